@@ -1,0 +1,1 @@
+"""minprm: how an LLM agent learns to think from logs that hold only actions."""

@@ -1,0 +1,233 @@
+"""The maths, nothing else: rewards of a thought, advantages of a group, losses of a token.
+
+Pure functions on tensors, looked up by name in the dicts at the end. `l` is the log-prob under the
+policy that learns, `old` the sampler's log-prob of the same token, `a` its advantage, `r` the rewards
+of one group. Losses are minimised. What a policy-gradient "loss" does *not* mean: lower is not better.
+"""
+
+import json
+
+import torch
+from torch import Tensor
+
+# --- rewards of a thought: how well it predicts the expert's action --------------------------------
+
+
+def action_prob(l: Tensor) -> float:
+    """r(z) = p(a | s, z) = exp(sum_k l_k).  [K] -> scalar   Act-PRM
+
+    The probability itself: the only form for which `posterior` is the E-step.
+
+    >>> round(action_prob(torch.log(torch.tensor([0.5, 0.5]))), 4)
+    0.25
+    """
+    return l.sum().exp().item()
+
+
+def action_prob_mean(l: Tensor) -> float:
+    """r(z) = exp(mean_k l_k), the geometric mean over the action's tokens.  [K] -> scalar   Act-PRM
+
+    For long actions, where the product makes the posterior one-hot. Tokens that are certain anyway
+    flatten it: do not put the template's into the span.
+
+    >>> round(action_prob_mean(torch.log(torch.tensor([0.2, 1.0, 1.0, 1.0, 1.0]))), 2)
+    0.72
+    """
+    return l.mean().exp().item()
+
+
+def exact_match(written: str | None, expert: str) -> float:
+    """1 if the model, after its own thought, wrote the expert's action, else 0.
+
+    >>> exact_match('{"y": 1,  "x": 2}', '{"x": 2, "y": 1}'), exact_match("open  c", "open c")
+    (1.0, 1.0)
+    """
+    return float(written is not None and normalise(written) == normalise(expert))
+
+
+def normalise(action: str) -> str:
+    """An action without its accidents: white space, and in JSON the order of keys."""
+    try:
+        return json.dumps(json.loads(action), sort_keys=True)
+    except ValueError:
+        return " ".join(action.split())
+
+
+def copies(thought: str, action: str, state: str) -> bool:
+    """Does the thought give the action away: the action, or all its argument values, and not from the state?
+
+    >>> copies("so I open c .", "open c", "ball under a ."), copies("bare", "open c", "")
+    (True, False)
+    """
+    try:
+        values = [str(v) for v in json.loads(action).get("arguments", {}).values()]
+    except (ValueError, AttributeError):
+        values = []
+    thought, state, values = _padded(thought), _padded(state), values or [normalise(action)]
+    return all(_padded(v) in thought for v in values) and any(
+        _padded(v) not in state for v in values
+    )
+
+
+def _padded(text: str) -> str:
+    return f" {' '.join(text.split())} "  # so that "open c" is not found in "open cup"
+
+
+# --- advantages: [G] -> [G], one group ------------------------------------------------------------
+
+
+def none(r: Tensor) -> Tensor:
+    """A_i = r_i.  [G] -> [G]   REINFORCE"""
+    return r
+
+
+def mean(r: Tensor) -> Tensor:
+    """A_i = r_i - mean(r).  [G] -> [G]   Dr. GRPO, arXiv:2503.20783"""
+    return r - r.mean()
+
+
+def mean_std(r: Tensor) -> Tensor:
+    """A_i = (r_i - mean(r)) / (std(r) + 1e-4), std unbiased.  [G] -> [G]   GRPO, arXiv:2402.03300
+
+    A group of one has no std: its advantage is 0, not NaN.
+
+    >>> mean_std(torch.tensor([1.0, 0.0, 0.0, 0.0]))
+    tensor([ 1.4997, -0.4999, -0.4999, -0.4999])
+    """
+    return (r - r.mean()) / (r.std() + 1e-4) if len(r) > 1 else torch.zeros_like(r)
+
+
+def rloo(r: Tensor) -> Tensor:
+    """A_i = r_i - mean_{j != i} r_j = (r_i - mean(r)) G / (G - 1).  [G] -> [G]   arXiv:2402.14740"""
+    return (r - r.mean()) * len(r) / (len(r) - 1) if len(r) > 1 else torch.zeros_like(r)
+
+
+def posterior(r: Tensor) -> Tensor:
+    """A_i = G r_i / sum(r); 0 where the sum is 0.  [G] -> [G]   the E-step of Act-PRM
+
+    With z_i ~ p(z | s) and r_i = p(a | s, z_i), A_i / G estimates p(z_i | s, a), so the policy gradient
+    with A climbs log sum_z p(a, z | s): Expectation-Maximisation, written as reinforcement.
+
+    >>> posterior(torch.tensor([1.0, 0.2, 0.0, 0.0]))
+    tensor([3.3333, 0.6667, 0.0000, 0.0000])
+    """
+    return len(r) * r / r.sum() if r.sum() > 0 else torch.zeros_like(r)
+
+
+def top_k(r: Tensor, k: int) -> Tensor:
+    """A_i = 1 for the k best of the group, else 0; a thought that earned nothing is never best.  [G] -> [G]"""
+    kept = torch.zeros_like(r)
+    kept[r.argsort(descending=True, stable=True)[:k]] = 1.0
+    return kept * (r > 0)
+
+
+def best(r: Tensor) -> Tensor:
+    """A_i = 1 for the first of the best, else 0.  [G] -> [G]   hard EM"""
+    return top_k(r, 1)
+
+
+def returns_to_go(r: Tensor, gamma: float) -> Tensor:
+    """R_t = r_t + gamma R_{t+1}, over the steps of one episode.  [T] -> [T]
+
+    >>> returns_to_go(torch.tensor([1.0, 0.0, 1.0]), gamma=0.5)
+    tensor([1.2500, 0.5000, 1.0000])
+    """
+    out = torch.zeros_like(r)
+    for t in reversed(range(len(r))):
+        out[t] = r[t] + (gamma * out[t + 1] if t + 1 < len(r) else 0.0)
+    return out
+
+
+# --- particles: the E-step over sequences of thoughts ---------------------------------------------
+
+
+def systematic_resample(w: Tensor, u: float) -> list[int]:
+    """Ancestors of G particles, drawn in proportion to w with one uniform u in [0, 1).  [G] -> G indices
+
+    Particle i survives floor or ceil of G w_i / sum(w) times: the least noise of the usual schemes
+    (Douc et al., arXiv:cs/0507025). Where every weight is 0 nobody dies.
+
+    >>> systematic_resample(torch.tensor([0.1, 0.8, 0.1, 0.0]), u=0.5)
+    [1, 1, 1, 2]
+    """
+    if w.sum() <= 0:
+        return list(range(len(w)))
+    edges = (w.double() / w.double().sum()).cumsum(0)
+    points = (torch.arange(len(w), dtype=torch.float64) + u) / len(w)
+    last = int(w.nonzero().max())  # rounding must not resurrect a particle of weight 0
+    return torch.searchsorted(edges, points, right=True).clamp(max=last).tolist()
+
+
+def effective_sample_size(w: Tensor) -> float:
+    """(sum w)^2 / sum w^2: how many particles carry the weight; 0 where none does.  [G] -> scalar"""
+    return (w.sum() ** 2 / w.square().sum()).item() if w.sum() > 0 else 0.0
+
+
+# --- losses: per token, [T] -> [T] ----------------------------------------------------------------
+
+
+def pg(l: Tensor, old: Tensor, a: Tensor) -> Tensor:
+    """-A l.  [T] -> [T]   REINFORCE; with A = 1 on an expert's tokens this *is* SFT"""
+    return -a * l
+
+
+def importance(l: Tensor, old: Tensor, a: Tensor) -> Tensor:
+    """-A rho, rho = exp(l - old).  [T] -> [T]   importance sampling: unbiased also off policy"""
+    return -a * torch.exp(l - old)
+
+
+def ppo_clip(l: Tensor, old: Tensor, a: Tensor, eps: tuple[float, float] = (0.2, 0.28)) -> Tensor:
+    """max(-A rho, -A clip(rho, 1-eps_lo, 1+eps_hi)).  [T] -> [T]   PPO, arXiv:1707.06347 eq. 7
+
+    The ratio is trusted near 1 only: further out the gradient stops, in the direction that would move
+    it further out. eps_hi > eps_lo leaves room for unlikely tokens to grow (DAPO, arXiv:2503.14476).
+
+    >>> ppo_clip(*torch.tensor([[0.5, -0.5], [0.0, 0.0], [1.0, 1.0]]))  # rho 1.65 is cut, .61 is not
+    tensor([-1.2800, -0.6065])
+    """
+    rho = torch.exp(l - old)
+    return torch.maximum(-a * rho, -a * rho.clamp(1 - eps[0], 1 + eps[1]))
+
+
+def kl_k3(l: Tensor, ref: Tensor) -> Tensor:
+    """exp(ref - l) - (ref - l) - 1 >= 0: KL(policy || reference) from the policy's tokens.  [T] -> [T]
+
+    Schulman's k3 (joschu.net/blog/kl-approx.html). With the sign of ref - l flipped it is no KL, and
+    both agree at zero: test it away from zero.
+    """
+    return torch.exp(ref - l) - (ref - l) - 1
+
+
+# --- aggregation: the weight of one token of each sequence, from the lengths of the whole update ---
+
+
+def token(lengths: list[int]) -> list[float]:
+    """1 / N: every token of the update counts the same   DAPO, arXiv:2503.14476
+
+    >>> token([1, 3])
+    [0.25, 0.25]
+    """
+    return [1 / max(sum(lengths), 1)] * len(lengths)
+
+
+def sequence(lengths: list[int]) -> list[float]:
+    """1 / (B L_i): every sequence counts the same   GRPO as published, arXiv:2402.03300
+
+    >>> sequence([1, 4])
+    [0.5, 0.125]
+    """
+    return [1 / (len(lengths) * max(n, 1)) for n in lengths]
+
+
+REWARDS = {"action_prob": action_prob, "action_prob_mean": action_prob_mean}
+ADVANTAGES = {
+    "posterior": posterior,
+    "mean": mean,
+    "mean_std": mean_std,
+    "rloo": rloo,
+    "best": best,
+    "top_k": top_k,
+    "none": none,
+}
+LOSSES = {"pg": pg, "is": importance, "ppo_clip": ppo_clip}
+AGGREGATIONS = {"token": token, "sequence": sequence}

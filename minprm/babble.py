@@ -1,0 +1,144 @@
+"""The embedded language model: a tiny Qwen3 raised from scratch on narrated random play.
+
+It stands in for a pretrained model that has the skills and does not know which thought is useful:
+it can track a ball, but mostly narrates from a wrong start, restates, or says nothing of use, and
+its actions follow its thoughts. Nothing is downloaded; the result is cached in `checkpoints/`.
+"""
+
+import hashlib
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from loguru import logger
+from tokenizers import Tokenizer, models, pre_tokenizers
+from tqdm import tqdm
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+
+from minprm.chat import TAGS, Chat
+from minprm.constants import Babble, Training, fail
+from minprm.data import Sample, context
+from minprm.envs.base import World, task_seed
+from minprm.policy import Policy, load_model, schedule
+from minprm.sampler import Sampler
+
+TEMPLATE = (
+    "{% for m in messages %}"
+    "{% if m.role == 'assistant' %}<asst> {{ m.content }} <end> "
+    "{% elif m.role != 'system' %}<user> {{ m.content }} {% endif %}"  # it has no words for rules
+    "{% endfor %}{% if add_generation_prompt %}<asst> {% endif %}"
+)
+
+
+def make_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
+    """One token a word. Control tokens are not in the words' own table: content cannot spell them."""
+    table = models.WordLevel({word: i for i, word in enumerate(words)})  # no <unk>: it raises
+    tokenizer = Tokenizer(table)
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        eos_token="<end>",
+        additional_special_tokens=["<user>", "<asst>", *TAGS],
+        chat_template=TEMPLATE,
+    )
+
+
+def raised(
+    make_world: Callable[[], World], cfg: Babble, seed: int, micro_tokens: int, root: Path
+) -> Policy:
+    """The model raised on this world, from the cache where its settings were seen before."""
+    world = make_world()
+    if not world.kinds:
+        fail(f"the embedded model cannot be raised on {type(world).__name__}: name a --model")
+    settings = {"babble": asdict(cfg), "seed": seed, "template": TEMPLATE}
+    settings |= {"world": vars(world), "kinds": world.kinds}
+    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+    path = root / f"babble-{type(world).__name__.lower()}-{key}"
+    if path.is_dir():
+        return Policy(load_model(path), AutoTokenizer.from_pretrained(path), micro_tokens)
+    policy = Policy(_model(world, cfg, seed), make_tokenizer(world.words), micro_tokens)
+    _pretrain(policy, world, cfg, seed)
+    policy.save(path)
+    return Policy(policy.model, policy.tokenizer, micro_tokens)
+
+
+def gate(policy: Policy, world: World, thought_tokens: int, tasks: int = 100) -> dict[str, float]:
+    """The base model's skills: {kind of sampled thought: share, "acts": p(a | s, expert's thought)}.
+
+    Both are needed: a model can follow a good thought and still garble the ones that it writes.
+    """
+    chat, kinds, prompts, samples = Chat(policy.tokenizer), Counter(), [], []
+    for i in range(tasks):
+        state = [{"role": "user", "content": world.reset(task_seed("validation", i))}]
+        prompts.append(chat.state(state, [], first=True) + chat.think)
+        thought, action = (chat.content(text) for text in (world.thought(), world.expert()))
+        before = context(prompts[-1] + thought + chat.think_end + chat.act)
+        n = len(action)
+        samples.append(Sample(action, [True] * n, [float("nan")] * n, [0.0] * n, parent=before))
+    sampler = Sampler(policy.model)
+    drawn = sampler.generate(prompts, 1, thought_tokens, chat.think_end, 1.0, seed=0)
+    for i, (completion,) in enumerate(drawn):
+        world.reset(task_seed("validation", i))
+        kinds[world.kind(chat.text(completion.ids[:-1]))] += 1 / tasks
+    acts = torch.stack([l.sum().exp() for l in policy.logprobs(samples)]).mean().item()
+    return {"acts": acts, "?": 0.0, **kinds}
+
+
+def check_gate(skills: dict[str, float]) -> None:
+    """Exits where the skills are not there: what is built on such a model would mean nothing."""
+    logger.info("base model: " + "  ".join(f"{k} {v:.2f}" for k, v in sorted(skills.items())))
+    if skills["acts"] < 0.97 or skills["?"] > 0.2:
+        fail(
+            f"the base model lacks the world's skills: it acts on a good thought with probability "
+            f"{skills['acts']:.2f} (needs .97) and garbles {skills['?']:.2f} of its own thoughts "
+            "(at most .20); raise it longer with --babble.updates"
+        )
+
+
+def _model(world: World, cfg: Babble, seed: int) -> Qwen3ForCausalLM:
+    torch.manual_seed(seed)
+    tokenizer = make_tokenizer(world.words)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer), hidden_size=cfg.dim, intermediate_size=cfg.ffn,
+        num_hidden_layers=cfg.layers, num_attention_heads=cfg.heads,
+        num_key_value_heads=cfg.heads, head_dim=cfg.head_dim, max_position_embeddings=4096,
+        rope_parameters={"rope_type": "default", "rope_theta": cfg.rope_theta},
+        initializer_range=cfg.init, tie_word_embeddings=True,
+        pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+    )  # fmt: skip
+    return Qwen3ForCausalLM(config)
+
+
+def _pretrain(policy: Policy, world: World, cfg: Babble, seed: int) -> None:
+    chat = Chat(policy.tokenizer)
+    training = Training(lr=cfg.lr, warmup=20, decay=True)
+    lr = schedule(training, cfg.updates)
+    for update in tqdm(range(cfg.updates), desc="raising the base model", leave=False):
+        rng = random.Random(f"babble {seed} {update}")
+        samples = [_episode(world, chat, cfg, rng) for _ in range(cfg.batch)]
+        policy.update(samples, training, lr(update))
+
+
+def _episode(world: World, chat: Chat, cfg: Babble, rng: random.Random) -> Sample:
+    """Random play with a narrator; the loss is on the assistant's tokens."""
+    mixture = cfg.mixture or world.kinds
+    order = "action_first" if rng.random() < cfg.action_first else "natural"
+    mute = rng.random() < cfg.act_only
+    ids, mask, done = [], [], False
+    observation = world.reset(rng.randrange(10**9))  # task_seed("train", ·): never a test task
+    while not done:
+        (kind,) = rng.choices(list(mixture), list(mixture.values()))
+        thought, action = world.babble(kind, rng)
+        if mute:
+            thought, action = None, rng.choice(world.actions())
+        state = chat.state([{"role": "user", "content": observation}], [], first=not ids)
+        turn = chat.turn(thought and chat.content(thought), chat.content(action), order)
+        ids, mask = ids + state + turn, mask + [False] * len(state) + [True] * len(turn)
+        observation, _, done, _ = world.step(action)
+    return Sample(ids, mask, [float("nan")] * len(ids), [1.0] * len(ids))

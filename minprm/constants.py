@@ -1,0 +1,266 @@
+"""Every knob, its default, one line of meaning; presets, arms, and the command line made from them.
+
+A choice is a string here and a small pure function in `algorithms.py`; a test keeps the two in step.
+"""
+
+import contextlib
+import io
+import re
+import sys
+import tomllib
+from copy import deepcopy
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Literal, NoReturn
+
+import tyro
+
+Advantage = Literal["posterior", "mean", "mean_std", "rloo", "best", "top_k", "none"]
+Loss = Literal["pg", "is", "ppo_clip"]
+Aggregation = Literal["token", "sequence"]
+
+# An arm is a list of stages; each arm starts from the same base model. What each shows: README.
+ARMS: dict[str, list[str]] = {
+    "base": [],
+    "action_sft": ["sft:actions"],
+    "base_thoughts": ["sample", "sft:thoughts"],
+    "best_of_base": ["relabel", "sft:thoughts"],
+    "best_of_base_matched": ["relabel:matched", "sft:thoughts"],
+    "act_prm": ["act_prm", "relabel", "sft:thoughts"],
+    "expert_thoughts": ["sft:expert"],
+    "shuffled_thoughts": ["act_prm", "relabel", "shuffle", "sft:thoughts"],
+    "copied_actions": ["copy", "sft:thoughts"],
+    "rl": ["rl"],
+    "rl_dense": ["rl:dense"],
+    "act_prm_rl": ["act_prm", "relabel", "sft:thoughts", "rl:finetune"],
+}
+
+
+@dataclass
+class Babble:
+    """The embedded model: a tiny Qwen3 raised from scratch on narrated random play."""
+
+    dim: int = 64  # width of the residual stream
+    layers: int = 2  # transformer blocks
+    heads: int = 4  # attention heads (as many key-value heads)
+    head_dim: int = 32  # width of a head; 16 does not learn to track in 600 updates
+    ffn: int = 192  # width of the feed-forward layer
+    rope_theta: float = 1000.0  # base of the rotary positions
+    init: float = 0.08  # standard deviation of the initial weights
+    lr: float = 3e-3  # AdamW learning rate, linear decay to zero after the warm-up
+    updates: int = 400  # updates of pre-training
+    batch: int = 16  # episodes an update
+    act_only: float = 0.2  # share of episodes played without thoughts, at random
+    action_first: float = 0.0  # share of episodes written action first, thought second
+    mixture: dict[str, float] = field(default_factory=dict)  # kinds of thought; none: the world's
+
+
+@dataclass
+class Training:
+    """What every stage that takes gradient steps has."""
+
+    lr: float = 1e-3  # AdamW learning rate
+    warmup: int = 5  # updates of linear warm-up
+    decay: bool = False  # linear decay of the learning rate to zero after the warm-up
+    batch: int = 8  # tasks or demos an update
+    loss: Loss = "pg"  # per-token loss
+    aggregation: Aggregation = "token"  # how token losses are averaged
+    max_grad_norm: float = 1.0  # gradients are clipped to this norm
+    kl: float = 0.0  # weight of the KL to the base model (estimator k3)
+
+
+@dataclass
+class SFT(Training):
+    """Supervised fine-tuning of a fresh copy of the base model."""
+
+    decay: bool = True  # linear decay of the learning rate to zero after the warm-up
+    batch: int = 16  # demos an update
+    epochs: int = 5  # passes over the demos
+
+
+@dataclass
+class ActPRM(Training):
+    """Thoughts for action-only logs: sample, reward by the expert's action, reinforce."""
+
+    lr: float = 3e-4  # AdamW learning rate
+    updates: int = 25  # updates; each walks `batch` demos from start to end
+    group: int = 8  # G: thoughts sampled for each logged step
+    thoughts_from: Literal["state", "state_action"] = "state"  # is the action shown as a hint
+    reward: Literal["action_prob", "action_prob_mean", "exact_match"] = (
+        "action_prob"  # of a thought
+    )
+    reward_span: Literal["action", "turn"] = "action"  # tokens the reward reads: turn adds its tags
+    advantage: Advantage = "posterior"  # of a thought in its group
+    top_k: int = 2  # k of the advantage top_k
+    trained_on: Literal["thought_action", "thought", "action_first", "both"] = "thought_action"
+    # tokens that learn; both: natural order and action first
+    continues: Literal["best", "own", "resample"] = "best"  # which thought the next step sees
+    scored_by: Literal["policy", "base"] = "policy"  # whose probability is the reward
+    length_penalty: float = 0.0  # reward is multiplied by exp(-penalty * thought tokens)
+    eval_every: int = 5  # updates between held-out rewards
+    patience: int = 0  # stop after so many held-out rewards without a new best; 0: never
+
+
+@dataclass
+class Relabel:
+    """Writes the best thoughts of the current policy into the log, by Act-PRM's own reward."""
+
+    group: int = 4  # thoughts sampled for each logged step
+    keep: int = 1  # best thoughts kept for each step, each in its own copy of the demo
+    min_reward: float = 0.0  # demos with a thought below this reward are left out
+
+
+@dataclass
+class RL(Training):
+    """REINFORCE or GRPO with the world's reward."""
+
+    lr: float = 5e-4  # AdamW learning rate
+    finetune_lr: float = 2e-4  # the same where RL starts from a fine-tuned model (rl:finetune)
+    updates: int = 20  # updates; each plays `batch` tasks `group` times
+    group: int = 8  # G: episodes of one task, with the task's seed and their own noise
+    advantage: Advantage = "mean_std"  # of an episode (or a step) in its group
+    top_k: int = 2  # k of the advantage top_k
+    gamma: float = 1.0  # discount a turn, where each step has its own reward (rl:dense)
+
+
+@dataclass
+class Config:
+    """Trains the arms of a ladder on one world, evaluates each by playing, and prints the table."""
+
+    preset: Literal["cups", "smoke", "errand"] = "cups"  # defaults to start from
+    config: str = ""  # TOML file with the same knobs; flags override it
+    run: str = ""  # name of the run; default: preset and time
+    resume: bool = False  # go on with --run (default: the newest) where it stopped
+    arms: list[str] = field(default_factory=lambda: list(ARMS))  # arms of the ladder (README)
+    stages: list[str] = field(
+        default_factory=list
+    )  # instead of arms: the stages of one unnamed arm
+    seeds: list[int] = field(default_factory=lambda: [0])  # one ladder a seed
+    world: str = "cups"  # name of a world in minprm/envs
+    world_args: dict[str, int] = field(default_factory=dict)  # its knobs, e.g. rounds 1 swaps 5
+    model: str = "babble"  # hub id or path of a chat model; babble: the embedded one
+    demos: str = ""  # JSONL of demos; default: the world's expert plays
+    num_demos: int = 128  # demos to learn from
+    held_out: int = 16  # further demos, for the held-out reward
+    episodes: int = 400  # evaluation episodes an arm
+    split: Literal["test", "validation"] = "test"  # evaluation tasks; choose on validation
+    temperature: float = 1.0  # of everything sampled for training
+    eval_temperature: float = 0.0  # of evaluation; 0: greedy
+    thought_tokens: int = 32  # a longer thought is cut and earns nothing
+    action_tokens: int = 8  # longest action, its tags included
+    micro_tokens: int = 16384  # tokens of one forward pass, padding included
+    save_every: int = 5  # updates between snapshots for --resume
+    threads: int = 0  # CPU threads; 0: torch's choice
+    babble: Babble = field(default_factory=Babble)
+    sft: SFT = field(default_factory=SFT)
+    act_prm: ActPRM = field(default_factory=ActPRM)
+    relabel: Relabel = field(default_factory=Relabel)
+    rl: RL = field(default_factory=RL)
+
+
+PRESETS = {
+    "cups": Config(),
+    "smoke": Config(
+        preset="smoke",
+        arms=["base", "act_prm"],
+        world_args={"rounds": 1, "swaps": 3},
+        num_demos=256,
+        episodes=200,
+        babble=Babble(batch=32, updates=400),
+        sft=SFT(batch=32),
+        act_prm=ActPRM(batch=32, updates=15, lr=5e-4),
+    ),
+    "errand": Config(preset="errand", world="errand", thought_tokens=12),
+}
+
+
+def parse(argv: list[str]) -> Config:
+    """Flags over TOML over preset. Exits with one sentence and code 2 on anything it cannot mean.
+
+    >>> parse(["--preset", "smoke", "--act-prm.reward", "exact_match"]).act_prm.reward
+    'exact_match'
+    """
+    flags = _toml_flags(_value(argv, "--config")) + argv
+    preset = PRESETS.get(_value(flags, "--preset") or "cups", PRESETS["cups"])
+    config = _tyro(flags, default=deepcopy(preset))
+    check(config)
+    return config
+
+
+def check(config: Config) -> None:
+    """Refuses what does not exist and what cannot work together, in one sentence."""
+    for arm in config.arms:
+        if arm not in ARMS:
+            fail(f"--arms {arm}: no such arm. Arms: {', '.join(ARMS)}")
+    act, rl = config.act_prm, config.rl
+    centred = ("mean", "mean_std", "rloo")
+    if act.scored_by == "base" and act.reward == "exact_match":
+        fail("--act-prm.scored-by base with exact_match: the policy writes the action; use policy")
+    if act.thoughts_from == "state" and act.trained_on == "action_first":
+        fail("--act-prm.trained-on action_first needs --act-prm.thoughts-from state_action")
+    for name, stage in (("act-prm", act), ("rl", rl)):
+        if stage.group < 2 and stage.advantage in centred:
+            fail(
+                f"--{name}.group {stage.group} with {stage.advantage}: a group of one has no signal"
+            )
+    if act.continues == "resample" and act.advantage not in ("posterior", "none"):
+        fail("--act-prm.continues resample weighs by survival: --act-prm.advantage posterior")
+    if config.relabel.keep > config.relabel.group:
+        fail("--relabel.keep is larger than --relabel.group: sample at least as many as you keep")
+    if config.temperature <= 0:
+        fail("--temperature must be above 0 in training: a greedy group has no variance")
+
+
+def fail(sentence: str) -> NoReturn:
+    """A user's error: one sentence, exit code 2."""
+    print(sentence, file=sys.stderr)
+    raise SystemExit(2)
+
+
+def _tyro(flags: list[str], default: Config) -> Config:
+    box = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(box):
+            return tyro.cli(Config, args=flags, default=default, prog="train.py")
+    except SystemExit as stop:
+        if not stop.code:  # --help
+            raise
+    lines = [line.strip("│╭╮╰╯─ ") for line in box.getvalue().splitlines()[1:]]
+    sentence = " ".join(lines[: lines.index("")] if "" in lines else lines).strip()
+    fail(f"{sentence} (python train.py --help lists every flag)")
+
+
+def _value(argv: list[str], flag: str) -> str:
+    """The value of a flag that has to be known before the others are read."""
+    pairs = [*zip(argv, argv[1:], strict=False), *(arg.split("=", 1) for arg in argv if "=" in arg)]
+    return next((value for key, value in reversed(pairs) if key == flag), "")
+
+
+def _toml_flags(path: str) -> list[str]:
+    if not path:
+        return []
+    try:
+        with open(path, "rb") as file:
+            table = tomllib.load(file)
+    except OSError as error:
+        fail(f"--config {path}: {error.strerror}")
+    except tomllib.TOMLDecodeError as error:
+        fail(f"--config {path} is not TOML: {error}")
+    return _flags(table, Config(), "")
+
+
+def _flags(table: dict, knobs, prefix: str) -> list[str]:
+    """A TOML table as command-line flags, so that one parser checks both."""
+    flags = []
+    known = {f.name: getattr(knobs, f.name) for f in fields(knobs)}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        flag = f"--{prefix}{name.replace('_', '-')}"
+        if is_dataclass(known.get(name)) and isinstance(value, dict):
+            flags += _flags(value, known[name], f"{prefix}{name.replace('_', '-')}.")
+        elif isinstance(value, bool):
+            flags.append(flag if value else re.sub(r"([^.-][^.]*)$", r"no-\1", flag))
+        elif isinstance(value, dict):
+            flags += [flag, *(str(x) for pair in value.items() for x in pair)]
+        else:
+            flags += [flag, *(str(x) for x in (value if isinstance(value, list) else [value]))]
+    return flags

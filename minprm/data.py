@@ -1,0 +1,162 @@
+"""What flows: `Step` and `Demo` between people and worlds, `Sample` into every loss.
+
+Demos are read and written as JSONL in the chat format that people already have, one line a demo:
+`{"task": ..., "messages": [...], "tools": [...]}`.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from minprm.constants import fail
+
+
+@dataclass(eq=False)
+class Sample:
+    """The one thing every loss trains on, for SFT, RL and Act-PRM alike. All lists have len(ids)."""
+
+    ids: list[int]  # this sequence; continues `parent` where there is one
+    mask: list[bool]  # True where the loss is taken
+    logprobs: list[
+        float
+    ]  # the sampler's, where it drew the token; NaN elsewhere (state, expert action)
+    advantages: list[float]  # one per token: a step's reward lands on that step's tokens
+    version: int = 0  # which weights wrote it
+    parent: "Sample | None" = None  # the prefix it shares with others
+
+    def prefix(self) -> list[int]:
+        """Ids of all ancestors, oldest first."""
+        return [] if self.parent is None else self.parent.prefix() + self.parent.ids
+
+
+def context(ids: list[int], parent: Sample | None = None) -> Sample:
+    """A Sample that others continue and that no loss is taken on."""
+    nan, n = float("nan"), len(ids)
+    return Sample(ids, [False] * n, [nan] * n, [0.0] * n, parent=parent)
+
+
+@dataclass
+class Step:
+    """One decision. `state` holds the messages that are new since the action before."""
+
+    state: list[dict]
+    thought: str | None
+    action: str  # plain text, or one JSON object {"name", "arguments"} a line for tool calls
+    reward: float = 0.0
+
+    def observation(self) -> str:
+        """The state as plain text."""
+        return "\n".join(str(m.get("content") or "") for m in self.state)
+
+
+@dataclass
+class Demo:
+    """An expert's log. `messages` is the log as it came; `steps` are its decisions, in order."""
+
+    task: str  # what splits go by
+    messages: list[dict]
+    tools: list[dict]
+    steps: list[Step]
+
+    def with_thoughts(
+        self, thoughts: list[str | None], rewards: list[float] | None = None
+    ) -> "Demo":
+        """The same log with these thoughts, one a step."""
+        rewards = rewards or [0.0] * len(thoughts)
+        rows = zip(self.steps, thoughts, rewards, strict=True)
+        return replace(self, steps=[replace(s, thought=z, reward=r) for s, z, r in rows])
+
+    def to_chat(self) -> dict:
+        """One line of JSONL. Thoughts go where `from_chat` finds them; everything else stays as it came."""
+        steps, messages = iter(self.steps), []
+        for message in self.messages:
+            if message["role"] == "assistant":
+                key = "content" if message.get("tool_calls") else "reasoning_content"
+                message = {k: v for k, v in message.items() if k != key}
+                if (thought := next(steps).thought) is not None or key == "content":
+                    message[key] = thought
+            messages.append(message)
+        return {"task": self.task, "messages": messages, "tools": self.tools}
+
+
+def from_chat(line: dict) -> Demo:
+    """The demo in one parsed line. Raises ValueError with what is wrong.
+
+    >>> log = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "open c"}]
+    >>> from_chat({"messages": log}).steps[0].action
+    'open c'
+    """
+    if not isinstance(line, dict) or not isinstance(line.get("messages"), list):
+        raise ValueError('a line is an object with a list "messages"')
+    steps, state = [], []
+    for i, message in enumerate(line["messages"]):
+        if not isinstance(message, dict) or message.get("role") not in _ROLES:
+            raise ValueError(f"message {i} has no role of {', '.join(_ROLES)}")
+        if message["role"] != "assistant":
+            if not isinstance(message.get("content"), str):
+                raise ValueError(f"message {i} ({message['role']}) has no text content")
+            state.append(message)
+            continue
+        thought, action = _thought_and_action(message, i)
+        steps.append(Step(state, thought, action))
+        state = []
+    if not steps:
+        raise ValueError("there is no assistant message, so nothing to learn")
+    task = line.get("task") or _task(line["messages"])
+    return Demo(str(task), line["messages"], line.get("tools") or [], steps)
+
+
+_ROLES = ("system", "user", "assistant", "tool")
+
+
+def _thought_and_action(message: dict, i: int) -> tuple[str | None, str]:
+    if calls := message.get("tool_calls"):
+        return message.get("content") or None, "\n".join(_call(call, i) for call in calls)
+    if not isinstance(message.get("content"), str):
+        raise ValueError(f"message {i} (assistant) has neither text content nor tool_calls")
+    return message.get("reasoning_content") or None, message["content"]
+
+
+def _call(call: dict, i: int) -> str:
+    try:
+        function = call["function"]
+        arguments = function["arguments"]
+        arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+        return json.dumps({"name": function["name"], "arguments": arguments})
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"message {i} has a tool call without name and JSON arguments") from error
+
+
+def _task(messages: list[dict]) -> str:
+    """A hash of the system and the first user message: the same task is never on both sides of a split."""
+    head = [m["content"] for m in messages if m["role"] == "system"][:1]
+    head += [m["content"] for m in messages if m["role"] == "user"][:1]
+    return hashlib.sha256(json.dumps(head).encode()).hexdigest()[:16]
+
+
+def read_demos(path: str | Path) -> list[Demo]:
+    """All demos of a JSONL file. Exits with file, line and what is wrong."""
+    if not Path(path).is_file():
+        fail(f"{path}: no such file of demos")
+    demos = []
+    for number, text in enumerate(Path(path).read_text().splitlines(), start=1):
+        if text.strip():
+            try:
+                demos.append(from_chat(json.loads(text)))
+            except ValueError as error:
+                fail(f"{path}, line {number}: {error}")
+    return demos
+
+
+def write_demos(demos: list[Demo], path: str | Path) -> None:
+    """One line a demo. Raises FileExistsError rather than write over anything."""
+    with open(path, "x") as file:
+        file.writelines(json.dumps(demo.to_chat(), ensure_ascii=False) + "\n" for demo in demos)
+
+
+def split_tasks(demos: list[Demo], held_out: int) -> tuple[list[Demo], list[Demo]]:
+    """(train, held out), by task: the last demos' tasks are held out, with all their demos."""
+    tasks = list(dict.fromkeys(demo.task for demo in demos))
+    kept = set(tasks[: max(len(tasks) - held_out, 1)])
+    return [d for d in demos if d.task in kept], [d for d in demos if d.task not in kept]

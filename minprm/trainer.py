@@ -1,0 +1,431 @@
+"""The stages and the loop; snapshots and resume.
+
+An arm is a list of stages. A stage takes the policy and the demos that the stage before left, and
+leaves its own. Arms that begin alike share their beginnings. All randomness is a function of (seed,
+stage, update), so a resumed run needs no generator's state to draw what it would have drawn.
+"""
+
+import random
+import signal
+import time
+import zlib
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+from loguru import logger
+from tqdm import tqdm
+from transformers import AutoTokenizer
+
+from minprm import babble
+from minprm.algorithms import copies
+from minprm.chat import Chat
+from minprm.constants import ARMS, ActPRM, Config, Training, fail
+from minprm.data import Demo, Sample, from_chat, read_demos, split_tasks, write_demos
+from minprm.envs import WORLDS
+from minprm.envs.base import World, task_seed
+from minprm.metrics import Log
+from minprm.policy import Policy, load_model, schedule
+from minprm.rollout import Episode, Group, credit_episodes, credited, group_metrics, play, think
+from minprm.sampler import Sampler
+
+Batch = tuple[list[Sample], dict[str, float]]
+
+
+class Trainer:
+    """One seed of a ladder."""
+
+    def __init__(self, cfg: Config, seed: int, log: Log, checkpoints: Path):
+        self.cfg, self.seed, self.log, self.checkpoints = cfg, seed, log, checkpoints
+        self.folder = checkpoints / cfg.run
+        self.make_world = lambda: make_world(cfg)
+        began = time.perf_counter()
+        self.policy = self._load()
+        self.base_seconds = time.perf_counter() - began
+        self.chat = Chat(self.policy.tokenizer)
+        self.sampler = Sampler(self.policy.model)
+        demos = read_demos(cfg.demos) if cfg.demos else self._expert_demos()
+        self.given, self.held_out = split_tasks(demos, cfg.held_out)
+        self.demos = self.given
+        self.stopping = False
+
+    def arm(self, name: str, stages: list[str]) -> dict:
+        """Runs the stages, saves the model, plays the evaluation tasks: the arm's row of the ladder."""
+        self.policy.restart()
+        self.demos = self.given
+        seconds = sum(self.stage("+".join(stages[: i + 1])) for i in range(len(stages)))
+        self.policy.save(self.folder / f"{name}-{self.seed}")
+        return {"seed": self.seed, **self.evaluate(), "seconds": round(seconds, 1)}
+
+    def stage(self, path: str) -> float:
+        """Runs the last stage of `path`, or takes over what it left the first time. Its seconds."""
+        name, _, variant = path.split("+")[-1].partition(":")
+        saved = self._snapshot(path)
+        if not saved.get("done"):
+            began = time.perf_counter() - saved.get("seconds", 0.0)
+            self.log.rewind(self.seed, path, saved.get("update", 0))
+            STAGES[name](self, path, variant)
+            seconds = time.perf_counter() - began
+            self._save(path, done=True, seconds=seconds, demos=[_dump(d) for d in self.demos])
+            logger.info(f"seed {self.seed}  {path}  {seconds:.1f} s")
+            return seconds
+        self.policy.model.load_state_dict(saved["model"])
+        self.demos = [_load(d) for d in saved["demos"]]
+        return saved["seconds"]
+
+    def loop(self, path: str, cfg: Training, updates: int, batch: Callable[[int], Batch],
+             held_out: Callable[[], float] | None = None) -> None:  # fmt: skip
+        """The loop of every method: what differs is where the samples of a batch come from."""
+        self.policy.begin()
+        saved, began = self._snapshot(path), time.perf_counter()
+        start, best = saved.get("update", 0), saved.get("best", {"reward": -1.0, "since": 0})
+        if start:
+            self.policy.model.load_state_dict(saved["model"])
+            self.policy.optimizer.load_state_dict(saved["optimizer"])
+            self.policy.version, self.policy.start = saved["version"], saved["start"]
+        began -= saved.get("seconds", 0.0)
+        lr = schedule(cfg, updates)
+        for update in tqdm(range(start, updates), path, updates, initial=start, leave=False):
+            clock = time.perf_counter()
+            samples, stats = batch(update)
+            middle = time.perf_counter()
+            stats |= self.policy.update(samples, cfg, lr(update), self._temperature(path))
+            self.sampler.sync()
+            stats |= {"time/sample": middle - clock, "time/update": time.perf_counter() - middle}
+            last = update + 1 == updates
+            if held_out and ((update + 1) % cfg.eval_every == 0 or last):
+                stats["eval/held_out_reward"] = held_out()
+                best = self._best(best, stats["eval/held_out_reward"], cfg)
+            self.log.update(self.seed, path, update, stats)
+            if (update + 1) % self.cfg.save_every == 0 or self.stopping:
+                self._save(path, update=update + 1, seconds=time.perf_counter() - began, best=best,
+                           optimizer=self.policy.optimizer.state_dict(),
+                           version=self.policy.version, start=self.policy.start)  # fmt: skip
+            if self.stopping:
+                raise KeyboardInterrupt
+            if held_out and cfg.patience and best["since"] >= cfg.patience:
+                logger.info(f"{path}: no better held-out reward in {cfg.patience} looks, stopped")
+                break
+        if "model" in best:
+            self.policy.model.load_state_dict(best["model"])
+
+    def evaluate(self) -> dict:
+        """Success by real rollouts on held-out tasks, thought rate and copy rate."""
+        cfg = self.cfg
+        seeds = [task_seed(cfg.split, i) for i in range(cfg.episodes)]
+        worlds = [self.make_world() for _ in seeds]
+        episodes = play(worlds, seeds, self.chat, self.sampler, turn_tokens(cfg),
+                        cfg.eval_temperature, _noise(self.seed, "evaluate", 0))  # fmt: skip
+        return {"episodes": len(seeds), **summary(episodes)}
+
+    def stop_soon(self) -> None:
+        """Ctrl-C: the update in progress ends, then the stage is saved. A second one ends at once."""
+
+        def handler(*_):
+            self.stopping = True
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+        signal.signal(signal.SIGINT, handler)
+
+    # --- stages: (trainer, path, variant), see STAGES -----------------------------------------------
+
+    def sft(self, path: str, variant: str) -> None:
+        """Fine-tunes a fresh copy of the base model on actions, thoughts so far, or given thoughts."""
+        cfg, demos = self.cfg.sft, self.demos if variant == "thoughts" else self.given
+        if variant == "actions":
+            demos = [d.with_thoughts([None] * len(d.steps)) for d in demos]
+        elif any(step.thought is None for d in demos for step in d.steps):
+            fail(
+                f"{path}: a demo has a step without thought; this arm needs demos that have them all"
+            )
+        rows = [self._row(demo) for demo in demos]
+        self.policy.restart()
+        per_epoch = -(-len(rows) // cfg.batch)
+
+        def batch(update: int) -> Batch:
+            epoch, i = divmod(update, per_epoch)
+            order = random.Random(f"{self.seed} {path} {epoch}").sample(rows, len(rows))
+            return order[i * cfg.batch : (i + 1) * cfg.batch], {}
+
+        self.loop(path, cfg, cfg.epochs * per_epoch, batch)
+
+    def act_prm(self, path: str, _: str) -> None:
+        """Sample thoughts for logged steps, reward each by the expert's action, reinforce."""
+        cfg = self.cfg.act_prm
+
+        def batch(update: int) -> Batch:
+            demos = self._pick(self.given, cfg.batch, path, update)
+            groups, _ = self._think(demos, cfg, _noise(self.seed, path, update))
+            stats = group_metrics(groups, self.chat)
+            if stats["reward/no_variance"] == 1.0:
+                logger.warning(
+                    f"{path}, update {update}: no group has variance, nothing is learned"
+                )
+            samples = credited(groups, self.chat, cfg, self.policy.version)
+            if update % cfg.eval_every == 0:
+                self.log.samples(self.seed, path, update, [self._shown(g) for g in groups[:4]])
+            return samples, stats
+
+        def held_out() -> float:
+            plain = replace(cfg, thoughts_from="state", continues="best")
+            groups, _ = self._think(self.held_out, plain, _noise(self.seed, "held out", 0))
+            return group_metrics(groups, self.chat)["reward/mean"]
+
+        self.loop(path, cfg, cfg.updates, batch, held_out if self.held_out else None)
+
+    def relabel(self, path: str, variant: str) -> None:
+        """Writes the policy's best thoughts into the logs, and the logs to `relabelled.jsonl`."""
+        cfg, act = self.cfg.relabel, self.cfg.act_prm
+        group = cfg.group
+        if variant == "matched":  # as many samples as Act-PRM draws in all, training included
+            group += -(-act.updates * act.batch * act.group // len(self.given))
+        act = replace(act, group=group, thoughts_from="state")
+        seed, out = _noise(self.seed, path, 0), []
+        for i in range(0, len(self.given), 32):
+            part = self.given[i : i + 32]
+            groups, paths = self._think(part, act, seed + i)
+            for d, demo in enumerate(part):
+                steps = [g for g in groups if g.demo == d]
+                out += self._relabelled(demo, steps, paths[d], act.continues)
+        self.demos = [d for d in out if min(s.reward for s in d.steps) >= cfg.min_reward]
+        logger.info(f"{path}: {len(self.demos)} demos, mean reward {_mean_reward(self.demos):.3f}")
+        if not self.demos:
+            fail(f"{path}: no demo reached --relabel.min-reward {cfg.min_reward}")
+        file = self.log.folder / f"relabelled-{path.replace(':', '-')}-{self.seed}.jsonl"
+        file.unlink(missing_ok=True)  # this run's own, from before it was killed
+        write_demos(self.demos, file)
+
+    def sample(self, path: str, _: str) -> None:
+        """One thought a step, unselected."""
+        one = replace(self.cfg.act_prm, group=1, continues="own", thoughts_from="state")
+        groups, paths = self._think(self.given, one, _noise(self.seed, path, 0))
+        self.demos = [self._with(d, p.thoughts) for d, (p,) in zip(self.given, paths, strict=True)]
+
+    def shuffle(self, path: str, _: str) -> None:
+        """The right style on the wrong step: thoughts are permuted over all steps."""
+        thoughts = [step.thought for demo in self.demos for step in demo.steps]
+        random.Random(f"{self.seed} {path}").shuffle(thoughts)
+        rest = iter(thoughts)
+        self.demos = [d.with_thoughts([next(rest) for _ in d.steps]) for d in self.demos]
+
+    def copy(self, path: str, _: str) -> None:
+        """The thought is the action."""
+        self.demos = [d.with_thoughts([s.action for s in d.steps]) for d in self.given]
+
+    def rl(self, path: str, variant: str) -> None:
+        """REINFORCE or GRPO: play each task G times, compare the group, reinforce."""
+        cfg = self.cfg.rl
+        if variant == "finetune":
+            cfg = replace(cfg, lr=cfg.finetune_lr)
+
+        def batch(update: int) -> Batch:
+            noise = random.Random(f"{self.seed} {path} {update}")
+            tasks = [task_seed("train", noise.randrange(10**9)) for _ in range(cfg.batch)]
+            seeds = [task for task in tasks for _ in range(cfg.group)]
+            worlds = [self.make_world() for _ in seeds]
+            episodes = play(worlds, seeds, self.chat, self.sampler, turn_tokens(self.cfg),
+                            self.cfg.temperature, _noise(self.seed, path, update))  # fmt: skip
+            groups = [episodes[i : i + cfg.group] for i in range(0, len(episodes), cfg.group)]
+            for group in groups:
+                credit_episodes(group, cfg, dense=variant == "dense")
+            flat = [len({e.world.success for e in group}) == 1 for group in groups]
+            for e in episodes:
+                e.sample.version = self.policy.version
+            stats = {"reward/mean": summary(episodes)["success"],
+                     "reward/no_variance": sum(flat) / len(flat)}  # fmt: skip
+            return [e.sample for e in episodes], stats
+
+        self.loop(path, cfg, cfg.updates, batch)
+
+    # --- helpers --------------------------------------------------------------------------------------
+
+    def _load(self) -> Policy:
+        cfg = self.cfg
+        if cfg.model != "babble":
+            tokenizer = AutoTokenizer.from_pretrained(cfg.model)
+            return Policy(load_model(cfg.model), tokenizer, cfg.micro_tokens)
+        policy = babble.raised(
+            self.make_world, cfg.babble, self.seed, cfg.micro_tokens, self.checkpoints
+        )
+        babble.check_gate(babble.gate(policy, self.make_world(), cfg.thought_tokens))
+        return policy
+
+    def _expert_demos(self) -> list[Demo]:
+        first = self.seed * 100_000  # each seed of a ladder has its own tasks to learn from
+        number = self.cfg.num_demos + self.cfg.held_out
+        return [
+            expert_demo(self.make_world(), task_seed("train", first + i)) for i in range(number)
+        ]
+
+    def _pick(self, demos: list[Demo], n: int, path: str, update: int) -> list[Demo]:
+        """The update's demos: passes over all of them, each in its own order."""
+        picked = []
+        for k in range(update * n, (update + 1) * n):
+            epoch, i = divmod(k, len(demos))
+            order = random.Random(f"{self.seed} {path} {epoch}").sample(
+                range(len(demos)), len(demos)
+            )
+            picked.append(demos[order[i]])
+        return picked
+
+    def _think(self, demos: list[Demo], cfg: ActPRM, seed: int):
+        return think(demos, self.chat, self.sampler, self.policy, cfg,
+                     self.cfg.thought_tokens, self.cfg.temperature, seed)  # fmt: skip
+
+    def _row(self, demo: Demo) -> Sample:
+        """A whole demo as one Sample: each action is learned once. The opening tags are learned too."""
+        ids, mask = [], []
+        for i, step in enumerate(demo.steps):
+            state = self.chat.state(step.state, demo.tools, first=i == 0)
+            thought = None if step.thought is None else self.chat.content(step.thought)
+            turn = self.chat.turn(thought, self.chat.content(step.action))
+            ids, mask = ids + state + turn, mask + [False] * len(state) + [True] * len(turn)
+        return Sample(ids, mask, [float("nan")] * len(ids), [1.0] * len(ids))
+
+    def _relabelled(self, demo: Demo, groups: list[Group], paths, continues: str) -> list[Demo]:
+        """The `keep` best copies: j-th best thought of every step, or the best whole lineages."""
+        keep = self.cfg.relabel.keep
+        if continues == "best":
+            ranked = [sorted(g.thoughts, key=lambda z: -z.reward) for g in groups]
+            return [self._with(demo, [r[j] for r in ranked]) for j in range(keep)]
+        lineages = {tuple(map(id, p.thoughts)): p.thoughts for p in paths}.values()
+        best = sorted(lineages, key=lambda zs: -min(z.reward for z in zs))
+        return [self._with(demo, thoughts) for thoughts in best[:keep]]
+
+    def _with(self, demo: Demo, thoughts) -> Demo:
+        """A thought that cannot be written as text (cut, or with a control token) is written empty."""
+        good = [z.closed and self.chat.clean(z.ids) for z in thoughts]
+        texts = [self.chat.text(z.ids if ok else []) for z, ok in zip(thoughts, good, strict=True)]
+        return demo.with_thoughts(texts, [z.reward for z in thoughts])
+
+    def _shown(self, group: Group) -> dict:
+        thoughts = [{"thought": self.chat.text(z.ids), "reward": z.reward, "credit": z.credit}
+                    for z in group.thoughts]  # fmt: skip
+        return {"state": group.step.observation(), "action": group.step.action, "group": thoughts}
+
+    def _best(self, best: dict, reward: float, cfg: ActPRM) -> dict:
+        """Remembers the best weights so far, where early stopping asks for them."""
+        if reward <= best["reward"]:
+            return {**best, "since": best["since"] + 1}
+        weights = {"model": deepcopy(self.policy.model.state_dict())} if cfg.patience else {}
+        return {"reward": reward, "since": 0, **weights}
+
+    def _temperature(self, path: str) -> float:
+        """What was sampled is scored at its own temperature; SFT at 1."""
+        return 1.0 if path.split("+")[-1].startswith("sft") else self.cfg.temperature
+
+    def _file(self, path: str) -> Path:
+        return self.folder / "stages" / f"{path.replace(':', '-')}-{self.seed}.pt"
+
+    def _snapshot(self, path: str) -> dict:
+        file = self._file(path)
+        return torch.load(file, weights_only=False) if file.exists() else {}
+
+    def _save(self, path: str, **state) -> None:
+        file = self._file(path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        half = file.with_suffix(".tmp")
+        torch.save({"model": self.policy.model.state_dict(), **state}, half)
+        half.replace(file)
+
+
+STAGES = {
+    "sft": Trainer.sft,
+    "act_prm": Trainer.act_prm,
+    "relabel": Trainer.relabel,
+    "sample": Trainer.sample,
+    "shuffle": Trainer.shuffle,
+    "copy": Trainer.copy,
+    "rl": Trainer.rl,
+}
+
+
+def make_world(cfg: Config) -> World:
+    """The configured world. Exits where there is none of that name, or it lacks a knob."""
+    if cfg.world not in WORLDS:
+        fail(f"--world {cfg.world}: no such world. Worlds: {', '.join(WORLDS)}")
+    try:
+        return WORLDS[cfg.world](**cfg.world_args)
+    except TypeError as error:
+        fail(f"--world-args: {cfg.world} {str(error).removeprefix(WORLDS[cfg.world].__name__)}")
+
+
+def arms_of(cfg: Config) -> dict[str, list[str]]:
+    """The arms to run, by name; --stages is one unnamed arm."""
+    if not cfg.stages:
+        return {arm: ARMS[arm] for arm in cfg.arms}
+    for stage in cfg.stages:
+        if stage.partition(":")[0] not in STAGES:
+            fail(f"--stages {stage}: no such stage. Stages: {', '.join(STAGES)}")
+    return {"stages": cfg.stages}
+
+
+def expert_demo(world: World, seed: int) -> Demo:
+    """The expert plays one task; the world explains each action where it can."""
+    messages = [{"role": "system", "content": world.system}] if world.system else []
+    observation, done = world.reset(seed), False
+    while not done:
+        thought, action = world.thought(), world.expert()
+        messages += [
+            {"role": "user", "content": observation},
+            {"role": "assistant", "content": action, "reasoning_content": thought},
+        ]
+        observation, _, done, _ = world.step(action)
+    return from_chat({"task": f"{type(world).__name__}-{seed}", "messages": messages})
+
+
+def summary(episodes: list[Episode]) -> dict[str, float]:
+    """Success of episodes; of their turns, the share with a thought and with the action in it."""
+    steps = [step for e in episodes for step in e.steps]
+    copied = [copies(s.thought or "", s.action, s.observation()) for s in steps]
+    return {
+        "success": sum(e.world.success for e in episodes) / len(episodes),
+        "thought_rate": sum(bool(s.thought) for s in steps) / len(steps),
+        "copy_rate": sum(copied) / len(copied),
+    }
+
+
+def reference_rows(cfg: Config, seed: int) -> dict[str, dict]:
+    """The random and the expert line, on the same tasks."""
+    rows = {}
+    for name in ("random", "expert"):
+        began, wins = time.perf_counter(), 0
+        for i in range(cfg.episodes):
+            world, rng, done = make_world(cfg), random.Random(f"{seed} {i}"), False
+            world.reset(task_seed(cfg.split, i))
+            while not done:
+                action = world.expert() if name == "expert" else rng.choice(world.actions())
+                done = world.step(action)[2]
+            wins += world.success
+        seconds = round(time.perf_counter() - began, 1)
+        rows[name] = {"seed": seed, "episodes": cfg.episodes, "success": wins / cfg.episodes,
+                      "thought_rate": 0.0, "copy_rate": 0.0, "seconds": seconds}  # fmt: skip
+    return rows
+
+
+def turn_tokens(cfg: Config) -> int:
+    """Longest turn: thought, action, and the thought's tags."""
+    return cfg.thought_tokens + cfg.action_tokens + 3
+
+
+def _noise(seed: int, path: str, update: int) -> int:
+    """A seed for the sampler: a function of what is being done, not of what was done before."""
+    return zlib.crc32(f"{seed} {path} {update}".encode()) * 1000
+
+
+def _mean_reward(demos: list[Demo]) -> float:
+    rewards = [step.reward for demo in demos for step in demo.steps]
+    return sum(rewards) / max(len(rewards), 1)
+
+
+def _dump(demo: Demo) -> dict:
+    return asdict(demo)
+
+
+def _load(saved: dict) -> Demo:
+    demo = from_chat(saved)
+    return demo.with_thoughts(
+        *zip(*((s["thought"], s["reward"]) for s in saved["steps"]), strict=True)
+    )

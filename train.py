@@ -1,0 +1,95 @@
+"""python train.py [--preset cups] [--flags]: trains the arms of a ladder and prints their table.
+
+A run leaves runs/<run>/ (config, metrics, TensorBoard, samples, ladder.json, ladder.png) and
+checkpoints/<run>/<arm>-<seed>/, each of which transformers loads.
+"""
+
+import json
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+from loguru import logger
+
+from minprm.constants import Config, fail, parse
+from minprm.metrics import Log, chart, table, write_atomically
+from minprm.trainer import Trainer, arms_of, make_world, reference_rows
+
+RUNS, CHECKPOINTS = Path("runs"), Path("checkpoints")
+
+
+def main(argv: list[str]) -> None:
+    cfg = parse(argv)
+    cfg = resumed(cfg, argv) if cfg.resume else named(cfg)
+    arms_of(cfg), make_world(cfg)  # refuse before anything is written
+    if cfg.threads:
+        torch.set_num_threads(cfg.threads)
+    torch.set_flush_denormal(True)  # tiny activations are ten times slower on a CPU
+    log = Log(RUNS / cfg.run)
+    log.config(asdict(cfg))
+    try:
+        ladder(cfg, log)
+    except KeyboardInterrupt:
+        logger.info(f"stopped and saved. Go on with: python train.py --run {cfg.run} --resume")
+        raise SystemExit(130) from None
+
+
+def ladder(cfg: Config, log: Log) -> None:
+    """Every arm of every seed that ladder.json does not hold yet; then the table and the chart."""
+    path = log.folder / "ladder.json"
+    rows = json.loads(path.read_text()) if path.exists() else {}
+    for seed in cfg.seeds:
+        missing = {arm: stages for arm, stages in arms_of(cfg).items() if not _has(rows, arm, seed)}
+        if not missing and _has(rows, "expert", seed):
+            continue
+        trainer = Trainer(cfg, seed, log, CHECKPOINTS)
+        trainer.stop_soon()
+        logger.info(f"seed {seed}: base model ready in {trainer.base_seconds:.1f} s")
+        for arm, stages in missing.items():
+            row = trainer.arm(arm, stages)
+            rows.setdefault(arm, []).append(row)
+            write_atomically(path, json.dumps(rows, indent=1))
+            logger.info(f"seed {seed}  {arm}: success {row['success']:.3f}")
+        for line, row in reference_rows(cfg, seed).items():
+            rows.setdefault(line, []).append(row)
+        write_atomically(path, json.dumps(rows, indent=1))
+    order = ["random", *arms_of(cfg), "expert"]
+    rows = {arm: rows[arm] for arm in order}
+    chart(
+        rows, log.folder / "ladder.png", f"{cfg.world}, {cfg.episodes} {cfg.split} episodes an arm"
+    )
+    print(table(rows))
+    print(f"\n{log.folder}/ladder.json  ladder.png  {CHECKPOINTS / cfg.run}/")
+
+
+def _has(rows: dict, arm: str, seed: int) -> bool:
+    return any(row["seed"] == seed for row in rows.get(arm, []))
+
+
+def named(cfg: Config) -> Config:
+    """A run's name is new: nothing is written over."""
+    run = cfg.run or f"{cfg.preset}-{time.strftime('%Y%m%d-%H%M%S')}"
+    if (RUNS / run / "config.json").exists():
+        fail(f"--run {run} exists: add --resume to go on with it, or choose another name")
+    return replace(cfg, run=run)
+
+
+def resumed(cfg: Config, argv: list[str]) -> Config:
+    """The configuration that the run began with; flags beside --run and --resume are refused."""
+    started = sorted(RUNS.glob("*/config.json"), key=lambda p: p.stat().st_mtime)
+    path = RUNS / cfg.run / "config.json" if cfg.run else (started or [Path()])[-1]
+    if not path.is_file():
+        fail(f"--resume: there is no run {cfg.run or 'yet'} in {RUNS}/")
+    if set(argv) - {"--resume", "--run", cfg.run, f"--run={cfg.run}"}:
+        fail("--resume goes on with the knobs that the run began with: give --run alone")
+    knobs = json.loads(path.read_text())
+    defaults = Config()
+    parts = {k: type(getattr(defaults, k))(**v) for k, v in knobs.items()
+             if k in ("babble", "sft", "act_prm", "relabel", "rl")}  # fmt: skip
+    return Config(**{**knobs, **parts})
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
