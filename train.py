@@ -14,8 +14,10 @@ import torch
 from loguru import logger
 
 from minprm.constants import Config, fail, parse
+from minprm.data import read_demos
 from minprm.metrics import Log, chart, table, write_atomically
-from minprm.trainer import Trainer, arms_of, make_world, reference_rows
+from minprm.rollout import make_world, reference_rows
+from minprm.trainer import Trainer, arms_of
 
 RUNS, CHECKPOINTS = Path("runs"), Path("checkpoints")
 
@@ -24,6 +26,8 @@ def main(argv: list[str]) -> None:
     cfg = parse(argv)
     cfg = resumed(cfg, argv) if cfg.resume else named(cfg)
     arms_of(cfg), make_world(cfg)  # refuse before anything is written
+    if cfg.demos:
+        read_demos(cfg.demos)
     if cfg.threads:
         torch.set_num_threads(cfg.threads)
     torch.set_flush_denormal(True)  # tiny activations are ten times slower on a CPU

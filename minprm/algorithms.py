@@ -1,8 +1,9 @@
 """The maths, nothing else: rewards of a thought, advantages of a group, losses of a token.
 
-Pure functions on tensors, looked up by name in the dicts at the end. `l` is the log-prob under the
-policy that learns, `old` the sampler's log-prob of the same token, `a` its advantage, `r` the rewards
-of one group. Losses are minimised. What a policy-gradient "loss" does *not* mean: lower is not better.
+Pure functions on tensors, looked up by name in the dicts at the end. `l` is the log-prob under
+the policy that learns, `old` the sampler's log-prob of the same token, `a` its advantage, `r` the
+rewards of one group. Losses are minimised. What a policy-gradient "loss" does *not* mean: lower is
+not better.
 """
 
 import json
@@ -10,7 +11,7 @@ import json
 import torch
 from torch import Tensor
 
-# --- rewards of a thought: how well it predicts the expert's action --------------------------------
+# --- rewards of a thought: how well it predicts the expert's action -------------------------------
 
 
 def action_prob(l: Tensor) -> float:
@@ -54,7 +55,7 @@ def normalise(action: str) -> str:
 
 
 def copies(thought: str, action: str, state: str) -> bool:
-    """Does the thought give the action away: the action, or all its argument values, and not from the state?
+    """Is the action (or are all its argument values) in the thought, and not in the state?
 
     >>> copies("so I open c .", "open c", "ball under a ."), copies("bare", "open c", "")
     (True, False)
@@ -98,15 +99,15 @@ def mean_std(r: Tensor) -> Tensor:
 
 
 def rloo(r: Tensor) -> Tensor:
-    """A_i = r_i - mean_{j != i} r_j = (r_i - mean(r)) G / (G - 1).  [G] -> [G]   arXiv:2402.14740"""
+    """A_i = r_i - mean_{j != i} r_j = (r_i - mean(r)) G/(G-1).  [G] -> [G]   arXiv:2402.14740"""
     return (r - r.mean()) * len(r) / (len(r) - 1) if len(r) > 1 else torch.zeros_like(r)
 
 
 def posterior(r: Tensor) -> Tensor:
     """A_i = G r_i / sum(r); 0 where the sum is 0.  [G] -> [G]   the E-step of Act-PRM
 
-    With z_i ~ p(z | s) and r_i = p(a | s, z_i), A_i / G estimates p(z_i | s, a), so the policy gradient
-    with A climbs log sum_z p(a, z | s): Expectation-Maximisation, written as reinforcement.
+    With z_i ~ p(z | s) and r_i = p(a | s, z_i), A_i / G estimates p(z_i | s, a), so the policy
+    gradient with A climbs log sum_z p(a, z | s): Expectation-Maximisation, as reinforcement.
 
     >>> posterior(torch.tensor([1.0, 0.2, 0.0, 0.0]))
     tensor([3.3333, 0.6667, 0.0000, 0.0000])
@@ -115,7 +116,7 @@ def posterior(r: Tensor) -> Tensor:
 
 
 def top_k(r: Tensor, k: int) -> Tensor:
-    """A_i = 1 for the k best of the group, else 0; a thought that earned nothing is never best.  [G] -> [G]"""
+    """A_i = 1 for the k best of the group, else 0; a reward of 0 is never best.  [G] -> [G]"""
     kept = torch.zeros_like(r)
     kept[r.argsort(descending=True, stable=True)[:k]] = 1.0
     return kept * (r > 0)
@@ -142,7 +143,7 @@ def returns_to_go(r: Tensor, gamma: float) -> Tensor:
 
 
 def systematic_resample(w: Tensor, u: float) -> list[int]:
-    """Ancestors of G particles, drawn in proportion to w with one uniform u in [0, 1).  [G] -> G indices
+    """Ancestors of G particles, in proportion to w, from one uniform u in [0, 1).  [G] -> indices
 
     Particle i survives floor or ceil of G w_i / sum(w) times: the least noise of the usual schemes
     (Douc et al., arXiv:cs/0507025). Where every weight is 0 nobody dies.
@@ -159,7 +160,7 @@ def systematic_resample(w: Tensor, u: float) -> list[int]:
 
 
 def effective_sample_size(w: Tensor) -> float:
-    """(sum w)^2 / sum w^2: how many particles carry the weight; 0 where none does.  [G] -> scalar"""
+    """(sum w)^2 / sum w^2: how many particles carry the weight; 0 if none.  [G] -> scalar"""
     return (w.sum() ** 2 / w.square().sum()).item() if w.sum() > 0 else 0.0
 
 
@@ -179,10 +180,10 @@ def importance(l: Tensor, old: Tensor, a: Tensor) -> Tensor:
 def ppo_clip(l: Tensor, old: Tensor, a: Tensor, eps: tuple[float, float] = (0.2, 0.28)) -> Tensor:
     """max(-A rho, -A clip(rho, 1-eps_lo, 1+eps_hi)).  [T] -> [T]   PPO, arXiv:1707.06347 eq. 7
 
-    The ratio is trusted near 1 only: further out the gradient stops, in the direction that would move
-    it further out. eps_hi > eps_lo leaves room for unlikely tokens to grow (DAPO, arXiv:2503.14476).
+    The ratio is trusted near 1 only: further out the gradient stops, in the direction that would
+    move it further out. eps_hi > eps_lo lets unlikely tokens grow (DAPO, arXiv:2503.14476).
 
-    >>> ppo_clip(*torch.tensor([[0.5, -0.5], [0.0, 0.0], [1.0, 1.0]]))  # rho 1.65 is cut, .61 is not
+    >>> ppo_clip(*torch.tensor([[0.5, -0.5], [0.0, 0.0], [1.0, 1.0]]))  # 1.65 is cut, .61 is not
     tensor([-1.2800, -0.6065])
     """
     rho = torch.exp(l - old)
@@ -190,15 +191,15 @@ def ppo_clip(l: Tensor, old: Tensor, a: Tensor, eps: tuple[float, float] = (0.2,
 
 
 def kl_k3(l: Tensor, ref: Tensor) -> Tensor:
-    """exp(ref - l) - (ref - l) - 1 >= 0: KL(policy || reference) from the policy's tokens.  [T] -> [T]
+    """exp(ref - l) - (ref - l) - 1 >= 0, of which the mean is KL(policy || ref).  [T] -> [T]
 
-    Schulman's k3 (joschu.net/blog/kl-approx.html). With the sign of ref - l flipped it is no KL, and
-    both agree at zero: test it away from zero.
+    Schulman's k3 (joschu.net/blog/kl-approx.html). With the sign of ref - l flipped it is no KL,
+    and both agree at zero: test it away from zero.
     """
     return torch.exp(ref - l) - (ref - l) - 1
 
 
-# --- aggregation: the weight of one token of each sequence, from the lengths of the whole update ---
+# --- aggregation: one token's weight in each sequence, from the lengths of the whole update -------
 
 
 def token(lengths: list[int]) -> list[float]:
@@ -229,5 +230,12 @@ ADVANTAGES = {
     "top_k": top_k,
     "none": none,
 }
+
+
+def advantages(r: Tensor, name: str, k: int) -> Tensor:
+    """The advantage of that name for one group; k is top_k's.  [G] -> [G]"""
+    return top_k(r, k) if name == "top_k" else ADVANTAGES[name](r)
+
+
 LOSSES = {"pg": pg, "is": importance, "ppo_clip": ppo_clip}
 AGGREGATIONS = {"token": token, "sequence": sequence}

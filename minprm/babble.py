@@ -35,7 +35,7 @@ TEMPLATE = (
 
 
 def make_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
-    """One token a word. Control tokens are not in the words' own table: content cannot spell them."""
+    """One token a word. Control tokens are not in the words' table: content cannot spell them."""
     table = models.WordLevel({word: i for i, word in enumerate(words)})  # no <unk>: it raises
     tokenizer = Tokenizer(table)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -68,7 +68,7 @@ def raised(
 
 
 def gate(policy: Policy, world: World, thought_tokens: int, tasks: int = 100) -> dict[str, float]:
-    """The base model's skills: {kind of sampled thought: share, "acts": p(a | s, expert's thought)}.
+    """Skills of the base model: {kind of sampled thought: share, "acts": p(a | s, good thought)}.
 
     Both are needed: a model can follow a good thought and still garble the ones that it writes.
     """

@@ -19,7 +19,7 @@ _MARK = "xMINPRM{}x"
 
 
 class Chat:
-    """Segments of one tokenizer's template. Exits where the tokenizer lacks a tag or an end of turn."""
+    """Segments of one template. Exits where the tokenizer lacks a tag or an end of turn."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase):
         self.tokenizer = tokenizer
@@ -37,7 +37,7 @@ class Chat:
         self._pieces: dict = {}
 
     def state(self, messages: list[dict], tools: list[dict], first: bool) -> list[int]:
-        """Ids from the end of the last turn to where the assistant writes. `first`: no turn before."""
+        """Ids from the end of the last turn to where the assistant writes; `first`: no turn yet."""
         key = (first, tuple(m["role"] for m in messages), repr(tools))
         if key not in self._pieces:
             self._pieces[key] = self._state_pieces(messages, tools, first)
@@ -56,7 +56,7 @@ class Chat:
     def turn(
         self, thought: list[int] | None, action: list[int], order: str = "natural"
     ) -> list[int]:
-        """Ids of one assistant turn; `order` natural or action_first. No thought: no tags of one."""
+        """Ids of one assistant turn; `order` natural or action_first. No thought, no tags."""
         think = [] if thought is None else [*self.think, *thought, *self.think_end]
         act = [*self.act, *action, *self.act_end]
         return (think + act if order == "natural" else act + think) + self.end

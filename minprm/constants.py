@@ -1,6 +1,6 @@
 """Every knob, its default, one line of meaning; presets, arms, and the command line made from them.
 
-A choice is a string here and a small pure function in `algorithms.py`; a test keeps the two in step.
+A choice is a string here and a pure function in `algorithms.py`; a test keeps the two in step.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import sys
 import tomllib
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, is_dataclass
+from itertools import pairwise
 from typing import Literal, NoReturn
 
 import tyro
@@ -82,7 +83,7 @@ class ActPRM(Training):
     """Thoughts for action-only logs: sample, reward by the expert's action, reinforce."""
 
     lr: float = 3e-4  # AdamW learning rate
-    updates: int = 25  # updates; each walks `batch` demos from start to end
+    updates: int = 40  # updates; each walks `batch` demos from start to end
     group: int = 8  # G: thoughts sampled for each logged step
     thoughts_from: Literal["state", "state_action"] = "state"  # is the action shown as a hint
     reward: Literal["action_prob", "action_prob_mean", "exact_match"] = (
@@ -181,7 +182,7 @@ def parse(argv: list[str]) -> Config:
     """
     flags = _toml_flags(_value(argv, "--config")) + argv
     preset = PRESETS.get(_value(flags, "--preset") or "cups", PRESETS["cups"])
-    config = _tyro(flags, default=deepcopy(preset))
+    config = read_flags(Config, flags, "train.py", default=deepcopy(preset))
     check(config)
     return config
 
@@ -216,22 +217,23 @@ def fail(sentence: str) -> NoReturn:
     raise SystemExit(2)
 
 
-def _tyro(flags: list[str], default: Config) -> Config:
+def read_flags(schema: type, argv: list[str], program: str, **default):
+    """An instance of `schema` from flags; tyro's complaint, a box of many lines, in one sentence."""
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
-            return tyro.cli(Config, args=flags, default=default, prog="train.py")
+            return tyro.cli(schema, args=argv, prog=program, **default)
     except SystemExit as stop:
         if not stop.code:  # --help
             raise
     lines = [line.strip("│╭╮╰╯─ ") for line in box.getvalue().splitlines()[1:]]
-    sentence = " ".join(lines[: lines.index("")] if "" in lines else lines).strip()
-    fail(f"{sentence} (python train.py --help lists every flag)")
+    sentence = " ".join(lines[: lines.index("")] if "" in lines else lines)
+    fail(f"{sentence} (python {program} --help lists every flag)")
 
 
 def _value(argv: list[str], flag: str) -> str:
     """The value of a flag that has to be known before the others are read."""
-    pairs = [*zip(argv, argv[1:], strict=False), *(arg.split("=", 1) for arg in argv if "=" in arg)]
+    pairs = [*pairwise(argv), *(arg.split("=", 1) for arg in argv if "=" in arg)]
     return next((value for key, value in reversed(pairs) if key == flag), "")
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 
 from minprm.constants import fail
 
+NAN = float("nan")
+
 
 @dataclass(eq=False)
 class Sample:
-    """The one thing every loss trains on, for SFT, RL and Act-PRM alike. All lists have len(ids)."""
+    """What every loss trains on, for SFT, RL and Act-PRM alike. All lists have len(ids)."""
 
     ids: list[int]  # this sequence; continues `parent` where there is one
     mask: list[bool]  # True where the loss is taken
@@ -32,8 +34,8 @@ class Sample:
 
 def context(ids: list[int], parent: Sample | None = None) -> Sample:
     """A Sample that others continue and that no loss is taken on."""
-    nan, n = float("nan"), len(ids)
-    return Sample(ids, [False] * n, [nan] * n, [0.0] * n, parent=parent)
+    n = len(ids)
+    return Sample(ids, [False] * n, [NAN] * n, [0.0] * n, parent=parent)
 
 
 @dataclass
@@ -68,7 +70,7 @@ class Demo:
         return replace(self, steps=[replace(s, thought=z, reward=r) for s, z, r in rows])
 
     def to_chat(self) -> dict:
-        """One line of JSONL. Thoughts go where `from_chat` finds them; everything else stays as it came."""
+        """One line of JSONL. Thoughts go where `from_chat` finds them; the rest is as it came."""
         steps, messages = iter(self.steps), []
         for message in self.messages:
             if message["role"] == "assistant":
@@ -129,7 +131,7 @@ def _call(call: dict, i: int) -> str:
 
 
 def _task(messages: list[dict]) -> str:
-    """A hash of the system and the first user message: the same task is never on both sides of a split."""
+    """A hash of system and first user message: one task is never on both sides of a split."""
     head = [m["content"] for m in messages if m["role"] == "system"][:1]
     head += [m["content"] for m in messages if m["role"] == "user"][:1]
     return hashlib.sha256(json.dumps(head).encode()).hexdigest()[:16]

@@ -10,6 +10,7 @@ from pathlib import Path
 from loguru import logger
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
+from transformers.utils import logging
 
 COLUMNS = ("success", "thought_rate", "copy_rate", "seconds")
 # two-sided 95 % quantiles of Student's t, for 1, 2, … degrees of freedom
@@ -17,12 +18,13 @@ T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 
 
 
 class Log:
-    """One run's files. Lines of metrics.jsonl carry seed, stage and update, so a resumed run can drop
-    what it is about to do again."""
+    """One run's files. Lines carry seed, stage and update, so that a resumed run can drop what it
+    is about to do again."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+        logging.disable_progress_bar()  # of transformers: ours are the only bars
         logger.remove()
         logger.add(lambda line: tqdm.write(line, end="", file=sys.stderr),
                    format="{time:HH:mm:ss} {message}")  # fmt: skip
@@ -108,7 +110,7 @@ def interval(rows: list[dict]) -> tuple[float, float, float]:
 
 
 def table(ladder: dict[str, list[dict]]) -> str:
-    """The ladder, a line an arm: mean success, interval, every seed, and the other columns' means."""
+    """The ladder, a line an arm: mean success, interval, other columns' means, every seed."""
     seeds = max(map(len, ladder.values()))
     kind = "95 % (Wilson, episodes)" if seeds == 1 else f"95 % (t, {seeds} seeds)"
     lines = [

@@ -11,14 +11,14 @@ from transformers import DynamicCache, PreTrainedModel
 
 @dataclass
 class Completion:
-    """What was drawn after a prompt, the stopping token included, with the log-prob of each token."""
+    """What was drawn after a prompt, the stopping token included, and each token's log-prob."""
 
     ids: list[int]
     logprobs: list[float]
 
 
 class Sampler:
-    """Draws at logits / temperature from the whole vocabulary: what is sampled is what is scored."""
+    """Draws at logits / temperature from the whole vocabulary: what is drawn is what is scored."""
 
     def __init__(self, model: PreTrainedModel, rows: int = 512):
         self.model, self.rows = model, rows
@@ -32,7 +32,7 @@ class Sampler:
         temperature: float,
         seed: int,
     ) -> list[list[Completion]]:
-        """n completions of each prompt, up to a token of `stop` or `max_tokens`. Temperature 0 is greedy."""
+        """n completions a prompt, up to a token of `stop` or the limit. Temperature 0: greedy."""
         noise = torch.Generator().manual_seed(seed)
         per_batch, out = max(self.rows // n, 1), []
         for i in range(0, len(prompts), per_batch):

@@ -20,16 +20,15 @@ from tqdm import tqdm
 from transformers import AutoTokenizer
 
 from minprm import babble
-from minprm.algorithms import copies
 from minprm.chat import Chat
 from minprm.constants import ARMS, ActPRM, Config, Training, fail
-from minprm.data import Demo, Sample, from_chat, read_demos, split_tasks, write_demos
-from minprm.envs import WORLDS
-from minprm.envs.base import World, task_seed
+from minprm.data import NAN, Demo, Sample, from_chat, read_demos, split_tasks, write_demos
+from minprm.envs.base import task_seed
 from minprm.metrics import Log
 from minprm.policy import Policy, load_model, schedule
-from minprm.rollout import Episode, Group, credit_episodes, credited, group_metrics, play, think
+from minprm.rollout import credit_episodes, expert_demo, make_world, play, summary, turn_tokens
 from minprm.sampler import Sampler
+from minprm.thoughts import Group, credited, group_metrics, think
 
 Batch = tuple[list[Sample], dict[str, float]]
 
@@ -52,7 +51,7 @@ class Trainer:
         self.stopping = False
 
     def arm(self, name: str, stages: list[str]) -> dict:
-        """Runs the stages, saves the model, plays the evaluation tasks: the arm's row of the ladder."""
+        """Runs the stages, saves the model, plays the evaluation tasks: a row of the ladder."""
         self.policy.restart()
         self.demos = self.given
         seconds = sum(self.stage("+".join(stages[: i + 1])) for i in range(len(stages)))
@@ -121,7 +120,7 @@ class Trainer:
         return {"episodes": len(seeds), **summary(episodes)}
 
     def stop_soon(self) -> None:
-        """Ctrl-C: the update in progress ends, then the stage is saved. A second one ends at once."""
+        """Ctrl-C: the update in progress ends and the stage is saved. A second one ends at once."""
 
         def handler(*_):
             self.stopping = True
@@ -129,17 +128,15 @@ class Trainer:
 
         signal.signal(signal.SIGINT, handler)
 
-    # --- stages: (trainer, path, variant), see STAGES -----------------------------------------------
+    # --- stages: (trainer, path, variant), see STAGES ---
 
     def sft(self, path: str, variant: str) -> None:
-        """Fine-tunes a fresh copy of the base model on actions, thoughts so far, or given thoughts."""
+        """Fine-tunes a fresh base model on actions, on the arm's thoughts, or on given thoughts."""
         cfg, demos = self.cfg.sft, self.demos if variant == "thoughts" else self.given
         if variant == "actions":
             demos = [d.with_thoughts([None] * len(d.steps)) for d in demos]
         elif any(step.thought is None for d in demos for step in d.steps):
-            fail(
-                f"{path}: a demo has a step without thought; this arm needs demos that have them all"
-            )
+            fail(f"{path}: a step has no thought; this arm needs demos that have them all")
         rows = [self._row(demo) for demo in demos]
         self.policy.restart()
         per_epoch = -(-len(rows) // cfg.batch)
@@ -200,7 +197,7 @@ class Trainer:
     def sample(self, path: str, _: str) -> None:
         """One thought a step, unselected."""
         one = replace(self.cfg.act_prm, group=1, continues="own", thoughts_from="state")
-        groups, paths = self._think(self.given, one, _noise(self.seed, path, 0))
+        _, paths = self._think(self.given, one, _noise(self.seed, path, 0))
         self.demos = [self._with(d, p.thoughts) for d, (p,) in zip(self.given, paths, strict=True)]
 
     def shuffle(self, path: str, _: str) -> None:
@@ -239,7 +236,7 @@ class Trainer:
 
         self.loop(path, cfg, cfg.updates, batch)
 
-    # --- helpers --------------------------------------------------------------------------------------
+    # --- helpers ---
 
     def _load(self) -> Policy:
         cfg = self.cfg
@@ -275,14 +272,14 @@ class Trainer:
                      self.cfg.thought_tokens, self.cfg.temperature, seed)  # fmt: skip
 
     def _row(self, demo: Demo) -> Sample:
-        """A whole demo as one Sample: each action is learned once. The opening tags are learned too."""
+        """A whole demo as one Sample: each action, and each opening tag, is learned once."""
         ids, mask = [], []
         for i, step in enumerate(demo.steps):
             state = self.chat.state(step.state, demo.tools, first=i == 0)
             thought = None if step.thought is None else self.chat.content(step.thought)
             turn = self.chat.turn(thought, self.chat.content(step.action))
             ids, mask = ids + state + turn, mask + [False] * len(state) + [True] * len(turn)
-        return Sample(ids, mask, [float("nan")] * len(ids), [1.0] * len(ids))
+        return Sample(ids, mask, [NAN] * len(ids), [1.0] * len(ids))
 
     def _relabelled(self, demo: Demo, groups: list[Group], paths, continues: str) -> list[Demo]:
         """The `keep` best copies: j-th best thought of every step, or the best whole lineages."""
@@ -295,7 +292,7 @@ class Trainer:
         return [self._with(demo, thoughts) for thoughts in best[:keep]]
 
     def _with(self, demo: Demo, thoughts) -> Demo:
-        """A thought that cannot be written as text (cut, or with a control token) is written empty."""
+        """A thought that is no text (cut, or with a control token) is written empty."""
         good = [z.closed and self.chat.clean(z.ids) for z in thoughts]
         texts = [self.chat.text(z.ids if ok else []) for z, ok in zip(thoughts, good, strict=True)]
         return demo.with_thoughts(texts, [z.reward for z in thoughts])
@@ -342,16 +339,6 @@ STAGES = {
 }
 
 
-def make_world(cfg: Config) -> World:
-    """The configured world. Exits where there is none of that name, or it lacks a knob."""
-    if cfg.world not in WORLDS:
-        fail(f"--world {cfg.world}: no such world. Worlds: {', '.join(WORLDS)}")
-    try:
-        return WORLDS[cfg.world](**cfg.world_args)
-    except TypeError as error:
-        fail(f"--world-args: {cfg.world} {str(error).removeprefix(WORLDS[cfg.world].__name__)}")
-
-
 def arms_of(cfg: Config) -> dict[str, list[str]]:
     """The arms to run, by name; --stages is one unnamed arm."""
     if not cfg.stages:
@@ -360,54 +347,6 @@ def arms_of(cfg: Config) -> dict[str, list[str]]:
         if stage.partition(":")[0] not in STAGES:
             fail(f"--stages {stage}: no such stage. Stages: {', '.join(STAGES)}")
     return {"stages": cfg.stages}
-
-
-def expert_demo(world: World, seed: int) -> Demo:
-    """The expert plays one task; the world explains each action where it can."""
-    messages = [{"role": "system", "content": world.system}] if world.system else []
-    observation, done = world.reset(seed), False
-    while not done:
-        thought, action = world.thought(), world.expert()
-        messages += [
-            {"role": "user", "content": observation},
-            {"role": "assistant", "content": action, "reasoning_content": thought},
-        ]
-        observation, _, done, _ = world.step(action)
-    return from_chat({"task": f"{type(world).__name__}-{seed}", "messages": messages})
-
-
-def summary(episodes: list[Episode]) -> dict[str, float]:
-    """Success of episodes; of their turns, the share with a thought and with the action in it."""
-    steps = [step for e in episodes for step in e.steps]
-    copied = [copies(s.thought or "", s.action, s.observation()) for s in steps]
-    return {
-        "success": sum(e.world.success for e in episodes) / len(episodes),
-        "thought_rate": sum(bool(s.thought) for s in steps) / len(steps),
-        "copy_rate": sum(copied) / len(copied),
-    }
-
-
-def reference_rows(cfg: Config, seed: int) -> dict[str, dict]:
-    """The random and the expert line, on the same tasks."""
-    rows = {}
-    for name in ("random", "expert"):
-        began, wins = time.perf_counter(), 0
-        for i in range(cfg.episodes):
-            world, rng, done = make_world(cfg), random.Random(f"{seed} {i}"), False
-            world.reset(task_seed(cfg.split, i))
-            while not done:
-                action = world.expert() if name == "expert" else rng.choice(world.actions())
-                done = world.step(action)[2]
-            wins += world.success
-        seconds = round(time.perf_counter() - began, 1)
-        rows[name] = {"seed": seed, "episodes": cfg.episodes, "success": wins / cfg.episodes,
-                      "thought_rate": 0.0, "copy_rate": 0.0, "seconds": seconds}  # fmt: skip
-    return rows
-
-
-def turn_tokens(cfg: Config) -> int:
-    """Longest turn: thought, action, and the thought's tags."""
-    return cfg.thought_tokens + cfg.action_tokens + 3
 
 
 def _noise(seed: int, path: str, update: int) -> int:

@@ -1,0 +1,250 @@
+"""Act-PRM: sample thoughts for logged steps, score each by the expert's action, credit them.
+
+Everything is batched over demos x G. Ids that were sampled are kept as they were drawn.
+"""
+
+import math
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+import torch
+
+from minprm.algorithms import (
+    REWARDS,
+    advantages,
+    copies,
+    effective_sample_size,
+    exact_match,
+    posterior,
+    returns_to_go,
+    systematic_resample,
+)
+from minprm.chat import Chat
+from minprm.constants import ActPRM
+from minprm.data import NAN, Demo, Sample, Step, context
+from minprm.policy import Policy
+from minprm.sampler import Sampler
+
+
+@dataclass(eq=False)
+class Thought:
+    """A sampled thought: all ids before the closing tag, untrimmed; `closed`: it was drawn."""
+
+    path: "Path"  # what came before
+    ids: list[int]
+    logprobs: list[float]  # of ids, and of the closing tag where it was drawn
+    closed: bool
+    reward: float = 0.0
+    credit: float = 0.0  # what the advantage is computed from: the reward, or what became of it
+
+
+@dataclass(eq=False)
+class Path:
+    """A logged episode up to now, with the thoughts that were chosen for it."""
+
+    natural: Sample  # history as it will be deployed: thought, then action
+    hinted: Sample  # the same, action first
+    thoughts: list[Thought | None] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Group:
+    """G thoughts of one logged step."""
+
+    demo: int
+    step: Step
+    action: list[int]
+    thoughts: list[Thought]
+
+
+def think(
+    demos: list[Demo], chat: Chat, sampler: Sampler, policy: Policy, cfg: ActPRM,
+    max_tokens: int, temperature: float, seed: int,
+) -> tuple[list[Group], list[list[Path]]]:  # fmt: skip
+    """Walks the logs, G thoughts a step, each scored by the expert's action.
+
+    Returns the groups, with credit, and for each demo its paths: one for `best`, G for the others.
+    """
+    width = 1 if cfg.continues == "best" else cfg.group
+    empty = context([])
+    paths = [[Path(empty, empty)] * width for _ in demos]
+    groups, rng = [], random.Random(seed)
+    for t in range(max(len(demo.steps) for demo in demos)):
+        live = [d for d, demo in enumerate(demos) if t < len(demo.steps)]
+        actions = {d: chat.content(demos[d].steps[t].action) for d in live}
+        for d in live:
+            state = chat.state(demos[d].steps[t].state, demos[d].tools, first=t == 0)
+            paths[d] = _each(paths[d], lambda path, s=state: _observed(path, s))
+        flat = [path for d in live for path in paths[d]]
+        hints = [actions[d] for d in live for _ in paths[d]]
+        prompts = [_prompt(path, a, chat, cfg) for path, a in zip(flat, hints, strict=True)]
+        drawn = sampler.generate(
+            prompts, cfg.group // width, max_tokens, chat.think_end, temperature, seed + t
+        )
+        thoughts = [_thought(p, c, chat) for p, cs in zip(flat, drawn, strict=True) for c in cs]
+        new = []
+        for i, d in enumerate(live):
+            members = thoughts[i * cfg.group : (i + 1) * cfg.group]
+            new.append(Group(d, demos[d].steps[t], actions[d], members))
+        _score(new, chat, sampler, policy, cfg, seed + t)
+        for group in new:
+            paths[group.demo] = _advance(paths[group.demo], group, chat, cfg, rng.random())
+        groups += new
+    _credit(groups, paths, cfg)
+    return groups, paths
+
+
+def _each(paths: list[Path], f) -> list[Path]:
+    """f of each path, computed once for paths that are the same one."""
+    made = {id(path): f(path) for path in {id(p): p for p in paths}.values()}
+    return [made[id(path)] for path in paths]
+
+
+def _observed(path: Path, state: list[int]) -> Path:
+    return Path(
+        context(path.natural.prefix() + path.natural.ids + state),
+        context(path.hinted.prefix() + path.hinted.ids + state),
+        path.thoughts,
+    )
+
+
+def _prompt(path: Path, action: list[int], chat: Chat, cfg: ActPRM) -> list[int]:
+    if cfg.thoughts_from == "state":
+        return path.natural.ids + chat.think
+    return [*path.hinted.ids, *chat.act, *action, *chat.act_end, *chat.think]
+
+
+def _thought(path: Path, completion, chat: Chat) -> Thought:
+    closed = completion.ids[-1:] == chat.think_end
+    ids = completion.ids[:-1] if closed else completion.ids
+    return Thought(path, ids, completion.logprobs, closed)
+
+
+def _score(groups: list[Group], chat, sampler, policy, cfg: ActPRM, seed: int) -> None:
+    """Writes r(z). A thought that never closed, or holds a control token, earns nothing."""
+    rows = [(g, z) for g in groups for z in g.thoughts if z.closed and chat.clean(z.ids)]
+    if not rows:
+        return
+    if cfg.reward == "exact_match":
+        prompts = [
+            z.path.natural.ids + chat.think + z.ids + chat.think_end + chat.act for _, z in rows
+        ]
+        limit = max(len(g.action) for g in groups) + 1
+        drawn = sampler.generate(prompts, 1, limit, chat.act_end, 1.0, seed)
+        rewards = [
+            exact_match(chat.text(c.ids[:-1]), g.step.action) * (c.ids[-1:] == chat.act_end)
+            for (g, _), (c,) in zip(rows, drawn, strict=True)
+        ]
+    else:
+        samples = [_scored(g, z, chat, cfg) for g, z in rows]
+        l = (policy.logprobs if cfg.scored_by == "policy" else policy.base_logprobs)(samples)
+        rewards = [REWARDS[cfg.reward](x) for x in l]
+    for (_, z), r in zip(rows, rewards, strict=True):
+        z.reward = r * math.exp(-cfg.length_penalty * len(z.ids))
+
+
+def _scored(group: Group, z: Thought, chat: Chat, cfg: ActPRM) -> Sample:
+    """The expert's action after this thought; the mask is the span that the reward reads."""
+    before = [*chat.think, *z.ids, *chat.think_end]
+    turn = [*chat.act, *group.action, *chat.act_end, *chat.end]
+    inner = range(len(chat.act), len(chat.act) + len(group.action))
+    mask = [cfg.reward_span == "turn" or i in inner for i in range(len(turn))]
+    ids, mask = before + turn, [False] * len(before) + mask
+    return Sample(ids, mask, [NAN] * len(ids), [0.0] * len(ids), parent=z.path.natural)
+
+
+def _advance(paths, group: Group, chat: Chat, cfg: ActPRM, u: float) -> list[Path]:
+    """What the next step sees: the best thought, each path its own, or survivors."""
+    r = torch.tensor([z.reward for z in group.thoughts])
+    if cfg.continues == "best":
+        return [_committed(paths[0], group.thoughts[int(r.argmax())], group.action, chat)]
+    made = [
+        _committed(p, z, group.action, chat) for p, z in zip(paths, group.thoughts, strict=True)
+    ]
+    return made if cfg.continues == "own" else [made[i] for i in systematic_resample(r, u)]
+
+
+def _committed(path: Path, z: Thought, action: list[int], chat: Chat) -> Path:
+    """The path one turn longer. A malformed thought earned nothing and is left out of it."""
+    ids = z.ids if z.closed and chat.clean(z.ids) else None
+    return Path(
+        context(path.natural.ids + chat.turn(ids, action)),
+        context(path.hinted.ids + chat.turn(ids, action, "action_first")),
+        [*path.thoughts, z],
+    )
+
+
+def _credit(groups: list[Group], paths: list[list[Path]], cfg: ActPRM) -> None:
+    """best: the reward itself. own: rewards to go. resample: how many of the last particles descend
+    from this thought, so that `posterior` becomes the smoothed posterior over sequences."""
+    survivors = Counter(id(z) for many in paths for path in many for z in path.thoughts)
+    for z in (z for group in groups for z in group.thoughts):
+        z.credit = z.reward if cfg.continues == "best" else float(survivors[id(z)])
+    if cfg.continues == "own":
+        for path in (path for many in paths for path in many):
+            togo = returns_to_go(torch.tensor([z.reward for z in path.thoughts]), gamma=1.0)
+            for z, r in zip(path.thoughts, togo.tolist(), strict=True):
+                z.credit = r
+
+
+def credited(groups: list[Group], chat: Chat, cfg: ActPRM, version: int) -> list[Sample]:
+    """Samples of all groups. Rewards stay rewards; samples carry advantages.
+
+    A baseline may be subtracted on the thought's tokens, which were sampled (a score function), and
+    not on the expert's action, which was not: that always carries the posterior weight.
+    """
+    orders = {"action_first": ["action_first"], "both": ["natural", "action_first"]}
+    samples = []
+    for group in groups:
+        r = torch.tensor([z.credit for z in group.thoughts])
+        weights = zip(
+            group.thoughts,
+            advantages(r, cfg.advantage, cfg.top_k).tolist(),
+            posterior(r).tolist(),
+            strict=True,
+        )
+        for z, a, w in weights:
+            for order in orders.get(cfg.trained_on, ["natural"]):
+                samples.append(_trained(group, z, a, w, order, chat, cfg, version))
+    return samples
+
+
+def _trained(group, z: Thought, a: float, w: float, order: str, chat, cfg, version) -> Sample:
+    """One thought as a Sample. Only in the order in which it was drawn does it have a ratio."""
+    natural, drawn_from = order == "natural", cfg.thoughts_from == "state"
+    act = [*chat.act, *group.action, *chat.act_end]
+    close = chat.think_end if z.closed else []
+    thought, with_action = [*z.ids, *close], cfg.trained_on != "thought" and z.closed
+    old = z.logprobs if natural == drawn_from else [NAN] * len(thought)
+    parts = [(chat.think, False, None, 0.0), (thought, True, old, a)]
+    if with_action and natural:
+        parts.append(([*act, *chat.end], True, None, w))
+    if not natural:
+        parts.insert(0, (act, with_action, None, w))
+        parts.append((chat.end if z.closed else [], True, None, w))
+    ids, mask, logprobs, credit = [], [], [], []
+    for piece, trained, old_piece, advantage in parts:
+        ids += piece
+        mask += [trained] * len(piece)
+        logprobs += old_piece or [NAN] * len(piece)
+        credit += [advantage] * len(piece)
+    parent = z.path.natural if natural else z.path.hinted
+    return Sample(ids, mask, logprobs, credit, version, parent)
+
+
+def group_metrics(groups: list[Group], chat: Chat) -> dict[str, float]:
+    """What to watch while thoughts are learned; README says what each looks like when broken."""
+    r = torch.tensor([[z.reward for z in g.thoughts] for g in groups])  # [groups, G]
+    pairs = [(g, z) for g in groups for z in g.thoughts]
+    copied = [copies(chat.text(z.ids), g.step.action, g.step.observation()) for g, z in pairs]
+    return {
+        "reward/mean": r.mean().item(),
+        "reward/best": r.max(1).values.mean().item(),
+        "reward/std": r.std(1, correction=0).mean().item(),
+        "reward/no_variance": (r.max(1).values == r.min(1).values).float().mean().item(),
+        "reward/effective_sample_size": sum(map(effective_sample_size, r)) / len(r),
+        "policy/thought_length": sum(len(z.ids) for _, z in pairs) / len(pairs),
+        "policy/unclosed": sum(not z.closed for _, z in pairs) / len(pairs),
+        "policy/copy_rate": sum(copied) / len(copied),
+    }
