@@ -29,7 +29,7 @@ class Evaluation:
 
     checkpoint: Annotated[str, tyro.conf.Positional]  # directory that a run saved, or a hub id
     world: str = "cups"  # name of a world in minprm/envs
-    world_args: dict[str, int] = field(default_factory=dict)  # its knobs, e.g. rounds 1 swaps 5
+    world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     episodes: int = 400  # tasks played
     split: Literal["test", "validation"] = "test"  # which tasks
     temperature: float = 0.0  # 0: greedy
@@ -48,9 +48,8 @@ def main(argv: list[str]) -> None:
         model = load_model(flags.checkpoint)
         chat = Chat(AutoTokenizer.from_pretrained(flags.checkpoint))
     except (OSError, ValueError) as error:
-        fail(
-            f"{flags.checkpoint} is no checkpoint that transformers loads: {str(error).splitlines()[0]}"
-        )
+        reason = str(error).splitlines()[0]
+        fail(f"{flags.checkpoint} is no checkpoint that transformers loads: {reason}")
     began = time.perf_counter()
     seeds = [task_seed(cfg.split, i) for i in range(cfg.episodes)]
     worlds = [make_world(cfg) for _ in seeds]

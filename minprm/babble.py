@@ -20,7 +20,7 @@ from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from minprm.chat import TAGS, Chat
-from minprm.constants import Babble, Training, fail
+from minprm.constants import Babble, Training, fail, pairs
 from minprm.data import Sample, context
 from minprm.envs.base import World, task_seed
 from minprm.policy import Policy, load_model, schedule
@@ -127,7 +127,7 @@ def _pretrain(policy: Policy, world: World, cfg: Babble, seed: int) -> None:
 
 def _episode(world: World, chat: Chat, cfg: Babble, rng: random.Random) -> Sample:
     """Random play with a narrator; the loss is on the assistant's tokens."""
-    mixture = cfg.mixture or world.kinds
+    mixture = pairs(cfg.mixture, float) or world.kinds
     order = "action_first" if rng.random() < cfg.action_first else "natural"
     mute = rng.random() < cfg.act_only
     ids, mask, done = [], [], False

@@ -52,7 +52,9 @@ class Babble:
     batch: int = 16  # episodes an update
     act_only: float = 0.2  # share of episodes played without thoughts, at random
     action_first: float = 0.0  # share of episodes written action first, thought second
-    mixture: dict[str, float] = field(default_factory=dict)  # kinds of thought; none: the world's
+    mixture: list[str] = field(
+        default_factory=list
+    )  # kinds of thought, e.g. bare=0.5; none: the world's
 
 
 @dataclass
@@ -137,7 +139,7 @@ class Config:
     )  # instead of arms: the stages of one unnamed arm
     seeds: list[int] = field(default_factory=lambda: [0])  # one ladder a seed
     world: str = "cups"  # name of a world in minprm/envs
-    world_args: dict[str, int] = field(default_factory=dict)  # its knobs, e.g. rounds 1 swaps 5
+    world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     model: str = "babble"  # hub id or path of a chat model; babble: the embedded one
     demos: str = ""  # JSONL of demos; default: the world's expert plays
     num_demos: int = 128  # demos to learn from
@@ -163,7 +165,7 @@ PRESETS = {
     "smoke": Config(
         preset="smoke",
         arms=["base", "act_prm"],
-        world_args={"rounds": 1, "swaps": 3},
+        world_args=["rounds=1", "swaps=3"],
         num_demos=256,
         episodes=200,
         babble=Babble(batch=32, updates=400),
@@ -211,6 +213,20 @@ def check(config: Config) -> None:
         fail("--temperature must be above 0 in training: a greedy group has no variance")
 
 
+def pairs(texts: list[str], number: type) -> dict:
+    """`name=value` texts as a dict of numbers.
+
+    >>> pairs(["rounds=1", "swaps=5"], int)
+    {'rounds': 1, 'swaps': 5}
+    """
+    try:
+        return {k: number(v) for k, v in (text.split("=") for text in texts)}
+    except ValueError:
+        fail(
+            f"{' '.join(texts)}: write name=value, where the value is a number ({number.__name__})"
+        )
+
+
 def fail(sentence: str) -> NoReturn:
     """A user's error: one sentence, exit code 2."""
     print(sentence, file=sys.stderr)
@@ -218,7 +234,7 @@ def fail(sentence: str) -> NoReturn:
 
 
 def read_flags(schema: type, argv: list[str], program: str, **default):
-    """An instance of `schema` from flags; tyro's complaint, a box of many lines, in one sentence."""
+    """An instance of `schema` from flags; tyro's complaint, boxed over lines, in one sentence."""
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
@@ -262,7 +278,7 @@ def _flags(table: dict, knobs, prefix: str) -> list[str]:
         elif isinstance(value, bool):
             flags.append(flag if value else re.sub(r"([^.-][^.]*)$", r"no-\1", flag))
         elif isinstance(value, dict):
-            flags += [flag, *(str(x) for pair in value.items() for x in pair)]
+            flags += [flag, *(f"{k}={v}" for k, v in value.items())]
         else:
             flags += [flag, *(str(x) for x in (value if isinstance(value, list) else [value]))]
     return flags

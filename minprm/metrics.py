@@ -94,7 +94,7 @@ def wilson(p: float, n: int, z: float = 1.96) -> tuple[float, float]:
     """
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return max(centre - half, 0.0), min(centre + half, 1.0)
+    return min(max(centre - half, 0.0), p), max(min(centre + half, 1.0), p)  # rounding aside
 
 
 def interval(rows: list[dict]) -> tuple[float, float, float]:

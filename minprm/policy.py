@@ -45,9 +45,9 @@ class Policy:
         )
 
     def logprobs(self, samples: list[Sample], temperature: float = 1.0) -> list[Tensor]:
-        """log p of each Sample's masked tokens at logits / temperature, in fp32; no gradient.
+        """log p of each Sample's masked tokens, in fp32, no gradient: one tensor [sum(mask)] each.
 
-        One tensor [sum(mask)] a Sample, in the order given.
+        Tokens that the sampler drew are scored at its temperature, all others at 1.
         """
         return self._score(self.model, samples, temperature)
 
@@ -161,7 +161,10 @@ class Policy:
             read[b, len(prefix) : len(row)] = torch.tensor(s.mask)
         hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state  # [B, L, D]
         # a token is predicted by the position before it
-        logits = model.get_output_embeddings()(hidden[:, :-1][read[:, 1:]]).float() / temperature
+        logits = model.get_output_embeddings()(hidden[:, :-1][read[:, 1:]]).float()  # [T, V]
+        # what the sampler drew is scored at its temperature, what an expert wrote at 1
+        drawn = ~_masked(samples, "logprobs").isnan()
+        logits = logits / torch.where(drawn, temperature, 1.0)[:, None]
         all_l = logits.log_softmax(-1)  # [T, V]
         l = all_l.gather(-1, ids[read][:, None])[:, 0]
         with torch.no_grad():

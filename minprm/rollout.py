@@ -11,7 +11,7 @@ import torch
 
 from minprm.algorithms import advantages, copies, returns_to_go
 from minprm.chat import Chat
-from minprm.constants import RL, Config, fail
+from minprm.constants import RL, Config, fail, pairs
 from minprm.data import NAN, Demo, Sample, Step, context, from_chat
 from minprm.envs import WORLDS
 from minprm.envs.base import World, task_seed
@@ -106,7 +106,7 @@ def make_world(cfg: Config) -> World:
     if cfg.world not in WORLDS:
         fail(f"--world {cfg.world}: no such world. Worlds: {', '.join(WORLDS)}")
     try:
-        return WORLDS[cfg.world](**cfg.world_args)
+        return WORLDS[cfg.world](**pairs(cfg.world_args, int))
     except TypeError as error:
         fail(f"--world-args: {cfg.world} {str(error).removeprefix(WORLDS[cfg.world].__name__)}")
 

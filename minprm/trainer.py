@@ -20,6 +20,7 @@ from tqdm import tqdm
 from transformers import AutoTokenizer
 
 from minprm import babble
+from minprm.algorithms import advantages
 from minprm.chat import Chat
 from minprm.constants import ARMS, ActPRM, Config, Training, fail
 from minprm.data import NAN, Demo, Sample, from_chat, read_demos, split_tasks, write_demos
@@ -90,7 +91,7 @@ class Trainer:
             clock = time.perf_counter()
             samples, stats = batch(update)
             middle = time.perf_counter()
-            stats |= self.policy.update(samples, cfg, lr(update), self._temperature(path))
+            stats |= self.policy.update(samples, cfg, lr(update), self.cfg.temperature)
             self.sampler.sync()
             stats |= {"time/sample": middle - clock, "time/update": time.perf_counter() - middle}
             last = update + 1 == updates
@@ -298,9 +299,13 @@ class Trainer:
         return demo.with_thoughts(texts, [z.reward for z in thoughts])
 
     def _shown(self, group: Group) -> dict:
-        thoughts = [{"thought": self.chat.text(z.ids), "reward": z.reward, "credit": z.credit}
-                    for z in group.thoughts]  # fmt: skip
-        return {"state": group.step.observation(), "action": group.step.action, "group": thoughts}
+        r = torch.tensor([z.credit for z in group.thoughts])
+        cfg = self.cfg.act_prm
+        rows = zip(group.thoughts, advantages(r, cfg.advantage, cfg.top_k).tolist(), strict=True)
+        shown = [
+            {"thought": self.chat.text(z.ids), "reward": z.reward, "advantage": a} for z, a in rows
+        ]
+        return {"state": group.step.observation(), "action": group.step.action, "group": shown}
 
     def _best(self, best: dict, reward: float, cfg: ActPRM) -> dict:
         """Remembers the best weights so far, where early stopping asks for them."""
@@ -308,10 +313,6 @@ class Trainer:
             return {**best, "since": best["since"] + 1}
         weights = {"model": deepcopy(self.policy.model.state_dict())} if cfg.patience else {}
         return {"reward": reward, "since": 0, **weights}
-
-    def _temperature(self, path: str) -> float:
-        """What was sampled is scored at its own temperature; SFT at 1."""
-        return 1.0 if path.split("+")[-1].startswith("sft") else self.cfg.temperature
 
     def _file(self, path: str) -> Path:
         return self.folder / "stages" / f"{path.replace(':', '-')}-{self.seed}.pt"

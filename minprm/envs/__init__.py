@@ -1,5 +1,6 @@
 """Worlds by name. `base.py` is the protocol that all follow."""
 
 from minprm.envs.cups import Cups
+from minprm.envs.errand import Errand
 
-WORLDS = {"cups": Cups}
+WORLDS = {"cups": Cups, "errand": Errand}

@@ -1,0 +1,152 @@
+"""The command as a user runs it: real processes, in a directory of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from minprm.constants import Config, parse
+from minprm.envs.base import task_seed
+
+ROOT = Path(__file__).parents[1]
+TINY = (
+    "--preset smoke --arms base act_prm --world-args rounds=1 swaps=2 cups=4 --num-demos 48 "
+    "--held-out 8 --episodes 100 --babble.updates 600 --act-prm.updates 8 --act-prm.batch 16 "
+    "--save-every 2 --threads 1"
+).split()
+
+
+def command(program: str, *args: str) -> list[str]:
+    return [sys.executable, str(ROOT / program), *args]
+
+
+def finish(folder: Path, *args: str) -> subprocess.CompletedProcess:
+    return subprocess.run(command("train.py", *args), cwd=folder, capture_output=True, text=True)
+
+
+def numbers(folder: Path, run: str) -> tuple[dict, list[dict]]:
+    """(ladder, metrics) without what a clock measured."""
+    rows = json.loads((folder / "runs" / run / "ladder.json").read_text())
+    rows = {arm: [{**row, "seconds": 0} for row in many] for arm, many in rows.items()}
+    lines = map(json.loads, (folder / "runs" / run / "metrics.jsonl").read_text().splitlines())
+    return rows, [{k: v for k, v in line.items() if "time/" not in k} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A folder with one uninterrupted run, `whole`."""
+    folder = tmp_path_factory.mktemp("ladder")
+    done = finish(folder, "--run", "whole", *TINY)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def interrupted(folder: Path, run: str, number: int) -> int:
+    """Starts a run and sends it the signal `number` in the middle of Act-PRM. Its exit code."""
+    process = subprocess.Popen(
+        command("train.py", "--run", run, *TINY), cwd=folder, stderr=subprocess.DEVNULL
+    )
+    metrics, deadline = folder / "runs" / run / "metrics.jsonl", time.time() + 200
+    while time.time() < deadline and process.poll() is None:
+        if metrics.exists() and metrics.read_text().count('"act_prm"') >= 4:
+            os.kill(process.pid, number)
+            break
+        time.sleep(0.02)
+    return process.wait()
+
+
+def test_training_raises_the_reward_and_the_success(whole):
+    ladder, metrics = numbers(whole, "whole")
+    rewards = [line["reward/mean"] for line in metrics if line["stage"] == "act_prm"]
+    assert len(rewards) == 8
+    assert sum(rewards[-2:]) > sum(rewards[:2]) + 0.2
+    assert ladder["act_prm"][0]["success"] > ladder["base"][0]["success"] + 0.2
+    assert ladder["expert"][0]["success"] == 1.0
+
+
+def test_same_seed_same_numbers_and_after_kill_9_too(whole):
+    assert interrupted(whole, "killed", signal.SIGKILL) == -signal.SIGKILL
+    again = finish(whole, "--run", "killed", "--resume")
+    assert again.returncode == 0, again.stderr
+    assert numbers(whole, "killed") == numbers(whole, "whole")
+
+
+def test_ctrl_c_saves_and_resume_ends_with_the_same_numbers(whole):
+    assert interrupted(whole, "stopped", signal.SIGINT) == 130
+    assert "--run stopped --resume" in (whole / "runs" / "stopped" / "log.txt").read_text()
+    assert finish(whole, "--run", "stopped", "--resume").returncode == 0
+    assert numbers(whole, "stopped") == numbers(whole, "whole")
+
+
+def test_a_run_leaves_what_readme_promises(whole):
+    run = whole / "runs" / "whole"
+    for name in ("config.json", "metrics.jsonl", "samples.jsonl", "ladder.json", "ladder.png"):
+        assert (run / name).stat().st_size > 0, name
+    assert list((run / "tensorboard").iterdir())
+    group = json.loads((run / "samples.jsonl").read_text().splitlines()[0])["group"]
+    assert len(group) == Config().act_prm.group
+    assert {"thought", "reward", "advantage"} <= set(group[0])
+    assert not list((whole / "checkpoints" / "whole").glob(".*.tmp"))
+
+
+def test_evaluate_prints_a_checkpoint_beside_random_and_expert(whole):
+    world = "--world cups --world-args rounds=1 swaps=2 cups=4 --episodes 100".split()
+    args = command("evaluate.py", "checkpoints/whole/act_prm-0", *world)
+    done = subprocess.run(args, cwd=whole, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    expected = numbers(whole, "whole")[0]["act_prm"][0]["success"]
+    line = next(x for x in done.stdout.splitlines() if x.startswith("act_prm-0"))
+    assert f"{expected:.3f}" in line
+    assert "random" in done.stdout and "expert" in done.stdout
+
+
+def test_a_run_is_never_written_over(whole):
+    done = finish(whole, "--run", "whole", *TINY)
+    assert done.returncode == 2 and "--resume" in done.stderr
+
+
+def test_train_and_held_out_and_evaluation_tasks_are_disjoint():
+    cfg = Config()
+    train = {task_seed("train", 100_000 * s + i) for s in range(3) for i in range(cfg.num_demos)}
+    assert train.isdisjoint(task_seed("test", i) for i in range(cfg.episodes))
+    assert train.isdisjoint(task_seed("validation", i) for i in range(cfg.episodes))
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--foo 1", "--foo"),
+        ("--act-prm.reward nice", "nice"),
+        ("--seeds x", "--seeds"),
+        ("--arms nobody", "nobody"),
+        ("--act-prm.group 1 --act-prm.advantage mean", "group"),
+        ("--act-prm.scored-by base --act-prm.reward exact_match", "exact_match"),
+        ("--config nowhere.toml", "nowhere.toml"),
+        ("--temperature 0", "temperature"),
+    ],
+)
+def test_what_cannot_be_meant_ends_in_one_sentence_and_code_2(flags, said, capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse(flags.split())
+    error = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert said in error and error.count("\n") == 1
+
+
+def test_toml_gives_the_same_knobs_and_flags_override_it(tmp_path, capsys):
+    path = tmp_path / "my.toml"
+    path.write_text(
+        'preset = "smoke"\nseeds = [4, 5]\n[act-prm]\nlr = 0.5\nreward = "exact_match"\n'
+    )
+    cfg = parse(["--config", str(path), "--act-prm.lr", "0.25"])
+    assert (cfg.seeds, cfg.act_prm.lr, cfg.act_prm.reward) == ([4, 5], 0.25, "exact_match")
+    assert cfg.world_args == ["rounds=1", "swaps=3"]
+    path.write_text("[sft]\nnothing = 1\n")
+    with pytest.raises(SystemExit) as stop:
+        parse(["--config", str(path)])
+    assert stop.value.code == 2 and "nothing" in capsys.readouterr().err
