@@ -148,7 +148,7 @@ def systematic_resample(w: Tensor, u: float) -> list[int]:
     Particle i survives floor or ceil of G w_i / sum(w) times: the least noise of the usual schemes
     (Douc et al., arXiv:cs/0507025). Where every weight is 0 nobody dies.
 
-    >>> systematic_resample(torch.tensor([0.1, 0.8, 0.1, 0.0]), u=0.5)
+    >>> systematic_resample(torch.tensor([0.1, 0.8, 0.1, 0.0]), u=0.9)
     [1, 1, 1, 2]
     """
     if w.sum() <= 0:

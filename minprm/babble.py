@@ -6,6 +6,7 @@ its actions follow its thoughts. Nothing is downloaded; the result is cached in 
 """
 
 import hashlib
+import inspect
 import json
 import random
 from collections import Counter
@@ -56,7 +57,7 @@ def raised(
     if not world.kinds:
         fail(f"the embedded model cannot be raised on {type(world).__name__}: name a --model")
     settings = {"babble": asdict(cfg), "seed": seed, "template": TEMPLATE}
-    settings |= {"world": vars(world), "kinds": world.kinds}
+    settings |= {"world": vars(world), "source": inspect.getsource(inspect.getmodule(type(world)))}
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     path = root / f"babble-{type(world).__name__.lower()}-{key}"
     if path.is_dir():

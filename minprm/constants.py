@@ -85,7 +85,7 @@ class ActPRM(Training):
     """Thoughts for action-only logs: sample, reward by the expert's action, reinforce."""
 
     lr: float = 3e-4  # AdamW learning rate
-    updates: int = 40  # updates; each walks `batch` demos from start to end
+    updates: int = 50  # updates; each walks `batch` demos from start to end
     group: int = 8  # G: thoughts sampled for each logged step
     thoughts_from: Literal["state", "state_action"] = "state"  # is the action shown as a hint
     reward: Literal["action_prob", "action_prob_mean", "exact_match"] = (

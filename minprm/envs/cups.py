@@ -14,7 +14,7 @@ class Cups(World):
         "A ball lies under one of several cups, and cups are swapped two at a time. "
         "Answer with `open X`, where X is the cup that holds the ball after the last swap."
     )
-    kinds = {"faithful": 0.08, "wrong": 0.45, "restate": 0.34, "bare": 0.13}  # noqa: RUF012
+    kinds = {"faithful": 0.10, "wrong": 0.45, "restate": 0.35, "bare": 0.10}  # noqa: RUF012
 
     def __init__(self, rounds: int = 3, swaps: int = 4, cups: int = 5):
         self.rounds, self.swaps, self.cups = rounds, swaps, "abcdefghij"[:cups]

@@ -1,0 +1,213 @@
+"""Each claim is worked out by another road: by hand, by a loop, by enumeration."""
+
+import math
+from itertools import pairwise, product
+from typing import get_args
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import tensor
+
+from minprm import algorithms as alg
+from minprm import constants
+from minprm.constants import ActPRM
+
+CENTRED = ("mean", "mean_std", "rloo")
+
+
+def test_every_choice_in_the_config_is_a_function_and_the_other_way_round():
+    assert set(get_args(constants.Advantage)) == {*alg.ADVANTAGES, "top_k"}
+    assert set(get_args(constants.Loss)) == set(alg.LOSSES)
+    assert set(get_args(constants.Aggregation)) == set(alg.AGGREGATIONS)
+    rewards = get_args(ActPRM.__annotations__["reward"])
+    assert set(rewards) == {*alg.REWARDS, "exact_match"}
+
+
+def test_advantages_of_a_group_worked_out_by_hand():
+    r = tensor([1.0, 0.0, 0.5, 0.5])  # mean .5, unbiased variance (.25 + .25) / 3
+    std = math.sqrt(0.5 / 3)
+    expected = {
+        "none": [1, 0, 0.5, 0.5],
+        "mean": [0.5, -0.5, 0, 0],
+        "mean_std": [0.5 / (std + 1e-4), -0.5 / (std + 1e-4), 0, 0],
+        "rloo": [1 - 1 / 3, 0 - 2 / 3, 0.5 - 1.5 / 3, 0.5 - 1.5 / 3],
+        "posterior": [2, 0, 1, 1],
+        "best": [1, 0, 0, 0],
+        "top_k": [1, 0, 1, 0],
+    }
+    for name, values in expected.items():
+        assert torch.allclose(alg.advantages(r, name, k=2), tensor(values).float()), name
+
+
+@pytest.mark.parametrize("name", CENTRED)
+def test_a_group_of_one_and_a_group_without_variance_teach_nothing(name):
+    assert alg.ADVANTAGES[name](tensor([0.7])).tolist() == [0.0]
+    assert alg.ADVANTAGES[name](torch.full((4,), 0.7)).abs().max() < 1e-6
+
+
+def test_thoughts_that_earned_nothing_have_no_posterior_and_are_never_best():
+    for name in ("posterior", "best", "top_k"):
+        assert alg.advantages(torch.zeros(4), name, k=2).tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize(("name", "factor"), [("none", 1.0), ("rloo", 1.0), ("mean", 2 / 3)])
+def test_the_policy_gradient_is_the_gradient_of_expected_reward(name, factor):
+    """A three-armed softmax, all 27 groups of three enumerated. A mean that holds the sample itself
+    shrinks the gradient by (G-1)/G; leaving it out does not."""
+    theta = tensor([0.3, -0.2, 0.9], dtype=torch.float64, requires_grad=True)
+    reward = tensor([1.0, 0.2, -0.5], dtype=torch.float64)
+    l = theta.log_softmax(0)
+    (true,) = torch.autograd.grad((l.exp() * reward).sum(), theta, retain_graph=True)
+    estimate = torch.zeros(3, dtype=torch.float64)
+    for group in product(range(3), repeat=3):
+        arms = tensor(group)
+        loss = alg.pg(l[arms], l[arms].detach(), alg.ADVANTAGES[name](reward[arms])).mean()
+        (gradient,) = torch.autograd.grad(loss, theta, retain_graph=True)
+        estimate -= l[arms].sum().exp().detach() * gradient
+    assert torch.allclose(estimate, factor * true, atol=1e-12)
+
+
+def test_the_posterior_weights_climb_the_likelihood_of_the_action():
+    """grad log sum_z p(z) p(a|z), by autograd, against a group in exact proportion to p(z)."""
+    theta = tensor([0.0, math.log(2), math.log(5)], dtype=torch.float64, requires_grad=True)
+    eta = tensor([0.1, -1.0, 0.7], dtype=torch.float64, requires_grad=True)  # p(a|z) = sigmoid
+    log_z, log_a = theta.log_softmax(0), torch.nn.functional.logsigmoid(eta)
+    evidence = (log_z.exp() * log_a.exp()).sum().log()
+    true = torch.autograd.grad(evidence, (theta, eta), retain_graph=True)
+    group = tensor([0] * 1 + [1] * 2 + [2] * 5)  # p(z) = 1/8, 2/8, 5/8
+    w = alg.posterior(log_a[group].exp().detach())
+    loss = (alg.pg(log_z[group], log_z[group], w) + alg.pg(log_a[group], log_a[group], w)).mean()
+    for g, t in zip(torch.autograd.grad(loss, (theta, eta)), true, strict=True):
+        assert torch.allclose(-g, t, atol=1e-12)
+
+
+def test_on_policy_ppo_has_the_gradient_of_pg_whatever_its_value():
+    torch.manual_seed(0)
+    lengths, a = [1, 4, 2], alg.mean(tensor([1.0, 0.2, 0.6]))
+    l = torch.randn(sum(lengths)).requires_grad_()
+    per_token = torch.cat([x.expand(n) for x, n in zip(a, lengths, strict=True)])
+    for name, value in (
+        ("sequence", 0.0),
+        ("token", -sum(n * x for n, x in zip(lengths, a.tolist(), strict=True)) / sum(lengths)),
+    ):
+        weights = alg.AGGREGATIONS[name](lengths)
+        w = torch.cat([torch.full((n,), x) for x, n in zip(weights, lengths, strict=True)])
+        ppo, pg = ((w * f(l, l.detach(), per_token)).sum() for f in (alg.ppo_clip, alg.pg))
+        assert ppo.item() == pytest.approx(value, abs=1e-6)
+        gradients = [torch.autograd.grad(x, l, retain_graph=True)[0] for x in (ppo, pg)]
+        assert torch.allclose(*gradients)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "a", "value", "moves"),
+    [
+        (2.0, 1.0, -1.28, False),  # already more likely than asked for: cut at 1 + .28
+        (0.5, 1.0, -0.5, True),
+        (0.5, -1.0, 0.8, False),  # already less likely than asked for: cut at 1 - .2
+        (2.0, -1.0, 2.0, True),
+        (1.25, 1.0, -1.25, True),  # between 1.2 and 1.28: the upper side is the wider one
+    ],
+)
+def test_ppo_clips_only_in_the_direction_that_leads_further_out(ratio, a, value, moves):
+    l = tensor([math.log(ratio)], requires_grad=True)
+    loss = alg.ppo_clip(l, tensor([0.0]), tensor([a]))
+    loss.sum().backward()
+    assert loss.item() == pytest.approx(value, rel=1e-5)
+    assert bool(l.grad.abs() > 0) is moves
+
+
+def test_importance_weighting_is_unbiased_off_policy_and_pg_is_not():
+    theta = tensor([0.3, -0.2, 0.9], dtype=torch.float64, requires_grad=True)
+    behaviour = tensor([0.0, 1.0, -1.0], dtype=torch.float64).log_softmax(0)
+    reward, l = tensor([1.0, 0.2, -0.5], dtype=torch.float64), theta.log_softmax(0)
+    (true,) = torch.autograd.grad((l.exp() * reward).sum(), theta, retain_graph=True)
+
+    def gradient(loss):
+        mean = (behaviour.exp() * loss(l, behaviour, reward)).sum()
+        return -torch.autograd.grad(mean, theta, retain_graph=True)[0]
+
+    assert torch.allclose(gradient(alg.importance), true)
+    assert not torch.allclose(gradient(alg.pg), true, atol=0.05)
+
+
+def test_k3_is_a_kl_also_away_from_zero():
+    l, ref = tensor([0.7, 0.2, 0.1]).log(), tensor([0.1, 0.3, 0.6]).log()
+    k3 = alg.kl_k3(l, ref)
+    assert (k3 >= 0).all()
+    assert (l.exp() * k3).sum().item() == pytest.approx(
+        (l.exp() * (l - ref)).sum().item(), rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("length", [1, 3, 40])
+def test_a_certain_model_earns_one_and_a_uniform_one_what_chance_is(length):
+    vocabulary = 7
+    uniform = torch.full((length,), -math.log(vocabulary))
+    assert alg.action_prob(torch.zeros(length)) == alg.action_prob_mean(torch.zeros(length)) == 1.0
+    assert alg.action_prob(uniform) == pytest.approx(vocabulary**-length, rel=1e-4)
+    assert alg.action_prob_mean(uniform) == pytest.approx(1 / vocabulary, rel=1e-4)
+
+
+def test_exact_match_forgives_spelling_and_not_arguments():
+    call = '{"name": "go", "arguments": {"x": 1, "y": 2}}'
+    assert alg.exact_match('{"arguments":{"y":2,"x":1},  "name":"go"}', call) == 1.0
+    assert alg.exact_match('{"name": "go", "arguments": {"x": 1, "y": 3}}', call) == 0.0
+    assert alg.exact_match(" open\n c ", "open c") == 1.0
+    assert alg.exact_match("open d", "open c") == 0.0
+    assert alg.exact_match(None, "open c") == 0.0
+
+
+def test_a_copy_is_the_action_or_its_argument_values_and_not_from_the_state():
+    call = '{"name": "go", "arguments": {"room": "attic"}}'
+    assert alg.copies("the attic then", call, "you are in the hall")
+    assert not alg.copies("the attic then", call, "doors: attic cellar")
+    assert not alg.copies("ball under c .", "open c", "ball under a .")
+    assert not alg.copies("reopen cc", "open c", "")
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0, 0.999))
+def test_particles_survive_floor_or_ceil_of_their_share_and_the_dead_stay_dead(weights, u):
+    w = tensor(weights)
+    ancestors = alg.systematic_resample(w, u)
+    assert len(ancestors) == len(w)
+    if w.sum() <= 0:
+        assert ancestors == list(range(len(w)))
+        return
+    for i, share in enumerate((len(w) * w.double() / w.double().sum()).tolist()):
+        assert math.floor(share - 1e-6) <= ancestors.count(i) <= math.ceil(share + 1e-6)
+        assert w[i] > 0 or i not in ancestors
+
+
+def test_effective_sample_size_counts_the_particles_that_carry_weight():
+    assert alg.effective_sample_size(tensor([1.0, 1.0, 0.0, 0.0])) == 2.0
+    assert alg.effective_sample_size(tensor([3.0, 0.0])) == 1.0
+    assert alg.effective_sample_size(torch.zeros(3)) == 0.0
+
+
+def test_resampled_lineages_are_the_exact_posterior_over_sequences():
+    """A hidden Markov chain of two states and three steps: the share of surviving lineages against
+    the posterior of all eight paths, enumerated. One-step posteriors would give another answer."""
+    first, stay, steps, particles = 0.5, 0.9, 3, 4000
+    likelihood = tensor([[0.5, 0.5], [0.5, 0.5], [0.9, 0.1]])  # only the last step tells
+    exact = torch.zeros(2)  # posterior of the *first* state
+    for path in product((0, 1), repeat=steps):
+        p = first * math.prod(likelihood[t][z].item() for t, z in enumerate(path))
+        p *= math.prod(stay if x == y else 1 - stay for x, y in pairwise(path))
+        exact[path[0]] += p
+    exact /= exact.sum()
+    noise = torch.Generator().manual_seed(0)
+    paths = (torch.rand(particles, 1, generator=noise) < first).long()
+    for t in range(steps):
+        if t:
+            flip = (torch.rand(particles, generator=noise) >= stay).long()
+            paths = torch.cat([paths, (paths[:, -1] ^ flip)[:, None]], 1)
+        paths = paths[alg.systematic_resample(likelihood[t][paths[:, -1]], u=0.37)]
+    share = (paths[:, 0] == 0).float().mean()
+    assert exact[0] > 0.75
+    assert share.item() == pytest.approx(exact[0].item(), abs=0.03)
+
+
+def test_returns_to_go_keep_the_zero_rewards_between():
+    assert alg.returns_to_go(tensor([0.0, 0.0, 1.0]), 0.5).tolist() == [0.25, 0.5, 1.0]

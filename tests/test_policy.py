@@ -1,0 +1,173 @@
+"""The learner and the writer: one log-prob, one update, whatever the rows are."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from minprm.babble import _model, make_tokenizer
+from minprm.chat import Chat
+from minprm.constants import Babble, Training
+from minprm.data import NAN, Sample, context
+from minprm.envs.cups import Cups
+from minprm.policy import Policy, schedule
+from minprm.sampler import Sampler
+
+LR = 1e-2
+
+
+def policy(micro_tokens: int = 10_000) -> Policy:
+    world = Cups()
+    model = _model(world, Babble(dim=32, head_dim=16, heads=2, ffn=32), seed=0)
+    return Policy(model, make_tokenizer(world.words), micro_tokens)
+
+
+def sample(ids, mask=None, old=NAN, advantage=1.0, parent=None) -> Sample:
+    n = len(ids)
+    return Sample(list(ids), mask or [True] * n, [old] * n, [advantage] * n, parent=parent)
+
+
+SAMPLES = [
+    sample([3, 1, 4, 1, 5], [False, True, True, False, True], advantage=0.5),
+    sample([9, 2, 6], [False, True, True], advantage=-1.0),
+    sample([5, 3, 5, 8, 9, 7, 9], [False] + [True] * 6, advantage=2.0),
+]
+
+
+def weights(p: Policy) -> torch.Tensor:
+    return torch.cat([x.detach().flatten() for x in p.model.parameters()])
+
+
+def test_log_probs_are_those_of_a_full_softmax_one_position_earlier():
+    p = policy()
+    for s, l in zip(SAMPLES, p.logprobs(SAMPLES), strict=True):
+        full = p.model(torch.tensor([s.ids])).logits[0].log_softmax(-1)
+        expected = [full[i - 1, s.ids[i]] for i in range(len(s.ids)) if s.mask[i]]
+        assert torch.allclose(l, torch.stack(expected), atol=1e-5)
+
+
+def test_a_parent_is_the_same_as_its_ids_in_front():
+    p, whole = policy(), [3, 1, 4, 1, 5]
+    branch = sample(whole[3:], parent=sample(whole[1:3], parent=context(whole[:1])))
+    flat = sample(whole, [False] * 3 + [True] * 2)
+    assert torch.allclose(*(p.logprobs([s])[0] for s in (branch, flat)), atol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 1.7])
+def test_what_the_sampler_wrote_is_scored_as_it_was_drawn(temperature):
+    """Prompts of different lengths, so that left padding would show."""
+    p, prompts = policy(), [[1, 2, 3, 4, 5, 6], [7], [8, 9, 1]]
+    drawn = Sampler(p.model).generate(prompts, 4, 8, [2], temperature, seed=0)
+    for prompt, group in zip(prompts, drawn, strict=True):
+        for c in group:
+            s = sample(c.ids, old=0.0, parent=context(prompt))
+            (l,) = p.logprobs([s], temperature)
+            assert torch.allclose(l, torch.tensor(c.logprobs), atol=1e-4)
+            assert 2 not in c.ids[:-1] and (c.ids[-1] == 2 or len(c.ids) == 8)
+
+
+def test_an_experts_tokens_are_scored_at_temperature_one():
+    (cold,), (warm,) = (policy().logprobs([SAMPLES[1]], t) for t in (1.0, 0.5))
+    assert torch.equal(cold, warm)
+
+
+def test_greedy_is_the_argmax_and_a_seed_is_repeatable():
+    p = policy()
+    draw = lambda t, seed: Sampler(p.model).generate([[1, 2]], 2, 6, [], t, seed)  # noqa: E731
+    assert draw(0.0, 0)[0][0].ids == draw(0.0, 1)[0][1].ids
+    assert draw(1.0, 3) == draw(1.0, 3) != draw(1.0, 4)
+
+
+@pytest.mark.parametrize("aggregation", ["token", "sequence"])
+@pytest.mark.parametrize("loss", ["pg", "ppo_clip"])
+def test_an_update_does_not_depend_on_the_micro_batch(aggregation, loss):
+    cfg = Training(aggregation=aggregation, loss=loss)
+    many, one = policy(micro_tokens=8), policy()
+    stats = [p.update(SAMPLES, cfg, LR) for p in (many, one)]
+    assert stats[0]["loss/total"] == pytest.approx(stats[1]["loss/total"], abs=1e-5)
+    assert stats[0]["policy/grad_norm"] == pytest.approx(stats[1]["policy/grad_norm"], rel=1e-4)
+    assert torch.allclose(weights(many), weights(one), atol=1e-4)
+
+
+def test_policy_gradient_with_advantage_one_is_sft():
+    p = policy()
+    s = SAMPLES[2]
+    s = replace(s, advantages=[1.0] * len(s.ids))
+    stats = p.update([s], Training(), lr=0.0)
+    labels = torch.tensor([[i if m else -100 for i, m in zip(s.ids, s.mask, strict=True)]])
+    loss = p.model(torch.tensor([s.ids]), labels=labels).loss
+    assert stats["loss/total"] == pytest.approx(loss.item(), rel=1e-5)
+    loss.backward()
+    norm = math.sqrt(sum(x.grad.square().sum().item() for x in p.model.parameters()))
+    assert stats["policy/grad_norm"] == pytest.approx(norm, rel=1e-4)
+
+
+def test_tokens_outside_the_mask_have_no_gradient():
+    p, s = policy(), SAMPLES[0]
+    loud = replace(
+        s, advantages=[a if m else 1e9 for a, m in zip(s.advantages, s.mask, strict=True)]
+    )
+    norms = [p.update([x], Training(), lr=0.0)["policy/grad_norm"] for x in (s, loud)]
+    assert norms[0] == norms[1] > 0
+
+
+def test_a_ratio_is_taken_only_where_the_sampler_drew():
+    """Off policy by one nat on drawn tokens: mismatch is e - 1 - 1 there, nothing elsewhere."""
+    p, s = policy(), SAMPLES[1]
+    (l,) = p.logprobs([replace(s, logprobs=[NAN, 0.0, 0.0])])
+    drawn = replace(s, logprobs=[NAN, l[0].item() - 1, NAN])
+    stats = p.update([drawn], Training(loss="is"), lr=0.0)
+    assert stats["policy/mismatch_kl"] == pytest.approx(math.e - 2, rel=1e-4)
+    assert stats["loss/total"] == pytest.approx((math.e * 1 + l[1].item()) / 2, rel=1e-4)
+
+
+def test_kl_to_the_base_model_is_zero_at_the_start_and_positive_after():
+    p, cfg = policy(), Training(kl=0.1)
+    assert p.update(SAMPLES, cfg, LR)["policy/kl_base"] == pytest.approx(0.0, abs=1e-6)
+    assert p.update(SAMPLES, cfg, LR)["policy/kl_base"] > 1e-4
+
+
+def test_what_is_not_finite_is_skipped_counted_and_in_the_end_refused():
+    p = policy()
+    before, bad = weights(p), [replace(SAMPLES[0], advantages=[math.inf] * 5)]
+    for count in range(1, 5):
+        assert p.update(bad, Training(), LR)["policy/skipped"] == count
+    assert torch.equal(weights(p), before)
+    assert p.update(SAMPLES, Training(), LR)["policy/skipped"] == 0
+    for _ in range(4):
+        p.update(bad, Training(), LR)
+    with pytest.raises(FloatingPointError, match="five updates in a row"):
+        p.update(bad, Training(), LR)
+
+
+def test_weights_move_and_restart_brings_the_base_back():
+    p = policy()
+    before = weights(p)
+    assert p.update(SAMPLES, Training(), LR)["policy/moved"] > 1e-3
+    p.restart()
+    assert torch.equal(weights(p), before) and p.moved() == 0
+
+
+def test_a_checkpoint_loads_with_transformers_and_leaves_no_half(tmp_path):
+    p = policy()
+    p.save(tmp_path / "arm-0")
+    p.update(SAMPLES, Training(), LR)
+    p.save(tmp_path / "arm-0")
+    loaded, ids = AutoModelForCausalLM.from_pretrained(tmp_path / "arm-0"), torch.tensor([[1, 2]])
+    assert torch.equal(loaded(ids).logits, p.model(ids).logits)
+    assert [x.name for x in tmp_path.iterdir()] == ["arm-0"]
+
+
+def test_the_end_of_a_turn_is_among_the_tokens_that_sft_learns():
+    chat = Chat(policy().tokenizer)
+    assert chat.turn(None, chat.content("open a"))[-1:] == chat.end
+    assert chat.end != [chat.tokenizer.pad_token_id]
+
+
+def test_schedule_warms_up_and_decays():
+    lr = schedule(Training(lr=1.0, warmup=4, decay=True), updates=10)
+    assert [lr(0), lr(3), lr(9)] == pytest.approx([0.25, 0.7, 0.1])
+    constant = schedule(Training(lr=1.0, warmup=4), updates=10)
+    assert [constant(0), constant(3), constant(9)] == [0.25, 1.0, 1.0]

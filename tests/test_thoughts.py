@@ -1,0 +1,199 @@
+"""Act-PRM on a tiny untrained model: what is scored, what is credited, what is trained."""
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+import torch
+from test_policy import policy
+
+from minprm.algorithms import posterior
+from minprm.chat import Chat
+from minprm.constants import RL, ActPRM
+from minprm.data import context
+from minprm.envs.base import task_seed
+from minprm.envs.cups import Cups
+from minprm.policy import Policy
+from minprm.rollout import credit_episodes, expert_demo, play
+from minprm.sampler import Sampler
+from minprm.thoughts import credited, think
+
+
+@pytest.fixture(scope="module")
+def parts() -> tuple[Policy, Chat, Sampler, list]:
+    p = policy()
+    demos = [expert_demo(Cups(rounds=3, swaps=1), task_seed("train", i)) for i in range(2)]
+    return p, Chat(p.tokenizer), Sampler(p.model), demos
+
+
+def walk(parts, **knobs):
+    p, chat, sampler, demos = parts
+    cfg = ActPRM(group=6, **knobs)
+    groups, paths = think(demos, chat, sampler, p, cfg, max_tokens=12, temperature=1.0, seed=3)
+    return cfg, groups, paths
+
+
+def give(groups, rewards):
+    for g in groups:
+        for z, r in zip(g.thoughts, rewards, strict=True):
+            z.credit = r
+
+
+def test_the_reward_is_the_probability_of_the_experts_action_after_the_thought(parts):
+    p, chat, _, _ = parts
+    _, groups, _ = walk(parts)
+    closed = [(g, z) for g in groups for z in g.thoughts if z.closed and chat.clean(z.ids)]
+    assert closed
+    for g, z in closed[:5]:
+        prefix = [*z.path.natural.ids, *chat.think, *z.ids, *chat.think_end, *chat.act]
+        logits = p.model(torch.tensor([prefix + g.action])).logits[0].log_softmax(-1)
+        l = [logits[len(prefix) + k - 1, a].item() for k, a in enumerate(g.action)]
+        assert z.reward == pytest.approx(math.exp(sum(l)), rel=1e-4)
+
+
+def test_a_thought_that_never_closed_earns_nothing(parts):
+    _, groups, _ = walk(parts)
+    cut = [z for g in groups for z in g.thoughts if not z.closed]
+    assert cut and all(z.reward == 0 for z in cut)
+
+
+def test_best_commits_the_best_thought_and_its_ids_as_drawn(parts):
+    _, chat, _, demos = parts
+    _, groups, paths = walk(parts, continues="best")
+    for d, demo in enumerate(demos):
+        mine = [g for g in groups if g.demo == d]
+        assert len(mine) == len(demo.steps)
+        for g, later in pairwise(mine):
+            best = max(g.thoughts, key=lambda z: z.reward)
+            ids = best.ids if best.closed and chat.clean(best.ids) else None
+            start = g.thoughts[0].path.natural.ids + chat.turn(ids, g.action)
+            assert later.thoughts[0].path.natural.ids[: len(start)] == start
+        assert len(paths[d]) == 1
+
+
+def test_own_credits_each_step_with_its_rewards_to_go(parts):
+    _, _, paths = walk(parts, continues="own")
+    for path in paths[0]:
+        rewards = [z.reward for z in path.thoughts]
+        for t, z in enumerate(path.thoughts):
+            assert z.credit == pytest.approx(sum(rewards[t:]), rel=1e-5)
+
+
+def test_resample_credits_a_thought_with_its_surviving_descendants(parts):
+    cfg, groups, paths = walk(parts, continues="resample")
+    for g in groups:
+        credit = [z.credit for z in g.thoughts]
+        assert sum(credit) == cfg.group  # so that posterior gives the survivors' counts themselves
+        assert posterior(torch.tensor(credit)).tolist() == pytest.approx(credit)
+        for z in g.thoughts:
+            assert z.credit == sum(z in path.thoughts for path in paths[g.demo])
+
+
+def test_thought_tokens_carry_the_advantage_and_the_experts_action_the_posterior(parts):
+    _, chat, _, _ = parts
+    cfg, groups, _ = walk(parts, advantage="mean")
+    rewards = [1.0, 0.5, 0.0, 0.0, 0.25, 0.25]
+    give(groups, rewards)
+    thoughts = [z for g in groups for z in g.thoughts]
+    for z, s, r in zip(
+        thoughts, credited(groups, chat, cfg, 7), rewards * len(groups), strict=True
+    ):
+        n = len(z.ids) + z.closed
+        assert s.ids[1 : 1 + len(z.ids)] == z.ids and s.version == 7
+        assert s.mask == [False] + [True] * (len(s.ids) - 1)  # the opening tag was forced
+        assert s.advantages[1 : 1 + n] == pytest.approx([r - 2 / 6] * n, abs=1e-6)
+        assert s.logprobs[1 : 1 + n] == z.logprobs
+        assert s.advantages[1 + n :] == pytest.approx([6 * r / 2] * (len(s.ids) - 1 - n))
+        assert all(map(math.isnan, s.logprobs[1 + n :]))
+        assert (len(s.ids) > 1 + n) is z.closed
+
+
+@pytest.mark.parametrize(
+    ("trained_on", "per_thought", "actions"),
+    [("thought", 1, 0), ("thought_action", 1, 1), ("action_first", 1, 1), ("both", 2, 2)],
+)
+def test_what_is_trained(parts, trained_on, per_thought, actions):
+    _, chat, _, _ = parts
+    cfg, groups, _ = walk(parts, thoughts_from="state_action", trained_on=trained_on)
+    samples = credited(groups, chat, cfg, 0)
+    assert len(samples) == per_thought * 6 * len(groups)
+    z, group = next((z, g) for g in groups for z in g.thoughts if z.closed)
+    mine = [
+        s for s in samples if s.parent in (z.path.natural, z.path.hinted) and z.ids in parts_of(s)
+    ]
+    trained = [[i for i, m in zip(s.ids, s.mask, strict=True) if m] for s in mine[:per_thought]]
+    found = sum(t[k : k + 2] == group.action for t in trained for k in range(len(t)))
+    assert found == actions
+    for s in samples:  # only the order in which the thought was drawn has a ratio
+        first = s.parent in {g.thoughts[0].path.hinted for g in groups}
+        if trained_on in ("thought", "thought_action"):
+            assert not first and all(map(math.isnan, s.logprobs))
+
+
+def parts_of(s):
+    return [s.ids[i:j] for i in range(len(s.ids)) for j in range(i, len(s.ids) + 1)]
+
+
+def test_a_group_without_reward_teaches_nothing(parts):
+    _, chat, _, _ = parts
+    cfg, groups, _ = walk(parts)
+    give(groups, [0.0] * 6)
+    assert all(a == 0 for s in credited(groups, chat, cfg, 0) for a in s.advantages)
+
+
+def test_the_frozen_base_scores_as_the_policy_did_before_it_moved(parts):
+    p = parts[0]
+    _, before, _ = walk(parts)
+    _, frozen, _ = walk(parts, scored_by="base")
+    rewards = [[z.reward for g in many for z in g.thoughts] for many in (before, frozen)]
+    assert rewards[0] == pytest.approx(rewards[1], rel=1e-5)
+    sample = context([1, 2])
+    assert torch.equal(
+        *(f([replace(sample, mask=[False, True])])[0] for f in (p.logprobs, p.base_logprobs))
+    )
+
+
+def test_exact_match_is_one_where_the_model_writes_the_experts_action(parts):
+    _, groups, _ = walk(parts, reward="exact_match")
+    assert {z.reward for g in groups for z in g.thoughts} <= {0.0, 1.0}
+
+
+def test_episodes_keep_what_was_drawn_and_mask_only_that(parts):
+    p, chat, sampler, _ = parts
+    worlds = [Cups(rounds=3, swaps=1) for _ in range(4)]
+    for e in play(worlds, [5, 5, 6, 6], chat, sampler, 12, 1.0, noise=0):
+        drawn = [not math.isnan(x) for x in e.sample.logprobs]
+        assert drawn == e.sample.mask
+        assert sum(end - begin for begin, end in e.spans) == sum(e.sample.mask)
+        (l,) = p.logprobs([e.sample])
+        old = torch.tensor([x for x, m in zip(e.sample.logprobs, e.sample.mask, strict=True) if m])
+        assert torch.allclose(l, old, atol=1e-4)
+        assert len(e.steps) == len(e.spans) == 3
+
+
+def test_members_of_a_group_share_the_task_and_not_the_noise(parts):
+    _, chat, sampler, _ = parts
+    one, two = play([Cups(), Cups()], [5, 5], chat, sampler, 12, 1.0, noise=0)
+    assert one.steps[0].state == two.steps[0].state
+    assert one.sample.ids != two.sample.ids
+
+
+def test_episode_credit_sparse_and_dense_worked_out_by_hand(parts):
+    _, chat, sampler, _ = parts
+    group = play(
+        [Cups(rounds=2, swaps=1) for _ in range(2)], [5, 5], chat, sampler, 12, 1.0, noise=0
+    )
+    for e, rewards in zip(group, ([0.5, 0.5], [0.5, 0.0]), strict=True):
+        for step, r in zip(e.steps, rewards, strict=True):
+            step.reward = r
+        e.world.success = sum(rewards) == 1
+    on = lambda e, t: set(e.sample.advantages[slice(*e.spans[t])])  # noqa: E731
+    credit_episodes(group, RL(advantage="mean"), dense=False)
+    assert [on(group[0], t) for t in (0, 1)] == [{0.5}, {0.5}]
+    assert [on(group[1], t) for t in (0, 1)] == [{-0.5}, {-0.5}]
+    credit_episodes(group, RL(advantage="mean", gamma=1.0), dense=True)
+    assert [on(group[0], t) for t in (0, 1)] == [{0.25}, {0.25}]  # to go: 1, .5 and .5, 0
+    credit_episodes(group, RL(advantage="mean", gamma=0.0), dense=True)
+    assert [on(group[0], t) for t in (0, 1)] == [{0.0}, {0.25}]
+    assert [[s.reward for s in e.steps] for e in group] == [[0.5, 0.5], [0.5, 0.0]]
