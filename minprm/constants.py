@@ -16,6 +16,8 @@ from typing import Literal, NoReturn
 import tyro
 
 Advantage = Literal["posterior", "mean", "mean_std", "rloo", "best", "top_k", "none"]
+Reward = Literal["action_prob", "action_prob_mean", "exact_match"]
+TrainedOn = Literal["thought_action", "thought", "action_first", "both"]
 Loss = Literal["pg", "is", "ppo_clip"]
 Aggregation = Literal["token", "sequence"]
 
@@ -48,13 +50,11 @@ class Babble:
     rope_theta: float = 1000.0  # base of the rotary positions
     init: float = 0.08  # standard deviation of the initial weights
     lr: float = 3e-3  # AdamW learning rate, linear decay to zero after the warm-up
-    updates: int = 400  # updates of pre-training
+    updates: int = 600  # updates of pre-training
     batch: int = 16  # episodes an update
     act_only: float = 0.2  # share of episodes played without thoughts, at random
     action_first: float = 0.0  # share of episodes written action first, thought second
-    mixture: list[str] = field(
-        default_factory=list
-    )  # kinds of thought, e.g. bare=0.5; none: the world's
+    mixture: list[str] = field(default_factory=list)  # kinds of thought, bare=0.5; none: world's
 
 
 @dataclass
@@ -88,14 +88,11 @@ class ActPRM(Training):
     updates: int = 50  # updates; each walks `batch` demos from start to end
     group: int = 8  # G: thoughts sampled for each logged step
     thoughts_from: Literal["state", "state_action"] = "state"  # is the action shown as a hint
-    reward: Literal["action_prob", "action_prob_mean", "exact_match"] = (
-        "action_prob"  # of a thought
-    )
+    reward: Reward = "action_prob"  # of a thought: how well it predicts the expert's action
     reward_span: Literal["action", "turn"] = "action"  # tokens the reward reads: turn adds its tags
     advantage: Advantage = "posterior"  # of a thought in its group
     top_k: int = 2  # k of the advantage top_k
-    trained_on: Literal["thought_action", "thought", "action_first", "both"] = "thought_action"
-    # tokens that learn; both: natural order and action first
+    trained_on: TrainedOn = "thought_action"  # tokens that learn; both: in both orders
     continues: Literal["best", "own", "resample"] = "best"  # which thought the next step sees
     scored_by: Literal["policy", "base"] = "policy"  # whose probability is the reward
     length_penalty: float = 0.0  # reward is multiplied by exp(-penalty * thought tokens)
@@ -134,9 +131,7 @@ class Config:
     run: str = ""  # name of the run; default: preset and time
     resume: bool = False  # go on with --run (default: the newest) where it stopped
     arms: list[str] = field(default_factory=lambda: list(ARMS))  # arms of the ladder (README)
-    stages: list[str] = field(
-        default_factory=list
-    )  # instead of arms: the stages of one unnamed arm
+    stages: list[str] = field(default_factory=list)  # instead of arms: one unnamed arm's stages
     seeds: list[int] = field(default_factory=lambda: [0])  # one ladder a seed
     world: str = "cups"  # name of a world in minprm/envs
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5

@@ -11,8 +11,9 @@ import time
 import zlib
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import torch
 from loguru import logger
@@ -23,7 +24,7 @@ from minprm import babble
 from minprm.algorithms import advantages
 from minprm.chat import Chat
 from minprm.constants import ARMS, ActPRM, Config, Training, fail
-from minprm.data import NAN, Demo, Sample, from_chat, read_demos, split_tasks, write_demos
+from minprm.data import NAN, Demo, Sample, read_demos, split_tasks, write_demos
 from minprm.envs.base import task_seed
 from minprm.metrics import Log
 from minprm.policy import Policy, load_model, schedule
@@ -68,11 +69,11 @@ class Trainer:
             self.log.rewind(self.seed, path, saved.get("update", 0))
             STAGES[name](self, path, variant)
             seconds = time.perf_counter() - began
-            self._save(path, done=True, seconds=seconds, demos=[_dump(d) for d in self.demos])
+            self._save(path, done=True, seconds=seconds, demos=self.demos)
             logger.info(f"seed {self.seed}  {path}  {seconds:.1f} s")
             return seconds
         self.policy.model.load_state_dict(saved["model"])
-        self.demos = [_load(d) for d in saved["demos"]]
+        self.demos = saved["demos"]
         return saved["seconds"]
 
     def loop(self, path: str, cfg: Training, updates: int, batch: Callable[[int], Batch],
@@ -140,14 +141,8 @@ class Trainer:
             fail(f"{path}: a step has no thought; this arm needs demos that have them all")
         rows = [self._row(demo) for demo in demos]
         self.policy.restart()
-        per_epoch = -(-len(rows) // cfg.batch)
-
-        def batch(update: int) -> Batch:
-            epoch, i = divmod(update, per_epoch)
-            order = random.Random(f"{self.seed} {path} {epoch}").sample(rows, len(rows))
-            return order[i * cfg.batch : (i + 1) * cfg.batch], {}
-
-        self.loop(path, cfg, cfg.epochs * per_epoch, batch)
+        updates = -(-cfg.epochs * len(rows) // cfg.batch)
+        self.loop(path, cfg, updates, lambda u: (self._pick(rows, cfg.batch, path, u), {}))
 
     def act_prm(self, path: str, _: str) -> None:
         """Sample thoughts for logged steps, reward each by the expert's action, reinforce."""
@@ -188,9 +183,10 @@ class Trainer:
                 steps = [g for g in groups if g.demo == d]
                 out += self._relabelled(demo, steps, paths[d], act.continues)
         self.demos = [d for d in out if min(s.reward for s in d.steps) >= cfg.min_reward]
-        logger.info(f"{path}: {len(self.demos)} demos, mean reward {_mean_reward(self.demos):.3f}")
         if not self.demos:
             fail(f"{path}: no demo reached --relabel.min-reward {cfg.min_reward}")
+        reward = fmean(step.reward for demo in self.demos for step in demo.steps)
+        logger.info(f"{path}: {len(self.demos)} demos, mean reward {reward:.3f}")
         file = self.log.folder / f"relabelled-{path.replace(':', '-')}-{self.seed}.jsonl"
         file.unlink(missing_ok=True)  # this run's own, from before it was killed
         write_demos(self.demos, file)
@@ -257,15 +253,11 @@ class Trainer:
             expert_demo(self.make_world(), task_seed("train", first + i)) for i in range(number)
         ]
 
-    def _pick(self, demos: list[Demo], n: int, path: str, update: int) -> list[Demo]:
-        """The update's demos: passes over all of them, each in its own order."""
+    def _pick(self, items: list, n: int, path: str, update: int) -> list:
+        """The update's items: passes over all of them, each in its own order."""
         picked = []
-        for k in range(update * n, (update + 1) * n):
-            epoch, i = divmod(k, len(demos))
-            order = random.Random(f"{self.seed} {path} {epoch}").sample(
-                range(len(demos)), len(demos)
-            )
-            picked.append(demos[order[i]])
+        for epoch, i in (divmod(k, len(items)) for k in range(update * n, (update + 1) * n)):
+            picked.append(random.Random(f"{self.seed} {path} {epoch}").sample(items, len(items))[i])
         return picked
 
     def _think(self, demos: list[Demo], cfg: ActPRM, seed: int):
@@ -353,19 +345,3 @@ def arms_of(cfg: Config) -> dict[str, list[str]]:
 def _noise(seed: int, path: str, update: int) -> int:
     """A seed for the sampler: a function of what is being done, not of what was done before."""
     return zlib.crc32(f"{seed} {path} {update}".encode()) * 1000
-
-
-def _mean_reward(demos: list[Demo]) -> float:
-    rewards = [step.reward for demo in demos for step in demo.steps]
-    return sum(rewards) / max(len(rewards), 1)
-
-
-def _dump(demo: Demo) -> dict:
-    return asdict(demo)
-
-
-def _load(saved: dict) -> Demo:
-    demo = from_chat(saved)
-    return demo.with_thoughts(
-        *zip(*((s["thought"], s["reward"]) for s in saved["steps"]), strict=True)
-    )

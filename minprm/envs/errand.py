@@ -21,7 +21,7 @@ class Errand(World):
     )
     kinds = {"update": 0.6, "jump": 0.1, "stale": 0.1, "bare": 0.2}  # noqa: RUF012
 
-    def __init__(self, waypoints: int = 1, size: int = 6, turns: int = 24):
+    def __init__(self, waypoints: int = 1, size: int = 6, turns: int = 16):
         self.waypoints, self.size, self.turns = waypoints, size, turns * waypoints
         cells = [f"{axis}{i}" for axis in "xy" for i in range(size)]
         seen = ["start", "visit", ".", "moved", "bumped", "turned", "found", "illegal"]
@@ -69,14 +69,12 @@ class Errand(World):
         return _say(self.pose, self.goals[self.index])
 
     def babble(self, kind: str, rng: random.Random) -> tuple[str, str]:
-        if (
-            not self.turn
-        ):  # the start is mostly not said: greedy thoughts of the base model fail too
+        if not self.turn:  # mostly no start is named, so that greedy thoughts of the base fail too
             (kind,) = rng.choices(("right", "wrong", "bare"), (0.2, 0.3, 0.5))
-        if kind == "bare":
+        if kind == "bare" or (kind == "update" and not self.belief):
             self.belief = None
             return "bare", rng.choice(self.actions())
-        if kind == "update" and self.belief:
+        if kind == "update":
             self.belief = _moved(self.belief, self.last[0], self.size, bumped=self._bumped())
         elif kind == "right":
             self.belief = self.pose
