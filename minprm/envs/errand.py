@@ -70,14 +70,14 @@ class Errand(World):
 
     def babble(self, kind: str, rng: random.Random) -> tuple[str, str]:
         if not self.turn:  # mostly no start is named, so that greedy thoughts of the base fail too
-            (kind,) = rng.choices(("right", "wrong", "bare"), (0.2, 0.3, 0.5))
+            (kind,) = rng.choices(("right", "misread", "bare"), (0.15, 0.25, 0.6))
         if kind == "bare" or (kind == "update" and not self.belief):
             self.belief = None
             return "bare", rng.choice(self.actions())
         if kind == "update":
             self.belief = _moved(self.belief, self.last[0], self.size, bumped=self._bumped())
-        elif kind == "right":
-            self.belief = self.pose
+        elif kind in ("right", "misread"):
+            self.belief = self.pose if kind == "right" else self._misread(rng)
         elif kind != "stale" or not self.belief:
             cell = rng.randrange(self.size), rng.randrange(self.size)
             self.belief = (*cell, rng.choice(HEADINGS))
@@ -92,6 +92,16 @@ class Errand(World):
         if thought == _say(self.pose, goal):
             return "right"
         return "located" if thought in {_say(pose, goal) for pose in poses} else "?"
+
+    def _misread(self, rng: random.Random) -> Pose:
+        """The pose with one of its three parts changed."""
+        x, y, heading = self.pose
+        parts = (
+            [(i, y, heading) for i in range(self.size) if i != x],
+            [(x, i, heading) for i in range(self.size) if i != y],
+            [(x, y, h) for h in HEADINGS if h != heading],
+        )
+        return rng.choice(rng.choice(parts))
 
     def _bumped(self) -> bool:
         return self.last[1] in ("bumped", "illegal")
