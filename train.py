@@ -13,11 +13,11 @@ from pathlib import Path
 import torch
 from loguru import logger
 
-from minprm.constants import Config, fail, parse
+from minprm.constants import Config, arms_of, fail, parse
 from minprm.data import read_demos
 from minprm.metrics import Log, chart, table, write_atomically
 from minprm.rollout import make_world, reference_rows
-from minprm.trainer import Trainer, arms_of
+from minprm.trainer import Trainer
 
 RUNS, CHECKPOINTS = Path("runs"), Path("checkpoints")
 
@@ -25,7 +25,7 @@ RUNS, CHECKPOINTS = Path("runs"), Path("checkpoints")
 def main(argv: list[str]) -> None:
     cfg = parse(argv)
     cfg = resumed(cfg, argv) if cfg.resume else named(cfg)
-    arms_of(cfg), make_world(cfg)  # refuse before anything is written
+    make_world(cfg)  # refuse before anything is written
     if cfg.demos:
         read_demos(cfg.demos)
     if cfg.threads:

@@ -29,6 +29,8 @@ ARMS: dict[str, list[str]] = {
     "best_of_base": ["relabel", "sft:thoughts"],
     "best_of_base_matched": ["relabel:matched", "sft:thoughts"],
     "act_prm": ["act_prm", "relabel", "sft:thoughts"],
+    "best_of_base_resampled": ["relabel:resample", "sft:thoughts"],
+    "act_prm_resampled": ["act_prm:resample", "relabel:resample", "sft:thoughts"],
     "expert_thoughts": ["sft:expert"],
     "shuffled_thoughts": ["act_prm", "relabel", "shuffle", "sft:thoughts"],
     "copied_actions": ["copy", "sft:thoughts"],
@@ -85,7 +87,7 @@ class ActPRM(Training):
     """Thoughts for action-only logs: sample, reward by the expert's action, reinforce."""
 
     lr: float = 3e-4  # AdamW learning rate
-    updates: int = 50  # updates; each walks `batch` demos from start to end
+    updates: int = 40  # updates; each walks `batch` demos from start to end
     group: int = 8  # G: thoughts sampled for each logged step
     thoughts_from: Literal["state", "state_action"] = "state"  # is the action shown as a hint
     reward: Reward = "action_prob"  # of a thought: how well it predicts the expert's action
@@ -167,7 +169,14 @@ PRESETS = {
         sft=SFT(batch=32),
         act_prm=ActPRM(batch=32, updates=15, lr=5e-4),
     ),
-    "errand": Config(preset="errand", world="errand", thought_tokens=12),
+    "errand": Config(
+        preset="errand",
+        world="errand",
+        thought_tokens=12,
+        babble=Babble(updates=1000, batch=8),
+        act_prm=ActPRM(group=16, updates=30, scored_by="base"),
+        relabel=Relabel(group=16, min_reward=0.9),
+    ),
 }
 
 
@@ -184,11 +193,22 @@ def parse(argv: list[str]) -> Config:
     return config
 
 
+def arms_of(config: Config) -> dict[str, list[str]]:
+    """The arms to run and their stages, by name; --stages is one unnamed arm."""
+    if config.stages:
+        return {"stages": config.stages}
+    return {arm: ARMS[arm] for arm in config.arms}
+
+
 def check(config: Config) -> None:
     """Refuses what does not exist and what cannot work together, in one sentence."""
+    stages = sorted({stage for arm in ARMS.values() for stage in arm})
     for arm in config.arms:
         if arm not in ARMS:
             fail(f"--arms {arm}: no such arm. Arms: {', '.join(ARMS)}")
+    for stage in config.stages:
+        if stage not in stages:
+            fail(f"--stages {stage}: no such stage. Stages: {', '.join(stages)}")
     act, rl = config.act_prm, config.rl
     centred = ("mean", "mean_std", "rloo")
     if act.scored_by == "base" and act.reward == "exact_match":

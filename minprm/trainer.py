@@ -23,7 +23,7 @@ from transformers import AutoTokenizer
 from minprm import babble
 from minprm.algorithms import advantages
 from minprm.chat import Chat
-from minprm.constants import ARMS, ActPRM, Config, Training, fail
+from minprm.constants import ActPRM, Config, Training, fail
 from minprm.data import NAN, Demo, Sample, read_demos, split_tasks, write_demos
 from minprm.envs.base import task_seed
 from minprm.metrics import Log
@@ -33,6 +33,12 @@ from minprm.sampler import Sampler
 from minprm.thoughts import Group, credited, group_metrics, think
 
 Batch = tuple[list[Sample], dict[str, float]]
+# what a stage's variant changes in Act-PRM's knobs; particles need a reader that stays as it is
+VARIANTS = {
+    "": {},
+    "matched": {},
+    "resample": {"continues": "resample", "trained_on": "thought", "advantage": "posterior"},
+}
 
 
 class Trainer:
@@ -67,7 +73,7 @@ class Trainer:
         if not saved.get("done"):
             began = time.perf_counter() - saved.get("seconds", 0.0)
             self.log.rewind(self.seed, path, saved.get("update", 0))
-            STAGES[name](self, path, variant)
+            getattr(self, name)(path, variant)
             seconds = time.perf_counter() - began
             self._save(path, done=True, seconds=seconds, demos=self.demos)
             logger.info(f"seed {self.seed}  {path}  {seconds:.1f} s")
@@ -130,7 +136,7 @@ class Trainer:
 
         signal.signal(signal.SIGINT, handler)
 
-    # --- stages: (trainer, path, variant), see STAGES ---
+    # --- stages: each takes its path (all stages up to it) and its variant, after the colon ---
 
     def sft(self, path: str, variant: str) -> None:
         """Fine-tunes a fresh base model on actions, on the arm's thoughts, or on given thoughts."""
@@ -144,9 +150,9 @@ class Trainer:
         updates = -(-cfg.epochs * len(rows) // cfg.batch)
         self.loop(path, cfg, updates, lambda u: (self._pick(rows, cfg.batch, path, u), {}))
 
-    def act_prm(self, path: str, _: str) -> None:
+    def act_prm(self, path: str, variant: str) -> None:
         """Sample thoughts for logged steps, reward each by the expert's action, reinforce."""
-        cfg = self.cfg.act_prm
+        cfg = replace(self.cfg.act_prm, **VARIANTS[variant])
 
         def batch(update: int) -> Batch:
             demos = self._pick(self.given, cfg.batch, path, update)
@@ -170,7 +176,7 @@ class Trainer:
 
     def relabel(self, path: str, variant: str) -> None:
         """Writes the policy's best thoughts into the logs, and the logs to `relabelled.jsonl`."""
-        cfg, act = self.cfg.relabel, self.cfg.act_prm
+        cfg, act = self.cfg.relabel, replace(self.cfg.act_prm, **VARIANTS[variant])
         group = cfg.group
         if variant == "matched":  # as many samples as Act-PRM draws in all, training included
             group += -(-act.updates * act.batch * act.group // len(self.given))
@@ -319,27 +325,6 @@ class Trainer:
         half = file.with_suffix(".tmp")
         torch.save({"model": self.policy.model.state_dict(), **state}, half)
         half.replace(file)
-
-
-STAGES = {
-    "sft": Trainer.sft,
-    "act_prm": Trainer.act_prm,
-    "relabel": Trainer.relabel,
-    "sample": Trainer.sample,
-    "shuffle": Trainer.shuffle,
-    "copy": Trainer.copy,
-    "rl": Trainer.rl,
-}
-
-
-def arms_of(cfg: Config) -> dict[str, list[str]]:
-    """The arms to run, by name; --stages is one unnamed arm."""
-    if not cfg.stages:
-        return {arm: ARMS[arm] for arm in cfg.arms}
-    for stage in cfg.stages:
-        if stage.partition(":")[0] not in STAGES:
-            fail(f"--stages {stage}: no such stage. Stages: {', '.join(STAGES)}")
-    return {"stages": cfg.stages}
 
 
 def _noise(seed: int, path: str, update: int) -> int:

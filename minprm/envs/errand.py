@@ -19,7 +19,7 @@ class Errand(World):
         "of the errand in order. Answer `forward`, `left` (turn) or `right` (turn); you are told "
         "only whether you moved, bumped, turned, or found the cell that you were looking for."
     )
-    kinds = {"update": 0.6, "jump": 0.1, "stale": 0.1, "bare": 0.2}  # noqa: RUF012
+    kinds = {"update": 0.8, "jump": 0.05, "stale": 0.05, "bare": 0.1}  # noqa: RUF012
 
     def __init__(self, waypoints: int = 1, size: int = 6, turns: int = 16):
         self.waypoints, self.size, self.turns = waypoints, size, turns * waypoints
