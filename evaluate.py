@@ -16,10 +16,9 @@ from transformers import AutoTokenizer
 
 from minprm.chat import Chat
 from minprm.constants import Config, fail, read_flags
-from minprm.envs.base import task_seed
 from minprm.metrics import table
 from minprm.policy import load_model
-from minprm.rollout import make_world, play, reference_rows, summary, turn_tokens
+from minprm.rollout import evaluate, make_world, reference_rows
 from minprm.sampler import Sampler
 
 
@@ -51,12 +50,8 @@ def main(argv: list[str]) -> None:
         reason = str(error).splitlines()[0]
         fail(f"{flags.checkpoint} is no checkpoint that transformers loads: {reason}")
     began = time.perf_counter()
-    seeds = [task_seed(cfg.split, i) for i in range(cfg.episodes)]
-    worlds = [make_world(cfg) for _ in seeds]
-    limit = turn_tokens(cfg)
-    episodes = play(worlds, seeds, chat, Sampler(model), limit, flags.temperature, flags.seed)
-    seconds = round(time.perf_counter() - began, 1)
-    row = {"seed": flags.seed, "episodes": len(seeds), **summary(episodes), "seconds": seconds}
+    row = evaluate(cfg, chat, Sampler(model), flags.temperature, noise=flags.seed)
+    row |= {"seed": flags.seed, "seconds": round(time.perf_counter() - began, 1)}
     lines = reference_rows(cfg, flags.seed)
     name = Path(flags.checkpoint).name
     print(table({"random": [lines["random"]], name: [row], "expert": [lines["expert"]]}))

@@ -90,14 +90,14 @@ def gate(policy: Policy, world: World, thought_tokens: int, tasks: int = 100) ->
     return {"acts": acts, "?": 0.0, **kinds}
 
 
-def check_gate(skills: dict[str, float]) -> None:
+def check_gate(skills: dict[str, float], stop: bool) -> None:
     """Exits where the skills are not there: what is built on such a model would mean nothing."""
     logger.info("base model: " + "  ".join(f"{k} {v:.2f}" for k, v in sorted(skills.items())))
-    if skills["acts"] < 0.97 or skills["?"] > 0.2:
+    if stop and (skills["acts"] < 0.97 or skills["?"] > 0.2):
         fail(
             f"the base model lacks the world's skills: it acts on a good thought with probability "
             f"{skills['acts']:.2f} (needs .97) and garbles {skills['?']:.2f} of its own thoughts "
-            "(at most .20); raise it longer with --babble.updates"
+            "(at most .20); raise it longer with --babble.updates, or go on with --no-gate"
         )
 
 

@@ -138,6 +138,7 @@ class Config:
     world: str = "cups"  # name of a world in minprm/envs
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     model: str = "babble"  # hub id or path of a chat model; babble: the embedded one
+    gate: bool = True  # stop where the embedded model lacks the world's skills
     demos: str = ""  # JSONL of demos; default: the world's expert plays
     num_demos: int = 128  # demos to learn from
     held_out: int = 16  # further demos, for the held-out reward

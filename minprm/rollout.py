@@ -136,6 +136,16 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
     }
 
 
+def evaluate(
+    cfg: Config, chat: Chat, sampler: Sampler, temperature: float, noise: int
+) -> dict[str, float]:
+    """Success by real rollouts on `cfg.episodes` tasks of `cfg.split`; thought rate, copy rate."""
+    seeds = [task_seed(cfg.split, i) for i in range(cfg.episodes)]
+    worlds = [make_world(cfg) for _ in seeds]
+    episodes = play(worlds, seeds, chat, sampler, turn_tokens(cfg), temperature, noise)
+    return {"episodes": cfg.episodes, **summary(episodes)}
+
+
 def reference_rows(cfg: Config, seed: int) -> dict[str, dict]:
     """The random and the expert line, on the same tasks."""
     rows = {}

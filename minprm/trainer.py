@@ -28,7 +28,15 @@ from minprm.data import NAN, Demo, Sample, read_demos, split_tasks, write_demos
 from minprm.envs.base import task_seed
 from minprm.metrics import Log
 from minprm.policy import Policy, load_model, schedule
-from minprm.rollout import credit_episodes, expert_demo, make_world, play, summary, turn_tokens
+from minprm.rollout import (
+    credit_episodes,
+    evaluate,
+    expert_demo,
+    make_world,
+    play,
+    summary,
+    turn_tokens,
+)
 from minprm.sampler import Sampler
 from minprm.thoughts import Group, credited, group_metrics, think
 
@@ -64,7 +72,9 @@ class Trainer:
         self.demos = self.given
         seconds = sum(self.stage("+".join(stages[: i + 1])) for i in range(len(stages)))
         self.policy.save(self.folder / f"{name}-{self.seed}")
-        return {"seed": self.seed, **self.evaluate(), "seconds": round(seconds, 1)}
+        noise = _noise(self.seed, "evaluate", 0)
+        row = evaluate(self.cfg, self.chat, self.sampler, self.cfg.eval_temperature, noise)
+        return {"seed": self.seed, **row, "seconds": round(seconds, 1)}
 
     def stage(self, path: str) -> float:
         """Runs the last stage of `path`, or takes over what it left the first time. Its seconds."""
@@ -117,15 +127,6 @@ class Trainer:
                 break
         if "model" in best:
             self.policy.model.load_state_dict(best["model"])
-
-    def evaluate(self) -> dict:
-        """Success by real rollouts on held-out tasks, thought rate and copy rate."""
-        cfg = self.cfg
-        seeds = [task_seed(cfg.split, i) for i in range(cfg.episodes)]
-        worlds = [self.make_world() for _ in seeds]
-        episodes = play(worlds, seeds, self.chat, self.sampler, turn_tokens(cfg),
-                        cfg.eval_temperature, _noise(self.seed, "evaluate", 0))  # fmt: skip
-        return {"episodes": len(seeds), **summary(episodes)}
 
     def stop_soon(self) -> None:
         """Ctrl-C: the update in progress ends and the stage is saved. A second one ends at once."""
@@ -249,7 +250,8 @@ class Trainer:
         policy = babble.raised(
             self.make_world, cfg.babble, self.seed, cfg.micro_tokens, self.checkpoints
         )
-        babble.check_gate(babble.gate(policy, self.make_world(), cfg.thought_tokens))
+        skills = babble.gate(policy, self.make_world(), cfg.thought_tokens)
+        babble.check_gate(skills, stop=cfg.gate)
         return policy
 
     def _expert_demos(self) -> list[Demo]:

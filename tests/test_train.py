@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from minprm.constants import Config, parse
+from minprm import babble
+from minprm.constants import Babble, Config, parse
 from minprm.envs.base import task_seed
+from minprm.envs.cups import Cups
 
 ROOT = Path(__file__).parents[1]
 TINY = (
@@ -105,6 +107,15 @@ def test_evaluate_prints_a_checkpoint_beside_random_and_expert(whole):
     assert "random" in done.stdout and "expert" in done.stdout
 
 
+def test_a_base_model_without_the_skills_is_refused(tmp_path, capsys):
+    policy = babble.raised(Cups, Babble(updates=2), 0, 4096, tmp_path)
+    skills = babble.gate(policy, Cups(), thought_tokens=32)
+    with pytest.raises(SystemExit) as stopped:
+        babble.check_gate(skills, stop=True)
+    assert stopped.value.code == 2 and "--babble.updates" in capsys.readouterr().err
+    babble.check_gate(skills, stop=False)
+
+
 def test_a_run_is_never_written_over(whole):
     done = finish(whole, "--run", "whole", *TINY)
     assert done.returncode == 2 and "--resume" in done.stderr
@@ -124,6 +135,7 @@ def test_train_and_held_out_and_evaluation_tasks_are_disjoint():
         ("--act-prm.reward nice", "nice"),
         ("--seeds x", "--seeds"),
         ("--arms nobody", "nobody"),
+        ("--stages sft:nothing", "sft:thoughts"),
         ("--act-prm.group 1 --act-prm.advantage mean", "group"),
         ("--act-prm.scored-by base --act-prm.reward exact_match", "exact_match"),
         ("--config nowhere.toml", "nowhere.toml"),
