@@ -20,9 +20,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from minprm.chat import TAGS, Chat
+from minprm.chat import ORDERS, TAGS, Chat
 from minprm.constants import Babble, Training, fail, pairs
-from minprm.data import Sample, context
+from minprm.data import Sample
 from minprm.envs.base import World, task_seed
 from minprm.policy import Policy, load_model, schedule
 from minprm.sampler import Sampler
@@ -78,9 +78,8 @@ def gate(policy: Policy, world: World, thought_tokens: int, tasks: int = 100) ->
         state = [{"role": "user", "content": world.reset(task_seed("validation", i))}]
         prompts.append(chat.state(state, [], first=True) + chat.think)
         thought, action = (chat.content(text) for text in (world.thought(), world.expert()))
-        before = context(prompts[-1] + thought + chat.think_end + chat.act)
-        n = len(action)
-        samples.append(Sample(action, [True] * n, [float("nan")] * n, [0.0] * n, parent=before))
+        before = prompts[-1] + thought + chat.think_end + chat.act
+        samples.append(Sample().extend(before).extend(action, 0.0))
     sampler = Sampler(policy.model)
     drawn = sampler.generate(prompts, 1, thought_tokens, chat.think_end, 1.0, seed=0)
     for i, (completion,) in enumerate(drawn):
@@ -129,17 +128,18 @@ def _pretrain(policy: Policy, world: World, cfg: Babble, seed: int) -> None:
 def _episode(world: World, chat: Chat, cfg: Babble, rng: random.Random) -> Sample:
     """Random play with a narrator; the loss is on the assistant's tokens."""
     mixture = pairs(cfg.mixture, float) or world.kinds
-    order = "action_first" if rng.random() < cfg.action_first else "natural"
+    hinted = rng.random() < cfg.action_first
     mute = rng.random() < cfg.act_only
-    ids, mask, done = [], [], False
+    row, done = Sample(), False
     observation = world.reset(rng.randrange(10**9))  # task_seed("train", ·): never a test task
     while not done:
         (kind,) = rng.choices(list(mixture), list(mixture.values()))
         thought, action = world.babble(kind, rng)
         if mute:
             thought, action = None, rng.choice(world.actions())
-        state = chat.state([{"role": "user", "content": observation}], [], first=not ids)
+        order = rng.choice(ORDERS) if hinted else "natural"
+        row.extend(chat.state([{"role": "user", "content": observation}], [], first=not row.ids))
         turn = chat.turn(thought and chat.content(thought), chat.content(action), order)
-        ids, mask = ids + state + turn, mask + [False] * len(state) + [True] * len(turn)
         observation, _, done, _ = world.step(action)
-    return Sample(ids, mask, [float("nan")] * len(ids), [1.0] * len(ids))
+        row.extend(turn, 1.0)
+    return row

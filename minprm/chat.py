@@ -15,6 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from minprm.constants import fail
 
 TAGS = ("<think>", "</think>", "<act>", "</act>")
+ORDERS = ("natural", "action_first")
 _MARK = "xMINPRM{}x"
 
 
@@ -56,7 +57,7 @@ class Chat:
     def turn(
         self, thought: list[int] | None, action: list[int], order: str = "natural"
     ) -> list[int]:
-        """Ids of one assistant turn; `order` natural or action_first. No thought, no tags."""
+        """Ids of one assistant turn; `order` is one of ORDERS. No thought, no tags."""
         think = [] if thought is None else [*self.think, *thought, *self.think_end]
         act = [*self.act, *action, *self.act_end]
         return (think + act if order == "natural" else act + think) + self.end

@@ -55,7 +55,7 @@ class Babble:
     updates: int = 600  # updates of pre-training
     batch: int = 16  # episodes an update
     act_only: float = 0.2  # share of episodes played without thoughts, at random
-    action_first: float = 0.0  # share of episodes written action first, thought second
+    action_first: float = 0.0  # share of episodes with turns in either order
     mixture: list[str] = field(default_factory=list)  # kinds of thought, bare=0.5; none: world's
 
 
@@ -293,8 +293,6 @@ def _flags(table: dict, knobs, prefix: str) -> list[str]:
             flags += _flags(value, known[name], f"{prefix}{name.replace('_', '-')}.")
         elif isinstance(value, bool):
             flags.append(flag if value else re.sub(r"([^.-][^.]*)$", r"no-\1", flag))
-        elif isinstance(value, dict):
-            flags += [flag, *(f"{k}={v}" for k, v in value.items())]
         else:
             flags += [flag, *(str(x) for x in (value if isinstance(value, list) else [value]))]
     return flags

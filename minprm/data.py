@@ -6,7 +6,7 @@ Demos are read and written as JSONL in the chat format that people already have,
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from minprm.constants import fail
@@ -18,24 +18,31 @@ NAN = float("nan")
 class Sample:
     """What every loss trains on, for SFT, RL and Act-PRM alike. All lists have len(ids)."""
 
-    ids: list[int]  # this sequence; continues `parent` where there is one
-    mask: list[bool]  # True where the loss is taken
-    logprobs: list[
-        float
-    ]  # the sampler's, where it drew the token; NaN elsewhere (state, expert action)
-    advantages: list[float]  # one per token: a step's reward lands on that step's tokens
+    ids: list[int] = field(default_factory=list)  # continues `parent` where there is one
+    mask: list[bool] = field(default_factory=list)  # True where the loss is taken
+    logprobs: list[float] = field(default_factory=list)  # the sampler's; NaN where it did not draw
+    advantages: list[float] = field(default_factory=list)  # of a step, on that step's tokens
     version: int = 0  # which weights wrote it
     parent: "Sample | None" = None  # the prefix it shares with others
+
+    def extend(
+        self, ids: list[int], advantage: float | None = None, logprobs: list[float] | None = None
+    ) -> "Sample":
+        """Appends ids, and returns itself. With an advantage they are trained; with log-probs, the
+        sampler drew them.
+
+        >>> Sample().extend([5, 6]).extend([7], advantage=1.0).mask
+        [False, False, True]
+        """
+        self.ids += ids
+        self.mask += [advantage is not None] * len(ids)
+        self.logprobs += logprobs or [NAN] * len(ids)
+        self.advantages += [advantage or 0.0] * len(ids)
+        return self
 
     def prefix(self) -> list[int]:
         """Ids of all ancestors, oldest first."""
         return [] if self.parent is None else self.parent.prefix() + self.parent.ids
-
-
-def context(ids: list[int], parent: Sample | None = None) -> Sample:
-    """A Sample that others continue and that no loss is taken on."""
-    n = len(ids)
-    return Sample(ids, [False] * n, [NAN] * n, [0.0] * n, parent=parent)
 
 
 @dataclass

@@ -10,7 +10,6 @@ from pathlib import Path
 from loguru import logger
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
-from transformers.utils import logging
 
 COLUMNS = ("success", "thought_rate", "copy_rate", "seconds")
 # two-sided 95 % quantiles of Student's t, for 1, 2, … degrees of freedom
@@ -24,7 +23,6 @@ class Log:
     def __init__(self, folder: Path):
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        logging.disable_progress_bar()  # of transformers: ours are the only bars
         logger.remove()
         logger.add(lambda line: tqdm.write(line, end="", file=sys.stderr),
                    format="{time:HH:mm:ss} {message}")  # fmt: skip

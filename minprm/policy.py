@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
 
 from minprm.algorithms import AGGREGATIONS, LOSSES, kl_k3
 from minprm.constants import Training
@@ -44,16 +45,22 @@ class Policy:
             self.model.parameters(), betas=(0.9, 0.95), weight_decay=0.0
         )
 
-    def logprobs(self, samples: list[Sample], temperature: float = 1.0) -> list[Tensor]:
+    @torch.no_grad()
+    def logprobs(
+        self, samples: list[Sample], temperature: float = 1.0, base: bool = False
+    ) -> list[Tensor]:
         """log p of each Sample's masked tokens, in fp32, no gradient: one tensor [sum(mask)] each.
 
-        Tokens that the sampler drew are scored at its temperature, all others at 1.
+        Tokens that the sampler drew are scored at its temperature, all others at 1; `base`: under
+        the frozen base model.
         """
-        return self._score(self.model, samples, temperature)
-
-    def base_logprobs(self, samples: list[Sample], temperature: float = 1.0) -> list[Tensor]:
-        """The same under the frozen base model."""
-        return self._score(self.base, samples, temperature)
+        out: list[Tensor] = [torch.empty(0)] * len(samples)
+        for rows in self._micro_batches(samples):
+            model, part = self.base if base else self.model, [samples[i] for i in rows]
+            l, _ = self._forward(model, part, temperature)
+            for i, x in zip(rows, l.split([sum(s.mask) for s in part]), strict=True):
+                out[i] = x
+        return out
 
     def update(
         self, samples: list[Sample], cfg: Training, lr: float, temperature: float = 1.0
@@ -137,15 +144,6 @@ class Policy:
         count["drawn"] += int(drawn.sum())
         return (w * per_token).sum()
 
-    @torch.no_grad()
-    def _score(self, model, samples: list[Sample], temperature: float) -> list[Tensor]:
-        out: list[Tensor] = [torch.empty(0)] * len(samples)
-        for rows in self._micro_batches(samples):
-            l, _ = self._forward(model, [samples[i] for i in rows], temperature)
-            for i, part in zip(rows, l.split([sum(samples[i].mask) for i in rows]), strict=True):
-                out[i] = part
-        return out
-
     def _forward(self, model, samples: list[Sample], temperature: float) -> tuple[Tensor, Tensor]:
         """(log-probs, entropies) of all masked tokens, concatenated.  [T], [T]
 
@@ -203,4 +201,5 @@ def schedule(cfg: Training, updates: int) -> Callable[[int], float]:
 
 def load_model(path: str) -> PreTrainedModel:
     """Any hub id or local path, in fp32."""
+    logging.disable_progress_bar()  # the only bars are ours
     return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)

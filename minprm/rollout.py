@@ -12,7 +12,7 @@ import torch
 from minprm.algorithms import advantages, copies, returns_to_go
 from minprm.chat import Chat
 from minprm.constants import RL, Config, fail, pairs
-from minprm.data import NAN, Demo, Sample, Step, context, from_chat
+from minprm.data import Demo, Sample, Step, from_chat
 from minprm.envs import WORLDS
 from minprm.envs.base import World, task_seed
 from minprm.sampler import Sampler
@@ -23,19 +23,11 @@ class Episode:
     """One task played to its end: one Sample for all turns, and where each turn lies in it."""
 
     world: World
-    sample: Sample = field(default_factory=lambda: context([]))
+    sample: Sample = field(default_factory=Sample)
     spans: list[tuple[int, int]] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    observation: str = ""
+    state: list[dict] = field(default_factory=list)  # the messages that it has to answer
     done: bool = False
-
-    def extend(self, ids: list[int], logprobs: list[float] | None = None) -> None:
-        """Ids of the state, or, with log-probs, ids that the sampler drew."""
-        sample, drawn = self.sample, logprobs is not None
-        sample.ids += ids
-        sample.mask += [drawn] * len(ids)
-        sample.logprobs += logprobs if drawn else [NAN] * len(ids)
-        sample.advantages += [0.0] * len(ids)
 
     def credit(self, turn: int, advantage: float) -> None:
         """Puts a turn's advantage on its tokens."""
@@ -44,39 +36,37 @@ class Episode:
 
 
 def play(
-    worlds: list[World], seeds: list[int], chat: Chat, sampler: Sampler, max_tokens: int,
-    temperature: float, noise: int,
-) -> list[Episode]:  # fmt: skip
-    """Plays each seed to its end, all episodes in lockstep; `worlds` are as many as `seeds`.
+    cfg: Config, seeds: list[int], chat: Chat, sampler: Sampler, temperature: float, noise: int
+) -> list[Episode]:
+    """Plays each task seed to its end, all episodes in lockstep.
 
     The model itself decides whether it thinks first. A malformed turn is an illegal action.
     """
-    episodes = [Episode(world) for world in worlds]
-    for episode, seed in zip(episodes, seeds, strict=True):
-        episode.observation = episode.world.reset(seed)
-    turn = 0
+    episodes = [Episode(make_world(cfg)) for _ in seeds]
+    for e, seed in zip(episodes, seeds, strict=True):
+        e.state = _opening(e.world, seed)
+    limit = cfg.thought_tokens + cfg.action_tokens + len(chat.think + chat.think_end + chat.end)
     while live := [e for e in episodes if not e.done]:
         for e in live:
-            e.extend(chat.state(_messages(e, turn == 0), e.world.tools, first=turn == 0))
-        prompts = [e.sample.ids for e in live]
-        drawn = sampler.generate(prompts, 1, max_tokens, chat.end[-1:], temperature, noise + turn)
+            e.sample.extend(chat.state(e.state, e.world.tools, first=not e.steps))
+        prompts, turn = [e.sample.ids for e in live], len(live[0].steps)
+        drawn = sampler.generate(prompts, 1, limit, chat.end[-1:], temperature, noise + turn)
         for e, (completion,) in zip(live, drawn, strict=True):
-            begin, state = len(e.sample.ids), _messages(e, turn == 0)
-            e.extend(completion.ids, completion.logprobs)
+            begin = len(e.sample.ids)
+            e.sample.extend(completion.ids, 0.0, completion.logprobs)  # credited at the end
             e.spans.append((begin, len(e.sample.ids)))
             if completion.ids[-1] != chat.end[-1]:
-                e.extend(chat.end)  # cut for length: the template goes on as after any turn
+                e.sample.extend(chat.end)  # cut for length: the template goes on as after any turn
             thought, action = chat.parse(completion.ids)
-            e.observation, reward, e.done, _ = e.world.step(action or "")
-            e.steps.append(Step(state, thought, action or "", reward))
-        turn += 1
+            observation, reward, e.done, _ = e.world.step(action or "")
+            e.steps.append(Step(e.state, thought, action or "", reward))
+            e.state = [{"role": "user", "content": observation}]
     return episodes
 
 
-def _messages(episode: Episode, first: bool) -> list[dict]:
-    world = episode.world
-    rules = [{"role": "system", "content": world.system}] if first and world.system else []
-    return [*rules, {"role": "user", "content": episode.observation}]
+def _opening(world: World, seed: int) -> list[dict]:
+    rules = [{"role": "system", "content": world.system}] if world.system else []
+    return [*rules, {"role": "user", "content": world.reset(seed)}]
 
 
 def credit_episodes(group: list[Episode], cfg: RL, dense: bool) -> None:
@@ -113,16 +103,15 @@ def make_world(cfg: Config) -> World:
 
 def expert_demo(world: World, seed: int) -> Demo:
     """The expert plays one task; the world explains each action where it can."""
-    messages = [{"role": "system", "content": world.system}] if world.system else []
-    observation, done = world.reset(seed), False
+    messages, done = _opening(world, seed), False
     while not done:
         thought, action = world.thought(), world.expert()
-        messages += [
-            {"role": "user", "content": observation},
-            {"role": "assistant", "content": action, "reasoning_content": thought},
-        ]
         observation, _, done, _ = world.step(action)
-    return from_chat({"task": f"{type(world).__name__}-{seed}", "messages": messages})
+        messages += [
+            {"role": "assistant", "content": action, "reasoning_content": thought},
+            {"role": "user", "content": observation},
+        ]
+    return from_chat({"task": f"{type(world).__name__}-{seed}", "messages": messages[:-1]})
 
 
 def summary(episodes: list[Episode]) -> dict[str, float]:
@@ -141,8 +130,7 @@ def evaluate(
 ) -> dict[str, float]:
     """Success by real rollouts on `cfg.episodes` tasks of `cfg.split`; thought rate, copy rate."""
     seeds = [task_seed(cfg.split, i) for i in range(cfg.episodes)]
-    worlds = [make_world(cfg) for _ in seeds]
-    episodes = play(worlds, seeds, chat, sampler, turn_tokens(cfg), temperature, noise)
+    episodes = play(cfg, seeds, chat, sampler, temperature, noise)
     return {"episodes": cfg.episodes, **summary(episodes)}
 
 
@@ -162,8 +150,3 @@ def reference_rows(cfg: Config, seed: int) -> dict[str, dict]:
         rows[name] = {"seed": seed, "episodes": cfg.episodes, "success": wins / cfg.episodes,
                       "thought_rate": 0.0, "copy_rate": 0.0, "seconds": seconds}  # fmt: skip
     return rows
-
-
-def turn_tokens(cfg: Config) -> int:
-    """Longest turn: thought, action, and the thought's tags."""
-    return cfg.thought_tokens + cfg.action_tokens + 3

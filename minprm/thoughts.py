@@ -10,19 +10,10 @@ from dataclasses import dataclass, field
 
 import torch
 
-from minprm.algorithms import (
-    REWARDS,
-    advantages,
-    copies,
-    effective_sample_size,
-    exact_match,
-    posterior,
-    returns_to_go,
-    systematic_resample,
-)
+from minprm import algorithms
 from minprm.chat import Chat
 from minprm.constants import ActPRM
-from minprm.data import NAN, Demo, Sample, Step, context
+from minprm.data import Demo, Sample, Step
 from minprm.policy import Policy
 from minprm.sampler import Sampler
 
@@ -41,11 +32,10 @@ class Thought:
 
 @dataclass(eq=False)
 class Path:
-    """A logged episode up to now, with the thoughts that were chosen for it."""
+    """A logged episode up to now, as it will be deployed, with the thoughts chosen for it."""
 
-    natural: Sample  # history as it will be deployed: thought, then action
-    hinted: Sample  # the same, action first
-    thoughts: list[Thought | None] = field(default_factory=list)
+    history: Sample
+    thoughts: list[Thought] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -67,15 +57,14 @@ def think(
     Returns the groups, with credit, and for each demo its paths: one for `best`, G for the others.
     """
     width = 1 if cfg.continues == "best" else cfg.group
-    empty = context([])
-    paths = [[Path(empty, empty)] * width for _ in demos]
+    paths = [[Path(Sample())] * width for _ in demos]
     groups, rng = [], random.Random(seed)
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [d for d, demo in enumerate(demos) if t < len(demo.steps)]
         actions = {d: chat.content(demos[d].steps[t].action) for d in live}
         for d in live:
             state = chat.state(demos[d].steps[t].state, demos[d].tools, first=t == 0)
-            paths[d] = _each(paths[d], lambda path, s=state: _observed(path, s))
+            paths[d] = _each(paths[d], lambda path, s=state: _longer(path, s))
         flat = [path for d in live for path in paths[d]]
         hints = [actions[d] for d in live for _ in paths[d]]
         prompts = [_prompt(path, a, chat, cfg) for path, a in zip(flat, hints, strict=True)]
@@ -101,18 +90,14 @@ def _each(paths: list[Path], f) -> list[Path]:
     return [made[id(path)] for path in paths]
 
 
-def _observed(path: Path, state: list[int]) -> Path:
-    return Path(
-        context(path.natural.prefix() + path.natural.ids + state),
-        context(path.hinted.prefix() + path.hinted.ids + state),
-        path.thoughts,
-    )
+def _longer(path: Path, ids: list[int], *thoughts: Thought) -> Path:
+    return Path(Sample().extend(path.history.ids + ids), [*path.thoughts, *thoughts])
 
 
 def _prompt(path: Path, action: list[int], chat: Chat, cfg: ActPRM) -> list[int]:
-    if cfg.thoughts_from == "state":
-        return path.natural.ids + chat.think
-    return [*path.hinted.ids, *chat.act, *action, *chat.act_end, *chat.think]
+    shown = cfg.thoughts_from == "state_action"
+    hint = [*chat.act, *action, *chat.act_end] if shown else []
+    return path.history.ids + hint + chat.think
 
 
 def _thought(path: Path, completion, chat: Chat) -> Thought:
@@ -128,30 +113,32 @@ def _score(groups: list[Group], chat, sampler, policy, cfg: ActPRM, seed: int) -
         return
     if cfg.reward == "exact_match":
         prompts = [
-            z.path.natural.ids + chat.think + z.ids + chat.think_end + chat.act for _, z in rows
+            z.path.history.ids + chat.think + z.ids + chat.think_end + chat.act for _, z in rows
         ]
         limit = max(len(g.action) for g in groups) + 1
         drawn = sampler.generate(prompts, 1, limit, chat.act_end, 1.0, seed)
         rewards = [
-            exact_match(chat.text(c.ids[:-1]), g.step.action) * (c.ids[-1:] == chat.act_end)
+            algorithms.exact_match(chat.text(c.ids[:-1]), g.step.action)
+            * (c.ids[-1:] == chat.act_end)
             for (g, _), (c,) in zip(rows, drawn, strict=True)
         ]
     else:
         samples = [_scored(g, z, chat, cfg) for g, z in rows]
-        l = (policy.logprobs if cfg.scored_by == "policy" else policy.base_logprobs)(samples)
-        rewards = [REWARDS[cfg.reward](x) for x in l]
+        l = policy.logprobs(samples, base=cfg.scored_by == "base")
+        rewards = [algorithms.REWARDS[cfg.reward](x) for x in l]
     for (_, z), r in zip(rows, rewards, strict=True):
         z.reward = r * math.exp(-cfg.length_penalty * len(z.ids))
 
 
 def _scored(group: Group, z: Thought, chat: Chat, cfg: ActPRM) -> Sample:
     """The expert's action after this thought; the mask is the span that the reward reads."""
-    before = [*chat.think, *z.ids, *chat.think_end]
-    turn = [*chat.act, *group.action, *chat.act_end, *chat.end]
-    inner = range(len(chat.act), len(chat.act) + len(group.action))
-    mask = [cfg.reward_span == "turn" or i in inner for i in range(len(turn))]
-    ids, mask = before + turn, [False] * len(before) + mask
-    return Sample(ids, mask, [NAN] * len(ids), [0.0] * len(ids), parent=z.path.natural)
+    tags = 0.0 if cfg.reward_span == "turn" else None
+    sample = Sample(parent=z.path.history).extend([*chat.think, *z.ids, *chat.think_end])
+    return (
+        sample.extend(chat.act, tags)
+        .extend(group.action, 0.0)
+        .extend(chat.act_end + chat.end, tags)
+    )
 
 
 def _advance(paths, group: Group, chat: Chat, cfg: ActPRM, u: float) -> list[Path]:
@@ -162,17 +149,15 @@ def _advance(paths, group: Group, chat: Chat, cfg: ActPRM, u: float) -> list[Pat
     made = [
         _committed(p, z, group.action, chat) for p, z in zip(paths, group.thoughts, strict=True)
     ]
-    return made if cfg.continues == "own" else [made[i] for i in systematic_resample(r, u)]
+    return (
+        made if cfg.continues == "own" else [made[i] for i in algorithms.systematic_resample(r, u)]
+    )
 
 
 def _committed(path: Path, z: Thought, action: list[int], chat: Chat) -> Path:
     """The path one turn longer. A malformed thought earned nothing and is left out of it."""
     ids = z.ids if z.closed and chat.clean(z.ids) else None
-    return Path(
-        context(path.natural.ids + chat.turn(ids, action)),
-        context(path.hinted.ids + chat.turn(ids, action, "action_first")),
-        [*path.thoughts, z],
-    )
+    return _longer(path, chat.turn(ids, action), z)
 
 
 def _credit(groups: list[Group], paths: list[list[Path]], cfg: ActPRM) -> None:
@@ -183,7 +168,9 @@ def _credit(groups: list[Group], paths: list[list[Path]], cfg: ActPRM) -> None:
         z.credit = z.reward if cfg.continues == "best" else float(survivors[id(z)])
     if cfg.continues == "own":
         for path in (path for many in paths for path in many):
-            togo = returns_to_go(torch.tensor([z.reward for z in path.thoughts]), gamma=1.0)
+            togo = algorithms.returns_to_go(
+                torch.tensor([z.reward for z in path.thoughts]), gamma=1.0
+            )
             for z, r in zip(path.thoughts, togo.tolist(), strict=True):
                 z.credit = r
 
@@ -200,8 +187,8 @@ def credited(groups: list[Group], chat: Chat, cfg: ActPRM, version: int) -> list
         r = torch.tensor([z.credit for z in group.thoughts])
         weights = zip(
             group.thoughts,
-            advantages(r, cfg.advantage, cfg.top_k).tolist(),
-            posterior(r).tolist(),
+            algorithms.advantages(r, cfg.advantage, cfg.top_k).tolist(),
+            algorithms.posterior(r).tolist(),
             strict=True,
         )
         for z, a, w in weights:
@@ -212,38 +199,32 @@ def credited(groups: list[Group], chat: Chat, cfg: ActPRM, version: int) -> list
 
 def _trained(group, z: Thought, a: float, w: float, order: str, chat, cfg, version) -> Sample:
     """One thought as a Sample. Only in the order in which it was drawn does it have a ratio."""
-    natural, drawn_from = order == "natural", cfg.thoughts_from == "state"
+    natural = order == "natural"
+    drawn = z.logprobs if natural == (cfg.thoughts_from == "state") else None
+    acted = w if cfg.trained_on != "thought" and z.closed else None
     act = [*chat.act, *group.action, *chat.act_end]
-    close = chat.think_end if z.closed else []
-    thought, with_action = [*z.ids, *close], cfg.trained_on != "thought" and z.closed
-    old = z.logprobs if natural == drawn_from else [NAN] * len(thought)
-    parts = [(chat.think, False, None, 0.0), (thought, True, old, a)]
-    if with_action and natural:
-        parts.append(([*act, *chat.end], True, None, w))
+    sample = Sample(version=version, parent=z.path.history)
     if not natural:
-        parts.insert(0, (act, with_action, None, w))
-        parts.append((chat.end if z.closed else [], True, None, w))
-    ids, mask, logprobs, credit = [], [], [], []
-    for piece, trained, old_piece, advantage in parts:
-        ids += piece
-        mask += [trained] * len(piece)
-        logprobs += old_piece or [NAN] * len(piece)
-        credit += [advantage] * len(piece)
-    parent = z.path.natural if natural else z.path.hinted
-    return Sample(ids, mask, logprobs, credit, version, parent)
+        sample.extend(act, acted)
+    sample.extend(chat.think).extend(z.ids + chat.think_end * z.closed, a, drawn)
+    if acted is not None:
+        sample.extend(act + chat.end if natural else chat.end, acted)
+    return sample
 
 
 def group_metrics(groups: list[Group], chat: Chat) -> dict[str, float]:
     """What to watch while thoughts are learned; README says what each looks like when broken."""
     r = torch.tensor([[z.reward for z in g.thoughts] for g in groups])  # [groups, G]
     pairs = [(g, z) for g in groups for z in g.thoughts]
-    copied = [copies(chat.text(z.ids), g.step.action, g.step.observation()) for g, z in pairs]
+    copied = [
+        algorithms.copies(chat.text(z.ids), g.step.action, g.step.observation()) for g, z in pairs
+    ]
     return {
         "reward/mean": r.mean().item(),
         "reward/best": r.max(1).values.mean().item(),
         "reward/std": r.std(1, correction=0).mean().item(),
         "reward/no_variance": (r.max(1).values == r.min(1).values).float().mean().item(),
-        "reward/effective_sample_size": sum(map(effective_sample_size, r)) / len(r),
+        "reward/effective_sample_size": sum(map(algorithms.effective_sample_size, r)) / len(r),
         "policy/thought_length": sum(len(z.ids) for _, z in pairs) / len(pairs),
         "policy/unclosed": sum(not z.closed for _, z in pairs) / len(pairs),
         "policy/copy_rate": sum(copied) / len(copied),

@@ -20,33 +20,20 @@ from loguru import logger
 from tqdm import tqdm
 from transformers import AutoTokenizer
 
-from minprm import babble
+from minprm import babble, rollout
 from minprm.algorithms import advantages
 from minprm.chat import Chat
 from minprm.constants import ActPRM, Config, Training, fail
-from minprm.data import NAN, Demo, Sample, read_demos, split_tasks, write_demos
+from minprm.data import Demo, Sample, read_demos, split_tasks, write_demos
 from minprm.envs.base import task_seed
 from minprm.metrics import Log
 from minprm.policy import Policy, load_model, schedule
-from minprm.rollout import (
-    credit_episodes,
-    evaluate,
-    expert_demo,
-    make_world,
-    play,
-    summary,
-    turn_tokens,
-)
 from minprm.sampler import Sampler
 from minprm.thoughts import Group, credited, group_metrics, think
 
 Batch = tuple[list[Sample], dict[str, float]]
-# what a stage's variant changes in Act-PRM's knobs; particles need a reader that stays as it is
-VARIANTS = {
-    "": {},
-    "matched": {},
-    "resample": {"continues": "resample", "trained_on": "thought", "advantage": "posterior"},
-}
+# of the stages act_prm:resample and relabel:resample: particles need a reader that stays as it is
+RESAMPLE = {"continues": "resample", "trained_on": "thought", "advantage": "posterior"}
 
 
 class Trainer:
@@ -55,7 +42,7 @@ class Trainer:
     def __init__(self, cfg: Config, seed: int, log: Log, checkpoints: Path):
         self.cfg, self.seed, self.log, self.checkpoints = cfg, seed, log, checkpoints
         self.folder = checkpoints / cfg.run
-        self.make_world = lambda: make_world(cfg)
+        self.make_world = lambda: rollout.make_world(cfg)
         began = time.perf_counter()
         self.policy = self._load()
         self.base_seconds = time.perf_counter() - began
@@ -73,7 +60,7 @@ class Trainer:
         seconds = sum(self.stage("+".join(stages[: i + 1])) for i in range(len(stages)))
         self.policy.save(self.folder / f"{name}-{self.seed}")
         noise = _noise(self.seed, "evaluate", 0)
-        row = evaluate(self.cfg, self.chat, self.sampler, self.cfg.eval_temperature, noise)
+        row = rollout.evaluate(self.cfg, self.chat, self.sampler, self.cfg.eval_temperature, noise)
         return {"seed": self.seed, **row, "seconds": round(seconds, 1)}
 
     def stage(self, path: str) -> float:
@@ -153,7 +140,7 @@ class Trainer:
 
     def act_prm(self, path: str, variant: str) -> None:
         """Sample thoughts for logged steps, reward each by the expert's action, reinforce."""
-        cfg = replace(self.cfg.act_prm, **VARIANTS[variant])
+        cfg = self._act_prm(variant)
 
         def batch(update: int) -> Batch:
             demos = self._pick(self.given, cfg.batch, path, update)
@@ -177,8 +164,7 @@ class Trainer:
 
     def relabel(self, path: str, variant: str) -> None:
         """Writes the policy's best thoughts into the logs, and the logs to `relabelled.jsonl`."""
-        cfg, act = self.cfg.relabel, replace(self.cfg.act_prm, **VARIANTS[variant])
-        group = cfg.group
+        cfg, act, group = self.cfg.relabel, self._act_prm(variant), self.cfg.relabel.group
         if variant == "matched":  # as many samples as Act-PRM draws in all, training included
             group += -(-act.updates * act.batch * act.group // len(self.given))
         act = replace(act, group=group, thoughts_from="state")
@@ -222,19 +208,18 @@ class Trainer:
             cfg = replace(cfg, lr=cfg.finetune_lr)
 
         def batch(update: int) -> Batch:
-            noise = random.Random(f"{self.seed} {path} {update}")
-            tasks = [task_seed("train", noise.randrange(10**9)) for _ in range(cfg.batch)]
+            rng = random.Random(f"{self.seed} {path} {update}")
+            tasks = [task_seed("train", rng.randrange(10**9)) for _ in range(cfg.batch)]
             seeds = [task for task in tasks for _ in range(cfg.group)]
-            worlds = [self.make_world() for _ in seeds]
-            episodes = play(worlds, seeds, self.chat, self.sampler, turn_tokens(self.cfg),
-                            self.cfg.temperature, _noise(self.seed, path, update))  # fmt: skip
+            noise, heat = _noise(self.seed, path, update), self.cfg.temperature
+            episodes = rollout.play(self.cfg, seeds, self.chat, self.sampler, heat, noise)
             groups = [episodes[i : i + cfg.group] for i in range(0, len(episodes), cfg.group)]
             for group in groups:
-                credit_episodes(group, cfg, dense=variant == "dense")
-            flat = [len({e.world.success for e in group}) == 1 for group in groups]
+                rollout.credit_episodes(group, cfg, dense=variant == "dense")
+            flat = [not any(any(e.sample.advantages) for e in group) for group in groups]
             for e in episodes:
                 e.sample.version = self.policy.version
-            stats = {"reward/mean": summary(episodes)["success"],
+            stats = {"reward/mean": rollout.summary(episodes)["success"],
                      "reward/no_variance": sum(flat) / len(flat)}  # fmt: skip
             return [e.sample for e in episodes], stats
 
@@ -254,11 +239,15 @@ class Trainer:
         babble.check_gate(skills, stop=cfg.gate)
         return policy
 
+    def _act_prm(self, variant: str) -> ActPRM:
+        return replace(self.cfg.act_prm, **(RESAMPLE if variant == "resample" else {}))
+
     def _expert_demos(self) -> list[Demo]:
         first = self.seed * 100_000  # each seed of a ladder has its own tasks to learn from
         number = self.cfg.num_demos + self.cfg.held_out
         return [
-            expert_demo(self.make_world(), task_seed("train", first + i)) for i in range(number)
+            rollout.expert_demo(self.make_world(), task_seed("train", first + i))
+            for i in range(number)
         ]
 
     def _pick(self, items: list, n: int, path: str, update: int) -> list:
@@ -274,13 +263,12 @@ class Trainer:
 
     def _row(self, demo: Demo) -> Sample:
         """A whole demo as one Sample: each action, and each opening tag, is learned once."""
-        ids, mask = [], []
+        row = Sample()
         for i, step in enumerate(demo.steps):
-            state = self.chat.state(step.state, demo.tools, first=i == 0)
             thought = None if step.thought is None else self.chat.content(step.thought)
             turn = self.chat.turn(thought, self.chat.content(step.action))
-            ids, mask = ids + state + turn, mask + [False] * len(state) + [True] * len(turn)
-        return Sample(ids, mask, [NAN] * len(ids), [1.0] * len(ids))
+            row.extend(self.chat.state(step.state, demo.tools, first=i == 0)).extend(turn, 1.0)
+        return row
 
     def _relabelled(self, demo: Demo, groups: list[Group], paths, continues: str) -> list[Demo]:
         """The `keep` best copies: j-th best thought of every step, or the best whole lineages."""

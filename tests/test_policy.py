@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 from minprm.babble import _model, make_tokenizer
 from minprm.chat import Chat
 from minprm.constants import Babble, Training
-from minprm.data import NAN, Sample, context
+from minprm.data import NAN, Sample
 from minprm.envs.cups import Cups
 from minprm.policy import Policy, schedule
 from minprm.sampler import Sampler
@@ -50,7 +50,7 @@ def test_log_probs_are_those_of_a_full_softmax_one_position_earlier():
 
 def test_a_parent_is_the_same_as_its_ids_in_front():
     p, whole = policy(), [3, 1, 4, 1, 5]
-    branch = sample(whole[3:], parent=sample(whole[1:3], parent=context(whole[:1])))
+    branch = sample(whole[3:], parent=sample(whole[1:3], parent=Sample().extend(whole[:1])))
     flat = sample(whole, [False] * 3 + [True] * 2)
     assert torch.allclose(*(p.logprobs([s])[0] for s in (branch, flat)), atol=1e-6)
 
@@ -62,7 +62,7 @@ def test_what_the_sampler_wrote_is_scored_as_it_was_drawn(temperature):
     drawn = Sampler(p.model).generate(prompts, 4, 8, [2], temperature, seed=0)
     for prompt, group in zip(prompts, drawn, strict=True):
         for c in group:
-            s = sample(c.ids, old=0.0, parent=context(prompt))
+            s = sample(c.ids, old=0.0, parent=Sample().extend(prompt))
             (l,) = p.logprobs([s], temperature)
             assert torch.allclose(l, torch.tensor(c.logprobs), atol=1e-4)
             assert 2 not in c.ids[:-1] and (c.ids[-1] == 2 or len(c.ids) == 8)

@@ -10,14 +10,16 @@ from test_policy import policy
 
 from minprm.algorithms import posterior
 from minprm.chat import Chat
-from minprm.constants import RL, ActPRM
-from minprm.data import context
+from minprm.constants import RL, ActPRM, Config
+from minprm.data import Sample
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 from minprm.policy import Policy
 from minprm.rollout import credit_episodes, expert_demo, play
 from minprm.sampler import Sampler
 from minprm.thoughts import credited, think
+
+CUPS = Config(world_args=["rounds=3", "swaps=1"], thought_tokens=8, action_tokens=3)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,7 @@ def test_the_reward_is_the_probability_of_the_experts_action_after_the_thought(p
     closed = [(g, z) for g in groups for z in g.thoughts if z.closed and chat.clean(z.ids)]
     assert closed
     for g, z in closed[:5]:
-        prefix = [*z.path.natural.ids, *chat.think, *z.ids, *chat.think_end, *chat.act]
+        prefix = [*z.path.history.ids, *chat.think, *z.ids, *chat.think_end, *chat.act]
         logits = p.model(torch.tensor([prefix + g.action])).logits[0].log_softmax(-1)
         l = [logits[len(prefix) + k - 1, a].item() for k, a in enumerate(g.action)]
         assert z.reward == pytest.approx(math.exp(sum(l)), rel=1e-4)
@@ -67,8 +69,8 @@ def test_best_commits_the_best_thought_and_its_ids_as_drawn(parts):
         for g, later in pairwise(mine):
             best = max(g.thoughts, key=lambda z: z.reward)
             ids = best.ids if best.closed and chat.clean(best.ids) else None
-            start = g.thoughts[0].path.natural.ids + chat.turn(ids, g.action)
-            assert later.thoughts[0].path.natural.ids[: len(start)] == start
+            start = g.thoughts[0].path.history.ids + chat.turn(ids, g.action)
+            assert later.thoughts[0].path.history.ids[: len(start)] == start
         assert len(paths[d]) == 1
 
 
@@ -119,16 +121,12 @@ def test_what_is_trained(parts, trained_on, per_thought, actions):
     samples = credited(groups, chat, cfg, 0)
     assert len(samples) == per_thought * 6 * len(groups)
     z, group = next((z, g) for g in groups for z in g.thoughts if z.closed)
-    mine = [
-        s for s in samples if s.parent in (z.path.natural, z.path.hinted) and z.ids in parts_of(s)
-    ]
+    mine = [s for s in samples if s.parent is z.path.history and z.ids in parts_of(s)]
     trained = [[i for i, m in zip(s.ids, s.mask, strict=True) if m] for s in mine[:per_thought]]
     found = sum(t[k : k + 2] == group.action for t in trained for k in range(len(t)))
     assert found == actions
     for s in samples:  # only the order in which the thought was drawn has a ratio
-        first = s.parent in {g.thoughts[0].path.hinted for g in groups}
-        if trained_on in ("thought", "thought_action"):
-            assert not first and all(map(math.isnan, s.logprobs))
+        assert all(map(math.isnan, s.logprobs)) == (s.ids[:1] == chat.think)
 
 
 def parts_of(s):
@@ -148,10 +146,8 @@ def test_the_frozen_base_scores_as_the_policy_did_before_it_moved(parts):
     _, frozen, _ = walk(parts, scored_by="base")
     rewards = [[z.reward for g in many for z in g.thoughts] for many in (before, frozen)]
     assert rewards[0] == pytest.approx(rewards[1], rel=1e-5)
-    sample = context([1, 2])
-    assert torch.equal(
-        *(f([replace(sample, mask=[False, True])])[0] for f in (p.logprobs, p.base_logprobs))
-    )
+    sample = Sample().extend([1]).extend([2], 0.0)
+    assert torch.equal(*(p.logprobs([sample], base=base)[0] for base in (False, True)))
 
 
 def test_exact_match_is_one_where_the_model_writes_the_experts_action(parts):
@@ -161,8 +157,7 @@ def test_exact_match_is_one_where_the_model_writes_the_experts_action(parts):
 
 def test_episodes_keep_what_was_drawn_and_mask_only_that(parts):
     p, chat, sampler, _ = parts
-    worlds = [Cups(rounds=3, swaps=1) for _ in range(4)]
-    for e in play(worlds, [5, 5, 6, 6], chat, sampler, 12, 1.0, noise=0):
+    for e in play(CUPS, [5, 5, 6, 6], chat, sampler, 1.0, noise=0):
         drawn = [not math.isnan(x) for x in e.sample.logprobs]
         assert drawn == e.sample.mask
         assert sum(end - begin for begin, end in e.spans) == sum(e.sample.mask)
@@ -174,16 +169,15 @@ def test_episodes_keep_what_was_drawn_and_mask_only_that(parts):
 
 def test_members_of_a_group_share_the_task_and_not_the_noise(parts):
     _, chat, sampler, _ = parts
-    one, two = play([Cups(), Cups()], [5, 5], chat, sampler, 12, 1.0, noise=0)
+    one, two = play(CUPS, [5, 5], chat, sampler, 1.0, noise=0)
     assert one.steps[0].state == two.steps[0].state
     assert one.sample.ids != two.sample.ids
 
 
 def test_episode_credit_sparse_and_dense_worked_out_by_hand(parts):
     _, chat, sampler, _ = parts
-    group = play(
-        [Cups(rounds=2, swaps=1) for _ in range(2)], [5, 5], chat, sampler, 12, 1.0, noise=0
-    )
+    two_rounds = replace(CUPS, world_args=["rounds=2", "swaps=1"])
+    group = play(two_rounds, [5, 5], chat, sampler, 1.0, noise=0)
     for e, rewards in zip(group, ([0.5, 0.5], [0.5, 0.0]), strict=True):
         for step, r in zip(e.steps, rewards, strict=True):
             step.reward = r

@@ -1,0 +1,56 @@
+"""python -m benchmarks.ablations: Act-PRM with one thing changed, on one round of cups.
+
+Prints, for three seeds: success of `act_prm` on test tasks, and at the end of learning the reward
+of the thoughts that it trained on beside that of thoughts sampled from the state alone (held-out
+logs). A run that exists is gone on with, so an interrupted series can be started again.
+"""
+
+import json
+from statistics import fmean
+
+from train import RUNS, main
+
+LADDER = "--preset smoke --episodes 400 --arms base act_prm --seeds 0 1 2"
+MEAN = "--act-prm.reward action_prob_mean"
+TURN = f"{MEAN} --act-prm.reward-span turn"
+STD = "--act-prm.advantage mean_std --act-prm.trained-on thought"
+# a base that is shown actions as hints and likes to copy them: the failure is strong on purpose
+COPIES = (
+    "--babble.action-first 0.3 --babble.mixture faithful=.1 wrong=.4 restate=.2 bare=.15 copy=.15"
+)
+HINTED = "--act-prm.thoughts-from state_action"
+ABLATIONS = {
+    "p(a | s, z), posterior, thought and action": "",
+    "exact match": "--act-prm.reward exact_match",
+    "mean log-prob over the action, posterior": MEAN,
+    "mean log-prob over the turn, posterior": TURN,
+    "p(a | s, z), mean_std, thought alone": STD,
+    "mean log-prob over the action, mean_std, thought alone": f"{STD} {MEAN}",
+    "mean log-prob over the turn, mean_std, thought alone": f"{STD} {TURN}",
+    "a base that copies: thoughts from the state": COPIES,
+    "a base that copies: thoughts from state and action": f"{COPIES} {HINTED}",
+    "a base without the skill": "--no-gate --babble.mixture restate=.7 bare=.3",
+}
+
+
+def row(name: str, run: str) -> str:
+    """One line of the table, from what the run left."""
+    ladder = json.loads((RUNS / run / "ladder.json").read_text())
+    lines = [json.loads(x) for x in (RUNS / run / "metrics.jsonl").read_text().splitlines()]
+    lines = [x for x in lines if x["stage"] == "act_prm"]
+    ends = [max((x for x in lines if x["seed"] == s), key=lambda x: x["update"]) for s in (0, 1, 2)]
+    columns = [[r["success"] for r in ladder[arm]] for arm in ("base", "act_prm")]
+    columns += [[x[key] for x in ends] for key in ("reward/mean", "eval/held_out_reward")]
+    cells = (f"{fmean(c):.3f} ({' '.join(f'{x:.2f}' for x in c)})" for c in columns)
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    for i, flags in enumerate(ABLATIONS.values()):
+        known = (RUNS / f"ablation-{i}" / "config.json").exists()
+        main(
+            ["--run", f"ablation-{i}", *(["--resume"] if known else (LADDER + " " + flags).split())]
+        )
+    print("| what | base | act_prm | reward in training | reward from the state alone |")
+    print("|---|---|---|---|---|")
+    print(*(row(name, f"ablation-{i}") for i, name in enumerate(ABLATIONS)), sep="\n")
