@@ -1,0 +1,73 @@
+"""The same numbers in, the same loss and gradient out as TRL's GRPOTrainer, ratios far from 1."""
+
+import pytest
+import torch
+from test_policy import policy
+
+from minprm.constants import Training
+from minprm.data import Sample
+
+trl = pytest.importorskip("trl", reason='needs trl: pip install -e ".[dev]"')
+datasets = pytest.importorskip("datasets", reason="trl brings it")
+PROMPT, LENGTHS, ADVANTAGES = [7, 8, 9], [5, 2, 4], [1.5, -0.7, -1.2]
+
+
+def moved_policy():
+    """A policy that left its base, so that the KL is not zero."""
+    p = policy()
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for weight in p.model.parameters():
+            weight += 0.05 * torch.randn_like(weight)
+    return p
+
+
+def rows(p) -> list[Sample]:
+    """Completions whose old log-probs lie up to e^±1 from the policy's."""
+    torch.manual_seed(2)
+    out = []
+    for n, a in zip(LENGTHS, ADVANTAGES, strict=True):
+        ids = torch.randint(3, 12, (n,)).tolist()
+        prompt = Sample().extend(PROMPT)
+        (l,) = p.logprobs([Sample(parent=prompt).extend(ids, a)])
+        old = (l + torch.empty(n).uniform_(-1, 1)).tolist()
+        out.append(Sample(parent=prompt).extend(ids, a, old))
+    return out
+
+
+def padded(lists: list[list]) -> torch.Tensor:
+    width = max(map(len, lists))
+    return torch.tensor([[*x, *[0] * (width - len(x))] for x in lists])
+
+
+@pytest.mark.parametrize(("loss_type", "aggregation"), [("grpo", "sequence"), ("dapo", "token")])
+@pytest.mark.parametrize("kl", [0.0, 0.3])
+def test_ppo_clip_is_trls(tmp_path, loss_type, aggregation, kl):
+    p = moved_policy()
+    samples = rows(p)
+    args = trl.GRPOConfig(
+        output_dir=str(tmp_path), report_to="none", use_cpu=True, loss_type=loss_type,
+        epsilon=0.2, epsilon_high=0.28, num_generations=3, per_device_train_batch_size=3,
+        bf16=False, gradient_checkpointing=False, use_bias_correction_kl=False,
+    )  # fmt: skip
+    peer = trl.GRPOTrainer(
+        p.model, lambda completions, **_: [0.0] * len(completions), args=args,
+        train_dataset=datasets.Dataset.from_dict({"prompt": ["a"]}), processing_class=p.tokenizer,
+    )  # fmt: skip
+    peer.beta = kl  # set here, or TRL looks for a reference model on disk
+    peer.model.eval()
+    ids, old = padded([s.ids for s in samples]), padded([s.logprobs for s in samples])
+    mask = padded([s.mask for s in samples]).long()
+    prompt = torch.tensor([PROMPT] * len(samples))
+    inputs = {
+        "prompt_ids": prompt, "prompt_mask": torch.ones_like(prompt),
+        "completion_ids": ids, "completion_mask": mask, "old_per_token_logps": old,
+        "advantages": torch.tensor(ADVANTAGES), "num_items_in_batch": mask.sum(),
+        "ref_per_token_logps": padded([x.tolist() for x in p.logprobs(samples, base=True)]),
+    }  # fmt: skip
+    loss = peer._compute_loss(p.model, inputs)
+    norm = torch.cat([g.flatten() for g in torch.autograd.grad(loss, p.model.parameters())]).norm()
+    cfg = Training(loss="ppo_clip", aggregation=aggregation, kl=kl, max_grad_norm=1e9)
+    stats = p.update(samples, cfg, lr=0.0)
+    assert stats["loss/total"] == pytest.approx(loss.item(), rel=1e-5)
+    assert stats["policy/grad_norm"] == pytest.approx(norm.item(), rel=1e-4)
