@@ -6,6 +6,7 @@ private to this file: here, one row a Sample, its ancestors in front of it.
 
 import math
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -18,8 +19,6 @@ from transformers.utils import logging
 from minprm.algorithms import AGGREGATIONS, LOSSES, kl_k3
 from minprm.constants import Training
 from minprm.data import Sample
-
-SUMMED = ("loss/total", "policy/entropy", "policy/kl_base", "policy/mismatch_kl")
 
 
 class Policy:
@@ -73,16 +72,15 @@ class Policy:
         # divide by the tokens of the whole update, not of the micro-batch, or the answer depends on
         # how memory was split
         weights = AGGREGATIONS[cfg.aggregation]([sum(s.mask) for s in samples])
-        stats = dict.fromkeys(SUMMED, 0.0)
-        count = dict(tokens=max(sum(sum(s.mask) for s in samples), 1), drawn=0)
+        stats: dict[str, float] = defaultdict(float)
         for rows in self._micro_batches(samples):
-            loss = self._loss([samples[i] for i in rows], [weights[i] for i in rows],
-                              cfg, temperature, stats, count)  # fmt: skip
+            part, w = [samples[i] for i in rows], [weights[i] for i in rows]
+            loss = self._loss(part, w, cfg, temperature, stats)
             loss.backward()
             stats["loss/total"] += loss.item()
-        for key in ("policy/entropy", "policy/kl_base"):
-            stats[key] /= count["tokens"]
-        stats["policy/mismatch_kl"] /= max(count["drawn"], 1)
+        old = _masked(samples, "logprobs")
+        for key in stats.keys() - {"loss/total"}:  # sums over tokens become means
+            stats[key] /= len(old[~old.isnan()] if key == "policy/mismatch_kl" else old)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), cfg.max_grad_norm).item()
         self._step(lr, math.isfinite(norm) and math.isfinite(stats["loss/total"]))
         return stats | {
@@ -122,7 +120,7 @@ class Policy:
                 "look for a reward that is inf or NaN in samples.jsonl"
             )
 
-    def _loss(self, samples, weights, cfg, temperature, stats, count) -> Tensor:
+    def _loss(self, samples, weights, cfg, temperature, stats) -> Tensor:
         """Scalar loss of one micro-batch; adds the sums of its metrics to `stats`."""
         l, entropy = self._forward(self.model, samples, temperature)  # [T], [T]
         old, a = (_masked(samples, key) for key in ("logprobs", "advantages"))  # [T], [T]
@@ -138,10 +136,9 @@ class Policy:
             kl = kl_k3(l, ref)
             per_token = per_token + cfg.kl * kl
             stats["policy/kl_base"] += kl.sum().item()
-        ratio = (l - old)[drawn].detach()
-        stats["policy/mismatch_kl"] += (ratio.exp() - ratio - 1).sum().item()
+        if drawn.any():
+            stats["policy/mismatch_kl"] += kl_k3(old[drawn], l[drawn].detach()).sum().item()
         stats["policy/entropy"] += entropy.sum().item()
-        count["drawn"] += int(drawn.sum())
         return (w * per_token).sum()
 
     def _forward(self, model, samples: list[Sample], temperature: float) -> tuple[Tensor, Tensor]:
