@@ -64,10 +64,9 @@ def copies(thought: str, action: str, state: str) -> bool:
         values = [str(v) for v in json.loads(action).get("arguments", {}).values()]
     except (ValueError, AttributeError):
         values = []
-    thought, state, values = _padded(thought), _padded(state), values or [normalise(action)]
-    return all(_padded(v) in thought for v in values) and any(
-        _padded(v) not in state for v in values
-    )
+    thought, state = _padded(thought), _padded(state)
+    words = [_padded(v) for v in values or [normalise(action)]]
+    return all(w in thought for w in words) and any(w not in state for w in words)
 
 
 def _padded(text: str) -> str:

@@ -8,8 +8,9 @@ import io
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from itertools import pairwise
 from typing import Literal, NoReturn
 
@@ -180,6 +181,9 @@ PRESETS = {
     ),
 }
 
+POSITIVE = ("batch", "group", "keep", "updates", "epochs", "episodes", "num_demos", "eval_every",
+            "save_every", "thought_tokens", "action_tokens", "micro_tokens")  # fmt: skip
+
 
 def parse(argv: list[str]) -> Config:
     """Flags over TOML over preset. Exits with one sentence and code 2 on anything it cannot mean.
@@ -210,6 +214,9 @@ def check(config: Config) -> None:
     for stage in config.stages:
         if stage not in stages:
             fail(f"--stages {stage}: no such stage. Stages: {', '.join(stages)}")
+    for knob, value in flat(asdict(config)):
+        if knob.split(".")[-1] in POSITIVE and value < 1:
+            fail(f"--{knob.replace('_', '-')} {value}: must be at least 1")
     act, rl = config.act_prm, config.rl
     centred = ("mean", "mean_std", "rloo")
     if act.scored_by == "base" and act.reward == "exact_match":
@@ -218,15 +225,26 @@ def check(config: Config) -> None:
         fail("--act-prm.trained-on action_first needs --act-prm.thoughts-from state_action")
     for name, stage in (("act-prm", act), ("rl", rl)):
         if stage.group < 2 and stage.advantage in centred:
-            fail(
-                f"--{name}.group {stage.group} with {stage.advantage}: a group of one has no signal"
-            )
+            fail(f"--{name}.group 1 with {stage.advantage}: a group of one has no signal")
     if act.continues == "resample" and act.advantage not in ("posterior", "none"):
         fail("--act-prm.continues resample weighs by survival: --act-prm.advantage posterior")
     if config.relabel.keep > config.relabel.group:
         fail("--relabel.keep is larger than --relabel.group: sample at least as many as you keep")
     if config.temperature <= 0:
         fail("--temperature must be above 0 in training: a greedy group has no variance")
+
+
+def flat(knobs: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
+    """A nested dict of knobs, one by one.
+
+    >>> list(flat({"run": "", "sft": {"lr": 0.001}}))
+    [('run', ''), ('sft.lr', 0.001)]
+    """
+    for key, value in knobs.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 def pairs(texts: list[str], number: type) -> dict:
@@ -238,9 +256,7 @@ def pairs(texts: list[str], number: type) -> dict:
     try:
         return {k: number(v) for k, v in (text.split("=") for text in texts)}
     except ValueError:
-        fail(
-            f"{' '.join(texts)}: write name=value, where the value is a number ({number.__name__})"
-        )
+        fail(f"{' '.join(texts)}: write name=value, each value a number ({number.__name__})")
 
 
 def fail(sentence: str) -> NoReturn:

@@ -11,6 +11,8 @@ from loguru import logger
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
+from minprm.constants import flat
+
 COLUMNS = ("success", "thought_rate", "copy_rate", "seconds")
 # two-sided 95 % quantiles of Student's t, for 1, 2, … degrees of freedom
 T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
@@ -32,7 +34,7 @@ class Log:
     def config(self, knobs: dict) -> None:
         """The configuration as a file and as TensorBoard's table."""
         write_atomically(self.folder / "config.json", json.dumps(knobs, indent=1))
-        rows = "".join(f"|{key}|{value}|\n" for key, value in _flat(knobs))
+        rows = "".join(f"|{key}|{value}|\n" for key, value in flat(knobs))
         self.writer.add_text("config", "|knob|value|\n|-|-|\n" + rows)
 
     def update(self, seed: int, stage: str, update: int, stats: dict[str, float]) -> None:
@@ -67,14 +69,6 @@ def _later(line: str, seed: int, stage: str, update: int) -> bool:
     except ValueError:  # the process was killed while it wrote this line
         return True
     return (row["seed"], row["stage"]) == (seed, stage) and row["update"] >= update
-
-
-def _flat(knobs: dict, prefix: str = ""):
-    for key, value in knobs.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.optim import AdamW
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
@@ -40,9 +41,7 @@ class Policy:
         """A new optimizer at the present weights, from which movement is measured."""
         self.version, self.skipped = 0, 0
         self.start = [p.detach().clone() for p in self.model.parameters()]
-        self.optimizer = torch.optim.AdamW(
-            self.model.parameters(), betas=(0.9, 0.95), weight_decay=0.0
-        )
+        self.optimizer = AdamW(self.model.parameters(), betas=(0.9, 0.95), weight_decay=0.0)
 
     @torch.no_grad()
     def logprobs(
@@ -124,9 +123,8 @@ class Policy:
         """Scalar loss of one micro-batch; adds the sums of its metrics to `stats`."""
         l, entropy = self._forward(self.model, samples, temperature)  # [T], [T]
         old, a = (_masked(samples, key) for key in ("logprobs", "advantages"))  # [T], [T]
-        w = torch.cat(
-            [torch.full((sum(s.mask),), w) for s, w in zip(samples, weights, strict=True)]
-        )
+        lengths = torch.tensor([sum(s.mask) for s in samples])
+        w = torch.tensor(weights).repeat_interleave(lengths)  # [T]
         drawn = ~old.isnan()  # a ratio is taken only where the sampler drew the token
         per_token = -a * l
         per_token[drawn] = LOSSES[cfg.loss](l[drawn], old[drawn], a[drawn])

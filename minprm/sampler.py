@@ -57,11 +57,8 @@ class Sampler:
         stops, drawn, logprobs, lengths = torch.tensor(stop), [], [], torch.zeros(len(mask))
         for _ in range(max_tokens):
             l = (logits.float() / (temperature or 1.0)).log_softmax(-1)  # [P*n, V]
-            token = (
-                torch.multinomial(l.exp(), 1, generator=noise)
-                if temperature
-                else l.argmax(-1, True)
-            )
+            p = l.exp()
+            token = p.multinomial(1, generator=noise) if temperature else l.argmax(-1, True)
             drawn.append(token[:, 0])
             logprobs.append(l.gather(1, token)[:, 0])
             lengths += ~done

@@ -117,11 +117,9 @@ def _score(groups: list[Group], chat, sampler, policy, cfg: ActPRM, seed: int) -
         ]
         limit = max(len(g.action) for g in groups) + 1
         drawn = sampler.generate(prompts, 1, limit, chat.act_end, 1.0, seed)
-        rewards = [
-            algorithms.exact_match(chat.text(c.ids[:-1]), g.step.action)
-            * (c.ids[-1:] == chat.act_end)
-            for (g, _), (c,) in zip(rows, drawn, strict=True)
-        ]
+        texts = [chat.text(c.ids[:-1]) if c.ids[-1:] == chat.act_end else None for (c,) in drawn]
+        found = zip(texts, (g.step.action for g, _ in rows), strict=True)
+        rewards = [algorithms.exact_match(text, action) for text, action in found]
     else:
         samples = [_scored(g, z, chat, cfg) for g, z in rows]
         l = policy.logprobs(samples, base=cfg.scored_by == "base")
@@ -134,11 +132,8 @@ def _scored(group: Group, z: Thought, chat: Chat, cfg: ActPRM) -> Sample:
     """The expert's action after this thought; the mask is the span that the reward reads."""
     tags = 0.0 if cfg.reward_span == "turn" else None
     sample = Sample(parent=z.path.history).extend([*chat.think, *z.ids, *chat.think_end])
-    return (
-        sample.extend(chat.act, tags)
-        .extend(group.action, 0.0)
-        .extend(chat.act_end + chat.end, tags)
-    )
+    sample.extend(chat.act, tags).extend(group.action, 0.0)
+    return sample.extend(chat.act_end + chat.end, tags)
 
 
 def _advance(paths, group: Group, chat: Chat, cfg: ActPRM, u: float) -> list[Path]:
@@ -149,9 +144,9 @@ def _advance(paths, group: Group, chat: Chat, cfg: ActPRM, u: float) -> list[Pat
     made = [
         _committed(p, z, group.action, chat) for p, z in zip(paths, group.thoughts, strict=True)
     ]
-    return (
-        made if cfg.continues == "own" else [made[i] for i in algorithms.systematic_resample(r, u)]
-    )
+    if cfg.continues == "own":
+        return made
+    return [made[i] for i in algorithms.systematic_resample(r, u)]
 
 
 def _committed(path: Path, z: Thought, action: list[int], chat: Chat) -> Path:
@@ -168,9 +163,8 @@ def _credit(groups: list[Group], paths: list[list[Path]], cfg: ActPRM) -> None:
         z.credit = z.reward if cfg.continues == "best" else float(survivors[id(z)])
     if cfg.continues == "own":
         for path in (path for many in paths for path in many):
-            togo = algorithms.returns_to_go(
-                torch.tensor([z.reward for z in path.thoughts]), gamma=1.0
-            )
+            rewards = torch.tensor([z.reward for z in path.thoughts])
+            togo = algorithms.returns_to_go(rewards, gamma=1.0)
             for z, r in zip(path.thoughts, togo.tolist(), strict=True):
                 z.credit = r
 
@@ -185,13 +179,8 @@ def credited(groups: list[Group], chat: Chat, cfg: ActPRM, version: int) -> list
     samples = []
     for group in groups:
         r = torch.tensor([z.credit for z in group.thoughts])
-        weights = zip(
-            group.thoughts,
-            algorithms.advantages(r, cfg.advantage, cfg.top_k).tolist(),
-            algorithms.posterior(r).tolist(),
-            strict=True,
-        )
-        for z, a, w in weights:
+        weights = algorithms.advantages(r, cfg.advantage, cfg.top_k), algorithms.posterior(r)
+        for z, a, w in zip(group.thoughts, *(x.tolist() for x in weights), strict=True):
             for order in orders.get(cfg.trained_on, ["natural"]):
                 samples.append(_trained(group, z, a, w, order, chat, cfg, version))
     return samples

@@ -147,9 +147,7 @@ class Trainer:
             groups, _ = self._think(demos, cfg, _noise(self.seed, path, update))
             stats = group_metrics(groups, self.chat)
             if stats["reward/no_variance"] == 1.0:
-                logger.warning(
-                    f"{path}, update {update}: no group has variance, nothing is learned"
-                )
+                logger.warning(f"{path} {update}: no group has variance, nothing is learned")
             samples = credited(groups, self.chat, cfg, self.policy.version)
             if update % cfg.eval_every == 0:
                 self.log.samples(self.seed, path, update, [self._shown(g) for g in groups[:4]])
@@ -244,11 +242,8 @@ class Trainer:
 
     def _expert_demos(self) -> list[Demo]:
         first = self.seed * 100_000  # each seed of a ladder has its own tasks to learn from
-        number = self.cfg.num_demos + self.cfg.held_out
-        return [
-            rollout.expert_demo(self.make_world(), task_seed("train", first + i))
-            for i in range(number)
-        ]
+        tasks = range(first, first + self.cfg.num_demos + self.cfg.held_out)
+        return [rollout.expert_demo(self.make_world(), task_seed("train", i)) for i in tasks]
 
     def _pick(self, items: list, n: int, path: str, update: int) -> list:
         """The update's items: passes over all of them, each in its own order."""

@@ -140,6 +140,8 @@ def test_train_and_held_out_and_evaluation_tasks_are_disjoint():
         ("--act-prm.scored-by base --act-prm.reward exact_match", "exact_match"),
         ("--config nowhere.toml", "nowhere.toml"),
         ("--temperature 0", "temperature"),
+        ("--rl.batch 0", "--rl.batch 0"),
+        ("--act-prm.group -1", "at least 1"),
     ],
 )
 def test_what_cannot_be_meant_ends_in_one_sentence_and_code_2(flags, said, capsys):
