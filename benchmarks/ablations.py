@@ -16,20 +16,21 @@ TURN = f"{MEAN} --act-prm.reward-span turn"
 STD = "--act-prm.advantage mean_std --act-prm.trained-on thought"
 # a base that is shown actions as hints and likes to copy them: the failure is strong on purpose
 COPIES = (
-    "--babble.action-first 0.3 --babble.mixture faithful=.1 wrong=.4 restate=.2 bare=.15 copy=.15"
+    "--babble.updates 600 --babble.action-first 0.3 "
+    "--babble.mixture faithful=.1 wrong=.4 restate=.2 bare=.15 copy=.15"
 )
 HINTED = "--act-prm.thoughts-from state_action"
 ABLATIONS = {
-    "p(a | s, z), posterior, thought and action": "",
-    "exact match": "--act-prm.reward exact_match",
-    "mean log-prob over the action, posterior": MEAN,
-    "mean log-prob over the turn, posterior": TURN,
-    "p(a | s, z), mean_std, thought alone": STD,
-    "mean log-prob over the action, mean_std, thought alone": f"{STD} {MEAN}",
-    "mean log-prob over the turn, mean_std, thought alone": f"{STD} {TURN}",
-    "a base that copies: thoughts from the state": COPIES,
-    "a base that copies: thoughts from state and action": f"{COPIES} {HINTED}",
-    "a base without the skill": "--no-gate --babble.mixture restate=.7 bare=.3",
+    "action_prob; posterior; thought and action": "",
+    "exact_match; posterior; thought and action": "--act-prm.reward exact_match",
+    "action_prob_mean, span action; posterior; thought and action": MEAN,
+    "action_prob_mean, span turn; posterior; thought and action": TURN,
+    "action_prob; mean_std; thought": STD,
+    "action_prob_mean, span action; mean_std; thought": f"{STD} {MEAN}",
+    "action_prob_mean, span turn; mean_std; thought": f"{STD} {TURN}",
+    "base that copies; thoughts from state": COPIES,
+    "base that copies; thoughts from state_action": f"{COPIES} {HINTED}",
+    "base without the skill": "--no-gate --babble.mixture restate=.7 bare=.3",
 }
 
 

@@ -11,6 +11,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
 
@@ -68,23 +69,30 @@ def raised(
     return Policy(policy.model, policy.tokenizer, micro_tokens)
 
 
-def gate(policy: Policy, world: World, thought_tokens: int, tasks: int = 100) -> dict[str, float]:
+def gate(policy: Policy, world: World, thought_tokens: int, tasks: int = 50) -> dict[str, float]:
     """Skills of the base model: {kind of sampled thought: share, "acts": p(a | s, good thought)}.
 
-    Both are needed: a model can follow a good thought and still garble the ones that it writes.
+    Asked at every turn of the expert's episodes, good thoughts in the history. Both are needed: a
+    model can follow a good thought and still garble the ones that it writes.
     """
-    chat, kinds, prompts, samples = Chat(policy.tokenizer), Counter(), [], []
+    chat, kinds, prompts, samples, states = Chat(policy.tokenizer), Counter(), [], [], []
     for i in range(tasks):
-        state = [{"role": "user", "content": world.reset(task_seed("validation", i))}]
-        prompts.append(chat.state(state, [], first=True) + chat.think)
-        thought, action = (chat.content(text) for text in (world.thought(), world.expert()))
-        before = prompts[-1] + thought + chat.think_end + chat.act
-        samples.append(Sample().extend(before).extend(action, 0.0))
+        history, done = [], False
+        observation = world.reset(task_seed("validation", i))
+        while not done:
+            state = [{"role": "user", "content": observation}]
+            history = history + chat.state(state, [], first=not history)
+            thought, action = (chat.content(text) for text in (world.thought(), world.expert()))
+            before = [*history, *chat.think, *thought, *chat.think_end, *chat.act]
+            samples.append(Sample().extend(before).extend(action, 0.0))
+            prompts.append(history + chat.think)
+            states.append(deepcopy(world))
+            history = history + chat.turn(thought, action)
+            observation, _, done, _ = world.step(world.expert())
     sampler = Sampler(policy.model)
     drawn = sampler.generate(prompts, 1, thought_tokens, chat.think_end, 1.0, seed=0)
-    for i, (completion,) in enumerate(drawn):
-        world.reset(task_seed("validation", i))
-        kinds[world.kind(chat.text(completion.ids[:-1]))] += 1 / tasks
+    for state, (completion,) in zip(states, drawn, strict=True):
+        kinds[state.kind(chat.text(completion.ids[:-1]))] += 1 / len(states)
     acts = torch.stack([l.sum().exp() for l in policy.logprobs(samples)]).mean().item()
     return {"acts": acts, "?": 0.0, **kinds}
 

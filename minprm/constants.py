@@ -175,7 +175,7 @@ PRESETS = {
         preset="errand",
         world="errand",
         thought_tokens=12,
-        babble=Babble(updates=1000, batch=8),
+        babble=Babble(updates=1500, batch=8, act_only=0.1),
         act_prm=ActPRM(group=16, updates=30, scored_by="base"),
         relabel=Relabel(group=16, min_reward=0.9),
     ),

@@ -71,14 +71,14 @@ class Errand(World):
     def babble(self, kind: str, rng: random.Random) -> tuple[str, str]:
         if not self.turn:  # mostly no start is named, so that greedy thoughts of the base fail too
             (kind,) = rng.choices(("right", "misread", "bare"), (0.15, 0.25, 0.6))
-        if kind == "bare" or (kind == "update" and not self.belief):
+        if kind == "bare":
             self.belief = None
             return "bare", rng.choice(self.actions())
-        if kind == "update":
+        if kind == "update" and self.belief:
             self.belief = _moved(self.belief, self.last[0], self.size, bumped=self._bumped())
         elif kind in ("right", "misread"):
             self.belief = self.pose if kind == "right" else self._misread(rng)
-        elif kind != "stale" or not self.belief:
+        elif kind != "stale" or not self.belief:  # who has lost the place guesses it
             cell = rng.randrange(self.size), rng.randrange(self.size)
             self.belief = (*cell, rng.choice(HEADINGS))
         goal = self.goals[self.index]
