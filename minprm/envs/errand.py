@@ -15,9 +15,9 @@ Pose = tuple[int, int, str]  # x, y, heading
 
 class Errand(World):
     system = (
-        "You walk in the dark on a grid of cells, x to the east, y to the north. Visit the cells "
-        "of the errand in order. Answer `forward`, `left` (turn) or `right` (turn); you are told "
-        "only whether you moved, bumped, turned, or found the cell that you were looking for."
+        "You walk in the dark on a grid of cells, x to the east, y to the north. Visit the cell "
+        "that you are sent to. Answer `forward`, `left` (turn) or `right` (turn); you are told "
+        "only whether you moved, bumped, turned, or found the cell, and where to go next."
     )
     kinds = {"update": 0.8, "jump": 0.05, "stale": 0.05, "bare": 0.1}  # noqa: RUF012
 
@@ -38,8 +38,7 @@ class Errand(World):
         self.goals = path[1:]
         self.last = ("", "")  # action and observation
         self.belief = None  # the narrator's pose
-        visits = "".join(f" visit x{x} y{y} ." for x, y in self.goals)
-        return "start x{} y{} {} .".format(*self.pose) + visits
+        return "start x{} y{} {} .".format(*self.pose) + self._visit()
 
     def step(self, action: str) -> tuple[str, float, bool, dict]:
         if self.success or self.turn >= self.turns:
@@ -55,7 +54,9 @@ class Errand(World):
         if self.pose[:2] == self.goals[self.index] and action == "forward":
             observation, reward = "found", 1 / self.waypoints
             self.success = self.index == self.waypoints - 1
-            self.index = min(self.index + 1, self.waypoints - 1)
+            if not self.success:
+                self.index += 1
+                observation += self._visit()
         self.last = (action, observation)
         return observation, reward, self.success or self.turn >= self.turns, {}
 
@@ -92,6 +93,9 @@ class Errand(World):
         if thought == _say(self.pose, goal):
             return "right"
         return "located" if thought in {_say(pose, goal) for pose in poses} else "?"
+
+    def _visit(self) -> str:
+        return " visit x{} y{} .".format(*self.goals[self.index])
 
     def _misread(self, rng: random.Random) -> Pose:
         """The pose with one of its three parts changed."""
