@@ -7,7 +7,7 @@ checkpoints/<run>/<arm>-<seed>/, each of which transformers loads.
 import json
 import sys
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 
 import torch
@@ -89,9 +89,7 @@ def resumed(cfg: Config, argv: list[str]) -> Config:
     if set(argv) - {"--resume", "--run", cfg.run, f"--run={cfg.run}"}:
         fail("--resume goes on with the knobs that the run began with: give --run alone")
     knobs = json.loads(path.read_text())
-    defaults = Config()
-    parts = {k: type(getattr(defaults, k))(**v) for k, v in knobs.items()
-             if k in ("babble", "sft", "act_prm", "relabel", "rl")}  # fmt: skip
+    parts = {k: type(v)(**knobs[k]) for k, v in vars(Config()).items() if is_dataclass(v)}
     return Config(**{**knobs, **parts})
 
 

@@ -126,6 +126,16 @@ class RL(Training):
 
 
 @dataclass
+class Engine:
+    """vLLM, which writes the tokens of larger models on the GPU that trains them."""
+
+    memory: float = 0.35  # share of the GPU's memory, weights included
+    max_len: int = 4096  # longest prompt with its completion, tokens
+    sleep: bool = False  # free the engine's memory during updates
+    max_gap: float = 0.1  # stop where mean |log-prob of sampler - of trainer| is above; nats
+
+
+@dataclass
 class Config:
     """Trains the arms of a ladder on one world, evaluates each by playing, and prints the table."""
 
@@ -139,6 +149,7 @@ class Config:
     world: str = "cups"  # name of a world in minprm/envs
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     model: str = "babble"  # hub id or path of a chat model; babble: the embedded one
+    sampler: Literal["auto", "vllm", "transformers"] = "auto"  # auto: vllm if there is a GPU
     gate: bool = True  # stop where the embedded model lacks the world's skills
     demos: str = ""  # JSONL of demos; default: the world's expert plays
     num_demos: int = 128  # demos to learn from
@@ -157,6 +168,7 @@ class Config:
     act_prm: ActPRM = field(default_factory=ActPRM)
     relabel: Relabel = field(default_factory=Relabel)
     rl: RL = field(default_factory=RL)
+    engine: Engine = field(default_factory=Engine)
 
 
 PRESETS = {

@@ -72,14 +72,12 @@ class Policy:
         # how memory was split
         weights = AGGREGATIONS[cfg.aggregation]([sum(s.mask) for s in samples])
         stats: dict[str, float] = defaultdict(float)
+        tokens, drawn = len(_masked(samples, "logprobs")), int(_drawn(samples).sum())
         for rows in self._micro_batches(samples):
             part, w = [samples[i] for i in rows], [weights[i] for i in rows]
-            loss = self._loss(part, w, cfg, temperature, stats)
+            loss = self._loss(part, w, cfg, temperature, stats, tokens, drawn)
             loss.backward()
             stats["loss/total"] += loss.item()
-        old = _masked(samples, "logprobs")
-        for key in stats.keys() - {"loss/total"}:  # sums over tokens become means
-            stats[key] /= len(old[~old.isnan()] if key == "policy/mismatch_kl" else old)
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), cfg.max_grad_norm).item()
         self._step(lr, math.isfinite(norm) and math.isfinite(stats["loss/total"]))
         return stats | {
@@ -119,13 +117,13 @@ class Policy:
                 "look for a reward that is inf or NaN in samples.jsonl"
             )
 
-    def _loss(self, samples, weights, cfg, temperature, stats) -> Tensor:
-        """Scalar loss of one micro-batch; adds the sums of its metrics to `stats`."""
+    def _loss(self, samples, weights, cfg, temperature, stats, tokens, drawn_tokens) -> Tensor:
+        """Scalar loss of one micro-batch; adds its part of the update's means to `stats`."""
         l, entropy = self._forward(self.model, samples, temperature)  # [T], [T]
         old, a = (_masked(samples, key) for key in ("logprobs", "advantages"))  # [T], [T]
         lengths = torch.tensor([sum(s.mask) for s in samples])
         w = torch.tensor(weights).repeat_interleave(lengths)  # [T]
-        drawn = ~old.isnan()  # a ratio is taken only where the sampler drew the token
+        drawn = _drawn(samples)  # a ratio is taken only where the sampler drew the token
         per_token = -a * l
         per_token[drawn] = LOSSES[cfg.loss](l[drawn], old[drawn], a[drawn])
         if cfg.kl:
@@ -133,10 +131,14 @@ class Policy:
                 ref, _ = self._forward(self.base, samples, temperature)
             kl = kl_k3(l, ref)
             per_token = per_token + cfg.kl * kl
-            stats["policy/kl_base"] += kl.sum().item()
+            stats["policy/kl_base"] += kl.sum().item() / tokens
         if drawn.any():
-            stats["policy/mismatch_kl"] += kl_k3(old[drawn], l[drawn].detach()).sum().item()
-        stats["policy/entropy"] += entropy.sum().item()
+            gap = (l - old)[drawn].detach()
+            mismatch = kl_k3(old[drawn], l[drawn].detach()).sum().item()
+            stats["policy/mismatch_kl"] += mismatch / drawn_tokens
+            stats["policy/gap_mean"] += gap.abs().sum().item() / drawn_tokens
+            stats["policy/gap_max"] = max(stats["policy/gap_max"], gap.abs().max().item())
+        stats["policy/entropy"] += entropy.sum().item() / tokens
         return (w * per_token).sum()
 
     def _forward(self, model, samples: list[Sample], temperature: float) -> tuple[Tensor, Tensor]:
@@ -156,8 +158,7 @@ class Policy:
         # a token is predicted by the position before it
         logits = model.get_output_embeddings()(hidden[:, :-1][read[:, 1:]]).float()  # [T, V]
         # what the sampler drew is scored at its temperature, what an expert wrote at 1
-        drawn = ~_masked(samples, "logprobs").isnan()
-        logits = logits / torch.where(drawn, temperature, 1.0)[:, None]
+        logits = logits / torch.where(_drawn(samples), temperature, 1.0)[:, None]
         all_l = logits.log_softmax(-1)  # [T, V]
         l = all_l.gather(-1, ids[read][:, None])[:, 0]
         with torch.no_grad():
@@ -175,6 +176,11 @@ class Policy:
             batch.append(i)
         if batch:
             yield batch
+
+
+def _drawn(samples: list[Sample]) -> Tensor:
+    """True for each masked token that the sampler drew.  [T]"""
+    return ~_masked(samples, "logprobs").isnan()
 
 
 def _masked(samples: list[Sample], key: str) -> Tensor:

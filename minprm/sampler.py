@@ -1,12 +1,20 @@
-"""The model that writes: a plain KV-cache loop over the very model that learns.
+"""The model that writes: a plain KV-cache loop over the very model that learns, or vLLM.
 
 Ids in, ids and log-probs out. Nothing here knows of thoughts, worlds or losses.
 """
 
+import os
+import tempfile
+import zlib
 from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
+
+from minprm.constants import Engine, fail
 
 
 @dataclass
@@ -78,5 +86,108 @@ class Sampler:
             past_key_values=cache, use_cache=True, logits_to_keep=1,
         ).logits[:, -1]  # fmt: skip
 
+    def sleep(self) -> None:
+        """Nothing to do: there is no second copy of the weights."""
+
     def sync(self) -> None:
         """Nothing to do: this loop reads the weights that were just trained."""
+
+
+class VLLM:
+    """vLLM in this process, behind the same two methods. Nothing else in minprm imports it.
+
+    The engine is started from the configuration alone, with weights of no meaning: the first sync
+    brings the real ones, by the only path that there is. Its noise depends on how requests are
+    batched on a GPU, so a bit-equal rerun is promised for `Sampler` alone.
+    """
+
+    def __init__(self, model: PreTrainedModel, cfg: Engine):
+        self.model, self.cfg = model, cfg
+        model.config.architectures = [type(model).__name__]
+        config = model.config.to_json_string(use_diff=False)
+        self.llm = _engine(config, cfg.memory, cfg.max_len, cfg.sleep)
+        self.sync()
+
+    def generate(
+        self,
+        prompts: list[list[int]],
+        n: int,
+        max_tokens: int,
+        stop: list[int],
+        temperature: float,
+        seed: int,
+    ) -> list[list[Completion]]:
+        """As `Sampler.generate`. Prompts share what they have in common by the prefix cache."""
+        from vllm import SamplingParams
+
+        # equal prompts with equal seeds give equal samples, and a request's n take seed, seed + 1 …
+        seeds = [zlib.crc32(f"{seed} {i}".encode()) for i in range(len(prompts))]
+        drawn = dict(n=n, max_tokens=max_tokens, temperature=temperature, top_p=1.0, top_k=-1)
+        ends = dict(stop_token_ids=stop, ignore_eos=True, logprobs=0, detokenize=False)
+        params = [SamplingParams(**drawn, **ends, seed=s) for s in seeds]
+        requests = [{"prompt_token_ids": prompt} for prompt in prompts]
+        answers = self.llm.generate(requests, params, use_tqdm=False)
+        return [[_completion(c) for c in answer.outputs] for answer in answers]
+
+    def sleep(self) -> None:
+        """Gives the engine's memory to the update; `sync` wakes it."""
+        if self.cfg.sleep:
+            self.llm.sleep(level=2)
+            assert self.llm.llm_engine.is_sleeping()
+
+    def sync(self) -> None:
+        """Copies the trained weights into the engine, and forgets what it cached of the old ones.
+
+        Raises whatever fails: an engine with stale weights writes without a word of warning.
+        """
+        if self.cfg.sleep and self.llm.llm_engine.is_sleeping():
+            self.llm.wake_up(tags=["weights"])
+        weights = {"weights_iterator": iter([*self.model.named_parameters()])}
+        self.llm.collective_rpc("reload_weights", kwargs=weights)
+        if self.model.config.tie_word_embeddings and not torch.cuda.is_available():
+            self.llm.apply_model(_repack_head)
+        if self.cfg.sleep and self.llm.llm_engine.is_sleeping():
+            self.llm.wake_up(tags=["kv_cache"])
+            assert not self.llm.llm_engine.is_sleeping()
+        if not self.llm.reset_prefix_cache():
+            raise RuntimeError("vLLM kept its prefix cache: log-probs would be of old weights")
+
+
+@cache
+def _engine(config: str, memory: float, max_len: int, sleep: bool):
+    """One engine a process and shape of model: its memory is not given back."""
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights change hands in memory
+    from vllm import LLM
+
+    room = {"gpu_memory_utilization": memory, "dtype": "bfloat16"}
+    if not torch.cuda.is_available():
+        room = {"kv_cache_memory_bytes": 2**28, "dtype": "float32", "enforce_eager": True}
+        room["enable_chunked_prefill"] = False  # on a CPU it breaks requests that have a seed
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.json").write_text(config)
+        return LLM(
+            model=folder, load_format="dummy", skip_tokenizer_init=True, max_model_len=max_len,
+            logprobs_mode="processed_logprobs",  # at the temperature that was sampled at
+            enable_sleep_mode=sleep, disable_log_stats=True, **room,
+        )  # fmt: skip
+
+
+def _completion(output) -> Completion:
+    ids = list(output.token_ids)
+    rows = zip(output.logprobs, ids, strict=True)
+    return Completion(ids, [row[i].logprob for row, i in rows])
+
+
+def _repack_head(model) -> None:
+    """On a CPU a tied head keeps a packed copy of the embedding: make it anew."""
+    model.lm_head.quant_method.process_weights_after_loading(model.lm_head)
+
+
+def make_sampler(model: PreTrainedModel, name: str, cfg: Engine) -> Sampler | VLLM:
+    """The sampler of that name; auto: vLLM where it is installed and a GPU is there."""
+    installed = find_spec("vllm") is not None
+    if name == "vllm" and not installed:
+        fail('--sampler vllm: it is not installed; pip install -e ".[vllm]", or use transformers')
+    if name == "vllm" or (name == "auto" and installed and torch.cuda.is_available()):
+        return VLLM(model, cfg)
+    return Sampler(model)

@@ -28,7 +28,7 @@ from minprm.data import Demo, Sample, read_demos, split_tasks, write_demos
 from minprm.envs.base import task_seed
 from minprm.metrics import Log
 from minprm.policy import Policy, load_model, schedule
-from minprm.sampler import Sampler
+from minprm.sampler import make_sampler
 from minprm.thoughts import Group, credited, group_metrics, think
 
 Batch = tuple[list[Sample], dict[str, float]]
@@ -47,7 +47,7 @@ class Trainer:
         self.policy = self._load()
         self.base_seconds = time.perf_counter() - began
         self.chat = Chat(self.policy.tokenizer)
-        self.sampler = Sampler(self.policy.model)
+        self.sampler = make_sampler(self.policy.model, cfg.sampler, cfg.engine)
         demos = read_demos(cfg.demos) if cfg.demos else self._expert_demos()
         self.given, self.held_out = split_tasks(demos, cfg.held_out)
         self.demos = self.given
@@ -59,6 +59,7 @@ class Trainer:
         self.demos = self.given
         seconds = sum(self.stage("+".join(stages[: i + 1])) for i in range(len(stages)))
         self.policy.save(self.folder / f"{name}-{self.seed}")
+        self.sampler.sync()
         noise = _noise(self.seed, "evaluate", 0)
         row = rollout.evaluate(self.cfg, self.chat, self.sampler, self.cfg.eval_temperature, noise)
         return {"seed": self.seed, **row, "seconds": round(seconds, 1)}
@@ -70,6 +71,7 @@ class Trainer:
         if not saved.get("done"):
             began = time.perf_counter() - saved.get("seconds", 0.0)
             self.log.rewind(self.seed, path, saved.get("update", 0))
+            self.sampler.sync()  # the policy may have restarted
             getattr(self, name)(path, variant)
             seconds = time.perf_counter() - began
             self._save(path, done=True, seconds=seconds, demos=self.demos)
@@ -89,12 +91,14 @@ class Trainer:
             self.policy.model.load_state_dict(saved["model"])
             self.policy.optimizer.load_state_dict(saved["optimizer"])
             self.policy.version, self.policy.start = saved["version"], saved["start"]
+            self.sampler.sync()
         began -= saved.get("seconds", 0.0)
         lr = schedule(cfg, updates)
         for update in tqdm(range(start, updates), path, updates, initial=start, leave=False):
             clock = time.perf_counter()
             samples, stats = batch(update)
             middle = time.perf_counter()
+            self.sampler.sleep()
             stats |= self.policy.update(samples, cfg, lr(update), self.cfg.temperature)
             self.sampler.sync()
             stats |= {"time/sample": middle - clock, "time/update": time.perf_counter() - middle}
@@ -103,6 +107,7 @@ class Trainer:
                 stats["eval/held_out_reward"] = held_out()
                 best = self._best(best, stats["eval/held_out_reward"], cfg)
             self.log.update(self.seed, path, update, stats)
+            self._check_gap(stats.get("policy/gap_mean", 0.0))
             if (update + 1) % self.cfg.save_every == 0 or self.stopping:
                 self._save(path, update=update + 1, seconds=time.perf_counter() - began, best=best,
                            optimizer=self.policy.optimizer.state_dict(),
@@ -114,6 +119,7 @@ class Trainer:
                 break
         if "model" in best:
             self.policy.model.load_state_dict(best["model"])
+            self.sampler.sync()
 
     def stop_soon(self) -> None:
         """Ctrl-C: the update in progress ends and the stage is saved. A second one ends at once."""
@@ -296,6 +302,15 @@ class Trainer:
             return {**best, "since": best["since"] + 1}
         weights = {"model": deepcopy(self.policy.model.state_dict())} if cfg.patience else {}
         return {"reward": reward, "since": 0, **weights}
+
+    def _check_gap(self, gap: float) -> None:
+        """Raises where the model that writes is not the model that learns."""
+        if gap > self.cfg.engine.max_gap:
+            raise RuntimeError(
+                f"sampler and trainer differ by {gap:.3f} nats a token (--engine.max-gap "
+                f"{self.cfg.engine.max_gap}): stale weights, a temperature on one side only, or a "
+                "precision too low; --sampler transformers shows which side is wrong"
+            )
 
     def _file(self, path: str) -> Path:
         return self.folder / "stages" / f"{path.replace(':', '-')}-{self.seed}.pt"

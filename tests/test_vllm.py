@@ -1,0 +1,121 @@
+"""The engine that writes, for real: what it draws is what the trainer scores, or it is told."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import Qwen3ForCausalLM
+
+from minprm.babble import _model, make_tokenizer
+from minprm.constants import Babble, Engine
+from minprm.data import Sample
+from minprm.envs.cups import Cups
+from minprm.policy import Policy
+
+os.environ |= {"TORCH_COMPILE_DISABLE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}  # seconds, not minutes
+pytest.importorskip("vllm", reason='needs vllm: pip install -e ".[vllm]"')
+
+LONG = [3, 4, 5, 6, 7] * 60  # longer than a block of the prefix cache
+PROMPTS = [LONG, [7], [8, 9, 1], [*LONG, 8, 9]]
+
+
+def policy(tied: bool) -> Policy:
+    world = Cups()
+    model = _model(world, Babble(dim=32, head_dim=32, heads=2, ffn=32), seed=0)
+    if not tied:
+        model.config.tie_word_embeddings = False
+        torch.manual_seed(1)
+        model = Qwen3ForCausalLM(model.config)
+    return Policy(model, make_tokenizer(world.words), 10_000)
+
+
+@pytest.fixture(scope="module", params=["tied", "untied"])
+def parts(request):
+    from minprm.sampler import VLLM
+
+    p = policy(request.param == "tied")
+    return p, VLLM(p.model, Engine(max_len=512))
+
+
+def perturb(p: Policy) -> None:
+    with torch.no_grad():
+        for weight in p.model.parameters():
+            weight += 0.05 * torch.randn_like(weight)
+
+
+def gap(p: Policy, sampler, temperature: float = 0.7) -> float:
+    """max |log-prob of sampler - log-prob of trainer| over everything drawn."""
+    drawn = sampler.generate(PROMPTS, 3, 12, [2], temperature, seed=0)
+    pairs = [(prompt, c) for prompt, group in zip(PROMPTS, drawn, strict=True) for c in group]
+    rows = [Sample(parent=Sample().extend(x)).extend(c.ids, 0.0, c.logprobs) for x, c in pairs]
+    scored = p.logprobs(rows, temperature)
+    return max(
+        (l - torch.tensor(c.logprobs)).abs().max().item()
+        for l, (_, c) in zip(scored, pairs, strict=True)
+    )
+
+
+def test_after_a_sync_both_agree_and_before_it_they_do_not(parts):
+    p, sampler = parts
+    sampler.sync()
+    assert gap(p, sampler) < 1e-4
+    perturb(p)
+    assert gap(p, sampler) > 1e-2
+    sampler.sync()
+    assert gap(p, sampler) < 1e-4
+
+
+def test_a_prefix_cache_that_is_kept_is_seen(parts, monkeypatch):
+    p, sampler = parts
+    sampler.sync()
+    gap(p, sampler)  # fills the cache
+    perturb(p)
+    with monkeypatch.context() as patch:
+        patch.setattr(sampler.llm, "reset_prefix_cache", lambda: True)
+        sampler.sync()
+        assert gap(p, sampler) > 1e-2
+    sampler.sync()
+    assert gap(p, sampler) < 1e-4
+
+
+def test_a_sync_that_fails_raises(parts, monkeypatch):
+    _, sampler = parts
+    with monkeypatch.context() as patch:
+        patch.setattr(sampler.llm, "reset_prefix_cache", lambda: False)
+        with pytest.raises(RuntimeError, match="prefix cache"):
+            sampler.sync()
+
+
+def test_the_stopping_token_is_among_the_ids_and_the_end_of_turn_does_not_stop_a_thought(parts):
+    p, sampler = parts
+    sampler.sync()
+    end = p.tokenizer.eos_token_id
+    drawn = [c for group in sampler.generate([LONG] * 8, 4, 40, [3], 1.5, seed=1) for c in group]
+    assert any(c.ids[-1] == 3 for c in drawn) and any(end in c.ids[:-1] for c in drawn)
+    for c in drawn:
+        assert 3 not in c.ids[:-1] and (c.ids[-1] == 3 or len(c.ids) == 40)
+        assert len(c.logprobs) == len(c.ids)
+
+
+def test_equal_prompts_are_not_given_equal_samples_and_a_seed_repeats_them(parts):
+    _, sampler = parts
+    draw = lambda seed: [  # noqa: E731
+        c.ids for g in sampler.generate([LONG] * 2, 3, 12, [], 1.0, seed) for c in g
+    ]
+    assert len({tuple(ids) for ids in draw(0)}) == 6
+    assert draw(0) == draw(0) != draw(1)
+
+
+def test_grpo_and_act_prm_with_vllm_writing(tmp_path):
+    flags = "--preset smoke --sampler vllm --no-gate --babble.updates 40 --act-prm.updates 3 "
+    flags += "--rl.updates 3 --num-demos 16 --held-out 4 --episodes 8 --arms act_prm rl --run v"
+    root = Path(__file__).parents[1]
+    command = [sys.executable, str(root / "train.py"), *flags.split()]
+    subprocess.run(command, cwd=tmp_path, check=True, env=os.environ | {"PYTHONPATH": str(root)})
+    lines = [json.loads(x) for x in (tmp_path / "runs/v/metrics.jsonl").read_text().splitlines()]
+    gaps = [x["policy/gap_max"] for x in lines if x["stage"] in ("act_prm", "rl")]
+    assert len(gaps) == 6 and max(gaps) < 1e-4
