@@ -4,11 +4,13 @@ A template is rendered once with placeholders, its text split there; from then o
 concatenated. Template text is tokenised with special tokens, content without: an observation that
 spells a control token stays text. History is appended to, never rendered again.
 
-A turn is  state | <think> thought </think> | <act> action </act> | end.
-Left out here: layouts whose tags are not single tokens, and native tool calls.
+A turn is  state | think | thought | stop | act | action | act_end | end,  and what ends a thought
+is always one token. Left out: templates that have no such token for the layout that is asked for.
 """
 
+import json
 import re
+from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
@@ -17,25 +19,55 @@ from minprm.constants import fail
 TAGS = ("<think>", "</think>", "<act>", "</act>")
 ORDERS = ("natural", "action_first")
 _MARK = "xMINPRM{}x"
+_ARGUMENTS = {_MARK.format("K"): _MARK.format("V")}
+_ASKED = [{"role": "user"}, {"role": "assistant"}]
+
+
+class Layout(NamedTuple):
+    """Texts around thought and action in the assistant's turn."""
+
+    think: str  # opens a thought: forced in sampling, learned in SFT
+    gap: str  # between a given thought and its stop, as templates write it
+    stop: str  # ends a thought: one token
+    act: str  # opens the action after a thought
+    bare: str  # opens it where there is no thought
+    act_end: str  # ends it
+
+
+class Call(NamedTuple):
+    """A template's own tool call: open name middle arguments close, and what joins two of them."""
+
+    open: str
+    middle: str
+    close: str
+    join: str | None  # None: one call a turn
 
 
 class Chat:
-    """Segments of one template. Exits where the tokenizer lacks a tag or an end of turn."""
+    """Segments of one template. Exits where the template or tokenizer cannot carry the layout.
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase):
-        self.tokenizer = tokenizer
-        known = tokenizer.get_vocab()
-        for tag in TAGS:
-            if tag not in known:
-                fail(f"the tokenizer has no token {tag}: its chat layout is not supported")
-        self.think, self.think_end, self.act, self.act_end = ([known[tag]] for tag in TAGS)
-        self.special = set(tokenizer.all_special_ids) | {known[tag] for tag in TAGS}
-        _, after = self._split([{"role": "user"}, {"role": "assistant"}], [], False)[-2:]
-        if tokenizer.eos_token not in after:
-            fail(f"the chat template does not end a turn with {tokenizer.eos_token}")
-        self._end_text = after[: after.index(tokenizer.eos_token) + len(tokenizer.eos_token)]
+    layout: `tags`, four tokens of the embedded model; `think`, <think> ... </think>, then the
+    action; `tool`, a thought in plain text that the tool call's opening token ends.
+    tools: actions are JSON objects {"name", "arguments"}, one a line, in the template's own format.
+    """
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, layout: str = "auto", tools: bool = False
+    ):
+        self.tokenizer, self._pieces = tokenizer, {}
+        self.special = {i: token for token, i in tokenizer.get_added_vocab().items()}
+        after = self._split(_ASKED, [], False)[-1]
+        if not (ends := [after.index(t) + len(t) for t in self.special.values() if t in after]):
+            fail("the chat template does not end a turn with a control token")
+        self._end_text = after[: min(ends)]
         self.end = self._template(self._end_text)
-        self._pieces: dict = {}
+        self.call = self._native() if tools else None
+        self.layout = self._layout(layout)
+        if len(self._template(self.layout.stop)) != 1:
+            fail(f"{self.layout.stop!r} is not one token here, so it cannot end a thought")
+        self.think, self.think_end, self.act, self.bare, self.act_end = (
+            self._template(x) for x in (self.layout.think, *self.layout[2:])
+        )
 
     def state(self, messages: list[dict], tools: list[dict], first: bool) -> list[int]:
         """Ids from the end of the last turn to where the assistant writes; `first`: no turn yet."""
@@ -54,48 +86,161 @@ class Chat:
         except Exception as error:  # tokenizers raises nothing narrower
             fail(f"{text!r} holds a word that the model's vocabulary lacks ({error})")
 
+    def thought(self, text: str) -> list[int]:
+        """Ids of a given thought, with the space that templates put after it."""
+        return self.content(text.strip() + self.layout.gap)
+
+    def action(self, text: str) -> list[int]:
+        """Ids of an action; tool calls in the template's own format."""
+        if self.call is None:
+            return self.content(text)
+        ids: list[int] = []
+        for i, call in enumerate(map(json.loads, text.splitlines())):
+            if i and self.call.join is None:
+                fail("the chat template allows one tool call a turn, and a logged turn has two")
+            arguments = json.dumps(call["arguments"], ensure_ascii=False)
+            ids += self._template(self.call.join) if i else []
+            ids += self.content(call["name"]) + self._template(self.call.middle)
+            ids += self.content(arguments)
+        return ids
+
     def turn(
         self, thought: list[int] | None, action: list[int], order: str = "natural"
     ) -> list[int]:
         """Ids of one assistant turn; `order` is one of ORDERS. No thought, no tags."""
-        think = [] if thought is None else [*self.think, *thought, *self.think_end]
-        act = [*self.act, *action, *self.act_end]
-        return (think + act if order == "natural" else act + think) + self.end
+        if thought is None:
+            return [*self.bare, *action, *self.act_end, *self.end]
+        think = [*self.think, *thought, *self.think_end]
+        if order == "natural":
+            return [*think, *self.act, *action, *self.act_end, *self.end]
+        return [*self.bare, *action, *self.act_end, *think, *self.end]
 
     def parse(self, ids: list[int]) -> tuple[str | None, str | None]:
         """(thought, action) of a sampled turn, found by id. A malformed turn has action None."""
-        thought = None
-        if ids[:1] == self.think and self.think_end[0] in ids:
-            close = ids.index(self.think_end[0])
-            thought, ids = ids[1:close], ids[close + 1 :]
-        action = ids[1 : -1 - len(self.end)]
-        if ids != [*self.act, *action, *self.act_end, *self.end] or not self.clean(action):
+        thought, opening = None, self.bare
+        n = len(self.think)
+        if ids[:n] == self.think and self.think_end[0] in ids:
+            cut = ids.index(self.think_end[0])
+            thought, ids, opening = ids[n:cut], ids[cut + 1 :], self.act
+            if not self.think and not thought:
+                thought = None
+        if ids[-1:] != self.end[-1:]:
             return self.text(thought), None
-        return self.text(thought), self.text(action)
+        body = self.text(ids[: -len(self.end)]).strip()
+        head, tail = self.text(opening).strip(), self.text(self.act_end).strip()
+        if not (body.startswith(head) and body.endswith(tail) and len(body) >= len(head + tail)):
+            return self.text(thought), None
+        action = self.read(body[len(head) : len(body) - len(tail)])
+        if action is not None and self._controls(ids) != self._controls(
+            [*opening, *self._between(action), *self.act_end, *self.end]
+        ):
+            action = None  # a tag that was spelled is no tag, and none may be inside an action
+        return self.text(thought), action
+
+    def read(self, text: str) -> str | None:
+        """The action in the text between its tags; None where it is no call of the template's."""
+        if self.call is None:
+            return text.strip()
+        middle, calls = self.call.middle.strip(), []
+        for part in text.split(self.call.join.strip()) if self.call.join else [text]:
+            name, _, arguments = part.strip().partition(middle)
+            try:
+                calls.append({"name": name.strip(), "arguments": json.loads(arguments)})
+            except ValueError:
+                return None
+        good = all(c["name"] and isinstance(c["arguments"], dict) for c in calls)
+        return "\n".join(map(json.dumps, calls)) if good else None
 
     def clean(self, ids: list[int]) -> bool:
         """True where no control token is among the ids."""
-        return self.special.isdisjoint(ids)
+        return self.special.keys().isdisjoint(ids)
 
     def text(self, ids: list[int] | None) -> str | None:
         """For worlds and people, never for the loss."""
         return None if ids is None else self.tokenizer.decode(ids)
 
+    def _between(self, action: str) -> list[int]:
+        """Template ids inside an action."""
+        if self.call is None:
+            return []
+        middle, join = (self._template(text or "") for text in (self.call.middle, self.call.join))
+        return middle + (join + middle) * (len(action.splitlines()) - 1)
+
+    def _controls(self, ids: list[int]) -> list[int]:
+        return [i for i in ids if i in self.special]
+
     def _template(self, text: str) -> list[int]:
         return self.tokenizer.encode(text, add_special_tokens=False)
 
+    def _render(self, messages: list[dict], tools: list[dict], prompt: bool) -> str:
+        return self.tokenizer.apply_chat_template(
+            messages, tools=tools or None, add_generation_prompt=prompt, tokenize=False
+        )
+
     def _split(self, messages: list[dict], tools: list[dict], prompt: bool) -> list[str]:
         marked = [{**m, "content": _MARK.format(i)} for i, m in enumerate(messages)]
-        text = self.tokenizer.apply_chat_template(
-            marked, tools=tools or None, add_generation_prompt=prompt, tokenize=False
-        )
-        return re.split(_MARK.format(r"(\d+)"), text)
+        return re.split(_MARK.format(r"(\d+)"), self._render(marked, tools, prompt))
 
     def _state_pieces(self, messages, tools, first) -> list[list[int] | int]:
-        before = [] if first else [{"role": "user"}, {"role": "assistant"}]
+        before = [] if first else _ASKED
         parts = self._split([*before, *messages], tools, True)
         if not first:  # drop the turn before, and the end that it already holds
             parts = parts[parts.index("1") + 1 :]
             parts[0] = parts[0].removeprefix(self._end_text)
+        parts[-1] = parts[-1].removesuffix("<think>\n")  # some templates open the thought
         skip = len(before)
         return [int(p) - skip if i % 2 else self._template(p) for i, p in enumerate(parts)]
+
+    def _native(self) -> Call:
+        """The template's tool call, from a rendering of one and of two calls."""
+        for arguments in (_ARGUMENTS, json.dumps(_ARGUMENTS)):  # some templates want text
+            try:
+                one, two = self._called(1, arguments), None
+            except (TypeError, ValueError):
+                continue
+            break
+        else:
+            fail("the chat template renders no tool calls: --layout think or tags, without tools")
+        try:
+            two = self._called(2, arguments)
+        except Exception:  # templates raise what they like where they allow one call
+            two = None
+        opening, middle, close = one
+        return Call(opening, middle, close, two and two[2])
+
+    def _called(self, number: int, arguments) -> tuple[str, ...]:
+        """Texts before, between and after name and arguments of each call."""
+        function = {"name": _MARK.format("N"), "arguments": arguments}
+        calls = [{"type": "function", "function": function}] * number
+        user, written = {"role": "user", "content": "x"}, _MARK.format("C")
+        turn = {"role": "assistant", "content": written, "tool_calls": calls}
+        text = self._render([user, turn], [], False)
+        start = len(self._render([user], [], True))
+        if written in text:
+            start = text.index(written) + len(written)
+        arguments_here = r"\{\s*\"xMINPRMKx\":\s*\"xMINPRMVx\"\s*\}"
+        parts = re.split(f"{_MARK.format('N')}|{arguments_here}", text[start:])
+        if len(parts) != 2 * number + 1:
+            raise ValueError("the template drops tool calls")
+        return *parts[:-1], parts[-1][: parts[-1].index(self._end_text)]
+
+    def _layout(self, name: str) -> Layout:
+        opening, close = (self.call.open, self.call.close) if self.call else ("", "")
+        known = self.tokenizer.get_vocab()
+        if name == "auto":
+            name = "think" if "</think>" in (self.tokenizer.chat_template or "") else "tool"
+            name = "tags" if all(tag in known for tag in TAGS) else name
+        if name == "tags":
+            missing = [tag for tag in TAGS if tag not in known]
+            if missing:
+                fail(f"--layout tags: the tokenizer has no token {missing[0]}")
+            return Layout("<think>", "", "</think>", "<act>", "<act>", "</act>")
+        if name == "think":
+            after = opening.lstrip("\n")
+            return Layout("<think>\n", "\n", "</think>", "\n\n" + after, after, close)
+        if self.call is None:
+            fail("--layout tool: neither the logs nor the world have tools; use --layout think")
+        stops = [t for t in self.special.values() if opening.strip().startswith(t)]
+        stop = stops[0] if stops else "<|python_tag|>"
+        gap, _, rest = opening.partition(stop) if stops else ("", "", opening)
+        return Layout("", gap, stop, rest, stop + rest, close)

@@ -61,7 +61,7 @@ def think(
     groups, rng = [], random.Random(seed)
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [d for d, demo in enumerate(demos) if t < len(demo.steps)]
-        actions = {d: chat.content(demos[d].steps[t].action) for d in live}
+        actions = {d: chat.action(demos[d].steps[t].action) for d in live}
         for d in live:
             state = chat.state(demos[d].steps[t].state, demos[d].tools, first=t == 0)
             paths[d] = _each(paths[d], lambda path, s=state: _longer(path, s))
@@ -96,7 +96,7 @@ def _longer(path: Path, ids: list[int], *thoughts: Thought) -> Path:
 
 def _prompt(path: Path, action: list[int], chat: Chat, cfg: ActPRM) -> list[int]:
     shown = cfg.thoughts_from == "state_action"
-    hint = [*chat.act, *action, *chat.act_end] if shown else []
+    hint = [*chat.bare, *action, *chat.act_end] if shown else []
     return path.history.ids + hint + chat.think
 
 
@@ -112,12 +112,11 @@ def _score(groups: list[Group], chat, sampler, policy, cfg: ActPRM, seed: int) -
     if not rows:
         return
     if cfg.reward == "exact_match":
-        prompts = [
-            z.path.history.ids + chat.think + z.ids + chat.think_end + chat.act for _, z in rows
-        ]
-        limit = max(len(g.action) for g in groups) + 1
-        drawn = sampler.generate(prompts, 1, limit, chat.act_end, 1.0, seed)
-        texts = [chat.text(c.ids[:-1]) if c.ids[-1:] == chat.act_end else None for (c,) in drawn]
+        turns = [[*chat.think, *z.ids, *chat.think_end, *chat.act] for _, z in rows]
+        prompts = [z.path.history.ids + t for (_, z), t in zip(rows, turns, strict=True)]
+        limit = max(len(g.action) for g in groups) + len(chat.act_end + chat.end)
+        drawn = sampler.generate(prompts, 1, limit, chat.end[-1:], 1.0, seed)
+        texts = [chat.parse(t + c.ids)[1] for t, (c,) in zip(turns, drawn, strict=True)]
         found = zip(texts, (g.step.action for g, _ in rows), strict=True)
         rewards = [algorithms.exact_match(text, action) for text, action in found]
     else:
@@ -191,7 +190,7 @@ def _trained(group, z: Thought, a: float, w: float, order: str, chat, cfg, versi
     natural = order == "natural"
     drawn = z.logprobs if natural == (cfg.thoughts_from == "state") else None
     acted = w if cfg.trained_on != "thought" and z.closed else None
-    act = [*chat.act, *group.action, *chat.act_end]
+    act = [*(chat.act if natural else chat.bare), *group.action, *chat.act_end]
     sample = Sample(version=version, parent=z.path.history)
     if not natural:
         sample.extend(act, acted)

@@ -266,8 +266,8 @@ class Trainer:
         """A whole demo as one Sample: each action, and each opening tag, is learned once."""
         row = Sample()
         for i, step in enumerate(demo.steps):
-            thought = None if step.thought is None else self.chat.content(step.thought)
-            turn = self.chat.turn(thought, self.chat.content(step.action))
+            thought = None if step.thought is None else self.chat.thought(step.thought)
+            turn = self.chat.turn(thought, self.chat.action(step.action))
             row.extend(self.chat.state(step.state, demo.tools, first=i == 0)).extend(turn, 1.0)
         return row
 

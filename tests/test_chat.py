@@ -76,5 +76,5 @@ def test_a_tokenizer_without_tags_is_refused_in_one_sentence(capsys):
     tokenizer = make_tokenizer(Cups().words)
     tokenizer.get_vocab = lambda: {"<think>": 0}
     with pytest.raises(SystemExit):
-        Chat(tokenizer)
+        Chat(tokenizer, layout="tags")
     assert "</think>" in capsys.readouterr().err
