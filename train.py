@@ -25,7 +25,8 @@ RUNS, CHECKPOINTS = Path("runs"), Path("checkpoints")
 def main(argv: list[str]) -> None:
     cfg = parse(argv)
     cfg = resumed(cfg, argv) if cfg.resume else named(cfg)
-    make_world(cfg)  # refuse before anything is written
+    if cfg.world:
+        make_world(cfg)  # refuse before anything is written
     if cfg.demos:
         read_demos(cfg.demos)
     if cfg.threads:
@@ -46,7 +47,7 @@ def ladder(cfg: Config, log: Log) -> None:
     rows = json.loads(path.read_text()) if path.exists() else {}
     for seed in cfg.seeds:
         missing = {arm: stages for arm, stages in arms_of(cfg).items() if not _has(rows, arm, seed)}
-        if not missing and _has(rows, "expert", seed):
+        if not missing and (_has(rows, "expert", seed) or not cfg.world):
             continue
         trainer = Trainer(cfg, seed, log, CHECKPOINTS)
         trainer.stop_soon()
@@ -56,14 +57,12 @@ def ladder(cfg: Config, log: Log) -> None:
             rows.setdefault(arm, []).append(row)
             write_atomically(path, json.dumps(rows, indent=1))
             logger.info(f"seed {seed}  {arm}: success {row['success']:.3f}")
-        for line, row in reference_rows(cfg, seed).items():
+        for line, row in (reference_rows(cfg, seed) if cfg.world else {}).items():
             rows.setdefault(line, []).append(row)
         write_atomically(path, json.dumps(rows, indent=1))
-    order = ["random", *arms_of(cfg), "expert"]
-    rows = {arm: rows[arm] for arm in order}
-    chart(
-        rows, log.folder / "ladder.png", f"{cfg.world}, {cfg.episodes} {cfg.split} episodes an arm"
-    )
+    rows = {arm: rows[arm] for arm in ["random", *arms_of(cfg), "expert"] if arm in rows}
+    played = f"{cfg.world}, {cfg.episodes} {cfg.split} episodes an arm"
+    chart(rows, log.folder / "ladder.png", played if cfg.world else "held-out logs, step match")
     print(table(rows))
     print(f"\n{log.folder}/ladder.json  ladder.png  {CHECKPOINTS / cfg.run}/")
 

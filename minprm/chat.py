@@ -117,13 +117,8 @@ class Chat:
 
     def parse(self, ids: list[int]) -> tuple[str | None, str | None]:
         """(thought, action) of a sampled turn, found by id. A malformed turn has action None."""
-        thought, opening = None, self.bare
-        n = len(self.think)
-        if ids[:n] == self.think and self.think_end[0] in ids:
-            cut = ids.index(self.think_end[0])
-            thought, ids, opening = ids[n:cut], ids[cut + 1 :], self.act
-            if not self.think and not thought:
-                thought = None
+        thought, ids = self.split(ids)
+        opening = self.bare if thought is None else self.act
         if ids[-1:] != self.end[-1:]:
             return self.text(thought), None
         body = self.text(ids[: -len(self.end)]).strip()
@@ -136,6 +131,14 @@ class Chat:
         ):
             action = None  # a tag that was spelled is no tag, and none may be inside an action
         return self.text(thought), action
+
+    def split(self, ids: list[int]) -> tuple[list[int] | None, list[int]]:
+        """(thought, rest) of a sampled turn; a turn without a thought is all rest."""
+        n, stop = len(self.think), self.think_end[0]
+        if ids[:n] != self.think or stop not in ids or (ids[:1] == [stop] and not n):
+            return None, ids
+        cut = ids.index(stop)
+        return ids[n:cut], ids[cut + 1 :]
 
     def read(self, text: str) -> str | None:
         """The action in the text between its tags; None where it is no call of the template's."""

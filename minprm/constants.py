@@ -139,18 +139,20 @@ class Engine:
 class Config:
     """Trains the arms of a ladder on one world, evaluates each by playing, and prints the table."""
 
-    preset: Literal["cups", "smoke", "errand"] = "cups"  # defaults to start from
+    preset: Literal["cups", "smoke", "errand", "logs"] = "cups"  # defaults to start from
     config: str = ""  # TOML file with the same knobs; flags override it
     run: str = ""  # name of the run; default: preset and time
     resume: bool = False  # go on with --run (default: the newest) where it stopped
     arms: list[str] = field(default_factory=lambda: list(ARMS))  # arms of the ladder (README)
     stages: list[str] = field(default_factory=list)  # instead of arms: one unnamed arm's stages
     seeds: list[int] = field(default_factory=lambda: [0])  # one ladder a seed
-    world: str = "cups"  # name of a world in minprm/envs
+    world: str = "cups"  # name of a world in minprm/envs; none: replay held-out logs instead
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     model: str = "babble"  # hub id or path of a chat model; babble: the embedded one
     sampler: Literal["auto", "vllm", "transformers"] = "auto"  # auto: vllm if there is a GPU
     gate: bool = True  # stop where the embedded model lacks the world's skills
+    layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (chat.py)
+    actions_only: bool = False  # drop the thoughts that the demos hold
     demos: str = ""  # JSONL of demos; default: the world's expert plays
     num_demos: int = 128  # demos to learn from
     held_out: int = 16  # further demos, for the held-out reward
@@ -191,6 +193,26 @@ PRESETS = {
         act_prm=ActPRM(group=16, updates=30, scored_by="base"),
         relabel=Relabel(group=16, min_reward=0.9),
     ),
+    # For a chat model and a person's own logs. Not run on a GPU yet. action_prob_mean, because a
+    # product over forty tokens makes the posterior one-hot.
+    "logs": Config(
+        preset="logs",
+        arms=["base", "action_sft", "best_of_base", "act_prm"],
+        world="",
+        model="Qwen/Qwen3-4B-Instruct-2507",
+        thought_tokens=512,
+        action_tokens=256,
+        eval_temperature=0.7,
+        sft=SFT(lr=1e-4, epochs=2),
+        act_prm=ActPRM(
+            lr=4e-5,
+            batch=16,
+            reward="action_prob_mean",
+            advantage="mean_std",
+            trained_on="thought",
+            patience=4,
+        ),
+    ),
 }
 
 POSITIVE = ("batch", "group", "keep", "updates", "epochs", "episodes", "num_demos", "eval_every",
@@ -229,6 +251,10 @@ def check(config: Config) -> None:
     for knob, value in flat(asdict(config)):
         if knob.split(".")[-1] in POSITIVE and value < 1:
             fail(f"--{knob.replace('_', '-')} {value}: must be at least 1")
+    if not config.world and not (config.demos and config.held_out and config.model != "babble"):
+        fail("without a --world there must be --demos, a --model and --held-out demos")
+    if not config.world and any("rl" in stage for arm in arms_of(config).values() for stage in arm):
+        fail("an arm with rl needs a --world to play")
     act, rl = config.act_prm, config.rl
     centred = ("mean", "mean_std", "rloo")
     if act.scored_by == "base" and act.reward == "exact_match":

@@ -108,6 +108,9 @@ def table(ladder: dict[str, list[dict]]) -> str:
     lines = [
         f"{'arm':<22}{'success':>8}  {kind:<24}{'thoughts':>9}{'copies':>8}{'seconds':>9}  seeds"
     ]
+    replayed = all("likelihood" in row for rows in ladder.values() for row in rows)
+    if replayed:
+        lines[0] += "  p(a | s, z) of the expert's action, success being the share of steps matched"
     for arm, rows in ladder.items():
         mean, low, high = interval(rows)
         rest = [statistics.fmean(row[c] for row in rows) for c in COLUMNS[1:]]
@@ -116,6 +119,9 @@ def table(ladder: dict[str, list[dict]]) -> str:
             f"{arm:<22}{mean:>8.3f}  {f'[{low:.3f}, {high:.3f}]':<24}"
             f"{rest[0]:>9.2f}{rest[1]:>8.2f}{rest[2]:>9.1f}  {each}"
         )
+        if replayed:
+            p = [f"{r['likelihood']:.3f} ± {1.96 * r['likelihood_se']:.3f}" for r in rows]
+            lines[-1] += f"  {'  '.join(p)}"
     return "\n".join(lines)
 
 

@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 
 import torch
 
-from minprm.algorithms import advantages, copies, returns_to_go
+from minprm.algorithms import advantages, copies, exact_match, returns_to_go
 from minprm.chat import Chat
 from minprm.constants import RL, Config, fail, pairs
 from minprm.data import Demo, Sample, Step, from_chat
 from minprm.envs import WORLDS
 from minprm.envs.base import World, task_seed
+from minprm.policy import Policy
 from minprm.sampler import Sampler
 
 
@@ -45,7 +46,7 @@ def play(
     episodes = [Episode(make_world(cfg)) for _ in seeds]
     for e, seed in zip(episodes, seeds, strict=True):
         e.state = _opening(e.world, seed)
-    limit = cfg.thought_tokens + cfg.action_tokens + len(chat.think + chat.think_end + chat.end)
+    limit = _turn_limit(cfg, chat)
     while live := [e for e in episodes if not e.done]:
         for e in live:
             e.sample.extend(chat.state(e.state, e.world.tools, first=not e.steps))
@@ -62,6 +63,11 @@ def play(
             e.steps.append(Step(e.state, thought, action or "", reward))
             e.state = [{"role": "user", "content": observation}]
     return episodes
+
+
+def _turn_limit(cfg: Config, chat: Chat) -> int:
+    """Longest turn: thought, action, and the thought's tags."""
+    return cfg.thought_tokens + cfg.action_tokens + len(chat.think + chat.think_end + chat.end)
 
 
 def _opening(world: World, seed: int) -> list[dict]:
@@ -132,6 +138,43 @@ def evaluate(
     seeds = [task_seed(cfg.split, i) for i in range(cfg.episodes)]
     episodes = play(cfg, seeds, chat, sampler, temperature, noise)
     return {"episodes": cfg.episodes, **summary(episodes)}
+
+
+def replay(
+    cfg: Config, demos: list[Demo], chat: Chat, sampler: Sampler, policy: Policy, noise: int
+) -> dict[str, float]:
+    """Evaluation where there is no world: at each step of held-out logs the model writes a turn
+    from what it has seen; then the expert's action is what happens.
+
+    success: share of steps whose action is the expert's. likelihood: mean p(a | s, z) of the
+    expert's action after the thought that the model wrote, likelihood_se its standard error.
+    Weaker than rollouts: the model is never shown where its own mistakes lead.
+    """
+    histories, steps, scored = [Sample() for _ in demos], [], []
+    for t in range(max(len(demo.steps) for demo in demos)):
+        live = [pair for pair in zip(demos, histories, strict=True) if t < len(pair[0].steps)]
+        for demo, h in live:
+            h.extend(chat.state(demo.steps[t].state, demo.tools, first=t == 0))
+        drawn = sampler.generate([h.ids for _, h in live], 1, _turn_limit(cfg, chat),
+                                 chat.end[-1:], cfg.eval_temperature, noise + t)  # fmt: skip
+        for (demo, h), (completion,) in zip(live, drawn, strict=True):
+            logged = demo.steps[t]
+            expert, (z, _) = chat.action(logged.action), chat.split(completion.ids)
+            z = z if z is None or chat.clean(z) else None
+            opening = chat.bare if z is None else [*chat.think, *z, *chat.think_end, *chat.act]
+            scored.append(Sample(parent=Sample().extend(h.ids + opening)).extend(expert, 0.0))
+            steps.append((logged, *chat.parse(completion.ids)))
+            h.extend(chat.turn(z, expert))
+    p = torch.stack([l.sum().exp() for l in policy.logprobs(scored)])
+    copied = [copies(z or "", s.action, s.observation()) for s, z, _ in steps]
+    return {
+        "episodes": len(steps),
+        "success": sum(exact_match(a, s.action) for s, _, a in steps) / len(steps),
+        "likelihood": p.mean().item(),
+        "likelihood_se": (p.std(correction=0) / len(p) ** 0.5).item(),
+        "thought_rate": sum(bool(z) for _, z, _ in steps) / len(steps),
+        "copy_rate": sum(copied) / len(copied),
+    }
 
 
 def reference_rows(cfg: Config, seed: int) -> dict[str, dict]:

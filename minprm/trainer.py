@@ -46,9 +46,12 @@ class Trainer:
         began = time.perf_counter()
         self.policy = self._load()
         self.base_seconds = time.perf_counter() - began
-        self.chat = Chat(self.policy.tokenizer)
-        self.sampler = make_sampler(self.policy.model, cfg.sampler, cfg.engine)
         demos = read_demos(cfg.demos) if cfg.demos else self._expert_demos()
+        if cfg.actions_only:
+            demos = [d.with_thoughts([None] * len(d.steps)) for d in demos]
+        tools = any(demo.tools for demo in demos)
+        self.chat = Chat(self.policy.tokenizer, cfg.layout, tools)
+        self.sampler = make_sampler(self.policy.model, cfg.sampler, cfg.engine)
         self.given, self.held_out = split_tasks(demos, cfg.held_out)
         self.demos = self.given
         self.stopping = False
@@ -61,7 +64,13 @@ class Trainer:
         self.policy.save(self.folder / f"{name}-{self.seed}")
         self.sampler.sync()
         noise = _noise(self.seed, "evaluate", 0)
-        row = rollout.evaluate(self.cfg, self.chat, self.sampler, self.cfg.eval_temperature, noise)
+        if self.cfg.world:
+            heat = self.cfg.eval_temperature
+            row = rollout.evaluate(self.cfg, self.chat, self.sampler, heat, noise)
+        else:
+            row = rollout.replay(
+                self.cfg, self.held_out, self.chat, self.sampler, self.policy, noise
+            )
         return {"seed": self.seed, **row, "seconds": round(seconds, 1)}
 
     def stage(self, path: str) -> float:

@@ -1,0 +1,117 @@
+"""A person's own logs in, thoughts out: no world, any chat model, files that others read."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from test_templates import TOOLS, tokenizer
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from minprm.data import read_demos, split_tasks, write_demos
+
+trl = pytest.importorskip("trl", reason='needs trl: pip install -e ".[dev]"')
+datasets = pytest.importorskip("datasets", reason="trl brings it")
+ROOT = Path(__file__).parents[1]
+PAGES = ["Paris", "Rome", "Oslo", "Bern", "Kiev", "Riga"]
+
+
+def line(page: str, thought: str | None = None) -> dict:
+    """A log of two steps: a tool call, and an answer in a second one."""
+    calls = [("visit", {"title": page}), ("answer", {"text": f"{page} is big"})]
+    messages = [{"role": "system", "content": "be brief"},
+                {"role": "user", "content": f"how big is {page}?"}]  # fmt: skip
+    for i, (name, arguments) in enumerate(calls):
+        function = {"name": name, "arguments": json.dumps(arguments)}
+        content = thought and f"{thought} {name} {page}"
+        messages.append({"role": "assistant", "content": content, "tool_calls": [
+            {"id": str(i), "type": "function", "function": function}]})  # fmt: skip
+        messages.append({"role": "tool", "content": f"{page} has 9 gates"})
+    return {"messages": messages[:-1], "tools": TOOLS}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """A tiny chat model of the Qwen3 family on disk, as a hub's would be."""
+    path, words = tmp_path_factory.mktemp("model"), tokenizer("qwen3_instruct_2507")
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(words), hidden_size=32, intermediate_size=32, num_hidden_layers=1,
+        num_attention_heads=1, num_key_value_heads=1, head_dim=32, max_position_embeddings=2048,
+        eos_token_id=words.eos_token_id, bos_token_id=None, pad_token_id=None,
+    )  # fmt: skip
+    Qwen3ForCausalLM(config).save_pretrained(path)
+    words.save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(model, tmp_path_factory) -> Path:
+    """The command of README, shortened."""
+    folder = tmp_path_factory.mktemp("run")
+    logs = folder / "my_logs.jsonl"
+    logs.write_text("".join(json.dumps(line(p, "given")) + "\n" for p in PAGES))
+    flags = f"--preset logs --demos {logs} --model {model} --run r --actions-only --held-out 2 "
+    flags += "--thought-tokens 6 --action-tokens 40 --act-prm.updates 2 --act-prm.group 3 "
+    flags += "--relabel.group 2 --arms base act_prm --sft.epochs 1 --threads 1"
+    command = [sys.executable, str(ROOT / "train.py"), *flags.split()]
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    return folder / "runs" / "r"
+
+
+def test_held_out_steps_are_replayed_with_every_number(run):
+    rows = json.loads((run / "ladder.json").read_text())
+    for arm in ("base", "act_prm"):
+        (row,) = rows[arm]
+        assert row["episodes"] == 2 * 2  # steps of the two tasks that were held out
+        for share in ("success", "likelihood", "thought_rate", "copy_rate"):
+            assert 0.0 <= row[share] <= 1.0
+        assert row["likelihood_se"] >= 0.0
+
+
+def test_relabelled_logs_are_the_same_logs_with_thoughts(run):
+    (file,) = run.glob("relabelled-*.jsonl")
+    demos = read_demos(file)
+    assert [d.steps[0].action for d in demos] == [
+        json.dumps({"name": "visit", "arguments": {"title": page}}) for page in PAGES[:4]
+    ]
+    assert all("given" not in (s.thought or "") for d in demos for s in d.steps)
+
+
+def test_a_split_is_by_task_and_never_by_step(tmp_path):
+    (tmp_path / "logs.jsonl").write_text(
+        "".join(json.dumps(line(p)) + "\n" for p in ["Paris", "Rome", "Paris", "Oslo"])
+    )
+    train, held = split_tasks(read_demos(tmp_path / "logs.jsonl"), 1)
+    assert len(train) == 3 and len(held) == 1
+    assert {d.task for d in train}.isdisjoint(d.task for d in held)
+
+
+def test_trl_reads_relabelled_logs_and_learns_each_thought_and_action_once(tmp_path, model):
+    (tmp_path / "logs.jsonl").write_text(json.dumps(line("Paris")) + "\n")
+    (demo,) = read_demos(tmp_path / "logs.jsonl")
+    thoughts = ["first look it up", "now say it"]
+    write_demos([demo.with_thoughts(thoughts)], tmp_path / "relabelled.jsonl")
+    rows = [json.loads(x) for x in (tmp_path / "relabelled.jsonl").read_text().splitlines()]
+    words = tokenizer("qwen3_instruct_2507")
+    args = trl.SFTConfig(output_dir=str(tmp_path / "out"), report_to="none", use_cpu=True,
+                         assistant_only_loss=True, bf16=False, max_length=None,
+                         gradient_checkpointing=False)  # fmt: skip
+    trainer = trl.SFTTrainer(
+        str(model),
+        args=args,
+        processing_class=words,
+        train_dataset=datasets.Dataset.from_list(rows),
+    )
+    (batch,) = trainer.get_train_dataloader()
+    labels = [i for i in batch["labels"][0].tolist() if i != -100]
+    learned = words.decode(labels)
+    for once in (*thoughts, '"name": "visit"', '"title": "Paris"', '"text": "Paris is big"'):
+        assert learned.count(once) == 1, learned
+    assert "how big" not in learned and "9 gates" not in learned
