@@ -150,6 +150,8 @@ class Config:
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     model: str = "babble"  # hub id or path of a chat model; babble: the embedded one
     sampler: Literal["auto", "vllm", "transformers"] = "auto"  # auto: vllm if there is a GPU
+    lora: int = 0  # rank of LoRA adapters; 0: all weights are trained
+    checkpointing: bool = False  # compute activations anew for the gradient: less memory
     gate: bool = True  # stop where the embedded model lacks the world's skills
     layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (chat.py)
     actions_only: bool = False  # drop the thoughts that the demos hold
@@ -200,6 +202,8 @@ PRESETS = {
         arms=["base", "action_sft", "best_of_base", "act_prm"],
         world="",
         model="Qwen/Qwen3-4B-Instruct-2507",
+        lora=32,
+        checkpointing=True,
         thought_tokens=512,
         action_tokens=256,
         eval_temperature=0.7,

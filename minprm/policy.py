@@ -8,18 +8,24 @@ import math
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from copy import deepcopy
+from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from torch.optim import AdamW
+from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from minprm.algorithms import AGGREGATIONS, LOSSES, kl_k3
-from minprm.constants import Training
+from minprm.constants import Training, fail
 from minprm.data import Sample
+
+CHUNK = 2**27  # logits computed at once: half a gigabyte in fp32
 
 
 class Policy:
@@ -29,19 +35,38 @@ class Policy:
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, micro_tokens: int
     ):
         self.model, self.tokenizer, self.micro_tokens = model, tokenizer, micro_tokens
-        self.base = deepcopy(model).requires_grad_(False)
-        self.restart()
+        # adapters are in the model by now: an optimizer that is built before them trains nothing
+        self.trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        self.initial = self.weights()
+        self.begin()
+
+    def weights(self) -> dict[str, Tensor]:
+        """A copy of everything that is trained: all weights, or the adapters."""
+        return {name: p.detach().clone() for name, p in self.trained.items()}
+
+    @torch.no_grad()
+    def load(self, weights: dict[str, Tensor]) -> None:
+        """Puts such a copy back."""
+        for name, p in self.trained.items():
+            p.copy_(weights[name])
 
     def restart(self) -> None:
         """Back to the base model's weights, with a new optimizer."""
-        self.model.load_state_dict(self.base.state_dict())
+        self.load(self.initial)
         self.begin()
 
     def begin(self) -> None:
         """A new optimizer at the present weights, from which movement is measured."""
         self.version, self.skipped = 0, 0
-        self.start = [p.detach().clone() for p in self.model.parameters()]
-        self.optimizer = AdamW(self.model.parameters(), betas=(0.9, 0.95), weight_decay=0.0)
+        self.start = self.weights()
+        self.optimizer = AdamW(self.trained.values(), betas=(0.9, 0.95), weight_decay=0.0)
+
+    @cached_property
+    def frozen(self) -> PreTrainedModel:
+        """The base model, where no adapter can be switched off to get it; made when asked for."""
+        copy = deepcopy(self.model).requires_grad_(False)
+        copy.load_state_dict(self.initial, strict=False)
+        return copy
 
     @torch.no_grad()
     def logprobs(
@@ -54,8 +79,8 @@ class Policy:
         """
         out: list[Tensor] = [torch.empty(0)] * len(samples)
         for rows in self._micro_batches(samples):
-            model, part = self.base if base else self.model, [samples[i] for i in rows]
-            l, _ = self._forward(model, part, temperature)
+            part = [samples[i] for i in rows]
+            l, _ = self._forward(part, temperature, base)
             for i, x in zip(rows, l.split([sum(s.mask) for s in part]), strict=True):
                 out[i] = x
         return out
@@ -73,12 +98,14 @@ class Policy:
         weights = AGGREGATIONS[cfg.aggregation]([sum(s.mask) for s in samples])
         stats: dict[str, float] = defaultdict(float)
         tokens, drawn = len(_masked(samples, "logprobs")), int(_drawn(samples).sum())
+        self.model.train()  # gradient checkpointing is off in evaluation mode
         for rows in self._micro_batches(samples):
             part, w = [samples[i] for i in rows], [weights[i] for i in rows]
             loss = self._loss(part, w, cfg, temperature, stats, tokens, drawn)
             loss.backward()
             stats["loss/total"] += loss.item()
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), cfg.max_grad_norm).item()
+        self.model.eval()
+        norm = torch.nn.utils.clip_grad_norm_(self.trained.values(), cfg.max_grad_norm).item()
         self._step(lr, math.isfinite(norm) and math.isfinite(stats["loss/total"]))
         return stats | {
             "policy/grad_norm": norm,
@@ -87,10 +114,17 @@ class Policy:
             "policy/moved": self.moved(),
         }
 
+    @property
+    def lora(self) -> bool:
+        return hasattr(self.model, "peft_config")
+
+    def _adapters(self, off: bool):
+        return self.model.disable_adapter() if off and self.lora else nullcontext()
+
     def moved(self) -> float:
         """|theta - theta_0| / |theta_0| since the stage began: 0 means that nothing learns."""
-        pairs = [*zip(self.model.parameters(), self.start, strict=True)]
-        far = sum((p.detach() - q).square().sum() for p, q in pairs)
+        pairs = [(p.detach(), self.start[name]) for name, p in self.trained.items()]
+        far = sum((p - q).square().sum() for p, q in pairs)
         return (far / sum(q.square().sum() for _, q in pairs)).sqrt().item()
 
     def save(self, path: Path) -> None:
@@ -119,7 +153,7 @@ class Policy:
 
     def _loss(self, samples, weights, cfg, temperature, stats, tokens, drawn_tokens) -> Tensor:
         """Scalar loss of one micro-batch; adds its part of the update's means to `stats`."""
-        l, entropy = self._forward(self.model, samples, temperature)  # [T], [T]
+        l, entropy = self._forward(samples, temperature)  # [T], [T]
         old, a = (_masked(samples, key) for key in ("logprobs", "advantages"))  # [T], [T]
         lengths = torch.tensor([sum(s.mask) for s in samples])
         w = torch.tensor(weights).repeat_interleave(lengths)  # [T]
@@ -128,7 +162,7 @@ class Policy:
         per_token[drawn] = LOSSES[cfg.loss](l[drawn], old[drawn], a[drawn])
         if cfg.kl:
             with torch.no_grad():
-                ref, _ = self._forward(self.base, samples, temperature)
+                ref, _ = self._forward(samples, temperature, base=True)
             kl = kl_k3(l, ref)
             per_token = per_token + cfg.kl * kl
             stats["policy/kl_base"] += kl.sum().item() / tokens
@@ -141,11 +175,14 @@ class Policy:
         stats["policy/entropy"] += entropy.sum().item() / tokens
         return (w * per_token).sum()
 
-    def _forward(self, model, samples: list[Sample], temperature: float) -> tuple[Tensor, Tensor]:
-        """(log-probs, entropies) of all masked tokens, concatenated.  [T], [T]
+    def _forward(
+        self, samples: list[Sample], temperature: float, base: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """(log-probs, entropies) of all masked tokens, concatenated, on the CPU.  [T], [T]
 
         Rows are padded on the right, so causal attention never sees the padding and needs no mask.
-        The vocabulary is projected only where a log-prob is read.
+        The vocabulary is projected only where a log-prob is read, in chunks that are computed anew
+        for the gradient where they would not fit at once.
         """
         prefixes = [s.prefix() for s in samples]
         rows = [prefix + s.ids for prefix, s in zip(prefixes, samples, strict=True)]
@@ -154,15 +191,26 @@ class Policy:
         for b, (row, prefix, s) in enumerate(zip(rows, prefixes, samples, strict=True)):
             ids[b, : len(row)] = torch.tensor(row)
             read[b, len(prefix) : len(row)] = torch.tensor(s.mask)
-        hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state  # [B, L, D]
-        # a token is predicted by the position before it
-        logits = model.get_output_embeddings()(hidden[:, :-1][read[:, 1:]]).float()  # [T, V]
         # what the sampler drew is scored at its temperature, what an expert wrote at 1
-        logits = logits / torch.where(_drawn(samples), temperature, 1.0)[:, None]
-        all_l = logits.log_softmax(-1)  # [T, V]
-        l = all_l.gather(-1, ids[read][:, None])[:, 0]
-        with torch.no_grad():
-            entropy = -(all_l.exp() * all_l).sum(-1)
+        heat = torch.where(_drawn(samples), temperature, 1.0)[:, None]  # [T, 1]
+        device = self.model.device
+        ids, read, heat = ids.to(device), read.to(device), heat.to(device)
+        with (
+            self._adapters(off=base),
+            torch.autocast(device.type, torch.bfloat16, device.type == "cuda"),
+        ):
+            model = self.frozen if base and not self.lora else self.model
+            model = model.get_base_model() if self.lora else model
+            hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state  # [B, L, D]
+            # a token is predicted by the position before it
+            hidden, head = hidden[:, :-1][read[:, 1:]], model.get_output_embeddings()  # [T, D]
+            chunk = max(CHUNK // head.weight.shape[0], 1)
+            parts = zip(hidden.split(chunk), heat.split(chunk), ids[read].split(chunk), strict=True)
+            if len(hidden) <= chunk:
+                scored = [_read(head, *part) for part in parts]
+            else:
+                scored = [checkpoint(_read, head, *part, use_reentrant=False) for part in parts]
+        l, entropy = (torch.cat(x).cpu() for x in zip(*scored, strict=True))
         return l, entropy
 
     def _micro_batches(self, samples: list[Sample]) -> Iterator[list[int]]:
@@ -176,6 +224,14 @@ class Policy:
             batch.append(i)
         if batch:
             yield batch
+
+
+def _read(head, hidden: Tensor, heat: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+    """(log-probs of ids, entropies) from the last hidden states, in fp32.  [t, D] -> [t], [t]"""
+    all_l = (head(hidden).float() / heat).log_softmax(-1)  # [t, V]
+    with torch.no_grad():
+        entropy = -(all_l.exp() * all_l).sum(-1)
+    return all_l.gather(-1, ids[:, None])[:, 0], entropy
 
 
 def _drawn(samples: list[Sample]) -> Tensor:
@@ -200,7 +256,22 @@ def schedule(cfg: Training, updates: int) -> Callable[[int], float]:
     return lr
 
 
-def load_model(path: str) -> PreTrainedModel:
-    """Any hub id or local path, in fp32."""
+def load_model(path: str, lora: int = 0, checkpointing: bool = False) -> PreTrainedModel:
+    """Any hub id or local path, on the GPU where there is one.
+
+    All weights are trained in fp32 (under bf16 autocast on a GPU): AdamW at 1e-6 does not move
+    bf16 weights. With adapters of rank `lora`, those are fp32 and the frozen base is bf16.
+    """
     logging.disable_progress_bar()  # the only bars are ours
-    return AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    dtype = torch.bfloat16 if lora else torch.float32
+    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    if lora:
+        if find_spec("peft") is None:
+            fail('--lora needs peft: pip install -e ".[lora]"')
+        from peft import LoraConfig, get_peft_model
+
+        adapters = LoraConfig(r=lora, lora_alpha=2 * lora, target_modules="all-linear")
+        model = get_peft_model(model, adapters)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu")

@@ -6,6 +6,7 @@ Ids in, ids and log-probs out. Nothing here knows of thoughts, worlds or losses.
 import os
 import tempfile
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -41,7 +42,7 @@ class Sampler:
         seed: int,
     ) -> list[list[Completion]]:
         """n completions a prompt, up to a token of `stop` or the limit. Temperature 0: greedy."""
-        noise = torch.Generator().manual_seed(seed)
+        noise = torch.Generator(self.model.device).manual_seed(seed)
         per_batch, out = max(self.rows // n, 1), []
         for i in range(0, len(prompts), per_batch):
             flat = self._batch(prompts[i : i + per_batch], n, max_tokens, stop, temperature, noise)
@@ -50,19 +51,21 @@ class Sampler:
 
     @torch.no_grad()
     def _batch(self, prompts, n, max_tokens, stop, temperature, noise) -> list[Completion]:
-        width = max(map(len, prompts))
+        width, device = max(map(len, prompts)), self.model.device
         ids = torch.zeros(len(prompts), width, dtype=torch.long)  # [P, L], padded on the left
         mask = torch.zeros_like(ids)
         for b, prompt in enumerate(prompts):
             ids[b, width - len(prompt) :] = torch.tensor(prompt)
             mask[b, width - len(prompt) :] = 1
         cache = DynamicCache(config=self.model.config)
+        ids, mask = ids.to(device), mask.to(device)
         logits = self._step(ids, mask, (mask.cumsum(1) - 1).clamp(min=0), cache)
         # the prompt is read once and its cache copied for each of the n completions
         cache.batch_repeat_interleave(n)
         logits, mask = logits.repeat_interleave(n, 0), mask.repeat_interleave(n, 0)
-        done = torch.zeros(len(mask), dtype=torch.bool)
-        stops, drawn, logprobs, lengths = torch.tensor(stop), [], [], torch.zeros(len(mask))
+        done = torch.zeros(len(mask), dtype=torch.bool, device=device)
+        stops, drawn, logprobs = torch.tensor(stop, device=device), [], []
+        lengths = torch.zeros(len(mask), device=device)
         for _ in range(max_tokens):
             l = (logits.float() / (temperature or 1.0)).log_softmax(-1)  # [P*n, V]
             p = l.exp()
@@ -73,7 +76,7 @@ class Sampler:
             done |= torch.isin(token[:, 0], stops)
             if done.all():
                 break
-            mask = torch.cat([mask, torch.ones(len(mask), 1, dtype=torch.long)], 1)
+            mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
             logits = self._step(token, mask, mask.sum(1, keepdim=True) - 1, cache)
         cut = zip(torch.stack(drawn, 1).tolist(), torch.stack(logprobs, 1).tolist(),
                   lengths.int().tolist(), strict=True)  # fmt: skip
@@ -103,8 +106,9 @@ class VLLM:
 
     def __init__(self, model: PreTrainedModel, cfg: Engine):
         self.model, self.cfg = model, cfg
-        model.config.architectures = [type(model).__name__]
-        config = model.config.to_json_string(use_diff=False)
+        plain = model.get_base_model() if hasattr(model, "peft_config") else model
+        plain.config.architectures = [type(plain).__name__]
+        config = plain.config.to_json_string(use_diff=False)
         self.llm = _engine(config, cfg.memory, cfg.max_len, cfg.sleep)
         self.sync()
 
@@ -142,7 +146,7 @@ class VLLM:
         """
         if self.cfg.sleep and self.llm.llm_engine.is_sleeping():
             self.llm.wake_up(tags=["weights"])
-        weights = {"weights_iterator": iter([*self.model.named_parameters()])}
+        weights = {"weights_iterator": _weights(self.model)}
         self.llm.collective_rpc("reload_weights", kwargs=weights)
         if self.model.config.tie_word_embeddings and not torch.cuda.is_available():
             self.llm.apply_model(_repack_head)
@@ -170,6 +174,23 @@ def _engine(config: str, memory: float, max_len: int, sleep: bool):
             logprobs_mode="processed_logprobs",  # at the temperature that was sampled at
             enable_sleep_mode=sleep, disable_log_stats=True, **room,
         )  # fmt: skip
+
+
+@torch.no_grad()
+def _weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
+    """(name, weight) as the base model has them; adapters are merged on the way, in fp32.
+
+    Merging was chosen over vLLM's own adapters: one path for all models, and no second set of
+    kernels whose log-probs differ from those of the trained model.
+    """
+    modules = dict(model.named_modules())
+    for name, weight in [*model.named_parameters()]:
+        if ".lora_" in name:
+            continue
+        module = modules[name.rpartition(".")[0].removesuffix(".base_layer")]
+        if hasattr(module, "get_delta_weight") and name.endswith("base_layer.weight"):
+            weight = weight.float() + module.get_delta_weight("default").float()
+        yield name.removeprefix("base_model.model.").replace(".base_layer", ""), weight
 
 
 def _completion(output) -> Completion:

@@ -10,7 +10,6 @@ import signal
 import time
 import zlib
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -86,7 +85,7 @@ class Trainer:
             self._save(path, done=True, seconds=seconds, demos=self.demos)
             logger.info(f"seed {self.seed}  {path}  {seconds:.1f} s")
             return seconds
-        self.policy.model.load_state_dict(saved["model"])
+        self.policy.load(saved["model"])
         self.demos = saved["demos"]
         return saved["seconds"]
 
@@ -97,7 +96,7 @@ class Trainer:
         saved, began = self._snapshot(path), time.perf_counter()
         start, best = saved.get("update", 0), saved.get("best", {"reward": -1.0, "since": 0})
         if start:
-            self.policy.model.load_state_dict(saved["model"])
+            self.policy.load(saved["model"])
             self.policy.optimizer.load_state_dict(saved["optimizer"])
             self.policy.version, self.policy.start = saved["version"], saved["start"]
             self.sampler.sync()
@@ -127,7 +126,7 @@ class Trainer:
                 logger.info(f"{path}: no better held-out reward in {cfg.patience} looks, stopped")
                 break
         if "model" in best:
-            self.policy.model.load_state_dict(best["model"])
+            self.policy.load(best["model"])
             self.sampler.sync()
 
     def stop_soon(self) -> None:
@@ -244,7 +243,8 @@ class Trainer:
         cfg = self.cfg
         if cfg.model != "babble":
             tokenizer = AutoTokenizer.from_pretrained(cfg.model)
-            return Policy(load_model(cfg.model), tokenizer, cfg.micro_tokens)
+            model = load_model(cfg.model, cfg.lora, cfg.checkpointing)
+            return Policy(model, tokenizer, cfg.micro_tokens)
         policy = babble.raised(
             self.make_world, cfg.babble, self.seed, cfg.micro_tokens, self.checkpoints
         )
@@ -309,7 +309,7 @@ class Trainer:
         """Remembers the best weights so far, where early stopping asks for them."""
         if reward <= best["reward"]:
             return {**best, "since": best["since"] + 1}
-        weights = {"model": deepcopy(self.policy.model.state_dict())} if cfg.patience else {}
+        weights = {"model": self.policy.weights()} if cfg.patience else {}
         return {"reward": reward, "since": 0, **weights}
 
     def _check_gap(self, gap: float) -> None:
@@ -332,7 +332,7 @@ class Trainer:
         file = self._file(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         half = file.with_suffix(".tmp")
-        torch.save({"model": self.policy.model.state_dict(), **state}, half)
+        torch.save({"model": self.policy.weights(), **state}, half)
         half.replace(file)
 
 

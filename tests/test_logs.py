@@ -56,7 +56,7 @@ def run(model, tmp_path_factory) -> Path:
     logs.write_text("".join(json.dumps(line(p, "given")) + "\n" for p in PAGES))
     flags = f"--preset logs --demos {logs} --model {model} --run r --actions-only --held-out 2 "
     flags += "--thought-tokens 6 --action-tokens 40 --act-prm.updates 2 --act-prm.group 3 "
-    flags += "--relabel.group 2 --arms base act_prm --sft.epochs 1 --threads 1"
+    flags += "--relabel.group 2 --arms base act_prm --sft.epochs 1 --threads 1 --lora 0"
     command = [sys.executable, str(ROOT / "train.py"), *flags.split()]
     done = subprocess.run(
         command, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True

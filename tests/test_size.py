@@ -1,0 +1,61 @@
+"""What larger models need: adapters, precisions that learn, gradients that are computed anew."""
+
+import pytest
+import torch
+from test_policy import SAMPLES, policy, weights
+from transformers import AutoModelForCausalLM
+
+from minprm import policy as module
+from minprm.constants import Training
+from minprm.policy import Policy, load_model
+
+
+@pytest.fixture
+def saved(tmp_path):
+    p = policy()
+    p.save(tmp_path / "model")
+    return p, tmp_path / "model"
+
+
+def test_bf16_weights_do_not_move_at_1e_6_and_fp32_weights_do(saved):
+    cfg = Training()
+    moved = {}
+    for dtype in (torch.bfloat16, torch.float32):
+        model = AutoModelForCausalLM.from_pretrained(saved[1], dtype=dtype)
+        p = Policy(model, saved[0].tokenizer, 10_000)
+        before = weights(p)
+        p.update(SAMPLES, cfg, lr=1e-6)
+        moved[dtype] = (weights(p) != before).float().mean().item()
+    assert moved[torch.bfloat16] < 0.1 < 0.9 < moved[torch.float32]
+
+
+def test_adapters_are_fp32_on_a_bf16_base_and_only_they_are_trained(saved):
+    pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
+    p = Policy(load_model(saved[1], lora=4), saved[0].tokenizer, 10_000)
+    assert {x.dtype for x in p.trained.values()} == {torch.float32}
+    assert all("lora_" in name for name in p.trained)
+    frozen = {n: x.clone() for n, x in p.model.named_parameters() if not x.requires_grad}
+    assert {x.dtype for x in frozen.values()} == {torch.bfloat16}
+    before = p.logprobs(SAMPLES)
+    stats = p.update(SAMPLES, Training(), lr=1e-2)
+    assert stats["policy/moved"] > 0
+    after, base = p.logprobs(SAMPLES), p.logprobs(SAMPLES, base=True)
+    assert not torch.allclose(torch.cat(after), torch.cat(before))
+    assert torch.equal(torch.cat(base), torch.cat(before))  # the adapter off is the base
+    assert all(torch.equal(x, frozen[n]) for n, x in p.model.named_parameters() if n in frozen)
+    p.restart()
+    assert torch.equal(torch.cat(p.logprobs(SAMPLES)), torch.cat(before))
+
+
+def test_chunks_and_checkpoints_change_neither_values_nor_gradients(saved, monkeypatch):
+    def updated(checkpointing, chunk):
+        monkeypatch.setattr(module, "CHUNK", chunk)
+        model = load_model(saved[1], checkpointing=checkpointing)
+        p = Policy(model, saved[0].tokenizer, 10_000)
+        stats = p.update(SAMPLES, Training(max_grad_norm=1e9), lr=1e-3)
+        return stats["loss/total"], stats["policy/grad_norm"], weights(p)
+
+    plain, careful = updated(False, 2**27), updated(True, 40)
+    assert careful[0] == pytest.approx(plain[0], rel=1e-5)
+    assert careful[1] == pytest.approx(plain[1], rel=1e-5)
+    assert torch.allclose(careful[2], plain[2], atol=1e-5)
