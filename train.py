@@ -16,6 +16,7 @@ from loguru import logger
 from minprm.constants import Config, arms_of, fail, parse
 from minprm.data import read_demos
 from minprm.metrics import Log, chart, table, write_atomically
+from minprm.plan import dry_run
 from minprm.rollout import make_world, reference_rows
 from minprm.trainer import Trainer
 
@@ -24,6 +25,9 @@ RUNS, CHECKPOINTS = Path("runs"), Path("checkpoints")
 
 def main(argv: list[str]) -> None:
     cfg = parse(argv)
+    if cfg.dry_run:
+        print(dry_run(cfg))
+        return
     cfg = resumed(cfg, argv) if cfg.resume else named(cfg)
     if cfg.world:
         make_world(cfg)  # refuse before anything is written

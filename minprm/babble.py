@@ -63,7 +63,7 @@ def raised(
     path = root / f"babble-{type(world).__name__.lower()}-{key}"
     if path.is_dir():
         return Policy(load_model(path), AutoTokenizer.from_pretrained(path), micro_tokens)
-    policy = Policy(_model(world, cfg, seed), make_tokenizer(world.words), micro_tokens)
+    policy = Policy(*untrained(world, cfg, seed), micro_tokens)
     _pretrain(policy, world, cfg, seed)
     policy.save(path)
     return Policy(policy.model, policy.tokenizer, micro_tokens)
@@ -108,7 +108,10 @@ def check_gate(skills: dict[str, float], stop: bool) -> None:
         )
 
 
-def _model(world: World, cfg: Babble, seed: int) -> Qwen3ForCausalLM:
+def untrained(
+    world: World, cfg: Babble, seed: int
+) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
+    """The model and its tokenizer before they have read anything."""
     torch.manual_seed(seed)
     tokenizer = make_tokenizer(world.words)
     config = Qwen3Config(
@@ -120,7 +123,7 @@ def _model(world: World, cfg: Babble, seed: int) -> Qwen3ForCausalLM:
         pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id,
         bos_token_id=None,
     )  # fmt: skip
-    return Qwen3ForCausalLM(config)
+    return Qwen3ForCausalLM(config), tokenizer
 
 
 def _pretrain(policy: Policy, world: World, cfg: Babble, seed: int) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from minprm.babble import _model, make_tokenizer
+from minprm.babble import untrained
 from minprm.chat import Chat
 from minprm.constants import Babble, Training
 from minprm.data import NAN, Sample
@@ -20,8 +20,7 @@ LR = 1e-2
 
 def policy(micro_tokens: int = 10_000) -> Policy:
     world = Cups()
-    model = _model(world, Babble(dim=32, head_dim=16, heads=2, ffn=32), seed=0)
-    return Policy(model, make_tokenizer(world.words), micro_tokens)
+    return Policy(*untrained(world, Babble(dim=32, head_dim=16, heads=2, ffn=32), 0), micro_tokens)
 
 
 def sample(ids, mask=None, old=NAN, advantage=1.0, parent=None) -> Sample:

@@ -4,13 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import Qwen3ForCausalLM
 
-from minprm.babble import _model, make_tokenizer
+from minprm.babble import untrained
 from minprm.constants import Babble, Engine
 from minprm.data import Sample
 from minprm.envs.cups import Cups
@@ -25,12 +26,12 @@ PROMPTS = [LONG, [7], [8, 9, 1], [*LONG, 8, 9]]
 
 def policy(tied: bool) -> Policy:
     world = Cups()
-    model = _model(world, Babble(dim=32, head_dim=32, heads=2, ffn=32), seed=0)
+    model, tokenizer = untrained(world, Babble(dim=32, head_dim=32, heads=2, ffn=32), seed=0)
     if not tied:
         model.config.tie_word_embeddings = False
         torch.manual_seed(1)
         model = Qwen3ForCausalLM(model.config)
-    return Policy(model, make_tokenizer(world.words), 10_000)
+    return Policy(model, tokenizer, 10_000)
 
 
 @pytest.fixture(scope="module", params=["tied", "untied"])
@@ -99,6 +100,19 @@ def test_the_stopping_token_is_among_the_ids_and_the_end_of_turn_does_not_stop_a
     for c in drawn:
         assert 3 not in c.ids[:-1] and (c.ids[-1] == 3 or len(c.ids) == 40)
         assert len(c.logprobs) == len(c.ids)
+
+
+def test_adapters_are_merged_on_their_way_into_the_engine(parts):
+    peft = pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
+    from minprm.sampler import VLLM
+
+    base, _ = parts
+    adapters = peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
+    p = Policy(peft.get_peft_model(deepcopy(base.model), adapters), base.tokenizer, 10_000)
+    sampler = VLLM(p.model, Engine(max_len=512))
+    assert gap(p, sampler) < 1e-4
+    with p.model.disable_adapter():
+        assert gap(p, sampler) > 1e-2  # it was the adapters that the engine wrote with
 
 
 def test_equal_prompts_are_not_given_equal_samples_and_a_seed_repeats_them(parts):
