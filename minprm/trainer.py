@@ -38,6 +38,8 @@ RESAMPLE = {"continues": "resample", "trained_on": "thought", "advantage": "post
 class Trainer:
     """One seed of a ladder."""
 
+    saved = staticmethod(lambda: None)  # called after every snapshot
+
     def __init__(self, cfg: Config, seed: int, log: Log, checkpoints: Path):
         self.cfg, self.seed, self.log, self.checkpoints = cfg, seed, log, checkpoints
         self.folder = checkpoints / cfg.run
@@ -334,6 +336,7 @@ class Trainer:
         half = file.with_suffix(".tmp")
         torch.save({"model": self.policy.weights(), **state}, half)
         half.replace(file)
+        self.saved()
 
 
 def _noise(seed: int, path: str, update: int) -> int:

@@ -1,0 +1,78 @@
+"""modal run modal_train.py [--gpu H100] [train.py's flags]: the same command on a rented GPU.
+
+Runs, checkpoints and the Hugging Face cache live in volumes; after every snapshot the volume is
+committed, and a container that is lost is started again and goes on from there. A file after
+--demos or --config travels along. For gated models make a Modal secret `huggingface` with HF_TOKEN.
+
+    modal volume get minprm-runs runs/<run>        what a run left
+"""
+
+import os
+import time
+from pathlib import Path
+
+import modal
+
+HERE, WORK = Path(__file__).parent, Path("/work")
+runs = modal.Volume.from_name("minprm-runs", create_if_missing=True)
+models = modal.Volume.from_name("minprm-huggingface", create_if_missing=True)
+image = (
+    modal.Image.debian_slim(python_version="3.11")
+    .pip_install("vllm==0.32.0", "torch==2.13.0", "transformers==5.19.0", "peft==0.21.2")
+    .pip_install("loguru", "matplotlib", "tensorboard", "tqdm", "tyro")
+    .add_local_python_source("minprm", "train")
+)
+app = modal.App("minprm", image=image)
+
+
+@app.function(
+    gpu="H100",
+    timeout=24 * 3600,
+    retries=modal.Retries(max_retries=5, initial_delay=10.0),
+    volumes={str(WORK): runs, "/root/.cache/huggingface": models},
+    secrets=[modal.Secret.from_name("huggingface")] if "MINPRM_SECRET" in os.environ else [],
+)
+def train(flags: list[str], files: dict[str, bytes]) -> None:
+    """One try; the next one finds the run and resumes it."""
+    from minprm.trainer import Trainer
+
+    Trainer.saved = staticmethod(runs.commit)
+    body(flags, files, WORK)
+    runs.commit()
+
+
+def body(flags: list[str], files: dict[str, bytes], work: Path) -> None:
+    """What runs in the container, and in the test."""
+    from train import main as run
+
+    os.chdir(work)
+    for name, content in files.items():
+        Path(name).write_bytes(content)
+    name = flags[flags.index("--run") + 1]
+    started = Path("runs", name, "config.json").exists()
+    run(["--run", name, "--resume"] if started else flags)
+
+
+def packed(arguments: list[str]) -> tuple[str, list[str], dict[str, bytes]]:
+    """(GPU, train.py's flags with a run's name, the files that they name)."""
+    flags, gpu, files = list(arguments), "H100", {}
+    if "--gpu" in flags:
+        at = flags.index("--gpu")
+        gpu = flags[at + 1]
+        del flags[at : at + 2]
+    if "--run" not in flags:
+        flags += ["--run", time.strftime("modal-%Y%m%d-%H%M%S")]
+    for key in ("--demos", "--config"):
+        if key in flags:
+            at = flags.index(key) + 1
+            path = Path(flags[at])
+            flags[at] = path.name
+            files[path.name] = path.read_bytes()
+    return gpu, flags, files
+
+
+@app.local_entrypoint()
+def main(*arguments: str) -> None:
+    """All flags of train.py, and --gpu."""
+    gpu, flags, files = packed(list(arguments))
+    train.with_options(gpu=gpu).remote(flags, files)

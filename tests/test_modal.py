@@ -1,0 +1,33 @@
+"""The rented GPU's command, as far as it goes without an account."""
+
+import json
+
+import pytest
+
+pytest.importorskip("modal", reason='needs modal: pip install -e ".[modal]"')
+import modal_train
+
+
+def test_flags_pass_through_and_files_travel(tmp_path):
+    logs = tmp_path / "my_logs.jsonl"
+    logs.write_text("{}")
+    gpu, flags, files = modal_train.packed(
+        ["--gpu", "A100-80GB", "--preset", "logs", "--demos", str(logs)]
+    )
+    assert gpu == "A100-80GB"
+    assert flags[:4] == ["--preset", "logs", "--demos", "my_logs.jsonl"] and flags[4] == "--run"
+    assert files == {"my_logs.jsonl": b"{}"}
+
+
+def test_the_body_runs_and_a_second_try_goes_on_with_the_same_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flags = "--preset smoke --no-gate --babble.updates 5 --act-prm.updates 2 --num-demos 8 "
+    flags += "--held-out 2 --episodes 5 --arms base act_prm --threads 1 --run m"
+    modal_train.body(flags.split(), {}, tmp_path)
+    first = (tmp_path / "runs/m/ladder.json").read_text()
+    rows = json.loads(first)
+    del rows["act_prm"]
+    (tmp_path / "runs/m/ladder.json").write_text(json.dumps(rows))  # lost before its last line
+    modal_train.body(flags.split(), {}, tmp_path)
+    again = json.loads((tmp_path / "runs/m/ladder.json").read_text())
+    assert again["act_prm"][0]["success"] == json.loads(first)["act_prm"][0]["success"]
