@@ -1,9 +1,11 @@
-"""python evaluate.py CHECKPOINT --world cups [--episodes 500]: success by real rollouts.
+"""python evaluate.py CHECKPOINT [CHECKPOINT ...] --world cups: success by real rollouts.
 
-The checkpoint may think or not: each turn it decides for itself. Beside it, on the same tasks,
-random play and the expert.
+A checkpoint may think or not: each turn it decides for itself. Beside it, on the same tasks, random
+play and the expert. With several samples a task, pass@k in closed form; with several checkpoints a
+chart; with --transcripts every episode as a line of JSONL, with --show some of them on screen.
 """
 
+import json
 import sys
 import time
 from dataclasses import dataclass, field
@@ -14,47 +16,96 @@ import torch
 import tyro
 from transformers import AutoTokenizer
 
+from minprm.algorithms import pass_at_k
 from minprm.chat import Chat
-from minprm.constants import Config, fail, read_flags
-from minprm.metrics import table
+from minprm.constants import Config, Engine, fail, read_flags
+from minprm.metrics import chart, details, table
+from minprm.plan import GREEN, GREY, PLAIN, YELLOW
 from minprm.policy import load_model
-from minprm.rollout import evaluate, make_world, reference_rows
-from minprm.sampler import Sampler
+from minprm.rollout import Episode, evaluation, make_world, reference_rows, summary
+from minprm.sampler import make_sampler
 
 
 @dataclass
 class Evaluation:
-    """Plays a checkpoint on held-out tasks, and prints success beside random and expert."""
+    """Plays checkpoints on held-out tasks, and prints success beside random and expert."""
 
-    checkpoint: Annotated[str, tyro.conf.Positional]  # directory that a run saved, or a hub id
+    checkpoints: Annotated[list[str], tyro.conf.Positional]  # directories of runs, or hub ids
     world: str = "cups"  # name of a world in minprm/envs
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     episodes: int = 400  # tasks played
+    samples: int = 1  # times that each task is played; pass@k is reported for k up to it
     split: Literal["test", "validation"] = "test"  # which tasks
     temperature: float = 0.0  # 0: greedy
     seed: int = 0  # of the sampler's noise, above temperature 0
     thought_tokens: int = 32  # a longer thought is cut
     action_tokens: int = 8  # longest action, its tags included
+    layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (chat.py)
+    sampler: Literal["auto", "vllm", "transformers"] = "auto"  # auto: vllm if there is a GPU
+    engine: Engine = field(default_factory=Engine)
+    transcripts: str = ""  # file to write every episode to, JSONL
+    show: int = 0  # episodes to print: state grey, thought green, action yellow
+    chart: str = ""  # file for a bar chart, PNG
 
 
 def main(argv: list[str]) -> None:
     flags = read_flags(Evaluation, argv, "evaluate.py")
+    if not flags.checkpoints:
+        fail("name at least one checkpoint: python evaluate.py checkpoints/RUN/ARM-SEED")
+    if flags.samples > 1 and not flags.temperature:
+        fail("--samples above 1 needs a --temperature above 0: greedy samples are all the same")
     shared = ("world", "world_args", "episodes", "split", "thought_tokens", "action_tokens")
     cfg = Config(**{name: getattr(flags, name) for name in shared})
     make_world(cfg)
     torch.set_flush_denormal(True)
-    try:
-        model = load_model(flags.checkpoint)
-        chat = Chat(AutoTokenizer.from_pretrained(flags.checkpoint))
-    except (OSError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        fail(f"{flags.checkpoint} is no checkpoint that transformers loads: {reason}")
-    began = time.perf_counter()
-    row = evaluate(cfg, chat, Sampler(model), flags.temperature, noise=flags.seed)
-    row |= {"seed": flags.seed, "seconds": round(time.perf_counter() - began, 1)}
+    names = [Path(path).name for path in flags.checkpoints]
+    rows = {}
+    for path, name in zip(flags.checkpoints, names, strict=True):
+        began = time.perf_counter()
+        episodes = played(path, cfg, flags)
+        rows[name if names.count(name) == 1 else path] = [
+            {"seed": flags.seed, "episodes": cfg.episodes, **summary(episodes),
+             **passes(episodes, flags.samples), "seconds": time.perf_counter() - began}
+        ]  # fmt: skip
+        report(path, episodes, flags)
     lines = reference_rows(cfg, flags.seed)
-    name = Path(flags.checkpoint).name
-    print(table({"random": [lines["random"]], name: [row], "expert": [lines["expert"]]}))
+    ladder = {"random": [lines["random"]], **rows, "expert": [lines["expert"]]}
+    print(table(ladder), details(ladder), sep="\n\n")
+    if flags.chart:
+        chart(ladder, Path(flags.chart), f"{cfg.world}, {cfg.episodes} {cfg.split} episodes")
+
+
+def played(path: str, cfg: Config, flags: Evaluation) -> list[Episode]:
+    """All episodes of one checkpoint; the samples of a task stand together."""
+    try:
+        model, tokenizer = load_model(path), AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        fail(f"{path} is no checkpoint that transformers loads: {str(error).splitlines()[0]}")
+    chat = Chat(tokenizer, flags.layout, bool(make_world(cfg).tools))
+    sampler = make_sampler(model, flags.sampler, flags.engine)
+    return evaluation(cfg, chat, sampler, flags.temperature, flags.seed, flags.samples)
+
+
+def passes(episodes: list[Episode], n: int) -> dict[str, float]:
+    """Mean pass@k over tasks, k = 1, 2, 4 … n."""
+    won = [sum(e.world.success for e in episodes[i : i + n]) for i in range(0, len(episodes), n)]
+    ks = [k for k in (2**j for j in range(1, 20)) if k <= n]
+    return {f"pass@{k}": sum(pass_at_k(n, c, k) for c in won) / len(won) for k in ks}
+
+
+def report(path: str, episodes: list[Episode], flags: Evaluation) -> None:
+    """Transcripts, to a file and to the screen."""
+    if flags.transcripts:
+        with open(flags.transcripts, "a") as file:
+            for e in episodes:
+                steps = [{"state": s.state, "thought": s.thought, "action": s.action,
+                          "reward": s.reward} for s in e.steps]  # fmt: skip
+                line = {"checkpoint": path, "success": e.world.success, "steps": steps}
+                file.write(json.dumps(line) + "\n")
+    for e in episodes[: flags.show]:
+        for s in e.steps:
+            print(f"{GREY}{s.observation()}\n{GREEN}{s.thought or ''}\n{YELLOW}{s.action}{PLAIN}")
+        print("won\n" if e.world.success else "lost\n")
 
 
 if __name__ == "__main__":

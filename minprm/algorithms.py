@@ -7,6 +7,7 @@ not better.
 """
 
 import json
+import math
 
 import torch
 from torch import Tensor
@@ -136,6 +137,20 @@ def returns_to_go(r: Tensor, gamma: float) -> Tensor:
     for t in reversed(range(len(r))):
         out[t] = r[t] + (gamma * out[t + 1] if t + 1 < len(r) else 0.0)
     return out
+
+
+# --- evaluation -----------------------------------------------------------------------------------
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """1 - C(n - c, k) / C(n, k): chance that k of n samples, c of them right, hold a right one.
+
+    Unbiased, where 1 - (1 - c/n)^k is not (Chen et al., arXiv:2107.03374).
+
+    >>> pass_at_k(4, 1, 2)
+    0.5
+    """
+    return 1 - math.comb(n - c, k) / math.comb(n, k)
 
 
 # --- particles: the E-step over sequences of thoughts ---------------------------------------------

@@ -125,6 +125,17 @@ def table(ladder: dict[str, list[dict]]) -> str:
     return "\n".join(lines)
 
 
+def details(ladder: dict[str, list[dict]]) -> str:
+    """What success does not say: reward, turns, actions, thoughts; chance of success in k tries."""
+    keys = ["reward", "turns", "valid", "effective", "thought_length"]
+    keys += [k for k in next(iter(ladder.values()))[0] if k.startswith("pass@")]
+    lines = [f"{'':<22}" + "".join(f"{key:>16}" for key in keys)]
+    for arm, rows in ladder.items():
+        cells = (statistics.fmean(row.get(key, math.nan) for row in rows) for key in keys)
+        lines.append(f"{arm:<22}" + "".join(f"{cell:>16.3f}" for cell in cells))
+    return "\n".join(lines)
+
+
 def chart(ladder: dict[str, list[dict]], path: Path, title: str) -> None:
     """The same as a bar chart, one dot a seed."""
     import matplotlib

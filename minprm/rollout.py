@@ -6,6 +6,7 @@ All episodes go in lockstep, one batch a turn. Ids that were sampled are kept as
 import random
 import time
 from dataclasses import dataclass, field
+from statistics import fmean
 
 import torch
 
@@ -27,6 +28,7 @@ class Episode:
     sample: Sample = field(default_factory=Sample)
     spans: list[tuple[int, int]] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    infos: list[dict] = field(default_factory=list)  # of each step, thought_tokens added
     state: list[dict] = field(default_factory=list)  # the messages that it has to answer
     done: bool = False
 
@@ -59,10 +61,17 @@ def play(
             if completion.ids[-1] != chat.end[-1]:
                 e.sample.extend(chat.end)  # cut for length: the template goes on as after any turn
             thought, action = chat.parse(completion.ids)
-            observation, reward, e.done, _ = e.world.step(action or "")
-            e.steps.append(Step(e.state, thought, action or "", reward))
-            e.state = [{"role": "user", "content": observation}]
+            tokens = len(chat.split(completion.ids)[0] or [])
+            _act(e, thought, action or "", tokens)
     return episodes
+
+
+def _act(e: Episode, thought: str | None, action: str, tokens: int) -> None:
+    """The world answers."""
+    observation, reward, e.done, info = e.world.step(action)
+    e.steps.append(Step(e.state, thought, action, reward))
+    e.infos.append({**info, "thought_tokens": tokens})
+    e.state = [{"role": "user", "content": observation}]
 
 
 def _turn_limit(cfg: Config, chat: Chat) -> int:
@@ -121,23 +130,29 @@ def expert_demo(world: World, seed: int) -> Demo:
 
 
 def summary(episodes: list[Episode]) -> dict[str, float]:
-    """Success of episodes; of their turns, the share with a thought and with the action in it."""
+    """Success, reward and turns of an episode; of turns, the share with a thought, with the action
+    in it, with a legal action, with one that changed something; tokens of a thought."""
     steps = [step for e in episodes for step in e.steps]
+    infos = [info for e in episodes for info in e.infos]
     copied = [copies(s.thought or "", s.action, s.observation()) for s in steps]
     return {
-        "success": sum(e.world.success for e in episodes) / len(episodes),
-        "thought_rate": sum(bool(s.thought) for s in steps) / len(steps),
-        "copy_rate": sum(copied) / len(copied),
+        "success": fmean(e.world.success for e in episodes),
+        "reward": fmean(sum(s.reward for s in e.steps) for e in episodes),
+        "turns": len(steps) / len(episodes),
+        "thought_rate": fmean(bool(s.thought) for s in steps),
+        "copy_rate": fmean(copied),
+        "valid": fmean(info["valid"] for info in infos),
+        "effective": fmean(info["effective"] for info in infos),
+        "thought_length": fmean(info["thought_tokens"] for info in infos),
     }
 
 
-def evaluate(
-    cfg: Config, chat: Chat, sampler: Sampler, temperature: float, noise: int
-) -> dict[str, float]:
-    """Success by real rollouts on `cfg.episodes` tasks of `cfg.split`; thought rate, copy rate."""
-    seeds = [task_seed(cfg.split, i) for i in range(cfg.episodes)]
-    episodes = play(cfg, seeds, chat, sampler, temperature, noise)
-    return {"episodes": cfg.episodes, **summary(episodes)}
+def evaluation(
+    cfg: Config, chat: Chat, sampler: Sampler, temperature: float, noise: int, samples: int = 1
+) -> list[Episode]:
+    """Real rollouts on `cfg.episodes` tasks of `cfg.split`, `samples` of each task in a row."""
+    seeds = [task_seed(cfg.split, i) for i in range(cfg.episodes) for _ in range(samples)]
+    return play(cfg, seeds, chat, sampler, temperature, noise)
 
 
 def replay(
@@ -181,15 +196,14 @@ def reference_rows(cfg: Config, seed: int) -> dict[str, dict]:
     """The random and the expert line, on the same tasks."""
     rows = {}
     for name in ("random", "expert"):
-        began, wins = time.perf_counter(), 0
+        began, episodes = time.perf_counter(), []
         for i in range(cfg.episodes):
-            world, rng, done = make_world(cfg), random.Random(f"{seed} {i}"), False
-            world.reset(task_seed(cfg.split, i))
-            while not done:
-                action = world.expert() if name == "expert" else rng.choice(world.actions())
-                done = world.step(action)[2]
-            wins += world.success
-        seconds = round(time.perf_counter() - began, 1)
-        rows[name] = {"seed": seed, "episodes": cfg.episodes, "success": wins / cfg.episodes,
-                      "thought_rate": 0.0, "copy_rate": 0.0, "seconds": seconds}  # fmt: skip
+            e, rng = Episode(make_world(cfg)), random.Random(f"{seed} {i}")
+            e.state = _opening(e.world, task_seed(cfg.split, i))
+            while not e.done:
+                expert = name == "expert"
+                _act(e, None, e.world.expert() if expert else rng.choice(e.world.actions()), 0)
+            episodes.append(e)
+        rows[name] = {"seed": seed, "episodes": cfg.episodes, **summary(episodes),
+                      "seconds": round(time.perf_counter() - began, 1)}  # fmt: skip
     return rows

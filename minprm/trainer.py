@@ -67,7 +67,8 @@ class Trainer:
         noise = _noise(self.seed, "evaluate", 0)
         if self.cfg.world:
             heat = self.cfg.eval_temperature
-            row = rollout.evaluate(self.cfg, self.chat, self.sampler, heat, noise)
+            episodes = rollout.evaluation(self.cfg, self.chat, self.sampler, heat, noise)
+            row = {"episodes": len(episodes), **rollout.summary(episodes)}
         else:
             row = rollout.replay(
                 self.cfg, self.held_out, self.chat, self.sampler, self.policy, noise

@@ -34,6 +34,7 @@ class World:
     def step(self, action: str) -> tuple[str, float, bool, dict]:
         """(observation, reward, done, info). An illegal action is told so and costs a step.
 
+        info: `valid`, the action was legal; `effective`, it changed something.
         Raises RuntimeError after the end.
         """
         raise NotImplementedError

@@ -33,9 +33,10 @@ class Cups(World):
         self.round += 1
         done = self.round == self.rounds
         self.success = done and self.right == self.rounds
-        legal = "" if action in self.actions() else "illegal . "
+        valid = action in self.actions()
+        legal = "" if valid else "illegal . "
         observation = legal.strip() if done else legal + self._shuffle(self.end)
-        return observation, right / self.rounds, done, {}
+        return observation, right / self.rounds, done, {"valid": valid, "effective": valid}
 
     def actions(self) -> list[str]:
         return [f"open {cup}" for cup in self.cups]

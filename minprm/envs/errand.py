@@ -58,7 +58,8 @@ class Errand(World):
                 self.index += 1
                 observation += self._visit()
         self.last = (action, observation)
-        return observation, reward, self.success or self.turn >= self.turns, {}
+        info = {"valid": action in self.actions(), "effective": self.pose != before}
+        return observation, reward, self.success or self.turn >= self.turns, info
 
     def actions(self) -> list[str]:
         return ["forward", "left", "right"]
