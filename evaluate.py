@@ -40,6 +40,7 @@ class Evaluation:
     seed: int = 0  # of the sampler's noise, above temperature 0
     thought_tokens: int = 32  # a longer thought is cut
     action_tokens: int = 8  # longest action, its tags included
+    context: int = 4096  # longest prompt with its answer; an episode that outgrows it is lost
     layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (chat.py)
     sampler: Literal["auto", "vllm", "transformers"] = "auto"  # auto: vllm if there is a GPU
     engine: Engine = field(default_factory=Engine)
@@ -54,7 +55,8 @@ def main(argv: list[str]) -> None:
         fail("name at least one checkpoint: python evaluate.py checkpoints/RUN/ARM-SEED")
     if flags.samples > 1 and not flags.temperature:
         fail("--samples above 1 needs a --temperature above 0: greedy samples are all the same")
-    shared = ("world", "world_args", "episodes", "split", "thought_tokens", "action_tokens")
+    shared = ("world", "world_args", "episodes", "split", "thought_tokens", "action_tokens",
+              "context")  # fmt: skip
     cfg = Config(**{name: getattr(flags, name) for name in shared})
     make_world(cfg)
     torch.set_flush_denormal(True)
@@ -82,7 +84,7 @@ def played(path: str, cfg: Config, flags: Evaluation) -> list[Episode]:
     except (OSError, ValueError) as error:
         fail(f"{path} is no checkpoint that transformers loads: {str(error).splitlines()[0]}")
     chat = Chat(tokenizer, flags.layout, bool(make_world(cfg).tools))
-    sampler = make_sampler(model, flags.sampler, flags.engine)
+    sampler = make_sampler(model, flags.sampler, flags.engine, cfg.context)
     return evaluation(cfg, chat, sampler, flags.temperature, flags.seed, flags.samples)
 
 

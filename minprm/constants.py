@@ -130,7 +130,6 @@ class Engine:
     """vLLM, which writes the tokens of larger models on the GPU that trains them."""
 
     memory: float = 0.35  # share of the GPU's memory, weights included
-    max_len: int = 4096  # longest prompt with its completion, tokens
     sleep: bool = False  # free the engine's memory during updates
     max_gap: float = 0.1  # stop where mean |log-prob of sampler - of trainer| is above; nats
 
@@ -165,6 +164,9 @@ class Config:
     eval_temperature: float = 0.0  # of evaluation; 0: greedy
     thought_tokens: int = 32  # a longer thought is cut and earns nothing
     action_tokens: int = 8  # longest action, its tags included
+    context: int = (
+        4096  # longest prompt with its answer; what outgrows it is cut there, and counted
+    )
     micro_tokens: int = 16384  # tokens of one forward pass, padding included
     save_every: int = 5  # updates between snapshots for --resume
     threads: int = 0  # CPU threads; 0: torch's choice
@@ -221,7 +223,7 @@ PRESETS = {
 }
 
 POSITIVE = ("batch", "group", "keep", "updates", "epochs", "episodes", "num_demos", "eval_every",
-            "save_every", "thought_tokens", "action_tokens", "micro_tokens")  # fmt: skip
+            "save_every", "thought_tokens", "action_tokens", "micro_tokens", "context")  # fmt: skip
 
 
 def parse(argv: list[str]) -> Config:

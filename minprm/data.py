@@ -76,6 +76,11 @@ class Demo:
         rows = zip(self.steps, thoughts, rewards, strict=True)
         return replace(self, steps=[replace(s, thought=z, reward=r) for s, z, r in rows])
 
+    def until(self, n: int) -> "Demo":
+        """Its first n steps."""
+        turns = [i for i, m in enumerate(self.messages) if m["role"] == "assistant"]
+        return replace(self, messages=self.messages[: turns[n]], steps=self.steps[:n])
+
     def to_chat(self) -> dict:
         """One line of JSONL. Thoughts go where `from_chat` finds them; the rest is as it came."""
         steps, messages = iter(self.steps), []

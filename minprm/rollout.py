@@ -31,6 +31,7 @@ class Episode:
     infos: list[dict] = field(default_factory=list)  # of each step, thought_tokens added
     state: list[dict] = field(default_factory=list)  # the messages that it has to answer
     done: bool = False
+    outgrown: bool = False  # ended, unsolved, because it no longer fitted the context
 
     def credit(self, turn: int, advantage: float) -> None:
         """Puts a turn's advantage on its tokens."""
@@ -52,6 +53,10 @@ def play(
     while live := [e for e in episodes if not e.done]:
         for e in live:
             e.sample.extend(chat.state(e.state, e.world.tools, first=not e.steps))
+            e.outgrown = e.done = len(e.sample.ids) + limit > cfg.context
+        live = [e for e in live if not e.done]
+        if not live:
+            break
         prompts, turn = [e.sample.ids for e in live], len(live[0].steps)
         drawn = sampler.generate(prompts, 1, limit, chat.end[-1:], temperature, noise + turn)
         for e, (completion,) in zip(live, drawn, strict=True):
@@ -63,6 +68,8 @@ def play(
             thought, action = chat.parse(completion.ids)
             tokens = len(chat.split(completion.ids)[0] or [])
             _act(e, thought, action or "", tokens)
+    if not any(e.steps for e in episodes):
+        fail(f"--context {cfg.context} does not hold a first observation and an answer")
     return episodes
 
 
@@ -144,6 +151,7 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
         "valid": fmean(info["valid"] for info in infos),
         "effective": fmean(info["effective"] for info in infos),
         "thought_length": fmean(info["thought_tokens"] for info in infos),
+        "outgrown": fmean(e.outgrown for e in episodes),
     }
 
 

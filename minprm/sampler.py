@@ -104,12 +104,12 @@ class VLLM:
     batched on a GPU, so a bit-equal rerun is promised for `Sampler` alone.
     """
 
-    def __init__(self, model: PreTrainedModel, cfg: Engine):
+    def __init__(self, model: PreTrainedModel, cfg: Engine, context: int):
         self.model, self.cfg = model, cfg
         plain = model.get_base_model() if hasattr(model, "peft_config") else model
         plain.config.architectures = [type(plain).__name__]
         config = plain.config.to_json_string(use_diff=False)
-        self.llm = _engine(config, cfg.memory, cfg.max_len, cfg.sleep)
+        self.llm = _engine(config, cfg.memory, context, cfg.sleep)
         self.sync()
 
     def generate(
@@ -158,7 +158,7 @@ class VLLM:
 
 
 @cache
-def _engine(config: str, memory: float, max_len: int, sleep: bool):
+def _engine(config: str, memory: float, context: int, sleep: bool):
     """One engine a process and shape of model: its memory is not given back."""
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights change hands in memory
     from vllm import LLM
@@ -170,7 +170,7 @@ def _engine(config: str, memory: float, max_len: int, sleep: bool):
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(config)
         return LLM(
-            model=folder, load_format="dummy", skip_tokenizer_init=True, max_model_len=max_len,
+            model=folder, load_format="dummy", skip_tokenizer_init=True, max_model_len=context,
             logprobs_mode="processed_logprobs",  # at the temperature that was sampled at
             enable_sleep_mode=sleep, disable_log_stats=True, **room,
         )  # fmt: skip
@@ -204,11 +204,11 @@ def _repack_head(model) -> None:
     model.lm_head.quant_method.process_weights_after_loading(model.lm_head)
 
 
-def make_sampler(model: PreTrainedModel, name: str, cfg: Engine) -> Sampler | VLLM:
+def make_sampler(model: PreTrainedModel, name: str, cfg: Engine, context: int) -> Sampler | VLLM:
     """The sampler of that name; auto: vLLM where it is installed and a GPU is there."""
     installed = find_spec("vllm") is not None
     if name == "vllm" and not installed:
         fail('--sampler vllm: it is not installed; pip install -e ".[vllm]", or use transformers')
     if name == "vllm" or (name == "auto" and installed and torch.cuda.is_available()):
-        return VLLM(model, cfg)
+        return VLLM(model, cfg, context)
     return Sampler(model)

@@ -52,8 +52,13 @@ class Trainer:
             demos = [d.with_thoughts([None] * len(d.steps)) for d in demos]
         tools = any(demo.tools for demo in demos)
         self.chat = Chat(self.policy.tokenizer, cfg.layout, tools)
-        self.sampler = make_sampler(self.policy.model, cfg.sampler, cfg.engine)
-        self.given, self.held_out = split_tasks(demos, cfg.held_out)
+        self.sampler = make_sampler(self.policy.model, cfg.sampler, cfg.engine, cfg.context)
+        fitting = [self._fitting(demo) for demo in demos]
+        if cut := sum(a is not b for a, b in zip(demos, fitting, strict=True)):
+            logger.warning(f"{cut} of {len(demos)} logs are cut where they outgrow --context")
+        if not any(demo.steps for demo in fitting):
+            fail(f"--context {cfg.context} does not hold the first step of any log")
+        self.given, self.held_out = split_tasks([d for d in fitting if d.steps], cfg.held_out)
         self.demos = self.given
         self.stopping = False
 
@@ -282,6 +287,18 @@ class Trainer:
             turn = self.chat.turn(thought, self.chat.action(step.action))
             row.extend(self.chat.state(step.state, demo.tools, first=i == 0)).extend(turn, 1.0)
         return row
+
+    def _fitting(self, demo: Demo) -> Demo:
+        """The log up to where it would outgrow the context, each thought as long as it may be."""
+        length = 0
+        for i, step in enumerate(demo.steps):
+            length += len(self.chat.state(step.state, demo.tools, first=i == 0))
+            length += (
+                len(self.chat.turn([], self.chat.action(step.action))) + self.cfg.thought_tokens
+            )
+            if length > self.cfg.context:
+                return demo.until(i)
+        return demo
 
     def _relabelled(self, demo: Demo, groups: list[Group], paths, continues: str) -> list[Demo]:
         """The `keep` best copies: j-th best thought of every step, or the best whole lineages."""

@@ -97,3 +97,12 @@ def test_a_log_without_a_task_is_known_by_its_first_messages():
     longer = {"messages": [*TEXT["messages"], {"role": "user", "content": "more"}]}
     other = {"messages": [{"role": "user", "content": "else"}, *TEXT["messages"]]}
     assert from_chat(bare).task == from_chat(longer).task != from_chat(other).task
+
+
+def test_a_log_is_cut_before_a_step_and_stays_a_log():
+    roles = ("user", "assistant") * 2
+    messages = [{"role": r, "content": c} for r, c in zip(roles, "a1b2", strict=True)]
+    whole = from_chat({"messages": messages})
+    cut = whole.until(1)
+    assert [s.action for s in cut.steps] == ["1"] and cut.task == whole.task
+    assert from_chat(cut.to_chat()).steps == cut.steps

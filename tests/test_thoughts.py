@@ -15,7 +15,7 @@ from minprm.data import Sample
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 from minprm.policy import Policy
-from minprm.rollout import credit_episodes, expert_demo, play
+from minprm.rollout import credit_episodes, expert_demo, play, summary
 from minprm.sampler import Sampler
 from minprm.thoughts import credited, think
 
@@ -191,3 +191,16 @@ def test_episode_credit_sparse_and_dense_worked_out_by_hand(parts):
     credit_episodes(group, RL(advantage="mean", gamma=0.0), dense=True)
     assert [on(group[0], t) for t in (0, 1)] == [{0.0}, {0.25}]
     assert [[s.reward for s in e.steps] for e in group] == [[0.5, 0.5], [0.5, 0.0]]
+
+
+def test_an_episode_that_outgrows_the_context_ends_there_and_is_counted(parts):
+    _, chat, sampler, _ = parts
+    first = len(
+        chat.state([{"role": "user", "content": Cups(rounds=3, swaps=1).reset(5)}], [], True)
+    )
+    limit = CUPS.thought_tokens + CUPS.action_tokens + 3
+    (e,) = play(replace(CUPS, context=first + limit), [5], chat, sampler, 1.0, noise=0)
+    assert len(e.steps) == 1 and e.outgrown and e.done and not e.world.success
+    assert summary([e])["outgrown"] == 1.0
+    (e,) = play(CUPS, [5], chat, sampler, 1.0, noise=0)
+    assert len(e.steps) == 3 and not e.outgrown

@@ -39,7 +39,7 @@ def parts(request):
     from minprm.sampler import VLLM
 
     p = policy(request.param == "tied")
-    return p, VLLM(p.model, Engine(max_len=512))
+    return p, VLLM(p.model, Engine(), 512)
 
 
 def perturb(p: Policy) -> None:
@@ -109,7 +109,7 @@ def test_adapters_are_merged_on_their_way_into_the_engine(parts):
     base, _ = parts
     adapters = peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
     p = Policy(peft.get_peft_model(deepcopy(base.model), adapters), base.tokenizer, 10_000)
-    sampler = VLLM(p.model, Engine(max_len=512))
+    sampler = VLLM(p.model, Engine(), 512)
     assert gap(p, sampler) < 1e-4
     with p.model.disable_adapter():
         assert gap(p, sampler) > 1e-2  # it was the adapters that the engine wrote with
