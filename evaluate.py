@@ -18,7 +18,8 @@ from transformers import AutoTokenizer
 
 from minprm.algorithms import pass_at_k
 from minprm.chat import Chat
-from minprm.constants import Config, Engine, fail, read_flags
+from minprm.cli import read_flags
+from minprm.constants import Config, Engine, fail
 from minprm.metrics import chart, details, table
 from minprm.plan import GREEN, GREY, PLAIN, YELLOW
 from minprm.policy import load_model

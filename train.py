@@ -13,7 +13,8 @@ from pathlib import Path
 import torch
 from loguru import logger
 
-from minprm.constants import Config, arms_of, fail, parse
+from minprm.cli import parse
+from minprm.constants import Config, arms_of, fail
 from minprm.data import read_demos
 from minprm.metrics import Log, chart, table, write_atomically
 from minprm.plan import dry_run

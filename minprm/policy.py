@@ -265,6 +265,12 @@ def load_model(path: str, lora: int = 0, checkpointing: bool = False) -> PreTrai
     logging.disable_progress_bar()  # the only bars are ours
     dtype = torch.bfloat16 if lora else torch.float32
     model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
+    model = adapted(model, lora, checkpointing)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def adapted(model: PreTrainedModel, lora: int, checkpointing: bool) -> PreTrainedModel:
+    """With adapters of rank `lora` on every linear layer, and with gradient checkpointing."""
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     if lora:
@@ -274,4 +280,4 @@ def load_model(path: str, lora: int = 0, checkpointing: bool = False) -> PreTrai
 
         adapters = LoraConfig(r=lora, lora_alpha=2 * lora, target_modules="all-linear")
         model = get_peft_model(model, adapters)
-    return model.to("cuda" if torch.cuda.is_available() else "cpu")
+    return model

@@ -200,6 +200,25 @@ def _trained(group, z: Thought, a: float, w: float, order: str, chat, cfg, versi
     return sample
 
 
+def relabelled(
+    demo: Demo, groups: list[Group], paths: list[Path], chat: Chat, continues: str, keep: int
+) -> list[Demo]:
+    """The `keep` best copies: j-th best thought of every step, or the best whole lineages."""
+    if continues == "best":
+        ranked = [sorted(g.thoughts, key=lambda z: -z.reward) for g in groups]
+        return [written(demo, [r[j] for r in ranked], chat) for j in range(keep)]
+    lineages = {tuple(map(id, p.thoughts)): p.thoughts for p in paths}.values()
+    best = sorted(lineages, key=lambda zs: -min(z.reward for z in zs))
+    return [written(demo, thoughts, chat) for thoughts in best[:keep]]
+
+
+def written(demo: Demo, thoughts: list[Thought], chat: Chat) -> Demo:
+    """The log with these thoughts. One that is no text (cut, or with a control token) is empty."""
+    good = [z.closed and chat.clean(z.ids) for z in thoughts]
+    texts = [chat.text(z.ids if ok else []) for z, ok in zip(thoughts, good, strict=True)]
+    return demo.with_thoughts(texts, [z.reward for z in thoughts])
+
+
 def group_metrics(groups: list[Group], chat: Chat) -> dict[str, float]:
     """What to watch while thoughts are learned; README says what each looks like when broken."""
     r = torch.tensor([[z.reward for z in g.thoughts] for g in groups])  # [groups, G]

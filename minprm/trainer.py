@@ -28,7 +28,7 @@ from minprm.envs.base import task_seed
 from minprm.metrics import Log
 from minprm.policy import Policy, load_model, schedule
 from minprm.sampler import make_sampler
-from minprm.thoughts import Group, credited, group_metrics, think
+from minprm.thoughts import Group, credited, group_metrics, relabelled, think, written
 
 Batch = tuple[list[Sample], dict[str, float]]
 # of the stages act_prm:resample and relabel:resample: particles need a reader that stays as it is
@@ -194,7 +194,7 @@ class Trainer:
             groups, paths = self._think(part, act, seed + i)
             for d, demo in enumerate(part):
                 steps = [g for g in groups if g.demo == d]
-                out += self._relabelled(demo, steps, paths[d], act.continues)
+                out += relabelled(demo, steps, paths[d], self.chat, act.continues, cfg.keep)
         self.demos = [d for d in out if min(s.reward for s in d.steps) >= cfg.min_reward]
         if not self.demos:
             fail(f"{path}: no demo reached --relabel.min-reward {cfg.min_reward}")
@@ -208,7 +208,8 @@ class Trainer:
         """One thought a step, unselected."""
         one = replace(self.cfg.act_prm, group=1, continues="own", thoughts_from="state")
         _, paths = self._think(self.given, one, _noise(self.seed, path, 0))
-        self.demos = [self._with(d, p.thoughts) for d, (p,) in zip(self.given, paths, strict=True)]
+        pairs = zip(self.given, paths, strict=True)
+        self.demos = [written(d, p.thoughts, self.chat) for d, (p,) in pairs]
 
     def shuffle(self, path: str, _: str) -> None:
         """The right style on the wrong step: thoughts are permuted over all steps."""
@@ -299,22 +300,6 @@ class Trainer:
             if length > self.cfg.context:
                 return demo.until(i)
         return demo
-
-    def _relabelled(self, demo: Demo, groups: list[Group], paths, continues: str) -> list[Demo]:
-        """The `keep` best copies: j-th best thought of every step, or the best whole lineages."""
-        keep = self.cfg.relabel.keep
-        if continues == "best":
-            ranked = [sorted(g.thoughts, key=lambda z: -z.reward) for g in groups]
-            return [self._with(demo, [r[j] for r in ranked]) for j in range(keep)]
-        lineages = {tuple(map(id, p.thoughts)): p.thoughts for p in paths}.values()
-        best = sorted(lineages, key=lambda zs: -min(z.reward for z in zs))
-        return [self._with(demo, thoughts) for thoughts in best[:keep]]
-
-    def _with(self, demo: Demo, thoughts) -> Demo:
-        """A thought that is no text (cut, or with a control token) is written empty."""
-        good = [z.closed and self.chat.clean(z.ids) for z in thoughts]
-        texts = [self.chat.text(z.ids if ok else []) for z, ok in zip(thoughts, good, strict=True)]
-        return demo.with_thoughts(texts, [z.reward for z in thoughts])
 
     def _shown(self, group: Group) -> dict:
         r = torch.tensor([z.credit for z in group.thoughts])

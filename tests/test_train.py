@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from minprm import babble
-from minprm.constants import Babble, Config, parse
+from minprm.cli import parse
+from minprm.constants import Babble, Config
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 
