@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
-from minprm.constants import fail
+from minprm.constants import History, fail
 
 TAGS = ("<think>", "</think>", "<act>", "</act>")
 ORDERS = ("natural", "action_first")
@@ -41,6 +41,15 @@ class Call(NamedTuple):
     middle: str
     close: str
     join: str | None  # None: one call a turn
+
+
+class Turn(NamedTuple):
+    """A turn of the history, as ids, in the versions that it may be shown in."""
+
+    state: list[int]
+    hidden: list[int]  # the state without what was observed
+    full: list[int]
+    silent: list[int]  # the turn without its thought
 
 
 class Chat:
@@ -78,6 +87,27 @@ class Chat:
         for piece in self._pieces[key]:
             ids += self.content(messages[piece]["content"]) if isinstance(piece, int) else piece
         return ids
+
+    def hidden(self, messages: list[dict], tools: list[dict], first: bool) -> list[int]:
+        """`state` with nothing observed; the rules stay."""
+        empty = [m if m["role"] == "system" else {**m, "content": ""} for m in messages]
+        return self.state(empty, tools, first)
+
+    def history(self, turns: list[Turn], cfg: History) -> list[int]:
+        """Ids of all turns so far, of which `cfg` may hide observations and drop thoughts."""
+        ids: list[int] = []
+        for i, turn in enumerate(turns):
+            shown = not cfg.last or i < cfg.first or i >= len(turns) - cfg.last
+            ids += turn.state if shown else turn.hidden
+            ids += turn.full if cfg.thoughts else turn.silent
+        return ids
+
+    def silent(self, ids: list[int]) -> list[int]:
+        """A sampled turn without its thought."""
+        thought, rest = self.split(ids)
+        if thought is None or rest[: len(self.act)] != self.act:
+            return rest
+        return self.bare + rest[len(self.act) :]
 
     def content(self, text: str) -> list[int]:
         """Ids of text that is nobody's template. Exits on a word that the vocabulary lacks."""

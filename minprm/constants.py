@@ -118,6 +118,19 @@ class RL(Training):
 
 
 @dataclass
+class History:
+    """What a turn shows of the turns before it. Any edit costs the shared prefix."""
+
+    thoughts: bool = True  # earlier thoughts stay
+    first: int = 1  # observations shown from the start, where `last` hides some
+    last: int = 0  # newest observations shown beside those; 0: all are
+
+    def edits(self) -> bool:
+        """Is anything left out?"""
+        return self.last > 0 or not self.thoughts
+
+
+@dataclass
 class Engine:
     """vLLM, which writes the tokens of larger models on the GPU that trains them."""
 
@@ -169,6 +182,7 @@ class Config:
     act_prm: ActPRM = field(default_factory=ActPRM)
     relabel: Relabel = field(default_factory=Relabel)
     rl: RL = field(default_factory=RL)
+    history: History = field(default_factory=History)
     engine: Engine = field(default_factory=Engine)
 
 

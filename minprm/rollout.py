@@ -11,7 +11,7 @@ from statistics import fmean
 import torch
 
 from minprm.algorithms import advantages, copies, exact_match, returns_to_go
-from minprm.chat import Chat
+from minprm.chat import Chat, Turn
 from minprm.constants import RL, Config, fail, pairs
 from minprm.data import Demo, Sample, Step, from_chat
 from minprm.envs import WORLDS
@@ -22,21 +22,24 @@ from minprm.sampler import Sampler
 
 @dataclass
 class Episode:
-    """One task played to its end: one Sample for all turns, and where each turn lies in it."""
+    """One task played to its end: one Sample for all turns, or, where its history is edited, one a
+    turn; and where each turn lies."""
 
     world: World
-    sample: Sample = field(default_factory=Sample)
-    spans: list[tuple[int, int]] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    spans: list[tuple[Sample, int, int]] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     infos: list[dict] = field(default_factory=list)  # of each step, thought_tokens added
     state: list[dict] = field(default_factory=list)  # the messages that it has to answer
+    asked: tuple[list[int], list[int]] = ([], [])  # the same as ids, shown and hidden
     done: bool = False
     outgrown: bool = False  # ended, unsolved, because it no longer fitted the context
 
     def credit(self, turn: int, advantage: float) -> None:
         """Puts a turn's advantage on its tokens."""
-        begin, end = self.spans[turn]
-        self.sample.advantages[begin:end] = [advantage] * (end - begin)
+        sample, begin, end = self.spans[turn]
+        sample.advantages[begin:end] = [advantage] * (end - begin)
 
 
 def play(
@@ -52,19 +55,26 @@ def play(
     limit = _turn_limit(cfg, chat)
     while live := [e for e in episodes if not e.done]:
         for e in live:
-            e.sample.extend(chat.state(e.state, e.world.tools, first=not e.steps))
-            e.outgrown = e.done = len(e.sample.ids) + limit > cfg.context
+            asked = e.state, e.world.tools, not e.steps
+            if cfg.history.edits() or not e.samples:
+                e.samples.append(Sample().extend(chat.history(e.turns, cfg.history)))
+            e.samples[-1].extend(chat.state(*asked))
+            e.asked = chat.state(*asked), chat.hidden(*asked) if cfg.history.last else []
+            e.outgrown = e.done = len(e.samples[-1].ids) + limit > cfg.context
         live = [e for e in live if not e.done]
         if not live:
             break
-        prompts, turn = [e.sample.ids for e in live], len(live[0].steps)
+        prompts, turn = [e.samples[-1].ids for e in live], len(live[0].steps)
         drawn = sampler.generate(prompts, 1, limit, chat.end[-1:], temperature, noise + turn)
         for e, (completion,) in zip(live, drawn, strict=True):
-            begin = len(e.sample.ids)
-            e.sample.extend(completion.ids, 0.0, completion.logprobs)  # credited at the end
-            e.spans.append((begin, len(e.sample.ids)))
-            if completion.ids[-1] != chat.end[-1]:
-                e.sample.extend(chat.end)  # cut for length: the template goes on as after any turn
+            sample, begin = e.samples[-1], len(e.samples[-1].ids)
+            sample.extend(completion.ids, 0.0, completion.logprobs)  # credited at the end
+            e.spans.append((sample, begin, len(sample.ids)))
+            # cut for length: the template goes on as after any turn
+            end = [] if completion.ids[-1] == chat.end[-1] else chat.end
+            sample.extend(end)
+            written = completion.ids + end
+            e.turns.append(Turn(*e.asked, written, chat.silent(written)))
             thought, action = chat.parse(completion.ids)
             tokens = len(chat.split(completion.ids)[0] or [])
             _act(e, thought, action or "", tokens)
@@ -173,21 +183,24 @@ def replay(
     expert's action after the thought that the model wrote, likelihood_se its standard error.
     Weaker than rollouts: the model is never shown where its own mistakes lead.
     """
-    histories, steps, scored = [Sample() for _ in demos], [], []
+    histories, steps, scored = [[] for _ in demos], [], []
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [pair for pair in zip(demos, histories, strict=True) if t < len(pair[0].steps)]
-        for demo, h in live:
-            h.extend(chat.state(demo.steps[t].state, demo.tools, first=t == 0))
-        drawn = sampler.generate([h.ids for _, h in live], 1, _turn_limit(cfg, chat),
-                                 chat.end[-1:], cfg.eval_temperature, noise + t)  # fmt: skip
-        for (demo, h), (completion,) in zip(live, drawn, strict=True):
+        asked = [(demo.steps[t].state, demo.tools, t == 0) for demo, _ in live]
+        prompts = [chat.history(h, cfg.history) + chat.state(*a)
+                   for (_, h), a in zip(live, asked, strict=True)]  # fmt: skip
+        drawn = sampler.generate(prompts, 1, _turn_limit(cfg, chat), chat.end[-1:],
+                                 cfg.eval_temperature, noise + t)  # fmt: skip
+        rows = zip(live, asked, prompts, drawn, strict=True)
+        for (demo, h), question, prompt, (completion,) in rows:
             logged = demo.steps[t]
             expert, (z, _) = chat.action(logged.action), chat.split(completion.ids)
             z = z if z is None or chat.clean(z) else None
             opening = chat.bare if z is None else [*chat.think, *z, *chat.think_end, *chat.act]
-            scored.append(Sample(parent=Sample().extend(h.ids + opening)).extend(expert, 0.0))
+            scored.append(Sample(parent=Sample().extend(prompt + opening)).extend(expert, 0.0))
             steps.append((logged, *chat.parse(completion.ids)))
-            h.extend(chat.turn(z, expert))
+            asked_ids = chat.state(*question), chat.hidden(*question)
+            h.append(Turn(*asked_ids, chat.turn(z, expert), chat.turn(None, expert)))
     p = torch.stack([l.sum().exp() for l in policy.logprobs(scored)])
     copied = [copies(z or "", s.action, s.observation()) for s, z, _ in steps]
     return {

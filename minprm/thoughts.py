@@ -6,13 +6,13 @@ Everything is batched over demos x G. Ids that were sampled are kept as they wer
 import math
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from minprm import algorithms
-from minprm.chat import Chat
-from minprm.constants import ActPRM
+from minprm.chat import Chat, Turn
+from minprm.constants import ActPRM, History
 from minprm.data import Demo, Sample, Step
 from minprm.policy import Policy
 from minprm.sampler import Sampler
@@ -34,8 +34,9 @@ class Thought:
 class Path:
     """A logged episode up to now, as it will be deployed, with the thoughts chosen for it."""
 
-    history: Sample
+    turns: list[Turn] = field(default_factory=list)
     thoughts: list[Thought] = field(default_factory=list)
+    history: Sample = field(default_factory=Sample)  # what the next thought reads
 
 
 @dataclass(eq=False)
@@ -49,7 +50,7 @@ class Group:
 
 
 def think(
-    demos: list[Demo], chat: Chat, sampler: Sampler, policy: Policy, cfg: ActPRM,
+    demos: list[Demo], chat: Chat, sampler: Sampler, policy: Policy, cfg: ActPRM, shown: History,
     max_tokens: int, temperature: float, seed: int,
 ) -> tuple[list[Group], list[list[Path]]]:  # fmt: skip
     """Walks the logs, G thoughts a step, each scored by the expert's action.
@@ -57,14 +58,16 @@ def think(
     Returns the groups, with credit, and for each demo its paths: one for `best`, G for the others.
     """
     width = 1 if cfg.continues == "best" else cfg.group
-    paths = [[Path(Sample())] * width for _ in demos]
+    paths = [[Path()] * width for _ in demos]
     groups, rng = [], random.Random(seed)
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [d for d, demo in enumerate(demos) if t < len(demo.steps)]
+        states: dict[int, tuple[list[int], list[int]]] = {}
         actions = {d: chat.action(demos[d].steps[t].action) for d in live}
         for d in live:
-            state = chat.state(demos[d].steps[t].state, demos[d].tools, first=t == 0)
-            paths[d] = _each(paths[d], lambda path, s=state: _longer(path, s))
+            asked = demos[d].steps[t].state, demos[d].tools, t == 0
+            states[d] = chat.state(*asked), chat.hidden(*asked) if shown.last else []
+            paths[d] = _each(paths[d], lambda p, s=states[d][0]: _observed(p, s, chat, shown))
         flat = [path for d in live for path in paths[d]]
         hints = [actions[d] for d in live for _ in paths[d]]
         prompts = [_prompt(path, a, chat, cfg) for path, a in zip(flat, hints, strict=True)]
@@ -78,7 +81,8 @@ def think(
             new.append(Group(d, demos[d].steps[t], actions[d], members))
         _score(new, chat, sampler, policy, cfg, seed + t)
         for group in new:
-            paths[group.demo] = _advance(paths[group.demo], group, chat, cfg, rng.random())
+            asked = states[group.demo]
+            paths[group.demo] = _advance(paths[group.demo], group, asked, chat, cfg, rng.random())
         groups += new
     _credit(groups, paths, cfg)
     return groups, paths
@@ -90,8 +94,8 @@ def _each(paths: list[Path], f) -> list[Path]:
     return [made[id(path)] for path in paths]
 
 
-def _longer(path: Path, ids: list[int], *thoughts: Thought) -> Path:
-    return Path(Sample().extend(path.history.ids + ids), [*path.thoughts, *thoughts])
+def _observed(path: Path, state: list[int], chat: Chat, shown: History) -> Path:
+    return replace(path, history=Sample().extend(chat.history(path.turns, shown) + state))
 
 
 def _prompt(path: Path, action: list[int], chat: Chat, cfg: ActPRM) -> list[int]:
@@ -135,23 +139,23 @@ def _scored(group: Group, z: Thought, chat: Chat, cfg: ActPRM) -> Sample:
     return sample.extend(chat.act_end + chat.end, tags)
 
 
-def _advance(paths, group: Group, chat: Chat, cfg: ActPRM, u: float) -> list[Path]:
+def _advance(paths, group: Group, asked, chat: Chat, cfg: ActPRM, u: float) -> list[Path]:
     """What the next step sees: the best thought, each path its own, or survivors."""
     r = torch.tensor([z.reward for z in group.thoughts])
     if cfg.continues == "best":
-        return [_committed(paths[0], group.thoughts[int(r.argmax())], group.action, chat)]
-    made = [
-        _committed(p, z, group.action, chat) for p, z in zip(paths, group.thoughts, strict=True)
-    ]
+        return [_committed(paths[0], group.thoughts[int(r.argmax())], group, asked, chat)]
+    pairs = zip(paths, group.thoughts, strict=True)
+    made = [_committed(p, z, group, asked, chat) for p, z in pairs]
     if cfg.continues == "own":
         return made
     return [made[i] for i in algorithms.systematic_resample(r, u)]
 
 
-def _committed(path: Path, z: Thought, action: list[int], chat: Chat) -> Path:
+def _committed(path: Path, z: Thought, group: Group, asked, chat: Chat) -> Path:
     """The path one turn longer. A malformed thought earned nothing and is left out of it."""
     ids = z.ids if z.closed and chat.clean(z.ids) else None
-    return _longer(path, chat.turn(ids, action), z)
+    turn = Turn(*asked, chat.turn(ids, group.action), chat.turn(None, group.action))
+    return Path([*path.turns, turn], [*path.thoughts, z])
 
 
 def _credit(groups: list[Group], paths: list[list[Path]], cfg: ActPRM) -> None:

@@ -21,7 +21,7 @@ from transformers import AutoTokenizer
 
 from minprm import babble, rollout
 from minprm.algorithms import advantages
-from minprm.chat import Chat
+from minprm.chat import Chat, Turn
 from minprm.constants import ActPRM, Config, Training, fail
 from minprm.data import Demo, Sample, read_demos, split_tasks, write_demos
 from minprm.envs.base import task_seed
@@ -155,7 +155,7 @@ class Trainer:
             demos = [d.with_thoughts([None] * len(d.steps)) for d in demos]
         elif any(step.thought is None for d in demos for step in d.steps):
             fail(f"{path}: a step has no thought; this arm needs demos that have them all")
-        rows = [self._row(demo) for demo in demos]
+        rows = [row for demo in demos for row in self._rows(demo)]
         self.policy.restart()
         updates = -(-cfg.epochs * len(rows) // cfg.batch)
         self.loop(path, cfg, updates, lambda u: (self._pick(rows, cfg.batch, path, u), {}))
@@ -237,12 +237,15 @@ class Trainer:
             groups = [episodes[i : i + cfg.group] for i in range(0, len(episodes), cfg.group)]
             for group in groups:
                 rollout.credit_episodes(group, cfg, dense=variant == "dense")
-            flat = [not any(any(e.sample.advantages) for e in group) for group in groups]
-            for e in episodes:
-                e.sample.version = self.policy.version
+            flat = [
+                not any(any(s.advantages) for e in group for s in e.samples) for group in groups
+            ]
+            samples = [s for e in episodes for s in e.samples]
+            for s in samples:
+                s.version = self.policy.version
             stats = {"reward/mean": rollout.summary(episodes)["success"],
                      "reward/no_variance": sum(flat) / len(flat)}  # fmt: skip
-            return [e.sample for e in episodes], stats
+            return samples, stats
 
         self.loop(path, cfg, cfg.updates, batch)
 
@@ -277,17 +280,24 @@ class Trainer:
         return picked
 
     def _think(self, demos: list[Demo], cfg: ActPRM, seed: int):
-        return think(demos, self.chat, self.sampler, self.policy, cfg,
+        return think(demos, self.chat, self.sampler, self.policy, cfg, self.cfg.history,
                      self.cfg.thought_tokens, self.cfg.temperature, seed)  # fmt: skip
 
-    def _row(self, demo: Demo) -> Sample:
-        """A whole demo as one Sample: each action, and each opening tag, is learned once."""
-        row = Sample()
+    def _rows(self, demo: Demo) -> list[Sample]:
+        """A whole demo as one Sample, each action, and each opening tag, learned once; or, where
+        its history is edited, one Sample a step."""
+        rows, turns, shown = [Sample()], [], self.cfg.history
         for i, step in enumerate(demo.steps):
-            thought = None if step.thought is None else self.chat.thought(step.thought)
-            turn = self.chat.turn(thought, self.chat.action(step.action))
-            row.extend(self.chat.state(step.state, demo.tools, first=i == 0)).extend(turn, 1.0)
-        return row
+            asked = step.state, demo.tools, i == 0
+            z = None if step.thought is None else self.chat.thought(step.thought)
+            action = self.chat.action(step.action)
+            turn = self.chat.turn(z, action)
+            if turns and shown.edits():
+                rows.append(Sample().extend(self.chat.history(turns, shown)))
+            rows[-1].extend(self.chat.state(*asked)).extend(turn, 1.0)
+            ids = self.chat.state(*asked), self.chat.hidden(*asked) if shown.last else []
+            turns.append(Turn(*ids, turn, self.chat.turn(None, action)))
+        return rows
 
     def _fitting(self, demo: Demo) -> Demo:
         """The log up to where it would outgrow the context, each thought as long as it may be."""

@@ -10,7 +10,7 @@ from test_policy import policy
 
 from minprm.algorithms import posterior
 from minprm.chat import Chat
-from minprm.constants import RL, ActPRM, Config
+from minprm.constants import RL, ActPRM, Config, History
 from minprm.data import Sample
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
@@ -32,7 +32,9 @@ def parts() -> tuple[Policy, Chat, Sampler, list]:
 def walk(parts, **knobs):
     p, chat, sampler, demos = parts
     cfg = ActPRM(group=6, **knobs)
-    groups, paths = think(demos, chat, sampler, p, cfg, max_tokens=12, temperature=1.0, seed=3)
+    groups, paths = think(
+        demos, chat, sampler, p, cfg, History(), max_tokens=12, temperature=1.0, seed=3
+    )
     return cfg, groups, paths
 
 
@@ -158,11 +160,12 @@ def test_exact_match_is_one_where_the_model_writes_the_experts_action(parts):
 def test_episodes_keep_what_was_drawn_and_mask_only_that(parts):
     p, chat, sampler, _ = parts
     for e in play(CUPS, [5, 5, 6, 6], chat, sampler, 1.0, noise=0):
-        drawn = [not math.isnan(x) for x in e.sample.logprobs]
-        assert drawn == e.sample.mask
-        assert sum(end - begin for begin, end in e.spans) == sum(e.sample.mask)
-        (l,) = p.logprobs([e.sample])
-        old = torch.tensor([x for x, m in zip(e.sample.logprobs, e.sample.mask, strict=True) if m])
+        (sample,) = e.samples
+        drawn = [not math.isnan(x) for x in sample.logprobs]
+        assert drawn == sample.mask
+        assert sum(end - begin for _, begin, end in e.spans) == sum(sample.mask)
+        (l,) = p.logprobs([sample])
+        old = torch.tensor([x for x, m in zip(sample.logprobs, sample.mask, strict=True) if m])
         assert torch.allclose(l, old, atol=1e-4)
         assert len(e.steps) == len(e.spans) == 3
 
@@ -171,7 +174,7 @@ def test_members_of_a_group_share_the_task_and_not_the_noise(parts):
     _, chat, sampler, _ = parts
     one, two = play(CUPS, [5, 5], chat, sampler, 1.0, noise=0)
     assert one.steps[0].state == two.steps[0].state
-    assert one.sample.ids != two.sample.ids
+    assert one.samples[0].ids != two.samples[0].ids
 
 
 def test_episode_credit_sparse_and_dense_worked_out_by_hand(parts):
@@ -182,7 +185,7 @@ def test_episode_credit_sparse_and_dense_worked_out_by_hand(parts):
         for step, r in zip(e.steps, rewards, strict=True):
             step.reward = r
         e.world.success = sum(rewards) == 1
-    on = lambda e, t: set(e.sample.advantages[slice(*e.spans[t])])  # noqa: E731
+    on = lambda e, t: set(e.spans[t][0].advantages[slice(*e.spans[t][1:])])  # noqa: E731
     credit_episodes(group, RL(advantage="mean"), dense=False)
     assert [on(group[0], t) for t in (0, 1)] == [{0.5}, {0.5}]
     assert [on(group[1], t) for t in (0, 1)] == [{-0.5}, {-0.5}]
@@ -204,3 +207,30 @@ def test_an_episode_that_outgrows_the_context_ends_there_and_is_counted(parts):
     assert summary([e])["outgrown"] == 1.0
     (e,) = play(CUPS, [5], chat, sampler, 1.0, noise=0)
     assert len(e.steps) == 3 and not e.outgrown
+
+
+def test_a_history_hides_what_was_observed_and_drops_what_was_thought(parts):
+    _, chat, sampler, _ = parts
+    shown = History(thoughts=False, first=1, last=1)
+    (e,) = play(replace(CUPS, history=shown), [5], chat, sampler, 1.0, noise=0)
+    assert len(e.samples) == 3 and sum(any(s.mask) for s in e.samples) == 3
+    last = chat.history(e.turns, shown)
+    first, middle, newest = e.turns
+    assert last == first.state + first.silent + middle.hidden + middle.silent + (
+        newest.state + newest.silent
+    )
+    assert len(middle.hidden) < len(middle.state)
+    assert chat.history(e.turns, History()) == [i for t in e.turns for i in t.state + t.full]
+    for sample, (_, begin, _) in zip(e.samples, e.spans, strict=True):
+        assert sample.mask.index(True) == begin  # each turn is trained in its own sample
+
+
+def test_act_prm_reads_the_history_that_will_be_deployed(parts):
+    p, chat, sampler, demos = parts
+    shown = History(thoughts=False)
+    groups, _ = think(demos[:1], chat, sampler, p, ActPRM(group=2), shown, 8, 1.0, seed=3)
+    last = groups[-1].thoughts[0].path
+    silent = [i for t in last.turns for i in t.state + t.silent]
+    state = chat.state(demos[0].steps[2].state, [], first=False)
+    assert last.history.ids == silent + state
+    assert chat.think[0] not in last.history.ids
