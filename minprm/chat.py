@@ -88,10 +88,10 @@ class Chat:
             ids += self.content(messages[piece]["content"]) if isinstance(piece, int) else piece
         return ids
 
-    def hidden(self, messages: list[dict], tools: list[dict], first: bool) -> list[int]:
-        """`state` with nothing observed; the rules stay."""
+    def asked(self, messages: list[dict], tools: list[dict], first: bool) -> tuple[list[int], ...]:
+        """(state, the same with nothing observed; the rules stay): how a Turn begins."""
         empty = [m if m["role"] == "system" else {**m, "content": ""} for m in messages]
-        return self.state(empty, tools, first)
+        return self.state(messages, tools, first), self.state(empty, tools, first)
 
     def history(self, turns: list[Turn], cfg: History) -> list[int]:
         """Ids of all turns so far, of which `cfg` may hide observations and drop thoughts."""

@@ -55,11 +55,10 @@ def play(
     limit = _turn_limit(cfg, chat)
     while live := [e for e in episodes if not e.done]:
         for e in live:
-            asked = e.state, e.world.tools, not e.steps
+            e.asked = chat.asked(e.state, e.world.tools, not e.steps)
             if cfg.history.edits() or not e.samples:
                 e.samples.append(Sample().extend(chat.history(e.turns, cfg.history)))
-            e.samples[-1].extend(chat.state(*asked))
-            e.asked = chat.state(*asked), chat.hidden(*asked) if cfg.history.last else []
+            e.samples[-1].extend(e.asked[0])
             e.outgrown = e.done = len(e.samples[-1].ids) + limit > cfg.context
         live = [e for e in live if not e.done]
         if not live:
@@ -186,8 +185,8 @@ def replay(
     histories, steps, scored = [[] for _ in demos], [], []
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [pair for pair in zip(demos, histories, strict=True) if t < len(pair[0].steps)]
-        asked = [(demo.steps[t].state, demo.tools, t == 0) for demo, _ in live]
-        prompts = [chat.history(h, cfg.history) + chat.state(*a)
+        asked = [chat.asked(demo.steps[t].state, demo.tools, t == 0) for demo, _ in live]
+        prompts = [chat.history(h, cfg.history) + a[0]
                    for (_, h), a in zip(live, asked, strict=True)]  # fmt: skip
         drawn = sampler.generate(prompts, 1, _turn_limit(cfg, chat), chat.end[-1:],
                                  cfg.eval_temperature, noise + t)  # fmt: skip
@@ -199,8 +198,7 @@ def replay(
             opening = chat.bare if z is None else [*chat.think, *z, *chat.think_end, *chat.act]
             scored.append(Sample(parent=Sample().extend(prompt + opening)).extend(expert, 0.0))
             steps.append((logged, *chat.parse(completion.ids)))
-            asked_ids = chat.state(*question), chat.hidden(*question)
-            h.append(Turn(*asked_ids, chat.turn(z, expert), chat.turn(None, expert)))
+            h.append(Turn(*question, chat.turn(z, expert), chat.turn(None, expert)))
     p = torch.stack([l.sum().exp() for l in policy.logprobs(scored)])
     copied = [copies(z or "", s.action, s.observation()) for s, z, _ in steps]
     return {

@@ -62,11 +62,10 @@ def think(
     groups, rng = [], random.Random(seed)
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [d for d, demo in enumerate(demos) if t < len(demo.steps)]
-        states: dict[int, tuple[list[int], list[int]]] = {}
+        states: dict[int, tuple[list[int], ...]] = {}
         actions = {d: chat.action(demos[d].steps[t].action) for d in live}
         for d in live:
-            asked = demos[d].steps[t].state, demos[d].tools, t == 0
-            states[d] = chat.state(*asked), chat.hidden(*asked) if shown.last else []
+            states[d] = chat.asked(demos[d].steps[t].state, demos[d].tools, t == 0)
             paths[d] = _each(paths[d], lambda p, s=states[d][0]: _observed(p, s, chat, shown))
         flat = [path for d in live for path in paths[d]]
         hints = [actions[d] for d in live for _ in paths[d]]

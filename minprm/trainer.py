@@ -288,15 +288,14 @@ class Trainer:
         its history is edited, one Sample a step."""
         rows, turns, shown = [Sample()], [], self.cfg.history
         for i, step in enumerate(demo.steps):
-            asked = step.state, demo.tools, i == 0
+            asked = self.chat.asked(step.state, demo.tools, i == 0)
             z = None if step.thought is None else self.chat.thought(step.thought)
             action = self.chat.action(step.action)
             turn = self.chat.turn(z, action)
             if turns and shown.edits():
                 rows.append(Sample().extend(self.chat.history(turns, shown)))
-            rows[-1].extend(self.chat.state(*asked)).extend(turn, 1.0)
-            ids = self.chat.state(*asked), self.chat.hidden(*asked) if shown.last else []
-            turns.append(Turn(*ids, turn, self.chat.turn(None, action)))
+            rows[-1].extend(asked[0]).extend(turn, 1.0)
+            turns.append(Turn(*asked, turn, self.chat.turn(None, action)))
         return rows
 
     def _fitting(self, demo: Demo) -> Demo:
