@@ -22,7 +22,7 @@ from minprm.cli import read_flags
 from minprm.constants import Config, Engine, fail
 from minprm.metrics import chart, details, table
 from minprm.plan import GREEN, GREY, PLAIN, YELLOW
-from minprm.policy import load_model
+from minprm.policy import load_model, pretrained
 from minprm.rollout import Episode, evaluation, make_world, reference_rows, summary
 from minprm.sampler import make_sampler
 
@@ -80,10 +80,7 @@ def main(argv: list[str]) -> None:
 
 def played(path: str, cfg: Config, flags: Evaluation) -> list[Episode]:
     """All episodes of one checkpoint; the samples of a task stand together."""
-    try:
-        model, tokenizer = load_model(path), AutoTokenizer.from_pretrained(path)
-    except (OSError, ValueError) as error:
-        fail(f"{path} is no checkpoint that transformers loads: {str(error).splitlines()[0]}")
+    model, tokenizer = load_model(path), pretrained(AutoTokenizer, path)
     chat = Chat(tokenizer, flags.layout, bool(make_world(cfg).tools))
     sampler = make_sampler(model, flags.sampler, flags.engine, cfg.context)
     return evaluation(cfg, chat, sampler, flags.temperature, flags.seed, flags.samples)

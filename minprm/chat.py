@@ -261,8 +261,8 @@ class Chat:
         opening, close = (self.call.open, self.call.close) if self.call else ("", "")
         known = self.tokenizer.get_vocab()
         if name == "auto":
-            name = "think" if "</think>" in (self.tokenizer.chat_template or "") else "tool"
-            name = "tags" if all(tag in known for tag in TAGS) else name
+            thinks = "</think>" in self.tokenizer.chat_template or self.call is None
+            name = "tags" if all(t in known for t in TAGS) else "think" if thinks else "tool"
         if name == "tags":
             missing = [tag for tag in TAGS if tag not in known]
             if missing:

@@ -13,7 +13,7 @@ from minprm.chat import Chat
 from minprm.constants import Config
 from minprm.data import Demo, read_demos
 from minprm.envs.base import task_seed
-from minprm.policy import CHUNK
+from minprm.policy import CHUNK, pretrained
 
 GREY, GREEN, YELLOW, PLAIN = "\033[90m", "\033[32m", "\033[33m", "\033[0m"
 
@@ -24,9 +24,10 @@ def dry_run(cfg: Config) -> str:
         world = rollout.make_world(cfg)
         model, tokenizer = babble.untrained(world, cfg.babble, seed=0)
     else:
-        tokenizer = AutoTokenizer.from_pretrained(cfg.model)
+        tokenizer = pretrained(AutoTokenizer, cfg.model)
+        config = pretrained(AutoConfig, cfg.model)
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(cfg.model))
+            model = AutoModelForCausalLM.from_config(config)
     demo = (read_demos(cfg.demos) if cfg.demos else [_expert_demo(cfg)])[0]
     lines = [f"{name:<42}{size / 2**30:>9.2f} GiB" for name, size in memory(model, cfg).items()]
     total, trained = count(model, cfg.lora)

@@ -256,6 +256,14 @@ def schedule(cfg: Training, updates: int) -> Callable[[int], float]:
     return lr
 
 
+def pretrained(kind, path: str, **knobs):
+    """`kind.from_pretrained`, whose many complaints become one sentence."""
+    try:
+        return kind.from_pretrained(path, **knobs)
+    except (OSError, ValueError) as error:
+        fail(f"{path} is no model that transformers loads: {str(error).splitlines()[0]}")
+
+
 def load_model(path: str, lora: int = 0, checkpointing: bool = False) -> PreTrainedModel:
     """Any hub id or local path, on the GPU where there is one.
 
@@ -264,7 +272,7 @@ def load_model(path: str, lora: int = 0, checkpointing: bool = False) -> PreTrai
     """
     logging.disable_progress_bar()  # the only bars are ours
     dtype = torch.bfloat16 if lora else torch.float32
-    model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
+    model = pretrained(AutoModelForCausalLM, path, dtype=dtype)
     model = adapted(model, lora, checkpointing)
     return model.to("cuda" if torch.cuda.is_available() else "cpu")
 

@@ -222,6 +222,18 @@ def written(demo: Demo, thoughts: list[Thought], chat: Chat) -> Demo:
     return demo.with_thoughts(texts, [z.reward for z in thoughts])
 
 
+def shown(groups: list[Group], chat: Chat, cfg: ActPRM) -> list[dict]:
+    """Whole groups, for people to read."""
+    out = []
+    for g in groups:
+        r = torch.tensor([z.credit for z in g.thoughts])
+        weights = algorithms.advantages(r, cfg.advantage, cfg.top_k).tolist()
+        group = [{"thought": chat.text(z.ids), "reward": z.reward, "advantage": a}
+                 for z, a in zip(g.thoughts, weights, strict=True)]  # fmt: skip
+        out.append({"state": g.step.observation(), "action": g.step.action, "group": group})
+    return out
+
+
 def group_metrics(groups: list[Group], chat: Chat) -> dict[str, float]:
     """What to watch while thoughts are learned; README says what each looks like when broken."""
     r = torch.tensor([[z.reward for z in g.thoughts] for g in groups])  # [groups, G]

@@ -20,15 +20,14 @@ from tqdm import tqdm
 from transformers import AutoTokenizer
 
 from minprm import babble, rollout
-from minprm.algorithms import advantages
 from minprm.chat import Chat, Turn
 from minprm.constants import ActPRM, Config, Training, fail
 from minprm.data import Demo, Sample, read_demos, split_tasks, write_demos
 from minprm.envs.base import task_seed
 from minprm.metrics import Log
-from minprm.policy import Policy, load_model, schedule
+from minprm.policy import Policy, load_model, pretrained, schedule
 from minprm.sampler import make_sampler
-from minprm.thoughts import Group, credited, group_metrics, relabelled, think, written
+from minprm.thoughts import credited, group_metrics, relabelled, shown, think, written
 
 Batch = tuple[list[Sample], dict[str, float]]
 # of the stages act_prm:resample and relabel:resample: particles need a reader that stays as it is
@@ -172,7 +171,7 @@ class Trainer:
                 logger.warning(f"{path} {update}: no group has variance, nothing is learned")
             samples = credited(groups, self.chat, cfg, self.policy.version)
             if update % cfg.eval_every == 0:
-                self.log.samples(self.seed, path, update, [self._shown(g) for g in groups[:4]])
+                self.log.samples(self.seed, path, update, shown(groups[:4], self.chat, cfg))
             return samples, stats
 
         def held_out() -> float:
@@ -254,7 +253,7 @@ class Trainer:
     def _load(self) -> Policy:
         cfg = self.cfg
         if cfg.model != "babble":
-            tokenizer = AutoTokenizer.from_pretrained(cfg.model)
+            tokenizer = pretrained(AutoTokenizer, cfg.model)
             model = load_model(cfg.model, cfg.lora, cfg.checkpointing)
             return Policy(model, tokenizer, cfg.micro_tokens)
         policy = babble.raised(
@@ -309,15 +308,6 @@ class Trainer:
             if length > self.cfg.context:
                 return demo.until(i)
         return demo
-
-    def _shown(self, group: Group) -> dict:
-        r = torch.tensor([z.credit for z in group.thoughts])
-        cfg = self.cfg.act_prm
-        rows = zip(group.thoughts, advantages(r, cfg.advantage, cfg.top_k).tolist(), strict=True)
-        shown = [
-            {"thought": self.chat.text(z.ids), "reward": z.reward, "advantage": a} for z, a in rows
-        ]
-        return {"state": group.step.observation(), "action": group.step.action, "group": shown}
 
     def _best(self, best: dict, reward: float, cfg: ActPRM) -> dict:
         """Remembers the best weights so far, where early stopping asks for them."""
