@@ -5,7 +5,7 @@ import io
 import re
 import tomllib
 from copy import deepcopy
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict
 from itertools import pairwise
 
 import tyro
@@ -92,19 +92,10 @@ def _toml_flags(path: str) -> list[str]:
         fail(f"--config {path}: {error.strerror}")
     except tomllib.TOMLDecodeError as error:
         fail(f"--config {path} is not TOML: {error}")
-    return _flags(table, Config(), "")
-
-
-def _flags(table: dict, knobs, prefix: str) -> list[str]:
-    """A TOML table as command-line flags, so that one parser checks both."""
     flags = []
-    known = {f.name: getattr(knobs, f.name) for f in fields(knobs)}
-    for key, value in table.items():
-        name = key.replace("-", "_")
-        flag = f"--{prefix}{name.replace('_', '-')}"
-        if is_dataclass(known.get(name)) and isinstance(value, dict):
-            flags += _flags(value, known[name], f"{prefix}{name.replace('_', '-')}.")
-        elif isinstance(value, bool):
+    for knob, value in flat(table):  # as flags, so that one parser checks both
+        flag = f"--{knob.replace('_', '-')}"
+        if isinstance(value, bool):
             flags.append(flag if value else re.sub(r"([^.-][^.]*)$", r"no-\1", flag))
         else:
             flags += [flag, *(str(x) for x in (value if isinstance(value, list) else [value]))]
