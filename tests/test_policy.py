@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,11 +10,12 @@ from transformers import AutoModelForCausalLM
 
 from minprm.babble import untrained
 from minprm.chat import Chat
-from minprm.constants import Babble, Training
+from minprm.constants import Babble, Config, Training
 from minprm.data import NAN, Sample
 from minprm.envs.cups import Cups
 from minprm.policy import Policy, schedule
 from minprm.sampler import Sampler
+from minprm.trainer import Trainer
 
 LR = 1e-2
 
@@ -170,3 +172,16 @@ def test_schedule_warms_up_and_decays():
     assert [lr(0), lr(3), lr(9)] == pytest.approx([0.25, 0.7, 0.1])
     constant = schedule(Training(lr=1.0, warmup=4), updates=10)
     assert [constant(0), constant(3), constant(9)] == [0.25, 1.0, 1.0]
+
+
+def test_the_gap_between_writer_and_learner_is_measured_and_a_wide_one_stops_the_run():
+    p, bare = policy(), sample([9, 2, 6], [False, True, True])
+    (l,) = p.logprobs([bare])
+    old = [NAN, l[0].item() + 0.3, l[1].item() - 0.1]
+    stats = p.update([replace(bare, logprobs=old)], Training(), lr=0.0)
+    assert stats["policy/gap_mean"] == pytest.approx(0.2, abs=1e-5)
+    assert stats["policy/gap_max"] == pytest.approx(0.3, abs=1e-5)
+    trainer = SimpleNamespace(cfg=Config())
+    Trainer._check_gap(trainer, 0.05)
+    with pytest.raises(RuntimeError, match="stale weights"):
+        Trainer._check_gap(trainer, stats["policy/gap_mean"])
