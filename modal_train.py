@@ -2,7 +2,8 @@
 
 Runs, checkpoints and the Hugging Face cache live in volumes; after every snapshot the volume is
 committed, and a container that is lost is started again and goes on from there. A file after
---demos or --config travels along. For gated models make a Modal secret `huggingface` with HF_TOKEN.
+--demos or --config travels along. For gated models: a Modal secret with HF_TOKEN, its name in the
+environment variable MINPRM_SECRET.
 
     modal volume get minprm-runs runs/<run>        what a run left
 """
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import modal
 
-HERE, WORK = Path(__file__).parent, Path("/work")
+WORK = Path("/minprm")
+SECRET = os.environ.get("MINPRM_SECRET")
 runs = modal.Volume.from_name("minprm-runs", create_if_missing=True)
 models = modal.Volume.from_name("minprm-huggingface", create_if_missing=True)
 image = (
@@ -30,7 +32,7 @@ app = modal.App("minprm", image=image)
     timeout=24 * 3600,
     retries=modal.Retries(max_retries=5, initial_delay=10.0),
     volumes={str(WORK): runs, "/root/.cache/huggingface": models},
-    secrets=[modal.Secret.from_name("huggingface")] if "MINPRM_SECRET" in os.environ else [],
+    secrets=[modal.Secret.from_name(SECRET)] if SECRET else [],
 )
 def train(flags: list[str], files: dict[str, bytes]) -> None:
     """One try; the next one finds the run and resumes it."""
