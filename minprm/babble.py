@@ -83,7 +83,7 @@ def gate(policy: Policy, world: World, thought_tokens: int, tasks: int = 50) -> 
             state = [{"role": "user", "content": observation}]
             history = history + chat.state(state, [], first=not history)
             thought, action = (chat.content(text) for text in (world.thought(), world.expert()))
-            before = [*history, *chat.think, *thought, *chat.think_end, *chat.act]
+            before = history + chat.opening(thought)
             samples.append(Sample().extend(before).extend(action, 0.0))
             prompts.append(history + chat.think)
             states.append(deepcopy(world))

@@ -80,18 +80,21 @@ class Chat:
 
     def state(self, messages: list[dict], tools: list[dict], first: bool) -> list[int]:
         """Ids from the end of the last turn to where the assistant writes; `first`: no turn yet."""
-        key = (first, tuple(m["role"] for m in messages), repr(tools))
-        if key not in self._pieces:
-            self._pieces[key] = self._state_pieces(messages, tools, first)
-        ids = []
-        for piece in self._pieces[key]:
-            ids += self.content(messages[piece]["content"]) if isinstance(piece, int) else piece
-        return ids
+        return self.asked(messages, tools, first)[0]
 
     def asked(self, messages: list[dict], tools: list[dict], first: bool) -> tuple[list[int], ...]:
         """(state, the same with nothing observed; the rules stay): how a Turn begins."""
-        empty = [m if m["role"] == "system" else {**m, "content": ""} for m in messages]
-        return self.state(messages, tools, first), self.state(empty, tools, first)
+        key = (first, tuple(m["role"] for m in messages), repr(tools))
+        if key not in self._pieces:
+            self._pieces[key] = self._state_pieces(messages, tools, first)
+        state, hidden = [], []
+        for piece in self._pieces[key]:
+            template = not isinstance(piece, int)
+            ids = piece if template else self.content(messages[piece]["content"])
+            state += ids
+            if template or messages[piece]["role"] == "system":
+                hidden += ids
+        return state, hidden
 
     def history(self, turns: list[Turn], cfg: History) -> list[int]:
         """Ids of all turns so far, of which `cfg` may hide observations and drop thoughts."""
@@ -134,15 +137,19 @@ class Chat:
             ids += self.content(arguments)
         return ids
 
+    def opening(self, thought: list[int] | None) -> list[int]:
+        """Ids of an assistant turn up to its action."""
+        if thought is None:
+            return self.bare
+        return [*self.think, *thought, *self.think_end, *self.act]
+
     def turn(
         self, thought: list[int] | None, action: list[int], order: str = "natural"
     ) -> list[int]:
         """Ids of one assistant turn; `order` is one of ORDERS. No thought, no tags."""
-        if thought is None:
-            return [*self.bare, *action, *self.act_end, *self.end]
+        if thought is None or order == "natural":
+            return [*self.opening(thought), *action, *self.act_end, *self.end]
         think = [*self.think, *thought, *self.think_end]
-        if order == "natural":
-            return [*think, *self.act, *action, *self.act_end, *self.end]
         return [*self.bare, *action, *self.act_end, *think, *self.end]
 
     def parse(self, ids: list[int]) -> tuple[str | None, str | None]:
@@ -228,7 +235,7 @@ class Chat:
         """The template's tool call, from a rendering of one and of two calls."""
         for arguments in (_ARGUMENTS, json.dumps(_ARGUMENTS)):  # some templates want text
             try:
-                one, two = self._called(1, arguments), None
+                one = self._called(1, arguments)
             except (TypeError, ValueError):
                 continue
             break

@@ -157,7 +157,7 @@ class Policy:
         old, a = (_masked(samples, key) for key in ("logprobs", "advantages"))  # [T], [T]
         lengths = torch.tensor([sum(s.mask) for s in samples])
         w = torch.tensor(weights).repeat_interleave(lengths)  # [T]
-        drawn = _drawn(samples)  # a ratio is taken only where the sampler drew the token
+        drawn = ~old.isnan()  # a ratio is taken only where the sampler drew the token
         per_token = -a * l
         per_token[drawn] = LOSSES[cfg.loss](l[drawn], old[drawn], a[drawn])
         if cfg.kl:

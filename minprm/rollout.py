@@ -195,8 +195,8 @@ def replay(
             logged = demo.steps[t]
             expert, (z, _) = chat.action(logged.action), chat.split(completion.ids)
             z = z if z is None or chat.clean(z) else None
-            opening = chat.bare if z is None else [*chat.think, *z, *chat.think_end, *chat.act]
-            scored.append(Sample(parent=Sample().extend(prompt + opening)).extend(expert, 0.0))
+            before = Sample().extend(prompt + chat.opening(z))
+            scored.append(Sample(parent=before).extend(expert, 0.0))
             steps.append((logged, *chat.parse(completion.ids)))
             h.append(Turn(*question, chat.turn(z, expert), chat.turn(None, expert)))
     p = torch.stack([l.sum().exp() for l in policy.logprobs(scored)])

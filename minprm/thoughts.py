@@ -115,7 +115,7 @@ def _score(groups: list[Group], chat, sampler, policy, cfg: ActPRM, seed: int) -
     if not rows:
         return
     if cfg.reward == "exact_match":
-        turns = [[*chat.think, *z.ids, *chat.think_end, *chat.act] for _, z in rows]
+        turns = [chat.opening(z.ids) for _, z in rows]
         prompts = [z.path.history.ids + t for (_, z), t in zip(rows, turns, strict=True)]
         limit = max(len(g.action) for g in groups) + len(chat.act_end + chat.end)
         drawn = sampler.generate(prompts, 1, limit, chat.end[-1:], 1.0, seed)
