@@ -128,7 +128,8 @@ def table(ladder: dict[str, list[dict]]) -> str:
 def details(ladder: dict[str, list[dict]]) -> str:
     """What success does not say: reward, turns, actions, thoughts; chance of success in k tries."""
     keys = ["reward", "turns", "valid", "effective", "thought_length"]
-    keys += [k for k in next(iter(ladder.values()))[0] if k.startswith("pass@")]
+    found = [k for rows in ladder.values() for k in rows[0] if k.startswith("pass@")]
+    keys += dict.fromkeys(found)  # of checkpoints: random and expert are played once
     lines = [f"{'':<22}" + "".join(f"{key:>16}" for key in keys)]
     for arm, rows in ladder.items():
         cells = (statistics.fmean(row.get(key, math.nan) for row in rows) for key in keys)

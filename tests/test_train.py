@@ -108,6 +108,20 @@ def test_evaluate_prints_a_checkpoint_beside_random_and_expert(whole):
     assert "random" in done.stdout and "expert" in done.stdout
 
 
+def test_evaluate_reports_pass_at_k_of_samples_that_stand_together(whole):
+    world = "--world cups --world-args rounds=1 swaps=2 cups=4 --episodes 30".split()
+    drawn = "--temperature 1.0 --samples 4 --transcripts all.jsonl".split()
+    args = command("evaluate.py", "checkpoints/whole/act_prm-0", *world, *drawn)
+    done = subprocess.run(args, cwd=whole, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    won = [json.loads(x)["success"] for x in (whole / "all.jsonl").read_text().splitlines()]
+    tasks = [sum(won[i : i + 4]) for i in range(0, len(won), 4)]
+    header, _random, line, _expert = done.stdout.split("\n\n")[1].splitlines()
+    header, line = header.split(), line.split()
+    assert header[-2:] == ["pass@2", "pass@4"] and len(tasks) == 30
+    assert float(line[-1]) == pytest.approx(sum(c > 0 for c in tasks) / 30, abs=1e-3)
+
+
 def test_a_base_model_without_the_skills_is_refused(tmp_path, capsys):
     policy = babble.raised(Cups, Babble(updates=2), 0, 4096, tmp_path)
     skills = babble.gate(policy, Cups(), thought_tokens=32)
