@@ -90,7 +90,7 @@ def gate(policy: Policy, world: World, thought_tokens: int, tasks: int = 50) -> 
             history = history + chat.turn(thought, action)
             observation, _, done, _ = world.step(world.expert())
     sampler = Sampler(policy.model)
-    drawn = sampler.generate(prompts, 1, thought_tokens, chat.think_end, 1.0, seed=0)
+    drawn = sampler.generate(prompts, 1, thought_tokens, chat.stop, 1.0, seed=0)
     for state, (completion,) in zip(states, drawn, strict=True):
         kinds[state.kind(chat.text(completion.ids[:-1]))] += 1 / len(states)
     acts = torch.stack([l.sum().exp() for l in policy.logprobs(samples)]).mean().item()

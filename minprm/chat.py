@@ -5,7 +5,7 @@ concatenated. Template text is tokenised with special tokens, content without: a
 spells a control token stays text. History is appended to, never rendered again.
 
 A turn is  state | think | thought | stop | act | action | act_end | end,  and what ends a thought
-is always one token. Left out: templates that have no such token for the layout that is asked for.
+is one token: its closing tag, or the first token of a tag that the vocabulary has to spell.
 """
 
 import json
@@ -28,7 +28,7 @@ class Layout(NamedTuple):
 
     think: str  # opens a thought: forced in sampling, learned in SFT
     gap: str  # between a given thought and its stop, as templates write it
-    stop: str  # ends a thought: one token
+    stop: str  # ends a thought
     act: str  # opens the action after a thought
     bare: str  # opens it where there is no thought
     act_end: str  # ends it
@@ -55,8 +55,8 @@ class Turn(NamedTuple):
 class Chat:
     """Segments of one template. Exits where the template or tokenizer cannot carry the layout.
 
-    layout: `tags`, four tokens of the embedded model; `think`, <think> ... </think>, then the
-    action; `tool`, a thought in plain text that the tool call's opening token ends.
+    layout: `tags`, thought and plain-text action each in tags; `think`, <think> ... </think>, then
+    the action; `tool`, a thought in plain text that the tool call's opening token ends.
     tools: actions are JSON objects {"name", "arguments"}, one a line, in the template's own format.
     """
 
@@ -72,11 +72,10 @@ class Chat:
         self.end = self._template(self._end_text)
         self.call = self._native() if tools else None
         self.layout = self._layout(layout)
-        if len(self._template(self.layout.stop)) != 1:
-            fail(f"{self.layout.stop!r} is not one token here, so it cannot end a thought")
         self.think, self.think_end, self.act, self.bare, self.act_end = (
             self._template(x) for x in (self.layout.think, *self.layout[2:])
         )
+        self.stop = self.think_end[:1]  # where sampling of a thought ends
 
     def state(self, messages: list[dict], tools: list[dict], first: bool) -> list[int]:
         """Ids from the end of the last turn to where the assistant writes; `first`: no turn yet."""
@@ -171,11 +170,12 @@ class Chat:
 
     def split(self, ids: list[int]) -> tuple[list[int] | None, list[int]]:
         """(thought, rest) of a sampled turn; a turn without a thought is all rest."""
-        n, stop = len(self.think), self.think_end[0]
-        if ids[:n] != self.think or stop not in ids or (ids[:1] == [stop] and not n):
+        n, (stop,) = len(self.think), self.stop
+        if ids[:n] != self.think or stop not in ids[n:] or (ids[:1] == [stop] and not n):
             return None, ids
-        cut = ids.index(stop)
-        return ids[n:cut], ids[cut + 1 :]
+        cut = ids.index(stop, n)
+        end = cut + len(self.think_end)
+        return (ids[n:cut], ids[end:]) if ids[cut:end] == self.think_end else (None, ids)
 
     def read(self, text: str) -> str | None:
         """The action in the text between its tags; None where it is no call of the template's."""
@@ -267,20 +267,23 @@ class Chat:
     def _layout(self, name: str) -> Layout:
         opening, close = (self.call.open, self.call.close) if self.call else ("", "")
         known = self.tokenizer.get_vocab()
+        tags = all(tag in known for tag in TAGS)
         if name == "auto":
             thinks = "</think>" in self.tokenizer.chat_template or self.call is None
-            name = "tags" if all(t in known for t in TAGS) else "think" if thinks else "tool"
+            name = "tags" if tags else "think" if thinks else "tool"
         if name == "tags":
-            missing = [tag for tag in TAGS if tag not in known]
-            if missing:
-                fail(f"--layout tags: the tokenizer has no token {missing[0]}")
-            return Layout("<think>", "", "</think>", "<act>", "<act>", "</act>")
+            if self.call:
+                fail("--layout tags is for plain-text actions, and here are tools: think or tool")
+            line = "" if tags else "\n"  # a spelled tag stands on its own line
+            return Layout("<think>" + line, line, "</think>", line + "<act>", "<act>", "</act>")
         if name == "think":
             after = opening.lstrip("\n")
             return Layout("<think>\n", "\n", "</think>", "\n\n" + after, after, close)
         if self.call is None:
             fail("--layout tool: neither the logs nor the world have tools; use --layout think")
-        stops = [t for t in self.special.values() if opening.strip().startswith(t)]
-        stop = stops[0] if stops else "<|python_tag|>"
-        gap, _, rest = opening.partition(stop) if stops else ("", "", opening)
+        stop = next((t for t in self.special.values() if opening.strip().startswith(t)), "")
+        gap, _, rest = opening.partition(stop) if stop else ("", "", opening)
+        stop = stop or "<|python_tag|>"
+        if stop not in known:
+            fail("--layout tool: no token opens a tool call here, to end a thought; use think")
         return Layout("", gap, stop, rest, stop + rest, close)

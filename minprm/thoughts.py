@@ -71,7 +71,7 @@ def think(
         hints = [actions[d] for d in live for _ in paths[d]]
         prompts = [_prompt(path, a, chat, cfg) for path, a in zip(flat, hints, strict=True)]
         drawn = sampler.generate(
-            prompts, cfg.group // width, max_tokens, chat.think_end, temperature, seed + t
+            prompts, cfg.group // width, max_tokens, chat.stop, temperature, seed + t
         )
         thoughts = [_thought(p, c, chat) for p, cs in zip(flat, drawn, strict=True) for c in cs]
         new = []
@@ -104,7 +104,7 @@ def _prompt(path: Path, action: list[int], chat: Chat, cfg: ActPRM) -> list[int]
 
 
 def _thought(path: Path, completion, chat: Chat) -> Thought:
-    closed = completion.ids[-1:] == chat.think_end
+    closed = completion.ids[-1:] == chat.stop
     ids = completion.ids[:-1] if closed else completion.ids
     return Thought(path, ids, completion.logprobs, closed)
 
@@ -193,13 +193,14 @@ def _trained(group, z: Thought, a: float, w: float, order: str, chat, cfg, versi
     natural = order == "natural"
     drawn = z.logprobs if natural == (cfg.thoughts_from == "state") else None
     acted = w if cfg.trained_on != "thought" and z.closed else None
-    act = [*(chat.act if natural else chat.bare), *group.action, *chat.act_end]
+    rest = chat.think_end[1:]  # of a spelled tag, what follows the token that was drawn
+    act = [*(rest + chat.act if natural else chat.bare), *group.action, *chat.act_end]
     sample = Sample(version=version, parent=z.path.history)
     if not natural:
         sample.extend(act, acted)
-    sample.extend(chat.think).extend(z.ids + chat.think_end * z.closed, a, drawn)
+    sample.extend(chat.think).extend(z.ids + chat.stop * z.closed, a, drawn)
     if acted is not None:
-        sample.extend(act + chat.end if natural else chat.end, acted)
+        sample.extend((act if natural else rest) + chat.end, acted)
     return sample
 
 

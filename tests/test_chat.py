@@ -70,11 +70,3 @@ def test_what_is_sampled_is_parsed_by_id(chat):
 def test_a_malformed_turn_has_no_action(chat, text):
     ids = chat.tokenizer.encode(text, add_special_tokens=False)
     assert chat.parse(ids)[1] is None
-
-
-def test_a_tokenizer_without_tags_is_refused_in_one_sentence(capsys):
-    tokenizer = make_tokenizer(Cups().words)
-    tokenizer.get_vocab = lambda: {"<think>": 0}
-    with pytest.raises(SystemExit):
-        Chat(tokenizer, layout="tags")
-    assert "</think>" in capsys.readouterr().err

@@ -26,8 +26,7 @@ FAMILIES = {
     "llama3_1": (LLAMA, "<|eot_id|>"),
     "deepseekv3": (DEEPSEEK, "<｜end▁of▁sentence｜>"),
 }
-LAYOUTS = [(name, layout) for name in FAMILIES for layout in ("think", "tool")
-           if (name, layout) != ("llama3_1", "think")]  # fmt: skip
+LAYOUTS = [(name, layout) for name in FAMILIES for layout in ("think", "tool")]
 TOOLS = [{"type": "function", "function": {
     "name": "visit", "description": "open a page",
     "parameters": {"type": "object", "properties": {"title": {"type": "string"}}}}}]  # fmt: skip
@@ -66,7 +65,7 @@ def test_what_is_written_is_read_back(name, layout):
 def test_a_thought_ends_at_one_token_that_opens_nothing_else(name, layout):
     c = chat(name, layout)
     turn = c.turn(c.thought("next is Paris"), c.action(CALL))
-    assert turn.count(c.think_end[0]) == 1 and c.clean(c.thought("a </think> <tool_call> b"))
+    assert turn[len(c.think) :].count(c.stop[0]) == 1 and c.clean(c.thought("a </think> <tool_call> b"))
 
 
 # What differs from the template's own rendering of a whole conversation, and why.
@@ -74,6 +73,7 @@ DIFFERENCES = {
     ("qwen3", "think"): "thoughts of earlier turns stay in the history",
     ("qwen3_instruct_2507", "think"): "the template has no place for thoughts",
     ("deepseekv3", "think"): "the template has no place for thoughts beside tool calls",
+    ("llama3_1", "think"): "the template drops text beside a tool call",
     ("llama3_1", "tool"): "the template drops text beside a tool call; python_tag ends the thought",
 }
 
@@ -165,3 +165,24 @@ def test_any_text_goes_through_thought_and_arguments(thought, value):
     ids = c.turn(c.thought(thought), c.action(call))
     read, action = c.parse(ids)
     assert read == thought.strip() + "\n" and action == call
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_tags_that_a_vocabulary_spells_carry_plain_text_actions(name):
+    c = Chat(tokenizer(name), "tags")
+    turn = c.turn(c.thought("next is Paris"), c.action("open c"))
+    assert len(c.act) > 1 and c.text(turn).startswith("<think>")
+    assert c.parse(turn) == ("next is Paris\n", "open c")
+    assert c.parse(c.turn(None, c.action("open c"))) == (None, "open c")
+    assert c.silent(turn) == c.turn(None, c.action("open c"))
+    unclosed = [*c.think, *c.thought("next"), *c.act, *c.action("open c"), *c.act_end, *c.end]
+    assert c.parse(unclosed)[1] is None
+    drawn = c.think + c.thought("next") + c.stop  # as far as the sampler writes
+    assert c.text(drawn + c.think_end[1:]).endswith("</think>")
+
+
+def test_layouts_that_cannot_be_say_what_can(capsys):
+    for layout, tools, instead in (("tags", True, "think or tool"), ("tool", False, "think")):
+        with pytest.raises(SystemExit):
+            Chat(tokenizer("llama3_1"), layout, tools)
+        assert instead in capsys.readouterr().err
