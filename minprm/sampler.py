@@ -146,8 +146,8 @@ class VLLM:
         """
         if self.cfg.sleep and self.llm.llm_engine.is_sleeping():
             self.llm.wake_up(tags=["weights"])
-        weights = {"weights_iterator": _weights(self.model)}
-        self.llm.collective_rpc("reload_weights", kwargs=weights)
+        kwargs = {"weights_iterator": weights(self.model)}
+        self.llm.collective_rpc("reload_weights", kwargs=kwargs)
         if self.model.config.tie_word_embeddings and not torch.cuda.is_available():
             self.llm.apply_model(_repack_head)
         if self.cfg.sleep and self.llm.llm_engine.is_sleeping():
@@ -177,11 +177,11 @@ def _engine(config: str, memory: float, context: int, sleep: bool):
 
 
 @torch.no_grad()
-def _weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
+def weights(model: PreTrainedModel) -> Iterator[tuple[str, torch.Tensor]]:
     """(name, weight) as the base model has them; adapters are merged on the way, in fp32.
 
-    Merging was chosen over vLLM's own adapters: one path for all models, and no second set of
-    kernels whose log-probs differ from those of the trained model.
+    Chosen over vLLM's own adapters, whose kernels cost at every token (benchmarks/sync.py): one
+    path for all models.
     """
     modules = dict(model.named_modules())
     for name, weight in [*model.named_parameters()]:

@@ -65,7 +65,8 @@ def test_what_is_written_is_read_back(name, layout):
 def test_a_thought_ends_at_one_token_that_opens_nothing_else(name, layout):
     c = chat(name, layout)
     turn = c.turn(c.thought("next is Paris"), c.action(CALL))
-    assert turn[len(c.think) :].count(c.stop[0]) == 1 and c.clean(c.thought("a </think> <tool_call> b"))
+    assert turn[len(c.think) :].count(c.stop[0]) == 1
+    assert c.clean(c.thought("a </think> <tool_call> b"))
 
 
 # What differs from the template's own rendering of a whole conversation, and why.
