@@ -20,10 +20,13 @@ from minprm.algorithms import pass_at_k
 from minprm.chat import Chat
 from minprm.cli import read_flags
 from minprm.constants import Config, Engine, fail
+from minprm.envs import make_world
+from minprm.envs.audit import FILE as AUDIT
+from minprm.envs.audit import table as worlds_table
 from minprm.metrics import chart, details, table
 from minprm.plan import GREEN, GREY, PLAIN, YELLOW
 from minprm.policy import load_model, pretrained
-from minprm.rollout import Episode, evaluation, make_world, reference_rows, summary
+from minprm.rollout import Episode, evaluation, reference_rows, summary
 from minprm.sampler import make_sampler
 
 
@@ -32,6 +35,7 @@ class Evaluation:
     """Plays checkpoints on held-out tasks, and prints success beside random and expert."""
 
     checkpoints: Annotated[list[str], tyro.conf.Positional]  # directories of runs, or hub ids
+    worlds: bool = False  # list all worlds, with random and expert success, and stop
     world: str = "cups"  # name of a world in minprm/envs
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     episodes: int = 400  # tasks played
@@ -52,6 +56,9 @@ class Evaluation:
 
 def main(argv: list[str]) -> None:
     flags = read_flags(Evaluation, argv, "evaluate.py")
+    if flags.worlds:
+        print(worlds_table(json.loads(AUDIT.read_text())))
+        return
     if not flags.checkpoints:
         fail("name at least one checkpoint: python evaluate.py checkpoints/RUN/ARM-SEED")
     if flags.samples > 1 and not flags.temperature:

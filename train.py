@@ -15,10 +15,11 @@ from loguru import logger
 
 from minprm.cli import parse
 from minprm.constants import Config, arms_of, fail
-from minprm.data import read_demos
+from minprm.data import read_demos, write_demos
+from minprm.envs import make_world
 from minprm.metrics import Log, chart, table, write_atomically
 from minprm.plan import dry_run
-from minprm.rollout import make_world, reference_rows
+from minprm.rollout import expert_demos, reference_rows
 from minprm.trainer import Trainer
 
 RUNS, CHECKPOINTS = Path("runs"), Path("checkpoints")
@@ -39,11 +40,21 @@ def main(argv: list[str]) -> None:
     torch.set_flush_denormal(True)  # tiny activations are ten times slower on a CPU
     log = Log(RUNS / cfg.run)
     log.config(asdict(cfg))
+    if cfg.stages == ["demos"]:
+        return demos(cfg, log)
     try:
         ladder(cfg, log)
     except KeyboardInterrupt:
         logger.info(f"stopped and saved. Go on with: python train.py --run {cfg.run} --resume")
         raise SystemExit(130) from None
+
+
+def demos(cfg: Config, log: Log) -> None:
+    """The expert's logs of --episodes tasks, actions only; no model is needed."""
+    logs = expert_demos(cfg, cfg.seeds[0], cfg.episodes)
+    path = log.folder / "demos.jsonl"
+    write_demos([log.with_thoughts([None] * len(log.steps)) for log in logs], path)
+    print(f"{len(logs)} logs: {path}")
 
 
 def ladder(cfg: Config, log: Log) -> None:

@@ -10,7 +10,6 @@ import inspect
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
@@ -50,11 +49,8 @@ def make_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
     )
 
 
-def raised(
-    make_world: Callable[[], World], cfg: Babble, seed: int, micro_tokens: int, root: Path
-) -> Policy:
+def raised(world: World, cfg: Babble, seed: int, micro_tokens: int, root: Path) -> Policy:
     """The model raised on this world, from the cache where its settings were seen before."""
-    world = make_world()
     if not world.kinds:
         fail(f"the embedded model cannot be raised on {type(world).__name__}: name a --model")
     settings = {"babble": asdict(cfg), "seed": seed, "template": TEMPLATE}

@@ -31,13 +31,15 @@ def parse(argv: list[str]) -> Config:
 
 def check(config: Config) -> None:
     """Refuses what does not exist and what cannot work together, in one sentence."""
-    stages = sorted({stage for arm in ARMS.values() for stage in arm})
+    stages = sorted({stage for arm in ARMS.values() for stage in arm} | {"demos"})
     for arm in config.arms:
         if arm not in ARMS:
             fail(f"--arms {arm}: no such arm. Arms: {', '.join(ARMS)}")
     for stage in config.stages:
         if stage not in stages:
             fail(f"--stages {stage}: no such stage. Stages: {', '.join(stages)}")
+    if "demos" in config.stages and (config.stages != ["demos"] or not config.world):
+        fail("--stages demos writes a --world's expert logs, and stands alone")
     for knob, value in flat(asdict(config)):
         if knob.split(".")[-1] in POSITIVE and value < 1:
             fail(f"--{knob.replace('_', '-')} {value}: must be at least 1")

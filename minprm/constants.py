@@ -270,16 +270,16 @@ def flat(knobs: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
             yield prefix + key, value
 
 
-def pairs(texts: list[str], number: type) -> dict:
-    """`name=value` texts as a dict of numbers.
+def pairs(texts: list[str], kind: type) -> dict:
+    """`name=value` texts as a dict.
 
     >>> pairs(["rounds=1", "swaps=5"], int)
     {'rounds': 1, 'swaps': 5}
     """
     try:
-        return {k: number(v) for k, v in (text.split("=") for text in texts)}
+        return {k: kind(v) for k, v in (text.split("=", 1) for text in texts)}
     except ValueError:
-        fail(f"{' '.join(texts)}: write name=value, each value a number ({number.__name__})")
+        fail(f"{' '.join(texts)}: write name=value, each value a {kind.__name__}")
 
 
 def fail(sentence: str) -> NoReturn:

@@ -12,7 +12,7 @@ from minprm import babble, rollout
 from minprm.chat import Chat
 from minprm.constants import Config
 from minprm.data import Demo, read_demos
-from minprm.envs.base import task_seed
+from minprm.envs import make_world
 from minprm.policy import CHUNK, pretrained
 
 GREY, GREEN, YELLOW, PLAIN = "\033[90m", "\033[32m", "\033[33m", "\033[0m"
@@ -21,14 +21,14 @@ GREY, GREEN, YELLOW, PLAIN = "\033[90m", "\033[32m", "\033[33m", "\033[0m"
 def dry_run(cfg: Config) -> str:
     """The plan and the first sample, coloured: state grey, thought green, action yellow."""
     if cfg.model == "babble":
-        world = rollout.make_world(cfg)
+        world = make_world(cfg)
         model, tokenizer = babble.untrained(world, cfg.babble, seed=0)
     else:
         tokenizer = pretrained(AutoTokenizer, cfg.model)
         config = pretrained(AutoConfig, cfg.model)
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
-    demo = (read_demos(cfg.demos) if cfg.demos else [_expert_demo(cfg)])[0]
+    demo = (read_demos(cfg.demos) if cfg.demos else rollout.expert_demos(cfg, 0, 1))[0]
     lines = [f"{name:<42}{size / 2**30:>9.2f} GiB" for name, size in memory(model, cfg).items()]
     total, trained = count(model, cfg.lora)
     head = f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
@@ -86,7 +86,3 @@ def rendered(demo: Demo, chat: Chat) -> str:
         text += GREY + chat.text(state) + GREEN + chat.text(thought) + YELLOW
         text += chat.text(opening + action)
     return text + PLAIN
-
-
-def _expert_demo(cfg: Config) -> Demo:
-    return rollout.expert_demo(rollout.make_world(cfg), task_seed("train", 0))

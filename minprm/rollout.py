@@ -3,6 +3,7 @@
 All episodes go in lockstep, one batch a turn. Ids that were sampled are kept as they were drawn.
 """
 
+import json
 import random
 import time
 from dataclasses import dataclass, field
@@ -12,9 +13,9 @@ import torch
 
 from minprm.algorithms import advantages, copies, exact_match, returns_to_go
 from minprm.chat import Chat, Turn
-from minprm.constants import RL, Config, fail, pairs
+from minprm.constants import RL, Config, fail
 from minprm.data import Demo, Sample, Step, from_chat
-from minprm.envs import WORLDS
+from minprm.envs import make_world
 from minprm.envs.base import World, task_seed
 from minprm.policy import Policy
 from minprm.sampler import Sampler
@@ -87,7 +88,7 @@ def _act(e: Episode, thought: str | None, action: str, tokens: int) -> None:
     observation, reward, e.done, info = e.world.step(action)
     e.steps.append(Step(e.state, thought, action, reward))
     e.infos.append({**info, "thought_tokens": tokens})
-    e.state = [{"role": "user", "content": observation}]
+    e.state = [_answer(e.world, observation)]
 
 
 def _turn_limit(cfg: Config, chat: Chat) -> int:
@@ -122,14 +123,10 @@ def credit_episodes(group: list[Episode], cfg: RL, dense: bool) -> None:
             e.credit(t, a)
 
 
-def make_world(cfg: Config) -> World:
-    """The configured world. Exits where there is none of that name, or it lacks a knob."""
-    if cfg.world not in WORLDS:
-        fail(f"--world {cfg.world}: no such world. Worlds: {', '.join(WORLDS)}")
-    try:
-        return WORLDS[cfg.world](**pairs(cfg.world_args, int))
-    except TypeError as error:
-        fail(f"--world-args: {cfg.world} {str(error).removeprefix(WORLDS[cfg.world].__name__)}")
+def expert_demos(cfg: Config, seed: int, n: int) -> list[Demo]:
+    """The expert's logs of n training tasks; each seed of a ladder has its own."""
+    first = seed * 100_000
+    return [expert_demo(make_world(cfg), task_seed("train", first + i)) for i in range(n)]
 
 
 def expert_demo(world: World, seed: int) -> Demo:
@@ -137,12 +134,23 @@ def expert_demo(world: World, seed: int) -> Demo:
     messages, done = _opening(world, seed), False
     while not done:
         thought, action = world.thought(), world.expert()
+        messages.append(_said(world, thought, action))
         observation, _, done, _ = world.step(action)
-        messages += [
-            {"role": "assistant", "content": action, "reasoning_content": thought},
-            {"role": "user", "content": observation},
-        ]
-    return from_chat({"task": f"{type(world).__name__}-{seed}", "messages": messages[:-1]})
+        messages.append(_answer(world, observation))
+    task = f"{type(world).__name__}-{seed}"
+    return from_chat({"task": task, "messages": messages[:-1], "tools": world.tools})
+
+
+def _said(world: World, thought: str | None, action: str) -> dict:
+    """An action as a chat message, in the form that `from_chat` reads."""
+    if not world.tools:
+        return {"role": "assistant", "content": action, "reasoning_content": thought}
+    call = {"type": "function", "function": json.loads(action)}
+    return {"role": "assistant", "content": thought, "tool_calls": [call]}
+
+
+def _answer(world: World, observation: str) -> dict:
+    return {"role": "tool" if world.tools else "user", "content": observation}
 
 
 def summary(episodes: list[Episode]) -> dict[str, float]:

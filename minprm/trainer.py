@@ -23,6 +23,7 @@ from minprm import babble, rollout
 from minprm.chat import Chat, Turn
 from minprm.constants import ActPRM, Config, Training, fail
 from minprm.data import Demo, Sample, read_demos, split_tasks, write_demos
+from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.metrics import Log
 from minprm.policy import Policy, load_model, pretrained, schedule
@@ -42,11 +43,13 @@ class Trainer:
     def __init__(self, cfg: Config, seed: int, log: Log, checkpoints: Path):
         self.cfg, self.seed, self.log, self.checkpoints = cfg, seed, log, checkpoints
         self.folder = checkpoints / cfg.run
-        self.make_world = lambda: rollout.make_world(cfg)
         began = time.perf_counter()
         self.policy = self._load()
         self.base_seconds = time.perf_counter() - began
-        demos = read_demos(cfg.demos) if cfg.demos else self._expert_demos()
+        if cfg.demos:
+            demos = read_demos(cfg.demos)
+        else:
+            demos = rollout.expert_demos(cfg, seed, cfg.num_demos + cfg.held_out)
         if cfg.actions_only:
             demos = [d.with_thoughts([None] * len(d.steps)) for d in demos]
         tools = any(demo.tools for demo in demos)
@@ -256,20 +259,14 @@ class Trainer:
             tokenizer = pretrained(AutoTokenizer, cfg.model)
             model = load_model(cfg.model, cfg.lora, cfg.checkpointing)
             return Policy(model, tokenizer, cfg.micro_tokens)
-        policy = babble.raised(
-            self.make_world, cfg.babble, self.seed, cfg.micro_tokens, self.checkpoints
-        )
-        skills = babble.gate(policy, self.make_world(), cfg.thought_tokens)
+        world = make_world(cfg)
+        policy = babble.raised(world, cfg.babble, self.seed, cfg.micro_tokens, self.checkpoints)
+        skills = babble.gate(policy, world, cfg.thought_tokens)
         babble.check_gate(skills, stop=cfg.gate)
         return policy
 
     def _act_prm(self, variant: str) -> ActPRM:
         return replace(self.cfg.act_prm, **(RESAMPLE if variant == "resample" else {}))
-
-    def _expert_demos(self) -> list[Demo]:
-        first = self.seed * 100_000  # each seed of a ladder has its own tasks to learn from
-        tasks = range(first, first + self.cfg.num_demos + self.cfg.held_out)
-        return [rollout.expert_demo(self.make_world(), task_seed("train", i)) for i in tasks]
 
     def _pick(self, items: list, n: int, path: str, update: int) -> list:
         """The update's items: passes over all of them, each in its own order."""

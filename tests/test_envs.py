@@ -1,114 +1,236 @@
 """What every world owes: seeds, an expert, honest rewards, and no crash."""
 
 import itertools
+import json
+import os
 import random
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from minprm.envs import WORLDS
-from minprm.envs.base import task_seed
+from minprm import rollout
+from minprm.constants import Config
+from minprm.data import from_chat, read_demos
+from minprm.envs import WORLDS, audit, base, make_world
+from minprm.envs.base import called, task_seed
 
-HOSTILE = [
-    "",
-    "nonsense",
-    "open",
-    "open z",
-    "x" * 100_000,
-    "<end> </act>",
-    "ünï\0code",
-    "forward forward",
-]
-ALL = pytest.mark.parametrize("name", WORLDS)
+EXTRAS = {"babyai": "minigrid", "textworld": "textworld", "search": "bm25s", "gym": "gymnasium",
+          "taxi": "gymnasium"}  # fmt: skip
+SEEDS = {"textworld": 3}  # games take seconds to make
+SURE = [name for name in WORLDS if name not in ("bandit", "gym")]  # chance cannot beat the expert
+ROOT = Path(__file__).parents[1]
+HOSTILE = ["", "nonsense", "open", "x" * 100_000, "<end> </act>", "ünï\0code", "forward forward",
+           "9" * 5_000, "(" * 5_000, "[" * 100_000, '{"name": "answer", "arguments": 3}',
+           '{"name": [], "arguments": {}}', '{"name": "visit", "arguments": {"title": []}}',
+           '{"name": "search", "arguments": {"query": ""}}', "1 / 0", "null", "१२३"]  # fmt: skip
 
 
-def run(world, seed, choose) -> float:
-    """The return of one episode."""
-    world.reset(seed)
-    total, done = 0.0, False
+def make(name: str, **knobs):
+    """The world, or a skip that names the extra."""
+    if name in EXTRAS and find_spec(EXTRAS[name]) is None:
+        extra = "gym" if name == "taxi" else name
+        pytest.skip(f'needs {EXTRAS[name]}: pip install -e ".[{extra}]"')
+    return WORLDS[name](**knobs)
+
+
+def play(world, seed: int, choose) -> tuple[float, list[str]]:
+    """The return of one episode, and everything that was observed."""
+    seen, total, done = [world.reset(seed)], 0.0, False
     while not done:
-        _, reward, done, _ = world.step(choose(world))
+        observation, reward, done, info = world.step(choose(world))
+        assert isinstance(observation, str) and set(info) == {"valid", "effective"}
         total += reward
-    return total
+        seen.append(observation)
+    return total, seen
 
 
 def observations(name: str) -> str:
+    """Three episodes at random, as text."""
     world, out = WORLDS[name](), []
-    for seed in (0, 1, 2):
-        rng, done = random.Random(seed), False
-        out.append(world.reset(seed))
-        while not done:
-            observation, _, done, _ = world.step(rng.choice(world.actions()))
-            out.append(observation)
+    for seed in range(1 if name == "textworld" else 3):
+        rng = random.Random(seed)
+        out += play(world, seed, lambda w, rng=rng: rng.choice(w.actions()))[1]
     return repr(out)
 
 
+ALL = pytest.mark.parametrize("name", WORLDS)
+
+
 @ALL
-def test_the_expert_wins_every_seed_and_nobody_unsolved_earns_as_much(name):
-    world, rng = WORLDS[name](), random.Random(0)
-    solved = []
-    for i in range(200):
-        solved.append(run(world, task_seed("test", i), lambda w: w.expert()))
-        assert world.success
-    for i in range(300):
-        total = run(world, task_seed("test", i), lambda w: rng.choice(w.actions()))
+def test_the_expert_wins_and_nobody_unsolved_earns_as_much(name):
+    world, rng, solved = make(name), random.Random(0), []
+    for i in range(SEEDS.get(name, 20)):
+        total, _ = play(world, task_seed("test", i), lambda w: w.expert())
+        assert world.success or name not in SURE
+        solved += [total] if world.success else []
+    for i in range(SEEDS.get(name, 100)):
+        total, _ = play(world, task_seed("test", i), lambda w: rng.choice(w.actions()))
         assert world.success or total < min(solved) - 1e-9
 
 
-@ALL
-def test_random_play_is_measured_and_no_solution(name):
-    world, rng, wins = WORLDS[name](), random.Random(0), 0
-    for i in range(300):
-        run(world, i, lambda w: rng.choice(w.actions()))
-        wins += world.success
-    assert wins / 300 < 0.25
+def installed() -> list[str]:
+    return [name for name in WORLDS if name not in EXTRAS or find_spec(EXTRAS[name])]
+
+
+@pytest.fixture(scope="session")
+def elsewhere() -> dict[str, str]:
+    """What another process observes, with other hashes."""
+    code = "import json, test_envs as t; "
+    code += "print(json.dumps({n: t.observations(n) for n in t.installed()}))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                         cwd=Path(__file__).parent,
+                         env={**os.environ, "PYTHONHASHSEED": "7"})  # fmt: skip
+    return json.loads(ran.stdout.splitlines()[-1])
 
 
 @ALL
-def test_same_seed_same_observations_in_another_process_too(name):
-    code = f"from test_envs import observations; print(observations({name!r}), end='')"
-    other = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
-        cwd=__file__.rpartition("/")[0], env={"PYTHONHASHSEED": "7"},
-    )  # fmt: skip
-    assert observations(name) == observations(name) == other.stdout
+def test_same_seed_same_observations_in_another_process_too(name, elsewhere):
+    make(name)
+    assert observations(name) == observations(name) == elsewhere[name]
 
 
 @ALL
 @pytest.mark.parametrize("action", HOSTILE)
-def test_an_illegal_action_is_told_so_and_costs_a_step(name, action):
-    world = WORLDS[name]()
+def test_a_hostile_action_is_answered_and_earns_less_than_a_right_one(name, action):
+    world = make(name)
     world.reset(0)
-    observation, reward, done, _ = world.step(action)
-    assert observation.startswith("illegal") and reward == 0 and not done
-    assert run(world, 0, lambda w: action) == 0 and not world.success
+    observation, reward, _, info = world.step(action)
+    assert isinstance(observation, str) and reward < 0.5 and not world.success
+    assert info["valid"] or not info["effective"]
+    assert info["valid"] or observation.startswith("illegal")
 
 
 @ALL
 def test_stepping_after_the_end_raises(name):
-    world = WORLDS[name]()
-    run(world, 0, lambda w: w.expert())
+    world = make(name)
+    play(world, 0, lambda w: w.expert())
     with pytest.raises(RuntimeError, match="reset"):
-        world.step(world.actions()[0])
+        world.step("anything")
 
 
 @ALL
 def test_the_expert_knows_what_to_do_off_its_own_path(name):
-    for seed in range(50):
-        world, rng = WORLDS[name](), random.Random(seed)
+    world = make(name)
+    for seed in range(SEEDS.get(name, 20)):
+        rng = random.Random(seed)
         world.reset(seed)
-        for _ in range(2):
-            assert world.expert() in world.actions()
+        for _ in range(3):
             if world.step(rng.choice(world.actions()))[2]:
                 break
+            assert isinstance(world.expert(), str) and isinstance(world.thought(), str | None)
         else:
-            assert world.expert() in world.actions()
+            assert world.step(world.expert())[3]["valid"]
+
+
+@ALL
+def test_asking_a_world_changes_nothing(name):
+    world, other = make(name), make(name)
+    for w in (world, other):
+        w.reset(5)
+    for _ in range(3):
+        world.actions(), world.expert(), world.thought(), world.key()
+        action = other.expert()
+        seen = [w.step(action)[:3] for w in (world, other)]
+        assert seen[0] == seen[1]
+        if seen[0][2]:
+            break
+
+
+@ALL
+def test_actions_of_tools_are_calls_and_of_text_are_none(name):
+    world = make(name)
+    world.reset(0)
+    for action in [*world.actions(), world.expert()]:
+        if world.tools:
+            assert called(action, world.tools)[0]
+        else:
+            assert not action.startswith("{")
+
+
+@ALL
+def test_the_experts_log_is_one_that_training_reads(name):
+    demo = rollout.expert_demo(make(name), task_seed("train", 0))
+    assert len(demo.steps) >= 1 and bool(demo.tools) is bool(WORLDS[name].tools)
+    again = from_chat(json.loads(json.dumps(demo.to_chat())))
+    assert [s.action for s in again.steps] == [s.action for s in demo.steps]
+
+
+# answers that would like to be paid more than a right one
+ADVERSARIAL = {
+    "reverse_text": lambda w: [w.text * 2, w.text[::-1] * 2, w.text[::-1] + " ?", w.text[:0:-1]],
+    "alphabet_sort": lambda w: [w.expert() + ", Zoe", w.expert() * 2, w.expert()[:-1], ", " * 99],
+    "numbers": lambda w: ["1", "1 2", w.expert() + " 99", w.expert() + " " + w.expert()],
+    "dates": lambda w: ["2000-01-01", w.expert() + " 2000-01-01", w.wanted[0], w.expert()[:-1]],
+    "gsm8k": lambda w: [f"{w.answer + 1:g}", f"{w.answer:g} or {w.answer + 1:g}", "0"],
+    "countdown": lambda w: [f"{w.target}", f"{w.solution} + 0", f"{w.solution} * 1", "1 - - 1"],
+    "connections": lambda w: [", ".join(w.left), ", ".join(w.left[:5]), (w.left[0] + ",") * 4],
+    "hotpot": lambda w: [
+        base.call("answer", text=" ".join(w.task.pages)),
+        base.call("answer", text=w.task.answer + " or not"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ADVERSARIAL)
+def test_no_answer_that_is_wrong_is_paid_like_a_right_one(name):
+    for seed in range(20):
+        world = make(name)
+        best, _ = play(world, seed, lambda w: w.expert())
+        assert world.success
+        world.reset(seed)
+        for answer in ADVERSARIAL[name](world):
+            world.reset(seed)
+            reward = world.step(answer)[1]
+            assert not world.success and reward < best
+
+
+def test_the_reward_that_sounds_right_is_hacked_where_it_is_asked_for():
+    for name, answer in (("numbers", "1 2"), ("dates", "2000-01-01")):
+        honest, hackable = make(name), make(name, hackable=1)
+        for world in (honest, hackable):
+            world.reset(0)
+        assert hackable.step(answer)[1] == 1.0 and not hackable.success
+        assert honest.step(answer)[1] < 0.5
+
+
+def test_splits_are_disjoint_and_a_task_cannot_leave_its_own():
+    ends = [(task_seed(s, 0), task_seed(s, 10**9 - 1)) for s in ("train", "validation", "test")]
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(ends))
+    with pytest.raises(ValueError):
+        task_seed("train", 10**9)
+
+
+# --- the table of worlds ---
+
+
+def test_the_audit_holds_every_world_and_readme_shows_it():
+    told = json.loads(audit.FILE.read_text())
+    assert set(told["worlds"]) == set(WORLDS)
+    assert audit.table(told) in (ROOT / "README.md").read_text()
+    for name, row in told["worlds"].items():
+        assert row["random"] < row["expert"] and WORLDS[name].teaches
+        assert row["expert"] == 1.0 or name not in SURE
+
+
+def test_what_the_file_says_is_what_is_played():
+    rows = json.loads(audit.FILE.read_text())["worlds"]
+    for name in ("cups", "sokoban", "countdown"):
+        assert audit._played(name, rows[name]["episodes"][1], "random")["success"] == pytest.approx(
+            rows[name]["random"]
+        )
+
+
+# --- single worlds ---
 
 
 def test_errand_is_won_from_wherever_the_first_steps_led():
     for seed in range(100):
-        world, rng = WORLDS["errand"](waypoints=2), random.Random(seed)
+        world, rng = make("errand", waypoints=2), random.Random(seed)
         world.reset(seed)
         done = False
         while not done:
@@ -117,10 +239,187 @@ def test_errand_is_won_from_wherever_the_first_steps_led():
         assert world.success
 
 
-@ALL
+def test_the_bandits_expert_is_right_as_often_as_its_closed_form_says():
+    for pulls in (3, 10):
+        world, wins, n = make("bandit", pulls=pulls), 0, 3_000
+        for seed in range(n):
+            play(world, seed, lambda w: w.expert())
+            wins += world.success
+        p = world.optimum()
+        assert abs(wins / n - p) < 4 * (p * (1 - p) / n) ** 0.5
+
+
+def test_the_lakes_expert_is_as_good_as_the_exact_optimum():
+    world, wins, optimum, n = make("frozenlake", size=4, path=3, slip=0.3), 0, 0.0, 500
+    for seed in range(n):
+        world.reset(seed)
+        optimum += world.optimum() / n
+        play(world, seed, lambda w: w.expert())
+        wins += world.success
+    assert 0.3 < optimum < 0.95
+    assert abs(wins / n - optimum) < 4 * (optimum * (1 - optimum) / n) ** 0.5
+
+
+def test_a_box_in_a_corner_is_seen_as_lost_and_the_expert_still_answers():
+    world = make("sokoban")
+    world.reset(0)
+    corner = min(world.floor - world.targets)
+    boxed = frozenset({corner})
+    if world._stuck(boxed):
+        world.state = (max(world.floor - boxed), boxed)
+        assert world.expert() in world.actions() and not world._plan(world.state)
+
+
+def test_every_sokoban_is_as_long_as_its_filter_says():
+    for shortest in (0, 5, 8):
+        world = make("sokoban", shortest=shortest)
+        for seed in range(20):
+            world.reset(seed)
+            plan = world._plan(world.state)
+            assert shortest <= len(plan)
+            for _ in plan:
+                world.step(world.expert())
+            assert world.success
+
+
+def test_the_rooms_expert_uses_only_what_it_has_seen():
+    """The same actions in a house whose rooms that were not seen yet lie elsewhere."""
+    world = make("rooms")
+    for seed in range(50):
+        world.reset(seed)
+        done = False
+        while not done:
+            action = world.expert()
+            if world.key_room not in world.seen and not world.held:
+                hidden = [c for c in world.doors if c not in world.seen]
+                kept = world.key_room
+                for world.key_room in hidden:
+                    assert world.expert() == action
+                world.key_room = kept
+            done = world.step(action)[2]
+
+
+@given(st.text(alphabet="0123456789+-*/() ", max_size=60))
+def test_expressions_have_the_value_that_python_gives_them(text):
+    from fractions import Fraction
+
+    from minprm.envs.countdown import value
+
+    found = value(text)
+    if found is not None:
+        import re
+
+        exact = re.sub("[0-9]+", lambda n: f"Fraction({int(n[0])})", text)
+        assert found == eval(exact.strip(), {"Fraction": Fraction})
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("#### 1,234", 1234.0), ("$5.00.", 5.0), ("it is -3", -3.0), ("12 or 13", 13.0),
+     ("none", None), ("€ 1,000,000.50!", 1000000.5), ("1,23", 23.0), ("3.", 3.0)],
+)  # fmt: skip
+def test_numbers_are_read_with_commas_currency_and_stops(text, number):
+    from minprm.envs.gsm8k import number as read
+
+    assert read(text) == number
+
+
+# --- a user's own files ---
+
+
+def test_files_of_ones_own_are_read(tmp_path):
+    write = lambda name, *rows: (  # noqa: E731
+        (tmp_path / name).write_text("\n".join(map(json.dumps, rows))),
+        str(tmp_path / name),
+    )[1]
+    sums = write(
+        "g.jsonl", *({"question": f"{i}+1?", "answer": f"so #### {i + 1}"} for i in range(30))
+    )
+    pages = [["A", ["A is by B."]], ["B", ["B is from Rome."]], ["C", ["C."]]]
+    hop = write("h.jsonl", {"question": "where?", "answer": "Rome", "context": pages,
+                            "supporting_facts": [["A", 0], ["B", 0]]})  # fmt: skip
+    four = {k: [f"{k}{i}" for i in range(4)] for k in "abcd"}
+    puzzles = write("c.json", [four])
+    for name, knobs in (("gsm8k", {"file": sums}), ("hotpot", {"file": hop}),
+                        ("connections", {"file": puzzles})):  # fmt: skip
+        for split in ("train", "validation", "test"):
+            world = make(name, **knobs)
+            play(world, task_seed(split, 0), lambda w: w.expert())
+            assert world.success
+    seen = {s: {make("gsm8k", file=sums).reset(task_seed(s, i)) for i in range(100)}
+            for s in ("train", "validation", "test")}  # fmt: skip
+    assert not (seen["train"] & seen["test"] or seen["train"] & seen["validation"])
+
+
+def test_a_folder_of_documents_and_long_contexts_are_searched(tmp_path):
+    make("search")
+    (tmp_path / "rome.txt").write_text("Rome was built. " * 100 + "Its founder was Romulus.")
+    (tmp_path / "paris.txt").write_text("Paris is big. " * 100)
+    questions = tmp_path / "q.jsonl"
+    questions.write_text(json.dumps({"question": "Who was the founder of Rome?",
+                                     "answer": "Romulus", "document": "rome"}))  # fmt: skip
+    world = make("search", docs=str(tmp_path), questions=str(questions))
+    play(world, 0, lambda w: w.expert())
+    assert world.success
+    row = {"question": "Which?", "answer": "C", "context": "word " * 5000 + "the needle is here",
+           **{f"choice_{x}": x for x in "ABCD"}}  # fmt: skip
+    (tmp_path / "l.jsonl").write_text(json.dumps(row))
+    world = make("search", longbench=str(tmp_path / "l.jsonl"))
+    assert "D: D" in world.reset(0)
+    found = world.step(base.call("search", query="needle"))[0]
+    assert found.startswith("document")
+    assert "needle" in world.step(base.call("expand", document="document"))[0]
+    assert world.step(base.call("answer", text="c"))[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    "flags",
+    ["cups rounds=many", "cups nothing=1", "cups cups=1", "frozenlake ice=2", "gsm8k file=none",
+     "hotpot file=none", "connections file=none", "textworld game=chess", "babyai level=No",
+     "gym id=No-v0", "search docs=x"],
+)  # fmt: skip
+def test_a_knob_that_makes_no_world_is_refused_in_one_sentence(flags, capsys):
+    name, knob = flags.split()
+    make(name)
+    with pytest.raises(SystemExit):
+        make_world(Config(world=name, world_args=[knob])).reset(0)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_missing_extra_is_one_sentence_with_its_install_line(monkeypatch, capsys):
+    monkeypatch.setattr(base, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit):
+        WORLDS["babyai"]()
+    assert 'pip install -e ".[babyai]"' in capsys.readouterr().err
+
+
+# --- by hand, and demos ---
+
+
+def test_a_world_is_played_by_hand_and_shows_the_experts_action():
+    command = [sys.executable, "-m", "minprm.envs", "hotpot", "--seed", "1"]
+    out = subprocess.run(command, input="?\nvisit nothing\nanswer never\n", text=True,
+                         capture_output=True, check=True, cwd=ROOT).stdout  # fmt: skip
+    assert '"name": "visit"' in out and "illegal" in out and "lost" in out
+
+
+@pytest.mark.parametrize("name", ["rooms", "hotpot"])
+def test_demos_of_any_world_are_written_and_hold_no_thoughts(name, tmp_path):
+    flags = f"--world {name} --stages demos --episodes 5 --run d".split()
+    subprocess.run([sys.executable, str(ROOT / "train.py"), *flags], cwd=tmp_path, check=True,
+                   env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    demos = read_demos(tmp_path / "runs/d/demos.jsonl")
+    assert len({demo.task for demo in demos}) == 5
+    assert all(step.thought is None for demo in demos for step in demo.steps)
+
+
+# --- worlds that the embedded model is raised on ---
+
+
+@pytest.mark.parametrize("name", [name for name in WORLDS if WORLDS[name].kinds])
 def test_the_narrator_keeps_to_the_worlds_words_and_its_kinds_are_known(name):
     for seed in range(100):
-        world, rng, done = WORLDS[name](), random.Random(seed), False
+        world, rng, done = make(name), random.Random(seed), False
         said = [world.reset(seed)]
         while not done:
             kind = rng.choice(list(world.kinds))
@@ -133,10 +432,3 @@ def test_the_narrator_keeps_to_the_worlds_words_and_its_kinds_are_known(name):
             observation, _, done, _ = world.step(action)
             said.append(observation)
         assert set(" ".join(said).split()) <= set(world.words)
-
-
-def test_splits_are_disjoint_and_a_task_cannot_leave_its_own():
-    ends = [(task_seed(s, 0), task_seed(s, 10**9 - 1)) for s in ("train", "validation", "test")]
-    assert all(a[1] < b[0] for a, b in itertools.pairwise(ends))
-    with pytest.raises(ValueError):
-        task_seed("train", 10**9)

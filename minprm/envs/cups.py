@@ -6,10 +6,11 @@ write them down. Its actions do not change the world: the next round restates wh
 
 import random
 
-from minprm.envs.base import World
+from minprm.envs.base import Illegal, World
 
 
 class Cups(World):
+    teaches = "serial state tracking: follow a ball through swaps"
     system = (
         "A ball lies under one of several cups, and cups are swapped two at a time. "
         "Answer with `open X`, where X is the cup that holds the ball after the last swap."
@@ -17,26 +18,25 @@ class Cups(World):
     kinds = {"faithful": 0.10, "wrong": 0.45, "restate": 0.35, "bare": 0.10}  # noqa: RUF012
 
     def __init__(self, rounds: int = 3, swaps: int = 4, cups: int = 5):
+        if rounds < 1 or swaps < 0 or not 2 <= cups <= 10:
+            raise ValueError("rounds from 1, swaps from 0, cups from 2 to 10")
         self.rounds, self.swaps, self.cups = rounds, swaps, "abcdefghij"[:cups]
+        self.turns = rounds
         self.words = [*self.cups, "ball", "under", "swap", ".", "open", "illegal"]
 
-    def reset(self, seed: int) -> str:
-        self.rng = random.Random(seed)
-        self.round, self.right, self.success = 0, 0, False
+    def begin(self) -> str:
+        self.right = 0
         return self._shuffle(self.rng.choice(self.cups))
 
-    def step(self, action: str) -> tuple[str, float, bool, dict]:
-        if self.round >= self.rounds:
-            raise RuntimeError("the episode is over: reset first")
+    def act(self, action: str) -> tuple[str, float]:
         right = action == self.expert()
         self.right += right
-        self.round += 1
-        done = self.round == self.rounds
-        self.success = done and self.right == self.rounds
-        valid = action in self.actions()
-        legal = "" if valid else "illegal . "
-        observation = legal.strip() if done else legal + self._shuffle(self.end)
-        return observation, right / self.rounds, done, {"valid": valid, "effective": valid}
+        self.success = self.right == self.rounds
+        last, valid = self.turn == self.turns, action in self.actions()
+        observation = ("" if valid else "illegal . ") + ("" if last else self._shuffle(self.end))
+        if not valid:
+            raise Illegal(observation.strip())
+        return observation, right / self.rounds
 
     def actions(self) -> list[str]:
         return [f"open {cup}" for cup in self.cups]

@@ -6,7 +6,7 @@ episode; and here, unlike in cups, actions change the world.
 
 import random
 
-from minprm.envs.base import World
+from minprm.envs.base import Illegal, World
 
 HEADINGS = "NESW"
 MOVES = {"N": (0, 1), "E": (1, 0), "S": (0, -1), "W": (-1, 0)}
@@ -14,6 +14,7 @@ Pose = tuple[int, int, str]  # x, y, heading
 
 
 class Errand(World):
+    teaches = "where am I: position and heading carried over an episode in the dark"
     system = (
         "You walk in the dark on a grid of cells, x to the east, y to the north. Visit the cell "
         "that you are sent to. Answer `forward`, `left` (turn) or `right` (turn); you are told "
@@ -22,14 +23,15 @@ class Errand(World):
     kinds = {"update": 0.8, "jump": 0.05, "stale": 0.05, "bare": 0.1}  # noqa: RUF012
 
     def __init__(self, waypoints: int = 1, size: int = 6, turns: int = 16):
+        if waypoints < 1 or size < 2 or turns < 1:
+            raise ValueError("waypoints and turns from 1, size from 2")
         self.waypoints, self.size, self.turns = waypoints, size, turns * waypoints
         cells = [f"{axis}{i}" for axis in "xy" for i in range(size)]
         seen = ["start", "visit", ".", "moved", "bumped", "turned", "found", "illegal"]
         self.words = [*cells, *HEADINGS, *seen, *self.actions(), "at", "to", "need", "bare"]
 
-    def reset(self, seed: int) -> str:
-        self.rng = random.Random(seed)
-        self.turn, self.index, self.success = 0, 0, False
+    def begin(self) -> str:
+        self.index = 0
         self.pose = (*self._cell(), self.rng.choice(HEADINGS))
         path = [self.pose[:2]]
         while len(path) <= self.waypoints:
@@ -40,17 +42,14 @@ class Errand(World):
         self.belief = None  # the narrator's pose
         return "start x{} y{} {} .".format(*self.pose) + self._visit()
 
-    def step(self, action: str) -> tuple[str, float, bool, dict]:
-        if self.success or self.turn >= self.turns:
-            raise RuntimeError("the episode is over: reset first")
-        self.turn += 1
-        before, self.pose = self.pose, _moved(self.pose, action, self.size)
-        observation = "turned" if action in ("left", "right") else "moved"
+    def act(self, action: str) -> tuple[str, float]:
         if action not in self.actions():
-            observation = "illegal"
-        elif self.pose == before:
+            self.last = (action, "illegal")
+            raise Illegal("illegal")
+        before, self.pose = self.pose, _moved(self.pose, action, self.size)
+        observation, reward = "turned" if action != "forward" else "moved", 0.0
+        if self.pose == before:
             observation = "bumped"
-        reward = 0.0
         if self.pose[:2] == self.goals[self.index] and action == "forward":
             observation, reward = "found", 1 / self.waypoints
             self.success = self.index == self.waypoints - 1
@@ -58,8 +57,10 @@ class Errand(World):
                 self.index += 1
                 observation += self._visit()
         self.last = (action, observation)
-        info = {"valid": action in self.actions(), "effective": self.pose != before}
-        return observation, reward, self.success or self.turn >= self.turns, info
+        return observation, reward
+
+    def key(self) -> Pose:
+        return self.pose
 
     def actions(self) -> list[str]:
         return ["forward", "left", "right"]
