@@ -37,7 +37,8 @@ TEMPLATE = (
 
 def make_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
     """One token a word. Control tokens are not in the words' table: content cannot spell them."""
-    table = models.WordLevel({word: i for i, word in enumerate(words)})  # no <unk>: it raises
+    ids = {word: i for i, word in enumerate(dict.fromkeys(words))}  # a gap would meet <pad>
+    table = models.WordLevel(ids)  # no <unk>: it raises
     tokenizer = Tokenizer(table)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(

@@ -70,3 +70,9 @@ def test_what_is_sampled_is_parsed_by_id(chat):
 def test_a_malformed_turn_has_no_action(chat, text):
     ids = chat.tokenizer.encode(text, add_special_tokens=False)
     assert chat.parse(ids)[1] is None
+
+
+def test_a_word_that_is_named_twice_is_one_token_and_takes_no_other_ones_id():
+    tokenizer = make_tokenizer(["a", "b", "a", "c"])
+    ids = tokenizer.convert_tokens_to_ids(["a", "b", "c", *TAGS, "<pad>", "<end>", "<user>"])
+    assert len(set(ids)) == len(ids) and max(ids) < len(tokenizer)

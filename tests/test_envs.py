@@ -324,6 +324,35 @@ def test_numbers_are_read_with_commas_currency_and_stops(text, number):
     assert read(text) == number
 
 
+@pytest.mark.parametrize("level", ["GoToImpUnlock", "KeyCorridorS3R1", "SynthS5R2", "OpenDoor"])
+def test_the_bot_never_hangs_on_or_off_its_path(level):
+    world = make("babyai", level=level, turns=64)
+    for seed in range(8):
+        rng = random.Random(seed)
+        world.reset(seed)
+        for _ in range(40):
+            if world.step(rng.choice([world.expert(), *world.actions()]))[2]:
+                break
+
+
+def test_a_level_that_needs_more_turns_says_so(capsys):
+    with pytest.raises(SystemExit):
+        make("babyai", level="BossLevel", turns=1).reset(0)
+    assert "turns=2" in capsys.readouterr().err
+
+
+def test_a_game_is_made_once_also_by_two_processes_at_once(tmp_path):
+    make("textworld")
+    code = "from minprm.envs.textworld import TextWorld; print(repr(TextWorld(level=1).reset(0)))"
+    env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code]
+    both = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE) for _ in range(2)]
+    out = [process.communicate()[0] for process in both]
+    assert out[0] == out[1] and b"cookbook" in out[0]
+    (folder,) = (tmp_path / "minprm").iterdir()
+    assert sorted(p.suffix for p in folder.iterdir()) == [".json", ".ni", ".z8"]
+
+
 # --- a user's own files ---
 
 

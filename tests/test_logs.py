@@ -115,3 +115,18 @@ def test_trl_reads_relabelled_logs_and_learns_each_thought_and_action_once(tmp_p
     for once in (*thoughts, '"name": "visit"', '"title": "Paris"', '"text": "Paris is big"'):
         assert learned.count(once) == 1, learned
     assert "how big" not in learned and "9 gates" not in learned
+
+
+def test_a_world_of_tools_is_trained_on_and_played_by_a_chat_model(model, tmp_path):
+    flags = f"--world hotpot --world-args authors=2 --model {model} --run w --arms act_prm rl "
+    flags += "--num-demos 4 --held-out 2 --episodes 3 --thought-tokens 6 --action-tokens 40 "
+    flags += "--act-prm.updates 2 --act-prm.batch 2 --rl.updates 1 --rl.batch 2 --rl.group 2 "
+    flags += "--sft.epochs 1 --threads 1"
+    command = [sys.executable, str(ROOT / "train.py"), *flags.split()]
+    subprocess.run(command, cwd=tmp_path, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    rows = json.loads((tmp_path / "runs/w/ladder.json").read_text())
+    assert rows["expert"][0]["success"] == 1.0 and rows["act_prm"][0]["turns"] == 8
+    for demo in read_demos(tmp_path / "runs/w/relabelled-act_prm+relabel-0.jsonl"):
+        names = [json.loads(step.action)["name"] for step in demo.steps]
+        assert names == ["visit", "visit", "answer"]
+        assert all(m["role"] == "tool" for m in demo.messages[3::2])

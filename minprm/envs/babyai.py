@@ -7,6 +7,7 @@ Boisvert et al., arXiv:1810.08272, described as BabyAI-Text does (Carta et al., 
 import contextlib
 import io
 
+from minprm.constants import fail
 from minprm.envs.base import World, call, called, needs, tool
 
 MIXTURE = ("GoToLocal", "PickupLoc", "PutNextLocal", "UnlockLocal")
@@ -35,9 +36,10 @@ class BabyAI(World):
         self.names, self.turns = names, turns
 
     def begin(self) -> str:
-        while not self._begun(self.rng.choice(self.names), self.rng.randrange(2**31)):
-            pass  # a mission that the bot does not finish in time
-        return f"Goal: {self.env.mission}.\n{self._view()}"
+        for _ in range(100):
+            if self._begun(self.rng.choice(self.names), self.rng.randrange(2**31)):
+                return f"Goal: {self.env.mission}.\n{self._view()}"
+        fail(f"the bot needs more than {self.turns} turns: --world-args turns={2 * self.turns}")
 
     def _begun(self, name: str, seed: int) -> bool:
         """Starts a mission anew, after the bot has shown that it takes no more than `turns`."""

@@ -36,7 +36,7 @@ class FrozenLake(World):
         self.turns = 4 * size
         ways = [f"{way}{end}" for way in MOVES for end in ("", ".")]
         spoken = "illegal: answer up, down, left or P _ O G X column row to so bare"
-        self.words = [*ways, *spoken.split(), *map(str, range(size))]
+        self.words = sorted({*ways, *spoken.split(), *map(str, range(size))})
 
     def begin(self) -> str:
         cells = [(x, y) for y in range(self.size) for x in range(self.size)]

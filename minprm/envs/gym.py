@@ -79,8 +79,9 @@ class Gym(World):
 class Taxi(Gym):
     teaches = "the adapter's example: a table of transitions, described in words"
     system = (
-        "You drive a taxi on a grid of five rows and columns with walls. Fetch the passenger and "
-        "bring it to its destination. Answer south, north, east, west, pickup or dropoff."
+        "You drive a taxi on a grid of five rows and columns; | is a wall, : is none. Fetch the "
+        "passenger and bring it to its destination. Answer south, north, east, west, pickup or "
+        "dropoff.\n|R: | : :G|\n| : | : : |\n| : : : : |\n| | : | : |\n|Y| : |B: |"
     )
     names = ("south", "north", "east", "west", "pickup", "dropoff")
     stops = ("Red (row 0, column 0)", "Green (row 0, column 4)", "Yellow (row 4, column 0)",
