@@ -40,9 +40,9 @@ class Sample:
         self.advantages += [advantage or 0.0] * len(ids)
         return self
 
-    def prefix(self) -> list[int]:
-        """Ids of all ancestors, oldest first."""
-        return [] if self.parent is None else self.parent.prefix() + self.parent.ids
+    def whole(self) -> list[int]:
+        """Ids of all ancestors, oldest first, and its own."""
+        return self.ids if self.parent is None else self.parent.whole() + self.ids
 
 
 @dataclass

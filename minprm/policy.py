@@ -1,13 +1,12 @@
 """The model that learns: load, log-probs, one update, save.
 
-One code path computes log-probs, for scoring and for training. How Samples are laid out in rows is
-private to this file: here, one row a Sample, its ancestors in front of it.
+One code path computes log-probs, for scoring and for training; tree.py lays Samples out in rows.
 """
 
 import math
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
 from functools import cached_property
@@ -15,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+from loguru import logger
 from torch import Tensor
 from torch.optim import AdamW
 from torch.utils.checkpoint import checkpoint
@@ -24,6 +24,7 @@ from transformers.utils import logging
 from minprm.algorithms import AGGREGATIONS, LOSSES, kl_k3
 from minprm.constants import Training, fail
 from minprm.data import Sample
+from minprm.tree import layout, micro_batches
 
 CHUNK = 2**27  # logits computed at once: half a gigabyte in fp32
 
@@ -79,9 +80,9 @@ class Policy:
         """
         out: list[Tensor] = [torch.empty(0)] * len(samples)
         for rows in self._micro_batches(samples):
-            part = [samples[i] for i in rows]
-            l, _ = self._forward(part, temperature, base)
-            for i, x in zip(rows, l.split([sum(s.mask) for s in part]), strict=True):
+            order = [i for row in rows for i in row]
+            l, _ = self._forward([[samples[i] for i in row] for row in rows], temperature, base)
+            for i, x in zip(order, l.split([sum(samples[i].mask) for i in order]), strict=True):
                 out[i] = x
         return out
 
@@ -100,7 +101,8 @@ class Policy:
         tokens, drawn = len(_masked(samples, "logprobs")), int(_drawn(samples).sum())
         self.model.train()  # gradient checkpointing is off in evaluation mode
         for rows in self._micro_batches(samples):
-            part, w = [samples[i] for i in rows], [weights[i] for i in rows]
+            w = [weights[i] for row in rows for i in row]
+            part = [[samples[i] for i in row] for row in rows]
             loss = self._loss(part, w, cfg, temperature, stats, tokens, drawn)
             loss.backward()
             stats["loss/total"] += loss.item()
@@ -151,9 +153,10 @@ class Policy:
                 "look for a reward that is inf or NaN in samples.jsonl"
             )
 
-    def _loss(self, samples, weights, cfg, temperature, stats, tokens, drawn_tokens) -> Tensor:
+    def _loss(self, rows, weights, cfg, temperature, stats, tokens, drawn_tokens) -> Tensor:
         """Scalar loss of one micro-batch; adds its part of the update's means to `stats`."""
-        l, entropy = self._forward(samples, temperature)  # [T], [T]
+        samples = [s for row in rows for s in row]
+        l, entropy = self._forward(rows, temperature)  # [T], [T]
         old, a = (_masked(samples, key) for key in ("logprobs", "advantages"))  # [T], [T]
         lengths = torch.tensor([sum(s.mask) for s in samples])
         w = torch.tensor(weights).repeat_interleave(lengths)  # [T]
@@ -162,7 +165,7 @@ class Policy:
         per_token[drawn] = LOSSES[cfg.loss](l[drawn], old[drawn], a[drawn])
         if cfg.kl:
             with torch.no_grad():
-                ref, _ = self._forward(samples, temperature, base=True)
+                ref, _ = self._forward(rows, temperature, base=True)
             kl = kl_k3(l, ref)
             per_token = per_token + cfg.kl * kl
             stats["policy/kl_base"] += kl.sum().item() / tokens
@@ -176,54 +179,68 @@ class Policy:
         return (w * per_token).sum()
 
     def _forward(
-        self, samples: list[Sample], temperature: float, base: bool = False
+        self, rows: list[list[Sample]], temperature: float, base: bool = False
     ) -> tuple[Tensor, Tensor]:
         """(log-probs, entropies) of all masked tokens, concatenated, on the CPU.  [T], [T]
 
-        Rows are padded on the right, so causal attention never sees the padding and needs no mask.
         The vocabulary is projected only where a log-prob is read, in chunks that are computed anew
         for the gradient where they would not fit at once.
         """
-        prefixes = [s.prefix() for s in samples]
-        rows = [prefix + s.ids for prefix, s in zip(prefixes, samples, strict=True)]
-        ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)  # [B, L]
-        read = torch.zeros_like(ids, dtype=torch.bool)  # [B, L], True where the token is scored
-        for b, (row, prefix, s) in enumerate(zip(rows, prefixes, samples, strict=True)):
-            ids[b, : len(row)] = torch.tensor(row)
-            read[b, len(prefix) : len(row)] = torch.tensor(s.mask)
-        # what the sampler drew is scored at its temperature, what an expert wrote at 1
-        heat = torch.where(_drawn(samples), temperature, 1.0)[:, None]  # [T, 1]
         device = self.model.device
-        ids, read, heat = ids.to(device), read.to(device), heat.to(device)
+        ids, positions, sees, scored, before = (
+            x if x is None else x.to(device) for x in layout(rows)
+        )
+        # what the sampler drew is scored at its temperature, what an expert wrote at 1
+        drawn = _drawn([s for row in rows for s in row]).to(device)
+        heat = torch.where(drawn, temperature, 1.0)[:, None]  # [T, 1]
         with (
             self._adapters(off=base),
             torch.autocast(device.type, torch.bfloat16, device.type == "cuda"),
         ):
             model = self.frozen if base and not self.lora else self.model
             model = model.get_base_model() if self.lora else model
-            hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state  # [B, L, D]
-            # a token is predicted by the position before it
-            hidden, head = hidden[:, :-1][read[:, 1:]], model.get_output_embeddings()  # [T, D]
+            hidden = model.base_model(
+                input_ids=ids, position_ids=positions, attention_mask=sees, use_cache=False
+            ).last_hidden_state  # [B, L, D]
+            hidden, head = hidden.flatten(0, 1)[before], model.get_output_embeddings()  # [T, D]
             chunk = max(CHUNK // head.weight.shape[0], 1)
-            parts = zip(hidden.split(chunk), heat.split(chunk), ids[read].split(chunk), strict=True)
+            said = ids.flatten()[scored]
+            parts = zip(hidden.split(chunk), heat.split(chunk), said.split(chunk), strict=True)
             if len(hidden) <= chunk:
-                scored = [_read(head, *part) for part in parts]
+                scores = [_read(head, *part) for part in parts]
             else:
-                scored = [checkpoint(_read, head, *part, use_reentrant=False) for part in parts]
-        l, entropy = (torch.cat(x).cpu() for x in zip(*scored, strict=True))
+                scores = [checkpoint(_read, head, *part, use_reentrant=False) for part in parts]
+        l, entropy = (torch.cat(x).cpu() for x in zip(*scores, strict=True))
         return l, entropy
 
-    def _micro_batches(self, samples: list[Sample]) -> Iterator[list[int]]:
-        """Indices, longest rows first, in batches of at most `micro_tokens` padded tokens."""
-        length = [len(s.prefix()) + len(s.ids) for s in samples]
-        batch: list[int] = []
-        for i in sorted(range(len(samples)), key=lambda i: -length[i]):
-            if batch and (len(batch) + 1) * length[batch[0]] > self.micro_tokens:
-                yield batch
-                batch = []
-            batch.append(i)
-        if batch:
-            yield batch
+    def _micro_batches(self, samples: list[Sample]) -> list[list[list[int]]]:
+        """What is read together: the cost of a token is its weights', of a pair its attention's."""
+        shape = self.model.config
+        square = 2 * shape.num_hidden_layers * shape.num_attention_heads * _head_dim(shape)
+        return micro_batches(samples, self.micro_tokens, self.size, square, self.shares)
+
+    @cached_property
+    def size(self) -> int:
+        """Weights that every token passes: all but the embedding."""
+        table = self.model.get_input_embeddings().weight.numel()
+        return sum(p.numel() for p in self.model.parameters()) - table
+
+    @cached_property
+    def shares(self) -> bool:
+        """Does this model honour a tree's mask and positions? Asked once, of a small tree: linear
+        attention and sliding windows do not, and then each Sample has a row of its own."""
+        trunk = Sample().extend([1, 2, 3, 4])
+        limbs = [Sample(parent=trunk).extend([i, 6], 0.0) for i in (4, 5)]
+        leaves = [Sample(parent=limbs[0]).extend([i, 7], 0.0) for i in (1, 2)]
+        samples = [*limbs, *leaves]
+        with torch.no_grad():
+            together, _ = self._forward([samples], 1.0)
+            alone, _ = self._forward([[s] for s in samples], 1.0)
+        gap = (together - alone).abs().max().item()
+        exact = gap < (1e-3 if self.model.dtype == torch.float32 else 0.1)
+        if not exact:
+            logger.warning(f"a tree's log-probs are {gap:.3f} off: each sample gets its own row")
+        return exact
 
 
 def _read(head, hidden: Tensor, heat: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -232,6 +249,10 @@ def _read(head, hidden: Tensor, heat: Tensor, ids: Tensor) -> tuple[Tensor, Tens
     with torch.no_grad():
         entropy = -(all_l.exp() * all_l).sum(-1)
     return all_l.gather(-1, ids[:, None])[:, 0], entropy
+
+
+def _head_dim(shape) -> int:
+    return getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
 
 
 def _drawn(samples: list[Sample]) -> Tensor:

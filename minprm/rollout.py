@@ -13,7 +13,7 @@ import torch
 
 from minprm.algorithms import advantages, copies, exact_match, returns_to_go
 from minprm.chat import Chat, Turn
-from minprm.constants import RL, Config, fail
+from minprm.constants import RL, Config, History, fail
 from minprm.data import Demo, Sample, Step, from_chat
 from minprm.envs import make_world
 from minprm.envs.base import World, task_seed
@@ -53,18 +53,15 @@ def play(
     episodes = [Episode(make_world(cfg)) for _ in seeds]
     for e, seed in zip(episodes, seeds, strict=True):
         e.state = _opening(e.world, seed)
-    limit = _turn_limit(cfg, chat)
+    limit, roots = _turn_limit(cfg, chat), {}
     while live := [e for e in episodes if not e.done]:
         for e in live:
-            e.asked = chat.asked(e.state, e.world.tools, not e.steps)
-            if cfg.history.edits() or not e.samples:
-                e.samples.append(Sample().extend(chat.history(e.turns, cfg.history)))
-            e.samples[-1].extend(e.asked[0])
-            e.outgrown = e.done = len(e.samples[-1].ids) + limit > cfg.context
+            _ask(e, chat, cfg.history, roots)
+            e.outgrown = e.done = len(e.samples[-1].whole()) + limit > cfg.context
         live = [e for e in live if not e.done]
         if not live:
             break
-        prompts, turn = [e.samples[-1].ids for e in live], len(live[0].steps)
+        prompts, turn = [e.samples[-1].whole() for e in live], len(live[0].steps)
         drawn = sampler.generate(prompts, 1, limit, chat.end[-1:], temperature, noise + turn)
         for e, (completion,) in zip(live, drawn, strict=True):
             sample, begin = e.samples[-1], len(e.samples[-1].ids)
@@ -81,6 +78,19 @@ def play(
     if not any(e.steps for e in episodes):
         fail(f"--context {cfg.context} does not hold a first observation and an answer")
     return episodes
+
+
+def _ask(e: Episode, chat: Chat, shown: History, roots: dict[int, Sample]) -> None:
+    """Puts the state before the model: after all turns so far, or, where those are edited, in a
+    sample of its own. Episodes of one task share their first state."""
+    e.asked = chat.asked(e.state, e.world.tools, not e.steps)
+    if not e.steps:
+        root = roots.setdefault(e.world.seed, Sample().extend(e.asked[0]))
+        e.samples.append(Sample(parent=root))
+    elif shown.edits():
+        e.samples.append(Sample().extend(chat.history(e.turns, shown) + e.asked[0]))
+    else:
+        e.samples[-1].extend(e.asked[0])
 
 
 def _act(e: Episode, thought: str | None, action: str, tokens: int) -> None:

@@ -94,13 +94,16 @@ def _each(paths: list[Path], f) -> list[Path]:
 
 
 def _observed(path: Path, state: list[int], chat: Chat, shown: History) -> Path:
-    return replace(path, history=Sample().extend(chat.history(path.turns, shown) + state))
+    """The path with a state to answer: its history goes on, or, where that is edited, is new."""
+    if shown.edits() or not path.turns:
+        return replace(path, history=Sample().extend(chat.history(path.turns, shown) + state))
+    return replace(path, history=Sample(parent=path.history).extend(path.turns[-1].full + state))
 
 
 def _prompt(path: Path, action: list[int], chat: Chat, cfg: ActPRM) -> list[int]:
     shown = cfg.thoughts_from == "state_action"
     hint = [*chat.bare, *action, *chat.act_end] if shown else []
-    return path.history.ids + hint + chat.think
+    return path.history.whole() + hint + chat.think
 
 
 def _thought(path: Path, completion, chat: Chat) -> Thought:
@@ -116,7 +119,7 @@ def _score(groups: list[Group], chat, sampler, policy, cfg: ActPRM, seed: int) -
         return
     if cfg.reward == "exact_match":
         turns = [chat.opening(z.ids) for _, z in rows]
-        prompts = [z.path.history.ids + t for (_, z), t in zip(rows, turns, strict=True)]
+        prompts = [z.path.history.whole() + t for (_, z), t in zip(rows, turns, strict=True)]
         limit = max(len(g.action) for g in groups) + len(chat.act_end + chat.end)
         drawn = sampler.generate(prompts, 1, limit, chat.end[-1:], 1.0, seed)
         texts = [chat.parse(t + c.ids)[1] for t, (c,) in zip(turns, drawn, strict=True)]
@@ -154,7 +157,7 @@ def _committed(path: Path, z: Thought, group: Group, asked, chat: Chat) -> Path:
     """The path one turn longer. A malformed thought earned nothing and is left out of it."""
     ids = z.ids if z.closed and chat.clean(z.ids) else None
     turn = Turn(*asked, chat.turn(ids, group.action), chat.turn(None, group.action))
-    return Path([*path.turns, turn], [*path.thoughts, z])
+    return Path([*path.turns, turn], [*path.thoughts, z], path.history)
 
 
 def _credit(groups: list[Group], paths: list[list[Path]], cfg: ActPRM) -> None:

@@ -50,7 +50,7 @@ def test_the_reward_is_the_probability_of_the_experts_action_after_the_thought(p
     closed = [(g, z) for g in groups for z in g.thoughts if z.closed and chat.clean(z.ids)]
     assert closed
     for g, z in closed[:5]:
-        prefix = [*z.path.history.ids, *chat.think, *z.ids, *chat.think_end, *chat.act]
+        prefix = [*z.path.history.whole(), *chat.think, *z.ids, *chat.think_end, *chat.act]
         logits = p.model(torch.tensor([prefix + g.action])).logits[0].log_softmax(-1)
         l = [logits[len(prefix) + k - 1, a].item() for k, a in enumerate(g.action)]
         assert z.reward == pytest.approx(math.exp(sum(l)), rel=1e-4)
@@ -71,8 +71,8 @@ def test_best_commits_the_best_thought_and_its_ids_as_drawn(parts):
         for g, later in pairwise(mine):
             best = max(g.thoughts, key=lambda z: z.reward)
             ids = best.ids if best.closed and chat.clean(best.ids) else None
-            start = g.thoughts[0].path.history.ids + chat.turn(ids, g.action)
-            assert later.thoughts[0].path.history.ids[: len(start)] == start
+            start = g.thoughts[0].path.history.whole() + chat.turn(ids, g.action)
+            assert later.thoughts[0].path.history.whole()[: len(start)] == start
         assert len(paths[d]) == 1
 
 
@@ -232,5 +232,5 @@ def test_act_prm_reads_the_history_that_will_be_deployed(parts):
     last = groups[-1].thoughts[0].path
     silent = [i for t in last.turns for i in t.state + t.silent]
     state = chat.state(demos[0].steps[2].state, [], first=False)
-    assert last.history.ids == silent + state
-    assert chat.think[0] not in last.history.ids
+    assert last.history.whole() == silent + state
+    assert chat.think[0] not in last.history.whole()

@@ -1,0 +1,163 @@
+"""One row for a whole tree: the same numbers as a row for each path, from fewer tokens."""
+
+import random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_policy import policy
+from transformers import MistralConfig, MistralForCausalLM
+
+from minprm import policy as module
+from minprm.constants import Training
+from minprm.data import Sample
+from minprm.policy import Policy
+from minprm.tree import filled, layout, lineage, micro_batches, row
+
+
+def grown(shape: str, seed: int = 0) -> list[Sample]:
+    """Samples with a thought (drawn) and an action (not drawn) at the ends of a tree."""
+    rng = random.Random(seed)
+    ids = lambda n: [rng.randrange(2, 16) for _ in range(n)]  # noqa: E731
+
+    def leaf(parent: Sample | None) -> Sample:
+        sample = Sample(parent=parent)
+        n = rng.randint(1, 6)
+        sample.extend(ids(n), rng.uniform(-1, 1), [-rng.random() for _ in range(n)])
+        return sample.extend(ids(2), rng.random())
+
+    trunk, samples = Sample().extend(ids(9)), []
+    if shape == "chain":  # each continues the one before, all are trained
+        samples = [leaf(trunk)]
+        for _ in range(3):
+            samples.append(leaf(samples[-1]))
+    if shape == "star":
+        samples = [leaf(trunk) for _ in range(6)]
+    if shape == "nested":  # Act-PRM: a trunk that grows a turn a step, with thoughts at each
+        for _ in range(4):
+            samples += [leaf(trunk) for _ in range(3)]
+            trunk = Sample(parent=trunk).extend(ids(7))
+        samples.append(leaf(Sample(parent=trunk)))  # below a node that holds nothing
+    if shape == "forest":  # SFT: nothing in common
+        samples = [leaf(Sample().extend(ids(rng.randint(1, 9)))) for _ in range(6)]
+    return samples
+
+
+SHAPES = pytest.mark.parametrize("shape", ["chain", "star", "nested", "forest"])
+
+
+def updated(p: Policy, samples: list[Sample], cfg: Training, plan) -> torch.Tensor:
+    """The gradient of one update whose rows are as planned, as one vector."""
+    before = module.micro_batches
+    module.micro_batches = lambda *_: plan
+    p.optimizer.step = lambda: None
+    kept, p.optimizer.zero_grad = p.optimizer.zero_grad, lambda **_: None
+    p.update(samples, cfg, lr=0.0)
+    module.micro_batches, p.optimizer.zero_grad = before, kept
+    grads = torch.cat([w.grad.flatten().float() for w in p.trained.values()])
+    p.optimizer.zero_grad(set_to_none=True)
+    return grads
+
+
+@SHAPES
+@pytest.mark.parametrize("loss", ["pg", "ppo_clip"])
+def test_one_row_gives_the_gradients_of_separate_rows(shape, loss):
+    p, samples = policy(), grown(shape)
+    cfg = Training(loss=loss, kl=0.1, max_grad_norm=1e9)
+    one = updated(p, samples, cfg, [[list(range(len(samples)))]])
+    many = updated(p, samples, cfg, [[[i] for i in range(len(samples))]])
+    assert one.norm() > 0 and (one - many).abs().max() < 1e-5
+
+
+@SHAPES
+def test_one_row_gives_the_logprobs_of_separate_rows(shape):
+    p, samples = policy(), grown(shape)
+    one, _ = p._forward([samples], 0.7)
+    many, _ = p._forward([[s] for s in samples], 0.7)
+    assert len(one) == sum(sum(s.mask) for s in samples) and (one - many).abs().max() < 1e-5
+
+
+def test_also_with_checkpointing_and_adapters():
+    peft = pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
+    base, samples = policy(), grown("nested")
+    model = base.model
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    adapters = peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
+    p = Policy(peft.get_peft_model(model, adapters), base.tokenizer, 10_000)
+    cfg = Training(max_grad_norm=1e9)
+    one = updated(p, samples, cfg, [[list(range(len(samples)))]])
+    many = updated(p, samples, cfg, [[[i] for i in range(len(samples))]])
+    assert one.norm() > 0 and (one - many).abs().max() < 1e-5
+
+
+def test_in_bf16_to_what_bf16_can_tell():
+    p, samples = policy(), grown("nested")
+    exact, _ = p._forward([[s] for s in samples], 1.0)
+    p.model.to(torch.bfloat16)
+    one, _ = p._forward([samples], 1.0)
+    many, _ = p._forward([[s] for s in samples], 1.0)
+    rounding = (many - exact).abs().max()
+    assert (one - many).abs().max() < 2 * rounding + 1e-2 and p.shares
+
+
+def test_a_model_that_does_not_honour_trees_gives_each_sample_its_own_row():
+    torch.manual_seed(0)
+    shape = MistralConfig(vocab_size=32, hidden_size=32, intermediate_size=32, num_hidden_layers=2,
+                          num_attention_heads=2, num_key_value_heads=1, head_dim=16,
+                          sliding_window=2, attn_implementation="eager")  # fmt: skip
+    p = Policy(MistralForCausalLM(shape), None, 10_000)
+    for weight in p.model.parameters():
+        weight.data *= 5
+    samples = grown("nested")
+    assert not p.shares
+    assert all(len(r) == 1 for batch in p._micro_batches(samples) for r in batch)
+    for l, s in zip(p.logprobs(samples), samples, strict=True):
+        ids = torch.tensor([s.whole()])
+        exact = p.model(ids, use_cache=False).logits[0].log_softmax(-1)
+        places = [i + len(s.whole()) - len(s.ids) for i, m in enumerate(s.mask) if m]
+        expected = torch.stack([exact[i - 1, ids[0, i]] for i in places])
+        assert torch.allclose(l, expected, atol=1e-4)
+
+
+def test_tokens_grow_with_the_length_of_a_trajectory_not_with_its_square():
+    def tokens(steps: int, share: bool) -> int:
+        trunk, samples = Sample().extend([1] * 20), []
+        for _ in range(steps):
+            samples += [Sample(parent=trunk).extend([2] * 5, 1.0) for _ in range(8)]
+            trunk = Sample(parent=trunk).extend([1] * 20)
+        plan = micro_batches(samples, 10**6, 1.0, 0.0, share)
+        return sum(len(row([samples[i] for i in r]).ids) for batch in plan for r in batch)
+
+    assert tokens(8, True) == 8 * (20 + 8 * 5) and tokens(16, True) == 2 * tokens(8, True)
+    assert tokens(16, False) > 3.5 * tokens(8, False)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0, 15, 30, 10**6]))
+@settings(max_examples=50)
+def test_every_sample_is_in_one_row_and_no_row_is_longer_than_its_limit(seed, limit):
+    samples = grown("nested", seed) + grown("star", seed + 1) + grown("forest", seed + 2)
+    paths = [[(id(n), len(n.ids)) for n in lineage(s)] for s in samples]
+    rows = filled(paths, limit)
+    assert sorted(i for _, members in rows for i in members) == list(range(len(samples)))
+    for size, members in rows:
+        assert size >= len(row([samples[i] for i in members]).ids)
+        assert size <= max(limit, max(sum(n for _, n in path) for path in paths))
+    sizes = [size for size, _ in rows]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_a_row_that_attention_makes_dear_is_cut_and_a_cheap_one_is_not():
+    samples = grown("nested")
+    (whole,) = micro_batches(samples, 10**4, linear=1.0, square=0.0, share=True)
+    assert len(whole) == 1
+    cut = micro_batches(samples, 10**4, linear=1e-9, square=1.0, share=True)
+    assert sum(map(len, cut)) > 1
+
+
+def test_a_plain_row_needs_no_mask_and_a_tree_does():
+    samples = grown("star")
+    assert layout([[s] for s in samples]).sees is None
+    sees = layout([samples[:2]]).sees[0, 0]
+    first, second = (len(samples[0].parent.ids) + n for n in (0, len(samples[0].ids)))
+    assert not sees[second, first] and sees[second, 0] and not sees[0, 1]
