@@ -51,36 +51,47 @@ class Sampler:
 
     @torch.no_grad()
     def _batch(self, prompts, n, max_tokens, stop, temperature, noise) -> list[Completion]:
-        width, device = max(map(len, prompts)), self.model.device
-        ids = torch.zeros(len(prompts), width, dtype=torch.long)  # [P, L], padded on the left
+        logits, mask, cache = self._read([prompt for prompt in prompts for _ in range(n)])
+        total, device = len(prompts) * n, self.model.device
+        rows = torch.arange(total, device=device)  # those that are still in the batch
+        ids = torch.zeros(total, max_tokens, dtype=torch.long, device=device)
+        logprobs = torch.zeros(total, max_tokens, device=device)
+        lengths = torch.full((total,), max_tokens, device=device)
+        stops = torch.tensor(stop, device=device)
+        for t in range(max_tokens):
+            l = (logits.float() / (temperature or 1.0)).log_softmax(-1)  # [rows, V]
+            # one number a row, also for rows that have left: noise does not depend on who stops
+            u = torch.rand(total, generator=noise, device=device)[rows]
+            token = _drawn(l, u) if temperature else l.argmax(-1)
+            ids[rows, t], logprobs[rows, t] = token, l.gather(1, token[:, None])[:, 0]
+            ended = torch.isin(token, stops) & (lengths[rows] == max_tokens)
+            lengths[rows[ended]] = t + 1
+            live = (lengths[rows] == max_tokens).nonzero()[:, 0]
+            if not len(live) or t + 1 == max_tokens:
+                break
+            if 2 * len(live) <= len(rows):  # what is finished leaves the batch
+                rows, token, mask = rows[live], token[live], mask[live]
+                cache.batch_select_indices(live)
+            mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
+            logits = self._step(token[:, None], mask, mask.sum(1, keepdim=True) - 1, cache)
+        cut = zip(ids.tolist(), logprobs.tolist(), lengths.tolist(), strict=True)
+        return [Completion(ids[:k], logprobs[:k]) for ids, logprobs, k in cut]
+
+    def _read(self, prompts: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor, DynamicCache]:
+        """(logits after each prompt, mask, cache). Equal prompts are read once."""
+        unique = {tuple(prompt): i for i, prompt in enumerate(dict.fromkeys(map(tuple, prompts)))}
+        width, device = max(map(len, unique)), self.model.device
+        ids = torch.zeros(len(unique), width, dtype=torch.long)  # [P, L], padded on the left
         mask = torch.zeros_like(ids)
-        for b, prompt in enumerate(prompts):
+        for b, prompt in enumerate(unique):
             ids[b, width - len(prompt) :] = torch.tensor(prompt)
             mask[b, width - len(prompt) :] = 1
         cache = DynamicCache(config=self.model.config)
         ids, mask = ids.to(device), mask.to(device)
         logits = self._step(ids, mask, (mask.cumsum(1) - 1).clamp(min=0), cache)
-        # the prompt is read once and its cache copied for each of the n completions
-        cache.batch_repeat_interleave(n)
-        logits, mask = logits.repeat_interleave(n, 0), mask.repeat_interleave(n, 0)
-        done = torch.zeros(len(mask), dtype=torch.bool, device=device)
-        stops, drawn, logprobs = torch.tensor(stop, device=device), [], []
-        lengths = torch.zeros(len(mask), device=device)
-        for _ in range(max_tokens):
-            l = (logits.float() / (temperature or 1.0)).log_softmax(-1)  # [P*n, V]
-            p = l.exp()
-            token = p.multinomial(1, generator=noise) if temperature else l.argmax(-1, True)
-            drawn.append(token[:, 0])
-            logprobs.append(l.gather(1, token)[:, 0])
-            lengths += ~done
-            done |= torch.isin(token[:, 0], stops)
-            if done.all():
-                break
-            mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
-            logits = self._step(token, mask, mask.sum(1, keepdim=True) - 1, cache)
-        cut = zip(torch.stack(drawn, 1).tolist(), torch.stack(logprobs, 1).tolist(),
-                  lengths.int().tolist(), strict=True)  # fmt: skip
-        return [Completion(ids[:k], logprobs[:k]) for ids, logprobs, k in cut]
+        which = torch.tensor([unique[tuple(prompt)] for prompt in prompts], device=device)
+        cache.batch_select_indices(which)
+        return logits[which], mask[which], cache
 
     def _step(self, ids, mask, positions, cache) -> torch.Tensor:
         """Logits after the last token of each row.  [B, V]"""
@@ -202,6 +213,12 @@ def _completion(output) -> Completion:
 def _repack_head(model) -> None:
     """On a CPU a tied head keeps a packed copy of the embedding: make it anew."""
     model.lm_head.quant_method.process_weights_after_loading(model.lm_head)
+
+
+def _drawn(l: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+    """The token at which the cumulative probability passes u.  [B, V], [B] -> [B]"""
+    total = l.exp().cumsum(-1)
+    return torch.searchsorted(total, (u * total[:, -1])[:, None], right=True)[:, 0]
 
 
 def make_sampler(model: PreTrainedModel, name: str, cfg: Engine, context: int) -> Sampler | VLLM:

@@ -460,4 +460,6 @@ def test_the_narrator_keeps_to_the_worlds_words_and_its_kinds_are_known(name):
             said += [thought, action, world.thought()]
             observation, _, done, _ = world.step(action)
             said.append(observation)
+        world.reset(seed)
+        said.append(world.step("no action")[0])
         assert set(" ".join(said).split()) <= set(world.words)

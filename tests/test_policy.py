@@ -81,6 +81,27 @@ def test_greedy_is_the_argmax_and_a_seed_is_repeatable():
     assert draw(1.0, 3) == draw(1.0, 3) != draw(1.0, 4)
 
 
+def test_what_a_row_writes_does_not_depend_on_when_others_stop():
+    p, prompts = policy(), [[1, 2, 3], [4], [1, 2, 3], [5, 6]]
+    free = Sampler(p.model).generate(prompts, 3, 12, [], 1.0, seed=4)
+    ended = Sampler(p.model).generate(prompts, 3, 12, [2, 7, 9], 1.0, seed=4)
+    lengths = set()
+    for a, b in zip(*([c for group in x for c in group] for x in (free, ended)), strict=True):
+        stop = [i for i, token in enumerate(a.ids) if token in (2, 7, 9)][:1]
+        n = stop[0] + 1 if stop else 12
+        lengths.add(n)
+        assert b.ids == a.ids[:n] and b.logprobs == pytest.approx(a.logprobs[:n], abs=1e-5)
+    assert len(lengths) > 4
+
+
+def test_tokens_are_drawn_as_often_as_they_are_likely():
+    p = policy()
+    drawn = Sampler(p.model).generate([[1, 2]], 4_000, 1, [], 0.7, seed=0)[0]
+    likely = (p.model(torch.tensor([[1, 2]])).logits[0, -1] / 0.7).softmax(-1)
+    seen = torch.bincount(torch.tensor([c.ids[0] for c in drawn]), minlength=len(likely)) / 4_000
+    assert (seen - likely).abs().max() < 4 * 0.5 / 4_000**0.5
+
+
 @pytest.mark.parametrize("aggregation", ["token", "sequence"])
 @pytest.mark.parametrize("loss", ["pg", "ppo_clip"])
 def test_an_update_does_not_depend_on_the_micro_batch(aggregation, loss):
