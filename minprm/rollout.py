@@ -6,6 +6,7 @@ All episodes go in lockstep, one batch a turn. Ids that were sampled are kept as
 import json
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -18,7 +19,7 @@ from minprm.data import Demo, Sample, Step, from_chat
 from minprm.envs import make_world
 from minprm.envs.base import World, task_seed
 from minprm.policy import Policy
-from minprm.sampler import Sampler
+from minprm.sampler import Completion, Sampler
 
 
 @dataclass
@@ -61,23 +62,32 @@ def play(
         live = [e for e in live if not e.done]
         if not live:
             break
-        prompts, turn = [e.samples[-1].whole() for e in live], len(live[0].steps)
-        drawn = sampler.generate(prompts, 1, limit, chat.end[-1:], temperature, noise + turn)
-        for e, (completion,) in zip(live, drawn, strict=True):
-            sample, begin = e.samples[-1], len(e.samples[-1].ids)
-            sample.extend(completion.ids, 0.0, completion.logprobs)  # credited at the end
-            e.spans.append((sample, begin, len(sample.ids)))
-            # cut for length: the template goes on as after any turn
-            end = [] if completion.ids[-1] == chat.end[-1] else chat.end
-            sample.extend(end)
-            written = completion.ids + end
-            e.turns.append(Turn(*e.asked, written, chat.silent(written)))
-            thought, action = chat.parse(completion.ids)
-            tokens = len(chat.split(completion.ids)[0] or [])
-            _act(e, thought, action or "", tokens)
+        prompts, t = [e.samples[-1].whole() for e in live], len(live[0].steps)
+        drawn = sampler.generate(prompts, 1, limit, chat.end[-1:], temperature, noise + t)
+        said = [_written(e, c, chat) for e, (c,) in zip(live, drawn, strict=True)]
+        if live[0].world.waits:
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(_act, live, *zip(*said, strict=True)))
+        else:
+            for e, turn in zip(live, said, strict=True):
+                _act(e, *turn)
     if not any(e.steps for e in episodes):
         fail(f"--context {cfg.context} does not hold a first observation and an answer")
     return episodes
+
+
+def _written(e: Episode, completion: Completion, chat: Chat) -> tuple[str | None, str, int]:
+    """Keeps a sampled turn as it was drawn. Its thought, action, and tokens of the thought."""
+    sample, begin = e.samples[-1], len(e.samples[-1].ids)
+    sample.extend(completion.ids, 0.0, completion.logprobs)  # credited at the end
+    e.spans.append((sample, begin, len(sample.ids)))
+    # cut for length: the template goes on as after any turn
+    end = [] if completion.ids[-1] == chat.end[-1] else chat.end
+    sample.extend(end)
+    written = completion.ids + end
+    e.turns.append(Turn(*e.asked, written, chat.silent(written)))
+    thought, action = chat.parse(completion.ids)
+    return thought, action or "", len(chat.split(completion.ids)[0] or [])
 
 
 def _ask(e: Episode, chat: Chat, shown: History, roots: dict[int, Sample]) -> None:

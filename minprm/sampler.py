@@ -31,6 +31,7 @@ class Sampler:
 
     def __init__(self, model: PreTrainedModel, rows: int = 512):
         self.model, self.rows = model, rows
+        self.kept: tuple | None = None  # what the last call read: the next one may go on from it
 
     def generate(
         self,
@@ -52,7 +53,7 @@ class Sampler:
     @torch.no_grad()
     def _batch(self, prompts, n, max_tokens, stop, temperature, noise) -> list[Completion]:
         logits, mask, cache = self._read([prompt for prompt in prompts for _ in range(n)])
-        total, device = len(prompts) * n, self.model.device
+        total, device = len(prompts) * n, mask.device
         rows = torch.arange(total, device=device)  # those that are still in the batch
         ids = torch.zeros(total, max_tokens, dtype=torch.long, device=device)
         logprobs = torch.zeros(total, max_tokens, device=device)
@@ -78,20 +79,46 @@ class Sampler:
         return [Completion(ids[:k], logprobs[:k]) for ids, logprobs, k in cut]
 
     def _read(self, prompts: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor, DynamicCache]:
-        """(logits after each prompt, mask, cache). Equal prompts are read once."""
+        """(logits after each prompt, mask, cache). Equal prompts are read once, and of a prompt
+        that goes on where one of the last call ended only what is new."""
         unique = {tuple(prompt): i for i, prompt in enumerate(dict.fromkeys(map(tuple, prompts)))}
-        width, device = max(map(len, unique)), self.model.device
+        stamp = sum(w._version for w in self.model.parameters())  # any write to them raises it
+        known, mask, cache = self._begun(list(unique), stamp)
+        width, device = max(len(p) - n for p, n in zip(unique, known, strict=True)), mask.device
         ids = torch.zeros(len(unique), width, dtype=torch.long)  # [P, L], padded on the left
-        mask = torch.zeros_like(ids)
-        for b, prompt in enumerate(unique):
-            ids[b, width - len(prompt) :] = torch.tensor(prompt)
-            mask[b, width - len(prompt) :] = 1
-        cache = DynamicCache(config=self.model.config)
-        ids, mask = ids.to(device), mask.to(device)
-        logits = self._step(ids, mask, (mask.cumsum(1) - 1).clamp(min=0), cache)
+        new = torch.zeros_like(ids)
+        for b, (prompt, n) in enumerate(zip(unique, known, strict=True)):
+            ids[b, width - len(prompt) + n :] = torch.tensor(prompt[n:])
+            new[b, width - len(prompt) + n :] = 1
+        mask = torch.cat([mask, new.to(device)], 1)
+        positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -width:]
+        logits = self._step(ids.to(device), mask, positions, cache)
+        self.kept = stamp, unique, mask, [(layer.keys, layer.values) for layer in cache.layers]
         which = torch.tensor([unique[tuple(prompt)] for prompt in prompts], device=device)
         cache.batch_select_indices(which)
         return logits[which], mask[which], cache
+
+    def _begun(
+        self, prompts: list[tuple], stamp: int
+    ) -> tuple[list[int], torch.Tensor, DynamicCache]:
+        """How much of each prompt the last call read, mask and cache of that; kept only while no
+        weight was written to."""
+        cache, old = DynamicCache(config=self.model.config), {}
+        if self.kept and self.kept[0] == stamp:
+            _, old, mask, layers = self.kept
+        sizes = sorted({len(prompt) for prompt in old}, reverse=True)
+        known = [next((n for n in sizes if n < len(p) and p[:n] in old), 0) for p in prompts]
+        if not any(known):
+            return (
+                known,
+                torch.zeros(len(prompts), 0, dtype=torch.long, device=self.model.device),
+                cache,
+            )
+        rows = torch.tensor([old.get(p[:n], 0) for p, n in zip(prompts, known, strict=True)])
+        rows, found = rows.to(mask.device), torch.tensor(known, device=mask.device) > 0
+        for i, (keys, values) in enumerate(layers):
+            cache.update(keys[rows], values[rows], i)
+        return known, mask[rows] * found[:, None], cache
 
     def _step(self, ids, mask, positions, cache) -> torch.Tensor:
         """Logits after the last token of each row.  [B, V]"""
@@ -101,7 +128,8 @@ class Sampler:
         ).logits[:, -1]  # fmt: skip
 
     def sleep(self) -> None:
-        """Nothing to do: there is no second copy of the weights."""
+        """Gives the memory of what was read to the update."""
+        self.kept = None
 
     def sync(self) -> None:
         """Nothing to do: this loop reads the weights that were just trained."""

@@ -94,6 +94,28 @@ def test_what_a_row_writes_does_not_depend_on_when_others_stop():
     assert len(lengths) > 4
 
 
+def test_a_prompt_that_goes_on_is_read_from_where_it_ended_until_a_weight_changes():
+    p = policy()
+    sampler, read = Sampler(p.model), []
+    step = sampler._step
+    sampler._step = lambda ids, *rest: (read.append(ids.shape), step(ids, *rest))[1]
+    first = [[1, 2, 3, 4, 5, 6, 7], [4, 5, 6]]
+    longer = [[*first[0], 8, 9], [*first[1], 3, 2, 1], [9, 9, 9, 9], [*first[0], 5]]
+    for changed in (False, True):
+        sampler.generate(first, 2, 3, [], 1.0, seed=0)
+        if changed:
+            p.update([sample([1, 2, 3])], Training(), lr=1e-2)
+        read.clear()
+        again = sampler.generate(longer[:2] + longer[3:], 2, 6, [], 1.0, seed=1)
+        fresh = Sampler(p.model).generate(longer[:2] + longer[3:], 2, 6, [], 1.0, seed=1)
+        for a, b in zip(*([c for g in x for c in g] for x in (again, fresh)), strict=True):
+            assert a.ids == b.ids and a.logprobs == pytest.approx(b.logprobs, abs=1e-5)
+        assert read[0] == (3, 9 if changed else 3)
+    mixed = sampler.generate(longer, 1, 6, [], 1.0, seed=2)  # one of them is new
+    fresh = Sampler(p.model).generate(longer, 1, 6, [], 1.0, seed=2)
+    assert [g[0].ids for g in mixed] == [g[0].ids for g in fresh]
+
+
 def test_tokens_are_drawn_as_often_as_they_are_likely():
     p = policy()
     drawn = Sampler(p.model).generate([[1, 2]], 4_000, 1, [], 0.7, seed=0)[0]

@@ -1,6 +1,7 @@
 """Act-PRM on a tiny untrained model: what is scored, what is credited, what is trained."""
 
 import math
+import threading
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,6 +13,7 @@ from minprm.algorithms import posterior
 from minprm.chat import Chat
 from minprm.constants import RL, ActPRM, Config, History
 from minprm.data import Sample
+from minprm.envs import WORLDS
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 from minprm.policy import Policy
@@ -234,3 +236,22 @@ def test_act_prm_reads_the_history_that_will_be_deployed(parts):
     state = chat.state(demos[0].steps[2].state, [], first=False)
     assert last.history.whole() == silent + state
     assert chat.think[0] not in last.history.whole()
+
+
+def test_worlds_that_wait_are_stepped_side_by_side(parts, monkeypatch):
+    meet = threading.Barrier(4, timeout=20)  # passes only when four steps run at once
+
+    class Slow(Cups):
+        waits = True
+
+        def act(self, action):
+            meet.wait()
+            return super().act(action)
+
+    p, chat, sampler, _ = parts
+    monkeypatch.setitem(WORLDS, "cups", Slow)
+    waited = play(CUPS, [1, 2, 3, 4], chat, sampler, 1.0, noise=0)
+    monkeypatch.setitem(WORLDS, "cups", Cups)
+    alone = play(CUPS, [1, 2, 3, 4], chat, sampler, 1.0, noise=0)
+    assert [e.samples[0].ids for e in waited] == [e.samples[0].ids for e in alone]
+    assert all(len(e.steps) == 3 for e in waited)

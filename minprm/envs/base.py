@@ -34,6 +34,7 @@ class World:
     system: str = ""  # the rules, for a model that reads English
     tools: list[dict[str, Any]] = []  # noqa: RUF012  JSON-schema functions; none: plain text
     turns: int = 1  # the episode ends after so many
+    waits: bool = False  # a step takes its time outside Python: episodes are stepped side by side
     success: bool = False
 
     # for worlds that the embedded model is raised on

@@ -30,7 +30,9 @@ class Rooms(World):
         self.rooms, self.turns = rooms, 4 * rooms
         ways = [f"{way}{end}" for way in MOVES for end in ("", ".", ",")]
         spoken = "You are in the room. A key lies here. locked chest stands You have can: go take "
-        spoken += "open key, chest, key. chest. is open. illegal: you cannot do that The here, room, "
+        spoken += (
+            "open key, chest, key. chest. is open. illegal: you cannot do that The here, room, "
+        )
         spoken += "not seen yet, so bare"
         self.words = sorted({*COLOURS, *ways, *spoken.split()})
 

@@ -28,6 +28,7 @@ LEVELS = {"cooking": len(COOKING), "coin": 300, "treasure": 30}
 class TextWorld(World):
     teaches = "tools that differ from task to task: read a recipe, follow it"
     system = "You play a text adventure. Do what you are asked to."
+    waits = True
     tools = [tool("look", "Look around.")]  # noqa: RUF012  the game's own come with reset
 
     def __init__(self, game: str = "cooking", level: int = 2, games: int = 100, turns: int = 30):

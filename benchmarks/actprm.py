@@ -1,0 +1,96 @@
+"""python -m benchmarks.actprm [FILE.png]: an Act-PRM update as trees, and as a row for each thought.
+
+One logged episode of T steps, G thoughts a step, states of S tokens; random ids, random weights of
+4 layers x 256. Both give the same gradient norm (checked) from different numbers of tokens. Prints
+tokens computed against tokens that are unique, and seconds; the chart shows both as T grows.
+"""
+
+import os
+import sys
+import time
+from statistics import median
+
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from minprm.constants import Training
+from minprm.data import Sample
+from minprm.policy import Policy
+from minprm.tree import row
+
+THOUGHT, ACTION, ROUNDS = 24, 6, 3
+GRID = [*((t, 8, 200) for t in (1, 2, 4, 8, 16)), (8, 4, 200), (8, 16, 200), (8, 8, 50),
+        (8, 8, 800)]  # fmt: skip
+
+
+def episode(steps: int, group: int, state: int) -> list[Sample]:
+    """The samples of one episode: the committed path is the trunk, thoughts are its branches."""
+    draw = lambda n: torch.randint(1, 1000, (n,)).tolist()  # noqa: E731
+    trunk, samples = Sample().extend(draw(state)), []
+    for _ in range(steps):
+        for _ in range(group):
+            thought = Sample(parent=trunk).extend(draw(THOUGHT), 0.5, [-7.0] * THOUGHT)
+            samples.append(thought.extend(draw(ACTION), 1.0))
+        trunk = Sample(parent=trunk).extend(draw(THOUGHT + ACTION + state))
+    return samples
+
+
+def measure(p: Policy, samples: list[Sample], share: bool) -> tuple[int, float, float]:
+    """(tokens computed, median seconds of an update, gradient norm)."""
+    p.__dict__["shares"] = share
+    rows = [[samples[i] for i in r] for batch in p._micro_batches(samples) for r in batch]
+    seconds = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        norm = p.update(samples, Training(), lr=0.0)["policy/grad_norm"]
+        seconds.append(time.perf_counter() - began)
+    return sum(len(row(r).ids) for r in rows), median(seconds), norm
+
+
+def chart(rows: list[tuple], path: str) -> None:
+    """Tokens and seconds against T."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.2))
+    grown = [r for r in rows if r[1:3] == (8, 200)]
+    for axis, k, name in ((axes[0], 3, "tokens computed"), (axes[1], 5, "seconds an update")):
+        axis.plot([r[0] for r in grown], [r[k + 1] for r in grown], "o-", label="a row a thought")
+        axis.plot([r[0] for r in grown], [r[k] for r in grown], "o-", label="trees")
+        axis.set(xscale="log", yscale="log", xlabel="steps T (G 8, states of 200)", title=name)
+        axis.set_xticks([r[0] for r in grown], [str(r[0]) for r in grown])
+    axes[0].legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    torch.set_flush_denormal(True)
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=1000, hidden_size=256, intermediate_size=768, num_hidden_layers=4,
+        num_attention_heads=4, num_key_value_heads=4, head_dim=64, max_position_embeddings=32_768,
+    )  # fmt: skip
+    p = Policy(Qwen3ForCausalLM(config), None, 16_384)
+    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, fp32, {ROUNDS} rounds\n")
+    print("| T | G | state | unique | trees | rows | trees, s | rows, s | rows / trees |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    rows = []
+    for steps, group, state in GRID:
+        samples = episode(steps, group, state)
+        unique = len(row(samples).ids)
+        (a, x, norm), (b, y, other) = (measure(p, samples, share) for share in (True, False))
+        if abs(norm / other - 1) > 1e-4:
+            raise SystemExit(f"gradient norms differ: {norm} and {other}")
+        rows.append((steps, group, state, a, b, x, y))
+        print(f"| {steps} | {group} | {state} | {unique:,} | {a:,} | {b:,} | {x:.2f} | {y:.2f} | "
+              f"{y / x:.1f}x |", flush=True)  # fmt: skip
+    if len(sys.argv) > 1:
+        chart(rows, sys.argv[1])
+
+
+if __name__ == "__main__":
+    main()
