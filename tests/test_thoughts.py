@@ -248,7 +248,7 @@ def test_worlds_that_wait_are_stepped_side_by_side(parts, monkeypatch):
             meet.wait()
             return super().act(action)
 
-    p, chat, sampler, _ = parts
+    _, chat, sampler, _ = parts
     monkeypatch.setitem(WORLDS, "cups", Slow)
     waited = play(CUPS, [1, 2, 3, 4], chat, sampler, 1.0, noise=0)
     monkeypatch.setitem(WORLDS, "cups", Cups)
