@@ -94,10 +94,11 @@ def _each(paths: list[Path], f) -> list[Path]:
 
 
 def _observed(path: Path, state: list[int], chat: Chat, shown: History) -> Path:
-    """The path with a state to answer: its history goes on, or, where that is edited, is new."""
-    if shown.edits() or not path.turns:
+    """The path with a state to answer: its history goes on; where turns are hidden it is new."""
+    if shown.last or not path.turns:
         return replace(path, history=Sample().extend(chat.history(path.turns, shown) + state))
-    return replace(path, history=Sample(parent=path.history).extend(path.turns[-1].full + state))
+    turn = path.turns[-1].full if shown.thoughts else path.turns[-1].silent
+    return replace(path, history=Sample(parent=path.history).extend(turn + state))
 
 
 def _prompt(path: Path, action: list[int], chat: Chat, cfg: ActPRM) -> list[int]:

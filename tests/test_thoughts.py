@@ -227,15 +227,17 @@ def test_a_history_hides_what_was_observed_and_drops_what_was_thought(parts):
         assert sample.mask.index(True) == begin  # each turn is trained in its own sample
 
 
-def test_act_prm_reads_the_history_that_will_be_deployed(parts):
+@pytest.mark.parametrize("shown", [History(), History(thoughts=False), History(last=1)])
+def test_act_prm_reads_the_history_that_will_be_deployed(parts, shown):
     p, chat, sampler, demos = parts
-    shown = History(thoughts=False)
     groups, _ = think(demos[:1], chat, sampler, p, ActPRM(group=2), shown, 8, 1.0, seed=3)
     last = groups[-1].thoughts[0].path
-    silent = [i for t in last.turns for i in t.state + t.silent]
     state = chat.state(demos[0].steps[2].state, [], first=False)
-    assert last.history.whole() == silent + state
-    assert chat.think[0] not in last.history.whole()
+    assert last.history.whole() == chat.history(last.turns, shown) + state
+    assert (last.history.parent is None) is bool(shown.last)  # what goes on is shared
+    if not shown.thoughts:
+        silent = [i for t in last.turns for i in t.state + t.silent]
+        assert last.history.whole() == silent + state and chat.think[0] not in silent
 
 
 def test_worlds_that_wait_are_stepped_side_by_side(parts, monkeypatch):
