@@ -3,10 +3,13 @@
 One logged episode of T steps, G thoughts a step, states of S tokens; random ids, random weights of
 4 layers x 256. Both give the same gradient norm (checked) from different numbers of tokens. Prints
 tokens computed against tokens that are unique, and seconds; the chart shows both as T grows.
-`--profile` shows where the time of one update of T 8, G 8 goes instead.
+`--profile` shows where the time of one update of T 8, G 8 goes instead, `--peak` how much memory
+the process has taken after it, both ways.
 """
 
 import os
+import resource
+import subprocess
 import sys
 import time
 from statistics import median
@@ -76,6 +79,17 @@ def profile(p: Policy) -> None:
     print(prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=12))
 
 
+def peak(p: Policy, share: str) -> None:
+    """Memory of a process that makes one update; without `share` both ways, each in its own."""
+    if not share:
+        for way in ("rows", "trees"):
+            subprocess.run([sys.executable, "-m", "benchmarks.actprm", "--peak", way], check=True)
+        return
+    p.__dict__["shares"] = share == "trees"
+    p.update(episode(8, 8, 200), Training(), lr=0.0)
+    print(f"{share}: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+
+
 def main() -> None:
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     torch.set_flush_denormal(True)
@@ -87,6 +101,8 @@ def main() -> None:
     p = Policy(Qwen3ForCausalLM(config), None, 16_384)
     if "--profile" in sys.argv:
         return profile(p)
+    if "--peak" in sys.argv:
+        return peak(p, " ".join(sys.argv[2:]))
     print(
         f"torch {torch.__version__}, {torch.get_num_threads()} threads, fp32, medians of {ROUNDS}, "
         "or one update where it reads 50,000 tokens or more\n"

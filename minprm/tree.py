@@ -107,8 +107,9 @@ def micro_batches(
     plans = [list(_batches(filled(paths, limit), tokens)) for limit in limits]
 
     def cost(plan: list[list[tuple[int, list[int]]]]) -> float:
+        pairs = square / 2 if plan is plans[0] else square  # causal attention skips half of them
         padded = [(len(batch), batch[0][0]) for batch in plan]
-        return sum(b * n * (linear + square * n) for b, n in padded)
+        return sum(b * n * (linear + pairs * n) for b, n in padded)
 
     best = min(plans, key=cost)
     return [[members for _, members in batch] for batch in best]
