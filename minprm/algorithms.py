@@ -103,6 +103,21 @@ def rloo(r: Tensor) -> Tensor:
     return (r - r.mean()) * len(r) / (len(r) - 1) if len(r) > 1 else torch.zeros_like(r)
 
 
+def asym_clip(r: Tensor) -> Tensor:
+    """A_i = clip(mean_std_i, -1, 3): failures, which are many, push less.  [G] -> [G]   RAGEN,
+    arXiv:2504.20073"""
+    return mean_std(r).clamp(-1.0, 3.0)
+
+
+def opo(r: Tensor, n: Tensor) -> Tensor:
+    """A_i = r_i - sum_j r_j L_j / sum_j L_j, L the tokens.  [G], [G] -> [G]   arXiv:2505.23585
+
+    >>> opo(torch.tensor([1.0, 0.0]), torch.tensor([30.0, 10.0]))
+    tensor([ 0.2500, -0.7500])
+    """
+    return r - (r * n).sum() / n.sum().clamp(min=1)
+
+
 def posterior(r: Tensor) -> Tensor:
     """A_i = G r_i / sum(r); 0 where the sum is 0.  [G] -> [G]   the E-step of Act-PRM
 
@@ -204,6 +219,49 @@ def ppo_clip(l: Tensor, old: Tensor, a: Tensor, eps: tuple[float, float] = (0.2,
     return torch.maximum(-a * rho, -a * rho.clamp(1 - eps[0], 1 + eps[1]))
 
 
+def dual_clip(l: Tensor, old: Tensor, a: Tensor, c: float = 3.0) -> Tensor:
+    """min(ppo_clip, -A c) where A < 0, else ppo_clip.  [T] -> [T]   arXiv:1912.09729
+
+    ppo_clip lets -A rho grow without bound where A < 0 and rho is large; c bounds it.
+    """
+    return torch.where(a < 0, torch.minimum(ppo_clip(l, old, a), -a * c), ppo_clip(l, old, a))
+
+
+def gspo(l: Tensor, old: Tensor, a: Tensor) -> Tensor:
+    """ppo_clip of s_t = sg(s) exp(l - sg(l)), s = exp(mean(l - old)), one ratio a sequence.
+    [T] -> [T]   eps 3e-4, 4e-4: a mean over tokens moves little   arXiv:2507.18071 eq. 5, 7, 13"""
+    s = l - l.detach() + (l - old).detach().mean()  # log s_t
+    return ppo_clip(s, torch.zeros_like(s), a, (3e-4, 4e-4))
+
+
+def cispo(l: Tensor, old: Tensor, a: Tensor, c: float = 5.0) -> Tensor:
+    """-sg(min(rho, c)) A l: a clipped token still has a gradient.  [T] -> [T]   arXiv:2506.13585"""
+    return -torch.exp(l - old).clamp(max=c).detach() * a * l
+
+
+def masked_is(l: Tensor, old: Tensor, a: Tensor, c: float = 8.0) -> Tensor:
+    """-A rho where 1/c <= rho <= c, else 0.  [T] -> [T]   IcePop; prime-rl
+
+    What two programs disagree about this much is no evidence of either.
+    """
+    return importance(l, old, a) * ((l - old).detach().abs() <= math.log(c))
+
+
+def ipo(l: Tensor, old: Tensor, a: Tensor, eps: float = 0.3) -> Tensor:
+    """-A rho where |exp(l) - exp(old)| <= eps, else 0: a trust region in probabilities, in which
+    rare tokens may change their ratio freely.  [T] -> [T]   prime-rl's default in 2026"""
+    return importance(l, old, a) * ((l.exp() - old.exp()).detach().abs() <= eps)
+
+
+def sapo(l: Tensor, old: Tensor, a: Tensor) -> Tensor:
+    """-A 4/tau sigmoid(tau (rho - 1)), tau 1 where A > 0, else 1.05.  [T] -> [T]   TRL; soft clip
+
+    Its slope at rho = 1 is A, as every loss here has it, and falls off smoothly to both sides.
+    """
+    tau = torch.where(a > 0, 1.0, 1.05)
+    return -a * 4 / tau * torch.sigmoid(tau * (torch.exp(l - old) - 1))
+
+
 def kl_k3(l: Tensor, ref: Tensor) -> Tensor:
     """exp(ref - l) - (ref - l) - 1 >= 0, of which the mean is KL(policy || ref).  [T] -> [T]
 
@@ -211,6 +269,21 @@ def kl_k3(l: Tensor, ref: Tensor) -> Tensor:
     and both agree at zero: test it away from zero.
     """
     return torch.exp(ref - l) - (ref - l) - 1
+
+
+# --- sampler correction: sampler and trainer are two programs, [T] -> [T] -------------------------
+
+
+def truncate(own: Tensor, m: Tensor, c: float = 2.0) -> Tensor:
+    """min(exp(own - m), c), own the trainer's log-prob before the update, m the sampler's.
+    [T] -> [T]   truncated importance sampling, fengyao.notion.site/off-policy-rl"""
+    return torch.exp(own - m).clamp(max=c)
+
+
+def mask(own: Tensor, m: Tensor, c: float = 3.0) -> Tensor:
+    """The whole sequence's exp(sum(own - m)), or 0 where that is above c.  [T] -> [T]   TRL"""
+    s = (own - m).sum().exp()
+    return torch.full_like(own, float(s) if s <= c else 0.0)
 
 
 # --- aggregation: one token's weight in each sequence, from the lengths of the whole update -------
@@ -234,22 +307,36 @@ def sequence(lengths: list[int]) -> list[float]:
     return [1 / (len(lengths) * max(n, 1)) for n in lengths]
 
 
+def constant(lengths: list[int]) -> list[float]:
+    """1 / (B L), L the longest of the update: no sequence gains by its length   Dr. GRPO
+
+    >>> constant([1, 4])
+    [0.125, 0.125]
+    """
+    return [1 / (len(lengths) * max(*lengths, 1))] * len(lengths)
+
+
+def advantages(groups: list[Tensor], name: str, k: int, lengths: list[Tensor]) -> list[Tensor]:
+    """The advantages of that name for all groups of an update; k is top_k's.  [G], … -> [G], …
+
+    `batch` subtracts the mean over all groups (GPG, arXiv:2504.02546): a group of one will do.
+    """
+    if name == "batch":
+        baseline = torch.cat(groups).mean()
+        return [r - baseline for r in groups]
+    if name == "opo":
+        return [opo(r, n) for r, n in zip(groups, lengths, strict=True)]
+    return [top_k(r, k) if name == "top_k" else ADVANTAGES[name](r) for r in groups]
+
+
 REWARDS = {"action_prob": action_prob, "action_prob_mean": action_prob_mean}
 ADVANTAGES = {
-    "posterior": posterior,
-    "mean": mean,
-    "mean_std": mean_std,
-    "rloo": rloo,
-    "best": best,
-    "top_k": top_k,
-    "none": none,
-}
-
-
-def advantages(r: Tensor, name: str, k: int) -> Tensor:
-    """The advantage of that name for one group; k is top_k's.  [G] -> [G]"""
-    return top_k(r, k) if name == "top_k" else ADVANTAGES[name](r)
-
-
-LOSSES = {"pg": pg, "is": importance, "ppo_clip": ppo_clip}
-AGGREGATIONS = {"token": token, "sequence": sequence}
+    "posterior": posterior, "mean": mean, "mean_std": mean_std, "asym_clip": asym_clip,
+    "rloo": rloo, "best": best, "none": none,
+}  # fmt: skip
+LOSSES = {
+    "pg": pg, "is": importance, "ppo_clip": ppo_clip, "dual_clip": dual_clip, "gspo": gspo,
+    "cispo": cispo, "masked_is": masked_is, "ipo": ipo, "sapo": sapo,
+}  # fmt: skip
+CORRECTIONS = {"truncate": truncate, "mask": mask}
+AGGREGATIONS = {"token": token, "sequence": sequence, "constant": constant}

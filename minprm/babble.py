@@ -58,12 +58,12 @@ def raised(world: World, cfg: Babble, seed: int, micro_tokens: int, root: Path) 
     settings |= {"world": vars(world), "source": inspect.getsource(inspect.getmodule(type(world)))}
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     path = root / f"babble-{type(world).__name__.lower()}-{key}"
-    if path.is_dir():
-        return Policy(load_model(path), AutoTokenizer.from_pretrained(path), micro_tokens)
-    policy = Policy(*untrained(world, cfg, seed), micro_tokens)
-    _pretrain(policy, world, cfg, seed)
-    policy.save(path)
-    return Policy(policy.model, policy.tokenizer, micro_tokens)
+    if not path.is_dir():
+        policy = Policy(*untrained(world, cfg, seed), micro_tokens)
+        _pretrain(policy, world, cfg, seed)
+        policy.save(path)
+    # read back also when new: weights that lie elsewhere in memory round differently, now and then
+    return Policy(load_model(path), AutoTokenizer.from_pretrained(path), micro_tokens)
 
 
 def gate(policy: Policy, world: World, thought_tokens: int, tasks: int = 50) -> dict[str, float]:

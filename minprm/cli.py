@@ -12,8 +12,10 @@ import tyro
 
 from minprm.constants import ARMS, PRESETS, Config, arms_of, fail, flat
 
-POSITIVE = ("batch", "group", "keep", "updates", "epochs", "episodes", "num_demos", "eval_every",
-            "save_every", "thought_tokens", "action_tokens", "micro_tokens", "context")  # fmt: skip
+POSITIVE = (
+    "batch", "group", "keep", "updates", "epochs", "passes", "episodes", "num_demos",
+    "eval_every", "save_every", "thought_tokens", "action_tokens", "micro_tokens", "context",
+)  # fmt: skip
 
 
 def parse(argv: list[str]) -> Config:
@@ -48,7 +50,7 @@ def check(config: Config) -> None:
     if not config.world and any("rl" in stage for arm in arms_of(config).values() for stage in arm):
         fail("an arm with rl needs a --world to play")
     act, rl = config.act_prm, config.rl
-    centred = ("mean", "mean_std", "rloo")
+    centred = ("mean", "mean_std", "asym_clip", "rloo", "opo")
     if act.scored_by == "base" and act.reward == "exact_match":
         fail("--act-prm.scored-by base with exact_match: the policy writes the action; use policy")
     if act.thoughts_from == "state" and act.trained_on == "action_first":

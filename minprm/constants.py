@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NoReturn
 
-Advantage = Literal["posterior", "mean", "mean_std", "rloo", "best", "top_k", "none"]
+Advantage = Literal[
+    "posterior", "mean", "mean_std", "asym_clip", "rloo", "opo", "batch", "best", "top_k", "none"
+]  # fmt: skip
 Reward = Literal["action_prob", "action_prob_mean", "exact_match"]
 TrainedOn = Literal["thought_action", "thought", "action_first", "both"]
-Loss = Literal["pg", "is", "ppo_clip"]
-Aggregation = Literal["token", "sequence"]
+Loss = Literal[
+    "pg", "is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "sapo"
+]  # fmt: skip
+Aggregation = Literal["token", "sequence", "constant"]
 
 # An arm is a list of stages; each arm starts from the same base model. What each shows: README.
 ARMS: dict[str, list[str]] = {
@@ -60,10 +64,15 @@ class Training:
     warmup: int = 5  # updates of linear warm-up
     decay: bool = False  # linear decay of the learning rate to zero after the warm-up
     batch: int = 8  # tasks or demos an update
+    passes: int = 1  # updates on each batch of samples; above 1 ratios leave 1
     loss: Loss = "pg"  # per-token loss
     aggregation: Aggregation = "token"  # how token losses are averaged
     max_grad_norm: float = 1.0  # gradients are clipped to this norm
     kl: float = 0.0  # weight of the KL to the base model (estimator k3)
+    entropy: float = 0.0  # weight of the entropy at the trained tokens, as a bonus
+    correction: Literal["none", "truncate", "mask"] = (
+        "none"  # weight where sampler and trainer differ
+    )
 
 
 @dataclass

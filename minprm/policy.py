@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
+from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from minprm.algorithms import AGGREGATIONS, LOSSES, kl_k3
+from minprm.algorithms import AGGREGATIONS, CORRECTIONS, LOSSES, kl_k3
 from minprm.constants import Training, fail
 from minprm.data import Sample
 from minprm.tree import layout, micro_batches
@@ -116,6 +117,22 @@ class Policy:
             "policy/moved": self.moved(),
         }
 
+    def corrected(self, samples: list[Sample], name: str, temperature: float) -> list[Sample]:
+        """Samples whose old log-probs are this model's own, and whose advantages are weighed by
+        how much the sampler's differ: a ratio from what moved, a weight from what never agreed."""
+        if name == "none":
+            return samples
+        out = []
+        for s, own in zip(samples, self.logprobs(samples, temperature), strict=True):
+            old, a = torch.tensor(s.logprobs), torch.tensor(s.advantages)
+            read = torch.tensor(s.mask)
+            drawn = ~old[read].isnan()
+            at = read.nonzero()[:, 0][drawn]
+            a[at] *= CORRECTIONS[name](own[drawn], old[at])
+            old[at] = own[drawn]
+            out.append(replace(s, logprobs=old.tolist(), advantages=a.tolist()))
+        return out
+
     @property
     def lora(self) -> bool:
         return hasattr(self.model, "peft_config")
@@ -156,19 +173,23 @@ class Policy:
     def _loss(self, rows, weights, cfg, temperature, stats, tokens, drawn_tokens) -> Tensor:
         """Scalar loss of one micro-batch; adds its part of the update's means to `stats`."""
         samples = [s for row in rows for s in row]
-        l, entropy = self._forward(rows, temperature)  # [T], [T]
+        l, entropy = self._forward(rows, temperature, bonus=cfg.entropy > 0)  # [T], [T]
         old, a = (_masked(samples, key) for key in ("logprobs", "advantages"))  # [T], [T]
         lengths = torch.tensor([sum(s.mask) for s in samples])
         w = torch.tensor(weights).repeat_interleave(lengths)  # [T]
         drawn = ~old.isnan()  # a ratio is taken only where the sampler drew the token
         per_token = -a * l
-        per_token[drawn] = LOSSES[cfg.loss](l[drawn], old[drawn], a[drawn])
+        sizes = [int(x.sum()) for x in drawn.split(lengths.tolist())]
+        parts = zip(*(x[drawn].split(sizes) for x in (l, old, a)), strict=True)
+        per_token[drawn] = torch.cat([LOSSES[cfg.loss](*part) for part in parts])
         if cfg.kl:
             with torch.no_grad():
                 ref, _ = self._forward(rows, temperature, base=True)
             kl = kl_k3(l, ref)
             per_token = per_token + cfg.kl * kl
             stats["policy/kl_base"] += kl.sum().item() / tokens
+        if cfg.entropy:
+            per_token = per_token - cfg.entropy * entropy
         if drawn.any():
             gap = (l - old)[drawn].detach()
             mismatch = kl_k3(old[drawn], l[drawn].detach()).sum().item()
@@ -179,12 +200,12 @@ class Policy:
         return (w * per_token).sum()
 
     def _forward(
-        self, rows: list[list[Sample]], temperature: float, base: bool = False
+        self, rows: list[list[Sample]], temperature: float, base: bool = False, bonus: bool = False
     ) -> tuple[Tensor, Tensor]:
         """(log-probs, entropies) of all masked tokens, concatenated, on the CPU.  [T], [T]
 
         The vocabulary is projected only where a log-prob is read, in chunks that are computed anew
-        for the gradient where they would not fit at once.
+        for the gradient where they would not fit at once. Entropies have one if they are a bonus.
         """
         device = self.model.device
         ids, positions, sees, scored, before = (
@@ -207,9 +228,11 @@ class Policy:
             said = ids.flatten()[scored]
             parts = zip(hidden.split(chunk), heat.split(chunk), said.split(chunk), strict=True)
             if len(hidden) <= chunk:
-                scores = [_read(head, *part) for part in parts]
+                scores = [_read(head, bonus, *part) for part in parts]
             else:
-                scores = [checkpoint(_read, head, *part, use_reentrant=False) for part in parts]
+                scores = [
+                    checkpoint(_read, head, bonus, *part, use_reentrant=False) for part in parts
+                ]
         l, entropy = (torch.cat(x).cpu() for x in zip(*scores, strict=True))
         return l, entropy
 
@@ -243,10 +266,10 @@ class Policy:
         return exact
 
 
-def _read(head, hidden: Tensor, heat: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
+def _read(head, bonus: bool, hidden: Tensor, heat: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     """(log-probs of ids, entropies) from the last hidden states, in fp32.  [t, D] -> [t], [t]"""
     all_l = (head(hidden).float() / heat).log_softmax(-1)  # [t, V]
-    with torch.no_grad():
+    with torch.set_grad_enabled(bonus and torch.is_grad_enabled()):
         entropy = -(all_l.exp() * all_l).sum(-1)
     return all_l.gather(-1, ids[:, None])[:, 0], entropy
 

@@ -38,6 +38,10 @@ class Episode:
     done: bool = False
     outgrown: bool = False  # ended, unsolved, because it no longer fitted the context
 
+    def tokens(self, turns: list[int]) -> int:
+        """Sampled tokens of these turns."""
+        return sum(self.spans[t][2] - self.spans[t][1] for t in turns)
+
     def credit(self, turn: int, advantage: float) -> None:
         """Puts a turn's advantage on its tokens."""
         sample, begin, end = self.spans[turn]
@@ -51,6 +55,7 @@ def play(
 
     The model itself decides whether it thinks first. A malformed turn is an illegal action.
     """
+    sampler.begin()
     episodes = [Episode(make_world(cfg)) for _ in seeds]
     for e, seed in zip(episodes, seeds, strict=True):
         e.state = _opening(e.world, seed)
@@ -121,26 +126,29 @@ def _opening(world: World, seed: int) -> list[dict]:
     return [*rules, {"role": "user", "content": world.reset(seed)}]
 
 
-def credit_episodes(group: list[Episode], cfg: RL, dense: bool) -> None:
-    """Writes advantages into the samples of one group: episodes of one task.
+def credit_episodes(groups: list[list[Episode]], cfg: RL, dense: bool) -> None:
+    """Writes advantages into the samples of an update; a group are the episodes of one task.
 
     Sparse: the episode's success, on all its turns. Dense: each turn's return to go, compared with
     the same turn of the others that got so far.
     """
-    if dense:
-        returns = [
-            returns_to_go(torch.tensor([s.reward for s in e.steps]), cfg.gamma) for e in group
-        ]
-        for t in range(max(map(len, returns))):
-            there = [i for i, r in enumerate(returns) if t < len(r)]
-            r = torch.stack([returns[i][t] for i in there])
-            for i, a in zip(there, advantages(r, cfg.advantage, cfg.top_k).tolist(), strict=True):
-                group[i].credit(t, a)
-        return
-    r = torch.tensor([float(e.world.success) for e in group])
-    for e, a in zip(group, advantages(r, cfg.advantage, cfg.top_k).tolist(), strict=True):
-        for t in range(len(e.steps)):
-            e.credit(t, a)
+    compared: list[list[tuple[float, Episode, list[int]]]] = []  # (reward, whose, which turns)
+    for group in groups:
+        if not dense:
+            compared.append([(float(e.world.success), e, [*range(len(e.steps))]) for e in group])
+            continue
+        togo = [returns_to_go(torch.tensor([s.reward for s in e.steps]), cfg.gamma).tolist()
+                for e in group]  # fmt: skip
+        for t in range(max(map(len, togo))):
+            there = zip(group, togo, strict=True)
+            compared.append([(r[t], e, [t]) for e, r in there if t < len(r)])
+    rewards = [torch.tensor([r for r, _, _ in many]) for many in compared]
+    lengths = [torch.tensor([float(e.tokens(ts)) for _, e, ts in many]) for many in compared]
+    all_a = advantages(rewards, cfg.advantage, cfg.top_k, lengths)
+    for many, a in zip(compared, all_a, strict=True):
+        for (_, e, turns), value in zip(many, a.tolist(), strict=True):
+            for t in turns:
+                e.credit(t, value)
 
 
 def expert_demos(cfg: Config, seed: int, n: int) -> list[Demo]:
@@ -210,6 +218,7 @@ def replay(
     expert's action after the thought that the model wrote, likelihood_se its standard error.
     Weaker than rollouts: the model is never shown where its own mistakes lead.
     """
+    sampler.begin()
     histories, steps, scored = [[] for _ in demos], [], []
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [pair for pair in zip(demos, histories, strict=True) if t < len(pair[0].steps)]

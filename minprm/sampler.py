@@ -33,6 +33,10 @@ class Sampler:
         self.model, self.rows = model, rows
         self.kept: tuple | None = None  # what the last call read: the next one may go on from it
 
+    def begin(self) -> None:
+        """A new walk over logs or worlds: what is drawn does not depend on the walk before."""
+        self.kept = None
+
     def generate(
         self,
         prompts: list[list[int]],
@@ -129,7 +133,7 @@ class Sampler:
 
     def sleep(self) -> None:
         """Gives the memory of what was read to the update."""
-        self.kept = None
+        self.begin()
 
     def sync(self) -> None:
         """Nothing to do: this loop reads the weights that were just trained."""
@@ -150,6 +154,9 @@ class VLLM:
         config = plain.config.to_json_string(use_diff=False)
         self.llm = _engine(config, cfg.memory, context, cfg.sleep)
         self.sync()
+
+    def begin(self) -> None:
+        """Nothing to do: its prefix cache is dropped with the weights that it is of."""
 
     def generate(
         self,

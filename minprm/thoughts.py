@@ -28,6 +28,7 @@ class Thought:
     closed: bool
     reward: float = 0.0
     credit: float = 0.0  # what the advantage is computed from: the reward, or what became of it
+    advantage: float = 0.0
 
 
 @dataclass(eq=False)
@@ -57,6 +58,7 @@ def think(
 
     Returns the groups, with credit, and for each demo its paths: one for `best`, G for the others.
     """
+    sampler.begin()
     width = 1 if cfg.continues == "best" else cfg.group
     paths = [[Path()] * width for _ in demos]
     groups, rng = [], random.Random(seed)
@@ -182,13 +184,15 @@ def credited(groups: list[Group], chat: Chat, cfg: ActPRM, version: int) -> list
     not on the expert's action, which was not: that always carries the posterior weight.
     """
     orders = {"action_first": ["action_first"], "both": ["natural", "action_first"]}
+    credits = [torch.tensor([z.credit for z in group.thoughts]) for group in groups]
+    lengths = [torch.tensor([float(len(z.ids)) for z in group.thoughts]) for group in groups]
+    weights = algorithms.advantages(credits, cfg.advantage, cfg.top_k, lengths)
     samples = []
-    for group in groups:
-        r = torch.tensor([z.credit for z in group.thoughts])
-        weights = algorithms.advantages(r, cfg.advantage, cfg.top_k), algorithms.posterior(r)
-        for z, a, w in zip(group.thoughts, *(x.tolist() for x in weights), strict=True):
+    for group, r, many in zip(groups, credits, weights, strict=True):
+        rows = zip(group.thoughts, many.tolist(), algorithms.posterior(r).tolist(), strict=True)
+        for z, z.advantage, w in rows:
             for order in orders.get(cfg.trained_on, ["natural"]):
-                samples.append(_trained(group, z, a, w, order, chat, cfg, version))
+                samples.append(_trained(group, z, z.advantage, w, order, chat, cfg, version))
     return samples
 
 
@@ -227,16 +231,14 @@ def written(demo: Demo, thoughts: list[Thought], chat: Chat) -> Demo:
     return demo.with_thoughts(texts, [z.reward for z in thoughts])
 
 
-def shown(groups: list[Group], chat: Chat, cfg: ActPRM) -> list[dict]:
+def shown(groups: list[Group], chat: Chat) -> list[dict]:
     """Whole groups, for people to read."""
-    out = []
-    for g in groups:
-        r = torch.tensor([z.credit for z in g.thoughts])
-        weights = algorithms.advantages(r, cfg.advantage, cfg.top_k).tolist()
-        group = [{"thought": chat.text(z.ids), "reward": z.reward, "advantage": a}
-                 for z, a in zip(g.thoughts, weights, strict=True)]  # fmt: skip
-        out.append({"state": g.step.observation(), "action": g.step.action, "group": group})
-    return out
+    return [
+        {"state": g.step.observation(), "action": g.step.action,
+         "group": [{"thought": chat.text(z.ids), "reward": z.reward, "advantage": z.advantage}
+                   for z in g.thoughts]}
+        for g in groups
+    ]  # fmt: skip
 
 
 def group_metrics(groups: list[Group], chat: Chat) -> dict[str, float]:

@@ -117,7 +117,10 @@ class Trainer:
             samples, stats = batch(update)
             middle = time.perf_counter()
             self.sampler.sleep()
-            stats |= self.policy.update(samples, cfg, lr(update), self.cfg.temperature)
+            samples = self.policy.corrected(samples, cfg.correction, self.cfg.temperature)
+            seen = [self.policy.update(samples, cfg, lr(update), self.cfg.temperature)
+                    for _ in range(cfg.passes)]  # fmt: skip
+            stats |= seen[-1]
             self.sampler.sync()
             stats |= {"time/sample": middle - clock, "time/update": time.perf_counter() - middle}
             last = update + 1 == updates
@@ -125,7 +128,7 @@ class Trainer:
                 stats["eval/held_out_reward"] = held_out()
                 best = self._best(best, stats["eval/held_out_reward"], cfg)
             self.log.update(self.seed, path, update, stats)
-            self._check_gap(stats.get("policy/gap_mean", 0.0))
+            self._check_gap(seen[0].get("policy/gap_mean", 0.0))  # later the policy has moved
             if (update + 1) % self.cfg.save_every == 0 or self.stopping:
                 self._save(path, update=update + 1, seconds=time.perf_counter() - began, best=best,
                            optimizer=self.policy.optimizer.state_dict(),
@@ -174,7 +177,7 @@ class Trainer:
                 logger.warning(f"{path} {update}: no group has variance, nothing is learned")
             samples = credited(groups, self.chat, cfg, self.policy.version)
             if update % cfg.eval_every == 0:
-                self.log.samples(self.seed, path, update, shown(groups[:4], self.chat, cfg))
+                self.log.samples(self.seed, path, update, shown(groups[:4], self.chat))
             return samples, stats
 
         def held_out() -> float:
@@ -237,8 +240,7 @@ class Trainer:
             noise, heat = _noise(self.seed, path, update), self.cfg.temperature
             episodes = rollout.play(self.cfg, seeds, self.chat, self.sampler, heat, noise)
             groups = [episodes[i : i + cfg.group] for i in range(0, len(episodes), cfg.group)]
-            for group in groups:
-                rollout.credit_episodes(group, cfg, dense=variant == "dense")
+            rollout.credit_episodes(groups, cfg, dense=variant == "dense")
             flat = [
                 not any(any(s.advantages) for e in group for s in e.samples) for group in groups
             ]

@@ -18,9 +18,11 @@ CENTRED = ("mean", "mean_std", "rloo")
 
 
 def test_every_choice_in_the_config_is_a_function_and_the_other_way_round():
-    assert set(get_args(constants.Advantage)) == {*alg.ADVANTAGES, "top_k"}
+    assert set(get_args(constants.Advantage)) == {*alg.ADVANTAGES, "top_k", "opo", "batch"}
     assert set(get_args(constants.Loss)) == set(alg.LOSSES)
     assert set(get_args(constants.Aggregation)) == set(alg.AGGREGATIONS)
+    corrections = get_args(constants.Training.__annotations__["correction"])
+    assert set(corrections) == {*alg.CORRECTIONS, "none"}
     rewards = get_args(ActPRM.__annotations__["reward"])
     assert set(rewards) == {*alg.REWARDS, "exact_match"}
 
@@ -33,12 +35,17 @@ def test_advantages_of_a_group_worked_out_by_hand():
         "mean": [0.5, -0.5, 0, 0],
         "mean_std": [0.5 / (std + 1e-4), -0.5 / (std + 1e-4), 0, 0],
         "rloo": [1 - 1 / 3, 0 - 2 / 3, 0.5 - 1.5 / 3, 0.5 - 1.5 / 3],
+        "asym_clip": [0.5 / (std + 1e-4), -1, 0, 0],
+        "opo": [0.6, -0.4, 0.1, 0.1],  # lengths 1 3 2 4: (1 + 1 + 2) / 10
+        "batch": [0.4, -0.6, -0.1, -0.1],  # beside a second group of one, 1: mean .6
         "posterior": [2, 0, 1, 1],
         "best": [1, 0, 0, 0],
         "top_k": [1, 0, 1, 0],
     }
     for name, values in expected.items():
-        assert torch.allclose(alg.advantages(r, name, k=2), tensor(values).float()), name
+        lengths = [tensor([1.0, 3.0, 2.0, 4.0]), tensor([5.0])]
+        first, _ = alg.advantages([r, tensor([1.0])], name, 2, lengths)
+        assert torch.allclose(first, tensor(values).float()), name
 
 
 @pytest.mark.parametrize("name", CENTRED)
@@ -49,7 +56,8 @@ def test_a_group_of_one_and_a_group_without_variance_teach_nothing(name):
 
 def test_thoughts_that_earned_nothing_have_no_posterior_and_are_never_best():
     for name in ("posterior", "best", "top_k"):
-        assert alg.advantages(torch.zeros(4), name, k=2).tolist() == [0.0] * 4
+        (a,) = alg.advantages([torch.zeros(4)], name, 2, [torch.ones(4)])
+        assert a.tolist() == [0.0] * 4
 
 
 @pytest.mark.parametrize(("name", "factor"), [("none", 1.0), ("rloo", 1.0), ("mean", 2 / 3)])
@@ -211,3 +219,58 @@ def test_resampled_lineages_are_the_exact_posterior_over_sequences():
 
 def test_returns_to_go_keep_the_zero_rewards_between():
     assert alg.returns_to_go(tensor([0.0, 0.0, 1.0]), 0.5).tolist() == [0.25, 0.5, 1.0]
+
+
+# l - old = log 2, -log 2, log 10 on three tokens, old = log .1, log .8, log .05; A = 1, then -1
+GOLDEN = {
+    "is": ([-2.0, -0.5, -10.0], [2.0, 0.5, 10.0]),
+    "ppo_clip": ([-1.28, -0.5, -1.28], [2.0, 0.8, 10.0]),
+    "dual_clip": ([-1.28, -0.5, -1.28], [2.0, 0.8, 3.0]),
+    "masked_is": ([-2.0, -0.5, 0.0], [2.0, 0.5, 0.0]),
+    "ipo": ([-2.0, 0.0, 0.0], [2.0, 0.0, 0.0]),  # moved .1, .4, .45
+    "cispo": (
+        [2.0 * math.log(5), 0.5 * math.log(2.5), 5.0 * math.log(2)],
+        [-2.0 * math.log(5), -0.5 * math.log(2.5), -5.0 * math.log(2)],
+    ),
+    "sapo": (
+        [-4 / (1 + math.exp(-x)) for x in (1.0, -0.5, 9.0)],
+        [4 / 1.05 / (1 + math.exp(-1.05 * x)) for x in (1.0, -0.5, 9.0)],
+    ),
+    "gspo": ([-(1 + 4e-4)] * 3, [10 ** (1 / 3)] * 3),  # one ratio: the geometric mean, 10^(1/3)
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_losses_far_from_a_ratio_of_one_on_both_signs(name):
+    old = tensor([0.1, 0.8, 0.05]).log()
+    l = old + tensor([2.0, 0.5, 10.0]).log()
+    for sign, expected in zip((1.0, -1.0), GOLDEN[name], strict=True):
+        found = alg.LOSSES[name](l, old, torch.full((3,), sign))
+        assert torch.allclose(found, tensor(expected), atol=1e-5), (name, sign)
+
+
+@pytest.mark.parametrize("name", [n for n in alg.LOSSES if n not in ("pg", "cispo")])
+def test_on_policy_every_loss_has_the_gradient_of_pg(name):
+    old, a = tensor([-1.0, -2.0, -0.5]), tensor([0.7, -1.1, 0.2])
+    l = old.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(alg.LOSSES[name](l, old, a).sum(), l)
+    assert torch.allclose(gradient, -a, atol=1e-6)
+
+
+def test_a_clipped_token_has_a_gradient_in_cispo_alone():
+    old, a = tensor([-3.0]), tensor([1.0])
+    for name, moves in (("cispo", True), ("ppo_clip", False), ("masked_is", False)):
+        l = (old + 2.5).requires_grad_()
+        (gradient,) = torch.autograd.grad(alg.LOSSES[name](l, old, a).sum(), l)
+        assert (gradient.abs().item() > 0) is moves
+
+
+def test_corrections_bound_what_two_programs_disagree_about():
+    own, m = tensor([-1.0, -1.0, -1.0]), tensor([-1.5, -3.0, -0.5])
+    assert torch.allclose(alg.truncate(own, m), tensor([math.exp(0.5), 2.0, math.exp(-0.5)]))
+    assert alg.mask(own, m).tolist() == [0.0] * 3  # e^2 is above 3: the sequence is dropped
+    assert torch.allclose(alg.mask(own, own - 0.1), torch.full((3,), math.exp(0.3)))
+
+
+def test_constant_aggregation_pays_no_sequence_for_its_length():
+    assert alg.constant([2, 4, 1]) == [1 / 12] * 3

@@ -40,15 +40,28 @@ def padded(lists: list[list]) -> torch.Tensor:
     return torch.tensor([[*x, *[0] * (width - len(x))] for x in lists])
 
 
-@pytest.mark.parametrize(("loss_type", "aggregation"), [("grpo", "sequence"), ("dapo", "token")])
+# what TRL calls it, and what it is called here
+LOSSES = [
+    ({"loss_type": "grpo"}, "ppo_clip", "sequence"),
+    ({"loss_type": "dapo"}, "ppo_clip", "token"),
+    ({"loss_type": "dr_grpo", "max_completion_length": max(LENGTHS)}, "ppo_clip", "constant"),
+    ({"loss_type": "dapo", "delta": 3.0}, "dual_clip", "token"),
+    ({"loss_type": "cispo", "epsilon_high": 5.0}, "cispo", "token"),
+    ({"loss_type": "sapo"}, "sapo", "sequence"),
+    ({"loss_type": "grpo", "importance_sampling_level": "sequence", "epsilon": 3e-4,
+      "epsilon_high": 4e-4}, "gspo", "sequence"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("theirs", "loss_name", "aggregation"), LOSSES)
 @pytest.mark.parametrize("kl", [0.0, 0.3])
-def test_ppo_clip_is_trls(tmp_path, loss_type, aggregation, kl):
+def test_losses_are_trls(tmp_path, theirs, loss_name, aggregation, kl):
     p = moved_policy()
     samples = rows(p)
     args = trl.GRPOConfig(
-        output_dir=str(tmp_path), report_to="none", use_cpu=True, loss_type=loss_type,
-        epsilon=0.2, epsilon_high=0.28, num_generations=3, per_device_train_batch_size=3,
-        bf16=False, gradient_checkpointing=False, use_bias_correction_kl=False,
+        output_dir=str(tmp_path), report_to="none", use_cpu=True, num_generations=3,
+        per_device_train_batch_size=3, bf16=False, gradient_checkpointing=False,
+        use_bias_correction_kl=False, **{"epsilon": 0.2, "epsilon_high": 0.28, **theirs},
     )  # fmt: skip
     peer = trl.GRPOTrainer(
         p.model, lambda completions, **_: [0.0] * len(completions), args=args,
@@ -67,7 +80,7 @@ def test_ppo_clip_is_trls(tmp_path, loss_type, aggregation, kl):
     }  # fmt: skip
     loss = peer._compute_loss(p.model, inputs)
     norm = torch.cat([g.flatten() for g in torch.autograd.grad(loss, p.model.parameters())]).norm()
-    cfg = Training(loss="ppo_clip", aggregation=aggregation, kl=kl, max_grad_norm=1e9)
+    cfg = Training(loss=loss_name, aggregation=aggregation, kl=kl, max_grad_norm=1e9)
     stats = p.update(samples, cfg, lr=0.0)
     assert stats["loss/total"] == pytest.approx(loss.item(), rel=1e-5)
     assert stats["policy/grad_norm"] == pytest.approx(norm.item(), rel=1e-4)

@@ -228,3 +228,36 @@ def test_the_gap_between_writer_and_learner_is_measured_and_a_wide_one_stops_the
     Trainer._check_gap(trainer, 0.05)
     with pytest.raises(RuntimeError, match="stale weights"):
         Trainer._check_gap(trainer, stats["policy/gap_mean"])
+
+
+def test_an_entropy_bonus_raises_entropy_and_no_bonus_leaves_it_out_of_the_gradient():
+    norms = {}
+    for bonus in (0.0, 0.5):
+        p, cfg = policy(), Training(entropy=bonus, max_grad_norm=1e9)
+        flat = [sample([1, 2, 3, 4], [False, True, True, True], advantage=0.0)]
+        before = p.update(flat, cfg, lr=LR)
+        after = p.update(flat, cfg, lr=0.0)["policy/entropy"]
+        norms[bonus] = before["policy/grad_norm"]
+        assert (after > before["policy/entropy"]) is (bonus > 0)
+    assert norms[0.0] == 0.0 < norms[0.5]
+
+
+def test_a_correction_takes_ratios_from_the_trainer_and_weighs_what_never_agreed():
+    p = policy()
+    s = sample([1, 2, 3, 4], [False, True, True, True], old=-9.0, advantage=1.0)
+    s.logprobs[2] = NAN  # written by an expert
+    (own,) = p.logprobs([s], 1.0)
+    (c,) = p.corrected([s], "truncate", 1.0)
+    assert c.logprobs[1] == pytest.approx(own[0].item()) and math.isnan(c.logprobs[2])
+    assert c.advantages == [1.0, 2.0, 1.0, 2.0]  # e^(own + 9) is above 2
+    assert p.corrected([s], "mask", 1.0)[0].advantages == [1.0, 0.0, 1.0, 0.0]
+    assert p.corrected([s], "none", 1.0) == [s] and s.advantages == [1.0] * 4
+
+
+def test_passes_on_one_batch_move_ratios_from_one():
+    p, s = policy(), sample([1, 2, 3, 4], [False, True, True, True])
+    (l,) = p.logprobs([s])
+    s.logprobs[1:] = l.tolist()
+    cfg = Training(loss="ppo_clip", max_grad_norm=1e9)
+    gaps = [p.update([s], cfg, lr=LR)["policy/gap_mean"] for _ in range(3)]
+    assert gaps[0] < 1e-5 < min(gaps[1:])

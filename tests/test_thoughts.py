@@ -188,12 +188,12 @@ def test_episode_credit_sparse_and_dense_worked_out_by_hand(parts):
             step.reward = r
         e.world.success = sum(rewards) == 1
     on = lambda e, t: set(e.spans[t][0].advantages[slice(*e.spans[t][1:])])  # noqa: E731
-    credit_episodes(group, RL(advantage="mean"), dense=False)
+    credit_episodes([group], RL(advantage="mean"), dense=False)
     assert [on(group[0], t) for t in (0, 1)] == [{0.5}, {0.5}]
     assert [on(group[1], t) for t in (0, 1)] == [{-0.5}, {-0.5}]
-    credit_episodes(group, RL(advantage="mean", gamma=1.0), dense=True)
+    credit_episodes([group], RL(advantage="mean", gamma=1.0), dense=True)
     assert [on(group[0], t) for t in (0, 1)] == [{0.25}, {0.25}]  # to go: 1, .5 and .5, 0
-    credit_episodes(group, RL(advantage="mean", gamma=0.0), dense=True)
+    credit_episodes([group], RL(advantage="mean", gamma=0.0), dense=True)
     assert [on(group[0], t) for t in (0, 1)] == [{0.0}, {0.25}]
     assert [[s.reward for s in e.steps] for e in group] == [[0.5, 0.5], [0.5, 0.0]]
 

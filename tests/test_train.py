@@ -123,7 +123,7 @@ def test_evaluate_reports_pass_at_k_of_samples_that_stand_together(whole):
 
 
 def test_a_base_model_without_the_skills_is_refused(tmp_path, capsys):
-    policy = babble.raised(Cups, Babble(updates=2), 0, 4096, tmp_path)
+    policy = babble.raised(Cups(), Babble(updates=2), 0, 4096, tmp_path)
     skills = babble.gate(policy, Cups(), thought_tokens=32)
     with pytest.raises(SystemExit) as stopped:
         babble.check_gate(skills, stop=True)

@@ -49,7 +49,7 @@ def feedback(guess: str, hidden: str) -> str:
     """A letter is yellow as often as the word has it beyond the green ones.
 
     >>> feedback("sleep", "speed")
-    'G-GYY'
+    'G-GGY'
     """
     spare = Counter(h for g, h in zip(guess, hidden, strict=True) if g != h)
     marks = ""
