@@ -33,7 +33,7 @@ def parse(argv: list[str]) -> Config:
 
 def check(config: Config) -> None:
     """Refuses what does not exist and what cannot work together, in one sentence."""
-    stages = sorted({stage for arm in ARMS.values() for stage in arm} | {"demos"})
+    stages = sorted({stage for arm in ARMS.values() for stage in arm} | {"demos", "synth"})
     for arm in config.arms:
         if arm not in ARMS:
             fail(f"--arms {arm}: no such arm. Arms: {', '.join(ARMS)}")
@@ -47,8 +47,11 @@ def check(config: Config) -> None:
             fail(f"--{knob.replace('_', '-')} {value}: must be at least 1")
     if not config.world and not (config.demos and config.held_out and config.model != "babble"):
         fail("without a --world there must be --demos, a --model and --held-out demos")
-    if not config.world and any("rl" in stage for arm in arms_of(config).values() for stage in arm):
-        fail("an arm with rl needs a --world to play")
+    plays = {"rl", "synth"}
+    if not config.world and any(
+        stage.split(":")[0] in plays for arm in arms_of(config).values() for stage in arm
+    ):
+        fail("rl and synth need a --world to play")
     act, rl = config.act_prm, config.rl
     centred = ("mean", "mean_std", "asym_clip", "rloo", "opo")
     if act.scored_by == "base" and act.reward == "exact_match":

@@ -169,6 +169,18 @@ def expert_demo(world: World, seed: int) -> Demo:
     return from_chat({"task": task, "messages": messages[:-1], "tools": world.tools})
 
 
+def won_demos(episodes: list[Episode]) -> list[Demo]:
+    """Episodes that were won by legal actions, each after a thought, as logs that hold both."""
+    demos = []
+    for e in episodes:
+        thought = all(s.thought for s in e.steps)
+        if e.world.success and thought and all(info["valid"] for info in e.infos):
+            messages = [m for s in e.steps for m in (*s.state, _said(e.world, s.thought, s.action))]
+            task = f"{type(e.world).__name__}-{e.world.seed}"
+            demos.append(from_chat({"task": task, "messages": messages, "tools": e.world.tools}))
+    return demos
+
+
 def _said(world: World, thought: str | None, action: str) -> dict:
     """An action as a chat message, in the form that `from_chat` reads."""
     if not world.tools:

@@ -46,10 +46,8 @@ class Trainer:
         began = time.perf_counter()
         self.policy = self._load()
         self.base_seconds = time.perf_counter() - began
-        if cfg.demos:
-            demos = read_demos(cfg.demos)
-        else:
-            demos = rollout.expert_demos(cfg, seed, cfg.num_demos + cfg.held_out)
+        n = cfg.num_demos + cfg.held_out
+        demos = read_demos(cfg.demos) if cfg.demos else rollout.expert_demos(cfg, seed, n)
         if cfg.actions_only:
             demos = [d.with_thoughts([None] * len(d.steps)) for d in demos]
         tools = any(demo.tools for demo in demos)
@@ -71,15 +69,12 @@ class Trainer:
         seconds = sum(self.stage("+".join(stages[: i + 1])) for i in range(len(stages)))
         self.policy.save(self.folder / f"{name}-{self.seed}")
         self.sampler.sync()
-        noise = _noise(self.seed, "evaluate", 0)
-        if self.cfg.world:
-            heat = self.cfg.eval_temperature
-            episodes = rollout.evaluation(self.cfg, self.chat, self.sampler, heat, noise)
+        cfg, noise, parts = self.cfg, _noise(self.seed, "evaluate", 0), (self.chat, self.sampler)
+        if cfg.world:
+            episodes = rollout.evaluation(cfg, *parts, cfg.eval_temperature, noise)
             row = {"episodes": len(episodes), **rollout.summary(episodes)}
         else:
-            row = rollout.replay(
-                self.cfg, self.held_out, self.chat, self.sampler, self.policy, noise
-            )
+            row = rollout.replay(cfg, self.held_out, *parts, self.policy, noise)
         return {"seed": self.seed, **row, "seconds": round(seconds, 1)}
 
     def stage(self, path: str) -> float:
@@ -205,9 +200,7 @@ class Trainer:
             fail(f"{path}: no demo reached --relabel.min-reward {cfg.min_reward}")
         reward = fmean(step.reward for demo in self.demos for step in demo.steps)
         logger.info(f"{path}: {len(self.demos)} demos, mean reward {reward:.3f}")
-        file = self.log.folder / f"relabelled-{path.replace(':', '-')}-{self.seed}.jsonl"
-        file.unlink(missing_ok=True)  # this run's own, from before it was killed
-        write_demos(self.demos, file)
+        self._write(f"relabelled-{path}")
 
     def sample(self, path: str, _: str) -> None:
         """One thought a step, unselected."""
@@ -215,6 +208,14 @@ class Trainer:
         _, paths = self._think(self.given, one, _noise(self.seed, path, 0))
         pairs = zip(self.given, paths, strict=True)
         self.demos = [written(d, p.thoughts, self.chat) for d, (p,) in pairs]
+
+    def synth(self, path: str, _: str) -> None:
+        """Rejection sampling: the policy plays training tasks, and what it won becomes the logs."""
+        seeds = [task_seed("train", self.seed * 100_000 + i) for i in range(self.cfg.num_demos)]
+        self.demos = rollout.won_demos(self._play(seeds, path, 0))
+        if not self.demos:
+            fail(f"{path}: the policy won none of {len(seeds)} training tasks, so wrote no logs")
+        self._write(f"synth-{path}")
 
     def shuffle(self, path: str, _: str) -> None:
         """The right style on the wrong step: thoughts are permuted over all steps."""
@@ -236,19 +237,13 @@ class Trainer:
         def batch(update: int) -> Batch:
             rng = random.Random(f"{self.seed} {path} {update}")
             tasks = [task_seed("train", rng.randrange(10**9)) for _ in range(cfg.batch)]
-            seeds = [task for task in tasks for _ in range(cfg.group)]
-            noise, heat = _noise(self.seed, path, update), self.cfg.temperature
-            episodes = rollout.play(self.cfg, seeds, self.chat, self.sampler, heat, noise)
+            episodes = self._play([t for t in tasks for _ in range(cfg.group)], path, update)
             groups = [episodes[i : i + cfg.group] for i in range(0, len(episodes), cfg.group)]
             rollout.credit_episodes(groups, cfg, dense=variant == "dense")
-            flat = [
-                not any(any(s.advantages) for e in group for s in e.samples) for group in groups
-            ]
-            samples = [s for e in episodes for s in e.samples]
-            for s in samples:
-                s.version = self.policy.version
+            taught = [any(any(s.advantages) for e in group for s in e.samples) for group in groups]
+            samples = [replace(s, version=self.policy.version) for e in episodes for s in e.samples]
             stats = {"reward/mean": rollout.summary(episodes)["success"],
-                     "reward/no_variance": sum(flat) / len(flat)}  # fmt: skip
+                     "reward/no_variance": 1 - sum(taught) / len(taught)}  # fmt: skip
             return samples, stats
 
         self.loop(path, cfg, cfg.updates, batch)
@@ -281,6 +276,10 @@ class Trainer:
         return think(demos, self.chat, self.sampler, self.policy, cfg, self.cfg.history,
                      self.cfg.thought_tokens, self.cfg.temperature, seed)  # fmt: skip
 
+    def _play(self, seeds: list[int], path: str, update: int) -> list[rollout.Episode]:
+        noise, heat = _noise(self.seed, path, update), self.cfg.temperature
+        return rollout.play(self.cfg, seeds, self.chat, self.sampler, heat, noise)
+
     def _rows(self, demo: Demo) -> list[Sample]:
         """A whole demo as one Sample, each action, and each opening tag, learned once; or, where
         its history is edited, one Sample a step."""
@@ -300,10 +299,9 @@ class Trainer:
         """The log up to where it would outgrow the context, each thought as long as it may be."""
         length = 0
         for i, step in enumerate(demo.steps):
-            length += len(self.chat.state(step.state, demo.tools, first=i == 0))
-            length += (
-                len(self.chat.turn([], self.chat.action(step.action))) + self.cfg.thought_tokens
-            )
+            ids = self.chat.state(step.state, demo.tools, first=i == 0)
+            ids += self.chat.turn([], self.chat.action(step.action))
+            length += len(ids) + self.cfg.thought_tokens
             if length > self.cfg.context:
                 return demo.until(i)
         return demo
@@ -319,10 +317,16 @@ class Trainer:
         """Raises where the model that writes is not the model that learns."""
         if gap > self.cfg.engine.max_gap:
             raise RuntimeError(
-                f"sampler and trainer differ by {gap:.3f} nats a token (--engine.max-gap "
-                f"{self.cfg.engine.max_gap}): stale weights, a temperature on one side only, or a "
-                "precision too low; --sampler transformers shows which side is wrong"
+                f"sampler and trainer differ by {gap:.3f} nats a token (above --engine.max-gap): "
+                "stale weights, a temperature on one side only, or a precision too low; --sampler "
+                "transformers shows which side is wrong"
             )
+
+    def _write(self, name: str) -> None:
+        """The arm's logs, to a file of the run."""
+        file = self.log.folder / f"{name.replace(':', '-')}-{self.seed}.jsonl"
+        file.unlink(missing_ok=True)  # this run's own, from before it was killed
+        write_demos(self.demos, file)
 
     def _file(self, path: str) -> Path:
         return self.folder / "stages" / f"{path.replace(':', '-')}-{self.seed}.pt"

@@ -13,6 +13,7 @@ import pytest
 from minprm import babble
 from minprm.cli import parse
 from minprm.constants import Babble, Config
+from minprm.data import read_demos
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 
@@ -179,3 +180,15 @@ def test_toml_gives_the_same_knobs_and_flags_override_it(tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         parse(["--config", str(path)])
     assert stop.value.code == 2 and "nothing" in capsys.readouterr().err
+
+
+def test_what_the_policy_won_becomes_logs_to_learn_from(whole):
+    done = finish(whole, "--run", "won", *TINY[:2], "--stages", "synth", "sft:thoughts", *TINY[5:],
+                  "--num-demos", "200")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (file,) = (whole / "runs" / "won").glob("synth-*.jsonl")
+    demos, world = read_demos(file), Cups(rounds=1, swaps=2, cups=4)
+    assert 20 < len(demos) < 150 and all(s.thought for d in demos for s in d.steps)
+    for demo in demos:
+        world.reset(int(demo.task.split("-")[1]))
+        assert [s.action for s in demo.steps] == [world.expert()]
