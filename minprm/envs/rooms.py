@@ -29,7 +29,7 @@ class Rooms(World):
             raise ValueError(f"rooms from 3 to {len(COLOURS)}")
         self.rooms, self.turns = rooms, 4 * rooms
         ways = [f"{way}{end}" for way in MOVES for end in ("", ".", ",")]
-        spoken = "You are in the room. A key lies here. locked chest stands You have can: go take "
+        spoken = "You are in the room. A key lies here. locked chest stands You carry can: go take "
         spoken += (
             "open key, chest, key. chest. is open. illegal: you cannot do that The here, room, "
         )
@@ -59,7 +59,7 @@ class Rooms(World):
             return "The chest is open.", 1.0
         if action == "take key":
             self.held = True
-            return "You have the key. " + self._view(), 0.0
+            return self._view(), 0.0
         self.place = _next(self.place, action.split()[1])
         self.seen.add(self.place)
         return self._view(), 0.0
@@ -123,7 +123,7 @@ class Rooms(World):
         raise AssertionError("a tree of rooms has a way to each")
 
     def _view(self) -> str:
-        here = ""
+        here = " You carry the key." if self.held else ""
         if self.place == self.key_room and not self.held:
             here += " A key lies here."
         if self.place == self.chest_room:
