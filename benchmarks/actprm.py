@@ -24,7 +24,7 @@ from minprm.tree import row
 
 THOUGHT, ACTION, ROUNDS = 24, 6, 3
 GRID = [*((t, 8, 200) for t in (1, 2, 4, 8, 16)), (8, 4, 200), (8, 16, 200), (8, 8, 50),
-        (8, 8, 800)]  # fmt: skip
+        (8, 8, 400)]  # fmt: skip
 
 
 def episode(steps: int, group: int, state: int) -> list[Sample]:
