@@ -28,7 +28,11 @@ from minprm.data import Sample
 from minprm.policy import Policy
 from minprm.sampler import VLLM, Sampler
 
-WORDS, PROMPTS, GROUP, CHECKED, TIMED, LR = 1000, 4, 8, 3, 7, 1e-4
+WORDS, PROMPTS, GROUP, CHECKED, TIMED = 1000, 4, 8, 3, 6
+# loss, aggregation, learning rate, steps: two are compared, then one is timed, hardly moving, so
+# that completions stay as long as they are
+RUNS = [("grpo", "sequence", 1e-4, CHECKED), ("dapo", "token", 1e-4, CHECKED),
+        ("dapo", "token", 1e-7, TIMED + 1)]  # fmt: skip
 REGIMES = {"prompts of 208-256, completions to 64": ((208, 256), 64, 28),
            "prompts of 32, completions to 512": ((32, 32), 512, 200)}  # fmt: skip
 
@@ -81,13 +85,15 @@ def model_of(tokenizer, length: int) -> Qwen3ForCausalLM:
     return model
 
 
-def peer(model, tokenizer, texts: list[str], longest: int, loss: str, steps: int) -> tuple:
+def peer(
+    model, tokenizer, texts: list[str], longest: int, loss: str, lr: float, steps: int
+) -> tuple:
     """Trains with TRL: (its trainer, seconds of each step, gradient norm of each)."""
     args = trl.GRPOConfig(
         output_dir=tempfile.mkdtemp(), report_to="none", use_cpu=True, bf16=False, max_steps=steps,
         per_device_train_batch_size=PROMPTS * GROUP, num_generations=GROUP, steps_per_generation=1,
         max_completion_length=longest, temperature=1.0, loss_type=loss, epsilon=0.2, beta=0.0,
-        epsilon_high=0.28, learning_rate=LR, lr_scheduler_type="constant", warmup_steps=0,
+        epsilon_high=0.28, learning_rate=lr, lr_scheduler_type="constant", warmup_steps=0,
         adam_beta2=0.95, max_grad_norm=1.0, gradient_checkpointing=False, logging_steps=1,
         save_strategy="no", disable_tqdm=True, seed=0,
     )  # fmt: skip
@@ -136,40 +142,40 @@ def regime(name: str, lengths: tuple[int, int], longest: int, average: int, vllm
              for _ in range(PROMPTS)]  # fmt: skip
     print(f"{name}: {sum(x.numel() for x in model.parameters()):,} parameters, {PROMPTS} x {GROUP}")
     cfg = Training(loss="ppo_clip", max_grad_norm=1.0)
-    for loss, aggregation in (("grpo", "sequence"), ("dapo", "token")):
-        steps = CHECKED + TIMED * (loss == "dapo")
+    for loss, aggregation, lr, steps in RUNS:
         p = Policy(deepcopy(model), tokenizer, 16_384)
-        trainer, seconds, norms = peer(deepcopy(model), tokenizer, texts, longest, loss, steps)
+        trainer, seconds, norms = peer(deepcopy(model), tokenizer, texts, longest, loss, lr, steps)
         cfg.aggregation, updates = aggregation, []
         for i, batch in enumerate(trainer.batches):
             samples = samples_of(batch, p)
             began = time.perf_counter()
-            norm = p.update(samples, cfg, LR)["policy/grad_norm"]
+            norm = p.update(samples, cfg, lr)["policy/grad_norm"]
             updates.append(time.perf_counter() - began)
-            if i < CHECKED and abs(norm / norms[i] - 1) > 1e-3:
+            if abs(norm / norms[i] - 1) > 1e-3:
                 raise SystemExit(f"{loss}, update {i}: gradient norm {norm}, TRL's {norms[i]}")
-        print(f"  {loss}: the same gradient norms over {CHECKED} updates")
-    size = mean(len(s.ids) for s in samples)
-    print(f"  completions of {size:.0f} tokens on average")
-    after = [a - b for a, b in zip(seconds, trainer.sampling, strict=True)][CHECKED:]
+        print(f"  {loss}, learning rate {lr:g}: the same gradient norms over {steps} updates")
+    size = mean(int(batch["completion_mask"].sum()) / PROMPTS / GROUP for batch in trainer.batches)
+    print(f"  TRL's completions: {size:.0f} tokens on average")
+    after = [a - b for a, b in zip(seconds, trainer.sampling, strict=True)][1:]
     told("update, TRL", after)
-    told("update, minprm", updates[CHECKED:], after)
-    told("step, TRL", seconds[CHECKED:])
+    told("update, minprm", updates[1:], after)
+    told("step, TRL", seconds[1:])
     prompts = tokenizer(texts)["input_ids"]
     stops = [tokenizer.eos_token_id]
     told("step, minprm", steps_of(Sampler(p.model), p, prompts, longest, stops, cfg),
-         seconds[CHECKED:])  # fmt: skip
+         seconds[1:])  # fmt: skip
     if vllm:  # its head has no bias: as many tokens end a completion as make it as long
         plain = Qwen3ForCausalLM(model.config)
         p = Policy(plain, tokenizer, 16_384)
         engine = VLLM(plain, Engine(), 1024)
         stops = list(range(WORDS // average))
         told("step, minprm with vLLM", steps_of(engine, p, prompts, longest, stops, cfg),
-             seconds[CHECKED:])  # fmt: skip
+             seconds[1:])  # fmt: skip
 
 
 def steps_of(sampler, p: Policy, prompts, longest: int, stops: list[int], cfg) -> list[float]:
     """Seconds of whole steps: sample, reward, update, sync."""
+    sizes = []
 
     def step(seed: int) -> None:
         drawn = sampler.generate(prompts, GROUP, longest, stops, 1.0, seed)
@@ -180,10 +186,13 @@ def steps_of(sampler, p: Policy, prompts, longest: int, stops: list[int], cfg) -
             a = (rewards - rewards.mean()) / (rewards.std() + 1e-4)
             samples += [Sample(parent=root).extend(c.ids, x, c.logprobs)
                         for c, x in zip(group, a.tolist(), strict=True)]  # fmt: skip
-        p.update(samples, cfg, LR)
+        p.update(samples, cfg, RUNS[-1][2])
         sampler.sync()
+        sizes.append(mean(len(s.ids) for s in samples))
 
-    return [timed(lambda i=i: step(i)) for i in range(CHECKED + TIMED)][CHECKED:]
+    seconds = [timed(lambda i=i: step(i)) for i in range(1 + TIMED)][1:]
+    print(f"  our completions: {mean(sizes):.0f} tokens on average")
+    return seconds
 
 
 if __name__ == "__main__":
