@@ -121,16 +121,18 @@ def filled(paths: list[list[tuple[int, int]]], limit: int) -> list[tuple[int, li
     if not limit:
         alone = [(sum(n for _, n in path), [i]) for i, path in enumerate(paths)]
         return sorted(alone, key=lambda r: -r[0])
-    trees: dict[int, list[tuple[dict[int, int], list[int]]]] = {}
+    trees: dict[int, list[tuple[int, set[int], list[int]]]] = {}  # root -> tokens, nodes, indices
     for i, path in enumerate(paths):
-        parts = trees.setdefault(path[0][0], [({}, [])])
-        nodes, members = parts[-1]
-        if members and sum((nodes | dict(path)).values()) > limit:
-            nodes, members = {}, []
-            parts.append((nodes, members))
-        nodes |= dict(path)
+        parts = trees.setdefault(path[0][0], [(0, set(), [])])
+        size, nodes, members = parts.pop()
+        more = sum(n for node, n in path if node not in nodes)
+        if members and size + more > limit:
+            parts.append((size, nodes, members))
+            size, nodes, members, more = 0, set(), [], sum(n for _, n in path)
+        nodes.update(node for node, _ in path)
         members.append(i)
-    parts = [(sum(nodes.values()), members) for many in trees.values() for nodes, members in many]
+        parts.append((size + more, nodes, members))
+    parts = [(size, members) for many in trees.values() for size, _, members in many]
     parts.sort(key=lambda part: -part[0])
     rows: list[tuple[int, list[int]]] = []
     for size, members in parts:
