@@ -6,12 +6,15 @@ Demos are read and written as JSONL in the chat format that people already have,
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from minprm.constants import fail
 
 NAN = float("nan")
+T = TypeVar("T")
 
 
 @dataclass(eq=False)
@@ -149,18 +152,31 @@ def _task(messages: list[dict]) -> str:
     return hashlib.sha256(json.dumps(head).encode()).hexdigest()[:16]
 
 
-def read_demos(path: str | Path) -> list[Demo]:
-    """All demos of a JSONL file. Exits with file, line and what is wrong."""
+def read_jsonl(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
+    """`parse` of each line that holds something. Raises ValueError with file, line, what is wrong.
+
+    What `parse` raises of a line in another format, a missing key say, is told as such.
+    """
     if not Path(path).is_file():
-        fail(f"{path}: no such file of demos")
-    demos = []
+        raise ValueError(f"{path}: no such file")
+    parsed = []
     for number, text in enumerate(Path(path).read_text().splitlines(), start=1):
         if text.strip():
             try:
-                demos.append(from_chat(json.loads(text)))
+                parsed.append(parse(json.loads(text)))
             except ValueError as error:
-                fail(f"{path}, line {number}: {error}")
-    return demos
+                raise ValueError(f"{path}, line {number}: {error}") from error
+            except (AttributeError, KeyError, TypeError) as error:
+                raise ValueError(f"{path}, line {number}: another format ({error!r})") from error
+    return parsed
+
+
+def read_demos(path: str | Path) -> list[Demo]:
+    """All demos of a JSONL file. Exits with file, line and what is wrong."""
+    try:
+        return read_jsonl(path, from_chat)
+    except ValueError as error:
+        fail(str(error))
 
 
 def write_demos(demos: list[Demo], path: str | Path) -> None:

@@ -152,9 +152,13 @@ def credit_episodes(groups: list[list[Episode]], cfg: RL, dense: bool) -> None:
 
 
 def expert_demos(cfg: Config, seed: int, n: int) -> list[Demo]:
-    """The expert's logs of n training tasks; each seed of a ladder has its own."""
-    first = seed * 100_000
-    return [expert_demo(make_world(cfg), task_seed("train", first + i)) for i in range(n)]
+    """The expert's logs of n training tasks."""
+    return [expert_demo(make_world(cfg), task) for task in training_tasks(seed, n)]
+
+
+def training_tasks(seed: int, n: int) -> list[int]:
+    """Seeds of n training tasks; each seed of a ladder has its own."""
+    return [task_seed("train", seed * 100_000 + i) for i in range(n)]
 
 
 def expert_demo(world: World, seed: int) -> Demo:

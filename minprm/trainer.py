@@ -211,7 +211,7 @@ class Trainer:
 
     def synth(self, path: str, _: str) -> None:
         """Rejection sampling: the policy plays training tasks, and what it won becomes the logs."""
-        seeds = [task_seed("train", self.seed * 100_000 + i) for i in range(self.cfg.num_demos)]
+        seeds = rollout.training_tasks(self.seed, self.cfg.num_demos)
         self.demos = rollout.won_demos(self._play(seeds, path, 0))
         if not self.demos:
             fail(f"{path}: the policy won none of {len(seeds)} training tasks, so wrote no logs")

@@ -4,11 +4,10 @@ What it teaches: arithmetic in steps, in one turn. A file is JSONL with "questio
 whose number stands after "####". Only the last number of an answer counts.
 """
 
-import json
 import re
 from functools import cache
-from pathlib import Path
 
+from minprm.data import read_jsonl
 from minprm.envs.base import SPLITS, Illegal, World
 from minprm.envs.words import NAMES
 
@@ -72,26 +71,16 @@ class Gsm8k(World):
 
 
 @cache
-def read(file: str) -> tuple[tuple[str, str, float], ...]:
+def read(file: str) -> list[tuple[str, str, float]]:
     """(question, work, answer) of each line. Raises ValueError with what is wrong."""
-    problems = []
-    for i, line in enumerate(_lines(file), start=1):
-        try:
-            row = json.loads(line)
-            work, _, final = row["answer"].rpartition("####")
-            answer = number(final)
-            problems.append((row["question"], work.strip(), answer))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            answer = None
-        if answer is None:
-            raise ValueError(f'{file}, line {i}: needs "question" and "answer" with "#### number"')
-    return tuple(problems)
+    return read_jsonl(file, _problem)
 
 
-def _lines(file: str) -> list[str]:
-    if not Path(file).is_file():
-        raise ValueError(f"{file}: no such file")
-    return [line for line in Path(file).read_text().splitlines() if line.strip()]
+def _problem(row: dict) -> tuple[str, str, float]:
+    work, _, final = row["answer"].rpartition("####")
+    if (answer := number(final)) is None:
+        raise ValueError('needs "question" and "answer" with "#### number"')
+    return row["question"], work.strip(), answer
 
 
 def number(text: str) -> float | None:

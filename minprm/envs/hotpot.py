@@ -6,14 +6,13 @@ small corpora of books, authors and towns are made. Graded by normalised exact m
 earns half its F1 (Rajpurkar et al., arXiv:1606.05250). No model judges.
 """
 
-import json
 import re
 import string
 from collections import Counter
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
+from minprm.data import read_jsonl
 from minprm.envs.base import Illegal, World, call, called, tool
 from minprm.envs.words import FIRST, LAST
 
@@ -100,22 +99,17 @@ class Hotpot(World):
 
 
 @cache
-def read(file: str) -> tuple[Question, ...]:
+def read(file: str) -> list[Question]:
     """A user's questions. Raises ValueError with file, line and what is wrong."""
-    if not Path(file).is_file():
-        raise ValueError(f"{file}: no such file")
-    questions = []
-    for i, line in enumerate(Path(file).read_text().splitlines(), start=1):
-        try:
-            row = json.loads(line)
-            pages = {title: " ".join(sentences) for title, sentences in row["context"]}
-            chain = list(dict.fromkeys(title for title, _ in row["supporting_facts"]))
-            questions.append(Question(row["question"], row["answer"], pages, chain))
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{file}, line {i}: no HotpotQA question ({error!r})") from error
-        if not set(chain) <= set(pages):
-            raise ValueError(f"{file}, line {i}: a supporting fact is on no page of the context")
-    return tuple(questions)
+    return read_jsonl(file, _question)
+
+
+def _question(row: dict) -> Question:
+    pages = {title: " ".join(sentences) for title, sentences in row["context"]}
+    chain = list(dict.fromkeys(title for title, _ in row["supporting_facts"]))
+    if not set(chain) <= set(pages):
+        raise ValueError("a supporting fact is on no page of the context")
+    return Question(row["question"], row["answer"], pages, chain)
 
 
 def normalised(text: str) -> str:

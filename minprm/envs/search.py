@@ -7,12 +7,12 @@ is then the corpus and whose answer is a letter. That format does not say where 
 there the expert names the letter at once, which no thought can explain.
 """
 
-import json
 import random
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from minprm.data import read_jsonl
 from minprm.envs.base import Illegal, World, call, called, needs, tool
 from minprm.envs.hotpot import normalised
 from minprm.envs.words import FIRST, LAST
@@ -181,26 +181,11 @@ def _made(towns: int = 200) -> list[tuple[Question, Corpus]]:
     return [(question, corpus) for question in questions]
 
 
-def _rows(file: str, *keys: str) -> list[dict]:
-    """Lines of JSONL that hold these keys. Raises ValueError with file, line and what is wrong."""
-    if not Path(file).is_file():
-        raise ValueError(f"{file}: no such file")
-    rows = []
-    for i, line in enumerate(Path(file).read_text().splitlines(), start=1):
-        try:
-            rows.append(json.loads(line))
-            missing = [key for key in keys if key not in rows[-1]]
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{file}, line {i}: no JSON object") from error
-        if missing:
-            raise ValueError(f"{file}, line {i}: {missing[0]} is missing")
-    return rows
-
-
 @cache
 def _questions(file: str) -> list[Question]:
-    rows = _rows(file, "question", "answer", "document")
-    return [Question(r["question"], r["answer"], r["document"], r["question"]) for r in rows]
+    return read_jsonl(
+        file, lambda r: Question(r["question"], r["answer"], r["document"], r["question"])
+    )
 
 
 @cache
@@ -213,14 +198,13 @@ def _folder(path: str) -> Corpus:
 
 @cache
 def _longbench(file: str) -> list[tuple[Question, str]]:
-    letters = "ABCD"
-    rows = _rows(file, "question", "answer", "context", *(f"choice_{x}" for x in letters))
-    out = []
-    for row in rows:
-        choices = "\n".join(f"{x}: {row[f'choice_{x}']}" for x in letters)
-        text = f"{row['question']}\n{choices}\nAnswer with the letter."
-        out.append((Question(text, row["answer"], "", ""), row["context"]))
-    return out
+    return read_jsonl(file, _multiple_choice)
+
+
+def _multiple_choice(row: dict) -> tuple[Question, str]:
+    choices = "\n".join(f"{x}: {row[f'choice_{x}']}" for x in "ABCD")
+    text = f"{row['question']}\n{choices}\nAnswer with the letter."
+    return Question(text, row["answer"], "", ""), row["context"]
 
 
 @cache
