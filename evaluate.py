@@ -16,14 +16,13 @@ import torch
 import tyro
 from transformers import AutoTokenizer
 
-from minprm.algorithms import pass_at_k
 from minprm.chat import Chat
 from minprm.cli import read_flags
 from minprm.constants import Config, Engine, fail
 from minprm.envs import make_world
 from minprm.envs.audit import FILE as AUDIT
 from minprm.envs.audit import table as worlds_table
-from minprm.metrics import chart, details, table
+from minprm.metrics import chart, details, pass_at_k, table
 from minprm.plan import GREEN, GREY, PLAIN, YELLOW
 from minprm.policy import load_model, pretrained
 from minprm.rollout import Episode, evaluation, reference_rows, summary
@@ -43,6 +42,7 @@ class Evaluation:
     split: Literal["test", "validation"] = "test"  # which tasks
     temperature: float = 0.0  # 0: greedy
     seed: int = 0  # of the sampler's noise, above temperature 0
+    think: bool = True  # a turn may think first; --no-think opens its action at once
     thought_tokens: int = 32  # a longer thought is cut
     action_tokens: int = 8  # longest action, its tags included
     context: int = 4096  # longest prompt with its answer; an episode that outgrows it is lost
@@ -63,8 +63,8 @@ def main(argv: list[str]) -> None:
         fail("name at least one checkpoint: python evaluate.py checkpoints/RUN/ARM-SEED")
     if flags.samples > 1 and not flags.temperature:
         fail("--samples above 1 needs a --temperature above 0: greedy samples are all the same")
-    shared = ("world", "world_args", "episodes", "split", "thought_tokens", "action_tokens",
-              "context")  # fmt: skip
+    shared = ("world", "world_args", "episodes", "split", "think", "thought_tokens",
+              "action_tokens", "context")  # fmt: skip
     cfg = Config(**{name: getattr(flags, name) for name in shared})
     make_world(cfg)
     torch.set_flush_denormal(True)

@@ -142,57 +142,6 @@ def best(r: Tensor) -> Tensor:
     return top_k(r, 1)
 
 
-def returns_to_go(r: Tensor, gamma: float) -> Tensor:
-    """R_t = r_t + gamma R_{t+1}, over the steps of one episode.  [T] -> [T]
-
-    >>> returns_to_go(torch.tensor([1.0, 0.0, 1.0]), gamma=0.5)
-    tensor([1.2500, 0.5000, 1.0000])
-    """
-    out = torch.zeros_like(r)
-    for t in reversed(range(len(r))):
-        out[t] = r[t] + (gamma * out[t + 1] if t + 1 < len(r) else 0.0)
-    return out
-
-
-# --- evaluation -----------------------------------------------------------------------------------
-
-
-def pass_at_k(n: int, c: int, k: int) -> float:
-    """1 - C(n - c, k) / C(n, k): chance that k of n samples, c of them right, hold a right one.
-
-    Unbiased, where 1 - (1 - c/n)^k is not (Chen et al., arXiv:2107.03374).
-
-    >>> pass_at_k(4, 1, 2)
-    0.5
-    """
-    return 1 - math.comb(n - c, k) / math.comb(n, k)
-
-
-# --- particles: the E-step over sequences of thoughts ---------------------------------------------
-
-
-def systematic_resample(w: Tensor, u: float) -> list[int]:
-    """Ancestors of G particles, in proportion to w, from one uniform u in [0, 1).  [G] -> indices
-
-    Particle i survives floor or ceil of G w_i / sum(w) times: the least noise of the usual schemes
-    (Douc et al., arXiv:cs/0507025). Where every weight is 0 nobody dies.
-
-    >>> systematic_resample(torch.tensor([0.1, 0.8, 0.1, 0.0]), u=0.9)
-    [1, 1, 1, 2]
-    """
-    if w.sum() <= 0:
-        return list(range(len(w)))
-    edges = (w.double() / w.double().sum()).cumsum(0)
-    points = (torch.arange(len(w), dtype=torch.float64) + u) / len(w)
-    last = int(w.nonzero().max())  # rounding must not resurrect a particle of weight 0
-    return torch.searchsorted(edges, points, right=True).clamp(max=last).tolist()
-
-
-def effective_sample_size(w: Tensor) -> float:
-    """(sum w)^2 / sum w^2: how many particles carry the weight; 0 if none.  [G] -> scalar"""
-    return (w.sum() ** 2 / w.square().sum()).item() if w.sum() > 0 else 0.0
-
-
 # --- losses: per token, [T] -> [T] ----------------------------------------------------------------
 
 
@@ -262,6 +211,18 @@ def sapo(l: Tensor, old: Tensor, a: Tensor) -> Tensor:
     return -a * 4 / tau * torch.sigmoid(tau * (torch.exp(l - old) - 1))
 
 
+def value_clip(v: Tensor, old: Tensor, target: Tensor, eps: float = 0.2) -> Tensor:
+    """max((v - R)^2, (clip(v, old-eps, old+eps) - R)^2) / 2.  [T] -> [T]   arXiv:2005.12729
+
+    The critic's loss in PPO: a value that moved further than eps from the old one stops.
+
+    >>> value_clip(*torch.tensor([[0.5], [0.0], [1.0]]))  # as if it had moved to .2 only
+    tensor([0.3200])
+    """
+    near = old + (v - old).clamp(-eps, eps)
+    return torch.maximum((v - target).square(), (near - target).square()) / 2
+
+
 def kl_k3(l: Tensor, ref: Tensor) -> Tensor:
     """exp(ref - l) - (ref - l) - 1 >= 0, of which the mean is KL(policy || ref).  [T] -> [T]
 
@@ -269,6 +230,15 @@ def kl_k3(l: Tensor, ref: Tensor) -> Tensor:
     and both agree at zero: test it away from zero.
     """
     return torch.exp(ref - l) - (ref - l) - 1
+
+
+def adaptive_kl(beta: float, kl: float, target: float) -> float:
+    """beta (1 + .1 e), e = clip((kl - target) / target, -.2, .2)   arXiv:1909.08593 eq. 3
+
+    >>> round(adaptive_kl(0.1, kl=2.0, target=1.0), 4), round(adaptive_kl(0.1, 0.9, 1.0), 4)
+    (0.102, 0.099)
+    """
+    return beta * (1 + 0.1 * min(max((kl - target) / target, -0.2), 0.2))
 
 
 # --- sampler correction: sampler and trainer are two programs, [T] -> [T] -------------------------
@@ -316,6 +286,39 @@ def constant(lengths: list[int]) -> list[float]:
     return [1 / (len(lengths) * max(*lengths, 1))] * len(lengths)
 
 
+# --- all groups of an update ----------------------------------------------------------------------
+
+
+def ema(groups: list[Tensor], b: float) -> tuple[list[Tensor], float]:
+    """(A_i = r_i - b, the next b = .95 b + .05 mean(r)): a baseline that remembers the updates
+    before, so that a group of one will do.  [G], … -> [G], …   Williams 1992
+
+    >>> ema([torch.tensor([1.0])], b=0.2)
+    ([tensor([0.8000])], 0.24)
+    """
+    return [r - b for r in groups], 0.95 * b + 0.05 * torch.cat(groups).mean().item()
+
+
+def top_p(std: Tensor, p: float) -> Tensor:
+    """1 for the groups of largest reward std that hold the share p of it all, else 0.  [N] -> [N]
+
+    StarPO-S, arXiv:2504.20073: learn where the outcome is uncertain. p = 1 drops no group but
+    those without variance; without any, all stay.
+
+    >>> top_p(torch.tensor([0.1, 0.5, 0.0, 0.4]), 0.9)
+    tensor([0., 1., 0., 1.])
+    """
+    large, order = std.sort(descending=True, stable=True)
+    kept = torch.zeros_like(std)
+    kept[order] = ((large.cumsum(0) - large < p * std.sum() - 1e-6) & (large > 0)).float()
+    return kept if kept.any() else torch.ones_like(std)
+
+
+def soft(std: Tensor, p: float) -> Tensor:
+    """std / mean(std): the same preference without a threshold.  [N] -> [N]"""
+    return std / std.mean() if std.any() else torch.ones_like(std)
+
+
 def advantages(groups: list[Tensor], name: str, k: int, lengths: list[Tensor]) -> list[Tensor]:
     """The advantages of that name for all groups of an update; k is top_k's.  [G], … -> [G], …
 
@@ -339,4 +342,5 @@ LOSSES = {
     "cispo": cispo, "masked_is": masked_is, "ipo": ipo, "sapo": sapo,
 }  # fmt: skip
 CORRECTIONS = {"truncate": truncate, "mask": mask}
+GROUPS = {"top_p": top_p, "soft": soft}
 AGGREGATIONS = {"token": token, "sequence": sequence, "constant": constant}

@@ -61,6 +61,13 @@ def check(config: Config) -> None:
     for name, stage in (("act-prm", act), ("rl", rl)):
         if stage.group < 2 and stage.advantage in centred:
             fail(f"--{name}.group 1 with {stage.advantage}: a group of one has no signal")
+    if rl.group < 2 and (rl.groups != "all" or rl.backfill):
+        fail("--rl.groups and --rl.backfill choose groups by their variance: --rl.group 2 or more")
+    for name, stage in (("sft", config.sft), ("act-prm", act), ("rl", rl)):
+        if stage.kl_target and not stage.kl:
+            fail(f"--{name}.kl-target adapts the weight --{name}.kl, which has to start above 0")
+    if rl.max_async_level and config.engine.sleep:
+        fail("--engine.sleep with --rl.max-async-level: an engine that plays ahead never sleeps")
     if act.continues == "resample" and act.advantage not in ("posterior", "none"):
         fail("--act-prm.continues resample weighs by survival: --act-prm.advantage posterior")
     if config.relabel.keep > config.relabel.group:

@@ -11,6 +11,7 @@ from typing import Literal, NoReturn
 Advantage = Literal[
     "posterior", "mean", "mean_std", "asym_clip", "rloo", "opo", "batch", "best", "top_k", "none"
 ]  # fmt: skip
+Baseline = Literal["ema", "gae", "turn_gae"]  # what RL can compare with beside a group
 Reward = Literal["action_prob", "action_prob_mean", "exact_match"]
 TrainedOn = Literal["thought_action", "thought", "action_first", "both"]
 Loss = Literal[
@@ -68,7 +69,9 @@ class Training:
     loss: Loss = "pg"  # per-token loss
     aggregation: Aggregation = "token"  # how token losses are averaged
     max_grad_norm: float = 1.0  # gradients are clipped to this norm
-    kl: float = 0.0  # weight of the KL to the base model (estimator k3)
+    kl: float = 0.0  # weight of the KL to a reference (estimator k3)
+    kl_to: Literal["base", "sampler"] = "base"  # the base model, or the weights that sampled
+    kl_target: float = 0.0  # nats a token that --kl is adapted to; 0: --kl stays as it is
     entropy: float = 0.0  # weight of the entropy at the trained tokens, as a bonus
     correction: Literal["none", "truncate", "mask"] = (
         "none"  # weight where sampler and trainer differ
@@ -121,9 +124,16 @@ class RL(Training):
     finetune_lr: float = 2e-4  # the same where RL starts from a fine-tuned model (rl:finetune)
     updates: int = 20  # updates; each plays `batch` tasks `group` times
     group: int = 8  # G: episodes of one task, with the task's seed and their own noise
-    advantage: Advantage = "mean_std"  # of an episode (or a step) in its group
+    advantage: Advantage | Baseline = "mean_std"  # of an episode (or a step) in its group
     top_k: int = 2  # k of the advantage top_k
-    gamma: float = 1.0  # discount a turn, where each step has its own reward (rl:dense)
+    gamma: float = 1.0  # discount: of gae a token; else a turn, in rl:dense and turn_gae
+    lam: float = 0.95  # lambda of gae and turn_gae
+    value_weight: float = 0.5  # weight of the critic's loss, with gae and turn_gae
+    groups: Literal["all", "top_p", "soft"] = "all"  # learned from: uncertain ones, or those more
+    top_p: float = 0.9  # share of all groups' reward std that top_p keeps; 1: all with any
+    backfill: bool = False  # replace groups without variance by others, in up to 4 rounds
+    format_penalty: float = 0.0  # what a turn costs in which no action can be read
+    max_async_level: int = 0  # batches played before earlier ones are learned from
 
 
 @dataclass
@@ -170,6 +180,7 @@ class Config:
     checkpointing: bool = False  # compute activations anew for the gradient: less memory
     gate: bool = True  # stop where the embedded model lacks the world's skills
     layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (chat.py)
+    think: bool = True  # a played turn may think first; --no-think opens its action at once
     actions_only: bool = False  # drop the thoughts that the demos hold
     demos: str = ""  # JSONL of demos; default: the world's expert plays
     num_demos: int = 128  # demos to learn from

@@ -19,7 +19,8 @@ T = TypeVar("T")
 
 @dataclass(eq=False)
 class Sample:
-    """What every loss trains on, for SFT, RL and Act-PRM alike. All lists have len(ids)."""
+    """What every loss trains on, for SFT, RL and Act-PRM alike. All lists have len(ids), or,
+    the last two, nothing."""
 
     ids: list[int] = field(default_factory=list)  # continues `parent` where there is one
     mask: list[bool] = field(default_factory=list)  # True where the loss is taken
@@ -27,6 +28,8 @@ class Sample:
     advantages: list[float] = field(default_factory=list)  # of a step, on that step's tokens
     version: int = 0  # which weights wrote it
     parent: "Sample | None" = None  # the prefix it shares with others
+    values: list[float] = field(default_factory=list)  # the critic's before the update, if any
+    returns: list[float] = field(default_factory=list)  # what those should have been
 
     def extend(
         self, ids: list[int], advantage: float | None = None, logprobs: list[float] | None = None

@@ -89,6 +89,17 @@ def wilson(p: float, n: int, z: float = 1.96) -> tuple[float, float]:
     return min(max(centre - half, 0.0), p), max(min(centre + half, 1.0), p)  # rounding aside
 
 
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """1 - C(n - c, k) / C(n, k): chance that k of n samples, c of them right, hold a right one.
+
+    Unbiased, where 1 - (1 - c/n)^k is not (Chen et al., arXiv:2107.03374).
+
+    >>> pass_at_k(4, 1, 2)
+    0.5
+    """
+    return 1 - math.comb(n - c, k) / math.comb(n, k)
+
+
 def interval(rows: list[dict]) -> tuple[float, float, float]:
     """(mean, low, high) of success. Several seeds: mean ± t sd / sqrt(n), the spread of whole runs;
     one seed: Wilson over its episodes, which says nothing about other seeds."""

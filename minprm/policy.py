@@ -22,28 +22,33 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from minprm.algorithms import AGGREGATIONS, CORRECTIONS, LOSSES, kl_k3
+from minprm.algorithms import AGGREGATIONS, CORRECTIONS, LOSSES, kl_k3, value_clip
 from minprm.constants import Training, fail
 from minprm.data import Sample
-from minprm.tree import layout, micro_batches
+from minprm.tree import layout, micro_batches, probe
 
+CRITIC_LR = 10  # times the policy's: the head starts from nothing. RAGEN's ratio
 CHUNK = 2**27  # logits computed at once: half a gigabyte in fp32
 
 
 class Policy:
-    """A causal language model, its optimizer, and the frozen model it started from."""
+    """A causal language model with a value head, its optimizer, and the frozen model it was."""
 
     def __init__(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, micro_tokens: int
     ):
         self.model, self.tokenizer, self.micro_tokens = model, tokenizer, micro_tokens
+        # the critic reads the policy's own trunk; where no advantage asks for it, nothing moves it
+        width = model.get_input_embeddings().embedding_dim
+        self.critic = torch.nn.Parameter(torch.zeros(width + 1, device=model.device))
         # adapters are in the model by now: an optimizer that is built before them trains nothing
         self.trained = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        self.trained["critic"] = self.critic
         self.initial = self.weights()
         self.begin()
 
     def weights(self) -> dict[str, Tensor]:
-        """A copy of everything that is trained: all weights, or the adapters."""
+        """A copy of everything that is trained: all weights, or the adapters; and the critic."""
         return {name: p.detach().clone() for name, p in self.trained.items()}
 
     @torch.no_grad()
@@ -61,7 +66,9 @@ class Policy:
         """A new optimizer at the present weights, from which movement is measured."""
         self.version, self.skipped = 0, 0
         self.start = self.weights()
-        self.optimizer = AdamW(self.trained.values(), betas=(0.9, 0.95), weight_decay=0.0)
+        trunk = [p for p in self.trained.values() if p is not self.critic]
+        groups = [{"params": trunk, "scale": 1}, {"params": [self.critic], "scale": CRITIC_LR}]
+        self.optimizer = AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0)
 
     @cached_property
     def frozen(self) -> PreTrainedModel:
@@ -79,12 +86,21 @@ class Policy:
         Tokens that the sampler drew are scored at its temperature, all others at 1; `base`: under
         the frozen base model.
         """
+        return self._each(samples, lambda rows: self._forward(rows, temperature, base)[0])
+
+    @torch.no_grad()
+    def values(self, samples: list[Sample]) -> list[Tensor]:
+        """The critic's value before each masked token: one tensor [sum(mask)] a Sample."""
+        return self._each(samples, lambda rows: self._forward(rows, 1.0)[2])
+
+    def _each(self, samples: list[Sample], read: Callable) -> list[Tensor]:
+        """What `read` finds at the masked tokens of a micro-batch, Sample by Sample."""
         out: list[Tensor] = [torch.empty(0)] * len(samples)
         for rows in self._micro_batches(samples):
             order = [i for row in rows for i in row]
-            l, _ = self._forward([[samples[i] for i in row] for row in rows], temperature, base)
-            for i, x in zip(order, l.split([sum(samples[i].mask) for i in order]), strict=True):
-                out[i] = x
+            x = read([[samples[i] for i in row] for row in rows])
+            for i, part in zip(order, x.split([sum(samples[i].mask) for i in order]), strict=True):
+                out[i] = part
         return out
 
     def update(
@@ -95,8 +111,7 @@ class Policy:
         A non-finite loss or gradient skips the step; the fifth in a row raises FloatingPointError.
         """
         samples = [s for s in samples if any(s.mask)]
-        # divide by the tokens of the whole update, not of the micro-batch, or the answer depends on
-        # how memory was split
+        # divide by the whole update's tokens, or the answer depends on how memory was split
         weights = AGGREGATIONS[cfg.aggregation]([sum(s.mask) for s in samples])
         stats: dict[str, float] = defaultdict(float)
         tokens, drawn = len(_masked(samples, "logprobs")), int(_drawn(samples).sum())
@@ -124,8 +139,7 @@ class Policy:
             return samples
         out = []
         for s, own in zip(samples, self.logprobs(samples, temperature), strict=True):
-            old, a = torch.tensor(s.logprobs), torch.tensor(s.advantages)
-            read = torch.tensor(s.mask)
+            old, a, read = map(torch.tensor, (s.logprobs, s.advantages, s.mask))
             drawn = ~old[read].isnan()
             at = read.nonzero()[:, 0][drawn]
             a[at] *= CORRECTIONS[name](own[drawn], old[at])
@@ -136,9 +150,6 @@ class Policy:
     @property
     def lora(self) -> bool:
         return hasattr(self.model, "peft_config")
-
-    def _adapters(self, off: bool):
-        return self.model.disable_adapter() if off and self.lora else nullcontext()
 
     def moved(self) -> float:
         """|theta - theta_0| / |theta_0| since the stage began: 0 means that nothing learns."""
@@ -158,7 +169,7 @@ class Policy:
     def _step(self, lr: float, finite: bool) -> None:
         if finite:
             for group in self.optimizer.param_groups:
-                group["lr"] = lr
+                group["lr"] = lr * group["scale"]
             self.optimizer.step()
             self.version, self.skipped = self.version + 1, 0
         else:
@@ -173,7 +184,7 @@ class Policy:
     def _loss(self, rows, weights, cfg, temperature, stats, tokens, drawn_tokens) -> Tensor:
         """Scalar loss of one micro-batch; adds its part of the update's means to `stats`."""
         samples = [s for row in rows for s in row]
-        l, entropy = self._forward(rows, temperature, bonus=cfg.entropy > 0)  # [T], [T]
+        l, entropy, v = self._forward(rows, temperature, bonus=cfg.entropy > 0)  # [T], [T], [T]
         old, a = (_masked(samples, key) for key in ("logprobs", "advantages"))  # [T], [T]
         lengths = torch.tensor([sum(s.mask) for s in samples])
         w = torch.tensor(weights).repeat_interleave(lengths)  # [T]
@@ -183,11 +194,14 @@ class Policy:
         parts = zip(*(x[drawn].split(sizes) for x in (l, old, a)), strict=True)
         per_token[drawn] = torch.cat([LOSSES[cfg.loss](*part) for part in parts])
         if cfg.kl:
-            with torch.no_grad():
-                ref, _ = self._forward(rows, temperature, base=True)
-            kl = kl_k3(l, ref)
+            kl = kl_k3(l, self._reference(rows, cfg, temperature, l, old))
             per_token = per_token + cfg.kl * kl
-            stats["policy/kl_base"] += kl.sum().item() / tokens
+            stats["policy/kl"] += kl.sum().item() / tokens
+        if samples[0].returns:
+            before, target = (_masked(samples, key) for key in ("values", "returns"))
+            surprise = value_clip(v, before, target)
+            per_token = per_token + cfg.value_weight * surprise
+            stats["critic/loss"] += surprise.sum().item() / tokens
         if cfg.entropy:
             per_token = per_token - cfg.entropy * entropy
         if drawn.any():
@@ -199,10 +213,17 @@ class Policy:
         stats["policy/entropy"] += entropy.sum().item() / tokens
         return (w * per_token).sum()
 
+    def _reference(self, rows, cfg: Training, temperature: float, l: Tensor, old: Tensor) -> Tensor:
+        """Log-probs of the model that the policy is held to: the base, or the one that sampled."""
+        if cfg.kl_to == "sampler":
+            return torch.where(old.isnan(), l.detach(), old)
+        with torch.no_grad():
+            return self._forward(rows, temperature, base=True)[0]
+
     def _forward(
         self, rows: list[list[Sample]], temperature: float, base: bool = False, bonus: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        """(log-probs, entropies) of all masked tokens, concatenated, on the CPU.  [T], [T]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(log-probs, entropies, values) at all masked tokens, concatenated, on the CPU.  3 x [T]
 
         The vocabulary is projected only where a log-prob is read, in chunks that are computed anew
         for the gradient where they would not fit at once. Entropies have one if they are a bonus.
@@ -215,7 +236,7 @@ class Policy:
         drawn = _drawn([s for row in rows for s in row]).to(device)
         heat = torch.where(drawn, temperature, 1.0)[:, None]  # [T, 1]
         with (
-            self._adapters(off=base),
+            self.model.disable_adapter() if base and self.lora else nullcontext(),
             torch.autocast(device.type, torch.bfloat16, device.type == "cuda"),
         ):
             model = self.frozen if base and not self.lora else self.model
@@ -234,7 +255,7 @@ class Policy:
                     checkpoint(_read, head, bonus, *part, use_reentrant=False) for part in parts
                 ]
         l, entropy = (torch.cat(x).cpu() for x in zip(*scores, strict=True))
-        return l, entropy
+        return l, entropy, (hidden.float() @ self.critic[:-1] + self.critic[-1]).cpu()
 
     def _micro_batches(self, samples: list[Sample]) -> list[list[list[int]]]:
         """What is read together: the cost of a token is its weights', of a pair its attention's."""
@@ -252,14 +273,8 @@ class Policy:
     def shares(self) -> bool:
         """Does this model honour a tree's mask and positions? Asked once, of a small tree: linear
         attention and sliding windows do not, and then each Sample has a row of its own."""
-        trunk = Sample().extend([1, 2, 3, 4])
-        limbs = [Sample(parent=trunk).extend([i, 6], 0.0) for i in (4, 5)]
-        leaves = [Sample(parent=limbs[0]).extend([i, 7], 0.0) for i in (1, 2)]
-        samples = [*limbs, *leaves]
         with torch.no_grad():
-            together, _ = self._forward([samples], 1.0)
-            alone, _ = self._forward([[s] for s in samples], 1.0)
-        gap = (together - alone).abs().max().item()
+            gap = probe(lambda rows: self._forward(rows, 1.0)[0])
         exact = gap < (1e-3 if self.model.dtype == torch.float32 else 0.1)
         if not exact:
             logger.warning(f"a tree's log-probs are {gap:.3f} off: each sample gets its own row")

@@ -12,9 +12,9 @@ from statistics import fmean
 
 import torch
 
-from minprm.algorithms import advantages, copies, exact_match, returns_to_go
+from minprm.algorithms import copies, exact_match
 from minprm.chat import Chat, Turn
-from minprm.constants import RL, Config, History, fail
+from minprm.constants import Config, History, fail
 from minprm.data import Demo, Sample, Step, from_chat
 from minprm.envs import make_world
 from minprm.envs.base import World, task_seed
@@ -32,7 +32,9 @@ class Episode:
     turns: list[Turn] = field(default_factory=list)
     spans: list[tuple[Sample, int, int]] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    infos: list[dict] = field(default_factory=list)  # of each step, thought_tokens added
+    infos: list[dict] = field(
+        default_factory=list
+    )  # of each step, thought_tokens and formatted added
     state: list[dict] = field(default_factory=list)  # the messages that it has to answer
     asked: tuple[list[int], list[int]] = ([], [])  # the same as ids, shown and hidden
     done: bool = False
@@ -53,13 +55,15 @@ def play(
 ) -> list[Episode]:
     """Plays each task seed to its end, all episodes in lockstep.
 
-    The model itself decides whether it thinks first. A malformed turn is an illegal action.
+    The model itself decides whether it thinks first, but for --no-think. A malformed turn is an
+    illegal action.
     """
     sampler.begin()
     episodes = [Episode(make_world(cfg)) for _ in seeds]
     for e, seed in zip(episodes, seeds, strict=True):
         e.state = _opening(e.world, seed)
     limit, roots = _turn_limit(cfg, chat), {}
+    opening = [] if cfg.think else chat.bare or chat.opening([])
     while live := [e for e in episodes if not e.done]:
         for e in live:
             _ask(e, chat, cfg.history, roots)
@@ -67,9 +71,9 @@ def play(
         live = [e for e in live if not e.done]
         if not live:
             break
-        prompts, t = [e.samples[-1].whole() for e in live], len(live[0].steps)
+        prompts, t = [e.samples[-1].whole() + opening for e in live], len(live[0].steps)
         drawn = sampler.generate(prompts, 1, limit, chat.end[-1:], temperature, noise + t)
-        said = [_written(e, c, chat) for e, (c,) in zip(live, drawn, strict=True)]
+        said = [_written(e, c, chat, opening) for e, (c,) in zip(live, drawn, strict=True)]
         if live[0].world.waits:
             with ThreadPoolExecutor() as pool:
                 list(pool.map(_act, live, *zip(*said, strict=True)))
@@ -81,18 +85,20 @@ def play(
     return episodes
 
 
-def _written(e: Episode, completion: Completion, chat: Chat) -> tuple[str | None, str, int]:
+def _written(
+    e: Episode, completion: Completion, chat: Chat, opening: list[int]
+) -> tuple[str | None, str | None, int]:
     """Keeps a sampled turn as it was drawn. Its thought, action, and tokens of the thought."""
-    sample, begin = e.samples[-1], len(e.samples[-1].ids)
+    sample = e.samples[-1].extend(opening)
+    begin = len(sample.ids)
     sample.extend(completion.ids, 0.0, completion.logprobs)  # credited at the end
     e.spans.append((sample, begin, len(sample.ids)))
     # cut for length: the template goes on as after any turn
     end = [] if completion.ids[-1] == chat.end[-1] else chat.end
     sample.extend(end)
-    written = completion.ids + end
-    e.turns.append(Turn(*e.asked, written, chat.silent(written)))
-    thought, action = chat.parse(completion.ids)
-    return thought, action or "", len(chat.split(completion.ids)[0] or [])
+    said = opening + completion.ids
+    e.turns.append(Turn(*e.asked, said + end, chat.silent(said + end)))
+    return *chat.parse(said), len(chat.split(said)[0] or [])
 
 
 def _ask(e: Episode, chat: Chat, shown: History, roots: dict[int, Sample]) -> None:
@@ -108,11 +114,11 @@ def _ask(e: Episode, chat: Chat, shown: History, roots: dict[int, Sample]) -> No
         e.samples[-1].extend(e.asked[0])
 
 
-def _act(e: Episode, thought: str | None, action: str, tokens: int) -> None:
-    """The world answers."""
-    observation, reward, e.done, info = e.world.step(action)
-    e.steps.append(Step(e.state, thought, action, reward))
-    e.infos.append({**info, "thought_tokens": tokens})
+def _act(e: Episode, thought: str | None, action: str | None, tokens: int) -> None:
+    """The world answers; also a turn in which no action could be read."""
+    observation, reward, e.done, info = e.world.step(action or "")
+    e.steps.append(Step(e.state, thought, action or "", reward))
+    e.infos.append({**info, "thought_tokens": tokens, "formatted": action is not None})
     e.state = [_answer(e.world, observation)]
 
 
@@ -124,31 +130,6 @@ def _turn_limit(cfg: Config, chat: Chat) -> int:
 def _opening(world: World, seed: int) -> list[dict]:
     rules = [{"role": "system", "content": world.system}] if world.system else []
     return [*rules, {"role": "user", "content": world.reset(seed)}]
-
-
-def credit_episodes(groups: list[list[Episode]], cfg: RL, dense: bool) -> None:
-    """Writes advantages into the samples of an update; a group are the episodes of one task.
-
-    Sparse: the episode's success, on all its turns. Dense: each turn's return to go, compared with
-    the same turn of the others that got so far.
-    """
-    compared: list[list[tuple[float, Episode, list[int]]]] = []  # (reward, whose, which turns)
-    for group in groups:
-        if not dense:
-            compared.append([(float(e.world.success), e, [*range(len(e.steps))]) for e in group])
-            continue
-        togo = [returns_to_go(torch.tensor([s.reward for s in e.steps]), cfg.gamma).tolist()
-                for e in group]  # fmt: skip
-        for t in range(max(map(len, togo))):
-            there = zip(group, togo, strict=True)
-            compared.append([(r[t], e, [t]) for e, r in there if t < len(r)])
-    rewards = [torch.tensor([r for r, _, _ in many]) for many in compared]
-    lengths = [torch.tensor([float(e.tokens(ts)) for _, e, ts in many]) for many in compared]
-    all_a = advantages(rewards, cfg.advantage, cfg.top_k, lengths)
-    for many, a in zip(compared, all_a, strict=True):
-        for (_, e, turns), value in zip(many, a.tolist(), strict=True):
-            for t in turns:
-                e.credit(t, value)
 
 
 def expert_demos(cfg: Config, seed: int, n: int) -> list[Demo]:

@@ -7,6 +7,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -29,8 +30,10 @@ class Completion:
 class Sampler:
     """Draws at logits / temperature from the whole vocabulary: what is drawn is what is scored."""
 
-    def __init__(self, model: PreTrainedModel, rows: int = 512):
-        self.model, self.rows = model, rows
+    def __init__(self, model: PreTrainedModel, rows: int = 512, apart: bool = False):
+        """apart: writes by a copy of the weights, as old as the last sync."""
+        self.trained, self.rows = model, rows
+        self.model = deepcopy(model) if apart else model
         self.kept: tuple | None = None  # what the last call read: the next one may go on from it
 
     def begin(self) -> None:
@@ -135,8 +138,13 @@ class Sampler:
         """Gives the memory of what was read to the update."""
         self.begin()
 
+    @torch.no_grad()
     def sync(self) -> None:
-        """Nothing to do: this loop reads the weights that were just trained."""
+        """Copies the trained weights where it has its own; else it reads them anyway."""
+        if self.model is not self.trained:
+            pairs = zip(self.model.parameters(), self.trained.parameters(), strict=True)
+            for copy, weight in pairs:
+                copy.copy_(weight)
 
 
 class VLLM:
@@ -256,11 +264,13 @@ def _drawn(l: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
     return torch.searchsorted(total, (u * total[:, -1])[:, None], right=True)[:, 0]
 
 
-def make_sampler(model: PreTrainedModel, name: str, cfg: Engine, context: int) -> Sampler | VLLM:
+def make_sampler(
+    model: PreTrainedModel, name: str, cfg: Engine, context: int, apart: bool = False
+) -> Sampler | VLLM:
     """The sampler of that name; auto: vLLM where it is installed and a GPU is there."""
     installed = find_spec("vllm") is not None
     if name == "vllm" and not installed:
         fail('--sampler vllm: it is not installed; pip install -e ".[vllm]", or use transformers')
     if name == "vllm" or (name == "auto" and installed and torch.cuda.is_available()):
         return VLLM(model, cfg, context)
-    return Sampler(model)
+    return Sampler(model, apart=apart)

@@ -9,10 +9,12 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import torch
+from torch import Tensor
 
 from minprm import algorithms
 from minprm.chat import Chat, Turn
 from minprm.constants import ActPRM, History
+from minprm.credit import returns_to_go
 from minprm.data import Demo, Sample, Step
 from minprm.policy import Policy
 from minprm.sampler import Sampler
@@ -153,7 +155,7 @@ def _advance(paths, group: Group, asked, chat: Chat, cfg: ActPRM, u: float) -> l
     made = [_committed(p, z, group, asked, chat) for p, z in pairs]
     if cfg.continues == "own":
         return made
-    return [made[i] for i in algorithms.systematic_resample(r, u)]
+    return [made[i] for i in systematic_resample(r, u)]
 
 
 def _committed(path: Path, z: Thought, group: Group, asked, chat: Chat) -> Path:
@@ -172,9 +174,31 @@ def _credit(groups: list[Group], paths: list[list[Path]], cfg: ActPRM) -> None:
     if cfg.continues == "own":
         for path in (path for many in paths for path in many):
             rewards = torch.tensor([z.reward for z in path.thoughts])
-            togo = algorithms.returns_to_go(rewards, gamma=1.0)
+            togo = returns_to_go(rewards, gamma=1.0)
             for z, r in zip(path.thoughts, togo.tolist(), strict=True):
                 z.credit = r
+
+
+def systematic_resample(w: Tensor, u: float) -> list[int]:
+    """Ancestors of G particles, in proportion to w, from one uniform u in [0, 1).  [G] -> indices
+
+    Particle i survives floor or ceil of G w_i / sum(w) times: the least noise of the usual schemes
+    (Douc et al., arXiv:cs/0507025). Where every weight is 0 nobody dies.
+
+    >>> systematic_resample(torch.tensor([0.1, 0.8, 0.1, 0.0]), u=0.9)
+    [1, 1, 1, 2]
+    """
+    if w.sum() <= 0:
+        return list(range(len(w)))
+    edges = (w.double() / w.double().sum()).cumsum(0)
+    points = (torch.arange(len(w), dtype=torch.float64) + u) / len(w)
+    last = int(w.nonzero().max())  # rounding must not resurrect a particle of weight 0
+    return torch.searchsorted(edges, points, right=True).clamp(max=last).tolist()
+
+
+def effective_sample_size(w: Tensor) -> float:
+    """(sum w)^2 / sum w^2: how many particles carry the weight; 0 if none.  [G] -> scalar"""
+    return (w.sum() ** 2 / w.square().sum()).item() if w.sum() > 0 else 0.0
 
 
 def credited(groups: list[Group], chat: Chat, cfg: ActPRM, version: int) -> list[Sample]:
@@ -253,7 +277,7 @@ def group_metrics(groups: list[Group], chat: Chat) -> dict[str, float]:
         "reward/best": r.max(1).values.mean().item(),
         "reward/std": r.std(1, correction=0).mean().item(),
         "reward/no_variance": (r.max(1).values == r.min(1).values).float().mean().item(),
-        "reward/effective_sample_size": sum(map(algorithms.effective_sample_size, r)) / len(r),
+        "reward/effective_sample_size": sum(map(effective_sample_size, r)) / len(r),
         "policy/thought_length": sum(len(z.ids) for _, z in pairs) / len(pairs),
         "policy/unclosed": sum(not z.closed for _, z in pairs) / len(pairs),
         "policy/copy_rate": sum(copied) / len(copied),

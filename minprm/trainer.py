@@ -20,14 +20,17 @@ from tqdm import tqdm
 from transformers import AutoTokenizer
 
 from minprm import babble, rollout
-from minprm.chat import Chat, Turn
+from minprm.ahead import Ahead
+from minprm.algorithms import adaptive_kl
+from minprm.chat import Chat
 from minprm.constants import ActPRM, Config, Training, fail
+from minprm.credit import credit, gathered
 from minprm.data import Demo, Sample, read_demos, split_tasks, write_demos
 from minprm.envs import make_world
-from minprm.envs.base import task_seed
 from minprm.metrics import Log
 from minprm.policy import Policy, load_model, pretrained, schedule
 from minprm.sampler import make_sampler
+from minprm.sft import as_samples, fitting
 from minprm.thoughts import credited, group_metrics, relabelled, shown, think, written
 
 Batch = tuple[list[Sample], dict[str, float]]
@@ -52,13 +55,14 @@ class Trainer:
             demos = [d.with_thoughts([None] * len(d.steps)) for d in demos]
         tools = any(demo.tools for demo in demos)
         self.chat = Chat(self.policy.tokenizer, cfg.layout, tools)
-        self.sampler = make_sampler(self.policy.model, cfg.sampler, cfg.engine, cfg.context)
-        fitting = [self._fitting(demo) for demo in demos]
-        if cut := sum(a is not b for a, b in zip(demos, fitting, strict=True)):
+        self.ahead, engine = Ahead(cfg.rl.max_async_level), (cfg.sampler, cfg.engine, cfg.context)
+        self.sampler = make_sampler(self.policy.model, *engine, apart=self.ahead.level > 0)
+        fit = [fitting(demo, self.chat, cfg) for demo in demos]
+        if cut := sum(a is not b for a, b in zip(demos, fit, strict=True)):
             logger.warning(f"{cut} of {len(demos)} logs are cut where they outgrow --context")
-        if not any(demo.steps for demo in fitting):
+        if not any(demo.steps for demo in fit):
             fail(f"--context {cfg.context} does not hold the first step of any log")
-        self.given, self.held_out = split_tasks([d for d in fitting if d.steps], cfg.held_out)
+        self.given, self.held_out = split_tasks([d for d in fit if d.steps], cfg.held_out)
         self.demos = self.given
         self.stopping = False
 
@@ -68,7 +72,7 @@ class Trainer:
         self.demos = self.given
         seconds = sum(self.stage("+".join(stages[: i + 1])) for i in range(len(stages)))
         self.policy.save(self.folder / f"{name}-{self.seed}")
-        self.sampler.sync()
+        self._sync()
         cfg, noise, parts = self.cfg, _noise(self.seed, "evaluate", 0), (self.chat, self.sampler)
         if cfg.world:
             episodes = rollout.evaluation(cfg, *parts, cfg.eval_temperature, noise)
@@ -84,7 +88,7 @@ class Trainer:
         if not saved.get("done"):
             began = time.perf_counter() - saved.get("seconds", 0.0)
             self.log.rewind(self.seed, path, saved.get("update", 0))
-            self.sampler.sync()  # the policy may have restarted
+            self._sync()  # the policy may have restarted
             getattr(self, name)(path, variant)
             seconds = time.perf_counter() - began
             self._save(path, done=True, seconds=seconds, demos=self.demos)
@@ -100,34 +104,32 @@ class Trainer:
         self.policy.begin()
         saved, began = self._snapshot(path), time.perf_counter()
         start, best = saved.get("update", 0), saved.get("best", {"reward": -1.0, "since": 0})
+        self.moving = saved.get("moving", {"baseline": 0.0, "kl": cfg.kl})
         if start:
             self.policy.load(saved["model"])
             self.policy.optimizer.load_state_dict(saved["optimizer"])
             self.policy.version, self.policy.start = saved["version"], saved["start"]
-            self.sampler.sync()
+        self._sync()
         began -= saved.get("seconds", 0.0)
         lr = schedule(cfg, updates)
         for update in tqdm(range(start, updates), path, updates, initial=start, leave=False):
             clock = time.perf_counter()
             samples, stats = batch(update)
             middle = time.perf_counter()
-            self.sampler.sleep()
-            samples = self.policy.corrected(samples, cfg.correction, self.cfg.temperature)
-            seen = [self.policy.update(samples, cfg, lr(update), self.cfg.temperature)
-                    for _ in range(cfg.passes)]  # fmt: skip
-            stats |= seen[-1]
-            self.sampler.sync()
+            stats |= self._learn(samples, cfg, lr(update))
+            self._sync()
             stats |= {"time/sample": middle - clock, "time/update": time.perf_counter() - middle}
             last = update + 1 == updates
             if held_out and ((update + 1) % cfg.eval_every == 0 or last):
                 stats["eval/held_out_reward"] = held_out()
                 best = self._best(best, stats["eval/held_out_reward"], cfg)
             self.log.update(self.seed, path, update, stats)
-            self._check_gap(seen[0].get("policy/gap_mean", 0.0))  # later the policy has moved
+            self._check_gap(stats.get("policy/gap_mean", 0.0), stats.get("policy/staleness", 0))
             if (update + 1) % self.cfg.save_every == 0 or self.stopping:
                 self._save(path, update=update + 1, seconds=time.perf_counter() - began, best=best,
                            optimizer=self.policy.optimizer.state_dict(),
-                           version=self.policy.version, start=self.policy.start)  # fmt: skip
+                           version=self.policy.version, start=self.policy.start,
+                           moving=self.moving)  # fmt: skip
             if self.stopping:
                 raise KeyboardInterrupt
             if held_out and cfg.patience and best["since"] >= cfg.patience:
@@ -135,7 +137,27 @@ class Trainer:
                 break
         if "model" in best:
             self.policy.load(best["model"])
-            self.sampler.sync()
+            self._sync()
+
+    def _learn(self, samples: list[Sample], cfg: Training, lr: float) -> dict[str, float]:
+        """The passes over one batch. What is logged is the last one's, but for the gap between
+        sampler and trainer: that is the first one's, before anything moved."""
+        if not self.ahead.begun:
+            self.sampler.sleep()
+        heat, cfg = self.cfg.temperature, replace(cfg, kl=self.moving["kl"])
+        samples = self.policy.corrected(samples, cfg.correction, heat)
+        seen = [self.policy.update(samples, cfg, lr, heat) for _ in range(cfg.passes)]
+        stats = seen[-1] | {k: v for k, v in seen[0].items() if "gap" in k or "mismatch" in k}
+        if cfg.kl_target:
+            self.moving["kl"] = adaptive_kl(cfg.kl, stats["policy/kl"], cfg.kl_target)
+            stats["policy/kl_weight"] = cfg.kl
+        return stats
+
+    def _sync(self) -> None:
+        """Gives the sampler the policy's weights, when nobody writes with the old ones any more."""
+        self.ahead.settle()
+        self.sampler.sync()
+        self.written = self.policy.version
 
     def stop_soon(self) -> None:
         """Ctrl-C: the update in progress ends and the stage is saved. A second one ends at once."""
@@ -150,12 +172,13 @@ class Trainer:
 
     def sft(self, path: str, variant: str) -> None:
         """Fine-tunes a fresh base model on actions, on the arm's thoughts, or on given thoughts."""
-        cfg, demos = self.cfg.sft, self.demos if variant == "thoughts" else self.given
+        cfg, shown = self.cfg.sft, self.cfg.history
+        demos = self.demos if variant == "thoughts" else self.given
         if variant == "actions":
             demos = [d.with_thoughts([None] * len(d.steps)) for d in demos]
         elif any(step.thought is None for d in demos for step in d.steps):
             fail(f"{path}: a step has no thought; this arm needs demos that have them all")
-        rows = [row for demo in demos for row in self._rows(demo)]
+        rows = [row for demo in demos for row in as_samples(demo, self.chat, shown)]
         self.policy.restart()
         updates = -(-cfg.epochs * len(rows) // cfg.batch)
         self.loop(path, cfg, updates, lambda u: (self._pick(rows, cfg.batch, path, u), {}))
@@ -230,21 +253,25 @@ class Trainer:
 
     def rl(self, path: str, variant: str) -> None:
         """REINFORCE or GRPO: play each task G times, compare the group, reinforce."""
-        cfg = self.cfg.rl
+        cfg, dense = self.cfg.rl, variant == "dense"
         if variant == "finetune":
             cfg = replace(cfg, lr=cfg.finetune_lr)
 
+        def play(update: int) -> tuple:
+            rng, version = random.Random(f"{self.seed} {path} {update}"), self.written
+            once = lambda tasks, again: self._play(tasks, f"{path}{again or ''}", update)  # noqa: E731
+            return *gathered(once, cfg, dense, rng), version
+
         def batch(update: int) -> Batch:
-            rng = random.Random(f"{self.seed} {path} {update}")
-            tasks = [task_seed("train", rng.randrange(10**9)) for _ in range(cfg.batch)]
-            episodes = self._play([t for t in tasks for _ in range(cfg.group)], path, update)
-            groups = [episodes[i : i + cfg.group] for i in range(0, len(episodes), cfg.group)]
-            rollout.credit_episodes(groups, cfg, dense=variant == "dense")
-            taught = [any(any(s.advantages) for e in group for s in e.samples) for group in groups]
-            samples = [replace(s, version=self.policy.version) for e in episodes for s in e.samples]
-            stats = {"reward/mean": rollout.summary(episodes)["success"],
-                     "reward/no_variance": 1 - sum(taught) / len(taught)}  # fmt: skip
-            return samples, stats
+            saved = (update // self.cfg.save_every + 1) * self.cfg.save_every  # holds no batch
+            groups, played, version = self.ahead.take(play, update, min(saved, cfg.updates))
+            samples, stats, self.moving["baseline"] = credit(
+                groups, cfg, dense, self.policy, self.moving["baseline"]
+            )
+            stats |= {"reward/mean": rollout.summary(played)["success"],
+                      "reward/episodes": len(played),
+                      "policy/staleness": self.policy.version - version}  # fmt: skip
+            return [replace(s, version=version) for s in samples], stats
 
         self.loop(path, cfg, cfg.updates, batch)
 
@@ -280,32 +307,6 @@ class Trainer:
         noise, heat = _noise(self.seed, path, update), self.cfg.temperature
         return rollout.play(self.cfg, seeds, self.chat, self.sampler, heat, noise)
 
-    def _rows(self, demo: Demo) -> list[Sample]:
-        """A whole demo as one Sample, each action, and each opening tag, learned once; or, where
-        its history is edited, one Sample a step."""
-        rows, turns, shown = [Sample()], [], self.cfg.history
-        for i, step in enumerate(demo.steps):
-            asked = self.chat.asked(step.state, demo.tools, i == 0)
-            z = None if step.thought is None else self.chat.thought(step.thought)
-            action = self.chat.action(step.action)
-            turn = self.chat.turn(z, action)
-            if turns and shown.edits():
-                rows.append(Sample().extend(self.chat.history(turns, shown)))
-            rows[-1].extend(asked[0]).extend(turn, 1.0)
-            turns.append(Turn(*asked, turn, self.chat.turn(None, action)))
-        return rows
-
-    def _fitting(self, demo: Demo) -> Demo:
-        """The log up to where it would outgrow the context, each thought as long as it may be."""
-        length = 0
-        for i, step in enumerate(demo.steps):
-            ids = self.chat.state(step.state, demo.tools, first=i == 0)
-            ids += self.chat.turn([], self.chat.action(step.action))
-            length += len(ids) + self.cfg.thought_tokens
-            if length > self.cfg.context:
-                return demo.until(i)
-        return demo
-
     def _best(self, best: dict, reward: float, cfg: ActPRM) -> dict:
         """Remembers the best weights so far, where early stopping asks for them."""
         if reward <= best["reward"]:
@@ -313,9 +314,9 @@ class Trainer:
         weights = {"model": self.policy.weights()} if cfg.patience else {}
         return {"reward": reward, "since": 0, **weights}
 
-    def _check_gap(self, gap: float) -> None:
-        """Raises where the model that writes is not the model that learns."""
-        if gap > self.cfg.engine.max_gap:
+    def _check_gap(self, gap: float, staleness: int = 0) -> None:
+        """Raises where the writing model is not the learning one, nor meant to be an older one."""
+        if gap > self.cfg.engine.max_gap and not staleness:
             raise RuntimeError(
                 f"sampler and trainer differ by {gap:.3f} nats a token (above --engine.max-gap): "
                 "stale weights, a temperature on one side only, or a precision too low; --sampler "

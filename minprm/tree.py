@@ -5,7 +5,7 @@ above, and stands where it would stand in a row of its own: exact, for values an
 thoughts of one state, T steps of one log: tokens grow with what differs, not with T or G times it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -143,6 +143,14 @@ def filled(paths: list[list[tuple[int, int]]], limit: int) -> list[tuple[int, li
         else:
             rows.append((size, members))
     return sorted(rows, key=lambda r: -r[0])
+
+
+def probe(read: Callable[[list[list[Sample]]], Tensor]) -> float:
+    """How far a small tree's log-probs in one row are from those in separate rows; nats."""
+    trunk = Sample().extend([1, 2, 3, 4])
+    limbs = [Sample(parent=trunk).extend([i, 6], 0.0) for i in (4, 5)]
+    samples = limbs + [Sample(parent=limbs[0]).extend([i, 7], 0.0) for i in (1, 2)]
+    return (read([samples]) - read([[s] for s in samples])).abs().max().item()
 
 
 def _batches(rows: list[tuple[int, list[int]]], tokens: int) -> Iterator[list]:

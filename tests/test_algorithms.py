@@ -13,6 +13,8 @@ from torch import tensor
 from minprm import algorithms as alg
 from minprm import constants
 from minprm.constants import ActPRM
+from minprm.credit import returns_to_go
+from minprm.thoughts import effective_sample_size, systematic_resample
 
 CENTRED = ("mean", "mean_std", "rloo")
 
@@ -178,7 +180,7 @@ def test_a_copy_is_the_action_or_its_argument_values_and_not_from_the_state():
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0, 0.999))
 def test_particles_survive_floor_or_ceil_of_their_share_and_the_dead_stay_dead(weights, u):
     w = tensor(weights)
-    ancestors = alg.systematic_resample(w, u)
+    ancestors = systematic_resample(w, u)
     assert len(ancestors) == len(w)
     if w.sum() <= 0:
         assert ancestors == list(range(len(w)))
@@ -189,9 +191,9 @@ def test_particles_survive_floor_or_ceil_of_their_share_and_the_dead_stay_dead(w
 
 
 def test_effective_sample_size_counts_the_particles_that_carry_weight():
-    assert alg.effective_sample_size(tensor([1.0, 1.0, 0.0, 0.0])) == 2.0
-    assert alg.effective_sample_size(tensor([3.0, 0.0])) == 1.0
-    assert alg.effective_sample_size(torch.zeros(3)) == 0.0
+    assert effective_sample_size(tensor([1.0, 1.0, 0.0, 0.0])) == 2.0
+    assert effective_sample_size(tensor([3.0, 0.0])) == 1.0
+    assert effective_sample_size(torch.zeros(3)) == 0.0
 
 
 def test_resampled_lineages_are_the_exact_posterior_over_sequences():
@@ -211,14 +213,14 @@ def test_resampled_lineages_are_the_exact_posterior_over_sequences():
         if t:
             flip = (torch.rand(particles, generator=noise) >= stay).long()
             paths = torch.cat([paths, (paths[:, -1] ^ flip)[:, None]], 1)
-        paths = paths[alg.systematic_resample(likelihood[t][paths[:, -1]], u=0.37)]
+        paths = paths[systematic_resample(likelihood[t][paths[:, -1]], u=0.37)]
     share = (paths[:, 0] == 0).float().mean()
     assert exact[0] > 0.75
     assert share.item() == pytest.approx(exact[0].item(), abs=0.03)
 
 
 def test_returns_to_go_keep_the_zero_rewards_between():
-    assert alg.returns_to_go(tensor([0.0, 0.0, 1.0]), 0.5).tolist() == [0.25, 0.5, 1.0]
+    assert returns_to_go(tensor([0.0, 0.0, 1.0]), 0.5).tolist() == [0.25, 0.5, 1.0]
 
 
 # l - old = log 2, -log 2, log 10 on three tokens, old = log .1, log .8, log .05; A = 1, then -1

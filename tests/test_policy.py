@@ -169,8 +169,8 @@ def test_a_ratio_is_taken_only_where_the_sampler_drew():
 
 def test_kl_to_the_base_model_is_zero_at_the_start_and_positive_after():
     p, cfg = policy(), Training(kl=0.1)
-    assert p.update(SAMPLES, cfg, LR)["policy/kl_base"] == pytest.approx(0.0, abs=1e-6)
-    assert p.update(SAMPLES, cfg, LR)["policy/kl_base"] > 1e-4
+    assert p.update(SAMPLES, cfg, LR)["policy/kl"] == pytest.approx(0.0, abs=1e-6)
+    assert p.update(SAMPLES, cfg, LR)["policy/kl"] > 1e-4
 
 
 def test_what_is_not_finite_is_skipped_counted_and_in_the_end_refused():
@@ -226,6 +226,7 @@ def test_the_gap_between_writer_and_learner_is_measured_and_a_wide_one_stops_the
     assert stats["policy/gap_max"] == pytest.approx(0.3, abs=1e-5)
     trainer = SimpleNamespace(cfg=Config())
     Trainer._check_gap(trainer, 0.05)
+    Trainer._check_gap(trainer, 0.5, staleness=1)  # older weights are meant to differ
     with pytest.raises(RuntimeError, match="stale weights"):
         Trainer._check_gap(trainer, stats["policy/gap_mean"])
 

@@ -12,12 +12,13 @@ from test_policy import policy
 from minprm.algorithms import posterior
 from minprm.chat import Chat
 from minprm.constants import RL, ActPRM, Config, History
+from minprm.credit import compared
 from minprm.data import Sample
 from minprm.envs import WORLDS
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 from minprm.policy import Policy
-from minprm.rollout import credit_episodes, expert_demo, play, summary
+from minprm.rollout import expert_demo, play, summary
 from minprm.sampler import Sampler
 from minprm.thoughts import credited, think
 
@@ -188,12 +189,12 @@ def test_episode_credit_sparse_and_dense_worked_out_by_hand(parts):
             step.reward = r
         e.world.success = sum(rewards) == 1
     on = lambda e, t: set(e.spans[t][0].advantages[slice(*e.spans[t][1:])])  # noqa: E731
-    credit_episodes([group], RL(advantage="mean"), dense=False)
+    compared([group], RL(advantage="mean"), False, 0.0)
     assert [on(group[0], t) for t in (0, 1)] == [{0.5}, {0.5}]
     assert [on(group[1], t) for t in (0, 1)] == [{-0.5}, {-0.5}]
-    credit_episodes([group], RL(advantage="mean", gamma=1.0), dense=True)
+    compared([group], RL(advantage="mean", gamma=1.0), True, 0.0)
     assert [on(group[0], t) for t in (0, 1)] == [{0.25}, {0.25}]  # to go: 1, .5 and .5, 0
-    credit_episodes([group], RL(advantage="mean", gamma=0.0), dense=True)
+    compared([group], RL(advantage="mean", gamma=0.0), True, 0.0)
     assert [on(group[0], t) for t in (0, 1)] == [{0.0}, {0.25}]
     assert [[s.reward for s in e.steps] for e in group] == [[0.5, 0.5], [0.5, 0.0]]
 

@@ -1,0 +1,258 @@
+"""Credit over time and over groups: by hand, by a sum written out, by what training then does."""
+
+import random
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from test_policy import policy, sample, weights
+from test_thoughts import CUPS
+from torch import tensor
+
+from minprm.algorithms import adaptive_kl, ema, soft, top_p, value_clip
+from minprm.chat import Chat
+from minprm.constants import RL
+from minprm.credit import credit, explained_variance, gae, gathered, rewards, turn_gae
+from minprm.data import Sample
+from minprm.rollout import play
+from minprm.sampler import Sampler
+
+
+@pytest.fixture(scope="module")
+def parts():
+    p = policy()
+    return p, Chat(p.tokenizer), Sampler(p.model)
+
+
+def played(parts, tasks=(5, 6), size=3, **knobs) -> list[list]:
+    """Groups of three-round episodes, with rewards that we write."""
+    _, chat, sampler = parts
+    seeds = [t for t in tasks for _ in range(size)]
+    episodes = play(replace(CUPS, **knobs), seeds, chat, sampler, 1.0, noise=0)
+    for i, e in enumerate(episodes):
+        for t, step in enumerate(e.steps):
+            step.reward = 0.1 * i + 0.2 * t
+        e.world.success = i == 0
+        for info in e.infos:
+            info["formatted"] = True
+    return [episodes[i : i + size] for i in range(0, len(episodes), size)]
+
+
+def test_gae_is_the_discounted_sum_of_surprises():
+    """A_t = sum_k (gamma lam)^k delta_{t+k}, written out (arXiv:1506.02438 eq. 16)."""
+    torch.manual_seed(0)
+    r, v, gamma, lam = torch.randn(6), torch.randn(6), 0.9, 0.8
+    after = [*v[1:].tolist(), 0.0]
+    delta = [r[t].item() + gamma * after[t] - v[t].item() for t in range(6)]
+    written_out = [sum((gamma * lam) ** (k - t) * delta[k] for k in range(t, 6)) for t in range(6)]
+    assert torch.allclose(gae(r, v, gamma, lam), tensor(written_out), atol=1e-6)
+
+
+def test_with_lambda_one_gae_is_the_return_minus_the_value():
+    r, v = tensor([0.0, 0.0, 1.0]), tensor([0.3, -0.2, 0.9])
+    assert torch.allclose(gae(r, v, 1.0, 1.0), 1.0 - v)
+
+
+def test_turns_of_one_token_make_turn_gae_gae():
+    torch.manual_seed(0)
+    r, v = torch.randn(5), torch.randn(5)
+    assert torch.allclose(turn_gae(r, v, [1] * 5, 0.9, 0.8), gae(r, v, 0.9, 0.8), atol=1e-6)
+
+
+def test_turn_gae_ends_turns_where_it_is_told_and_leaks_nothing_across():
+    r, v = tensor([0.0, 0.0, 1.0]), tensor([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+    lengths, gamma, lam = [2, 3, 1], 0.5, 0.9
+    a = turn_gae(r, v, lengths, gamma, lam)
+    starts = v[tensor([0, 2, 5])]
+    earned = gae(r, starts, gamma, lam) + starts  # the middle turn has no reward and its own return
+    # within the middle turn: its last token earns the return, those before by surprises
+    last = earned[1] - 0.5
+    assert a[4].item() == pytest.approx(last.item())
+    assert a[3].item() == pytest.approx((0.5 - 0.4 + lam * last).item())
+    moved = v.clone()
+    moved[3:5] += 7.0  # values inside one turn, its first token aside …
+    changed = (turn_gae(r, moved, lengths, gamma, lam) != a).tolist()
+    assert changed == [False, False, True, True, True, False]  # … are that turn's own affair
+
+
+def test_a_value_that_moved_too_far_stops():
+    old, target = tensor([0.0]), tensor([1.0])
+    for v, loss, moves in ((0.1, 0.405, True), (0.5, 0.32, False), (-0.5, 1.125, True)):
+        x = tensor([v], requires_grad=True)
+        out = value_clip(x, old, target)
+        (gradient,) = torch.autograd.grad(out.sum(), x)
+        assert out.item() == pytest.approx(loss) and bool(gradient.abs() > 0) is moves
+
+
+def test_explained_variance_of_a_perfect_and_of_a_constant_critic():
+    r = tensor([0.0, 1.0, 3.0])
+    assert explained_variance(r, r) == 1.0
+    assert explained_variance(torch.full((3,), 0.7), r) == pytest.approx(0.0, abs=1e-6)
+    assert explained_variance(r, torch.ones(3)) == 0.0
+
+
+def test_a_critic_reads_the_place_before_each_sampled_token_and_skips_observations(parts):
+    p, _, _ = parts
+    torch.manual_seed(0)
+    with torch.no_grad():
+        p.critic.copy_(torch.randn_like(p.critic))
+    groups = played(parts)
+    cfg = RL(advantage="gae", gamma=0.9, lam=0.8)
+    samples, stats, _ = credit(groups, cfg, True, p)
+    s, e = samples[0], groups[0][0]
+    hidden = p.model.base_model(torch.tensor([s.whole()])).last_hidden_state[0]
+    shift = len(s.whole()) - len(s.ids)
+    drawn = [i for i, m in enumerate(s.mask) if m]
+    v = torch.stack([hidden[shift + i - 1] @ p.critic[:-1] + p.critic[-1] for i in drawn])
+    r = torch.zeros(len(drawn))
+    ends = torch.tensor([end - begin for _, begin, end in e.spans]).cumsum(0) - 1
+    r[ends] = tensor([step.reward for step in e.steps])
+    expected = gae(r, v.detach(), 0.9, 0.8)
+    assert torch.allclose(tensor(s.advantages)[drawn], expected, atol=1e-4)
+    assert torch.allclose(tensor(s.values)[drawn], v.detach(), atol=1e-4)
+    assert torch.allclose(tensor(s.returns)[drawn], expected + v.detach(), atol=1e-4)
+    assert all(a == 0 for a, m in zip(s.advantages, s.mask, strict=True) if not m)
+    assert stats["critic/explained_variance"] <= 1.0
+    p.restart()
+
+
+def test_an_update_teaches_the_critic_and_says_how_well_it_predicts():
+    """Two prompts, one worth 1 and one worth 0: the value head learns to tell them apart."""
+    p, cfg = policy(), RL(value_weight=1.0, loss="ppo_clip")
+    samples = [sample([i, 7, 7], [False, True, True], old=-1.0, advantage=0.0) for i in (3, 4)]
+    for s, worth in zip(samples, (1.0, 0.0), strict=True):
+        s.returns = [worth] * 3
+    for _ in range(60):
+        for s, v in zip(samples, p.values(samples), strict=True):
+            s.values = [0.0, *v.tolist()]
+        p.update(samples, cfg, 1e-2)
+    high, low = p.values(samples)
+    assert high.min() > 0.8 and low.max() < 0.2
+    target = torch.cat([tensor(s.returns[1:]) for s in samples])
+    assert explained_variance(torch.cat([high, low]), target) > 0.9
+
+
+@pytest.mark.parametrize("unclipped", ["pg", "is"])
+def test_one_update_of_ppo_is_a2c(parts, unclipped):
+    """On its first pass every ratio is 1 and no value has moved: clipping is idle, and what is left
+    is -A log p + (v - R)^2 / 2, advantage actor-critic."""
+    p, after = parts[0], []
+    for loss in ("ppo_clip", unclipped):
+        p.restart()
+        samples, _, _ = credit(played(parts), RL(advantage="gae"), True, p)
+        p.update(samples, RL(advantage="gae", loss=loss, max_grad_norm=1e9), 1e-3)
+        after.append((weights(p), p.critic.detach().clone()))
+    for x, y in zip(*after, strict=True):
+        assert torch.allclose(x, y, atol=1e-6) and x.abs().max() > 0
+    p.restart()
+
+
+@pytest.mark.parametrize("advantage", ["mean", "ema", "gae", "turn_gae"])
+def test_a_reward_is_never_overwritten(parts, advantage):
+    groups = played(parts)
+    before = [[s.reward for s in e.steps] for g in groups for e in g]
+    samples, stats, _ = credit(groups, RL(advantage=advantage), True, parts[0])
+    assert [[s.reward for s in e.steps] for g in groups for e in g] == before
+    assert any(any(s.advantages) for s in samples)
+    # raw totals of three turns: 3 * .1 apart from one episode to the next
+    assert stats["reward/std"] == pytest.approx(0.3 * (2 / 3) ** 0.5, abs=1e-5)
+
+
+def test_a_moving_baseline_makes_a_group_of_one_teach(parts):
+    ((one,), (other,)) = groups = played(parts, size=1)
+    cfg = RL(advantage="ema", group=1)
+    _, _, b = credit(groups, cfg, False, parts[0], baseline=0.25)
+    on = lambda e: {a for a in e.samples[0].advantages if a}  # noqa: E731
+    assert on(one) == {0.75} and on(other) == {-0.25}
+    assert b == pytest.approx(0.95 * 0.25 + 0.05 * 0.5)
+    assert ema([tensor([0.5])], b)[0][0].item() == pytest.approx(0.5 - b)
+
+
+def test_uncertain_groups_are_kept_and_soft_weights_average_to_one():
+    std = tensor([0.0, 0.3, 0.1, 0.6])
+    assert top_p(std, 1.0).tolist() == [0, 1, 1, 1]  # what has no variance has nothing to teach
+    assert top_p(std, 0.9).tolist() == [0, 1, 0, 1]  # .6 + .3 is nine tenths
+    assert top_p(std, 0.5).tolist() == [0, 0, 0, 1]
+    assert top_p(torch.zeros(3), 0.9).tolist() == soft(torch.zeros(3), 0.9).tolist() == [1, 1, 1]
+    assert soft(std, 0.9).mean().item() == pytest.approx(1.0)
+
+
+def test_the_filter_reads_raw_rewards_and_drops_whole_groups(parts):
+    groups = played(parts)  # only an episode of the first group won
+    every, stats, _ = credit(groups, RL(groups="all"), False, parts[0])
+    kept, filtered, _ = credit(groups, RL(groups="top_p"), False, parts[0])
+    weighed, _, _ = credit(groups, RL(groups="soft"), False, parts[0])
+    assert (len(every), len(kept), len(weighed)) == (6, 3, 3)
+    assert (stats["reward/kept"], filtered["reward/kept"]) == (1.0, 0.5)
+    assert stats["reward/no_variance"] == filtered["reward/no_variance"] == 0.5
+    assert [s.advantages for s in kept] == [s.advantages for s in every[:3]]
+    for s, w in zip(every, weighed, strict=False):  # std of the first is twice the mean
+        assert w.advantages == pytest.approx([2 * a for a in s.advantages])
+
+
+def test_groups_without_variance_are_replaced_in_at_most_four_rounds():
+    asked = []
+
+    def rounds(seeds, again):
+        """Three tasks of two: in each round but the last only the first of them varies."""
+        asked.append(len(seeds))
+        tasks = range(0, len(seeds), 2)
+        return [episode(float(t == 0 and i == 0)) for t in tasks for i in range(2)]
+
+    def episode(reward):
+        step = SimpleNamespace(reward=reward)
+        world = SimpleNamespace(success=reward > 0)
+        return SimpleNamespace(steps=[step], world=world, infos=[{"formatted": True}])
+
+    cfg = RL(batch=5, group=2, backfill=True)
+    groups, all_played = gathered(rounds, cfg, True, random.Random(0))
+    assert asked == [10, 8, 6, 4] and len(all_played) == 28 and len(groups) == 5
+    asked.clear()
+    groups, all_played = gathered(rounds, replace(cfg, backfill=False), True, random.Random(0))
+    assert asked == [10] and len(groups) == 5
+
+
+def test_a_turn_that_cannot_be_read_pays_the_penalty_and_keeps_its_reward(parts):
+    e = played(parts)[0][0]
+    e.infos[1]["formatted"] = False
+    cfg = RL(format_penalty=0.5)
+    assert rewards(e, cfg, dense=False) == [0.0, -0.5, 1.0]
+    assert rewards(e, cfg, dense=True) == pytest.approx([0.0, 0.2 - 0.5, 0.4])
+    assert [s.reward for s in e.steps] == pytest.approx([0.0, 0.2, 0.4])
+
+
+def test_a_malformed_turn_is_marked_as_one(parts):
+    _, chat, sampler = parts
+    (e,) = play(replace(CUPS, action_tokens=1, thought_tokens=1), [5], chat, sampler, 1.0, noise=0)
+    assert [i["formatted"] for i in e.infos] == [False] * 3  # too short for any action
+    assert not any(i["valid"] for i in e.infos)
+
+
+def test_without_thinking_a_turn_opens_its_action_and_only_the_rest_is_learned(parts):
+    _, chat, sampler = parts
+    (e,) = play(replace(CUPS, think=False), [5], chat, sampler, 1.0, noise=0)
+    (s,) = e.samples
+    for turn, (_, begin, _) in zip(e.turns, e.spans, strict=True):
+        n = len(chat.bare)
+        assert turn.full[:n] == chat.bare == s.ids[begin - n : begin]
+        assert s.mask[begin - n : begin + 1] == [False] * n + [True]
+    assert all(step.thought is None for step in e.steps)
+
+
+def test_adaptive_kl_follows_the_target_by_two_per_cent_at_most():
+    assert adaptive_kl(0.1, 0.05, 0.05) == 0.1
+    assert adaptive_kl(0.1, 5.0, 0.05) == pytest.approx(0.102)
+    assert adaptive_kl(0.1, 0.0, 0.05) == pytest.approx(0.098)
+    assert adaptive_kl(0.1, 0.055, 0.05) == pytest.approx(0.101)
+
+
+def test_the_kl_to_the_sampler_is_another_than_that_to_the_base():
+    p, prompt = policy(), Sample().extend([3, 1])
+    (own,) = p.logprobs([Sample(parent=prompt).extend([4, 5], 0.0)])
+    s = Sample(parent=prompt).extend([4, 5], 0.0, (own - 1.0).tolist())  # the sampler's, lower
+    to_base, to_sampler = (
+        p.update([s], RL(kl=0.1, kl_to=to), 0.0)["policy/kl"] for to in ("base", "sampler")
+    )
+    assert to_base == pytest.approx(0.0, abs=1e-6)
+    assert to_sampler == pytest.approx(torch.tensor(-1.0).exp().item(), rel=1e-4)  # e^-1 + 1 - 1

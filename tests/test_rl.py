@@ -1,0 +1,180 @@
+"""RL as a stage: every knob changes what is learned, playing ahead changes only how old it is."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+import torch
+from test_policy import policy
+
+from minprm.ahead import Ahead
+from minprm.constants import RL, Babble, Config
+from minprm.metrics import Log
+from minprm.sampler import Sampler
+from minprm.trainer import Trainer
+
+CFG = Config(
+    world_args=["rounds=2", "swaps=1", "cups=3"], thought_tokens=12, num_demos=4, held_out=2,
+    gate=False, save_every=100, babble=Babble(dim=32, updates=150, batch=16),
+    rl=RL(lr=3e-3, warmup=0, updates=5, batch=3, group=4, max_grad_norm=1e9),
+)  # fmt: skip
+
+
+class Lines(Log):
+    """A log that is kept in memory."""
+
+    def __init__(self):
+        self.lines = []
+
+    def update(self, seed, stage, update, stats):
+        self.lines.append({k: v for k, v in stats.items() if "time/" not in k})
+
+    def rewind(self, seed, stage, update):
+        pass
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    return tmp_path_factory.mktemp("checkpoints")
+
+
+def learned(checkpoints, folder, variant="dense", knobs=None, **rl) -> tuple[torch.Tensor, list]:
+    """(weights after RL with these knobs, what was logged)."""
+    cfg = replace(CFG, run=str(folder), rl=replace(CFG.rl, **rl), **(knobs or {}))
+    trainer = Trainer(cfg, 0, Lines(), checkpoints)
+    trainer.stage(f"rl:{variant}")
+    return torch.cat([p.flatten() for p in trainer.policy.weights().values()]), trainer.log.lines
+
+
+@pytest.fixture(scope="module")
+def default(checkpoints, tmp_path_factory):
+    return learned(checkpoints, tmp_path_factory.mktemp("default"))
+
+
+OFF_POLICY = {"passes": 3, "loss": "ppo_clip"}
+KNOBS = [
+    {"advantage": name}
+    for name in ("posterior", "mean", "asym_clip", "rloo", "opo", "batch", "best", "top_k", "none",
+                 "ema", "gae", "turn_gae")
+] + [
+    {"loss": name, "passes": 6, "lr": 1e-2}  # ratios beyond dual_clip's 3
+    for name in ("pg", "is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "sapo")
+] + [
+    {"aggregation": "sequence"}, {"aggregation": "constant"}, {"kl": 0.5, **OFF_POLICY},
+    {"kl": 0.5, "kl_to": "sampler", **OFF_POLICY}, {"kl": 0.5, "kl_target": 0.01},
+    {"entropy": 0.1}, {"backfill": True}, {"groups": "top_p", "top_p": 0.5}, {"groups": "soft"},
+    {"format_penalty": 1.0}, {"gamma": 0.5}, {"max_async_level": 1, "loss": "is"},
+    {"max_async_level": 2, "loss": "is"}, {"max_async_level": 1},
+    {"advantage": "gae", "lam": 0.5}, {"advantage": "gae", "value_weight": 2.0},
+    {"advantage": "gae", "gamma": 0.9}, {"advantage": "turn_gae", "gamma": 0.9},
+    {"advantage": "top_k", "top_k": 3}, {"warmup": 5}, {"decay": True}, {"max_grad_norm": 0.01},
+]  # fmt: skip
+
+
+def test_every_knob_of_rl_changes_what_is_learned(checkpoints, default, tmp_path):
+    """Also each from the other: a value that is read nowhere would be somebody's double."""
+    seen = {"the default": default[0]}
+    for i, knobs in enumerate(KNOBS):
+        found, lines = learned(checkpoints, tmp_path / str(i), **knobs)
+        assert torch.isfinite(found).all() and len(lines) == 5
+        seen[str(knobs)] = found
+    names, vectors = list(seen), list(seen.values())
+    same = [
+        (a, b)
+        for i, (a, x) in enumerate(zip(names, vectors, strict=True))
+        for b, y in zip(names[:i], vectors[:i], strict=True)
+        if torch.equal(x, y)
+    ]
+    assert not same, same
+
+
+def test_sparse_rewards_are_another_task_than_dense_ones(checkpoints, default, tmp_path):
+    assert not torch.equal(learned(checkpoints, tmp_path, "")[0], default[0])
+
+
+def test_a_correction_matters_where_older_weights_wrote(checkpoints, tmp_path):
+    stale = {"max_async_level": 2, "loss": "is"}
+    runs = [
+        learned(checkpoints, tmp_path / name, correction=name, **stale)[0]
+        for name in ("none", "truncate", "mask")
+    ]
+    assert not torch.equal(runs[0], runs[1]) and not torch.equal(runs[0], runs[2])
+
+
+def test_thinking_can_be_switched_off(checkpoints, default, tmp_path):
+    off = learned(checkpoints, tmp_path, knobs={"think": False})
+    assert not torch.equal(off[0], default[0])
+
+
+def test_staleness_is_logged_and_bounded_and_nothing_is_in_the_air_at_a_save(
+    checkpoints, default, tmp_path
+):
+    ages = {0: [x["policy/staleness"] for x in default[1]]}
+    gaps = {0: [x["policy/gap_mean"] for x in default[1]]}
+    for level in (1, 2):
+        _, lines = learned(checkpoints, tmp_path / str(level), max_async_level=level, loss="is")
+        ages[level] = [x["policy/staleness"] for x in lines]
+        gaps[level] = [x["policy/gap_mean"] for x in lines]
+    # snapshots after updates 1 and 3 (save_every 2): the batch after one is fresh
+    assert ages == {0: [0] * 5, 1: [0, 1, 0, 1, 0], 2: [0, 1, 0, 1, 0]}
+    assert max(gaps[0]) < 1e-4 < gaps[1][1]
+
+
+def test_staleness_reaches_its_level_where_nothing_is_saved(checkpoints, tmp_path):
+    _, lines = learned(checkpoints, tmp_path, max_async_level=2, loss="is")
+    assert [x["policy/staleness"] for x in lines] == [0, 1, 2, 2, 2]
+
+
+def test_level_zero_is_the_loop_itself_and_level_one_repeats_itself(checkpoints, default, tmp_path):
+    again = learned(checkpoints, tmp_path / "again", max_async_level=0)
+    assert torch.equal(again[0], default[0]) and again[1] == default[1]
+    one, two = (
+        learned(checkpoints, tmp_path / f"{i}", max_async_level=1, loss="is")[0] for i in (1, 2)
+    )
+    assert torch.equal(one, two)  # weights change only when nobody writes
+
+
+def test_the_next_batch_is_made_while_this_one_is_used():
+    """The second batch waits for a sign that is given only after the first was handed over."""
+    handed_over = threading.Event()
+    made = []
+
+    def make(number):
+        if number:
+            assert handed_over.wait(timeout=60)
+        made.append((number, threading.current_thread() is threading.main_thread()))
+        return number
+
+    ahead = Ahead(1)
+    assert ahead.take(make, 0, until=3) == 0
+    handed_over.set()
+    ahead.settle()
+    assert made == [(0, False), (1, False)]
+    assert [ahead.take(make, 1, 3), ahead.take(make, 2, 3)] == [1, 2]
+    assert [n for n, _ in made] == [0, 1, 2] and not ahead.begun  # none from `until` on
+    assert Ahead(0).take(make, 7, 9) == 7 and made[-1] == (7, True)
+
+
+def test_a_batch_that_fails_ahead_of_time_fails_when_it_is_asked_for():
+    def make(number):
+        if number:
+            raise RuntimeError("a world fell over")
+
+    ahead = Ahead(1)
+    ahead.take(make, 0, until=2)
+    ahead.settle()
+    with pytest.raises(RuntimeError, match="fell over"):
+        ahead.take(make, 1, until=2)
+
+
+def test_a_sampler_apart_writes_by_the_weights_of_the_last_sync():
+    p = policy()
+    apart = Sampler(p.model, apart=True)
+    draw = lambda s: s.generate([[1, 2]], 2, 6, [], 1.0, seed=0)[0][0].ids  # noqa: E731
+    old = draw(apart)
+    with torch.no_grad():
+        for weight in p.model.parameters():
+            weight.mul_(-2.0)
+    assert draw(apart) == old != draw(Sampler(p.model))
+    apart.sync()
+    assert draw(apart) == draw(Sampler(p.model))
