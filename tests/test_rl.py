@@ -112,7 +112,10 @@ def test_staleness_is_logged_and_bounded_and_nothing_is_in_the_air_at_a_save(
     ages = {0: [x["policy/staleness"] for x in default[1]]}
     gaps = {0: [x["policy/gap_mean"] for x in default[1]]}
     for level in (1, 2):
-        _, lines = learned(checkpoints, tmp_path / str(level), max_async_level=level, loss="is")
+        _, lines = learned(
+            checkpoints, tmp_path / str(level), knobs={"save_every": 2},
+            max_async_level=level, loss="is",
+        )  # fmt: skip
         ages[level] = [x["policy/staleness"] for x in lines]
         gaps[level] = [x["policy/gap_mean"] for x in lines]
     # snapshots after updates 1 and 3 (save_every 2): the batch after one is fresh

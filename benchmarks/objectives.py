@@ -1,0 +1,78 @@
+"""python -m benchmarks.objectives [METHOD ...]: RL's objectives on cups, each with its own rate.
+
+Each method plays the same number of episodes, paid once an episode. Of three learning rates the one
+is taken with the highest success on validation tasks of a validation seed; the table is of three
+other seeds, on test tasks. A run that exists is gone on with. No ranking for language models: one
+world, one tiny model, one budget.
+"""
+
+import json
+import sys
+from statistics import fmean
+
+from train import RUNS, main
+
+BUDGET = "--preset cups --arms rl --rl.updates 50 --threads 1"  # 50 updates of 64 episodes
+RATES = (2e-4, 5e-4, 1e-3)
+CHOICE, REPORT = "--split validation --episodes 200 --seeds 11", "--seeds 20 21 22"
+TWICE = "--rl.passes 2 --rl.loss"
+METHODS = {
+    "REINFORCE": "--rl.advantage none",
+    "moving baseline, groups of one": "--rl.advantage ema --rl.group 1 --rl.batch 64",
+    "batch baseline, groups of one": "--rl.advantage batch --rl.group 1 --rl.batch 64",
+    "group mean": "--rl.advantage mean",
+    "GRPO": "",
+    "GRPO, per sequence": "--rl.aggregation sequence",
+    "RLOO": "--rl.advantage rloo",
+    "OPO": "--rl.advantage opo",
+    "asymmetric clip": "--rl.advantage asym_clip",
+    "GRPO, 2 passes": f"{TWICE} ppo_clip",
+    "CISPO, 2 passes": f"{TWICE} cispo",
+    "GSPO, 2 passes": f"{TWICE} gspo --rl.aggregation sequence",
+    "PPO, 2 passes": f"{TWICE} ppo_clip --rl.advantage gae",
+    "PPO over turns, 2 passes": f"{TWICE} ppo_clip --rl.advantage turn_gae",
+    "GRPO, uncertain groups": "--rl.groups top_p",
+    "GRPO, soft weights": "--rl.groups soft",
+    "GRPO, 2 batches ahead": "--rl.max-async-level 2",
+    "GRPO, 2 batches ahead, is": "--rl.max-async-level 2 --rl.loss is",
+}
+
+
+def run(name: str, flags: str) -> tuple[dict, list[dict]]:
+    """(rows of the ladder, metrics) of a run, which is done or gone on with where it is not."""
+    folder = RUNS / name
+    known = (folder / "config.json").exists()
+    main(["--run", name, *(["--resume"] if known else f"{BUDGET} {flags}".split())])
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return json.loads((folder / "ladder.json").read_text()), list(lines)
+
+
+def updates_to(share: float, lines: list[dict], seed: int) -> int | None:
+    """Updates until five batches in a row, sampled, have won this share on average."""
+    won = [x["reward/mean"] for x in lines if x["seed"] == seed]
+    means = [fmean(won[i - 5 : i]) for i in range(5, len(won) + 1)]
+    return next((i + 5 for i, mean in enumerate(means) if mean >= share), None)
+
+
+def row(name: str) -> str:
+    """One line of the table."""
+    tag, flags = f"objective-{list(METHODS).index(name)}", METHODS[name]
+    success = {}
+    for lr in RATES:
+        ladder, _ = run(f"{tag}-{lr}", f"{flags} --rl.lr {lr} {CHOICE}")
+        success[lr] = ladder["rl"][0]["success"]
+    lr = max(RATES, key=success.get)
+    ladder, lines = run(tag, f"{flags} --rl.lr {lr} {REPORT}")
+    won = [r["success"] for r in ladder["rl"]]
+    reached = [updates_to(0.9, lines, r["seed"]) for r in ladder["rl"]]
+    tried = " ".join(f"{x:.2f}" for x in success.values())
+    cells = [f"{fmean(won):.3f} ({' '.join(f'{x:.3f}' for x in won)})", f"{min(won):.3f}",
+             " ".join(str(x or "-") for x in reached), f"{lr:.0e} ({tried})",
+             f"{fmean(r['seconds'] for r in ladder['rl']):.0f}"]  # fmt: skip
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    rows = [row(name) for name in sys.argv[1:] or METHODS]
+    print("| method | success | worst seed | updates to .9 | lr (success of each) | seconds |")
+    print("|---|---|---|---|---|---|", *rows, sep="\n")
