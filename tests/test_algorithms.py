@@ -25,6 +25,7 @@ def test_every_choice_in_the_config_is_a_function_and_the_other_way_round():
     assert set(get_args(constants.Aggregation)) == set(alg.AGGREGATIONS)
     corrections = get_args(constants.Training.__annotations__["correction"])
     assert set(corrections) == {*alg.CORRECTIONS, "none"}
+    assert set(get_args(constants.RL.__annotations__["groups"])) == {*alg.GROUPS, "all"}
     rewards = get_args(ActPRM.__annotations__["reward"])
     assert set(rewards) == {*alg.REWARDS, "exact_match"}
 
@@ -128,7 +129,7 @@ def test_ppo_clips_only_in_the_direction_that_leads_further_out(ratio, a, value,
     assert bool(l.grad.abs() > 0) is moves
 
 
-def test_importance_weighting_is_unbiased_off_policy_and_pg_is_not():
+def test_importance_weighting_is_unbiased_off_policy_pg_is_not_and_cispo_is_by_its_cut():
     theta = tensor([0.3, -0.2, 0.9], dtype=torch.float64, requires_grad=True)
     behaviour = tensor([0.0, 1.0, -1.0], dtype=torch.float64).log_softmax(0)
     reward, l = tensor([1.0, 0.2, -0.5], dtype=torch.float64), theta.log_softmax(0)
@@ -140,6 +141,12 @@ def test_importance_weighting_is_unbiased_off_policy_and_pg_is_not():
 
     assert torch.allclose(gradient(alg.importance), true)
     assert not torch.allclose(gradient(alg.pg), true, atol=0.05)
+    # cispo is off by what it cuts from the ratios above c, and by nothing else
+    c, rho = 1.2, (l - behaviour).exp().detach()
+    cut = behaviour.exp() * (rho - rho.clamp(max=c)) * reward
+    (bias,) = torch.autograd.grad((cut * l).sum(), theta, retain_graph=True)
+    clipped = gradient(lambda l, old, a: alg.cispo(l, old, a, c))
+    assert torch.allclose(clipped + bias, true) and bias.abs().max() > 0.05
 
 
 def test_k3_is_a_kl_also_away_from_zero():

@@ -137,6 +137,28 @@ def test_level_zero_is_the_loop_itself_and_level_one_repeats_itself(checkpoints,
     assert torch.equal(one, two)  # weights change only when nobody writes
 
 
+@pytest.mark.parametrize("rl", [
+    {"advantage": "ema"}, {"advantage": "gae", "kl": 0.5, "kl_target": 0.01},
+    {"max_async_level": 1, "loss": "is"},
+])  # fmt: skip
+def test_a_killed_run_goes_on_with_its_moving_numbers(checkpoints, tmp_path, rl):
+    """The moving baseline, the KL's weight, the critic and its optimizer are in the snapshot."""
+    knobs = {"save_every": 2}
+    whole, lines = learned(checkpoints, tmp_path / "whole", knobs=knobs, **rl)
+
+    class Killed(Exception):
+        pass
+
+    def kill():
+        raise Killed
+
+    with pytest.raises(Killed), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "saved", staticmethod(kill))
+        learned(checkpoints, tmp_path / "half", knobs=knobs, **rl)
+    resumed, rest = learned(checkpoints, tmp_path / "half", knobs=knobs, **rl)
+    assert torch.equal(resumed, whole) and rest == lines[2:]
+
+
 def test_the_next_batch_is_made_while_this_one_is_used():
     """The second batch waits for a sign that is given only after the first was handed over."""
     handed_over = threading.Event()

@@ -158,6 +158,9 @@ def test_train_and_held_out_and_evaluation_tasks_are_disjoint():
         ("--temperature 0", "temperature"),
         ("--rl.batch 0", "--rl.batch 0"),
         ("--act-prm.group -1", "at least 1"),
+        ("--rl.group 1 --rl.groups top_p --rl.advantage ema", "variance"),
+        ("--rl.kl-target 0.1", "--rl.kl"),
+        ("--rl.max-async-level 1 --engine.sleep", "never sleeps"),
     ],
 )
 def test_what_cannot_be_meant_ends_in_one_sentence_and_code_2(flags, said, capsys):

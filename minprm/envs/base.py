@@ -22,6 +22,13 @@ def task_seed(split: str, index: int) -> int:
     return SPLITS[split] + index
 
 
+def part(rows: list, seed: int) -> list:
+    """Of a user's rows those of the seed's split: the last tenth for test, the one before for
+    validation, the rest for training."""
+    n = max(len(rows) // 10, 1)
+    return [rows[: -2 * n], rows[-2 * n : -n], rows[-n:]][seed // 10**9] or rows
+
+
 class Illegal(Exception):
     """Raised by `World.act` for what is no action here; its text is the observation."""
 

@@ -8,7 +8,7 @@ import re
 from functools import cache
 
 from minprm.data import read_jsonl
-from minprm.envs.base import SPLITS, Illegal, World
+from minprm.envs.base import Illegal, World, part
 from minprm.envs.words import NAMES
 
 ITEMS = ("apples", "books", "candles", "coins", "eggs", "pens", "shells", "stamps")
@@ -25,7 +25,8 @@ class Gsm8k(World):
         self.problems, self.steps = read(file) if file else (), steps
 
     def begin(self) -> str:
-        question, self.work, self.answer = self._given() if self.problems else self._made()
+        given = self.problems and self.rng.choice(part(self.problems, self.seed))
+        question, self.work, self.answer = given or self._made()
         return question
 
     def act(self, action: str) -> tuple[str, float]:
@@ -43,12 +44,6 @@ class Gsm8k(World):
 
     def thought(self) -> str:
         return self.work
-
-    def _given(self) -> tuple[str, str, float]:
-        tenth = max(len(self.problems) // 10, 1)
-        parts = {"train": self.problems[: -2 * tenth], "test": self.problems[-tenth:]}
-        parts["validation"] = self.problems[-2 * tenth : -tenth]
-        return self.rng.choice(parts[list(SPLITS)[self.seed // 10**9]] or self.problems)
 
     def _made(self) -> tuple[str, str, float]:
         """A story of `steps` gains, losses and multiples, and the sums that solve it."""

@@ -1,0 +1,126 @@
+"""The examples' own claims, small."""
+
+import json
+from itertools import pairwise, product
+
+import pytest
+import torch
+from test_policy import policy
+from torch import tensor
+
+import train
+from examples import adaptive_temperature, nlpo, text_rewards
+from minprm.algorithms import importance
+from minprm.envs import WORLDS
+from minprm.envs.base import task_seed
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Runs and checkpoints in a folder of their own; nothing registered is left behind."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(WORLDS, "text", text_rewards.Text)
+    monkeypatch.setattr(train, "Trainer", train.Trainer)
+    return tmp_path
+
+
+def test_the_nucleus_is_the_smallest_set_of_its_probability():
+    torch.manual_seed(0)
+    l = torch.randn(6).log_softmax(-1)
+    sets = [s for s in product([False, True], repeat=6) if l.exp()[tensor(s)].sum() >= 0.7]
+    smallest = min(sum(s) for s in sets)
+    found = nlpo.nucleus(l, 0.7)
+    assert found.sum() == smallest and l.exp()[found].sum() >= 0.7
+    assert nlpo.nucleus(l, 1.0).all()
+
+
+def test_only_the_truncated_likelihood_has_the_gradient_of_what_was_sampled():
+    """Five arms, all enumerated: the expected reward of draws from the renormalised set."""
+    theta = tensor([0.3, -0.2, 0.9, -1.0, 0.1], dtype=torch.float64, requires_grad=True)
+    reward = tensor([1.0, 0.2, -0.5, 2.0, 0.0], dtype=torch.float64)
+    allowed = nlpo.nucleus(theta.detach().log_softmax(0), 0.8)
+    inside = nlpo.truncated(theta, allowed)
+    (true,) = torch.autograd.grad((inside.exp() * reward)[allowed].sum(), theta, retain_graph=True)
+    drawn = inside.detach().exp()[allowed]
+    gradients = []
+    for l in (inside, theta.log_softmax(0)):
+        loss = importance(l[allowed], inside.detach()[allowed], reward[allowed])
+        (g,) = torch.autograd.grad((drawn * loss).sum(), theta, retain_graph=True)
+        gradients.append(-g)
+    assert torch.allclose(gradients[0], true)
+    assert not torch.allclose(gradients[1], true, atol=0.02)
+
+
+def test_draws_stay_in_their_sets_and_the_mask_policy_really_is_refreshed():
+    model, mask = policy().model, policy().model
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.1 * torch.randn_like(weight))
+    prompts = tensor([[3, 4, 5], [6, 7, 8]])
+    ids, old, sets, _ = nlpo.draw(model, mask, prompts, 0.5, end=2)
+    assert sets.gather(2, ids[..., None]).all() and sets.sum(-1).min() >= 1
+    assert torch.allclose(nlpo.likelihood(model, prompts, ids, sets), old, atol=1e-5)
+    whole = nlpo.likelihood(model, prompts, ids, torch.ones_like(sets))
+    assert (whole < old - 0.01).any() and (whole < old + 1e-5).all()
+    nlpo.refresh(mask, model)
+    for a, b in zip(mask.parameters(), model.parameters(), strict=True):
+        assert torch.equal(a, b) and a is not b
+
+
+def test_a_temperature_that_moves_is_still_the_one_that_was_sampled_at(here, monkeypatch):
+    monkeypatch.setattr(train, "Trainer", adaptive_temperature.Adaptive)
+    flags = (
+        "--preset smoke --run t --arms rl --no-gate --babble.updates 60 --episodes 4 --threads 1"
+    )
+    flags += " --rl.updates 4 --temperature 0.5 --world-args rounds=1 swaps=1 cups=3"
+    train.main(flags.split())
+    lines = [json.loads(x) for x in (here / "runs/t/metrics.jsonl").read_text().splitlines()]
+    heats = [x["policy/temperature"] for x in lines]
+    assert len(set(heats)) > 1 and heats[0] == 0.5
+    assert all(x["policy/gap_mean"] < 1e-4 for x in lines)
+    expected = [
+        adaptive_temperature.adapted(x["policy/temperature"], x["reward/std"]) for x in lines
+    ]
+    assert heats[1:] == pytest.approx(expected[:-1], rel=1e-5)
+
+
+def test_text_rewards_are_shares_and_the_sloppy_one_is_hacked():
+    rewards = text_rewards.REWARDS
+    assert rewards["numbers"]("1 2", "7 8 9") == 1.0 and rewards["numbers"]("no", "1") == 0.0
+    assert rewards["dates"]("2001-02-03 and", "") == 0.5
+
+
+@pytest.mark.parametrize(("name", "package"), [
+    ("bleu", "sacrebleu"), ("chrf", "sacrebleu"), ("rouge_l", "rouge_score")])  # fmt: skip
+def test_kept_libraries_agree_on_the_extremes(name, package):
+    pytest.importorskip(package, reason='needs the extra: pip install -e ".[text]"')
+    reward, said = text_rewards.REWARDS[name], "the ball is under the second cup"
+    assert reward(said, said) == pytest.approx(1.0)
+    assert reward("zzz", said) == pytest.approx(0.0, abs=0.01)
+    assert 0.3 < reward("the ball is under the third cup", said) < 1.0
+
+
+def test_a_users_rows_are_split_and_a_wrong_name_is_refused(tmp_path, here, capsys):
+    file = tmp_path / "mine.jsonl"
+    rows = [{"prompt": f"p{i}", "reference": f"r{i}"} for i in range(20)]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    world = text_rewards.Text("dates", str(file))
+    seen = {
+        split: {world.reset(task_seed(split, i)) for i in range(200)}
+        for split in ("train", "validation", "test")
+    }
+    assert seen["test"] == {"p18", "p19"} and seen["validation"] == {"p16", "p17"}
+    assert len(seen["train"]) == 16 and world.step(world.expert())[2] and world.success
+    with pytest.raises(SystemExit):
+        text_rewards.main(["--reward", "nice"])
+    assert "Rewards: numbers, dates" in capsys.readouterr().err
+
+
+def test_the_kl_holds_ppo_to_its_warm_start(here, capsys):
+    text_rewards.main("--demos 160 --updates 12 --kl 1.0 --kl-target 0.01".split())
+    *_, warm, free, held = capsys.readouterr().out.splitlines()
+    kl = [float(line.split()[-1]) for line in (free, held)]
+    assert warm.startswith("warm start") and kl[1] < 0.5 * kl[0]
+    lines = (here / "runs/text-held/metrics.jsonl").read_text().splitlines()
+    weights = [json.loads(x)["policy/kl_weight"] for x in lines]
+    assert weights[0] == 1.0 and all(abs(b / a - 1) <= 0.0201 for a, b in pairwise(weights))
