@@ -95,14 +95,15 @@ class Chat:
                 hidden += ids
         return state, hidden
 
-    def history(self, turns: list[Turn], cfg: History) -> list[int]:
-        """Ids of all turns so far, of which `cfg` may hide observations and drop thoughts."""
-        ids: list[int] = []
+    def history(self, turns: list[Turn], cfg: History) -> list[list[int]]:
+        """Ids of all turns so far, of which `cfg` may hide observations and drop thoughts: for each
+        turn its state and its answer."""
+        segments: list[list[int]] = []
         for i, turn in enumerate(turns):
             shown = not cfg.last or i < cfg.first or i >= len(turns) - cfg.last
-            ids += turn.state if shown else turn.hidden
-            ids += turn.full if cfg.thoughts else turn.silent
-        return ids
+            segments.append(turn.state if shown else turn.hidden)
+            segments.append(turn.full if cfg.thoughts else turn.silent)
+        return segments
 
     def silent(self, ids: list[int]) -> list[int]:
         """A sampled turn without its thought."""

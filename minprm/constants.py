@@ -138,7 +138,7 @@ class RL(Training):
 
 @dataclass
 class History:
-    """What a turn shows of the turns before it. Any edit costs the shared prefix."""
+    """What a turn shows of the turns before it; what an edit left alone is still shared."""
 
     thoughts: bool = True  # earlier thoughts stay
     first: int = 1  # observations shown from the start, where `last` hides some

@@ -51,6 +51,23 @@ class Sample:
         return self.ids if self.parent is None else self.parent.whole() + self.ids
 
 
+def chain(segments: list[list[int]], known: dict) -> Sample:
+    """The segments as a chain of Samples. What an earlier chain, noted in `known`, began with is
+    shared: the same segments, not equal ones.
+
+    >>> a, b, known = [1, 2], [3], {}
+    >>> chain([a, b], known).parent is chain([a, [4]], known).parent
+    True
+    """
+    node, path = None, ()
+    for ids in segments:
+        path = (*path, id(ids))
+        if path not in known:
+            known[path] = Sample(parent=node).extend(ids), ids  # kept, so that its id stays its own
+        node, _ = known[path]
+    return node
+
+
 @dataclass
 class Step:
     """One decision. `state` holds the messages that are new since the action before."""

@@ -15,7 +15,7 @@ import torch
 from minprm.algorithms import copies, exact_match
 from minprm.chat import Chat, Turn
 from minprm.constants import Config, History, fail
-from minprm.data import Demo, Sample, Step, from_chat
+from minprm.data import Demo, Sample, Step, chain, from_chat
 from minprm.envs import make_world
 from minprm.envs.base import World, task_seed
 from minprm.policy import Policy
@@ -37,6 +37,7 @@ class Episode:
     )  # of each step, thought_tokens and formatted added
     state: list[dict] = field(default_factory=list)  # the messages that it has to answer
     asked: tuple[list[int], list[int]] = ([], [])  # the same as ids, shown and hidden
+    known: dict = field(default_factory=dict)  # of edited histories, what they have in common
     done: bool = False
     outgrown: bool = False  # ended, unsolved, because it no longer fitted the context
 
@@ -109,7 +110,7 @@ def _ask(e: Episode, chat: Chat, shown: History, roots: dict[int, Sample]) -> No
         root = roots.setdefault(e.world.seed, Sample().extend(e.asked[0]))
         e.samples.append(Sample(parent=root))
     elif shown.edits():
-        e.samples.append(Sample().extend(chat.history(e.turns, shown) + e.asked[0]))
+        e.samples.append(Sample(parent=chain([*chat.history(e.turns, shown), e.asked[0]], e.known)))
     else:
         e.samples[-1].extend(e.asked[0])
 
@@ -216,21 +217,21 @@ def replay(
     Weaker than rollouts: the model is never shown where its own mistakes lead.
     """
     sampler.begin()
-    histories, steps, scored = [[] for _ in demos], [], []
+    histories, known, steps, scored = [[] for _ in demos], {}, [], []
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [pair for pair in zip(demos, histories, strict=True) if t < len(pair[0].steps)]
         asked = [chat.asked(demo.steps[t].state, demo.tools, t == 0) for demo, _ in live]
-        prompts = [chat.history(h, cfg.history) + a[0]
-                   for (_, h), a in zip(live, asked, strict=True)]  # fmt: skip
+        pairs = zip(live, asked, strict=True)
+        nodes = [chain([*chat.history(h, cfg.history), a[0]], known) for (_, h), a in pairs]
+        prompts = [node.whole() for node in nodes]
         drawn = sampler.generate(prompts, 1, _turn_limit(cfg, chat), chat.end[-1:],
                                  cfg.eval_temperature, noise + t)  # fmt: skip
-        rows = zip(live, asked, prompts, drawn, strict=True)
-        for (demo, h), question, prompt, (completion,) in rows:
+        rows = zip(live, asked, nodes, drawn, strict=True)
+        for (demo, h), question, node, (completion,) in rows:
             logged = demo.steps[t]
             expert, (z, _) = chat.action(logged.action), chat.split(completion.ids)
             z = z if z is None or chat.clean(z) else None
-            before = Sample().extend(prompt + chat.opening(z))
-            scored.append(Sample(parent=before).extend(expert, 0.0))
+            scored.append(Sample(parent=node).extend(chat.opening(z)).extend(expert, 0.0))
             steps.append((logged, *chat.parse(completion.ids)))
             h.append(Turn(*question, chat.turn(z, expert), chat.turn(None, expert)))
     p = torch.stack([l.sum().exp() for l in policy.logprobs(scored)])

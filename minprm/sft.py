@@ -2,20 +2,20 @@
 
 from minprm.chat import Chat, Turn
 from minprm.constants import Config, History
-from minprm.data import Demo, Sample
+from minprm.data import Demo, Sample, chain
 
 
 def as_samples(demo: Demo, chat: Chat, shown: History) -> list[Sample]:
     """A whole demo as one Sample, each action, and each opening tag, learned once; or, where its
     history is edited, one Sample a step."""
-    out, turns = [Sample()], []
+    out, turns, known = [Sample()], [], {}
     for i, step in enumerate(demo.steps):
         asked = chat.asked(step.state, demo.tools, i == 0)
         z = None if step.thought is None else chat.thought(step.thought)
         action = chat.action(step.action)
         turn = chat.turn(z, action)
         if turns and shown.edits():
-            out.append(Sample().extend(chat.history(turns, shown)))
+            out.append(Sample(parent=chain(chat.history(turns, shown), known)))
         out[-1].extend(asked[0]).extend(turn, 1.0)
         turns.append(Turn(*asked, turn, chat.turn(None, action)))
     return out

@@ -6,7 +6,7 @@ Everything is batched over demos x G. Ids that were sampled are kept as they wer
 import math
 import random
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from minprm import algorithms
 from minprm.chat import Chat, Turn
 from minprm.constants import ActPRM, History
 from minprm.credit import returns_to_go
-from minprm.data import Demo, Sample, Step
+from minprm.data import Demo, Sample, Step, chain
 from minprm.policy import Policy
 from minprm.sampler import Sampler
 
@@ -63,14 +63,16 @@ def think(
     sampler.begin()
     width = 1 if cfg.continues == "best" else cfg.group
     paths = [[Path()] * width for _ in demos]
-    groups, rng = [], random.Random(seed)
+    groups, known, rng = [], {}, random.Random(seed)
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [d for d, demo in enumerate(demos) if t < len(demo.steps)]
         states: dict[int, tuple[list[int], ...]] = {}
         actions = {d: chat.action(demos[d].steps[t].action) for d in live}
         for d in live:
             states[d] = chat.asked(demos[d].steps[t].state, demos[d].tools, t == 0)
-            paths[d] = _each(paths[d], lambda p, s=states[d][0]: _observed(p, s, chat, shown))
+            for path in paths[d]:
+                past = chat.history(path.turns, shown)
+                path.history = chain([*past, states[d][0]], known)
         flat = [path for d in live for path in paths[d]]
         hints = [actions[d] for d in live for _ in paths[d]]
         prompts = [_prompt(path, a, chat, cfg) for path, a in zip(flat, hints, strict=True)]
@@ -89,20 +91,6 @@ def think(
         groups += new
     _credit(groups, paths, cfg)
     return groups, paths
-
-
-def _each(paths: list[Path], f) -> list[Path]:
-    """f of each path, computed once for paths that are the same one."""
-    made = {id(path): f(path) for path in {id(p): p for p in paths}.values()}
-    return [made[id(path)] for path in paths]
-
-
-def _observed(path: Path, state: list[int], chat: Chat, shown: History) -> Path:
-    """The path with a state to answer: its history goes on; where turns are hidden it is new."""
-    if shown.last or not path.turns:
-        return replace(path, history=Sample().extend(chat.history(path.turns, shown) + state))
-    turn = path.turns[-1].full if shown.thoughts else path.turns[-1].silent
-    return replace(path, history=Sample(parent=path.history).extend(turn + state))
 
 
 def _prompt(path: Path, action: list[int], chat: Chat, cfg: ActPRM) -> list[int]:

@@ -10,10 +10,10 @@ import torch
 from test_policy import policy
 
 from minprm.algorithms import posterior
-from minprm.chat import Chat
+from minprm.chat import Chat, Turn
 from minprm.constants import RL, ActPRM, Config, History
 from minprm.credit import compared
-from minprm.data import Sample
+from minprm.data import Sample, chain
 from minprm.envs import WORLDS
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
@@ -21,6 +21,7 @@ from minprm.policy import Policy
 from minprm.rollout import expert_demo, play, summary
 from minprm.sampler import Sampler
 from minprm.thoughts import credited, think
+from minprm.tree import lineage, row
 
 CUPS = Config(world_args=["rounds=3", "swaps=1"], thought_tokens=8, action_tokens=3)
 
@@ -39,6 +40,10 @@ def walk(parts, **knobs):
         demos, chat, sampler, p, cfg, History(), max_tokens=12, temperature=1.0, seed=3
     )
     return cfg, groups, paths
+
+
+def flat(segments: list[list[int]]) -> list[int]:
+    return [i for ids in segments for i in ids]
 
 
 def give(groups, rewards):
@@ -217,15 +222,18 @@ def test_a_history_hides_what_was_observed_and_drops_what_was_thought(parts):
     shown = History(thoughts=False, first=1, last=1)
     (e,) = play(replace(CUPS, history=shown), [5], chat, sampler, 1.0, noise=0)
     assert len(e.samples) == 3 and sum(any(s.mask) for s in e.samples) == 3
-    last = chat.history(e.turns, shown)
+    last = flat(chat.history(e.turns, shown))
     first, middle, newest = e.turns
     assert last == first.state + first.silent + middle.hidden + middle.silent + (
         newest.state + newest.silent
     )
     assert len(middle.hidden) < len(middle.state)
-    assert chat.history(e.turns, History()) == [i for t in e.turns for i in t.state + t.full]
+    assert flat(chat.history(e.turns, History())) == [i for t in e.turns for i in t.state + t.full]
     for sample, (_, begin, _) in zip(e.samples, e.spans, strict=True):
         assert sample.mask.index(True) == begin  # each turn is trained in its own sample
+    one, two = (lineage(sample) for sample in e.samples[1:])
+    assert [a is b for a, b in zip(one, two, strict=False)] == [True, True, True, False]
+    assert len(row(e.samples[1:]).ids) < sum(len(s.whole()) for s in e.samples[1:])
 
 
 @pytest.mark.parametrize("shown", [History(), History(thoughts=False), History(last=1)])
@@ -234,11 +242,23 @@ def test_act_prm_reads_the_history_that_will_be_deployed(parts, shown):
     groups, _ = think(demos[:1], chat, sampler, p, ActPRM(group=2), shown, 8, 1.0, seed=3)
     last = groups[-1].thoughts[0].path
     state = chat.state(demos[0].steps[2].state, [], first=False)
-    assert last.history.whole() == chat.history(last.turns, shown) + state
-    assert (last.history.parent is None) is bool(shown.last)  # what goes on is shared
+    assert last.history.whole() == flat(chat.history(last.turns, shown)) + state
+    before = lineage(groups[1].thoughts[0].path.history)  # state, answer, state
+    shared = [a is b for a, b in zip(before, lineage(last.history), strict=False)]
+    assert shared == [True, True, True]  # what goes on is shared, also where thoughts are dropped
     if not shown.thoughts:
         silent = [i for t in last.turns for i in t.state + t.silent]
         assert last.history.whole() == silent + state and chat.think[0] not in silent
+
+
+def test_a_hidden_observation_ends_what_is_shared_there_and_not_before():
+    turns = [Turn([10 * i, 10 * i + 1], [10 * i], [10 * i + 2], [10 * i + 2]) for i in range(4)]
+    shown, known = History(first=1, last=1), {}
+    chains = [lineage(chain(Chat.history(None, turns[:t], shown), known)) for t in (1, 2, 3, 4)]
+    common = [sum(a is b for a, b in zip(x, y, strict=False)) for x, y in pairwise(chains)]
+    assert common == [2, 2, 4]  # the newest turn is hidden when the next comes, the others stay
+    assert chains[3][-4].ids == [20] and chains[3][-2].ids == [30, 31]
+    assert flat([n.ids for n in chains[2]]) == [0, 1, 2, 10, 12, 20, 21, 22]
 
 
 def test_worlds_that_wait_are_stepped_side_by_side(parts, monkeypatch):
