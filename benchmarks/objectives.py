@@ -7,6 +7,7 @@ world, one tiny model, one budget.
 """
 
 import json
+import re
 import sys
 from statistics import fmean
 
@@ -56,7 +57,7 @@ def updates_to(share: float, lines: list[dict], seed: int) -> int | None:
 
 def row(name: str) -> str:
     """One line of the table."""
-    tag, flags = f"objective-{list(METHODS).index(name)}", METHODS[name]
+    tag, flags = f"objective-{re.sub('[^a-z0-9]+', '-', name.lower())}", METHODS[name]
     success = {}
     for lr in RATES:
         ladder, _ = run(f"{tag}-{lr}", f"{flags} --rl.lr {lr} {CHOICE}")

@@ -7,6 +7,7 @@ before anything was learned. Three runs on counting, from one warm start: no tru
 sampling with the whole likelihood, both truncated by the same set.
 """
 
+import time
 from copy import deepcopy
 from random import Random
 from statistics import fmean
@@ -45,7 +46,7 @@ def truncated(logits: Tensor, allowed: Tensor) -> Tensor:
 @torch.no_grad()
 def draw(model, mask, prompts: Tensor, p: float, end: int) -> tuple[Tensor, ...]:
     """(ids, log-probs as drawn, sets, True to the end).  [B, L] -> [B, T] each, sets [B, T, V]"""
-    ids, drawn, sets, live = prompts, [], [], [torch.ones(len(prompts), dtype=torch.bool)]
+    ids, drawn, sets, live = prompts, [], [], [torch.ones_like(prompts[:, 0], dtype=torch.bool)]
     for _ in range(LENGTH):
         allowed = nucleus(mask(ids).logits[:, -1].log_softmax(-1), p)
         l = truncated(model(ids).logits[:, -1], allowed)
@@ -75,10 +76,11 @@ def learn(model, chat: Chat, p: float, same_set: bool, seed: int) -> tuple[list,
         rng = Random(f"{seed} {update}")
         seeds = [task_seed("train", rng.randrange(10**9)) for _ in range(TASKS)]
         states = [[{"role": "user", "content": world.reset(seed)}] for seed in seeds]
-        prompts = torch.tensor([chat.state(s, [], True) + chat.bare for s in states])
-        prompts = prompts.repeat_interleave(GROUP, 0)  # counting prompts are equally long
+        prompts = [chat.state(s, [], True) + chat.bare for s in states]
+        prompts = torch.tensor(prompts, device=model.device)  # counting prompts are equally long
+        prompts = prompts.repeat_interleave(GROUP, 0)
         answer, old, sets, live = draw(model, mask, prompts, p, chat.end[-1])
-        r = torch.zeros(len(answer))
+        r = torch.zeros_like(old[:, 0])
         for i, (ids, n) in enumerate(zip(answer.tolist(), live.sum(1).tolist(), strict=True)):
             world.reset(seeds[i // GROUP])
             world.step(chat.parse(chat.bare + ids[:n])[1] or "")
@@ -102,10 +104,10 @@ def refresh(mask, model) -> None:
 
 def main() -> None:
     WORLDS["text"] = Text
-    path = train.CHECKPOINTS / "nlpo-warm" / "stages-0"
-    if not path.exists():
-        warm = "--run nlpo-warm --world text --stages sft:actions --num-demos 768 --held-out 0"
-        train.main([*warm.split(), "--action-tokens", "24", "--model", untrained(0)])
+    run = f"nlpo-{time.strftime('%Y%m%d-%H%M%S')}"
+    path = train.CHECKPOINTS / run / "stages-0"
+    warm = f"--run {run} --world text --stages sft:actions --num-demos 768 --held-out 0"
+    train.main([*warm.split(), "--action-tokens", "24", "--model", untrained(0)])
     chat = Chat(AutoTokenizer.from_pretrained(path))
     print(f"{'':<38}{'|log ratio|, first':>18}  success, updates 1-10  51-60, seeds 0 1 2")
     for name, p, same_set in (

@@ -11,6 +11,7 @@ Your data: JSONL of {"prompt", "reference"}; ROUGE-L, BLEU and chrF need pip ins
 import json
 import re
 import sys
+import time
 from dataclasses import dataclass
 from random import Random
 from statistics import fmean
@@ -104,7 +105,7 @@ class Flags:
     reward: str = "numbers"  # numbers, dates, bleu, chrf, rouge_l
     file: str = ""  # JSONL of prompt and reference; none: counting tasks
     model: str = ""  # hub id or path of a chat model; none: a tiny one from nothing
-    run: str = "text"  # names of the runs begin with it
+    run: str = ""  # names of the three runs begin with it; default: text and the time
     demos: int = 640  # references of the warm start
     updates: int = 100  # updates of PPO
     tokens: int = 24  # longest answer, its tags included
@@ -115,21 +116,21 @@ class Flags:
 
 def main(argv: list[str]) -> None:
     flags = read_flags(Flags, argv, "examples/text_rewards.py")
-    WORLDS["text"] = Text
+    WORLDS["text"], run = Text, flags.run or f"text-{time.strftime('%Y%m%d-%H%M%S')}"
     args = [f"reward={flags.reward}", *[f"file={flags.file}"] * bool(flags.file)]
     shared = ["--world", "text", "--world-args", *args, "--seeds", str(flags.seed)]
     shared += ["--action-tokens", str(flags.tokens), "--thought-tokens", "1", "--held-out", "0"]
     shared += ["--eval-temperature", "1"]
     warm = [*shared, "--stages", "sft:actions", "--num-demos", str(flags.demos)]
     start = flags.model or untrained(flags.seed)
-    rows = {"warm start": result(f"{flags.run}-warm", [*warm, "--model", start])}
+    rows = {"warm start": result(f"{run}-warm", [*warm, "--model", start])}
     ppo = "--stages rl:dense --rl.advantage gae --rl.loss ppo_clip --rl.passes 2 --num-demos 1"
-    ppo += f" --rl.updates {flags.updates} --model {train.CHECKPOINTS}/{flags.run}-warm/stages-"
+    ppo += f" --rl.updates {flags.updates} --model {train.CHECKPOINTS}/{run}-warm/stages-"
     ppo = [*shared, *f"{ppo}{flags.seed}".split()]
     # a weight of 1e-9 is measured and not felt
-    rows["PPO without KL"] = result(f"{flags.run}-free", [*ppo, "--rl.kl", "1e-9"])
+    rows["PPO without KL"] = result(f"{run}-free", [*ppo, "--rl.kl", "1e-9"])
     held = ["--rl.kl", str(flags.kl), "--rl.kl-target", str(flags.kl_target)]
-    rows["PPO with adaptive KL"] = result(f"{flags.run}-held", [*ppo, *held])
+    rows["PPO with adaptive KL"] = result(f"{run}-held", [*ppo, *held])
     print(f"\n{'':<22}{'reward':>8}{'right':>8}{'KL':>8}   on test tasks; KL, nats a token, of the")
     for name, (reward, right, kl) in rows.items():
         print(f"{name:<22}{reward:>8.3f}{right:>8.3f}{kl:>8.3f}" + "   last ten updates" * (not kl))

@@ -214,7 +214,7 @@ def sapo(l: Tensor, old: Tensor, a: Tensor) -> Tensor:
 def value_clip(v: Tensor, old: Tensor, target: Tensor, eps: float = 0.2) -> Tensor:
     """max((v - R)^2, (clip(v, old-eps, old+eps) - R)^2) / 2.  [T] -> [T]   arXiv:2005.12729
 
-    The critic's loss in PPO: a value that moved further than eps from the old one stops.
+    The critic's loss in PPO: a value stops where it moved eps towards the return.
 
     >>> value_clip(*torch.tensor([[0.5], [0.0], [1.0]]))  # as if it had moved to .2 only
     tensor([0.3200])

@@ -118,7 +118,7 @@ class Relabel:
 
 @dataclass
 class RL(Training):
-    """REINFORCE or GRPO with the world's reward."""
+    """REINFORCE, GRPO or PPO with the world's reward."""
 
     lr: float = 5e-4  # AdamW learning rate
     finetune_lr: float = 2e-4  # the same where RL starts from a fine-tuned model (rl:finetune)
@@ -133,7 +133,7 @@ class RL(Training):
     top_p: float = 0.9  # share of all groups' reward std that top_p keeps; 1: all with any
     backfill: bool = False  # replace groups without variance by others, in up to 4 rounds
     format_penalty: float = 0.0  # what a turn costs in which no action can be read
-    max_async_level: int = 0  # batches played before earlier ones are learned from
+    max_async_level: int = 0  # batches played ahead of learning, but not over a snapshot
 
 
 @dataclass

@@ -37,7 +37,8 @@ def gae(r: Tensor, v: Tensor, gamma: float, lam: float) -> Tensor:
     """A_t = delta_t + gamma lam A_{t+1}, delta_t = r_t + gamma v_{t+1} - v_t, v = 0 after the end.
     [T], [T] -> [T]   arXiv:1506.02438 eq. 16
 
-    lam 1: what came minus what was expected. lam 0: one step, then trust the critic.
+    lam 1: what came minus what was expected. lam 0: one step, then trust the critic. There is no
+    bootstrap: an episode that ran out of turns or of context has lost, it was not cut short.
 
     >>> gae(torch.tensor([0.0, 1.0]), torch.tensor([0.5, 0.5]), gamma=1.0, lam=1.0)
     tensor([0.5000, 0.5000])
@@ -50,8 +51,9 @@ def turn_gae(r: Tensor, v: Tensor, lengths: list[int], gamma: float, lam: float)
     """GAE over turns, discounted, then over the tokens of each turn, undiscounted, whose last one
     earns the turn's return.  [turns], [T] -> [T]   RAGEN's bi-level GAE, arXiv:2504.20073
 
-    A turn's value is that of its first token, before any of it was written. It ends where `lengths`
-    says, also where its reward is 0; nothing leaks from one turn's tokens into another's.
+    A turn's value is that of its first token, before any of it was written (RAGEN's code reads its
+    last). It ends where `lengths` says, also where its reward is 0; nothing leaks from one turn's
+    tokens into another's.
 
     >>> turn_gae(torch.tensor([0.0, 1.0]), torch.zeros(4), [1, 3], gamma=0.5, lam=1.0)
     tensor([0.5000, 1.0000, 1.0000, 1.0000])
@@ -59,8 +61,8 @@ def turn_gae(r: Tensor, v: Tensor, lengths: list[int], gamma: float, lam: float)
     parts = v.split(lengths)
     start = torch.stack([part[0] for part in parts])
     earned = gae(r, start, gamma, lam) + start  # a turn's return
-    turns = zip(parts, earned, strict=True)
-    return torch.cat([gae(_at_ends(e[None], [len(x)]), x, 1.0, lam) for x, e in turns])
+    turns = zip(_at_ends(earned, lengths).split(lengths), parts, strict=True)
+    return torch.cat([gae(r, v, 1.0, lam) for r, v in turns])
 
 
 def explained_variance(v: Tensor, target: Tensor) -> float:
@@ -75,55 +77,65 @@ def explained_variance(v: Tensor, target: Tensor) -> float:
 
 def credit(
     groups: list[Group], cfg: RL, dense: bool, policy: Policy, baseline: float = 0.0
-) -> tuple[list[Sample], dict[str, float], float]:
-    """(samples of an update with their advantages, what to log, `ema`'s next baseline)."""
-    std = torch.stack([_totals(group, cfg, dense).std(correction=0) for group in groups])
+) -> tuple[list[Sample], dict[str, float]]:
+    """(samples of an update with their advantages, what to log)."""
+    std = torch.tensor([spread(group) for group in groups])
     stats = {
         "reward/std": std.mean().item(),
         "reward/no_variance": (std == 0).float().mean().item(),
     }
     if cfg.advantage in ("gae", "turn_gae"):
-        stats |= _criticised(groups, cfg, dense, policy)
+        stats |= _criticised(groups, cfg, policy)
     else:
-        baseline = compared(groups, cfg, dense, baseline)
-    weights = [1.0] * len(groups) if cfg.groups == "all" else GROUPS[cfg.groups](std, cfg.top_p)
+        stats |= compared(groups, cfg, dense, baseline)
+    weights = [1.0] * len(groups)
+    if cfg.groups != "all":
+        weights = GROUPS[cfg.groups](std, cfg.top_p).tolist()
     samples = []
-    for group, w in zip(groups, map(float, weights), strict=True):
+    for group, w in zip(groups, weights, strict=True):
         for s in (s for e in group if w for s in e.samples):
             samples.append(replace(s, advantages=[w * a for a in s.advantages]))
-    return samples, stats | {"reward/kept": sum(w > 0 for w in weights) / len(groups)}, baseline
+    stats["reward/kept"] = sum(w > 0 for w in weights) / len(groups)
+    oldest = min((s.version for s in samples), default=policy.version)
+    return samples, stats | {"policy/staleness": (policy.version - oldest) / cfg.passes}
 
 
-def rewards(e: Episode, cfg: RL, dense: bool) -> list[float]:
+def paid(e: Episode, cfg: RL, dense: bool) -> list[float]:
     """Of each turn: the world's reward, or success at the last; one that broke the format pays."""
-    paid = [s.reward for s in e.steps]
+    r = [s.reward for s in e.steps]
     if not dense:
-        paid = [0.0] * (len(paid) - 1) + [float(e.world.success)] * bool(paid)
-    return [
-        r - cfg.format_penalty * (not i["formatted"]) for r, i in zip(paid, e.infos, strict=True)
-    ]
+        r = [0.0] * (len(r) - 1) + [float(e.world.success)] * bool(r)
+    return [x - cfg.format_penalty * (not i["formatted"]) for x, i in zip(r, e.infos, strict=True)]
+
+
+def spread(group: Group) -> float:
+    """Standard deviation of what the episodes of a group earned; exactly 0 where that is equal."""
+    r = torch.tensor([float(sum(e.rewards)) for e in group])
+    return r.std(correction=0).item() if r.max() > r.min() else 0.0
 
 
 def gathered(
     play: Callable[[list[int], int], Group], cfg: RL, dense: bool, rng: random.Random
 ) -> tuple[list[Group], Group]:
-    """(G episodes of each of an update's tasks, all that was played for them).
+    """(G episodes of each of an update's tasks, all that was played for them), with rewards.
 
     With `backfill` groups without variance, which teach nothing, are replaced by those of other
     tasks, in up to four rounds (DAPO's dynamic sampling, arXiv:2503.14476).
     """
     groups, played = [], []
     for again in range(4 if cfg.backfill else 1):
-        groups = [g for g in groups if len(set(_totals(g, cfg, dense).tolist())) > 1]
+        groups = [g for g in groups if spread(g) > 0]
         seeds = [task_seed("train", rng.randrange(10**9)) for _ in range(cfg.batch - len(groups))]
         new = play([seed for seed in seeds for _ in range(cfg.group)], again) if seeds else []
+        for e in new:
+            e.rewards = paid(e, cfg, dense)
         groups += [new[i : i + cfg.group] for i in range(0, len(new), cfg.group)]
         played += new
     return groups, played
 
 
-def compared(groups: list[Group], cfg: RL, dense: bool, baseline: float) -> float:
-    """Writes advantages by comparing rewards within each group. The next baseline of `ema`.
+def compared(groups: list[Group], cfg: RL, dense: bool, baseline: float) -> dict[str, float]:
+    """Writes advantages by comparing rewards within each group. Returns `ema`'s next baseline.
 
     Sparse: the episode's reward, on all its turns. Dense: each turn's return to go, compared with
     the same turn of the others that got so far.
@@ -131,10 +143,9 @@ def compared(groups: list[Group], cfg: RL, dense: bool, baseline: float) -> floa
     rows: list[list[tuple[float, Episode, list[int]]]] = []  # (reward, whose, which turns)
     for group in groups:
         if not dense:
-            paid = zip(_totals(group, cfg, dense).tolist(), group, strict=True)
-            rows.append([(r, e, [*range(len(e.steps))]) for r, e in paid])
+            rows.append([(float(sum(e.rewards)), e, [*range(len(e.steps))]) for e in group])
             continue
-        togo = [returns_to_go(torch.tensor(rewards(e, cfg, dense)), cfg.gamma) for e in group]
+        togo = [returns_to_go(torch.tensor(e.rewards), cfg.gamma) for e in group]
         for t in range(max(map(len, togo))):
             there = zip(group, togo, strict=True)
             rows.append([(r[t].item(), e, [t]) for e, r in there if t < len(r)])
@@ -148,10 +159,10 @@ def compared(groups: list[Group], cfg: RL, dense: bool, baseline: float) -> floa
         for (_, e, turns), value in zip(row, a.tolist(), strict=True):
             for t in turns:
                 e.credit(t, value)
-    return baseline
+    return {"reward/baseline": baseline}
 
 
-def _criticised(groups: list[Group], cfg: RL, dense: bool, policy: Policy) -> dict[str, float]:
+def _criticised(groups: list[Group], cfg: RL, policy: Policy) -> dict[str, float]:
     """Writes advantages, values and returns, token by token, by the critic as it is now."""
     episodes = [e for group in groups for e in group if e.spans]
     samples, seen = [s for e in episodes for s in e.samples], []
@@ -160,8 +171,7 @@ def _criticised(groups: list[Group], cfg: RL, dense: bool, policy: Policy) -> di
     read = iter(policy.values(samples))
     for e in episodes:
         v = torch.cat([next(read) for _ in e.samples])  # [T]: what was sampled, turn after turn
-        r = torch.tensor(rewards(e, cfg, dense))
-        lengths = [end - begin for _, begin, end in e.spans]
+        r, lengths = torch.tensor(e.rewards), [end - begin for _, begin, end in e.spans]
         if cfg.advantage == "turn_gae":
             a = turn_gae(r, v, lengths, cfg.gamma, cfg.lam)
         else:
@@ -173,11 +183,6 @@ def _criticised(groups: list[Group], cfg: RL, dense: bool, policy: Policy) -> di
             s.advantages[here], s.values[here], s.returns[here] = (x.tolist() for x in abc)
     v, target = (torch.cat(x) for x in zip(*seen, strict=True))
     return {"critic/explained_variance": explained_variance(v, target)}
-
-
-def _totals(group: Group, cfg: RL, dense: bool) -> Tensor:
-    """An episode's reward: the sum of its turns'.  [G]"""
-    return torch.tensor([sum(rewards(e, cfg, dense)) for e in group])
 
 
 def _at_ends(r: Tensor, lengths: list[int]) -> Tensor:

@@ -55,14 +55,14 @@ def memory(model, cfg: Config) -> dict[str, float]:
     shape, tokens = model.config, cfg.micro_tokens
     kept = 2 if cfg.checkpointing else 34
     layers = kept * shape.num_hidden_layers + (34 if cfg.checkpointing else 0)
-    scorers = cfg.act_prm.scored_by == "base" or any(
-        stage.kl for stage in (cfg.sft, cfg.act_prm, cfg.rl)
-    )
+    stages, apart = (cfg.sft, cfg.act_prm, cfg.rl), cfg.sampler == "transformers"
+    scorers = cfg.act_prm.scored_by == "base" or any(x.kl and x.kl_to == "base" for x in stages)
     plan = {
         "weights": total * (2 if cfg.lora else 4),
         "gradients and AdamW's two moments, fp32": trained * 12,
         "copies of what is trained (start, base)": trained * 8,
         "frozen base model": total * 4 if scorers and not cfg.lora else 0,
+        "the sampler's own weights": total * 4 if apart and cfg.rl.max_async_level else 0,
         f"activations of {tokens:,} tokens": tokens * shape.hidden_size * layers,
         "logits of one chunk": 3 * 4 * min(CHUNK, tokens * shape.vocab_size),
     }

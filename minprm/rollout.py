@@ -35,6 +35,7 @@ class Episode:
     infos: list[dict] = field(
         default_factory=list
     )  # of each step, thought_tokens and formatted added
+    rewards: list[float] = field(default_factory=list)  # of each step, as RL is paid
     state: list[dict] = field(default_factory=list)  # the messages that it has to answer
     asked: tuple[list[int], list[int]] = ([], [])  # the same as ids, shown and hidden
     known: dict = field(default_factory=dict)  # of edited histories, what they have in common
@@ -69,6 +70,8 @@ def play(
         for e in live:
             _ask(e, chat, cfg.history, roots)
             e.outgrown = e.done = len(e.samples[-1].whole()) + limit > cfg.context
+            if e.outgrown and not any(e.samples[-1].mask):
+                e.samples.pop()  # a question that nobody answered
         live = [e for e in live if not e.done]
         if not live:
             break
@@ -76,7 +79,7 @@ def play(
         drawn = sampler.generate(prompts, 1, limit, chat.end[-1:], temperature, noise + t)
         said = [_written(e, c, chat, opening) for e, (c,) in zip(live, drawn, strict=True)]
         if live[0].world.waits:
-            with ThreadPoolExecutor() as pool:
+            with ThreadPoolExecutor(len(live)) as pool:
                 list(pool.map(_act, live, *zip(*said, strict=True)))
         else:
             for e, turn in zip(live, said, strict=True):
@@ -125,7 +128,8 @@ def _act(e: Episode, thought: str | None, action: str | None, tokens: int) -> No
 
 def _turn_limit(cfg: Config, chat: Chat) -> int:
     """Longest turn: thought, action, and the thought's tags."""
-    return cfg.thought_tokens + cfg.action_tokens + len(chat.think + chat.think_end + chat.end)
+    thought = cfg.thought_tokens + len(chat.think + chat.think_end) if cfg.think else 0
+    return thought + cfg.action_tokens + len(chat.end)
 
 
 def _opening(world: World, seed: int) -> list[dict]:

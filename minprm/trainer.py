@@ -125,12 +125,13 @@ class Trainer:
                 best = self._best(best, stats["eval/held_out_reward"], cfg)
             self.log.update(self.seed, path, update, stats)
             self._check_gap(stats.get("policy/gap_mean", 0.0), stats.get("policy/staleness", 0))
-            if (update + 1) % self.cfg.save_every == 0 or self.stopping:
+            stop = self.stopping and not self.ahead.begun  # else at the next snapshot
+            if (update + 1) % self.cfg.save_every == 0 or stop:
                 self._save(path, update=update + 1, seconds=time.perf_counter() - began, best=best,
                            optimizer=self.policy.optimizer.state_dict(),
                            version=self.policy.version, start=self.policy.start,
                            moving=self.moving)  # fmt: skip
-            if self.stopping:
+            if stop:
                 raise KeyboardInterrupt
             if held_out and cfg.patience and best["since"] >= cfg.patience:
                 logger.info(f"{path}: no better held-out reward in {cfg.patience} looks, stopped")
@@ -140,15 +141,14 @@ class Trainer:
             self._sync()
 
     def _learn(self, samples: list[Sample], cfg: Training, lr: float) -> dict[str, float]:
-        """The passes over one batch. What is logged is the last one's, but for the gap between
-        sampler and trainer: that is the first one's, before anything moved."""
+        """The passes over one batch. The gap to the sampler is that of the first, unmoved."""
         if not self.ahead.begun:
             self.sampler.sleep()
         heat, cfg = self.cfg.temperature, replace(cfg, kl=self.moving["kl"])
         samples = self.policy.corrected(samples, cfg.correction, heat)
         seen = [self.policy.update(samples, cfg, lr, heat) for _ in range(cfg.passes)]
         stats = seen[-1] | {k: v for k, v in seen[0].items() if "gap" in k or "mismatch" in k}
-        if cfg.kl_target:
+        if cfg.kl_target and not self.policy.skipped:
             self.moving["kl"] = adaptive_kl(cfg.kl, stats["policy/kl"], cfg.kl_target)
             stats["policy/kl_weight"] = cfg.kl
         return stats
@@ -252,26 +252,23 @@ class Trainer:
         self.demos = [d.with_thoughts([s.action for s in d.steps]) for d in self.given]
 
     def rl(self, path: str, variant: str) -> None:
-        """REINFORCE or GRPO: play each task G times, compare the group, reinforce."""
+        """REINFORCE, GRPO, PPO: play each task G times, compare or criticise, reinforce."""
         cfg, dense = self.cfg.rl, variant == "dense"
         if variant == "finetune":
             cfg = replace(cfg, lr=cfg.finetune_lr)
 
         def play(update: int) -> tuple:
-            rng, version = random.Random(f"{self.seed} {path} {update}"), self.written
+            rng = random.Random(f"{self.seed} {path} {update}")
             once = lambda tasks, again: self._play(tasks, f"{path}{again or ''}", update)  # noqa: E731
-            return *gathered(once, cfg, dense, rng), version
+            return gathered(once, cfg, dense, rng)
 
         def batch(update: int) -> Batch:
             saved = (update // self.cfg.save_every + 1) * self.cfg.save_every  # holds no batch
-            groups, played, version = self.ahead.take(play, update, min(saved, cfg.updates))
-            samples, stats, self.moving["baseline"] = credit(
-                groups, cfg, dense, self.policy, self.moving["baseline"]
-            )
-            stats |= {"reward/mean": rollout.summary(played)["success"],
-                      "reward/episodes": len(played),
-                      "policy/staleness": self.policy.version - version}  # fmt: skip
-            return [replace(s, version=version) for s in samples], stats
+            groups, played = self.ahead.take(play, update, min(saved, cfg.updates))
+            samples, stats = credit(groups, cfg, dense, self.policy, self.moving["baseline"])
+            self.moving["baseline"] = stats.get("reward/baseline", 0.0)
+            won = fmean(e.world.success for e in played)
+            return samples, stats | {"reward/mean": won, "reward/episodes": len(played)}
 
         self.loop(path, cfg, cfg.updates, batch)
 
@@ -305,7 +302,10 @@ class Trainer:
 
     def _play(self, seeds: list[int], path: str, update: int) -> list[rollout.Episode]:
         noise, heat = _noise(self.seed, path, update), self.cfg.temperature
-        return rollout.play(self.cfg, seeds, self.chat, self.sampler, heat, noise)
+        episodes = rollout.play(self.cfg, seeds, self.chat, self.sampler, heat, noise)
+        for s in (s for e in episodes for s in e.samples):
+            s.version = self.written
+        return episodes
 
     def _best(self, best: dict, reward: float, cfg: ActPRM) -> dict:
         """Remembers the best weights so far, where early stopping asks for them."""

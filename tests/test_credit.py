@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_policy import policy, sample, weights
+from test_policy import policy, sample
 from test_thoughts import CUPS
 from torch import tensor
 
 from minprm.algorithms import adaptive_kl, ema, soft, top_p, value_clip
 from minprm.chat import Chat
-from minprm.constants import RL
-from minprm.credit import credit, explained_variance, gae, gathered, rewards, turn_gae
+from minprm.constants import RL, History
+from minprm.credit import credit, explained_variance, gae, gathered, paid, spread, turn_gae
 from minprm.data import Sample
 from minprm.rollout import play
 from minprm.sampler import Sampler
@@ -25,7 +25,7 @@ def parts():
     return p, Chat(p.tokenizer), Sampler(p.model)
 
 
-def played(parts, tasks=(5, 6), size=3, **knobs) -> list[list]:
+def played(parts, tasks=(5, 6), size=3, dense=True, **knobs) -> list[list]:
     """Groups of three-round episodes, with rewards that we write."""
     _, chat, sampler = parts
     seeds = [t for t in tasks for _ in range(size)]
@@ -36,6 +36,7 @@ def played(parts, tasks=(5, 6), size=3, **knobs) -> list[list]:
         e.world.success = i == 0
         for info in e.infos:
             info["formatted"] = True
+        e.rewards = paid(e, RL(), dense)
     return [episodes[i : i + size] for i in range(0, len(episodes), size)]
 
 
@@ -99,7 +100,7 @@ def test_a_critic_reads_the_place_before_each_sampled_token_and_skips_observatio
         p.critic.copy_(torch.randn_like(p.critic))
     groups = played(parts)
     cfg = RL(advantage="gae", gamma=0.9, lam=0.8)
-    samples, stats, _ = credit(groups, cfg, True, p)
+    samples, stats = credit(groups, cfg, True, p)
     s, e = samples[0], groups[0][0]
     hidden = p.model.base_model(torch.tensor([s.whole()])).last_hidden_state[0]
     shift = len(s.whole()) - len(s.ids)
@@ -133,18 +134,31 @@ def test_an_update_teaches_the_critic_and_says_how_well_it_predicts():
     assert explained_variance(torch.cat([high, low]), target) > 0.9
 
 
-@pytest.mark.parametrize("unclipped", ["pg", "is"])
-def test_one_update_of_ppo_is_a2c(parts, unclipped):
+def test_one_update_of_ppo_is_a2c(parts):
     """On its first pass every ratio is 1 and no value has moved: clipping is idle, and what is left
-    is -A log p + (v - R)^2 / 2, advantage actor-critic."""
-    p, after = parts[0], []
-    for loss in ("ppo_clip", unclipped):
-        p.restart()
-        samples, _, _ = credit(played(parts), RL(advantage="gae"), True, p)
-        p.update(samples, RL(advantage="gae", loss=loss, max_grad_norm=1e9), 1e-3)
-        after.append((weights(p), p.critic.detach().clone()))
-    for x, y in zip(*after, strict=True):
-        assert torch.allclose(x, y, atol=1e-6) and x.abs().max() > 0
+    is -A log p + w (v - R)^2 / 2, advantage actor-critic, written out here."""
+    p = parts[0]
+    cfg = RL(advantage="gae", loss="ppo_clip", value_weight=0.7, max_grad_norm=1e9)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        p.critic.copy_(0.1 * torch.randn_like(p.critic))
+    samples, _ = credit(played(parts), cfg, True, p)
+    total, n = 0.0, sum(sum(s.mask) for s in samples)
+    for s in samples:
+        ids, shift = torch.tensor([s.whole()]), len(s.whole()) - len(s.ids)
+        hidden = p.model.base_model(ids).last_hidden_state[0]
+        l = p.model.lm_head(hidden).log_softmax(-1)
+        v = hidden @ p.critic[:-1] + p.critic[-1]
+        for i in (i for i, m in enumerate(s.mask) if m):
+            actor = -s.advantages[i] * l[shift + i - 1, s.ids[i]]
+            total = total + (actor + 0.7 * (v[shift + i - 1] - s.returns[i]) ** 2 / 2) / n
+    wanted = torch.autograd.grad(total, [*p.model.parameters(), p.critic])
+    norm = torch.cat([g.flatten() for g in wanted]).norm().item()
+    before = p.critic.detach().clone()
+    assert p.update(samples, cfg, 1e-3)["policy/grad_norm"] == pytest.approx(norm, rel=1e-3)
+    step = p.critic.detach() - before  # AdamW's first step is the sign of the gradient
+    moved = wanted[-1].abs() > 1e-4
+    assert torch.equal(step.sign()[moved], -wanted[-1].sign()[moved]) and moved.any()
     p.restart()
 
 
@@ -152,7 +166,7 @@ def test_one_update_of_ppo_is_a2c(parts, unclipped):
 def test_a_reward_is_never_overwritten(parts, advantage):
     groups = played(parts)
     before = [[s.reward for s in e.steps] for g in groups for e in g]
-    samples, stats, _ = credit(groups, RL(advantage=advantage), True, parts[0])
+    samples, stats = credit(groups, RL(advantage=advantage), True, parts[0])
     assert [[s.reward for s in e.steps] for g in groups for e in g] == before
     assert any(any(s.advantages) for s in samples)
     # raw totals of three turns: 3 * .1 apart from one episode to the next
@@ -160,9 +174,9 @@ def test_a_reward_is_never_overwritten(parts, advantage):
 
 
 def test_a_moving_baseline_makes_a_group_of_one_teach(parts):
-    ((one,), (other,)) = groups = played(parts, size=1)
+    ((one,), (other,)) = groups = played(parts, size=1, dense=False)
     cfg = RL(advantage="ema", group=1)
-    _, _, b = credit(groups, cfg, False, parts[0], baseline=0.25)
+    b = credit(groups, cfg, False, parts[0], baseline=0.25)[1]["reward/baseline"]
     on = lambda e: {a for a in e.samples[0].advantages if a}  # noqa: E731
     assert on(one) == {0.75} and on(other) == {-0.25}
     assert b == pytest.approx(0.95 * 0.25 + 0.05 * 0.5)
@@ -179,10 +193,10 @@ def test_uncertain_groups_are_kept_and_soft_weights_average_to_one():
 
 
 def test_the_filter_reads_raw_rewards_and_drops_whole_groups(parts):
-    groups = played(parts)  # only an episode of the first group won
-    every, stats, _ = credit(groups, RL(groups="all"), False, parts[0])
-    kept, filtered, _ = credit(groups, RL(groups="top_p"), False, parts[0])
-    weighed, _, _ = credit(groups, RL(groups="soft"), False, parts[0])
+    groups = played(parts, dense=False)  # only an episode of the first group won
+    every, stats = credit(groups, RL(groups="all"), False, parts[0])
+    kept, filtered = credit(groups, RL(groups="top_p"), False, parts[0])
+    weighed, _ = credit(groups, RL(groups="soft"), False, parts[0])
     assert (len(every), len(kept), len(weighed)) == (6, 3, 3)
     assert (stats["reward/kept"], filtered["reward/kept"]) == (1.0, 0.5)
     assert stats["reward/no_variance"] == filtered["reward/no_variance"] == 0.5
@@ -191,11 +205,34 @@ def test_the_filter_reads_raw_rewards_and_drops_whole_groups(parts):
         assert w.advantages == pytest.approx([2 * a for a in s.advantages])
 
 
+def test_equal_rewards_have_no_spread_at_all():
+    for reward, n in ((0.3, 8), (0.7, 7), (1 / 3, 8)):  # their mean is rounded
+        group = [SimpleNamespace(rewards=[reward]) for _ in range(n)]
+        assert spread(group) == 0.0
+    assert spread([SimpleNamespace(rewards=r) for r in ([], [1.0])]) == 0.5
+
+
+@pytest.mark.parametrize("advantage", ["mean_std", "gae"])
+@pytest.mark.parametrize("shown", [History(), History(last=1)])
+def test_an_episode_that_outgrows_the_context_leaves_only_what_was_written(parts, shown, advantage):
+    p, chat, sampler = parts
+    for context in (30, 45):  # some tasks fit no first turn, or no second
+        cfg = replace(CUPS, context=context, history=shown, world_args=["rounds=3", "swaps=2"])
+        groups, _ = gathered(
+            lambda seeds, _, cfg=cfg: play(cfg, seeds, chat, sampler, 1.0, noise=0),
+            RL(batch=2, group=3), True, random.Random(0),
+        )  # fmt: skip
+        assert any(e.outgrown for g in groups for e in g)
+        samples, _ = credit(groups, RL(advantage=advantage), True, p)
+        assert samples and all(any(s.mask) for s in samples)
+        p.corrected(samples, "truncate", 1.0)
+
+
 def test_groups_without_variance_are_replaced_in_at_most_four_rounds():
     asked = []
 
     def rounds(seeds, again):
-        """Three tasks of two: in each round but the last only the first of them varies."""
+        """Five tasks, twice each; of every round only the first varies."""
         asked.append(len(seeds))
         tasks = range(0, len(seeds), 2)
         return [episode(float(t == 0 and i == 0)) for t in tasks for i in range(2)]
@@ -217,8 +254,8 @@ def test_a_turn_that_cannot_be_read_pays_the_penalty_and_keeps_its_reward(parts)
     e = played(parts)[0][0]
     e.infos[1]["formatted"] = False
     cfg = RL(format_penalty=0.5)
-    assert rewards(e, cfg, dense=False) == [0.0, -0.5, 1.0]
-    assert rewards(e, cfg, dense=True) == pytest.approx([0.0, 0.2 - 0.5, 0.4])
+    assert paid(e, cfg, dense=False) == [0.0, -0.5, 1.0]
+    assert paid(e, cfg, dense=True) == pytest.approx([0.0, 0.2 - 0.5, 0.4])
     assert [s.reward for s in e.steps] == pytest.approx([0.0, 0.2, 0.4])
 
 

@@ -1,7 +1,8 @@
 """RL as a stage: every knob changes what is learned, playing ahead changes only how old it is."""
 
+import json
 import threading
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
@@ -27,6 +28,7 @@ class Lines(Log):
         self.lines = []
 
     def update(self, seed, stage, update, stats):
+        stats = json.loads(json.dumps(stats))  # as the real one: nothing but plain numbers
         self.lines.append({k: v for k, v in stats.items() if "time/" not in k})
 
     def rewind(self, seed, stage, update):
@@ -60,6 +62,7 @@ KNOBS = [
     {"loss": name, "passes": 6, "lr": 1e-2}  # ratios beyond dual_clip's 3
     for name in ("pg", "is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "sapo")
 ] + [
+    {"batch": 2}, {"group": 2}, {"updates": 4}, {"lr": 1e-3}, {"correction": "truncate"},
     {"aggregation": "sequence"}, {"aggregation": "constant"}, {"kl": 0.5, **OFF_POLICY},
     {"kl": 0.5, "kl_to": "sampler", **OFF_POLICY}, {"kl": 0.5, "kl_target": 0.01},
     {"entropy": 0.1}, {"backfill": True}, {"groups": "top_p", "top_p": 0.5}, {"groups": "soft"},
@@ -73,10 +76,11 @@ KNOBS = [
 
 def test_every_knob_of_rl_changes_what_is_learned(checkpoints, default, tmp_path):
     """Also each from the other: a value that is read nowhere would be somebody's double."""
+    assert {f.name for f in fields(RL)} == {"finetune_lr", *(k for knobs in KNOBS for k in knobs)}
     seen = {"the default": default[0]}
     for i, knobs in enumerate(KNOBS):
         found, lines = learned(checkpoints, tmp_path / str(i), **knobs)
-        assert torch.isfinite(found).all() and len(lines) == 5
+        assert torch.isfinite(found).all() and len(lines) == knobs.get("updates", 5)
         seen[str(knobs)] = found
     names, vectors = list(seen), list(seen.values())
     same = [
@@ -86,6 +90,14 @@ def test_every_knob_of_rl_changes_what_is_learned(checkpoints, default, tmp_path
         if torch.equal(x, y)
     ]
     assert not same, same
+
+
+def test_what_starts_from_a_fine_tuned_model_has_its_own_rate(checkpoints, tmp_path):
+    slow, fast = (
+        learned(checkpoints, tmp_path / str(lr), "finetune", finetune_lr=lr)[1]
+        for lr in (1e-4, 3e-3)
+    )
+    assert slow[-1]["policy/lr"] == 1e-4 and fast[-1]["policy/lr"] == 3e-3
 
 
 def test_sparse_rewards_are_another_task_than_dense_ones(checkpoints, default, tmp_path):
@@ -128,7 +140,7 @@ def test_staleness_reaches_its_level_where_nothing_is_saved(checkpoints, tmp_pat
     assert [x["policy/staleness"] for x in lines] == [0, 1, 2, 2, 2]
 
 
-def test_level_zero_is_the_loop_itself_and_level_one_repeats_itself(checkpoints, default, tmp_path):
+def test_a_rerun_repeats_itself_also_where_batches_are_played_ahead(checkpoints, default, tmp_path):
     again = learned(checkpoints, tmp_path / "again", max_async_level=0)
     assert torch.equal(again[0], default[0]) and again[1] == default[1]
     one, two = (

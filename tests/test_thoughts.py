@@ -12,7 +12,7 @@ from test_policy import policy
 from minprm.algorithms import posterior
 from minprm.chat import Chat, Turn
 from minprm.constants import RL, ActPRM, Config, History
-from minprm.credit import compared
+from minprm.credit import compared, paid
 from minprm.data import Sample, chain
 from minprm.envs import WORLDS
 from minprm.envs.base import task_seed
@@ -194,9 +194,13 @@ def test_episode_credit_sparse_and_dense_worked_out_by_hand(parts):
             step.reward = r
         e.world.success = sum(rewards) == 1
     on = lambda e, t: set(e.spans[t][0].advantages[slice(*e.spans[t][1:])])  # noqa: E731
+    for e in group:
+        e.rewards = paid(e, RL(), False)
     compared([group], RL(advantage="mean"), False, 0.0)
     assert [on(group[0], t) for t in (0, 1)] == [{0.5}, {0.5}]
     assert [on(group[1], t) for t in (0, 1)] == [{-0.5}, {-0.5}]
+    for e in group:
+        e.rewards = paid(e, RL(), True)
     compared([group], RL(advantage="mean", gamma=1.0), True, 0.0)
     assert [on(group[0], t) for t in (0, 1)] == [{0.25}, {0.25}]  # to go: 1, .5 and .5, 0
     compared([group], RL(advantage="mean", gamma=0.0), True, 0.0)

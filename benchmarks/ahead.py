@@ -1,0 +1,57 @@
+"""python -m benchmarks.ahead: what playing ahead saves where a world takes its time.
+
+Cups whose every step waits outside Python, as a web page or a game server does. GRPO plays and
+learns in turn (level 0), or plays the next batch while it learns (level 1). Prints seconds an
+update, and what an update is made of.
+"""
+
+import json
+import time
+from statistics import median
+
+import torch
+
+from minprm.cli import parse
+from minprm.envs import WORLDS
+from minprm.envs.cups import Cups
+from minprm.metrics import Log
+from minprm.trainer import Trainer
+from train import CHECKPOINTS, RUNS
+
+# nothing is played ahead over a snapshot, so none is taken; 4 passes: learning as slow as playing
+FLAGS = "--world slow --rl.updates 10 --rl.passes 4 --rl.loss is --save-every 100"
+
+
+class Slow(Cups):
+    """Cups at the other end of a slow line, once the base model is raised and asked."""
+
+    waits = True
+    delay = 0.0
+
+    def step(self, action):
+        time.sleep(self.delay)
+        return super().step(action)
+
+
+def seconds(level: int) -> tuple[float, float, float]:
+    """(an update, waiting for its batch, learning from it); medians but for the first two."""
+    run = f"ahead-{level}-{time.strftime('%H%M%S')}"
+    cfg = parse(["--run", run, "--rl.max-async-level", str(level), *FLAGS.split()])
+    Slow.delay = 0.0
+    trainer = Trainer(cfg, 0, Log(RUNS / run), CHECKPOINTS)
+    Slow.delay = 0.3
+    trainer.stage("rl")
+    lines = map(json.loads, (RUNS / run / "metrics.jsonl").read_text().splitlines())
+    times = [(x["time/sample"], x["time/update"]) for x in list(lines)[2:-1]]
+    return median(map(sum, times)), *(median(t) for t in zip(*times, strict=True))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    WORLDS["slow"] = Slow
+    rows = [(level, *seconds(level)) for level in (0, 1)]
+    print("| level | seconds an update | waiting for the batch | learning |\n|---|---|---|---|")
+    for level, *numbers in rows:
+        print(f"| {level} | {' | '.join(f'{x:.2f}' for x in numbers)} |")
+    print(f"{rows[0][1] / rows[1][1]:.2f}x")
