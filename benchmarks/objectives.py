@@ -34,8 +34,8 @@ METHODS = {
     "PPO over turns, 2 passes": f"{TWICE} ppo_clip --rl.advantage turn_gae",
     "GRPO, uncertain groups": "--rl.groups top_p",
     "GRPO, soft weights": "--rl.groups soft",
-    "GRPO, 2 batches ahead": "--rl.max-async-level 2",
-    "GRPO, 2 batches ahead, is": "--rl.max-async-level 2 --rl.loss is",
+    "GRPO, 2 batches ahead": "--rl.max-async-level 2 --save-every 50",
+    "GRPO, 2 batches ahead, is": "--rl.max-async-level 2 --save-every 50 --rl.loss is",
 }
 
 

@@ -73,9 +73,7 @@ class Training:
     kl_to: Literal["base", "sampler"] = "base"  # the base model, or the weights that sampled
     kl_target: float = 0.0  # nats a token that --kl is adapted to; 0: --kl stays as it is
     entropy: float = 0.0  # weight of the entropy at the trained tokens, as a bonus
-    correction: Literal["none", "truncate", "mask"] = (
-        "none"  # weight where sampler and trainer differ
-    )
+    correction: Literal["none", "truncate", "mask"] = "none"  # where sampler and trainer differ
 
 
 @dataclass
@@ -191,9 +189,7 @@ class Config:
     eval_temperature: float = 0.0  # of evaluation; 0: greedy
     thought_tokens: int = 32  # a longer thought is cut and earns nothing
     action_tokens: int = 8  # longest action, its tags included
-    context: int = (
-        4096  # longest prompt with its answer; what outgrows it is cut there, and counted
-    )
+    context: int = 4096  # longest prompt with its answer; what outgrows it is cut, and counted
     micro_tokens: int = 16384  # tokens of one forward pass, padding included
     save_every: int = 5  # updates between snapshots for --resume
     threads: int = 0  # CPU threads; 0: torch's choice

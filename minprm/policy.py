@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -248,12 +248,9 @@ class Policy:
             chunk = max(CHUNK // head.weight.shape[0], 1)
             said = ids.flatten()[scored]
             parts = zip(hidden.split(chunk), heat.split(chunk), said.split(chunk), strict=True)
-            if len(hidden) <= chunk:
-                scores = [_read(head, bonus, *part) for part in parts]
-            else:
-                scores = [
-                    checkpoint(_read, head, bonus, *part, use_reentrant=False) for part in parts
-                ]
+            again = partial(checkpoint, _read, use_reentrant=False)
+            read = _read if len(hidden) <= chunk else again
+            scores = [read(head, bonus, *part) for part in parts]
         l, entropy = (torch.cat(x).cpu() for x in zip(*scores, strict=True))
         return l, entropy, (hidden.float() @ self.critic[:-1] + self.critic[-1]).cpu()
 

@@ -28,6 +28,7 @@ class Thought:
     ids: list[int]
     logprobs: list[float]  # of ids, and of the closing tag where it was drawn
     closed: bool
+    readable: bool  # closed, and text alone: what is not earns nothing and is left out of the path
     reward: float = 0.0
     credit: float = 0.0  # what the advantage is computed from: the reward, or what became of it
     advantage: float = 0.0
@@ -102,12 +103,12 @@ def _prompt(path: Path, action: list[int], chat: Chat, cfg: ActPRM) -> list[int]
 def _thought(path: Path, completion, chat: Chat) -> Thought:
     closed = completion.ids[-1:] == chat.stop
     ids = completion.ids[:-1] if closed else completion.ids
-    return Thought(path, ids, completion.logprobs, closed)
+    return Thought(path, ids, completion.logprobs, closed, closed and chat.clean(ids))
 
 
 def _score(groups: list[Group], chat, sampler, policy, cfg: ActPRM, seed: int) -> None:
-    """Writes r(z). A thought that never closed, or holds a control token, earns nothing."""
-    rows = [(g, z) for g in groups for z in g.thoughts if z.closed and chat.clean(z.ids)]
+    """Writes r(z). What is not readable keeps its 0."""
+    rows = [(g, z) for g in groups for z in g.thoughts if z.readable]
     if not rows:
         return
     if cfg.reward == "exact_match":
@@ -147,8 +148,8 @@ def _advance(paths, group: Group, asked, chat: Chat, cfg: ActPRM, u: float) -> l
 
 
 def _committed(path: Path, z: Thought, group: Group, asked, chat: Chat) -> Path:
-    """The path one turn longer. A malformed thought earned nothing and is left out of it."""
-    ids = z.ids if z.closed and chat.clean(z.ids) else None
+    """The path one turn longer."""
+    ids = z.ids if z.readable else None
     turn = Turn(*asked, chat.turn(ids, group.action), chat.turn(None, group.action))
     return Path([*path.turns, turn], [*path.thoughts, z], path.history)
 
@@ -238,8 +239,7 @@ def relabelled(
 
 def written(demo: Demo, thoughts: list[Thought], chat: Chat) -> Demo:
     """The log with these thoughts. One that is no text (cut, or with a control token) is empty."""
-    good = [z.closed and chat.clean(z.ids) for z in thoughts]
-    texts = [chat.text(z.ids if ok else []) for z, ok in zip(thoughts, good, strict=True)]
+    texts = [chat.text(z.ids if z.readable else []) for z in thoughts]
     return demo.with_thoughts(texts, [z.reward for z in thoughts])
 
 

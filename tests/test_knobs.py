@@ -1,0 +1,112 @@
+"""Every knob of Act-PRM, SFT and relabelling changes what comes out, each in its own way."""
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+from test_rl import CFG, Lines
+
+from minprm.constants import SFT, ActPRM, Relabel
+from minprm.trainer import Trainer
+
+BASE = replace(
+    CFG, num_demos=12, act_prm=ActPRM(lr=3e-3, warmup=0, updates=3, batch=4, group=4, eval_every=2),
+    sft=SFT(lr=1e-3, warmup=0, batch=4, epochs=2), relabel=Relabel(group=2),
+)  # fmt: skip
+OPTIMIZER = [{"lr": 5e-4}, {"warmup": 5}, {"batch": 2}, {"max_grad_norm": 0.01}, {"entropy": 0.1}]
+LOSSES = [
+    {"loss": name, "passes": 6, "lr": 1e-2}
+    for name in ("is", "ppo_clip", "gspo", "cispo", "masked_is", "ipo", "sapo")
+]  # pg is the default; dual_clip bounds negative advantages, which posterior weights never are
+ACT_PRM = [
+    *OPTIMIZER, *LOSSES, {"loss": "dual_clip", "advantage": "mean", "passes": 6, "lr": 1e-2},
+    {"decay": True}, {"passes": 2}, {"aggregation": "sequence"}, {"aggregation": "constant"},
+    {"kl": 0.5, "passes": 2}, {"kl": 0.5, "kl_to": "sampler", "passes": 2},
+    {"kl": 0.5, "kl_target": 0.01}, {"correction": "truncate", "scored_by": "base"},
+    {"updates": 2}, {"group": 3}, {"thoughts_from": "state_action"},
+    {"reward": "action_prob_mean"}, {"reward": "exact_match"},
+    {"reward": "action_prob_mean", "reward_span": "turn"},
+    *({"advantage": name} for name in
+      ("mean", "mean_std", "asym_clip", "rloo", "opo", "batch", "best", "none")),
+    {"advantage": "top_k"}, {"advantage": "top_k", "top_k": 3},
+    {"trained_on": "thought"}, {"trained_on": "both"},
+    {"trained_on": "action_first", "thoughts_from": "state_action"},
+    {"continues": "own"}, {"continues": "resample"}, {"scored_by": "base"},
+    {"length_penalty": 0.3, "advantage": "mean"},
+]  # fmt: skip
+SFT_KNOBS = [
+    *OPTIMIZER, {"decay": False}, {"epochs": 1}, {"passes": 2}, {"kl": 0.5},
+    {"kl": 0.5, "kl_target": 0.01},
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    return tmp_path_factory.mktemp("checkpoints")
+
+
+def made(checkpoints, folder, *stages: str, **parts) -> Trainer:
+    """A trainer after these stages, each of an arm of its own."""
+    trainer = Trainer(replace(BASE, run=str(folder), **parts), 0, Lines(), checkpoints)
+    trainer.log.folder = folder
+    folder.mkdir()
+    for i in range(len(stages)):
+        trainer.stage("+".join(stages[: i + 1]))
+    return trainer
+
+
+def weights(trainer: Trainer) -> torch.Tensor:
+    return torch.cat([p.flatten() for p in trainer.policy.weights().values()])
+
+
+def doubles(found: dict[str, torch.Tensor]) -> list[tuple[str, str]]:
+    """Settings that ended with the very same numbers."""
+    names = list(found)
+    return [
+        (a, b) for i, a in enumerate(names) for b in names[:i] if torch.equal(found[a], found[b])
+    ]
+
+
+def test_every_knob_of_act_prm_changes_what_is_learned(checkpoints, tmp_path):
+    found = {"default": weights(made(checkpoints, tmp_path / "default", "act_prm"))}
+    for i, knobs in enumerate(ACT_PRM):
+        act = replace(BASE.act_prm, **knobs)
+        found[str(knobs)] = weights(made(checkpoints, tmp_path / str(i), "act_prm", act_prm=act))
+    assert not doubles(found), doubles(found)
+    tried = {k for knobs in ACT_PRM for k in knobs}
+    # how often the held-out reward is looked at, and when to stop by it: the test below
+    assert {f.name for f in fields(ActPRM)} == tried | {"eval_every", "patience"}
+
+
+def test_patience_stops_at_the_best_held_out_reward(checkpoints, tmp_path):
+    act = replace(BASE.act_prm, updates=30, lr=0.03, eval_every=1, patience=2)
+    trainer = made(checkpoints, tmp_path / "patient", "act_prm", act_prm=act)
+    rewards = [x["eval/held_out_reward"] for x in trainer.log.lines]
+    best = rewards.index(max(rewards))
+    assert len(rewards) < 30 and len(rewards) == best + 3
+    short = replace(act, updates=best + 1, patience=0)
+    until = made(checkpoints, tmp_path / "short", "act_prm", act_prm=short)
+    assert torch.equal(weights(until), weights(trainer))
+
+
+def test_every_knob_of_sft_changes_what_is_learned(checkpoints, tmp_path):
+    found = {"default": weights(made(checkpoints, tmp_path / "default", "sft:expert"))}
+    for i, knobs in enumerate(SFT_KNOBS):
+        sft = replace(BASE.sft, **knobs)
+        found[str(knobs)] = weights(made(checkpoints, tmp_path / str(i), "sft:expert", sft=sft))
+    assert not doubles(found), doubles(found)
+    # the sampler drew nothing here, so every loss is pg; and the expert's turns are equally long
+    rest = {"loss", "kl_to", "correction", "aggregation"}
+    assert {f.name for f in fields(SFT)} == {k for knobs in SFT_KNOBS for k in knobs} | rest
+
+
+def test_every_knob_of_relabelling_changes_the_logs(checkpoints, tmp_path):
+    logs = [
+        [[(s.thought, s.reward) for s in d.steps] for d in made(
+            checkpoints, tmp_path / str(i), "relabel", relabel=replace(BASE.relabel, **knobs)
+        ).demos]
+        for i, knobs in enumerate([{}, {"group": 4}, {"keep": 2}, {"min_reward": 0.2}])
+    ]  # fmt: skip
+    assert all(a != b for i, a in enumerate(logs) for b in logs[:i])
+    assert len(logs[2]) == 2 * len(logs[0]) and len(logs[3]) < len(logs[0])
+    assert all(reward >= 0.2 for demo in logs[3] for _, reward in demo)
