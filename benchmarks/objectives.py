@@ -11,6 +11,7 @@ import re
 import sys
 from statistics import fmean
 
+from minprm.metrics import interval
 from train import RUNS, main
 
 BUDGET = "--preset cups --arms rl --rl.updates 50 --threads 1"  # 50 updates of 64 episodes
@@ -67,7 +68,9 @@ def row(name: str) -> str:
     won = [r["success"] for r in ladder["rl"]]
     reached = [updates_to(0.9, lines, r["seed"]) for r in ladder["rl"]]
     tried = " ".join(f"{x:.2f}" for x in success.values())
-    cells = [f"{fmean(won):.3f} ({' '.join(f'{x:.3f}' for x in won)})", f"{min(won):.3f}",
+    mean, low, high = interval(ladder["rl"])
+    cells = [f"{mean:.3f} ({' '.join(f'{x:.3f}' for x in won)})", f"[{low:.3f}, {high:.3f}]",
+             f"{min(won):.3f}",
              " ".join(str(x or "-") for x in reached), f"{lr:.0e} ({tried})",
              f"{fmean(r['seconds'] for r in ladder['rl']):.0f}"]  # fmt: skip
     return f"| {name} | {' | '.join(cells)} |"
@@ -75,5 +78,7 @@ def row(name: str) -> str:
 
 if __name__ == "__main__":
     rows = [row(name) for name in sys.argv[1:] or METHODS]
-    print("| method | success | worst seed | updates to .9 | lr (success of each) | seconds |")
-    print("|---|---|---|---|---|---|", *rows, sep="\n")
+    print(
+        "| method | success | 95 % | worst seed | updates to .9 | lr (success of each) | seconds |"
+    )
+    print("|---|---|---|---|---|---|---|", *rows, sep="\n")

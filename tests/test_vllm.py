@@ -124,12 +124,25 @@ def test_equal_prompts_are_not_given_equal_samples_and_a_seed_repeats_them(parts
     assert draw(0) == draw(0) != draw(1)
 
 
-def test_grpo_and_act_prm_with_vllm_writing(tmp_path):
-    flags = "--preset smoke --sampler vllm --no-gate --babble.updates 40 --act-prm.updates 3 "
-    flags += "--rl.updates 3 --num-demos 16 --held-out 4 --episodes 8 --arms act_prm rl --run v"
+def trained(folder, flags: str) -> list[dict]:
+    """Metrics of a run of train.py in a process of its own, with the engine writing."""
+    flags = f"--preset smoke --sampler vllm --no-gate --babble.updates 40 --run v {flags}"
+    flags += " --rl.updates 3 --num-demos 16 --held-out 4 --episodes 8"
     root = Path(__file__).parents[1]
     command = [sys.executable, str(root / "train.py"), *flags.split()]
-    subprocess.run(command, cwd=tmp_path, check=True, env=os.environ | {"PYTHONPATH": str(root)})
-    lines = [json.loads(x) for x in (tmp_path / "runs/v/metrics.jsonl").read_text().splitlines()]
+    subprocess.run(command, cwd=folder, check=True, env=os.environ | {"PYTHONPATH": str(root)})
+    return [json.loads(x) for x in (folder / "runs/v/metrics.jsonl").read_text().splitlines()]
+
+
+def test_grpo_and_act_prm_with_vllm_writing(tmp_path):
+    lines = trained(tmp_path, "--arms act_prm rl --act-prm.updates 3")
     gaps = [x["policy/gap_max"] for x in lines if x["stage"] in ("act_prm", "rl")]
     assert len(gaps) == 6 and max(gaps) < 1e-4
+
+
+def test_the_engine_writes_ahead_by_the_weights_that_it_has(tmp_path):
+    flags = "--arms rl --rl.max-async-level 1 --rl.loss is --rl.lr 3e-3 --rl.warmup 0"
+    lines = trained(tmp_path, flags)
+    assert [x["policy/staleness"] for x in lines] == [0, 1, 1]
+    fresh, *stale = [x["policy/gap_max"] for x in lines]
+    assert fresh < 1e-4 < 1e-3 < min(stale)
