@@ -135,7 +135,7 @@ def gathered(
 
 
 def compared(groups: list[Group], cfg: RL, dense: bool, baseline: float) -> dict[str, float]:
-    """Writes advantages by comparing rewards within each group. Returns `ema`'s next baseline.
+    """Writes advantages by comparing rewards within each group. Returns the next baseline, of `ema`.
 
     Sparse: the episode's reward, on all its turns. Dense: each turn's return to go, compared with
     the same turn of the others that got so far.
@@ -159,7 +159,7 @@ def compared(groups: list[Group], cfg: RL, dense: bool, baseline: float) -> dict
         for (_, e, turns), value in zip(row, a.tolist(), strict=True):
             for t in turns:
                 e.credit(t, value)
-    return {"reward/baseline": baseline}
+    return {"reward/baseline": baseline} if cfg.advantage == "ema" else {}
 
 
 def _criticised(groups: list[Group], cfg: RL, policy: Policy) -> dict[str, float]:
