@@ -135,7 +135,7 @@ def gathered(
 
 
 def compared(groups: list[Group], cfg: RL, dense: bool, baseline: float) -> dict[str, float]:
-    """Writes advantages by comparing rewards within each group. Returns the next baseline, of `ema`.
+    """Writes advantages by comparing rewards within each group. Returns `ema`'s next baseline.
 
     Sparse: the episode's reward, on all its turns. Dense: each turn's return to go, compared with
     the same turn of the others that got so far.
