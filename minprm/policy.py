@@ -25,7 +25,7 @@ from transformers.utils import logging
 from minprm.algorithms import AGGREGATIONS, CORRECTIONS, LOSSES, kl_k3, value_clip
 from minprm.constants import Training, fail
 from minprm.data import Sample
-from minprm.tree import layout, micro_batches, probe
+from minprm.tree import attend, layout, micro_batches, probe
 
 CRITIC_LR = 10  # times the policy's: the head starts from nothing. RAGEN's ratio
 CHUNK = 2**27  # logits computed at once: half a gigabyte in fp32
@@ -229,9 +229,7 @@ class Policy:
         for the gradient where they would not fit at once. Entropies have one if they are a bonus.
         """
         device = self.model.device
-        ids, positions, sees, scored, before = (
-            x if x is None else x.to(device) for x in layout(rows)
-        )
+        ids, positions, sees, scored, before = layout(rows, device)
         # what the sampler drew is scored at its temperature, what an expert wrote at 1
         drawn = _drawn([s for row in rows for s in row]).to(device)
         heat = torch.where(drawn, temperature, 1.0)[:, None]  # [T, 1]
@@ -241,6 +239,7 @@ class Policy:
         ):
             model = self.frozen if base and not self.lora else self.model
             model = model.get_base_model() if self.lora else model
+            attend(model, sees)
             hidden = model.base_model(
                 input_ids=ids, position_ids=positions, attention_mask=sees, use_cache=False
             ).last_hidden_state  # [B, L, D]

@@ -17,6 +17,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from minprm.constants import Engine, fail
+from minprm.tree import attend
 
 
 @dataclass
@@ -129,6 +130,7 @@ class Sampler:
 
     def _step(self, ids, mask, positions, cache) -> torch.Tensor:
         """Logits after the last token of each row.  [B, V]"""
+        attend(self.model, None)
         return self.model(
             input_ids=ids, attention_mask=mask, position_ids=positions,
             past_key_values=cache, use_cache=True, logits_to_keep=1,

@@ -10,8 +10,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask
+from transformers import PreTrainedModel
 
 from minprm.data import Sample
+
+CPU = torch.device("cpu")
 
 
 class Rows(NamedTuple):
@@ -19,7 +23,7 @@ class Rows(NamedTuple):
 
     ids: Tensor  # [B, L]
     positions: Tensor  # [B, L]
-    sees: Tensor | None  # [B, 1, L, L], True where a token sees another; None: plain causal
+    sees: Tensor | BlockMask | None  # [B, 1, L, L], who sees whom; None: plain causal
     scored: Tensor  # [T], the masked tokens' places in the flattened ids, sample after sample
     before: Tensor  # [T], the places that predict them
 
@@ -35,7 +39,7 @@ class Row(NamedTuple):
     before: list[int]
 
 
-def layout(rows: list[list[Sample]]) -> Rows:
+def layout(rows: list[list[Sample]], device: torch.device = CPU) -> Rows:
     """Lays out each row's Samples with their ancestors, each node once."""
     made = [row(samples) for samples in rows]
     longest = max(len(r.ids) for r in made)
@@ -45,12 +49,45 @@ def layout(rows: list[list[Sample]]) -> Rows:
         ids[b, :n], positions[b, :n], nodes[b, :n] = torch.tensor([r.ids, r.positions, r.nodes])
     sees = None
     if any(r.above != [max(n - 1, 0) for n in range(len(r.above))] for r in made):
-        earlier = torch.ones(longest, longest, dtype=torch.bool).tril()
-        pairs = zip(made, nodes, strict=True)
-        sees = torch.stack([earlier & _above(r.above)[k][:, k] for r, k in pairs])[:, None]
+        sees = attention(nodes.to(device), _above([r.above for r in made]).to(device))
     flat = [[b * longest + i for b, r in enumerate(made) for i in getattr(r, key)]
             for key in ("scored", "before")]  # fmt: skip
-    return Rows(ids, positions, sees, *torch.tensor(flat, dtype=torch.long))
+    rest = (ids, positions, *torch.tensor(flat, dtype=torch.long))
+    ids, positions, scored, before = (x.to(device) for x in rest)
+    return Rows(ids, positions, sees, scored, before)
+
+
+def attention(nodes: Tensor, above: Tensor) -> Tensor | BlockMask:
+    """Which token sees which, from each token's node and each node's ancestors.
+    [B, L], [B, N, N] -> [B, 1, L, L]
+
+    Dense on a CPU and for short rows. For long rows on a GPU the blocks in which any pair is
+    visible: the others are not computed (FlexAttention, arXiv:2412.05496).
+    """
+    batch, length = nodes.shape
+    device = nodes.device
+
+    def sees(b, head, q, k):
+        return (q >= k) & above[b, nodes[b, q], nodes[b, k]]
+
+    if skips(device, length):
+        return create_block_mask(sees, batch, None, length, length, device=device)
+    b, q, k = (torch.arange(n, device=device) for n in (batch, length, length))
+    return sees(b[:, None, None], 0, q[:, None], k)[:, None]
+
+
+def skips(device: torch.device, length: int) -> bool:
+    """Are blocks skipped in rows of this length? The length was not measured on a GPU."""
+    return device.type == "cuda" and length >= 1024
+
+
+def attend(model: PreTrainedModel, sees: Tensor | BlockMask | None) -> None:
+    """Has the model read the mask that comes next. It stays so until told otherwise: a layer whose
+    activations are computed anew for the gradient has to attend as it did before."""
+    now = model.config._attn_implementation
+    wanted = "flex_attention" if isinstance(sees, BlockMask) else "sdpa"
+    if "flex_attention" in (now, wanted) and now != wanted:
+        model.set_attn_implementation(wanted)
 
 
 def row(samples: list[Sample]) -> Row:
@@ -164,9 +201,11 @@ def _batches(rows: list[tuple[int, list[int]]], tokens: int) -> Iterator[list]:
         yield batch
 
 
-def _above(above: list[int]) -> Tensor:
-    """[N, N], True where the second node is the first one or above it."""
-    seen = torch.eye(len(above), dtype=torch.bool)
-    for n, up in enumerate(above):
-        seen[n] |= seen[up]
+def _above(rows: list[list[int]]) -> Tensor:
+    """[B, N, N], True where a row's second node is the first one or above it."""
+    most = max(map(len, rows))
+    seen = torch.eye(most, dtype=torch.bool).repeat(len(rows), 1, 1)
+    for b, above in enumerate(rows):
+        for n, up in enumerate(above):
+            seen[b, n] |= seen[b, up]
     return seen

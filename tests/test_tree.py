@@ -7,12 +7,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_policy import policy
+from torch.nn.attention import flex_attention
 from transformers import MistralConfig, MistralForCausalLM
 
 from minprm import policy as module
+from minprm import tree
 from minprm.constants import Training
 from minprm.data import Sample
 from minprm.policy import Policy
+from minprm.sampler import Sampler
 from minprm.tree import filled, layout, lineage, micro_batches, row
 
 
@@ -76,6 +79,43 @@ def test_one_row_gives_the_logprobs_of_separate_rows(shape):
     one, *_ = p._forward([samples], 0.7)
     many, *_ = p._forward([[s] for s in samples], 0.7)
     assert len(one) == sum(sum(s.mask) for s in samples) and (one - many).abs().max() < 1e-5
+
+
+@pytest.fixture
+def skipping(monkeypatch):
+    """Block masks on a CPU: there they train only unfused, and only if nobody objects."""
+    monkeypatch.setattr(tree, "skips", lambda device, length: True)
+    monkeypatch.setattr(flex_attention, "_validate_device", lambda *tensors: None)
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
+@SHAPES
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_block_masks_give_the_numbers_of_dense_ones(shape, checkpointing, request):
+    p, samples = policy(), grown(shape)
+    if checkpointing:
+        p.model.gradient_checkpointing_enable({"use_reentrant": False})
+    cfg, plan = Training(kl=0.1, max_grad_norm=1e9), [[list(range(len(samples)))]]
+    dense = updated(p, samples, cfg, plan), p._forward([samples], 0.7)[0]
+    prompts = [samples[0].whole()]
+    draw = lambda: Sampler(p.model).generate(prompts, 2, 6, [], 1.0, seed=0)[0][1].ids  # noqa: E731
+    drawn = draw()
+    request.getfixturevalue("skipping")
+    blocks = updated(p, samples, cfg, plan), p._forward([samples], 0.7)[0]
+    plain = shape == "chain"  # nothing to skip but the future
+    assert p.model.config._attn_implementation == ("sdpa" if plain else "flex_attention")
+    for a, b in zip(dense, blocks, strict=True):
+        assert a.norm() > 0 and (a - b).abs().max() < 1e-5
+    assert draw() == drawn and p.model.config._attn_implementation == "sdpa"
+
+
+def test_blocks_that_nobody_sees_are_skipped(skipping):
+    trunk = Sample().extend([1] * 128)
+    limbs = [Sample(parent=trunk).extend([2] * 128, 1.0) for _ in range(7)]
+    blocks = layout([limbs]).sees  # 8 x 8 blocks: itself and the trunk, not the seven before it
+    assert blocks.sparsity() == pytest.approx(100 * (1 - (1 + 7 * 2) / 64))
 
 
 def test_also_with_checkpointing_and_adapters():
