@@ -66,8 +66,8 @@ def check(config: Config) -> None:
     for name, stage in (("sft", config.sft), ("act-prm", act), ("rl", rl)):
         if stage.kl_target and not stage.kl:
             fail(f"--{name}.kl-target adapts the weight --{name}.kl, which has to start above 0")
-    if config.sft.kl_to == "sampler":
-        fail("--sft.kl-to sampler: nobody sampled the demos; base is the only reference")
+    if config.sft.kl_to == "sampler" or config.sft.correction != "none":
+        fail("--sft.kl-to sampler and --sft.correction: nobody sampled the demos")
     if rl.format_penalty and rl.advantage == "posterior":
         fail("--rl.format-penalty with posterior: its weights are shares of rewards above 0")
     if rl.max_async_level < 0:

@@ -132,20 +132,24 @@ class Policy:
             "policy/moved": self.moved(),
         }
 
-    def corrected(self, samples: list[Sample], name: str, temperature: float) -> list[Sample]:
+    def corrected(self, samples: list[Sample], name: str, temperature: float) -> tuple[list, dict]:
         """Samples whose old log-probs are this model's own, and whose advantages are weighed by
-        how much the sampler's differ: a ratio from what moved, a weight from what never agreed."""
+        how much the sampler's differ; and how much that was, with the share that was dropped."""
         if name == "none":
-            return samples
-        out = []
+            return samples, {}
+        out, gaps, dropped = [], [], 0.0
         for s, own in zip(samples, self.logprobs(samples, temperature), strict=True):
             old, a, read = map(torch.tensor, (s.logprobs, s.advantages, s.mask))
             drawn = ~old[read].isnan()
             at = read.nonzero()[:, 0][drawn]
-            a[at] *= CORRECTIONS[name](own[drawn], old[at])
-            old[at] = own[drawn]
+            weights = CORRECTIONS[name](own[drawn], old[at])
+            gaps.append((own[drawn] - old[at]).abs())
+            dropped += len(weights) > 0 and not weights.any()
+            old[at], a[at] = own[drawn], a[at] * weights
             out.append(replace(s, logprobs=old.tolist(), advantages=a.tolist()))
-        return out
+        gap = torch.cat(gaps)
+        stats = {"policy/gap_mean": gap.mean().item(), "policy/gap_max": gap.max().item()}
+        return out, stats | {"policy/dropped": dropped / len(samples)}
 
     @property
     def lora(self) -> bool:

@@ -145,9 +145,9 @@ class Trainer:
         if not self.ahead.begun:
             self.sampler.sleep()
         heat, cfg = self.cfg.temperature, replace(cfg, kl=self.moving["kl"])
-        samples = self.policy.corrected(samples, cfg.correction, heat)
+        samples, gaps = self.policy.corrected(samples, cfg.correction, heat)
         seen = [self.policy.update(samples, cfg, lr, heat) for _ in range(cfg.passes)]
-        stats = seen[-1] | {k: v for k, v in seen[0].items() if "gap" in k or "mismatch" in k}
+        stats = seen[-1] | {k: v for k, v in seen[0].items() if "gap" in k or "match" in k} | gaps
         if cfg.kl_target and not self.policy.skipped:
             self.moving["kl"] = adaptive_kl(cfg.kl, stats["policy/kl"], cfg.kl_target)
             stats["policy/kl_weight"] = cfg.kl

@@ -248,11 +248,15 @@ def test_a_correction_takes_ratios_from_the_trainer_and_weighs_what_never_agreed
     s = sample([1, 2, 3, 4], [False, True, True, True], old=-9.0, advantage=1.0)
     s.logprobs[2] = NAN  # written by an expert
     (own,) = p.logprobs([s], 1.0)
-    (c,) = p.corrected([s], "truncate", 1.0)
+    (c,), found = p.corrected([s], "truncate", 1.0)
     assert c.logprobs[1] == pytest.approx(own[0].item()) and math.isnan(c.logprobs[2])
     assert c.advantages == [1.0, 2.0, 1.0, 2.0]  # e^(own + 9) is above 2
-    assert p.corrected([s], "mask", 1.0)[0].advantages == [1.0, 0.0, 1.0, 0.0]
-    assert p.corrected([s], "none", 1.0) == [s] and s.advantages == [1.0] * 4
+    (dropped,), counted = p.corrected([s], "mask", 1.0)
+    assert dropped.advantages == [1.0, 0.0, 1.0, 0.0]
+    assert (found["policy/dropped"], counted["policy/dropped"]) == (0.0, 1.0)
+    # ratios do not show the gap any more, but it is measured
+    assert found["policy/gap_max"] == pytest.approx(max(own[0], own[2]).item() + 9.0)
+    assert p.corrected([s], "none", 1.0) == ([s], {}) and s.advantages == [1.0] * 4
 
 
 def test_passes_on_one_batch_move_ratios_from_one():

@@ -108,12 +108,16 @@ def test_sparse_rewards_are_another_task_than_dense_ones(checkpoints, default, t
 
 
 def test_a_correction_matters_where_older_weights_wrote(checkpoints, tmp_path):
-    stale = {"max_async_level": 2, "loss": "is"}
-    runs = [
-        learned(checkpoints, tmp_path / name, correction=name, **stale)[0]
+    stale = {"max_async_level": 2, "loss": "is", "advantage": "none"}
+    runs = {
+        name: learned(checkpoints, tmp_path / name, correction=name, **stale)
         for name in ("none", "truncate", "mask")
-    ]
-    assert not torch.equal(runs[0], runs[1]) and not torch.equal(runs[0], runs[2])
+    }
+    for name in ("truncate", "mask"):
+        assert not torch.equal(runs["none"][0], runs[name][0])
+    fresh, *older = [x["policy/dropped"] for x in runs["mask"][1]]
+    assert fresh == 0.0 < max(older) <= 1.0  # what has moved too far is dropped, and counted
+    assert [x["policy/gap_mean"] > 1e-4 for x in runs["mask"][1]] == [False] + [True] * 4
 
 
 def test_thinking_can_be_switched_off(checkpoints, default, tmp_path):

@@ -161,6 +161,7 @@ def test_train_and_held_out_and_evaluation_tasks_are_disjoint():
         ("--rl.group 1 --rl.groups top_p --rl.advantage ema", "variance"),
         ("--rl.kl-target 0.1", "--rl.kl"),
         ("--sft.kl 0.1 --sft.kl-to sampler", "nobody sampled"),
+        ("--sft.correction mask", "nobody sampled"),
         ("--rl.max-async-level -1", "at least 0"),
         ("--rl.format-penalty 0.1 --rl.advantage posterior", "posterior"),
         ("--rl.max-async-level 1 --engine.sleep", "never sleeps"),
