@@ -143,12 +143,16 @@ class Policy:
             drawn = ~old[read].isnan()
             at = read.nonzero()[:, 0][drawn]
             weights = CORRECTIONS[name](own[drawn], old[at])
-            gaps.append((own[drawn] - old[at]).abs())
+            gaps.append(own[drawn] - old[at])
             dropped += len(weights) > 0 and not weights.any()
             old[at], a[at] = own[drawn], a[at] * weights
             out.append(replace(s, logprobs=old.tolist(), advantages=a.tolist()))
         gap = torch.cat(gaps)
-        stats = {"policy/gap_mean": gap.mean().item(), "policy/gap_max": gap.max().item()}
+        stats = {
+            "policy/gap_mean": gap.abs().mean().item(),
+            "policy/gap_max": gap.abs().max().item(),
+        }
+        stats["policy/mismatch_kl"] = kl_k3(torch.zeros(()), gap).mean().item()
         return out, stats | {"policy/dropped": dropped / len(samples)}
 
     @property
@@ -260,7 +264,8 @@ class Policy:
     def _micro_batches(self, samples: list[Sample]) -> list[list[list[int]]]:
         """What is read together: the cost of a token is its weights', of a pair its attention's."""
         shape = self.model.config
-        square = 2 * shape.num_hidden_layers * shape.num_attention_heads * _head_dim(shape)
+        dim = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
+        square = 2 * shape.num_hidden_layers * shape.num_attention_heads * dim
         return micro_batches(samples, self.micro_tokens, self.size, square, self.shares)
 
     @cached_property
@@ -287,10 +292,6 @@ def _read(head, bonus: bool, hidden: Tensor, heat: Tensor, ids: Tensor) -> tuple
     with torch.set_grad_enabled(bonus and torch.is_grad_enabled()):
         entropy = -(all_l.exp() * all_l).sum(-1)
     return all_l.gather(-1, ids[:, None])[:, 0], entropy
-
-
-def _head_dim(shape) -> int:
-    return getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
 
 
 def _drawn(samples: list[Sample]) -> Tensor:

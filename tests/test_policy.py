@@ -255,7 +255,10 @@ def test_a_correction_takes_ratios_from_the_trainer_and_weighs_what_never_agreed
     assert dropped.advantages == [1.0, 0.0, 1.0, 0.0]
     assert (found["policy/dropped"], counted["policy/dropped"]) == (0.0, 1.0)
     # ratios do not show the gap any more, but it is measured
-    assert found["policy/gap_max"] == pytest.approx(max(own[0], own[2]).item() + 9.0)
+    gap = own[[0, 2]] + 9.0
+    assert found["policy/gap_max"] == pytest.approx(gap.max().item())
+    k3 = (gap.exp() - gap - 1).mean().item()
+    assert found["policy/mismatch_kl"] == pytest.approx(k3, rel=1e-4)
     assert p.corrected([s], "none", 1.0) == ([s], {}) and s.advantages == [1.0] * 4
 
 
