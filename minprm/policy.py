@@ -148,12 +148,10 @@ class Policy:
             old[at], a[at] = own[drawn], a[at] * weights
             out.append(replace(s, logprobs=old.tolist(), advantages=a.tolist()))
         gap = torch.cat(gaps)
-        stats = {
-            "policy/gap_mean": gap.abs().mean().item(),
-            "policy/gap_max": gap.abs().max().item(),
-        }
-        stats["policy/mismatch_kl"] = kl_k3(torch.zeros(()), gap).mean().item()
-        return out, stats | {"policy/dropped": dropped / len(samples)}
+        far, k3 = gap.abs(), kl_k3(torch.zeros(()), gap)
+        stats = {"gap_mean": far.mean(), "gap_max": far.max(), "mismatch_kl": k3.mean()}
+        found = {f"policy/{name}": x.item() for name, x in stats.items()}
+        return out, found | {"policy/dropped": dropped / len(samples)}
 
     @property
     def lora(self) -> bool:
@@ -331,10 +329,9 @@ def load_model(path: str, lora: int = 0, checkpointing: bool = False) -> PreTrai
     bf16 weights. With adapters of rank `lora`, those are fp32 and the frozen base is bf16.
     """
     logging.disable_progress_bar()  # the only bars are ours
-    dtype = torch.bfloat16 if lora else torch.float32
-    model = pretrained(AutoModelForCausalLM, path, dtype=dtype)
-    model = adapted(model, lora, checkpointing)
-    return model.to("cuda" if torch.cuda.is_available() else "cpu")
+    model = pretrained(AutoModelForCausalLM, path, dtype=torch.bfloat16 if lora else torch.float32)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return adapted(model, lora, checkpointing).to(device)
 
 
 def adapted(model: PreTrainedModel, lora: int, checkpointing: bool) -> PreTrainedModel:
