@@ -204,66 +204,41 @@ class Config:
 
 def _llm(name: str, **knobs) -> Config:
     defaults = {
-        "arms": ["base", "action_sft", "best_of_base", "act_prm"],
-        "world": "",
-        "model": "Qwen/Qwen3-4B-Instruct-2507",
-        "thought_tokens": 512,
-        "action_tokens": 256,
-        "context": 8192,
-        "eval_temperature": 0.7,
-        "sft": SFT(lr=1e-4, epochs=2),
-        "act_prm": ActPRM(
-            lr=4e-5, batch=16, reward="action_prob_mean", advantage="mean_std",
-            trained_on="thought", patience=4,
-        ),
-        "rl": RL(lr=4e-5, finetune_lr=4e-5),
+        "arms": ["base", "action_sft", "best_of_base", "act_prm"], "world": "",
+        "model": "Qwen/Qwen3-4B-Instruct-2507", "lora": 32, "checkpointing": True,
+        "thought_tokens": 512, "action_tokens": 256, "context": 8192, "eval_temperature": 0.7,
+        "sft": SFT(lr=1e-4, epochs=2), "rl": RL(lr=4e-5, finetune_lr=4e-5),
+        "act_prm": ActPRM(lr=4e-5, batch=16, reward="action_prob_mean", advantage="mean_std",
+                          trained_on="thought", patience=4),
     }  # fmt: skip
     return Config(preset=name, **{**defaults, **knobs})
 
 
+_PLAYS = {"world": "cups", "arms": ["base", "act_prm", "rl"]}
 PRESETS = {
     "cups": Config(),
     "smoke": Config(
-        preset="smoke",
-        arms=["base", "act_prm"],
-        world_args=["rounds=1", "swaps=3"],
-        num_demos=256,
-        episodes=200,
-        babble=Babble(batch=32, updates=400),
-        sft=SFT(batch=32),
+        preset="smoke", arms=["base", "act_prm"], world_args=["rounds=1", "swaps=3"],
+        num_demos=256, episodes=200, babble=Babble(batch=32, updates=400), sft=SFT(batch=32),
         act_prm=ActPRM(batch=32, updates=15, lr=5e-4),
     ),
     "errand": Config(
-        preset="errand",
-        world="errand",
-        thought_tokens=12,
+        preset="errand", world="errand", thought_tokens=12,
         babble=Babble(updates=1500, batch=8, act_only=0.1),
         act_prm=ActPRM(group=16, updates=30, scored_by="base"),
         relabel=Relabel(group=16, min_reward=0.9),
     ),
     # The presets below are for a GPU and were not run on one yet. A mean over the action's tokens,
     # because the product over forty makes the posterior one-hot.
-    "logs": _llm("logs", lora=32, checkpointing=True),  # a person's logs, one GPU of 80 GB
-    "paper": _llm(  # Act-PRM as its authors run it, as far as they say
-        "paper",
-        lora=32,
-        checkpointing=True,
-        act_prm=ActPRM(
-            lr=4e-5, batch=16, updates=30, reward="action_prob_mean", reward_span="turn"
-        ),
+    "logs": _llm("logs"),  # a person's logs, one GPU of 80 GB
+    "paper": _llm("paper", act_prm=ActPRM(  # Act-PRM as its authors run it, as far as they say
+        lr=4e-5, batch=16, updates=30, reward="action_prob_mean", reward_span="turn",
+    )),
+    "qwen3-4b": _llm("qwen3-4b", **_PLAYS),  # one GPU of 80 GB
+    "qwen3-0.6b": _llm(  # all weights trained, one GPU of 24 GB
+        "qwen3-0.6b", model="Qwen/Qwen3-0.6B", lora=0, micro_tokens=8192, **_PLAYS
     ),
-    "qwen3-4b": _llm(
-        "qwen3-4b", world="cups", arms=["base", "act_prm", "rl"], lora=32, checkpointing=True
-    ),  # plays, one GPU of 80 GB
-    "qwen3-0.6b": _llm(
-        "qwen3-0.6b",
-        world="cups",
-        arms=["base", "act_prm", "rl"],
-        model="Qwen/Qwen3-0.6B",
-        checkpointing=True,
-        micro_tokens=8192,
-    ),  # plays, all weights trained, one GPU of 24 GB
-}
+}  # fmt: skip
 
 
 def arms_of(config: Config) -> dict[str, list[str]]:
