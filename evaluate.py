@@ -61,6 +61,8 @@ def main(argv: list[str]) -> None:
         return
     if not flags.checkpoints:
         fail("name at least one checkpoint: python evaluate.py checkpoints/RUN/ARM-SEED")
+    if min(flags.episodes, flags.samples) < 1 or flags.temperature < 0:
+        fail("--episodes and --samples are at least 1, --temperature at least 0")
     if flags.samples > 1 and not flags.temperature:
         fail("--samples above 1 needs a --temperature above 0: greedy samples are all the same")
     shared = ("world", "world_args", "episodes", "split", "think", "thought_tokens",

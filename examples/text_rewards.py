@@ -19,10 +19,10 @@ from statistics import fmean
 import train
 from minprm import babble
 from minprm.cli import read_flags
-from minprm.constants import Babble
+from minprm.constants import Babble, fail
 from minprm.data import read_jsonl
 from minprm.envs import WORLDS
-from minprm.envs.base import World, needs, part
+from minprm.envs.base import World, needs, parts
 from minprm.envs.dates import dated
 from minprm.envs.numbers import increasing
 from minprm.policy import Policy
@@ -74,11 +74,11 @@ class Text(World):
         if reward not in REWARDS:
             raise ValueError(f"no such reward. Rewards: {', '.join(REWARDS)}")
         self.reward = REWARDS[reward]
-        self.rows = read_jsonl(file, lambda row: (row["prompt"], row["reference"])) if file else []
+        self.parts = parts(read_jsonl(file, pair)) if file else []
 
     def begin(self) -> str:
-        rows = self.rows and part(self.rows, self.seed)
-        prompt, self.reference = self.rng.choice(rows) if rows else counting(self.rng)
+        given = self.parts and self.rng.choice(self.parts[self.seed // 10**9])
+        prompt, self.reference = given or counting(self.rng)
         return prompt
 
     def act(self, action: str) -> tuple[str, float]:
@@ -90,6 +90,13 @@ class Text(World):
 
     def expert(self) -> str:
         return self.reference
+
+
+def pair(row: dict) -> tuple[str, str]:
+    texts = row["prompt"], row["reference"]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("prompt and reference are texts")
+    return texts
 
 
 def counting(rng: Random) -> tuple[str, str]:
@@ -116,6 +123,12 @@ class Flags:
 
 def main(argv: list[str]) -> None:
     flags = read_flags(Flags, argv, "examples/text_rewards.py")
+    if flags.reward not in REWARDS:
+        fail(f"--reward {flags.reward}: no such reward. Rewards: {', '.join(REWARDS)}")
+    if flags.file and not flags.model:
+        fail("--file needs a --model: the tiny one knows numbers alone")
+    if min(flags.updates, flags.demos, flags.tokens) < 1 or min(flags.kl, flags.kl_target) <= 0:
+        fail("--updates, --demos and --tokens are at least 1, --kl and --kl-target above 0")
     WORLDS["text"], run = Text, flags.run or f"text-{time.strftime('%Y%m%d-%H%M%S')}"
     args = [f"reward={flags.reward}", *[f"file={flags.file}"] * bool(flags.file)]
     shared = ["--world", "text", "--world-args", *args, "--seeds", str(flags.seed)]
@@ -131,9 +144,9 @@ def main(argv: list[str]) -> None:
     rows["PPO without KL"] = result(f"{run}-free", [*ppo, "--rl.kl", "1e-9"])
     held = ["--rl.kl", str(flags.kl), "--rl.kl-target", str(flags.kl_target)]
     rows["PPO with adaptive KL"] = result(f"{run}-held", [*ppo, *held])
-    print(f"\n{'':<22}{'reward':>8}{'right':>8}{'KL':>8}   on test tasks; KL, nats a token, of the")
+    print(f"\n{'on test tasks':<22}{'reward':>8}{'right':>8}  KL, nats a token, last ten updates")
     for name, (reward, right, kl) in rows.items():
-        print(f"{name:<22}{reward:>8.3f}{right:>8.3f}{kl:>8.3f}" + "   last ten updates" * (not kl))
+        print(f"{name:<22}{reward:>8.3f}{right:>8.3f}" + (f"{kl:>8.3f}" if kl else ""))
 
 
 def untrained(seed: int) -> str:
@@ -144,8 +157,15 @@ def untrained(seed: int) -> str:
 
 
 def result(run: str, flags: list[str]) -> tuple[float, float, float]:
-    """(mean reward and success on test tasks, KL to where it started) of a run."""
-    train.main(["--run", run, *flags])
+    """(mean reward and success on test tasks, KL to where it started) of a run, which is gone on
+    with where it exists."""
+    known = (train.RUNS / run / "config.json").exists()
+    try:
+        train.main(["--run", run, *(["--resume"] if known else flags)])
+    except SystemExit as stop:
+        if stop.code == 130:
+            print(f"That is, with the command you gave and --run {run.rpartition('-')[0]}")
+        raise
     folder = train.RUNS / run
     row = json.loads((folder / "ladder.json").read_text())["stages"][0]
     lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()][-10:]

@@ -7,6 +7,7 @@ turns was not sampled: it has no advantage, and no value is passed along it.
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from statistics import fmean
 
 import torch
 from torch import Tensor
@@ -81,6 +82,7 @@ def credit(
     """(samples of an update with their advantages, what to log)."""
     std = torch.tensor([spread(group) for group in groups])
     stats = {
+        "reward/paid": fmean(sum(e.rewards) for group in groups for e in group),
         "reward/std": std.mean().item(),
         "reward/no_variance": (std == 0).float().mean().item(),
     }

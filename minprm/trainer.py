@@ -119,8 +119,7 @@ class Trainer:
             stats |= self._learn(samples, cfg, lr(update))
             self._sync()
             stats |= {"time/sample": middle - clock, "time/update": time.perf_counter() - middle}
-            last = update + 1 == updates
-            if held_out and ((update + 1) % cfg.eval_every == 0 or last):
+            if held_out and ((update + 1) % cfg.eval_every == 0 or update + 1 == updates):
                 stats["eval/held_out_reward"] = held_out()
                 best = self._best(best, stats["eval/held_out_reward"], cfg)
             self.log.update(self.seed, path, update, stats)
@@ -164,6 +163,7 @@ class Trainer:
 
         def handler(*_):
             self.stopping = True
+            logger.info("stopping after this update, or where batches are played ahead a later one")
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
         signal.signal(signal.SIGINT, handler)

@@ -170,6 +170,7 @@ def test_a_reward_is_never_overwritten(parts, advantage):
     assert [[s.reward for s in e.steps] for g in groups for e in g] == before
     assert any(any(s.advantages) for s in samples)
     # raw totals of three turns: 3 * .1 apart from one episode to the next
+    assert stats["reward/paid"] == pytest.approx(3 * 0.25 + 0.6)  # .1 times 0 to 5, .2 times 0 to 2
     assert stats["reward/std"] == pytest.approx(0.3 * (2 / 3) ** 0.5, abs=1e-5)
 
 

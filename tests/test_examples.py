@@ -112,15 +112,26 @@ def test_a_users_rows_are_split_and_a_wrong_name_is_refused(tmp_path, here, caps
     }
     assert seen["test"] == {"p18", "p19"} and seen["validation"] == {"p16", "p17"}
     assert len(seen["train"]) == 16 and world.step(world.expert())[2] and world.success
-    with pytest.raises(SystemExit):
-        text_rewards.main(["--reward", "nice"])
-    assert "Rewards: numbers, dates" in capsys.readouterr().err
+    for flags, said in (
+        ("--reward nice", "Rewards: numbers, dates"),
+        ("--file mine.jsonl", "--model"),
+        ("--updates 0", "at least 1"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            text_rewards.main(flags.split())
+        assert stop.value.code == 2 and said in capsys.readouterr().err
+    for lines, said in (("", "0 rows"), ('{"prompt": 3, "reference": "x"}', "line 1: prompt and")):
+        file.write_text(lines)
+        with pytest.raises(ValueError, match=said):
+            text_rewards.Text("dates", str(file))
 
 
 def test_the_kl_holds_ppo_to_its_warm_start(here, capsys):
     text_rewards.main("--run t --demos 160 --updates 12 --kl 1.0 --kl-target 0.01".split())
     *_, warm, free, held = capsys.readouterr().out.splitlines()
     kl = [float(line.split()[-1]) for line in (free, held)]
+    text_rewards.main("--run t --demos 160 --updates 12 --kl 1.0 --kl-target 0.01".split())
+    assert capsys.readouterr().out.splitlines()[-3:] == [warm, free, held]  # gone on with, not anew
     assert warm.startswith("warm start") and kl[1] < 0.5 * kl[0]
     lines = (here / "runs/t-held/metrics.jsonl").read_text().splitlines()
     weights = [json.loads(x)["policy/kl_weight"] for x in lines]

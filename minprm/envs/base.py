@@ -22,11 +22,13 @@ def task_seed(split: str, index: int) -> int:
     return SPLITS[split] + index
 
 
-def part(rows: list, seed: int) -> list:
-    """Of a user's rows those of the seed's split: the last tenth for test, the one before for
-    validation, the rest for training."""
+def parts(rows: list) -> list[list]:
+    """A user's rows for training, validation and test: the last tenth is for test, the one before
+    for validation. Raises ValueError where that leaves one empty."""
+    if len(rows) < 3:
+        raise ValueError(f"{len(rows)} rows: training, validation and test need one each")
     n = max(len(rows) // 10, 1)
-    return [rows[: -2 * n], rows[-2 * n : -n], rows[-n:]][seed // 10**9] or rows
+    return [rows[: -2 * n], rows[-2 * n : -n], rows[-n:]]
 
 
 class Illegal(Exception):

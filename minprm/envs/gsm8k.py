@@ -8,7 +8,7 @@ import re
 from functools import cache
 
 from minprm.data import read_jsonl
-from minprm.envs.base import Illegal, World, part
+from minprm.envs.base import Illegal, World, parts
 from minprm.envs.words import NAMES
 
 ITEMS = ("apples", "books", "candles", "coins", "eggs", "pens", "shells", "stamps")
@@ -22,10 +22,10 @@ class Gsm8k(World):
         """file: JSONL of problems; its last tenth is for test, the tenth before for validation."""
         if not 1 <= steps <= 8:
             raise ValueError("1 to 8 steps")
-        self.problems, self.steps = read(file) if file else (), steps
+        self.parts, self.steps = parts(read(file)) if file else [], steps
 
     def begin(self) -> str:
-        given = self.problems and self.rng.choice(part(self.problems, self.seed))
+        given = self.parts and self.rng.choice(self.parts[self.seed // 10**9])
         question, self.work, self.answer = given or self._made()
         return question
 
