@@ -32,7 +32,9 @@ METHODS = {
     "CISPO, 2 passes": f"{TWICE} cispo",
     "GSPO, 2 passes": f"{TWICE} gspo --rl.aggregation sequence",
     "PPO, 2 passes": f"{TWICE} ppo_clip --rl.advantage gae",
-    "PPO over turns, 2 passes": f"{TWICE} ppo_clip --rl.advantage turn_gae",
+    "PPO with lambda .95, 2 passes": f"{TWICE} ppo_clip --rl.advantage gae --rl.lam .95",
+    "PPO over turns with lambda .95, 2 passes": f"{TWICE} ppo_clip --rl.advantage turn_gae "
+    "--rl.lam .95",
     "GRPO, uncertain groups": "--rl.groups top_p",
     "GRPO, soft weights": "--rl.groups soft",
     "GRPO, 2 batches ahead": "--rl.max-async-level 2 --save-every 50",

@@ -125,7 +125,7 @@ class RL(Training):
     advantage: Advantage | Baseline = "mean_std"  # of an episode (or a step) in its group
     top_k: int = 2  # k of the advantage top_k
     gamma: float = 1.0  # discount: of gae a token; else a turn, in rl:dense and turn_gae
-    lam: float = 0.95  # lambda of gae and turn_gae
+    lam: float = 1.0  # lambda of gae and turn_gae; below 1 credit fades, token by token or turn
     value_weight: float = 0.5  # weight of the critic's loss, with gae and turn_gae
     groups: Literal["all", "top_p", "soft"] = "all"  # learned from: uncertain ones, or those more
     top_p: float = 0.9  # share of all groups' reward std that top_p keeps; 1: all with any
