@@ -18,6 +18,7 @@ BUDGET = "--preset cups --arms rl --rl.updates 50 --threads 1"  # 50 updates of 
 RATES = (2e-4, 5e-4, 1e-3)
 CHOICE, REPORT = "--split validation --episodes 200 --seeds 11", "--seeds 20 21 22"
 TWICE = "--rl.passes 2 --rl.loss"
+AHEAD = "--rl.max-async-level 2 --save-every 50"
 METHODS = {
     "REINFORCE": "--rl.advantage none",
     "moving baseline, groups of one": "--rl.advantage ema --rl.group 1 --rl.batch 64",
@@ -31,14 +32,20 @@ METHODS = {
     "GRPO, 2 passes": f"{TWICE} ppo_clip",
     "CISPO, 2 passes": f"{TWICE} cispo",
     "GSPO, 2 passes": f"{TWICE} gspo --rl.aggregation sequence",
+    "dual clip, 2 passes": f"{TWICE} dual_clip",
+    "SAPO, 2 passes": f"{TWICE} sapo",
+    "IPO, 2 passes": f"{TWICE} ipo",
+    "masked ratios, 2 passes": f"{TWICE} masked_is",
     "PPO, 2 passes": f"{TWICE} ppo_clip --rl.advantage gae",
     "PPO with lambda .95, 2 passes": f"{TWICE} ppo_clip --rl.advantage gae --rl.lam .95",
     "PPO over turns with lambda .95, 2 passes": f"{TWICE} ppo_clip --rl.advantage turn_gae "
     "--rl.lam .95",
     "GRPO, uncertain groups": "--rl.groups top_p",
     "GRPO, soft weights": "--rl.groups soft",
-    "GRPO, 2 batches ahead": "--rl.max-async-level 2 --save-every 50",
-    "GRPO, 2 batches ahead, is": "--rl.max-async-level 2 --save-every 50 --rl.loss is",
+    "GRPO, 2 batches ahead": AHEAD,
+    "GRPO, 2 batches ahead, is": f"{AHEAD} --rl.loss is",
+    "GRPO, 2 batches ahead, truncated": f"{AHEAD} --rl.loss is --rl.correction truncate",
+    "GRPO, 2 batches ahead, masked": f"{AHEAD} --rl.loss is --rl.correction mask",
 }
 
 
