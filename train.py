@@ -83,6 +83,14 @@ def ladder(cfg: Config, log: Log) -> None:
     print(f"\n{log.folder}/ladder.json  ladder.png  {CHECKPOINTS / cfg.run}/")
 
 
+def gone_on(run: str, flags: list[str]) -> tuple[dict[str, list[dict]], list[dict]]:
+    """Makes a run, or goes on with it where it exists. Returns its ladder and its metrics."""
+    known = (RUNS / run / "config.json").exists()
+    main(["--run", run, *(["--resume"] if known else flags)])
+    lines = (RUNS / run / "metrics.jsonl").read_text().splitlines()
+    return json.loads((RUNS / run / "ladder.json").read_text()), [json.loads(x) for x in lines]
+
+
 def _has(rows: dict, arm: str, seed: int) -> bool:
     return any(row["seed"] == seed for row in rows.get(arm, []))
 

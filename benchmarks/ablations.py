@@ -5,10 +5,9 @@ of the thoughts that it trained on beside that of thoughts sampled from the stat
 logs). A run that exists is gone on with, so an interrupted series can be started again.
 """
 
-import json
 from statistics import fmean
 
-from train import RUNS, main
+from train import gone_on
 
 LADDER = "--preset smoke --episodes 400 --arms base act_prm --seeds 0 1 2"
 MEAN = "--act-prm.reward action_prob_mean"
@@ -34,10 +33,8 @@ ABLATIONS = {
 }
 
 
-def row(name: str, run: str) -> str:
+def row(name: str, ladder: dict, lines: list[dict]) -> str:
     """One line of the table, from what the run left."""
-    ladder = json.loads((RUNS / run / "ladder.json").read_text())
-    lines = [json.loads(x) for x in (RUNS / run / "metrics.jsonl").read_text().splitlines()]
     lines = [x for x in lines if x["stage"] == "act_prm"]
     ends = [max((x for x in lines if x["seed"] == s), key=lambda x: x["update"]) for s in (0, 1, 2)]
     columns = [[r["success"] for r in ladder[arm]] for arm in ("base", "act_prm")]
@@ -47,11 +44,8 @@ def row(name: str, run: str) -> str:
 
 
 if __name__ == "__main__":
-    for i, flags in enumerate(ABLATIONS.values()):
-        known = (RUNS / f"ablation-{i}" / "config.json").exists()
-        main(
-            ["--run", f"ablation-{i}", *(["--resume"] if known else (LADDER + " " + flags).split())]
-        )
+    runs = [gone_on(f"ablation-{i}", f"{LADDER} {flags}".split())
+            for i, flags in enumerate(ABLATIONS.values())]  # fmt: skip
     print("| what | base | act_prm | reward in training | reward from the state alone |")
     print("|---|---|---|---|---|")
-    print(*(row(name, f"ablation-{i}") for i, name in enumerate(ABLATIONS)), sep="\n")
+    print(*(row(name, *run) for name, run in zip(ABLATIONS, runs, strict=True)), sep="\n")

@@ -6,13 +6,12 @@ other seeds, on test tasks. A run that exists is gone on with. No ranking for la
 world, one tiny model, one budget.
 """
 
-import json
 import re
 import sys
 from statistics import fmean
 
 from minprm.metrics import interval
-from train import RUNS, main
+from train import gone_on
 
 BUDGET = "--preset cups --arms rl --rl.updates 50 --threads 1"  # 50 updates of 64 episodes
 RATES = (2e-4, 5e-4, 1e-3)
@@ -49,15 +48,6 @@ METHODS = {
 }
 
 
-def run(name: str, flags: str) -> tuple[dict, list[dict]]:
-    """(rows of the ladder, metrics) of a run, which is done or gone on with where it is not."""
-    folder = RUNS / name
-    known = (folder / "config.json").exists()
-    main(["--run", name, *(["--resume"] if known else f"{BUDGET} {flags}".split())])
-    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
-    return json.loads((folder / "ladder.json").read_text()), list(lines)
-
-
 def updates_to(share: float, lines: list[dict], seed: int) -> int | None:
     """Updates until five batches in a row, sampled, have won this share on average."""
     won = [x["reward/mean"] for x in lines if x["seed"] == seed]
@@ -70,10 +60,10 @@ def row(name: str) -> str:
     tag, flags = f"objective-{re.sub('[^a-z0-9]+', '-', name.lower())}", METHODS[name]
     success = {}
     for lr in RATES:
-        ladder, _ = run(f"{tag}-{lr}", f"{flags} --rl.lr {lr} {CHOICE}")
+        ladder, _ = gone_on(f"{tag}-{lr}", f"{BUDGET} {flags} --rl.lr {lr} {CHOICE}".split())
         success[lr] = ladder["rl"][0]["success"]
     lr = max(RATES, key=success.get)
-    ladder, lines = run(tag, f"{flags} --rl.lr {lr} {REPORT}")
+    ladder, lines = gone_on(tag, f"{BUDGET} {flags} --rl.lr {lr} {REPORT}".split())
     won = [r["success"] for r in ladder["rl"]]
     reached = [updates_to(0.9, lines, r["seed"]) for r in ladder["rl"]]
     tried = " ".join(f"{x:.2f}" for x in success.values())

@@ -8,7 +8,6 @@ of numbers that are larger than the one before, which "1 2" earns whole.
 Your data: JSONL of {"prompt", "reference"}; ROUGE-L, BLEU and chrF need pip install -e ".[text]".
 """
 
-import json
 import re
 import sys
 import time
@@ -159,17 +158,14 @@ def untrained(seed: int) -> str:
 def result(run: str, flags: list[str]) -> tuple[float, float, float]:
     """(mean reward and success on test tasks, KL to where it started) of a run, which is gone on
     with where it exists."""
-    known = (train.RUNS / run / "config.json").exists()
     try:
-        train.main(["--run", run, *(["--resume"] if known else flags)])
+        ladder, lines = train.gone_on(run, flags)
     except SystemExit as stop:
         if stop.code == 130:
             print(f"That is, with the command you gave and --run {run.rpartition('-')[0]}")
         raise
-    folder = train.RUNS / run
-    row = json.loads((folder / "ladder.json").read_text())["stages"][0]
-    lines = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()][-10:]
-    return row["reward"], row["success"], fmean(x.get("policy/kl", 0.0) for x in lines)
+    row = ladder["stages"][0]
+    return row["reward"], row["success"], fmean(x.get("policy/kl", 0.0) for x in lines[-10:])
 
 
 if __name__ == "__main__":

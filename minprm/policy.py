@@ -90,7 +90,7 @@ class Policy:
 
     @torch.no_grad()
     def values(self, samples: list[Sample]) -> list[Tensor]:
-        """The critic's value before each masked token: one tensor [sum(mask)] a Sample."""
+        """The critic's value before each masked token, of Samples with `returns`: [sum(mask)] each."""
         return self._each(samples, lambda rows: self._forward(rows, 1.0)[2])
 
     def _each(self, samples: list[Sample], read: Callable) -> list[Tensor]:
@@ -257,6 +257,8 @@ class Policy:
             read = _read if len(hidden) <= chunk else again
             scores = [read(head, bonus, *part) for part in parts]
         l, entropy = (torch.cat(x).cpu() for x in zip(*scores, strict=True))
+        if not rows[0][0].returns:  # no critic: no copy of all hidden states in fp32 for it
+            return l, entropy, torch.empty(0)
         return l, entropy, (hidden.float() @ self.critic[:-1] + self.critic[-1]).cpu()
 
     def _micro_batches(self, samples: list[Sample]) -> list[list[list[int]]]:

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
-from test_rl import CFG, Lines
+from test_rl import CFG, Lines, doubles, weights
 
 from minprm.constants import SFT, ActPRM, Relabel
 from minprm.trainer import Trainer
@@ -55,27 +55,21 @@ def made(checkpoints, folder, *stages: str, **parts) -> Trainer:
     return trainer
 
 
-def weights(trainer: Trainer) -> torch.Tensor:
-    return torch.cat([p.flatten() for p in trainer.policy.weights().values()])
-
-
-def doubles(found: dict[str, torch.Tensor]) -> list[tuple[str, str]]:
-    """Settings that ended with the very same numbers."""
-    names = list(found)
-    return [
-        (a, b) for i, a in enumerate(names) for b in names[:i] if torch.equal(found[a], found[b])
-    ]
+def tried(checkpoints, folder, stage: str, part: str, settings: list[dict]) -> dict:
+    """The weights that each setting of a stage ends with, the default first."""
+    return {
+        str(knobs): weights(made(checkpoints, folder / str(i), stage,
+                                 **{part: replace(getattr(BASE, part), **knobs)}))
+        for i, knobs in enumerate([{}, *settings])
+    }  # fmt: skip
 
 
 def test_every_knob_of_act_prm_changes_what_is_learned(checkpoints, tmp_path):
-    found = {"default": weights(made(checkpoints, tmp_path / "default", "act_prm"))}
-    for i, knobs in enumerate(ACT_PRM):
-        act = replace(BASE.act_prm, **knobs)
-        found[str(knobs)] = weights(made(checkpoints, tmp_path / str(i), "act_prm", act_prm=act))
+    found = tried(checkpoints, tmp_path, "act_prm", "act_prm", ACT_PRM)
     assert not doubles(found), doubles(found)
-    tried = {k for knobs in ACT_PRM for k in knobs}
+    names = {k for knobs in ACT_PRM for k in knobs}
     # how often the held-out reward is looked at, and when to stop by it: the test below
-    assert {f.name for f in fields(ActPRM)} == tried | {"eval_every", "patience"}
+    assert {f.name for f in fields(ActPRM)} == names | {"eval_every", "patience"}
 
 
 def test_patience_stops_at_the_best_held_out_reward(checkpoints, tmp_path):
@@ -90,10 +84,7 @@ def test_patience_stops_at_the_best_held_out_reward(checkpoints, tmp_path):
 
 
 def test_every_knob_of_sft_changes_what_is_learned(checkpoints, tmp_path):
-    found = {"default": weights(made(checkpoints, tmp_path / "default", "sft:expert"))}
-    for i, knobs in enumerate(SFT_KNOBS):
-        sft = replace(BASE.sft, **knobs)
-        found[str(knobs)] = weights(made(checkpoints, tmp_path / str(i), "sft:expert", sft=sft))
+    found = tried(checkpoints, tmp_path, "sft:expert", "sft", SFT_KNOBS)
     assert not doubles(found), doubles(found)
     # the sampler drew nothing here, so every loss is pg; and the expert's turns are equally long
     rest = {"loss", "kl_to", "correction", "aggregation"}

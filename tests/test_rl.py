@@ -48,7 +48,18 @@ def learned(checkpoints, folder, variant="dense", knobs=None, **rl) -> tuple[tor
     cfg = replace(CFG, run=str(folder), rl=replace(CFG.rl, **rl), **(knobs or {}))
     trainer = Trainer(cfg, 0, Lines(), checkpoints)
     trainer.stage(f"rl:{variant}")
-    return torch.cat([p.flatten() for p in trainer.policy.weights().values()]), trainer.log.lines
+    return weights(trainer), trainer.log.lines
+
+
+def weights(trainer: Trainer) -> torch.Tensor:
+    return torch.cat([p.flatten() for p in trainer.policy.weights().values()])
+
+
+def doubles(found: dict[str, torch.Tensor]) -> list[tuple[str, str]]:
+    """Settings that ended with the very same numbers."""
+    names = list(found)
+    pairs = ((a, b) for i, a in enumerate(names) for b in names[:i])
+    return [(a, b) for a, b in pairs if torch.equal(found[a], found[b])]
 
 
 @pytest.fixture(scope="module")
@@ -85,14 +96,7 @@ def test_every_knob_of_rl_changes_what_is_learned(checkpoints, default, tmp_path
         found, lines = learned(checkpoints, tmp_path / str(i), **knobs)
         assert torch.isfinite(found).all() and len(lines) == knobs.get("updates", 5)
         seen[str(knobs)] = found
-    names, vectors = list(seen), list(seen.values())
-    same = [
-        (a, b)
-        for i, (a, x) in enumerate(zip(names, vectors, strict=True))
-        for b, y in zip(names[:i], vectors[:i], strict=True)
-        if torch.equal(x, y)
-    ]
-    assert not same, same
+    assert not doubles(seen), doubles(seen)
 
 
 def test_what_starts_from_a_fine_tuned_model_has_its_own_rate(checkpoints, tmp_path):
