@@ -90,7 +90,7 @@ class Policy:
 
     @torch.no_grad()
     def values(self, samples: list[Sample]) -> list[Tensor]:
-        """The critic's value before each masked token of Samples with `returns`: [sum(mask)] each."""
+        """The critic's values before masked tokens, of Samples with `returns`: [sum(mask)] each."""
         return self._each(samples, lambda rows: self._forward(rows, 1.0)[2])
 
     def _each(self, samples: list[Sample], read: Callable) -> list[Tensor]:
