@@ -16,17 +16,17 @@ import torch
 import tyro
 from transformers import AutoTokenizer
 
-from minprm.chat import Chat
-from minprm.cli import read_flags
 from minprm.constants import Config, Engine, fail
 from minprm.envs import make_world
 from minprm.envs.audit import FILE as AUDIT
 from minprm.envs.audit import table as worlds_table
-from minprm.metrics import chart, details, pass_at_k, table
-from minprm.plan import GREEN, GREY, PLAIN, YELLOW
-from minprm.policy import load_model, pretrained
-from minprm.rollout import Episode, evaluation, reference_rows, summary
-from minprm.sampler import make_sampler
+from minprm.model.policy import load_model, pretrained
+from minprm.model.sampler import make_sampler
+from minprm.play import Episode, evaluation, reference_rows, summary
+from minprm.run.cli import read_flags
+from minprm.run.dry_run import GREEN, GREY, PLAIN, YELLOW
+from minprm.run.log import chart, details, pass_at_k, table
+from minprm.text.chat import Chat
 
 
 @dataclass

@@ -13,13 +13,13 @@ from pathlib import Path
 import torch
 from loguru import logger
 
-from minprm.cli import parse
 from minprm.constants import Config, arms_of, fail
 from minprm.data import read_demos, write_demos
 from minprm.envs import make_world
-from minprm.metrics import Log, chart, table, write_atomically
-from minprm.plan import dry_run
-from minprm.rollout import expert_demos, reference_rows
+from minprm.play import expert_demos, reference_rows
+from minprm.run.cli import parse
+from minprm.run.dry_run import dry_run
+from minprm.run.log import Log, chart, table, write_atomically
 from minprm.trainer import Trainer
 
 RUNS, CHECKPOINTS = Path("runs"), Path("checkpoints")

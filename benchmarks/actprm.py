@@ -19,8 +19,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from minprm.constants import Training
 from minprm.data import Sample
-from minprm.policy import Policy
-from minprm.tree import row
+from minprm.model.policy import Policy
+from minprm.model.tree import row
 
 THOUGHT, ACTION, ROUNDS = 24, 6, 3
 GRID = [*((t, 8, 200) for t in (1, 2, 4, 8, 16)), (8, 4, 200), (8, 16, 200), (8, 8, 50),

@@ -11,10 +11,10 @@ from statistics import median
 
 import torch
 
-from minprm.cli import parse
 from minprm.envs import WORLDS
 from minprm.envs.cups import Cups
-from minprm.metrics import Log
+from minprm.run.cli import parse
+from minprm.run.log import Log
 from minprm.trainer import Trainer
 from train import CHECKPOINTS, RUNS
 

@@ -15,9 +15,9 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from minprm.constants import Config
 from minprm.data import Sample
-from minprm.plan import memory
-from minprm.policy import Policy, adapted
-from minprm.sampler import Sampler
+from minprm.model.policy import Policy, adapted
+from minprm.model.sampler import Sampler
+from minprm.run.dry_run import memory
 
 SHAPES = {
     "0.6B, all weights": (dict(hidden_size=1024, intermediate_size=3072, num_hidden_layers=28,

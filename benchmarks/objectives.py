@@ -10,7 +10,7 @@ import re
 import sys
 from statistics import fmean
 
-from minprm.metrics import interval
+from minprm.run.log import interval
 from train import gone_on
 
 BUDGET = "--preset cups --arms rl --rl.updates 50 --threads 1"  # 50 updates of 64 episodes

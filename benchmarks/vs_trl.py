@@ -22,11 +22,11 @@ import transformers
 import trl
 from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 
-from minprm.babble import make_tokenizer
 from minprm.constants import Engine, Training
 from minprm.data import Sample
-from minprm.policy import Policy
-from minprm.sampler import VLLM, Sampler
+from minprm.model.policy import Policy
+from minprm.model.sampler import VLLM, Sampler
+from minprm.model.tiny import make_tokenizer
 
 WORDS, PROMPTS, GROUP, CHECKED, TIMED = 1000, 4, 8, 3, 6
 # loss, aggregation, learning rate, steps: two are compared, then one is timed, hardly moving, so

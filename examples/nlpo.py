@@ -19,10 +19,10 @@ from transformers import AutoTokenizer
 import train
 from examples.text_rewards import Text, untrained
 from minprm.algorithms import mean_std, ppo_clip
-from minprm.chat import Chat
 from minprm.envs import WORLDS
 from minprm.envs.base import task_seed
-from minprm.policy import load_model
+from minprm.model.policy import load_model
+from minprm.text.chat import Chat
 
 TASKS, GROUP, LENGTH, UPDATES, REFRESH, LR = 8, 8, 16, 60, 10, 1e-4
 

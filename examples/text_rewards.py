@@ -16,15 +16,15 @@ from random import Random
 from statistics import fmean
 
 import train
-from minprm import babble
-from minprm.cli import read_flags
 from minprm.constants import Babble, fail
 from minprm.data import read_jsonl
 from minprm.envs import WORLDS
 from minprm.envs.base import World, needs, parts
 from minprm.envs.dates import dated
 from minprm.envs.numbers import increasing
-from minprm.policy import Policy
+from minprm.model import tiny as babble
+from minprm.model.policy import Policy
+from minprm.run.cli import read_flags
 
 
 def numbers(answer: str, reference: str) -> float:

@@ -19,19 +19,20 @@ from loguru import logger
 from tqdm import tqdm
 from transformers import AutoTokenizer
 
-from minprm import babble, rollout
-from minprm.ahead import Ahead
+from minprm import play as rollout
 from minprm.algorithms import adaptive_kl
-from minprm.chat import Chat
 from minprm.constants import ActPRM, Config, Training, fail
-from minprm.credit import credit, gathered
 from minprm.data import Demo, Sample, read_demos, split_tasks, write_demos
 from minprm.envs import make_world
-from minprm.metrics import Log
-from minprm.policy import Policy, load_model, pretrained, schedule
-from minprm.sampler import make_sampler
-from minprm.sft import as_samples, fitting
-from minprm.thoughts import credited, group_metrics, relabelled, shown, think, written
+from minprm.model import tiny as babble
+from minprm.model.policy import Policy, load_model, pretrained, schedule
+from minprm.model.sampler import make_sampler
+from minprm.run.log import Log
+from minprm.run.prefetch import Ahead
+from minprm.stages.act_prm import credited, group_metrics, relabelled, shown, think, written
+from minprm.stages.rl import credit, gathered
+from minprm.stages.sft import as_samples, fitting
+from minprm.text.chat import Chat
 
 Batch = tuple[list[Sample], dict[str, float]]
 # of the stages act_prm:resample and relabel:resample: particles need a reader that stays as it is

@@ -13,8 +13,8 @@ from torch import tensor
 from minprm import algorithms as alg
 from minprm import constants
 from minprm.constants import ActPRM
-from minprm.credit import returns_to_go
-from minprm.thoughts import effective_sample_size, systematic_resample
+from minprm.stages.act_prm import effective_sample_size, systematic_resample
+from minprm.stages.rl import returns_to_go
 
 CENTRED = ("mean", "mean_std", "rloo")
 

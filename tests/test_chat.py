@@ -2,9 +2,9 @@
 
 import pytest
 
-from minprm.babble import make_tokenizer
-from minprm.chat import TAGS, Chat
 from minprm.envs.cups import Cups
+from minprm.model.tiny import make_tokenizer
+from minprm.text.chat import TAGS, Chat
 
 TURNS = [
     ("ball under a . swap a b .", "ball under a . swap a b b", "open b"),

@@ -11,12 +11,12 @@ from test_thoughts import CUPS
 from torch import tensor
 
 from minprm.algorithms import adaptive_kl, ema, soft, top_p, value_clip
-from minprm.chat import Chat
 from minprm.constants import RL, History
-from minprm.credit import credit, explained_variance, gae, gathered, paid, spread, turn_gae
 from minprm.data import Sample
-from minprm.rollout import play
-from minprm.sampler import Sampler
+from minprm.model.sampler import Sampler
+from minprm.play import play
+from minprm.stages.rl import credit, explained_variance, gae, gathered, paid, spread, turn_gae
+from minprm.text.chat import Chat
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minprm import rollout
+from minprm import play as rollout
 from minprm.constants import Config
 from minprm.data import from_chat, read_demos
 from minprm.envs import WORLDS, audit, base, make_world
@@ -445,18 +445,18 @@ def test_demos_of_any_world_are_written_and_hold_no_thoughts(name, tmp_path):
 # --- worlds that the embedded model is raised on ---
 
 
-@pytest.mark.parametrize("name", [name for name in WORLDS if WORLDS[name].kinds])
+@pytest.mark.parametrize("name", [name for name in WORLDS if WORLDS[name].thought_mix])
 def test_the_narrator_keeps_to_the_worlds_words_and_its_kinds_are_known(name):
     for seed in range(100):
         world, rng, done = make(name), random.Random(seed), False
         said = [world.reset(seed)]
         while not done:
-            kind = rng.choice(list(world.kinds))
-            thought, action = world.babble(kind, rng)
-            assert world.kind(thought) != "?" and world.kind(world.thought()) != "?"
-            assert world.kind(thought + " .") == "?"
+            kind = rng.choice(list(world.thought_mix))
+            thought, action = world.narrate(kind, rng)
+            assert world.classify(thought) != "?" and world.classify(world.thought()) != "?"
+            assert world.classify(thought + " .") == "?"
             if name == "cups":
-                assert world.kind(thought) == kind
+                assert world.classify(thought) == kind
             said += [thought, action, world.thought()]
             observation, _, done, _ = world.step(action)
             said.append(observation)

@@ -8,13 +8,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from minprm.babble import untrained
-from minprm.chat import Chat
 from minprm.constants import Babble, Config, Training
 from minprm.data import NAN, Sample
 from minprm.envs.cups import Cups
-from minprm.policy import Policy, schedule
-from minprm.sampler import Sampler
+from minprm.model.policy import Policy, schedule
+from minprm.model.sampler import Sampler
+from minprm.model.tiny import untrained
+from minprm.text.chat import Chat
 from minprm.trainer import Trainer
 
 LR = 1e-2

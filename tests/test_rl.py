@@ -8,10 +8,10 @@ import pytest
 import torch
 from test_policy import policy
 
-from minprm.ahead import Ahead
 from minprm.constants import RL, Babble, Config
-from minprm.metrics import Log
-from minprm.sampler import Sampler
+from minprm.model.sampler import Sampler
+from minprm.run.log import Log
+from minprm.run.prefetch import Ahead
 from minprm.trainer import Trainer
 
 CFG = Config(

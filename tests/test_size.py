@@ -5,10 +5,10 @@ import torch
 from test_policy import SAMPLES, policy, weights
 from transformers import AutoModelForCausalLM
 
-from minprm import policy as module
 from minprm.constants import Engine, Training
-from minprm.policy import Policy, load_model
-from minprm.sampler import VLLM
+from minprm.model import policy as module
+from minprm.model.policy import Policy, load_model
+from minprm.model.sampler import VLLM
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from minprm.chat import Chat
+from minprm.text.chat import Chat
 
 trl = pytest.importorskip("trl", reason='needs trl: pip install -e ".[dev]"')
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"

@@ -10,18 +10,18 @@ import torch
 from test_policy import policy
 
 from minprm.algorithms import posterior
-from minprm.chat import Chat, Turn
 from minprm.constants import RL, ActPRM, Config, History
-from minprm.credit import compared, paid
 from minprm.data import Sample, chain
 from minprm.envs import WORLDS
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
-from minprm.policy import Policy
-from minprm.rollout import expert_demo, play, summary
-from minprm.sampler import Sampler
-from minprm.thoughts import credited, think
-from minprm.tree import lineage, row
+from minprm.model.policy import Policy
+from minprm.model.sampler import Sampler
+from minprm.model.tree import lineage, row
+from minprm.play import expert_demo, play, summary
+from minprm.stages.act_prm import credited, think
+from minprm.stages.rl import compared, paid
+from minprm.text.chat import Chat, Turn
 
 CUPS = Config(world_args=["rounds=3", "swaps=1"], thought_tokens=8, action_tokens=3)
 

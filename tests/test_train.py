@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from minprm import babble
-from minprm.cli import parse
 from minprm.constants import Babble, Config
 from minprm.data import read_demos
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
+from minprm.model import tiny as babble
+from minprm.run.cli import parse
 
 ROOT = Path(__file__).parents[1]
 TINY = (

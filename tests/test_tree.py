@@ -10,13 +10,13 @@ from test_policy import policy
 from torch.nn.attention import flex_attention
 from transformers import MistralConfig, MistralForCausalLM
 
-from minprm import policy as module
-from minprm import tree
 from minprm.constants import Training
 from minprm.data import Sample
-from minprm.policy import Policy
-from minprm.sampler import Sampler
-from minprm.tree import filled, layout, lineage, micro_batches, row
+from minprm.model import policy as module
+from minprm.model import tree
+from minprm.model.policy import Policy
+from minprm.model.sampler import Sampler
+from minprm.model.tree import filled, layout, lineage, micro_batches, row
 
 
 def grown(shape: str, seed: int = 0) -> list[Sample]:

@@ -11,11 +11,11 @@ import pytest
 import torch
 from transformers import Qwen3ForCausalLM
 
-from minprm.babble import untrained
 from minprm.constants import Babble, Engine
 from minprm.data import Sample
 from minprm.envs.cups import Cups
-from minprm.policy import Policy
+from minprm.model.policy import Policy
+from minprm.model.tiny import untrained
 
 os.environ |= {"TORCH_COMPILE_DISABLE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}  # seconds, not minutes
 pytest.importorskip("vllm", reason='needs vllm: pip install -e ".[vllm]"')
@@ -36,7 +36,7 @@ def policy(tied: bool) -> Policy:
 
 @pytest.fixture(scope="module", params=["tied", "untied"])
 def parts(request):
-    from minprm.sampler import VLLM
+    from minprm.model.sampler import VLLM
 
     p = policy(request.param == "tied")
     return p, VLLM(p.model, Engine(), 512)
@@ -104,7 +104,7 @@ def test_the_stopping_token_is_among_the_ids_and_the_end_of_turn_does_not_stop_a
 
 def test_adapters_are_merged_on_their_way_into_the_engine(parts):
     peft = pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
-    from minprm.sampler import VLLM
+    from minprm.model.sampler import VLLM
 
     base, _ = parts
     adapters = peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)

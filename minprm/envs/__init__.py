@@ -54,13 +54,13 @@ def make_world(cfg: Config) -> World:
     """The configured world. Exits where there is none of that name, or its knobs make none."""
     if cfg.world not in WORLDS:
         fail(f"--world {cfg.world}: no such world. Worlds: {', '.join(WORLDS)}")
-    kinds = inspect.signature(WORLDS[cfg.world]).parameters
+    knobs = inspect.signature(WORLDS[cfg.world]).parameters
     texts = pairs(cfg.world_args, str)
     for name in texts:
-        if name not in kinds:
-            knobs = " ".join(f"{k}={p.default}" for k, p in kinds.items())
-            fail(f"--world-args {name}: {cfg.world} has no such knob. Its knobs: {knobs}")
+        if name not in knobs:
+            known = " ".join(f"{k}={p.default}" for k, p in knobs.items())
+            fail(f"--world-args {name}: {cfg.world} has no such knob. Its knobs: {known}")
     try:
-        return WORLDS[cfg.world](**{k: kinds[k].annotation(v) for k, v in texts.items()})
+        return WORLDS[cfg.world](**{k: knobs[k].annotation(v) for k, v in texts.items()})
     except ValueError as error:
         fail(f"--world-args {' '.join(cfg.world_args)}: {error}")

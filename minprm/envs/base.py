@@ -48,7 +48,7 @@ class World:
 
     # for worlds that the embedded model is raised on
     words: list[str] = []  # noqa: RUF012
-    kinds: dict[str, float] = {}  # noqa: RUF012
+    thought_mix: dict[str, float] = {}  # noqa: RUF012
 
     def reset(self, seed: int) -> str:
         """First observation of the task `seed`."""
@@ -102,11 +102,11 @@ class World:
 
     # --- for the embedded model ---
 
-    def babble(self, kind: str, rng: random.Random) -> tuple[str, str]:
+    def narrate(self, kind: str, rng: random.Random) -> tuple[str, str]:
         """A thought of this kind about the present state, and the action that goes with it."""
         raise NotImplementedError
 
-    def kind(self, thought: str) -> str:
+    def classify(self, thought: str) -> str:
         """Which kind of thought this is in the present state; "?" for none: the gate's measure."""
         raise NotImplementedError
 

@@ -15,7 +15,7 @@ class Cups(World):
         "A ball lies under one of several cups, and cups are swapped two at a time. "
         "Answer with `open X`, where X is the cup that holds the ball after the last swap."
     )
-    kinds = {"faithful": 0.10, "wrong": 0.45, "restate": 0.35, "bare": 0.10}  # noqa: RUF012
+    thought_mix = {"faithful": 0.10, "wrong": 0.45, "restate": 0.35, "bare": 0.10}  # noqa: RUF012
 
     def __init__(self, rounds: int = 3, swaps: int = 4, cups: int = 5):
         if rounds < 1 or swaps < 0 or not 2 <= cups <= 10:
@@ -47,7 +47,7 @@ class Cups(World):
     def thought(self) -> str:
         return self._trace(self.start)
 
-    def babble(self, kind: str, rng: random.Random) -> tuple[str, str]:
+    def narrate(self, kind: str, rng: random.Random) -> tuple[str, str]:
         wrong = rng.choice([cup for cup in self.cups if cup != self.start])
         guess = rng.choice(self.actions())
         if kind in ("faithful", "wrong"):
@@ -57,7 +57,7 @@ class Cups(World):
             return f"{guess} .", guess
         return self._restated() if kind == "restate" else f"ball under {self.start} .", guess
 
-    def kind(self, thought: str) -> str:
+    def classify(self, thought: str) -> str:
         words = thought.split()
         start = words[2] if words[:2] == ["ball", "under"] and len(words) > 3 else ""
         known = {f"ball under {self.start} .": "bare", self._restated(): "restate"}

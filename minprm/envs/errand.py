@@ -20,7 +20,7 @@ class Errand(World):
         "that you are sent to. Answer `forward`, `left` (turn) or `right` (turn); you are told "
         "only whether you moved, bumped, turned, or found the cell, and where to go next."
     )
-    kinds = {"update": 0.8, "jump": 0.05, "stale": 0.05, "bare": 0.1}  # noqa: RUF012
+    thought_mix = {"update": 0.8, "jump": 0.05, "stale": 0.05, "bare": 0.1}  # noqa: RUF012
 
     def __init__(self, waypoints: int = 1, size: int = 6, turns: int = 16):
         if waypoints < 1 or size < 2 or turns < 1:
@@ -71,7 +71,7 @@ class Errand(World):
     def thought(self) -> str:
         return _say(self.pose, self.goals[self.index])
 
-    def babble(self, kind: str, rng: random.Random) -> tuple[str, str]:
+    def narrate(self, kind: str, rng: random.Random) -> tuple[str, str]:
         if not self.turn:  # mostly no start is named, so that greedy thoughts of the base fail too
             (kind,) = rng.choices(("right", "misread", "bare"), (0.15, 0.25, 0.6))
         if kind == "bare":
@@ -87,7 +87,7 @@ class Errand(World):
         goal = self.goals[self.index]
         return _say(self.belief, goal), _act(self.belief, goal)
 
-    def kind(self, thought: str) -> str:
+    def classify(self, thought: str) -> str:
         if thought == "bare":
             return "bare"
         goal = self.goals[self.index]

@@ -23,7 +23,7 @@ class FrozenLake(World):
         "`down`, `left` or `right`. Reach G and do not step into a hole."
     )
 
-    kinds = {"right": 0.3, "wrong": 0.4, "bare": 0.3}  # noqa: RUF012
+    thought_mix = {"right": 0.3, "wrong": 0.4, "bare": 0.3}  # noqa: RUF012
 
     def __init__(self, size: int = 6, ice: float = 0.75, path: int = 5, slip: float = 0.0):
         """ice: share of cells that hold; path: shortest way at least; slip: chance that a step
@@ -72,14 +72,14 @@ class FrozenLake(World):
     def thought(self) -> str:
         return self._said(self.place, self.goal, self.expert())
 
-    def babble(self, kind: str, rng: random.Random) -> tuple[str, str]:
+    def narrate(self, kind: str, rng: random.Random) -> tuple[str, str]:
         if kind == "right":
             return self.thought(), self.expert()
         action, cells = rng.choice(self.actions()), range(self.size)
         wrong = [(rng.choice(cells), rng.choice(cells)) for _ in "ab"]
         return "bare" if kind == "bare" else self._said(*wrong, action), action
 
-    def kind(self, thought: str) -> str:
+    def classify(self, thought: str) -> str:
         if thought in ("bare", self.thought()):
             return "bare" if thought == "bare" else "right"
         n = "[0-9]+"

@@ -22,7 +22,7 @@ class Rooms(World):
         "time. Answer `go north` (east, south, west), `take key` or `open chest`. Open the chest."
     )
 
-    kinds = {"right": 0.3, "wrong": 0.4, "bare": 0.3}  # noqa: RUF012
+    thought_mix = {"right": 0.3, "wrong": 0.4, "bare": 0.3}  # noqa: RUF012
 
     def __init__(self, rooms: int = 8):
         if not 3 <= rooms <= len(COLOURS):
@@ -85,7 +85,7 @@ class Rooms(World):
         room = self.chest_room if self.held else self.key_room
         return self._said("chest" if self.held else "key", room, self.expert())
 
-    def babble(self, kind: str, rng: random.Random) -> tuple[str, str]:
+    def narrate(self, kind: str, rng: random.Random) -> tuple[str, str]:
         action = self.expert() if kind == "right" else rng.choice(self.actions())
         if kind == "bare":
             return "bare", action
@@ -95,7 +95,7 @@ class Rooms(World):
             rng.choice(["key", "chest"]), rng.choice(sorted(self.doors)), action
         ), action
 
-    def kind(self, thought: str) -> str:
+    def classify(self, thought: str) -> str:
         if thought in ("bare", self.thought()):
             return "bare" if thought == "bare" else "right"
         said = {self._said(thing, room, action) for thing in ("key", "chest")

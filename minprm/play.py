@@ -13,13 +13,13 @@ from statistics import fmean
 import torch
 
 from minprm.algorithms import copies, exact_match
-from minprm.chat import Chat, Turn
 from minprm.constants import Config, History, fail
 from minprm.data import Demo, Sample, Step, chain, from_chat
 from minprm.envs import make_world
 from minprm.envs.base import World, task_seed
-from minprm.policy import Policy
-from minprm.sampler import Completion, Sampler
+from minprm.model.policy import Policy
+from minprm.model.sampler import Completion, Sampler
+from minprm.text.chat import Chat, Turn
 
 
 @dataclass

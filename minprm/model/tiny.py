@@ -20,12 +20,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from minprm.chat import ORDERS, TAGS, Chat
 from minprm.constants import Babble, Training, fail, pairs
 from minprm.data import Sample
 from minprm.envs.base import World, task_seed
-from minprm.policy import Policy, load_model, schedule
-from minprm.sampler import Sampler
+from minprm.model.policy import Policy, load_model, schedule
+from minprm.model.sampler import Sampler
+from minprm.text.chat import ORDERS, TAGS, Chat
 
 TEMPLATE = (
     "{% for m in messages %}"
@@ -52,7 +52,7 @@ def make_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
 
 def raised(world: World, cfg: Babble, seed: int, micro_tokens: int, root: Path) -> Policy:
     """The model raised on this world, from the cache where its settings were seen before."""
-    if not world.kinds:
+    if not world.thought_mix:
         fail(f"the embedded model cannot be raised on {type(world).__name__}: name a --model")
     settings = {"babble": asdict(cfg), "seed": seed, "template": TEMPLATE}
     settings |= {"world": vars(world), "source": inspect.getsource(inspect.getmodule(type(world)))}
@@ -89,7 +89,7 @@ def gate(policy: Policy, world: World, thought_tokens: int, tasks: int = 50) -> 
     sampler = Sampler(policy.model)
     drawn = sampler.generate(prompts, 1, thought_tokens, chat.stop, 1.0, seed=0)
     for state, (completion,) in zip(states, drawn, strict=True):
-        kinds[state.kind(chat.text(completion.ids[:-1]))] += 1 / len(states)
+        kinds[state.classify(chat.text(completion.ids[:-1]))] += 1 / len(states)
     acts = torch.stack([l.sum().exp() for l in policy.logprobs(samples)]).mean().item()
     return {"acts": acts, "?": 0.0, **kinds}
 
@@ -135,14 +135,14 @@ def _pretrain(policy: Policy, world: World, cfg: Babble, seed: int) -> None:
 
 def _episode(world: World, chat: Chat, cfg: Babble, rng: random.Random) -> Sample:
     """Random play with a narrator; the loss is on the assistant's tokens."""
-    mixture = pairs(cfg.mixture, float) or world.kinds
+    mixture = pairs(cfg.mixture, float) or world.thought_mix
     hinted = rng.random() < cfg.action_first
     mute = rng.random() < cfg.act_only
     row, done = Sample(), False
     observation = world.reset(rng.randrange(10**9))  # task_seed("train", ·): never a test task
     while not done:
         (kind,) = rng.choices(list(mixture), list(mixture.values()))
-        thought, action = world.babble(kind, rng)
+        thought, action = world.narrate(kind, rng)
         if mute:
             thought, action = None, rng.choice(world.actions())
         order = rng.choice(ORDERS) if hinted else "natural"

@@ -8,12 +8,13 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from minprm import babble, rollout
-from minprm.chat import Chat
+from minprm import play as rollout
 from minprm.constants import Config
 from minprm.data import Demo, read_demos
 from minprm.envs import make_world
-from minprm.policy import CHUNK, pretrained
+from minprm.model import tiny as babble
+from minprm.model.policy import CHUNK, pretrained
+from minprm.text.chat import Chat
 
 GREY, GREEN, YELLOW, PLAIN = "\033[90m", "\033[32m", "\033[33m", "\033[0m"
 

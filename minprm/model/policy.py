@@ -25,7 +25,7 @@ from transformers.utils import logging
 from minprm.algorithms import AGGREGATIONS, CORRECTIONS, LOSSES, kl_k3, value_clip
 from minprm.constants import Training, fail
 from minprm.data import Sample
-from minprm.tree import attend, layout, micro_batches, probe
+from minprm.model.tree import attend, layout, micro_batches, probe
 
 CRITIC_LR = 10  # times the policy's: the head starts from nothing. RAGEN's ratio
 CHUNK = 2**27  # logits computed at once: half a gigabyte in fp32

@@ -1,8 +1,8 @@
 """SFT: a demo as the Samples that it is learned from. The loss is `pg` with an advantage of 1."""
 
-from minprm.chat import Chat, Turn
 from minprm.constants import Config, History
 from minprm.data import Demo, Sample, chain
+from minprm.text.chat import Chat, Turn
 
 
 def as_samples(demo: Demo, chat: Chat, shown: History) -> list[Sample]:

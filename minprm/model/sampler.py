@@ -17,7 +17,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from minprm.constants import Engine, fail
-from minprm.tree import attend
+from minprm.model.tree import attend
 
 
 @dataclass

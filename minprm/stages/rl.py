@@ -16,8 +16,8 @@ from minprm.algorithms import GROUPS, advantages, ema
 from minprm.constants import RL
 from minprm.data import Sample
 from minprm.envs.base import task_seed
-from minprm.policy import Policy
-from minprm.rollout import Episode
+from minprm.model.policy import Policy
+from minprm.play import Episode
 
 Group = list[Episode]  # of one task
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from minprm import algorithms
-from minprm.chat import Chat, Turn
 from minprm.constants import ActPRM, History
-from minprm.credit import returns_to_go
 from minprm.data import Demo, Sample, Step, chain
-from minprm.policy import Policy
-from minprm.sampler import Sampler
+from minprm.model.policy import Policy
+from minprm.model.sampler import Sampler
+from minprm.stages.rl import returns_to_go
+from minprm.text.chat import Chat, Turn
 
 
 @dataclass(eq=False)

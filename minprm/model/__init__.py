@@ -1,0 +1,1 @@
+"""The model in its three roles: it writes, it is read, it learns."""

@@ -1,0 +1,1 @@
+"""What a run needs beside the method: flags, files, tables, evaluation."""

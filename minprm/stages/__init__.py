@@ -1,0 +1,1 @@
+"""What an arm is made of: each stage is a function of a Run."""
