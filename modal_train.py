@@ -1,6 +1,6 @@
 """modal run modal_train.py [--gpu H100] [train.py's flags]: the same command on a rented GPU.
 
-Runs, checkpoints and the Hugging Face cache live in volumes; after every snapshot the volume is
+Runs, checkpoints and the Hugging Face cache live in volumes. After every snapshot the volume is
 committed, and a container that is lost is started again and goes on from there. A file after
 --demos or --config travels along. For gated models: a Modal secret with HF_TOKEN, its name in the
 environment variable MINPRM_SECRET.
@@ -10,6 +10,7 @@ environment variable MINPRM_SECRET.
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import modal
@@ -22,7 +23,7 @@ image = (
     modal.Image.debian_slim(python_version="3.11")
     .pip_install("vllm==0.32.0", "torch==2.13.0", "transformers==5.19.0", "peft==0.21.2")
     .pip_install("loguru", "matplotlib", "tensorboard", "tqdm", "tyro")
-    .add_local_python_source("minprm", "train")
+    .add_local_python_source("minprm")
 )
 app = modal.App("minprm", image=image)
 
@@ -36,34 +37,38 @@ app = modal.App("minprm", image=image)
 )
 def train(flags: list[str], files: dict[str, bytes]) -> None:
     """One try; the next one finds the run and resumes it."""
-    from minprm.trainer import Trainer
-
-    Trainer.saved = staticmethod(runs.commit)
-    body(flags, files, WORK)
+    body(flags, files, WORK, runs.commit)
     runs.commit()
 
 
-def body(flags: list[str], files: dict[str, bytes], work: Path) -> None:
+def body(
+    flags: list[str],
+    files: dict[str, bytes],
+    work: Path,
+    on_save: Callable[[], None] = lambda: None,
+) -> None:
     """What runs in the container, and in the test."""
-    from train import main as run
+    from minprm.commands.train import main as run
 
     os.chdir(work)
     for name, content in files.items():
         Path(name).write_bytes(content)
     name = flags[flags.index("--run") + 1]
     started = Path("runs", name, "config.json").exists()
-    run(["--run", name, "--resume"] if started else flags)
+    run(["--run", name, "--resume"] if started else flags, on_save)
 
 
 def packed(arguments: list[str]) -> tuple[str, list[str], dict[str, bytes]]:
     """(GPU, train.py's flags with a run's name, the files that they name)."""
-    flags, gpu, files = list(arguments), "H100", {}
+    flags = list(arguments)
+    gpu = "H100"
     if "--gpu" in flags:
         at = flags.index("--gpu")
         gpu = flags[at + 1]
         del flags[at : at + 2]
     if "--run" not in flags:
         flags += ["--run", time.strftime("modal-%Y%m%d-%H%M%S")]
+    files = {}
     for key in ("--demos", "--config"):
         if key in flags:
             at = flags.index(key) + 1

@@ -7,7 +7,7 @@ logs). A run that exists is gone on with, so an interrupted series can be starte
 
 from statistics import fmean
 
-from train import gone_on
+from minprm.commands.train import go_on
 
 LADDER = "--preset smoke --episodes 400 --arms base act_prm --seeds 0 1 2"
 MEAN = "--act-prm.reward action_prob_mean"
@@ -15,8 +15,8 @@ TURN = f"{MEAN} --act-prm.reward-span turn"
 STD = "--act-prm.advantage mean_std --act-prm.trained-on thought"
 # a base that is shown actions as hints and likes to copy them: the failure is strong on purpose
 COPIES = (
-    "--babble.updates 600 --babble.action-first 0.3 "
-    "--babble.mixture faithful=.1 wrong=.4 restate=.2 bare=.15 copy=.15"
+    "--tiny.updates 600 --tiny.action-first 0.3 "
+    "--tiny.mixture faithful=.1 wrong=.4 restate=.2 bare=.15 copy=.15"
 )
 HINTED = "--act-prm.thoughts-from state_action"
 ABLATIONS = {
@@ -29,7 +29,7 @@ ABLATIONS = {
     "action_prob_mean, span turn; mean_std; thought": f"{STD} {TURN}",
     "base that copies; thoughts from state": COPIES,
     "base that copies; thoughts from state_action": f"{COPIES} {HINTED}",
-    "base without the skill": "--no-gate --babble.mixture restate=.7 bare=.3",
+    "base without the skill": "--no-gate --tiny.mixture restate=.7 bare=.3",
 }
 
 
@@ -44,7 +44,7 @@ def row(name: str, ladder: dict, lines: list[dict]) -> str:
 
 
 if __name__ == "__main__":
-    runs = [gone_on(f"ablation-{i}", f"{LADDER} {flags}".split())
+    runs = [go_on(f"ablation-{i}", f"{LADDER} {flags}".split())
             for i, flags in enumerate(ABLATIONS.values())]  # fmt: skip
     print("| what | base | act_prm | reward in training | reward from the state alone |")
     print("|---|---|---|---|---|")

@@ -41,9 +41,11 @@ def episode(steps: int, group: int, state: int) -> list[Sample]:
 
 def measure(p: Policy, samples: list[Sample], share: bool) -> tuple[int, float, float]:
     """(tokens computed, median seconds of an update, gradient norm)."""
-    p.__dict__["shares"] = share
-    rows = [[samples[i] for i in r] for batch in p._micro_batches(samples) for r in batch]
-    tokens, seconds = sum(len(row(r).ids) for r in rows), []
+    p.shares_prefixes = share
+    tokens = 0
+    for batch in p.micro_batches(samples):
+        tokens += sum(len(row([samples[i] for i in members]).ids) for members in batch)
+    seconds = []
     for _ in range(ROUNDS if tokens < 50_000 else 1):
         began = time.perf_counter()
         norm = p.update(samples, Training(), lr=0.0)["policy/grad_norm"]
@@ -85,7 +87,7 @@ def peak(p: Policy, share: str) -> None:
         for way in ("rows", "trees"):
             subprocess.run([sys.executable, "-m", "benchmarks.actprm", "--peak", way], check=True)
         return
-    p.__dict__["shares"] = share == "trees"
+    p.shares_prefixes = share == "trees"
     p.update(episode(8, 8, 200), Training(), lr=0.0)
     print(f"{share}: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
 

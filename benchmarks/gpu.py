@@ -13,11 +13,12 @@ import time
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from minprm.commands.dry_run import memory
 from minprm.constants import Config
 from minprm.data import Sample
-from minprm.model.policy import Policy, adapted
+from minprm.model.load import adapted
+from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
-from minprm.run.dry_run import memory
 
 SHAPES = {
     "0.6B, all weights": (dict(hidden_size=1024, intermediate_size=3072, num_hidden_layers=28,
@@ -53,7 +54,7 @@ def measure(shape: dict, lora: int, vocabulary: int) -> dict[str, float]:
         torch.cuda.reset_peak_memory_stats()
     seconds = {}
     for share in (False, True):
-        policy.__dict__["shares"] = share
+        policy.shares_prefixes = share
         for _ in range(2):
             began = time.perf_counter()
             policy.update(samples, cfg.act_prm, lr=1e-6)

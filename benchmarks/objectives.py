@@ -10,8 +10,8 @@ import re
 import sys
 from statistics import fmean
 
-from minprm.run.log import interval
-from train import gone_on
+from minprm.commands.train import go_on
+from minprm.run.table import interval
 
 BUDGET = "--preset cups --arms rl --rl.updates 50 --threads 1"  # 50 updates of 64 episodes
 RATES = (2e-4, 5e-4, 1e-3)
@@ -60,10 +60,10 @@ def row(name: str) -> str:
     tag, flags = f"objective-{re.sub('[^a-z0-9]+', '-', name.lower())}", METHODS[name]
     success = {}
     for lr in RATES:
-        ladder, _ = gone_on(f"{tag}-{lr}", f"{BUDGET} {flags} --rl.lr {lr} {CHOICE}".split())
+        ladder, _ = go_on(f"{tag}-{lr}", f"{BUDGET} {flags} --rl.lr {lr} {CHOICE}".split())
         success[lr] = ladder["rl"][0]["success"]
     lr = max(RATES, key=success.get)
-    ladder, lines = gone_on(tag, f"{BUDGET} {flags} --rl.lr {lr} {REPORT}".split())
+    ladder, lines = go_on(tag, f"{BUDGET} {flags} --rl.lr {lr} {REPORT}".split())
     won = [r["success"] for r in ladder["rl"]]
     reached = [updates_to(0.9, lines, r["seed"]) for r in ladder["rl"]]
     tried = " ".join(f"{x:.2f}" for x in success.values())

@@ -46,7 +46,7 @@ def drawn(llm, seed: int, lora=None) -> float:
 def main() -> None:
     from vllm.lora.request import LoRARequest
 
-    from minprm.model.sampler import weights
+    from minprm.model.vllm import weights
 
     torch.manual_seed(0)
     model = Qwen3ForCausalLM(Qwen3Config(**SHAPE))

@@ -25,8 +25,9 @@ from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 from minprm.constants import Engine, Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
-from minprm.model.sampler import VLLM, Sampler
+from minprm.model.sampler import Sampler
 from minprm.model.tiny import make_tokenizer
+from minprm.model.vllm import start
 
 WORDS, PROMPTS, GROUP, CHECKED, TIMED = 1000, 4, 8, 3, 6
 # loss, aggregation, learning rate, steps: two are compared, then one is timed, hardly moving, so
@@ -167,7 +168,7 @@ def regime(name: str, lengths: tuple[int, int], longest: int, average: int, vllm
     if vllm:  # its head has no bias: as many tokens end a completion as make it as long
         plain = Qwen3ForCausalLM(model.config)
         p = Policy(plain, tokenizer, 16_384)
-        engine = VLLM(plain, Engine(), 1024)
+        engine = start(plain, Engine(), 1024)
         stops = list(range(WORDS // average))
         told("step, minprm with vLLM", steps_of(engine, p, prompts, longest, stops, cfg),
              seconds[1:])  # fmt: skip

@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer
 
-import train
 from examples.text_rewards import Text, untrained
 from minprm.algorithms import mean_std, ppo_clip
+from minprm.commands.train import CHECKPOINTS
+from minprm.commands.train import main as train
 from minprm.envs import WORLDS
 from minprm.envs.base import task_seed
-from minprm.model.policy import load_model
+from minprm.model.load import load_model
 from minprm.text.chat import Chat
 
 TASKS, GROUP, LENGTH, UPDATES, REFRESH, LR = 8, 8, 16, 60, 10, 1e-4
@@ -76,14 +77,14 @@ def learn(model, chat: Chat, p: float, same_set: bool, seed: int) -> tuple[list,
         rng = Random(f"{seed} {update}")
         seeds = [task_seed("train", rng.randrange(10**9)) for _ in range(TASKS)]
         states = [[{"role": "user", "content": world.reset(seed)}] for seed in seeds]
-        prompts = [chat.state(s, [], True) + chat.bare for s in states]
+        prompts = [chat.state(s, [], True) + chat.act_without_thought for s in states]
         prompts = torch.tensor(prompts, device=model.device)  # counting prompts are equally long
         prompts = prompts.repeat_interleave(GROUP, 0)
         answer, old, sets, live = draw(model, mask, prompts, p, chat.end[-1])
         r = torch.zeros_like(old[:, 0])
         for i, (ids, n) in enumerate(zip(answer.tolist(), live.sum(1).tolist(), strict=True)):
             world.reset(seeds[i // GROUP])
-            world.step(chat.parse(chat.bare + ids[:n])[1] or "")
+            world.step(chat.parse(chat.act_without_thought + ids[:n])[1] or "")
             r[i] = float(world.success)
         a = torch.cat([mean_std(group) for group in r.split(GROUP)])[:, None].expand_as(old)
         l = likelihood(model, prompts, answer, sets if same_set else torch.ones_like(sets))
@@ -105,9 +106,9 @@ def refresh(mask, model) -> None:
 def main() -> None:
     WORLDS["text"] = Text
     run = f"nlpo-{time.strftime('%Y%m%d-%H%M%S')}"
-    path = train.CHECKPOINTS / run / "stages-0"
+    path = CHECKPOINTS / run / "stages-0"
     warm = f"--run {run} --world text --stages sft:actions --num-demos 768 --held-out 0"
-    train.main([*warm.split(), "--action-tokens", "24", "--model", untrained(0)])
+    train([*warm.split(), "--action-tokens", "24", "--model", untrained(0)])
     chat = Chat(AutoTokenizer.from_pretrained(path))
     print(f"{'':<38}{'|log ratio|, first':>18}  success, updates 1-10  51-60, seeds 0 1 2")
     for name, p, same_set in (

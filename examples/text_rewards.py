@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from random import Random
 from statistics import fmean
 
-import train
-from minprm.constants import Babble, fail
-from minprm.data import read_jsonl
+from minprm.commands.cli import read_flags
+from minprm.commands.train import CHECKPOINTS, go_on
+from minprm.constants import Tiny, fail
 from minprm.envs import WORLDS
 from minprm.envs.base import World, needs, parts
 from minprm.envs.dates import dated
 from minprm.envs.numbers import increasing
-from minprm.model import tiny as babble
+from minprm.model import tiny
 from minprm.model.policy import Policy
-from minprm.run.cli import read_flags
+from minprm.text.logs import read_jsonl
 
 
 def numbers(answer: str, reference: str) -> float:
@@ -137,7 +137,7 @@ def main(argv: list[str]) -> None:
     start = flags.model or untrained(flags.seed)
     rows = {"warm start": result(f"{run}-warm", [*warm, "--model", start])}
     ppo = "--stages rl:dense --rl.advantage gae --rl.loss ppo_clip --rl.passes 2 --num-demos 1"
-    ppo += f" --rl.updates {flags.updates} --model {train.CHECKPOINTS}/{run}-warm/stages-"
+    ppo += f" --rl.updates {flags.updates} --model {CHECKPOINTS}/{run}-warm/stages-"
     ppo = [*shared, *f"{ppo}{flags.seed}".split()]
     # a weight of 1e-9 is measured and not felt
     rows["PPO without KL"] = result(f"{run}-free", [*ppo, "--rl.kl", "1e-9"])
@@ -150,8 +150,8 @@ def main(argv: list[str]) -> None:
 
 def untrained(seed: int) -> str:
     """A model that has read nothing, where the trainer can load it."""
-    path = train.CHECKPOINTS / f"untrained-{seed}"
-    Policy(*babble.untrained(Text(), Babble(), seed), 1024).save(path)
+    path = CHECKPOINTS / f"untrained-{seed}"
+    Policy(*tiny.untrained(Text(), Tiny(), seed), 1024).save(path)
     return str(path)
 
 
@@ -159,7 +159,7 @@ def result(run: str, flags: list[str]) -> tuple[float, float, float]:
     """(mean reward and success on test tasks, KL to where it started) of a run, which is gone on
     with where it exists."""
     try:
-        ladder, lines = train.gone_on(run, flags)
+        ladder, lines = go_on(run, flags)
     except SystemExit as stop:
         if stop.code == 130:
             print(f"That is, with the command you gave and --run {run.rpartition('-')[0]}")

@@ -11,21 +11,20 @@ from hypothesis import strategies as st
 from torch import tensor
 
 from minprm import algorithms as alg
-from minprm import constants
+from minprm import constants, zoo
+from minprm.algorithms import effective_sample_size, returns_to_go, systematic_resample
 from minprm.constants import ActPRM
-from minprm.stages.act_prm import effective_sample_size, systematic_resample
-from minprm.stages.rl import returns_to_go
 
 CENTRED = ("mean", "mean_std", "rloo")
 
 
 def test_every_choice_in_the_config_is_a_function_and_the_other_way_round():
-    assert set(get_args(constants.Advantage)) == {*alg.ADVANTAGES, "top_k", "opo", "batch"}
-    assert set(get_args(constants.Loss)) == set(alg.LOSSES)
-    assert set(get_args(constants.Aggregation)) == set(alg.AGGREGATIONS)
+    assert set(get_args(constants.Advantage)) == {*zoo.ADVANTAGES, "top_k", "opo", "batch"}
+    assert set(get_args(constants.Loss)) == set(zoo.LOSSES)
+    assert set(get_args(constants.Aggregation)) == set(zoo.AGGREGATIONS)
     corrections = get_args(constants.Training.__annotations__["correction"])
-    assert set(corrections) == {*alg.CORRECTIONS, "none"}
-    assert set(get_args(constants.RL.__annotations__["groups"])) == {*alg.GROUPS, "all"}
+    assert set(corrections) == {*zoo.CORRECTIONS, "none"}
+    assert set(get_args(constants.RL.__annotations__["groups"])) == {*zoo.GROUPS, "all"}
     rewards = get_args(ActPRM.__annotations__["reward"])
     assert set(rewards) == {*alg.REWARDS, "exact_match"}
 
@@ -47,19 +46,19 @@ def test_advantages_of_a_group_worked_out_by_hand():
     }
     for name, values in expected.items():
         lengths = [tensor([1.0, 3.0, 2.0, 4.0]), tensor([5.0])]
-        first, _ = alg.advantages([r, tensor([1.0])], name, 2, lengths)
+        first, _ = zoo.advantages([r, tensor([1.0])], name, 2, lengths)
         assert torch.allclose(first, tensor(values).float()), name
 
 
 @pytest.mark.parametrize("name", CENTRED)
 def test_a_group_of_one_and_a_group_without_variance_teach_nothing(name):
-    assert alg.ADVANTAGES[name](tensor([0.7])).tolist() == [0.0]
-    assert alg.ADVANTAGES[name](torch.full((4,), 0.7)).abs().max() < 1e-6
+    assert zoo.ADVANTAGES[name](tensor([0.7])).tolist() == [0.0]
+    assert zoo.ADVANTAGES[name](torch.full((4,), 0.7)).abs().max() < 1e-6
 
 
 def test_thoughts_that_earned_nothing_have_no_posterior_and_are_never_best():
     for name in ("posterior", "best", "top_k"):
-        (a,) = alg.advantages([torch.zeros(4)], name, 2, [torch.ones(4)])
+        (a,) = zoo.advantages([torch.zeros(4)], name, 2, [torch.ones(4)])
         assert a.tolist() == [0.0] * 4
 
 
@@ -74,7 +73,7 @@ def test_the_policy_gradient_is_the_gradient_of_expected_reward(name, factor):
     estimate = torch.zeros(3, dtype=torch.float64)
     for group in product(range(3), repeat=3):
         arms = tensor(group)
-        loss = alg.pg(l[arms], l[arms].detach(), alg.ADVANTAGES[name](reward[arms])).mean()
+        loss = alg.pg(l[arms], l[arms].detach(), zoo.ADVANTAGES[name](reward[arms])).mean()
         (gradient,) = torch.autograd.grad(loss, theta, retain_graph=True)
         estimate -= l[arms].sum().exp().detach() * gradient
     assert torch.allclose(estimate, factor * true, atol=1e-12)
@@ -103,7 +102,7 @@ def test_on_policy_ppo_has_the_gradient_of_pg_whatever_its_value():
         ("sequence", 0.0),
         ("token", -sum(n * x for n, x in zip(lengths, a.tolist(), strict=True)) / sum(lengths)),
     ):
-        weights = alg.AGGREGATIONS[name](lengths)
+        weights = zoo.AGGREGATIONS[name](lengths)
         w = torch.cat([torch.full((n,), x) for x, n in zip(weights, lengths, strict=True)])
         ppo, pg = ((w * f(l, l.detach(), per_token)).sum() for f in (alg.ppo_clip, alg.pg))
         assert ppo.item() == pytest.approx(value, abs=1e-6)
@@ -139,13 +138,13 @@ def test_importance_weighting_is_unbiased_off_policy_pg_is_not_and_cispo_is_by_i
         mean = (behaviour.exp() * loss(l, behaviour, reward)).sum()
         return -torch.autograd.grad(mean, theta, retain_graph=True)[0]
 
-    assert torch.allclose(gradient(alg.importance), true)
+    assert torch.allclose(gradient(zoo.importance), true)
     assert not torch.allclose(gradient(alg.pg), true, atol=0.05)
     # cispo is off by what it cuts from the ratios above c, and by nothing else
     c, rho = 1.2, (l - behaviour).exp().detach()
     cut = behaviour.exp() * (rho - rho.clamp(max=c)) * reward
     (bias,) = torch.autograd.grad((cut * l).sum(), theta, retain_graph=True)
-    clipped = gradient(lambda l, old, a: alg.cispo(l, old, a, c))
+    clipped = gradient(lambda l, old, a: zoo.cispo(l, old, a, c))
     assert torch.allclose(clipped + bias, true) and bias.abs().max() > 0.05
 
 
@@ -254,15 +253,15 @@ def test_losses_far_from_a_ratio_of_one_on_both_signs(name):
     old = tensor([0.1, 0.8, 0.05]).log()
     l = old + tensor([2.0, 0.5, 10.0]).log()
     for sign, expected in zip((1.0, -1.0), GOLDEN[name], strict=True):
-        found = alg.LOSSES[name](l, old, torch.full((3,), sign))
+        found = zoo.LOSSES[name](l, old, torch.full((3,), sign))
         assert torch.allclose(found, tensor(expected), atol=1e-5), (name, sign)
 
 
-@pytest.mark.parametrize("name", [n for n in alg.LOSSES if n not in ("pg", "cispo")])
+@pytest.mark.parametrize("name", [n for n in zoo.LOSSES if n not in ("pg", "cispo")])
 def test_on_policy_every_loss_has_the_gradient_of_pg(name):
     old, a = tensor([-1.0, -2.0, -0.5]), tensor([0.7, -1.1, 0.2])
     l = old.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(alg.LOSSES[name](l, old, a).sum(), l)
+    (gradient,) = torch.autograd.grad(zoo.LOSSES[name](l, old, a).sum(), l)
     assert torch.allclose(gradient, -a, atol=1e-6)
 
 
@@ -270,16 +269,16 @@ def test_a_clipped_token_has_a_gradient_in_cispo_alone():
     old, a = tensor([-3.0]), tensor([1.0])
     for name, moves in (("cispo", True), ("ppo_clip", False), ("masked_is", False)):
         l = (old + 2.5).requires_grad_()
-        (gradient,) = torch.autograd.grad(alg.LOSSES[name](l, old, a).sum(), l)
+        (gradient,) = torch.autograd.grad(zoo.LOSSES[name](l, old, a).sum(), l)
         assert (gradient.abs().item() > 0) is moves
 
 
 def test_corrections_bound_what_two_programs_disagree_about():
     own, m = tensor([-1.0, -1.0, -1.0]), tensor([-1.5, -3.0, -0.5])
-    assert torch.allclose(alg.truncate(own, m), tensor([math.exp(0.5), 2.0, math.exp(-0.5)]))
-    assert alg.mask(own, m).tolist() == [0.0] * 3  # e^2 is above 3: the sequence is dropped
-    assert torch.allclose(alg.mask(own, own - 0.1), torch.full((3,), math.exp(0.3)))
+    assert torch.allclose(zoo.truncate(own, m), tensor([math.exp(0.5), 2.0, math.exp(-0.5)]))
+    assert zoo.mask(own, m).tolist() == [0.0] * 3  # e^2 is above 3: the sequence is dropped
+    assert torch.allclose(zoo.mask(own, own - 0.1), torch.full((3,), math.exp(0.3)))
 
 
 def test_constant_aggregation_pays_no_sequence_for_its_length():
-    assert alg.constant([2, 4, 1]) == [1 / 12] * 3
+    assert zoo.constant([2, 4, 1]) == [1 / 12] * 3

@@ -8,28 +8,36 @@ import pytest
 import torch
 from test_policy import policy, sample
 from test_thoughts import CUPS
+from test_thoughts import played as episodes_of
 from torch import tensor
 
-from minprm.algorithms import adaptive_kl, ema, soft, top_p, value_clip
 from minprm.constants import RL, History
 from minprm.data import Sample
-from minprm.model.sampler import Sampler
-from minprm.play import play
-from minprm.stages.rl import credit, explained_variance, gae, gathered, paid, spread, turn_gae
+from minprm.model.correction import reweighted
+from minprm.stages.rl import gathered, paid, rl_samples, spread
 from minprm.text.chat import Chat
+from minprm.zoo import (
+    adaptive_kl,
+    ema,
+    explained_variance,
+    gae,
+    soft,
+    top_p,
+    turn_gae,
+    value_clip,
+)
 
 
 @pytest.fixture(scope="module")
 def parts():
     p = policy()
-    return p, Chat(p.tokenizer), Sampler(p.model)
+    return p, Chat(p.tokenizer)
 
 
 def played(parts, tasks=(5, 6), size=3, dense=True, **knobs) -> list[list]:
     """Groups of three-round episodes, with rewards that we write."""
-    _, chat, sampler = parts
     seeds = [t for t in tasks for _ in range(size)]
-    episodes = play(replace(CUPS, **knobs), seeds, chat, sampler, 1.0, noise=0)
+    episodes = episodes_of(parts[0], replace(CUPS, **knobs), seeds)
     for i, e in enumerate(episodes):
         for t, step in enumerate(e.steps):
             step.reward = 0.1 * i + 0.2 * t
@@ -94,17 +102,17 @@ def test_explained_variance_of_a_perfect_and_of_a_constant_critic():
 
 
 def test_a_critic_reads_the_place_before_each_sampled_token_and_skips_observations(parts):
-    p, _, _ = parts
+    p = parts[0]
     torch.manual_seed(0)
     with torch.no_grad():
         p.critic.copy_(torch.randn_like(p.critic))
     groups = played(parts)
     cfg = RL(advantage="gae", gamma=0.9, lam=0.8)
-    samples, stats = credit(groups, cfg, True, p)
+    samples, stats = rl_samples(groups, cfg, True, p)
     s, e = samples[0], groups[0][0]
     hidden = p.model.base_model(torch.tensor([s.whole()])).last_hidden_state[0]
     shift = len(s.whole()) - len(s.ids)
-    drawn = [i for i, m in enumerate(s.mask) if m]
+    drawn = [i for i, m in enumerate(s.trained) if m]
     v = torch.stack([hidden[shift + i - 1] @ p.critic[:-1] + p.critic[-1] for i in drawn])
     r = torch.zeros(len(drawn))
     ends = torch.tensor([end - begin for _, begin, end in e.spans]).cumsum(0) - 1
@@ -113,7 +121,7 @@ def test_a_critic_reads_the_place_before_each_sampled_token_and_skips_observatio
     assert torch.allclose(tensor(s.advantages)[drawn], expected, atol=1e-4)
     assert torch.allclose(tensor(s.values)[drawn], v.detach(), atol=1e-4)
     assert torch.allclose(tensor(s.returns)[drawn], expected + v.detach(), atol=1e-4)
-    assert all(a == 0 for a, m in zip(s.advantages, s.mask, strict=True) if not m)
+    assert all(a == 0 for a, m in zip(s.advantages, s.trained, strict=True) if not m)
     assert stats["critic/explained_variance"] <= 1.0
     p.restart()
 
@@ -142,14 +150,14 @@ def test_one_update_of_ppo_is_a2c(parts):
     torch.manual_seed(0)
     with torch.no_grad():
         p.critic.copy_(0.1 * torch.randn_like(p.critic))
-    samples, _ = credit(played(parts), cfg, True, p)
-    total, n = 0.0, sum(sum(s.mask) for s in samples)
+    samples, _ = rl_samples(played(parts), cfg, True, p)
+    total, n = 0.0, sum(sum(s.trained) for s in samples)
     for s in samples:
         ids, shift = torch.tensor([s.whole()]), len(s.whole()) - len(s.ids)
         hidden = p.model.base_model(ids).last_hidden_state[0]
         l = p.model.lm_head(hidden).log_softmax(-1)
         v = hidden @ p.critic[:-1] + p.critic[-1]
-        for i in (i for i, m in enumerate(s.mask) if m):
+        for i in (i for i, m in enumerate(s.trained) if m):
             actor = -s.advantages[i] * l[shift + i - 1, s.ids[i]]
             total = total + (actor + 0.7 * (v[shift + i - 1] - s.returns[i]) ** 2 / 2) / n
     wanted = torch.autograd.grad(total, [*p.model.parameters(), p.critic])
@@ -166,7 +174,7 @@ def test_one_update_of_ppo_is_a2c(parts):
 def test_a_reward_is_never_overwritten(parts, advantage):
     groups = played(parts)
     before = [[s.reward for s in e.steps] for g in groups for e in g]
-    samples, stats = credit(groups, RL(advantage=advantage), True, parts[0])
+    samples, stats = rl_samples(groups, RL(advantage=advantage), True, parts[0])
     assert [[s.reward for s in e.steps] for g in groups for e in g] == before
     assert any(any(s.advantages) for s in samples)
     # raw totals of three turns: 3 * .1 apart from one episode to the next
@@ -177,7 +185,7 @@ def test_a_reward_is_never_overwritten(parts, advantage):
 def test_a_moving_baseline_makes_a_group_of_one_teach(parts):
     ((one,), (other,)) = groups = played(parts, size=1, dense=False)
     cfg = RL(advantage="ema", group=1)
-    b = credit(groups, cfg, False, parts[0], baseline=0.25)[1]["reward/baseline"]
+    b = rl_samples(groups, cfg, False, parts[0], baseline=0.25)[1]["reward/baseline"]
     on = lambda e: {a for a in e.samples[0].advantages if a}  # noqa: E731
     assert on(one) == {0.75} and on(other) == {-0.25}
     assert b == pytest.approx(0.95 * 0.25 + 0.05 * 0.5)
@@ -195,9 +203,9 @@ def test_uncertain_groups_are_kept_and_soft_weights_average_to_one():
 
 def test_the_filter_reads_raw_rewards_and_drops_whole_groups(parts):
     groups = played(parts, dense=False)  # only an episode of the first group won
-    every, stats = credit(groups, RL(groups="all"), False, parts[0])
-    kept, filtered = credit(groups, RL(groups="top_p"), False, parts[0])
-    weighed, _ = credit(groups, RL(groups="soft"), False, parts[0])
+    every, stats = rl_samples(groups, RL(groups="all"), False, parts[0])
+    kept, filtered = rl_samples(groups, RL(groups="top_p"), False, parts[0])
+    weighed, _ = rl_samples(groups, RL(groups="soft"), False, parts[0])
     assert (len(every), len(kept), len(weighed)) == (6, 3, 3)
     assert (stats["reward/kept"], filtered["reward/kept"]) == (1.0, 0.5)
     assert stats["reward/no_variance"] == filtered["reward/no_variance"] == 0.5
@@ -214,19 +222,21 @@ def test_equal_rewards_have_no_spread_at_all():
 
 
 @pytest.mark.parametrize("advantage", ["mean_std", "gae"])
-@pytest.mark.parametrize("shown", [History(), History(last=1)])
-def test_an_episode_that_outgrows_the_context_leaves_only_what_was_written(parts, shown, advantage):
-    p, chat, sampler = parts
+@pytest.mark.parametrize("history", [History(), History(last=1)])
+def test_an_episode_that_outgrows_the_context_leaves_only_what_was_written(
+    parts, history, advantage
+):
+    p = parts[0]
     for context in (30, 45):  # some tasks fit no first turn, or no second
-        cfg = replace(CUPS, context=context, history=shown, world_args=["rounds=3", "swaps=2"])
+        cfg = replace(CUPS, context=context, history=history, world_args=["rounds=3", "swaps=2"])
         groups, _ = gathered(
-            lambda seeds, _, cfg=cfg: play(cfg, seeds, chat, sampler, 1.0, noise=0),
+            lambda seeds, _, cfg=cfg: episodes_of(p, cfg, seeds),
             RL(batch=2, group=3), True, random.Random(0),
         )  # fmt: skip
         assert any(e.outgrown for g in groups for e in g)
-        samples, _ = credit(groups, RL(advantage=advantage), True, p)
-        assert samples and all(any(s.mask) for s in samples)
-        p.corrected(samples, "truncate", 1.0)
+        samples, _ = rl_samples(groups, RL(advantage=advantage), True, p)
+        assert samples and all(any(s.trained) for s in samples)
+        reweighted(p, samples, "truncate", 1.0)
 
 
 def test_groups_without_variance_are_replaced_in_at_most_four_rounds():
@@ -261,20 +271,19 @@ def test_a_turn_that_cannot_be_read_pays_the_penalty_and_keeps_its_reward(parts)
 
 
 def test_a_malformed_turn_is_marked_as_one(parts):
-    _, chat, sampler = parts
-    (e,) = play(replace(CUPS, action_tokens=1, thought_tokens=1), [5], chat, sampler, 1.0, noise=0)
+    (e,) = episodes_of(parts[0], replace(CUPS, action_tokens=1, thought_tokens=1), [5])
     assert [i["formatted"] for i in e.infos] == [False] * 3  # too short for any action
     assert not any(i["valid"] for i in e.infos)
 
 
 def test_without_thinking_a_turn_opens_its_action_and_only_the_rest_is_learned(parts):
-    _, chat, sampler = parts
-    (e,) = play(replace(CUPS, think=False), [5], chat, sampler, 1.0, noise=0)
+    p, chat = parts
+    (e,) = episodes_of(p, replace(CUPS, think=False), [5])
     (s,) = e.samples
     for turn, (_, begin, _) in zip(e.turns, e.spans, strict=True):
-        n = len(chat.bare)
-        assert turn.full[:n] == chat.bare == s.ids[begin - n : begin]
-        assert s.mask[begin - n : begin + 1] == [False] * n + [True]
+        n = len(chat.act_without_thought)
+        assert turn.full[:n] == chat.act_without_thought == s.ids[begin - n : begin]
+        assert s.trained[begin - n : begin + 1] == [False] * n + [True]
     assert all(step.thought is None for step in e.steps)
 
 

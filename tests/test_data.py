@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from minprm.data import from_chat, read_demos, split_tasks, write_demos
+from minprm.data import split_tasks
+from minprm.text.logs import from_chat, read_demos, to_chat, write_demos
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "go", "arguments": '{"to": "hall"}'}}
 TOOLS = [{"type": "function", "function": {"name": "go", "parameters": {}}}]
@@ -34,7 +35,7 @@ TEXT = {
 
 @pytest.mark.parametrize("line", [CALLS, TEXT])
 def test_a_log_comes_out_as_it_went_in(line):
-    assert from_chat(line).to_chat() == line
+    assert to_chat(from_chat(line)) == line
 
 
 def test_every_action_is_a_step_the_last_one_too():
@@ -48,7 +49,7 @@ def test_every_action_is_a_step_the_last_one_too():
 @pytest.mark.parametrize("line", [CALLS, TEXT])
 def test_thoughts_go_where_they_are_read_from(line):
     demo = from_chat(line).with_thoughts(["first", "second"])
-    again = from_chat(json.loads(json.dumps(demo.to_chat())))
+    again = from_chat(json.loads(json.dumps(to_chat(demo))))
     assert [s.thought for s in again.steps] == ["first", "second"]
     assert [s.action for s in again.steps] == [s.action for s in from_chat(line).steps]
 
@@ -56,7 +57,7 @@ def test_thoughts_go_where_they_are_read_from(line):
 def test_a_file_is_read_back_and_never_written_over(tmp_path):
     path = tmp_path / "demos.jsonl"
     write_demos([from_chat(CALLS), from_chat(TEXT)], path)
-    assert [d.to_chat() for d in read_demos(path)] == [CALLS, TEXT]
+    assert [to_chat(d) for d in read_demos(path)] == [CALLS, TEXT]
     before = path.read_text()
     with pytest.raises(FileExistsError):
         write_demos([from_chat(TEXT)], path)
@@ -105,4 +106,4 @@ def test_a_log_is_cut_before_a_step_and_stays_a_log():
     whole = from_chat({"messages": messages})
     cut = whole.until(1)
     assert [s.action for s in cut.steps] == ["1"] and cut.task == whole.task
-    assert from_chat(cut.to_chat()).steps == cut.steps
+    assert from_chat(to_chat(cut)).steps == cut.steps

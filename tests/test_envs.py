@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minprm import play as rollout
 from minprm.constants import Config
-from minprm.data import from_chat, read_demos
 from minprm.envs import WORLDS, audit, base, make_world
 from minprm.envs.base import called, task_seed
+from minprm.play import expert_demo
+from minprm.text.logs import from_chat, read_demos, to_chat
 
 EXTRAS = {"babyai": "minigrid", "textworld": "textworld", "search": "bm25s", "gym": "gymnasium",
           "taxi": "gymnasium"}  # fmt: skip
@@ -154,9 +154,9 @@ def test_actions_of_tools_are_calls_and_of_text_are_none(name):
 
 @ALL
 def test_the_experts_log_is_one_that_training_reads(name):
-    demo = rollout.expert_demo(make(name), task_seed("train", 0))
+    demo = expert_demo(make(name), task_seed("train", 0))
     assert len(demo.steps) >= 1 and bool(demo.tools) is bool(WORLDS[name].tools)
-    again = from_chat(json.loads(json.dumps(demo.to_chat())))
+    again = from_chat(json.loads(json.dumps(to_chat(demo))))
     assert [s.action for s in again.steps] == [s.action for s in demo.steps]
 
 

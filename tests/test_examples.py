@@ -8,11 +8,12 @@ import torch
 from test_policy import policy
 from torch import tensor
 
-import train
 from examples import adaptive_temperature, nlpo, text_rewards
-from minprm.algorithms import importance
+from minprm.commands.train import main as train
 from minprm.envs import WORLDS
 from minprm.envs.base import task_seed
+from minprm.ladder import STAGES
+from minprm.zoo import importance
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def here(tmp_path, monkeypatch):
     """Runs and checkpoints in a folder of their own; nothing that a run sets is left behind."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(WORLDS, "text", text_rewards.Text)
-    monkeypatch.setattr(train, "Trainer", train.Trainer)
+    monkeypatch.setitem(STAGES, "rl_adaptive", adaptive_temperature.rl_adaptive)
     yield tmp_path
     torch.set_flush_denormal(False)
 
@@ -68,21 +69,19 @@ def test_draws_stay_in_their_sets_and_the_mask_policy_really_is_refreshed():
         assert torch.equal(a, b) and a is not b
 
 
-def test_a_temperature_that_moves_is_still_the_one_that_was_sampled_at(here, monkeypatch):
-    monkeypatch.setattr(train, "Trainer", adaptive_temperature.Adaptive)
-    flags = (
-        "--preset smoke --run t --arms rl --no-gate --babble.updates 60 --episodes 4 --threads 1"
-    )
+def test_a_temperature_that_moves_is_still_the_one_that_was_sampled_at(here):
+    flags = "--preset smoke --run t --stages rl_adaptive --no-gate --tiny.updates 60"
+    flags += " --episodes 4 --threads 1"
     flags += " --rl.updates 4 --temperature 0.5 --world-args rounds=1 swaps=1 cups=3"
-    train.main(flags.split())
+    train(flags.split())
     lines = [json.loads(x) for x in (here / "runs/t/metrics.jsonl").read_text().splitlines()]
-    heats = [x["policy/temperature"] for x in lines]
-    assert len(set(heats)) > 1 and heats[0] == 0.5
+    temperatures = [x["policy/temperature"] for x in lines]
+    assert len(set(temperatures)) > 1 and temperatures[0] == 0.5
     assert all(x["policy/gap_mean"] < 1e-4 for x in lines)
     expected = [
         adaptive_temperature.adapted(x["policy/temperature"], x["reward/std"]) for x in lines
     ]
-    assert heats[1:] == pytest.approx(expected[:-1], rel=1e-5)
+    assert temperatures[1:] == pytest.approx(expected[:-1], rel=1e-5)
 
 
 def test_text_rewards_are_shares_and_the_sloppy_one_is_hacked():

@@ -7,7 +7,8 @@ import torch
 from test_rl import CFG, Lines, doubles, weights
 
 from minprm.constants import SFT, ActPRM, Relabel
-from minprm.trainer import Trainer
+from minprm.ladder import run_stage, start
+from minprm.trainer import Run
 
 BASE = replace(
     CFG, num_demos=12, act_prm=ActPRM(lr=3e-3, warmup=0, updates=3, batch=4, group=4, eval_every=2),
@@ -45,14 +46,13 @@ def checkpoints(tmp_path_factory):
     return tmp_path_factory.mktemp("checkpoints")
 
 
-def made(checkpoints, folder, *stages: str, **parts) -> Trainer:
-    """A trainer after these stages, each of an arm of its own."""
-    trainer = Trainer(replace(BASE, run=str(folder), **parts), 0, Lines(), checkpoints)
-    trainer.log.folder = folder
+def made(checkpoints, folder, stage: str, **parts) -> Run:
+    """A run after this stage."""
+    run = start(replace(BASE, run=str(folder), **parts), 0, Lines(), checkpoints)
+    run.log.folder = folder
     folder.mkdir()
-    for i in range(len(stages)):
-        trainer.stage("+".join(stages[: i + 1]))
-    return trainer
+    run_stage(run, stage)
+    return run
 
 
 def tried(checkpoints, folder, stage: str, part: str, settings: list[dict]) -> dict:
@@ -74,13 +74,13 @@ def test_every_knob_of_act_prm_changes_what_is_learned(checkpoints, tmp_path):
 
 def test_patience_stops_at_the_best_held_out_reward(checkpoints, tmp_path):
     act = replace(BASE.act_prm, updates=30, lr=0.03, eval_every=1, patience=2)
-    trainer = made(checkpoints, tmp_path / "patient", "act_prm", act_prm=act)
-    rewards = [x["eval/held_out_reward"] for x in trainer.log.lines]
+    patient = made(checkpoints, tmp_path / "patient", "act_prm", act_prm=act)
+    rewards = [x["eval/held_out_reward"] for x in patient.log.lines]
     best = rewards.index(max(rewards))
     assert len(rewards) < 30 and len(rewards) == best + 3
     short = replace(act, updates=best + 1, patience=0)
     until = made(checkpoints, tmp_path / "short", "act_prm", act_prm=short)
-    assert torch.equal(weights(until), weights(trainer))
+    assert torch.equal(weights(until), weights(patient))
 
 
 def test_every_knob_of_sft_changes_what_is_learned(checkpoints, tmp_path):

@@ -70,7 +70,7 @@ def test_losses_are_trls(tmp_path, theirs, loss_name, aggregation, kl):
     peer.beta = kl  # set here, or TRL looks for a reference model on disk
     peer.model.eval()
     ids, old = padded([s.ids for s in samples]), padded([s.logprobs for s in samples])
-    mask = padded([s.mask for s in samples]).long()
+    mask = padded([s.trained for s in samples]).long()
     prompt = torch.tensor([PROMPT] * len(samples))
     inputs = {
         "prompt_ids": prompt, "prompt_mask": torch.ones_like(prompt),

@@ -2,27 +2,33 @@
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from minprm.constants import Babble, Config, Training
+from minprm.constants import Config, Engine, Tiny, Training
 from minprm.data import NAN, Sample
 from minprm.envs.cups import Cups
+from minprm.model.agent import Agent, make_agent
+from minprm.model.correction import reweighted
 from minprm.model.policy import Policy, schedule
 from minprm.model.sampler import Sampler
 from minprm.model.tiny import untrained
 from minprm.text.chat import Chat
-from minprm.trainer import Trainer
+from minprm.trainer import check_gap
 
 LR = 1e-2
 
 
 def policy(micro_tokens: int = 10_000) -> Policy:
     world = Cups()
-    return Policy(*untrained(world, Babble(dim=32, head_dim=16, heads=2, ffn=32), 0), micro_tokens)
+    return Policy(*untrained(world, Tiny(dim=32, head_dim=16, heads=2, ffn=32), 0), micro_tokens)
+
+
+def agent(p: Policy, cfg: Config) -> Agent:
+    """The policy as an agent that is asked as `cfg` says."""
+    return make_agent(p.model, p.tokenizer, cfg, tools=False, policy=p)
 
 
 def sample(ids, mask=None, old=NAN, advantage=1.0, parent=None) -> Sample:
@@ -45,7 +51,7 @@ def test_log_probs_are_those_of_a_full_softmax_one_position_earlier():
     p = policy()
     for s, l in zip(SAMPLES, p.logprobs(SAMPLES), strict=True):
         full = p.model(torch.tensor([s.ids])).logits[0].log_softmax(-1)
-        expected = [full[i - 1, s.ids[i]] for i in range(len(s.ids)) if s.mask[i]]
+        expected = [full[i - 1, s.ids[i]] for i in range(len(s.ids)) if s.trained[i]]
         assert torch.allclose(l, torch.stack(expected), atol=1e-5)
 
 
@@ -140,7 +146,7 @@ def test_policy_gradient_with_advantage_one_is_sft():
     s = SAMPLES[2]
     s = replace(s, advantages=[1.0] * len(s.ids))
     stats = p.update([s], Training(), lr=0.0)
-    labels = torch.tensor([[i if m else -100 for i, m in zip(s.ids, s.mask, strict=True)]])
+    labels = torch.tensor([[i if m else -100 for i, m in zip(s.ids, s.trained, strict=True)]])
     loss = p.model(torch.tensor([s.ids]), labels=labels).loss
     assert stats["loss/total"] == pytest.approx(loss.item(), rel=1e-5)
     loss.backward()
@@ -151,7 +157,7 @@ def test_policy_gradient_with_advantage_one_is_sft():
 def test_tokens_outside_the_mask_have_no_gradient():
     p, s = policy(), SAMPLES[0]
     loud = replace(
-        s, advantages=[a if m else 1e9 for a, m in zip(s.advantages, s.mask, strict=True)]
+        s, advantages=[a if m else 1e9 for a, m in zip(s.advantages, s.trained, strict=True)]
     )
     norms = [p.update([x], Training(), lr=0.0)["policy/grad_norm"] for x in (s, loud)]
     assert norms[0] == norms[1] > 0
@@ -224,11 +230,10 @@ def test_the_gap_between_writer_and_learner_is_measured_and_a_wide_one_stops_the
     stats = p.update([replace(bare, logprobs=old)], Training(), lr=0.0)
     assert stats["policy/gap_mean"] == pytest.approx(0.2, abs=1e-5)
     assert stats["policy/gap_max"] == pytest.approx(0.3, abs=1e-5)
-    trainer = SimpleNamespace(cfg=Config())
-    Trainer._check_gap(trainer, 0.05)
-    Trainer._check_gap(trainer, 0.5, staleness=1)  # older weights are meant to differ
+    check_gap({"policy/gap_mean": 0.05}, Engine())
+    check_gap({"policy/gap_mean": 0.5, "policy/staleness": 1}, Engine())  # older, as it is meant
     with pytest.raises(RuntimeError, match="stale weights"):
-        Trainer._check_gap(trainer, stats["policy/gap_mean"])
+        check_gap(stats, Engine())
 
 
 def test_an_entropy_bonus_raises_entropy_and_no_bonus_leaves_it_out_of_the_gradient():
@@ -248,10 +253,10 @@ def test_a_correction_takes_ratios_from_the_trainer_and_weighs_what_never_agreed
     s = sample([1, 2, 3, 4], [False, True, True, True], old=-9.0, advantage=1.0)
     s.logprobs[2] = NAN  # written by an expert
     (own,) = p.logprobs([s], 1.0)
-    (c,), found = p.corrected([s], "truncate", 1.0)
+    (c,), found = reweighted(p, [s], "truncate", 1.0)
     assert c.logprobs[1] == pytest.approx(own[0].item()) and math.isnan(c.logprobs[2])
     assert c.advantages == [1.0, 2.0, 1.0, 2.0]  # e^(own + 9) is above 2
-    (dropped,), counted = p.corrected([s], "mask", 1.0)
+    (dropped,), counted = reweighted(p, [s], "mask", 1.0)
     assert dropped.advantages == [1.0, 0.0, 1.0, 0.0]
     assert (found["policy/dropped"], counted["policy/dropped"]) == (0.0, 1.0)
     # ratios do not show the gap any more, but it is measured
@@ -259,7 +264,7 @@ def test_a_correction_takes_ratios_from_the_trainer_and_weighs_what_never_agreed
     assert found["policy/gap_max"] == pytest.approx(gap.max().item())
     k3 = (gap.exp() - gap - 1).mean().item()
     assert found["policy/mismatch_kl"] == pytest.approx(k3, rel=1e-4)
-    assert p.corrected([s], "none", 1.0) == ([s], {}) and s.advantages == [1.0] * 4
+    assert reweighted(p, [s], "none", 1.0) == ([s], {}) and s.advantages == [1.0] * 4
 
 
 def test_passes_on_one_batch_move_ratios_from_one():

@@ -8,15 +8,16 @@ import pytest
 import torch
 from test_policy import policy
 
-from minprm.constants import RL, Babble, Config
+from minprm.constants import RL, Config, Tiny
+from minprm.ladder import run_stage, start
 from minprm.model.sampler import Sampler
 from minprm.run.log import Log
-from minprm.run.prefetch import Ahead
-from minprm.trainer import Trainer
+from minprm.run.prefetch import Prefetch
+from minprm.trainer import Run
 
 CFG = Config(
     world_args=["rounds=2", "swaps=1", "cups=3"], thought_tokens=12, num_demos=4, held_out=2,
-    gate=False, save_every=100, babble=Babble(dim=32, updates=150, batch=16),
+    gate=False, save_every=100, tiny=Tiny(dim=32, updates=150, batch=16),
     rl=RL(lr=3e-3, warmup=0, updates=5, batch=3, group=4, max_grad_norm=1e9),
 )  # fmt: skip
 
@@ -43,16 +44,18 @@ def checkpoints(tmp_path_factory):
     return tmp_path_factory.mktemp("checkpoints")
 
 
-def learned(checkpoints, folder, variant="dense", knobs=None, **rl) -> tuple[torch.Tensor, list]:
+def learned(
+    checkpoints, folder, stage="rl:dense", knobs=None, on_save=lambda: None, **rl
+) -> tuple[torch.Tensor, list]:
     """(weights after RL with these knobs, what was logged)."""
     cfg = replace(CFG, run=str(folder), rl=replace(CFG.rl, **rl), **(knobs or {}))
-    trainer = Trainer(cfg, 0, Lines(), checkpoints)
-    trainer.stage(f"rl:{variant}")
-    return weights(trainer), trainer.log.lines
+    run = start(cfg, 0, Lines(), checkpoints, on_save)
+    run_stage(run, stage)
+    return weights(run), run.log.lines
 
 
-def weights(trainer: Trainer) -> torch.Tensor:
-    return torch.cat([p.flatten() for p in trainer.policy.weights().values()])
+def weights(run: Run) -> torch.Tensor:
+    return torch.cat([p.flatten() for p in run.agent.policy.weights().values()])
 
 
 def doubles(found: dict[str, torch.Tensor]) -> list[tuple[str, str]]:
@@ -101,14 +104,14 @@ def test_every_knob_of_rl_changes_what_is_learned(checkpoints, default, tmp_path
 
 def test_what_starts_from_a_fine_tuned_model_has_its_own_rate(checkpoints, tmp_path):
     slow, fast = (
-        learned(checkpoints, tmp_path / str(lr), "finetune", finetune_lr=lr)[1]
+        learned(checkpoints, tmp_path / str(lr), "rl:finetune", finetune_lr=lr)[1]
         for lr in (1e-4, 3e-3)
     )
     assert slow[-1]["policy/lr"] == 1e-4 and fast[-1]["policy/lr"] == 3e-3
 
 
 def test_sparse_rewards_are_another_task_than_dense_ones(checkpoints, default, tmp_path):
-    assert not torch.equal(learned(checkpoints, tmp_path, "")[0], default[0])
+    assert not torch.equal(learned(checkpoints, tmp_path, "rl")[0], default[0])
 
 
 def test_a_correction_matters_where_older_weights_wrote(checkpoints, tmp_path):
@@ -175,9 +178,8 @@ def test_a_killed_run_goes_on_with_its_moving_numbers(checkpoints, tmp_path, rl)
     def kill():
         raise Killed
 
-    with pytest.raises(Killed), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "saved", staticmethod(kill))
-        learned(checkpoints, tmp_path / "half", knobs=knobs, **rl)
+    with pytest.raises(Killed):
+        learned(checkpoints, tmp_path / "half", knobs=knobs, on_save=kill, **rl)
     resumed, rest = learned(checkpoints, tmp_path / "half", knobs=knobs, **rl)
     assert torch.equal(resumed, whole) and rest == lines[2:]
 
@@ -193,14 +195,14 @@ def test_the_next_batch_is_made_while_this_one_is_used():
         made.append((number, threading.current_thread() is threading.main_thread()))
         return number
 
-    ahead = Ahead(1)
-    assert ahead.take(make, 0, until=3) == 0
+    prefetch = Prefetch(1)
+    assert prefetch.take(make, 0, until=3) == 0
     handed_over.set()
-    ahead.settle()
+    prefetch.settle()
     assert made == [(0, False), (1, False)]
-    assert [ahead.take(make, 1, 3), ahead.take(make, 2, 3)] == [1, 2]
-    assert [n for n, _ in made] == [0, 1, 2] and not ahead.begun  # none from `until` on
-    assert Ahead(0).take(make, 7, 9) == 7 and made[-1] == (7, True)
+    assert [prefetch.take(make, 1, 3), prefetch.take(make, 2, 3)] == [1, 2]
+    assert [n for n, _ in made] == [0, 1, 2] and not prefetch.pending  # none from `until` on
+    assert Prefetch(0).take(make, 7, 9) == 7 and made[-1] == (7, True)
 
 
 def test_a_batch_that_fails_ahead_of_time_fails_when_it_is_asked_for():
@@ -208,16 +210,16 @@ def test_a_batch_that_fails_ahead_of_time_fails_when_it_is_asked_for():
         if number:
             raise RuntimeError("a world fell over")
 
-    ahead = Ahead(1)
-    ahead.take(make, 0, until=2)
-    ahead.settle()
+    prefetch = Prefetch(1)
+    prefetch.take(make, 0, until=2)
+    prefetch.settle()
     with pytest.raises(RuntimeError, match="fell over"):
-        ahead.take(make, 1, until=2)
+        prefetch.take(make, 1, until=2)
 
 
 def test_a_sampler_apart_writes_by_the_weights_of_the_last_sync():
     p = policy()
-    apart = Sampler(p.model, apart=True)
+    apart = Sampler(p.model, own_weights=True)
     draw = lambda s: s.generate([[1, 2]], 2, 6, [], 1.0, seed=0)[0][0].ids  # noqa: E731
     old = draw(apart)
     with torch.no_grad():

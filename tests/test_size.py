@@ -5,10 +5,11 @@ import torch
 from test_policy import SAMPLES, policy, weights
 from transformers import AutoModelForCausalLM
 
-from minprm.constants import Engine, Training
+from minprm.constants import Training
 from minprm.model import policy as module
-from minprm.model.policy import Policy, load_model
-from minprm.model.sampler import VLLM
+from minprm.model.load import load_model
+from minprm.model.policy import Policy
+from minprm.model.vllm import VLLM
 
 
 @pytest.fixture
@@ -33,8 +34,8 @@ def test_bf16_weights_do_not_move_at_1e_6_and_fp32_weights_do(saved):
 def test_adapters_are_fp32_on_a_bf16_base_and_only_they_are_trained(saved):
     pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
     p = Policy(load_model(saved[1], lora=4), saved[0].tokenizer, 10_000)
-    assert {x.dtype for x in p.trained.values()} == {torch.float32}
-    assert all("lora_" in name or name == "critic" for name in p.trained)
+    assert {x.dtype for x in p.parameters.values()} == {torch.float32}
+    assert all("lora_" in name or name == "critic" for name in p.parameters)
     frozen = {n: x.clone() for n, x in p.model.named_parameters() if not x.requires_grad}
     assert {x.dtype for x in frozen.values()} == {torch.bfloat16}
     before = p.logprobs(SAMPLES)
@@ -92,8 +93,8 @@ class RecordedEngine:
 
 
 def test_a_sleeping_engine_gets_weights_before_its_cache_wakes():
-    sampler = VLLM.__new__(VLLM)  # without starting an engine
-    sampler.model, sampler.cfg, sampler.llm = policy().model, Engine(sleep=True), RecordedEngine()
+    engine = RecordedEngine()
+    sampler = VLLM(policy().model, engine, sleep=True)
     sampler.sleep()
     sampler.sync()
-    assert sampler.llm.calls == ["wake weights", "reload_weights", "wake kv_cache", "reset"]
+    assert engine.calls == ["wake weights", "reload_weights", "wake kv_cache", "reset"]

@@ -175,7 +175,7 @@ def test_tags_that_a_vocabulary_spells_carry_plain_text_actions(name):
     assert len(c.act) > 1 and c.text(turn).startswith("<think>")
     assert c.parse(turn) == ("next is Paris\n", "open c")
     assert c.parse(c.turn(None, c.action("open c"))) == (None, "open c")
-    assert c.silent(turn) == c.turn(None, c.action("open c"))
+    assert c.without_thought(turn) == c.turn(None, c.action("open c"))
     unclosed = [*c.think, *c.thought("next"), *c.act, *c.action("open c"), *c.act_end, *c.end]
     assert c.parse(unclosed)[1] is None
     drawn = c.think + c.thought("next") + c.stop  # as far as the sampler writes

@@ -3,43 +3,49 @@
 import math
 import threading
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pytest
 import torch
-from test_policy import policy
+from test_policy import agent, policy
 
 from minprm.algorithms import posterior
 from minprm.constants import RL, ActPRM, Config, History
 from minprm.data import Sample, chain
-from minprm.envs import WORLDS
+from minprm.envs import WORLDS, make_world
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
+from minprm.evaluation import summary
 from minprm.model.policy import Policy
-from minprm.model.sampler import Sampler
 from minprm.model.tree import lineage, row
-from minprm.play import expert_demo, play, summary
-from minprm.stages.act_prm import credited, think
-from minprm.stages.rl import compared, paid
+from minprm.play import expert_demo, play
+from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
+from minprm.stages.rl import compare, paid
 from minprm.text.chat import Chat, Turn
 
 CUPS = Config(world_args=["rounds=3", "swaps=1"], thought_tokens=8, action_tokens=3)
 
 
 @pytest.fixture(scope="module")
-def parts() -> tuple[Policy, Chat, Sampler, list]:
+def parts() -> tuple[Policy, Chat, list]:
     p = policy()
     demos = [expert_demo(Cups(rounds=3, swaps=1), task_seed("train", i)) for i in range(2)]
-    return p, Chat(p.tokenizer), Sampler(p.model), demos
+    return p, Chat(p.tokenizer), demos
 
 
 def walk(parts, **knobs):
-    p, chat, sampler, demos = parts
+    """(configuration, all groups, the walks), with outcomes but without advantages."""
+    p, _, demos = parts
     cfg = ActPRM(group=6, **knobs)
-    groups, paths = think(
-        demos, chat, sampler, p, cfg, History(), max_tokens=12, temperature=1.0, seed=3
-    )
-    return cfg, groups, paths
+    walks, groups = walk_logs(agent(p, Config(thought_tokens=12)), demos, cfg, seed=3)
+    outcomes(walks, cfg)
+    return cfg, groups, walks
+
+
+def played(p: Policy, cfg: Config, seeds: list[int]) -> list:
+    """Episodes of these tasks."""
+    return play(agent(p, cfg), partial(make_world, cfg), seeds, noise=0)
 
 
 def flat(segments: list[list[int]]) -> list[int]:
@@ -49,11 +55,11 @@ def flat(segments: list[list[int]]) -> list[int]:
 def give(groups, rewards):
     for g in groups:
         for z, r in zip(g.thoughts, rewards, strict=True):
-            z.credit = r
+            z.outcome = r
 
 
 def test_the_reward_is_the_probability_of_the_experts_action_after_the_thought(parts):
-    p, chat, _, _ = parts
+    p, chat, _ = parts
     _, groups, _ = walk(parts)
     closed = [(g, z) for g in groups for z in g.thoughts if z.closed and chat.clean(z.ids)]
     assert closed
@@ -71,49 +77,48 @@ def test_a_thought_that_never_closed_earns_nothing(parts):
 
 
 def test_best_commits_the_best_thought_and_its_ids_as_drawn(parts):
-    _, chat, _, demos = parts
-    _, groups, paths = walk(parts, continues="best")
-    for d, demo in enumerate(demos):
-        mine = [g for g in groups if g.demo == d]
-        assert len(mine) == len(demo.steps)
-        for g, later in pairwise(mine):
+    _, chat, demos = parts
+    _, _, walks = walk(parts, continues="best")
+    for demo, one in zip(demos, walks, strict=True):
+        assert len(one.groups) == len(demo.steps)
+        for g, later in pairwise(one.groups):
             best = max(g.thoughts, key=lambda z: z.reward)
             ids = best.ids if best.closed and chat.clean(best.ids) else None
             start = g.thoughts[0].path.history.whole() + chat.turn(ids, g.action)
             assert later.thoughts[0].path.history.whole()[: len(start)] == start
-        assert len(paths[d]) == 1
+        assert len(one.paths) == 1
 
 
 def test_own_credits_each_step_with_its_rewards_to_go(parts):
-    _, _, paths = walk(parts, continues="own")
-    for path in paths[0]:
+    _, _, walks = walk(parts, continues="own")
+    for path in walks[0].paths:
         rewards = [z.reward for z in path.thoughts]
         for t, z in enumerate(path.thoughts):
-            assert z.credit == pytest.approx(sum(rewards[t:]), rel=1e-5)
+            assert z.outcome == pytest.approx(sum(rewards[t:]), rel=1e-5)
 
 
 def test_resample_credits_a_thought_with_its_surviving_descendants(parts):
-    cfg, groups, paths = walk(parts, continues="resample")
-    for g in groups:
-        credit = [z.credit for z in g.thoughts]
-        assert sum(credit) == cfg.group  # so that posterior gives the survivors' counts themselves
-        assert posterior(torch.tensor(credit)).tolist() == pytest.approx(credit)
+    cfg, _, walks = walk(parts, continues="resample")
+    for one, g in [(log, g) for log in walks for g in log.groups]:
+        survivors = [z.outcome for z in g.thoughts]
+        assert sum(survivors) == cfg.group  # so that posterior gives the counts themselves
+        assert posterior(torch.tensor(survivors)).tolist() == pytest.approx(survivors)
         for z in g.thoughts:
-            assert z.credit == sum(z in path.thoughts for path in paths[g.demo])
+            assert z.outcome == sum(z in path.thoughts for path in one.paths)
 
 
 def test_thought_tokens_carry_the_advantage_and_the_experts_action_the_posterior(parts):
-    _, chat, _, _ = parts
+    _, chat, _ = parts
     cfg, groups, _ = walk(parts, advantage="mean")
     rewards = [1.0, 0.5, 0.0, 0.0, 0.25, 0.25]
     give(groups, rewards)
+    credit(groups, cfg)
     thoughts = [z for g in groups for z in g.thoughts]
-    for z, s, r in zip(
-        thoughts, credited(groups, chat, cfg, 7), rewards * len(groups), strict=True
-    ):
+    samples = to_samples(groups, chat, cfg, 7)
+    for z, s, r in zip(thoughts, samples, rewards * len(groups), strict=True):
         n = len(z.ids) + z.closed
         assert s.ids[1 : 1 + len(z.ids)] == z.ids and s.version == 7
-        assert s.mask == [False] + [True] * (len(s.ids) - 1)  # the opening tag was forced
+        assert s.trained == [False] + [True] * (len(s.ids) - 1)  # the opening tag was forced
         assert s.advantages[1 : 1 + n] == pytest.approx([r - 2 / 6] * n, abs=1e-6)
         assert s.logprobs[1 : 1 + n] == z.logprobs
         assert s.advantages[1 + n :] == pytest.approx([6 * r / 2] * (len(s.ids) - 1 - n))
@@ -126,13 +131,14 @@ def test_thought_tokens_carry_the_advantage_and_the_experts_action_the_posterior
     [("thought", 1, 0), ("thought_action", 1, 1), ("action_first", 1, 1), ("both", 2, 2)],
 )
 def test_what_is_trained(parts, trained_on, per_thought, actions):
-    _, chat, _, _ = parts
+    _, chat, _ = parts
     cfg, groups, _ = walk(parts, thoughts_from="state_action", trained_on=trained_on)
-    samples = credited(groups, chat, cfg, 0)
+    credit(groups, cfg)
+    samples = to_samples(groups, chat, cfg, 0)
     assert len(samples) == per_thought * 6 * len(groups)
     z, group = next((z, g) for g in groups for z in g.thoughts if z.closed)
     mine = [s for s in samples if s.parent is z.path.history and z.ids in parts_of(s)]
-    trained = [[i for i, m in zip(s.ids, s.mask, strict=True) if m] for s in mine[:per_thought]]
+    trained = [[i for i, m in zip(s.ids, s.trained, strict=True) if m] for s in mine[:per_thought]]
     found = sum(t[k : k + 2] == group.action for t in trained for k in range(len(t)))
     assert found == actions
     for s in samples:  # only the order in which the thought was drawn has a ratio
@@ -144,10 +150,11 @@ def parts_of(s):
 
 
 def test_a_group_without_reward_teaches_nothing(parts):
-    _, chat, _, _ = parts
+    _, chat, _ = parts
     cfg, groups, _ = walk(parts)
     give(groups, [0.0] * 6)
-    assert all(a == 0 for s in credited(groups, chat, cfg, 0) for a in s.advantages)
+    credit(groups, cfg)
+    assert all(a == 0 for s in to_samples(groups, chat, cfg, 0) for a in s.advantages)
 
 
 def test_the_frozen_base_scores_as_the_policy_did_before_it_moved(parts):
@@ -166,29 +173,27 @@ def test_exact_match_is_one_where_the_model_writes_the_experts_action(parts):
 
 
 def test_episodes_keep_what_was_drawn_and_mask_only_that(parts):
-    p, chat, sampler, _ = parts
-    for e in play(CUPS, [5, 5, 6, 6], chat, sampler, 1.0, noise=0):
+    p = parts[0]
+    for e in played(p, CUPS, [5, 5, 6, 6]):
         (sample,) = e.samples
         drawn = [not math.isnan(x) for x in sample.logprobs]
-        assert drawn == sample.mask
-        assert sum(end - begin for _, begin, end in e.spans) == sum(sample.mask)
+        assert drawn == sample.trained
+        assert sum(end - begin for _, begin, end in e.spans) == sum(sample.trained)
         (l,) = p.logprobs([sample])
-        old = torch.tensor([x for x, m in zip(sample.logprobs, sample.mask, strict=True) if m])
+        old = torch.tensor([x for x, m in zip(sample.logprobs, sample.trained, strict=True) if m])
         assert torch.allclose(l, old, atol=1e-4)
         assert len(e.steps) == len(e.spans) == 3
 
 
 def test_members_of_a_group_share_the_task_and_not_the_noise(parts):
-    _, chat, sampler, _ = parts
-    one, two = play(CUPS, [5, 5], chat, sampler, 1.0, noise=0)
+    one, two = played(parts[0], CUPS, [5, 5])
     assert one.steps[0].state == two.steps[0].state
     assert one.samples[0].ids != two.samples[0].ids
 
 
 def test_episode_credit_sparse_and_dense_worked_out_by_hand(parts):
-    _, chat, sampler, _ = parts
     two_rounds = replace(CUPS, world_args=["rounds=2", "swaps=1"])
-    group = play(two_rounds, [5, 5], chat, sampler, 1.0, noise=0)
+    group = played(parts[0], two_rounds, [5, 5])
     for e, rewards in zip(group, ([0.5, 0.5], [0.5, 0.0]), strict=True):
         for step, r in zip(e.steps, rewards, strict=True):
             step.reward = r
@@ -196,69 +201,70 @@ def test_episode_credit_sparse_and_dense_worked_out_by_hand(parts):
     on = lambda e, t: set(e.spans[t][0].advantages[slice(*e.spans[t][1:])])  # noqa: E731
     for e in group:
         e.rewards = paid(e, RL(), False)
-    compared([group], RL(advantage="mean"), False, 0.0)
+    compare([group], RL(advantage="mean"), False, 0.0)
     assert [on(group[0], t) for t in (0, 1)] == [{0.5}, {0.5}]
     assert [on(group[1], t) for t in (0, 1)] == [{-0.5}, {-0.5}]
     for e in group:
         e.rewards = paid(e, RL(), True)
-    compared([group], RL(advantage="mean", gamma=1.0), True, 0.0)
+    compare([group], RL(advantage="mean", gamma=1.0), True, 0.0)
     assert [on(group[0], t) for t in (0, 1)] == [{0.25}, {0.25}]  # to go: 1, .5 and .5, 0
-    compared([group], RL(advantage="mean", gamma=0.0), True, 0.0)
+    compare([group], RL(advantage="mean", gamma=0.0), True, 0.0)
     assert [on(group[0], t) for t in (0, 1)] == [{0.0}, {0.25}]
     assert [[s.reward for s in e.steps] for e in group] == [[0.5, 0.5], [0.5, 0.0]]
 
 
 def test_an_episode_that_outgrows_the_context_ends_there_and_is_counted(parts):
-    _, chat, sampler, _ = parts
+    p, chat, _ = parts
     first = len(
         chat.state([{"role": "user", "content": Cups(rounds=3, swaps=1).reset(5)}], [], True)
     )
     limit = CUPS.thought_tokens + CUPS.action_tokens + 3
-    (e,) = play(replace(CUPS, context=first + limit), [5], chat, sampler, 1.0, noise=0)
+    (e,) = played(p, replace(CUPS, context=first + limit), [5])
     assert len(e.steps) == 1 and e.outgrown and e.done and not e.world.success
     assert summary([e])["outgrown"] == 1.0
-    (e,) = play(CUPS, [5], chat, sampler, 1.0, noise=0)
+    (e,) = played(p, CUPS, [5])
     assert len(e.steps) == 3 and not e.outgrown
 
 
 def test_a_history_hides_what_was_observed_and_drops_what_was_thought(parts):
-    _, chat, sampler, _ = parts
-    shown = History(thoughts=False, first=1, last=1)
-    (e,) = play(replace(CUPS, history=shown), [5], chat, sampler, 1.0, noise=0)
-    assert len(e.samples) == 3 and sum(any(s.mask) for s in e.samples) == 3
-    last = flat(chat.history(e.turns, shown))
+    p, chat, _ = parts
+    history = History(thoughts=False, first=1, last=1)
+    (e,) = played(p, replace(CUPS, history=history), [5])
+    assert len(e.samples) == 3 and sum(any(s.trained) for s in e.samples) == 3
+    last = flat(chat.history(e.turns, history))
     first, middle, newest = e.turns
-    assert last == first.state + first.silent + middle.hidden + middle.silent + (
-        newest.state + newest.silent
+    assert last == first.state + first.without_thought + middle.hidden + middle.without_thought + (
+        newest.state + newest.without_thought
     )
     assert len(middle.hidden) < len(middle.state)
     assert flat(chat.history(e.turns, History())) == [i for t in e.turns for i in t.state + t.full]
     for sample, (_, begin, _) in zip(e.samples, e.spans, strict=True):
-        assert sample.mask.index(True) == begin  # each turn is trained in its own sample
+        assert sample.trained.index(True) == begin  # each turn is trained in its own sample
     one, two = (lineage(sample) for sample in e.samples[1:])
     assert [a is b for a, b in zip(one, two, strict=False)] == [True, True, True, False]
     assert len(row(e.samples[1:]).ids) < sum(len(s.whole()) for s in e.samples[1:])
 
 
-@pytest.mark.parametrize("shown", [History(), History(thoughts=False), History(last=1)])
-def test_act_prm_reads_the_history_that_will_be_deployed(parts, shown):
-    p, chat, sampler, demos = parts
-    groups, _ = think(demos[:1], chat, sampler, p, ActPRM(group=2), shown, 8, 1.0, seed=3)
+@pytest.mark.parametrize("history", [History(), History(thoughts=False), History(last=1)])
+def test_act_prm_reads_the_history_that_will_be_deployed(parts, history):
+    p, chat, demos = parts
+    asked = agent(p, Config(thought_tokens=8, history=history))
+    _, groups = walk_logs(asked, demos[:1], ActPRM(group=2), seed=3)
     last = groups[-1].thoughts[0].path
     state = chat.state(demos[0].steps[2].state, [], first=False)
-    assert last.history.whole() == flat(chat.history(last.turns, shown)) + state
+    assert last.history.whole() == flat(chat.history(last.turns, history)) + state
     before = lineage(groups[1].thoughts[0].path.history)  # state, answer, state
     shared = [a is b for a, b in zip(before, lineage(last.history), strict=False)]
     assert shared == [True, True, True]  # what goes on is shared, also where thoughts are dropped
-    if not shown.thoughts:
-        silent = [i for t in last.turns for i in t.state + t.silent]
+    if not history.thoughts:
+        silent = [i for t in last.turns for i in t.state + t.without_thought]
         assert last.history.whole() == silent + state and chat.think[0] not in silent
 
 
 def test_a_hidden_observation_ends_what_is_shared_there_and_not_before():
     turns = [Turn([10 * i, 10 * i + 1], [10 * i], [10 * i + 2], [10 * i + 2]) for i in range(4)]
-    shown, known = History(first=1, last=1), {}
-    chains = [lineage(chain(Chat.history(None, turns[:t], shown), known)) for t in (1, 2, 3, 4)]
+    history, known = History(first=1, last=1), {}
+    chains = [lineage(chain(Chat.history(turns[:t], history), known)) for t in (1, 2, 3, 4)]
     common = [sum(a is b for a, b in zip(x, y, strict=False)) for x, y in pairwise(chains)]
     assert common == [2, 2, 4]  # the newest turn is hidden when the next comes, the others stay
     assert chains[3][-4].ids == [20] and chains[3][-2].ids == [30, 31]
@@ -275,10 +281,9 @@ def test_worlds_that_wait_are_stepped_side_by_side(parts, monkeypatch):
             meet.wait()
             return super().act(action)
 
-    _, chat, sampler, _ = parts
     monkeypatch.setitem(WORLDS, "cups", Slow)
-    waited = play(CUPS, [1, 2, 3, 4], chat, sampler, 1.0, noise=0)
+    waited = played(parts[0], CUPS, [1, 2, 3, 4])
     monkeypatch.setitem(WORLDS, "cups", Cups)
-    alone = play(CUPS, [1, 2, 3, 4], chat, sampler, 1.0, noise=0)
+    alone = played(parts[0], CUPS, [1, 2, 3, 4])
     assert [e.samples[0].ids for e in waited] == [e.samples[0].ids for e in alone]
     assert all(len(e.steps) == 3 for e in waited)

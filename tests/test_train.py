@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from minprm.constants import Babble, Config
-from minprm.data import read_demos
+from minprm.commands.cli import parse
+from minprm.constants import Config, Tiny
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
-from minprm.model import tiny as babble
-from minprm.run.cli import parse
+from minprm.model import tiny
+from minprm.text.logs import read_demos
 
 ROOT = Path(__file__).parents[1]
 TINY = (
     "--preset smoke --arms base act_prm --world-args rounds=1 swaps=2 cups=4 --num-demos 48 "
-    "--held-out 8 --episodes 100 --babble.updates 600 --act-prm.updates 8 --act-prm.batch 16 "
+    "--held-out 8 --episodes 100 --tiny.updates 600 --act-prm.updates 8 --act-prm.batch 16 "
     "--save-every 2 --threads 1"
 ).split()
 
@@ -124,12 +124,12 @@ def test_evaluate_reports_pass_at_k_of_samples_that_stand_together(whole):
 
 
 def test_a_base_model_without_the_skills_is_refused(tmp_path, capsys):
-    policy = babble.raised(Cups(), Babble(updates=2), 0, 4096, tmp_path)
-    skills = babble.gate(policy, Cups(), thought_tokens=32)
+    policy = tiny.raised(Cups(), Tiny(updates=2), 0, 4096, tmp_path)
+    skills = tiny.gate(policy, Cups(), thought_tokens=32)
     with pytest.raises(SystemExit) as stopped:
-        babble.check_gate(skills, stop=True)
-    assert stopped.value.code == 2 and "--babble.updates" in capsys.readouterr().err
-    babble.check_gate(skills, stop=False)
+        tiny.check_gate(skills, stop=True)
+    assert stopped.value.code == 2 and "--tiny.updates" in capsys.readouterr().err
+    tiny.check_gate(skills, stop=False)
 
 
 def test_a_run_is_never_written_over(whole):

@@ -12,7 +12,6 @@ from transformers import MistralConfig, MistralForCausalLM
 
 from minprm.constants import Training
 from minprm.data import Sample
-from minprm.model import policy as module
 from minprm.model import tree
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
@@ -52,13 +51,14 @@ SHAPES = pytest.mark.parametrize("shape", ["chain", "star", "nested", "forest"])
 
 def updated(p: Policy, samples: list[Sample], cfg: Training, plan) -> torch.Tensor:
     """The gradient of one update whose rows are as planned, as one vector."""
-    before = module.micro_batches
-    module.micro_batches = lambda *_: plan
+    p.micro_batches = lambda _: plan
     p.optimizer.step = lambda: None
     kept, p.optimizer.zero_grad = p.optimizer.zero_grad, lambda **_: None
     p.update(samples, cfg, lr=0.0)
-    module.micro_batches, p.optimizer.zero_grad = before, kept
-    grads = torch.cat([w.grad.flatten().float() for w in p.trained.values() if w.grad is not None])
+    p.optimizer.zero_grad = kept
+    del p.micro_batches  # the class's own again
+    grads = [w.grad.flatten().float() for w in p.parameters.values() if w.grad is not None]
+    grads = torch.cat(grads)
     p.optimizer.zero_grad(set_to_none=True)
     return grads
 
@@ -76,9 +76,9 @@ def test_one_row_gives_the_gradients_of_separate_rows(shape, loss):
 @SHAPES
 def test_one_row_gives_the_logprobs_of_separate_rows(shape):
     p, samples = policy(), grown(shape)
-    one, *_ = p._forward([samples], 0.7)
-    many, *_ = p._forward([[s] for s in samples], 0.7)
-    assert len(one) == sum(sum(s.mask) for s in samples) and (one - many).abs().max() < 1e-5
+    one = p.read([samples], 0.7).logp
+    many = p.read([[s] for s in samples], 0.7).logp
+    assert len(one) == sum(sum(s.trained) for s in samples) and (one - many).abs().max() < 1e-5
 
 
 @pytest.fixture
@@ -98,12 +98,12 @@ def test_block_masks_give_the_numbers_of_dense_ones(shape, checkpointing, reques
     if checkpointing:
         p.model.gradient_checkpointing_enable({"use_reentrant": False})
     cfg, plan = Training(kl=0.1, max_grad_norm=1e9), [[list(range(len(samples)))]]
-    dense = updated(p, samples, cfg, plan), p._forward([samples], 0.7)[0]
+    dense = updated(p, samples, cfg, plan), p.read([samples], 0.7).logp
     prompts = [samples[0].whole()]
     draw = lambda: Sampler(p.model).generate(prompts, 2, 6, [], 1.0, seed=0)[0][1].ids  # noqa: E731
     drawn = draw()
     request.getfixturevalue("skipping")
-    blocks = updated(p, samples, cfg, plan), p._forward([samples], 0.7)[0]
+    blocks = updated(p, samples, cfg, plan), p.read([samples], 0.7).logp
     plain = shape == "chain"  # nothing to skip but the future
     assert p.model.config._attn_implementation == ("sdpa" if plain else "flex_attention")
     for a, b in zip(dense, blocks, strict=True):
@@ -114,7 +114,8 @@ def test_block_masks_give_the_numbers_of_dense_ones(shape, checkpointing, reques
 def test_blocks_that_nobody_sees_are_skipped(skipping):
     trunk = Sample().extend([1] * 128)
     limbs = [Sample(parent=trunk).extend([2] * 128, 1.0) for _ in range(7)]
-    blocks = layout([limbs]).sees  # 8 x 8 blocks: itself and the trunk, not the seven before it
+    # 8 x 8 blocks: each sees itself and the trunk, not the limbs before it
+    blocks = layout([limbs]).attention_mask
     assert blocks.sparsity() == pytest.approx(100 * (1 - (1 + 7 * 2) / 64))
 
 
@@ -133,12 +134,12 @@ def test_also_with_checkpointing_and_adapters():
 
 def test_in_bf16_to_what_bf16_can_tell():
     p, samples = policy(), grown("nested")
-    exact, *_ = p._forward([[s] for s in samples], 1.0)
+    exact = p.read([[s] for s in samples], 1.0).logp
     p.model.to(torch.bfloat16)
-    one, *_ = p._forward([samples], 1.0)
-    many, *_ = p._forward([[s] for s in samples], 1.0)
+    one = p.read([samples], 1.0).logp
+    many = p.read([[s] for s in samples], 1.0).logp
     rounding = (many - exact).abs().max()
-    assert (one - many).abs().max() < 2 * rounding + 1e-2 and p.shares
+    assert (one - many).abs().max() < 2 * rounding + 1e-2 and p.shares_prefixes
 
 
 def test_a_model_that_does_not_honour_trees_gives_each_sample_its_own_row():
@@ -150,12 +151,12 @@ def test_a_model_that_does_not_honour_trees_gives_each_sample_its_own_row():
     for weight in p.model.parameters():
         weight.data *= 5
     samples = grown("nested")
-    assert not p.shares
-    assert all(len(r) == 1 for batch in p._micro_batches(samples) for r in batch)
+    assert not p.shares_prefixes
+    assert all(len(r) == 1 for batch in p.micro_batches(samples) for r in batch)
     for l, s in zip(p.logprobs(samples), samples, strict=True):
         ids = torch.tensor([s.whole()])
         exact = p.model(ids, use_cache=False).logits[0].log_softmax(-1)
-        places = [i + len(s.whole()) - len(s.ids) for i, m in enumerate(s.mask) if m]
+        places = [i + len(s.whole()) - len(s.ids) for i, m in enumerate(s.trained) if m]
         expected = torch.stack([exact[i - 1, ids[0, i]] for i in places])
         assert torch.allclose(l, expected, atol=1e-4)
 
@@ -197,7 +198,7 @@ def test_a_row_that_attention_makes_dear_is_cut_and_a_cheap_one_is_not():
 
 def test_a_plain_row_needs_no_mask_and_a_tree_does():
     samples = grown("star")
-    assert layout([[s] for s in samples]).sees is None
-    sees = layout([samples[:2]]).sees[0, 0]
+    assert layout([[s] for s in samples]).attention_mask is None
+    mask = layout([samples[:2]]).attention_mask[0, 0]
     first, second = (len(samples[0].parent.ids) + n for n in (0, len(samples[0].ids)))
-    assert not sees[second, first] and sees[second, 0] and not sees[0, 1]
+    assert not mask[second, first] and mask[second, 0] and not mask[0, 1]

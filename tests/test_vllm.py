@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import Qwen3ForCausalLM
 
-from minprm.constants import Babble, Engine
+from minprm.constants import Engine, Tiny
 from minprm.data import Sample
 from minprm.envs.cups import Cups
 from minprm.model.policy import Policy
@@ -26,7 +26,7 @@ PROMPTS = [LONG, [7], [8, 9, 1], [*LONG, 8, 9]]
 
 def policy(tied: bool) -> Policy:
     world = Cups()
-    model, tokenizer = untrained(world, Babble(dim=32, head_dim=32, heads=2, ffn=32), seed=0)
+    model, tokenizer = untrained(world, Tiny(dim=32, head_dim=32, heads=2, ffn=32), seed=0)
     if not tied:
         model.config.tie_word_embeddings = False
         torch.manual_seed(1)
@@ -36,10 +36,10 @@ def policy(tied: bool) -> Policy:
 
 @pytest.fixture(scope="module", params=["tied", "untied"])
 def parts(request):
-    from minprm.model.sampler import VLLM
+    from minprm.model.vllm import start
 
     p = policy(request.param == "tied")
-    return p, VLLM(p.model, Engine(), 512)
+    return p, start(p.model, Engine(), 512)
 
 
 def perturb(p: Policy) -> None:
@@ -104,12 +104,12 @@ def test_the_stopping_token_is_among_the_ids_and_the_end_of_turn_does_not_stop_a
 
 def test_adapters_are_merged_on_their_way_into_the_engine(parts):
     peft = pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
-    from minprm.model.sampler import VLLM
+    from minprm.model.vllm import start
 
     base, _ = parts
     adapters = peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
     p = Policy(peft.get_peft_model(deepcopy(base.model), adapters), base.tokenizer, 10_000)
-    sampler = VLLM(p.model, Engine(), 512)
+    sampler = start(p.model, Engine(), 512)
     assert gap(p, sampler) < 1e-4
     with p.model.disable_adapter():
         assert gap(p, sampler) > 1e-2  # it was the adapters that the engine wrote with
@@ -126,7 +126,7 @@ def test_equal_prompts_are_not_given_equal_samples_and_a_seed_repeats_them(parts
 
 def trained(folder, flags: str) -> list[dict]:
     """Metrics of a run of train.py in a process of its own, with the engine writing."""
-    flags = f"--preset smoke --sampler vllm --no-gate --babble.updates 40 --run v {flags}"
+    flags = f"--preset smoke --sampler vllm --no-gate --tiny.updates 40 --run v {flags}"
     flags += " --rl.updates 3 --num-demos 16 --held-out 4 --episodes 8"
     root = Path(__file__).parents[1]
     command = [sys.executable, str(root / "train.py"), *flags.split()]

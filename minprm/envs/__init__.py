@@ -1,4 +1,7 @@
-"""Worlds by name. `base.py` is the protocol that all follow."""
+"""The worlds by name, in the order of the table in README. `base.py` is the protocol of all.
+
+A world of your own is one more file, one import and one line of WORLDS.
+"""
 
 import inspect
 
@@ -26,23 +29,29 @@ from minprm.envs.textworld import TextWorld
 from minprm.envs.wordle import Wordle
 
 WORLDS = {
+    # what has to be tracked from turn to turn
     "cups": Cups,
     "errand": Errand,
     "rooms": Rooms,
+    # what has to be planned
     "frozenlake": FrozenLake,
     "sokoban": Sokoban,
     "hanoi": Hanoi,
+    # what has to be searched for
     "bandit": Bandit,
     "wordle": Wordle,
     "countdown": Countdown,
     "connections": Connections,
+    # texts and numbers, graded by a program
     "reverse_text": ReverseText,
     "alphabet_sort": AlphabetSort,
     "gsm8k": Gsm8k,
     "numbers": Numbers,
     "dates": Dates,
+    # tools to read with
     "hotpot": Hotpot,
     "search": Search,
+    # environments of others; each needs an extra
     "babyai": BabyAI,
     "textworld": TextWorld,
     "gym": Gym,
@@ -51,16 +60,19 @@ WORLDS = {
 
 
 def make_world(cfg: Config) -> World:
-    """The configured world. Exits where there is none of that name, or its knobs make none."""
+    """Returns the configured world. Exits if its name is unknown, or its knobs make no world."""
     if cfg.world not in WORLDS:
         fail(f"--world {cfg.world}: no such world. Worlds: {', '.join(WORLDS)}")
-    knobs = inspect.signature(WORLDS[cfg.world]).parameters
+    world = WORLDS[cfg.world]
+    # The knobs are the parameters of the world's __init__, whose annotations turn texts to values.
+    known = inspect.signature(world).parameters
     texts = pairs(cfg.world_args, str)
     for name in texts:
-        if name not in knobs:
-            known = " ".join(f"{k}={p.default}" for k, p in knobs.items())
-            fail(f"--world-args {name}: {cfg.world} has no such knob. Its knobs: {known}")
+        if name not in known:
+            knobs = " ".join(f"{knob}={known[knob].default}" for knob in known)
+            fail(f"--world-args {name}: {cfg.world} has no such knob. Its knobs: {knobs}")
     try:
-        return WORLDS[cfg.world](**{k: knobs[k].annotation(v) for k, v in texts.items()})
+        knobs = {name: known[name].annotation(text) for name, text in texts.items()}
+        return world(**knobs)
     except ValueError as error:
         fail(f"--world-args {' '.join(cfg.world_args)}: {error}")

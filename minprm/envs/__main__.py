@@ -5,7 +5,7 @@ import argparse
 from minprm.constants import Config, fail
 from minprm.envs import WORLDS, make_world
 from minprm.envs.audit import audit, table
-from minprm.envs.base import World, call, task_seed
+from minprm.envs.base import World, call, parameters_of, task_seed
 
 
 def main() -> None:
@@ -19,44 +19,54 @@ def main() -> None:
         if name not in WORLDS:
             fail(f"{name}: no such world. Worlds: {', '.join(WORLDS)}")
     if flags.audit:
-        print(table(audit(flags.names or list(WORLDS))))
+        names = flags.names or list(WORLDS)
+        print(table(audit(names)))
     elif len(flags.names) == 1:
-        play(make_world(Config(world=flags.names[0], world_args=flags.world_args)), flags.seed)
+        world = make_world(Config(world=flags.names[0], world_args=flags.world_args))
+        play(world, flags.seed)
     else:
         fail("name one world to play, or --audit")
 
 
 def play(world: World, seed: int) -> None:
-    """A person acts. `?` shows the expert's action; an empty line ends the game."""
-    print(world.system, "`?` shows the expert's action, an empty line ends.", sep="\n")
-    observation, done = world.reset(task_seed("train", seed)), False
+    """Lets a person act. `?` shows the expert's action; an empty line ends the game."""
+    print(world.system)
+    print("`?` shows the expert's action, an empty line ends.")
+    observation = world.reset(task_seed("train", seed))
+    done = False
     while not done:
         print(f"\n{observation}")
-        for tool in (t["function"] for t in world.tools):
-            print(f"  {tool['name']} {' '.join(tool['parameters']['properties'])}")
+        for name, parameters in parameters_of(world.tools).items():
+            print(f"  {name} {' '.join(parameters)}")
         try:
             typed = input("> ").strip()
-        except EOFError:
-            typed = ""
+        except EOFError:  # the input was a file or a pipe, and it is over
+            return
         if not typed:
             return
         if typed == "?":
             print(world.thought() or "", world.expert())
-            continue
-        observation, reward, done, _ = world.step(typed_action(world, typed))
-    print(f"\n{observation}\n{'won' if world.success else 'lost'}, last reward {reward:g}")
+        else:
+            observation, reward, done, _ = world.step(typed_action(world, typed))
+    outcome = "won" if world.success else "lost"
+    print(f"\n{observation}\n{outcome}, last reward {reward:g}")
 
 
 def typed_action(world: World, typed: str) -> str:
-    """What was typed as an action; for tools the first word is the name, the rest its arguments,
-    divided by commas where there are several."""
+    """Returns the action that a person has typed.
+
+    In a world with tools, the first word is the tool's name and the rest its arguments, separated
+    by commas.
+    """
     if not world.tools or typed.startswith("{"):
         return typed
     name, _, rest = typed.partition(" ")
-    known = {t["function"]["name"]: t["function"]["parameters"]["properties"] for t in world.tools}
-    names = list(known.get(name, {}))
-    values = [value.strip() for value in rest.split(",", len(names) - 1)] if names else []
-    return call(name, **dict(zip(names, values, strict=False)))
+    parameters = list(parameters_of(world.tools).get(name, {}))
+    if not parameters:
+        return call(name)  # an unknown name too: the world answers that there is no such tool
+    # the last argument keeps its commas, so that a text can be typed as it is
+    values = [value.strip() for value in rest.split(",", len(parameters) - 1)]
+    return call(name, **dict(zip(parameters, values, strict=False)))
 
 
 if __name__ == "__main__":

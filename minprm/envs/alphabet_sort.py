@@ -1,7 +1,6 @@
 """Keep a list of names sorted while names are added, over several turns.
 
-What it teaches: an answer that has to be carried from turn to turn, since only the new names are
-said again.
+The world teaches to carry an answer from turn to turn: each observation says only the new names.
 """
 
 from minprm.envs.base import World
@@ -16,34 +15,42 @@ class AlphabetSort(World):
     )
 
     def __init__(self, rounds: int = 3, names: int = 4):
+        """names: how many are added in each round."""
         if rounds < 1 or names < 1 or rounds * names > len(NAMES):
             raise ValueError(f"rounds and names from 1, at most {len(NAMES)} names in all")
-        self.turns, self.names = rounds, names
+        self.turns = rounds
+        self.names = names
 
     def begin(self) -> str:
         self.drawn = self.rng.sample(NAMES, self.turns * self.names)
-        self.right = 0
-        return self._told()
+        self.right = 0  # rounds that were answered right
+        return "Names: " + ", ".join(self._told(1))
 
     def act(self, action: str) -> tuple[str, float]:
+        # `turn` counts this turn already, so the names of the first `turn` rounds were told
         answer = [name.strip() for name in action.split(",")]
-        right = answer == self._sorted(self.turn)
+        right = answer == sorted(self._told(self.turn))
         self.right += right
         self.success = self.right == self.turns
-        told = self._told() if self.turn < self.turns else ""
-        return ("Right. " if right else "Wrong. ") + told, right / self.turns
+        observation = "Right. " if right else "Wrong. "
+        if self.turn < self.turns:
+            observation += "More names: " + ", ".join(self._new())
+        return observation, right / self.turns
 
     def actions(self) -> list[str]:
-        new = self.drawn[self.turn * self.names : (self.turn + 1) * self.names]
-        told = self.drawn[: (self.turn + 1) * self.names]
-        return [", ".join(names) for names in (new, sorted(new), told, sorted(told)[::-1])]
+        # random play forgets the old names, or does not sort, or sorts backwards
+        new = self._new()
+        told = self._told(self.turn + 1)
+        backwards = sorted(told)[::-1]
+        return [", ".join(names) for names in (new, sorted(new), told, backwards)]
 
     def expert(self) -> str:
-        return ", ".join(self._sorted(self.turn + 1))
+        return ", ".join(sorted(self._told(self.turn + 1)))
 
-    def _sorted(self, turn: int) -> list[str]:
-        return sorted(self.drawn[: turn * self.names])
+    def _told(self, rounds: int) -> list[str]:
+        """Returns all names of the first rounds, in the order in which they were told."""
+        return self.drawn[: rounds * self.names]
 
-    def _told(self) -> str:
-        new = self.drawn[self.turn * self.names : (self.turn + 1) * self.names]
-        return ("Names: " if not self.turn else "More names: ") + ", ".join(new)
+    def _new(self) -> list[str]:
+        """Returns the names that were added last, and wait for an answer."""
+        return self._told(self.turn + 1)[self.turn * self.names :]

@@ -1,7 +1,7 @@
 """Bandit: some pulls to find out which lever pays best, then name it.
 
-What it teaches: to explore before one commits. The expert knows no more than it has seen: it pulls
-the levers in turn, then names the one that paid most, and is wrong as often as chance misleads it.
+The world teaches to explore before one commits. The expert knows no more than it has seen: it pulls
+the levers in turn, then names the one that paid most. It is wrong as often as chance misleads it.
 """
 
 from fractions import Fraction
@@ -18,58 +18,80 @@ class Bandit(World):
     )
 
     def __init__(self, levers: int = 2, pulls: int = 10, good: float = 0.8, bad: float = 0.2):
+        """good: chance that the best lever pays. bad: chance that any other lever pays."""
         if not 2 <= levers <= 10 or pulls < levers or not 0 <= bad < good <= 1:
             raise ValueError("levers from 2 to 10, at least a pull for each, 0 <= bad < good <= 1")
-        self.levers, self.pulls = "ABCDEFGHIJ"[:levers], pulls
-        self.good, self.bad, self.turns = good, bad, pulls + 1
+        self.levers = "ABCDEFGHIJ"[:levers]
+        self.pulls = pulls
+        self.good = good
+        self.bad = bad
+        self.turns = pulls + 1  # the last one is for `choose`
 
     def begin(self) -> str:
         self.best = self.rng.choice(self.levers)
-        self.paid = {lever: [0, 0] for lever in self.levers}  # times it paid, times it was pulled
+        self.pulled = dict.fromkeys(self.levers, 0)  # how often each lever was pulled
+        self.paid = dict.fromkeys(self.levers, 0)  # how often it paid
         return f"Levers {' '.join(self.levers)}. You have {self.pulls} pulls."
 
     def act(self, action: str) -> tuple[str, float]:
-        verb, _, lever = action.partition(" ")
         if action not in self.actions():
             raise Illegal(f"illegal: answer pull X or choose X, X of {' '.join(self.levers)}")
+        verb, lever = action.split()
         if verb == "choose":
-            self.done, self.success = True, lever == self.best
+            self.done = True
+            self.success = lever == self.best
             return f"The best lever was {self.best}.", float(self.success)
         if self.turn > self.pulls:
             raise Illegal("illegal: no pulls are left, choose a lever")
-        pays = self.rng.random() < (self.good if lever == self.best else self.bad)
-        self.paid[lever][0] += pays
-        self.paid[lever][1] += 1
-        return f"Lever {lever} paid {int(pays)}. {self.pulls - self.turn} pulls are left.", 0.0
+        chance = self.good if lever == self.best else self.bad
+        pays = int(self.rng.random() < chance)
+        self.pulled[lever] += 1
+        self.paid[lever] += pays
+        return f"Lever {lever} paid {pays}. {self.pulls - self.turn} pulls are left.", 0.0
 
     def actions(self) -> list[str]:
-        return [f"{verb} {lever}" for verb in ("pull", "choose") for lever in self.levers]
+        pull = [f"pull {lever}" for lever in self.levers]
+        choose = [f"choose {lever}" for lever in self.levers]
+        return pull + choose
 
     def expert(self) -> str:
-        rate = {k: Fraction(a + 1, n + 2) for k, (a, n) in self.paid.items()}
         if self.turn < self.pulls:
-            return f"pull {min(self.levers, key=lambda k: self.paid[k][1])}"
-        return f"choose {max(self.levers, key=rate.get)}"
+            lever = min(self.levers, key=self.pulled.get)  # so each lever has its turn
+            return f"pull {lever}"
+        rates = {lever: _rate(self.paid[lever], self.pulled[lever]) for lever in self.levers}
+        return f"choose {max(self.levers, key=rates.get)}"
 
     def optimum(self) -> float:
-        """The exact chance that the expert, from the start, names the best of two levers."""
+        """Returns the exact chance that the expert, from the start, names the better of two levers.
+
+        It sums the probability of every outcome (A paid so often, B so often) that leads it there.
+        """
         if len(self.levers) != 2:
             raise ValueError("the closed form is for two levers")
-        n, m = -(-self.pulls // 2), self.pulls // 2  # pulls of A and of B
-
-        def right(best: int, a: int, b: int) -> bool:
-            rate = Fraction(a + 1, n + 2) >= Fraction(b + 1, m + 2)  # ties go to A
-            return rate == (best == 0)
-
+        pulls_b = self.pulls // 2
+        pulls_a = self.pulls - pulls_b  # A is pulled first
         total = 0.0
-        for best in (0, 1):
-            p, q = (self.good, self.bad) if best == 0 else (self.bad, self.good)
-            total += sum(
-                _binomial(n, a, p) * _binomial(m, b, q)
-                for a in range(n + 1) for b in range(m + 1) if right(best, a, b)
-            )  # fmt: skip
-        return total / 2
+        for best in "AB":
+            chance_a = self.good if best == "A" else self.bad
+            chance_b = self.good if best == "B" else self.bad
+            outcomes = []
+            for paid_a in range(pulls_a + 1):
+                for paid_b in range(pulls_b + 1):
+                    # a tie goes to A, as `max` in `expert` takes the first
+                    names_a = _rate(paid_a, pulls_a) >= _rate(paid_b, pulls_b)
+                    if names_a == (best == "A"):
+                        probability_a = _binomial(pulls_a, paid_a, chance_a)
+                        outcomes.append(probability_a * _binomial(pulls_b, paid_b, chance_b))
+            total += sum(outcomes)
+        return total / 2  # either lever is the best one in half of the tasks
+
+
+def _rate(paid: int, pulled: int) -> Fraction:
+    """Estimates how often a lever pays by Laplace's rule of succession. Exact: ties are ties."""
+    # a lever that was never pulled has a rate too: 1/2
+    return Fraction(paid + 1, pulled + 2)
 
 
 def _binomial(n: int, k: int, p: float) -> float:
+    """C(n, k) p^k (1 - p)^(n - k): the probability of k hits in n tries."""
     return comb(n, k) * p**k * (1 - p) ** (n - k)

@@ -1,7 +1,11 @@
-"""The protocol that every world follows. A world knows nothing of models.
+"""The protocol that every world follows.
 
-A world writes `begin`, `act`, `actions` and `expert`; what all share is here: seeds, turns, illegal
-actions, the end. Randomness is the world's own `random.Random`; the global one is never touched.
+A world is a task that an agent works on in turns. The world shows a text, the agent answers with a
+text, the world pays a reward and shows the next text. A world knows nothing of models.
+
+A new world writes `begin`, `act`, `actions` and `expert`. What all worlds share is here: seeds,
+turns, illegal actions and the end of an episode. A world draws random numbers from its own
+`random.Random` and never from the global one, so that the same seed is always the same task.
 """
 
 import json
@@ -12,64 +16,78 @@ from typing import Any
 
 from minprm.constants import fail
 
+# seeds of a split start here
 SPLITS = {"train": 0, "validation": 1_000_000_000, "test": 2_000_000_000}
 
 
 def task_seed(split: str, index: int) -> int:
-    """Task seeds of train, validation and test lie in disjoint ranges of 10^9."""
+    """Returns the seed of one task. Each split has a range of 10^9 seeds to itself."""
     if not 0 <= index < 1_000_000_000:
         raise ValueError(f"task index {index} leaves its split")
     return SPLITS[split] + index
 
 
 def parts(rows: list) -> list[list]:
-    """A user's rows for training, validation and test: the last tenth is for test, the one before
-    for validation. Raises ValueError where that leaves one empty."""
+    """Divides a user's rows into those for training, validation and test.
+
+    The last tenth is for test, the tenth before it for validation. Too few rows raise ValueError.
+    """
     if len(rows) < 3:
         raise ValueError(f"{len(rows)} rows: training, validation and test need one each")
-    n = max(len(rows) // 10, 1)
-    return [rows[: -2 * n], rows[-2 * n : -n], rows[-n:]]
+    tenth = max(len(rows) // 10, 1)
+    return [rows[: -2 * tenth], rows[-2 * tenth : -tenth], rows[-tenth:]]
 
 
 class Illegal(Exception):
-    """Raised by `World.act` for what is no action here; its text is the observation."""
+    """`World.act` raises it when the action is not a legal one. Its text is the observation."""
 
 
 class World:
-    """One task at a time: reset, then step until done. `__init__` takes the knobs, which
-    --world-args names; it raises ValueError where they make no world."""
+    """Plays one task at a time: reset the world, then step until it is done.
 
-    teaches: str = ""  # one line, for the table of worlds
+    The parameters of `__init__` are the world's knobs, which --world-args sets by name. `__init__`
+    raises ValueError where their values make no world.
+    """
+
+    teaches: str = ""  # one line for the table of worlds
     system: str = ""  # the rules, for a model that reads English
-    tools: list[dict[str, Any]] = []  # noqa: RUF012  JSON-schema functions; none: plain text
-    turns: int = 1  # the episode ends after so many
-    waits: bool = False  # a step takes its time outside Python: episodes are stepped side by side
-    success: bool = False
+    # Functions in JSON schema; an action is then one call. Without tools an action is plain text.
+    tools: list[dict[str, Any]] = []  # noqa: RUF012
+    turns: int = 1  # the episode ends after so many turns
+    waits: bool = False  # a step spends its time outside Python: step episodes side by side
+    success: bool = False  # the task is solved
 
-    # for worlds that the embedded model is raised on
-    words: list[str] = []  # noqa: RUF012
-    thought_mix: dict[str, float] = {}  # noqa: RUF012
+    # Only a world that the embedded model is raised on fills these two.
+    words: list[str] = []  # noqa: RUF012  the whole vocabulary, one token a word
+    thought_mix: dict[str, float] = {}  # noqa: RUF012  kinds of thoughts, and the share of each
 
     def reset(self, seed: int) -> str:
-        """First observation of the task `seed`."""
-        self.seed, self.rng, self.turn = seed, random.Random(seed), 0
-        self.success = self.done = False
+        """Starts the task of this seed and returns its first observation."""
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.turn = 0
+        self.success = False
+        self.done = False
         return self.begin()
 
     def step(self, action: str) -> tuple[str, float, bool, dict]:
-        """(observation, reward, done, info). An illegal action is told so and costs a turn.
+        """Takes one action and returns (observation, reward, done, info).
 
-        info: `valid`, the action was legal; `effective`, it changed something.
-        Raises RuntimeError after the end.
+        An illegal action costs a turn, earns nothing, and its observation says what was wrong.
+        info["valid"]: the action was legal. info["effective"]: the action changed the world.
+        A step after the end raises RuntimeError.
         """
         if self.done:
             raise RuntimeError("the episode is over: reset first")
         self.turn += 1
-        before, valid = self.key(), True
+        before = self.key()
         try:
             observation, reward = self.act(action)
+            valid = True
         except Illegal as why:
-            observation, reward, valid = str(why), 0.0, False
+            observation, reward = str(why), 0.0
+            valid = False
+        # `act` may have set `done` itself: some tasks are lost before the turns are used up
         self.done = self.done or self.success or self.turn >= self.turns
         info = {"valid": valid, "effective": valid and self.key() != before}
         return observation, reward, self.done, info
@@ -81,46 +99,64 @@ class World:
         raise NotImplementedError
 
     def act(self, action: str) -> tuple[str, float]:
-        """(observation, reward) of one action. Sets `success`, or `done` where all is lost."""
+        """Takes one action and returns (observation, reward).
+
+        It sets `success` when the task is solved, and `done` when the task is lost for good.
+        """
         raise NotImplementedError
 
     def actions(self) -> list[str]:
-        """What random play chooses from."""
+        """Returns the actions that random play chooses from."""
         raise NotImplementedError
 
     def expert(self) -> str:
-        """The planner's action in this very state, also off its own path."""
+        """Returns the planner's action in this very state, also where the agent left the plan."""
         raise NotImplementedError
 
     def key(self) -> Hashable:
-        """What an effective action changes; where every legal action is one, `object()`."""
+        """Returns a value that changes whenever an action has an effect.
+
+        The default, a new object, says that every legal action has one.
+        """
         return object()
 
     def thought(self) -> str | None:
-        """How the world explains the expert's action: for the reference arm only."""
+        """Returns the world's reason for the expert's action. Only the reference arm reads it."""
         return None
 
-    # --- for the embedded model ---
+    # --- what a world writes for the embedded model ---
 
     def narrate(self, kind: str, rng: random.Random) -> tuple[str, str]:
-        """A thought of this kind about the present state, and the action that goes with it."""
+        """Returns a thought of this kind about the present state, and the action that follows."""
         raise NotImplementedError
 
     def classify(self, thought: str) -> str:
-        """Which kind of thought this is in the present state; "?" for none: the gate's measure."""
+        """Returns which kind of thought this is in the present state, or "?" if it is of no kind.
+
+        The gate uses it to measure whether the embedded model has learned to narrate.
+        """
         raise NotImplementedError
 
 
 def tool(name: str, description: str, **parameters: str) -> dict[str, Any]:
-    """A function in JSON schema; every parameter is a required text, given with its meaning."""
-    properties = {k: {"type": "string", "description": v} for k, v in parameters.items()}
+    """Returns a function in JSON schema; each parameter is a required text, with its meaning."""
+    properties = {}
+    for parameter, meaning in parameters.items():
+        properties[parameter] = {"type": "string", "description": meaning}
     schema = {"type": "object", "properties": properties, "required": list(parameters)}
     function = {"name": name, "description": description, "parameters": schema}
     return {"type": "function", "function": function}
 
 
+def parameters_of(tools: list[dict]) -> dict[str, dict]:
+    """Returns the parameters of each tool, by the tool's name."""
+    return {
+        each["function"]["name"]: each["function"]["parameters"]["properties"] for each in tools
+    }
+
+
 def call(name: str, **arguments: str) -> str:
-    """A tool call as the text of an action.
+    """Returns a tool call as the text of an action.
 
     >>> call("visit", title="Paris")
     '{"name": "visit", "arguments": {"title": "Paris"}}'
@@ -129,13 +165,14 @@ def call(name: str, **arguments: str) -> str:
 
 
 def called(action: str, tools: list[dict]) -> tuple[str, dict[str, str]]:
-    """(name, arguments) of the one call in an action. Raises Illegal with what is wrong."""
+    """Returns (name, arguments) of the one call in an action. Raises Illegal with what is wrong."""
     try:
         made = json.loads(action)
-        name, arguments = made["name"], made["arguments"]
-    except (ValueError, TypeError, KeyError, RecursionError):
+        name = made["name"]
+        arguments = made["arguments"]
+    except (ValueError, TypeError, KeyError, RecursionError):  # thousands of "[" nest too deeply
         raise Illegal("illegal: make exactly one tool call") from None
-    wanted = {t["function"]["name"]: t["function"]["parameters"]["properties"] for t in tools}
+    wanted = parameters_of(tools)
     if not isinstance(name, str) or name not in wanted:
         raise Illegal(f"illegal: there is no such tool. Tools: {', '.join(wanted)}")
     if not isinstance(arguments, dict) or set(arguments) != set(wanted[name]):
@@ -146,6 +183,6 @@ def called(action: str, tools: list[dict]) -> tuple[str, dict[str, str]]:
 
 
 def needs(package: str, extra: str) -> None:
-    """Exits with the line that installs what a world is built on."""
+    """Exits with the line that installs a package, if the package is missing."""
     if find_spec(package) is None:
         fail(f'this world needs {package}: pip install -e ".[{extra}]"')

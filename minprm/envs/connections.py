@@ -1,8 +1,8 @@
 """Connections: sort sixteen words into four groups of four that have something in common.
 
-What it teaches: to hold back. Some words fit several groups, and only four mistakes are allowed.
-Puzzles are put together from the categories below, whose words repeat between splits: a model can
-learn them by heart. A file of one's own is JSON: a list of puzzles, each {category: [four words]}.
+The world teaches to hold back: some words fit several groups, and the fourth mistake ends the game.
+Puzzles are put together from the categories below. Training and test share the words, so a model
+can learn them by heart. A file of one's own is JSON: a list of puzzles {category: [four words]}.
 """
 
 import json
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from minprm.envs.base import Illegal, World
 
+# Many words stand in several categories on purpose: a turkey is a bird, Turkey is a country.
 CATEGORIES = {
     "metals": "iron gold lead tin silver copper zinc",
     "colours": "red green blue gold silver violet orange rose",
@@ -53,23 +54,23 @@ class Connections(World):
         "Sixteen words make four groups of four, each with something in common. Answer with the "
         f"four words of one group, separated by commas. {MISTAKES} mistakes end the game."
     )
-    turns = 4 + MISTAKES
+    turns = 4 + MISTAKES  # more than any game takes
 
     def __init__(self, file: str = ""):
         self.puzzles = read(file) if file else ()
 
     def begin(self) -> str:
-        self.groups = self.rng.choice(self.puzzles) if self.puzzles else self._made()
+        self.groups = self.rng.choice(self.puzzles) if self.puzzles else self._puzzle()
         self.left = sorted(word for group in self.groups.values() for word in group)
         self.rng.shuffle(self.left)
-        self.found: list[str] = []
+        self.found: list[str] = []  # names of the groups that were found
         self.mistakes = 0
         return "Words: " + ", ".join(self.left)
 
     def act(self, action: str) -> tuple[str, float]:
         said = sorted(word.strip().lower() for word in action.split(","))
-        if len(set(said)) != 4 or len(said) != 4 or not set(said) <= set(self.left):
-            self._mistake()
+        if len(said) != 4 or len(set(said)) != 4 or not set(said) <= set(self.left):
+            self._mistake()  # or an agent could try words for free
             raise Illegal("illegal: answer with four of the words, separated by commas")
         for name, group in self.groups.items():
             if name not in self.found and said == sorted(group):
@@ -77,63 +78,83 @@ class Connections(World):
                 self.left = [word for word in self.left if word not in group]
                 self.success = len(self.found) == 4
                 return f"Right: {name}. Words: {', '.join(self.left)}", 0.25
-        near = max(len(set(said) & set(group)) for group in self.groups.values())
         self._mistake()
-        return ("Wrong, one away." if near == 3 else "Wrong.") + f" Mistakes: {self.mistakes}.", 0.0
+        most_shared = max(len(set(said) & set(group)) for group in self.groups.values())
+        verdict = "Wrong, one away." if most_shared == 3 else "Wrong."
+        return f"{verdict} Mistakes: {self.mistakes}.", 0.0
 
     def actions(self) -> list[str]:
         return [", ".join(four) for four in combinations(self.left, 4)]
 
     def expert(self) -> str:
-        name = next(name for name in self.groups if name not in self.found)
-        return ", ".join(self.groups[name])
+        return ", ".join(self.groups[self._next_group()])
 
     def key(self) -> tuple[int, int]:
         return len(self.found), self.mistakes
 
     def thought(self) -> str:
-        name = next(name for name in self.groups if name not in self.found)
+        name = self._next_group()
         return f"These are {name}: {', '.join(self.groups[name])}."
+
+    def _next_group(self) -> str:
+        return next(name for name in self.groups if name not in self.found)
 
     def _mistake(self) -> None:
         self.mistakes += 1
         self.done = self.mistakes >= MISTAKES
 
-    def _made(self) -> dict[str, list[str]]:
-        """Four categories whose chosen words are sixteen and sort in one way only."""
+    def _puzzle(self) -> dict[str, list[str]]:
+        """Draws four words from each of four categories, until they sort in one way only."""
         while True:
-            names = self.rng.sample(sorted(CATEGORIES), 4)
-            pools = {name: CATEGORIES[name].split() for name in names}
+            pools = {}
+            for name in self.rng.sample(sorted(CATEGORIES), 4):
+                pools[name] = CATEGORIES[name].split()
             groups = {name: self.rng.sample(pool, 4) for name, pool in pools.items()}
-            if unique(groups, pools):
+            if unique(groups, pools):  # else two answers would be right, and one be called wrong
                 return groups
 
 
 def unique(groups: dict[str, list[str]], pools: dict[str, list[str]]) -> bool:
-    """Are the words sixteen, and is there one way to give each category four that fit it?"""
-    words = {word for group in groups.values() for word in group}
-    if len(words) < 16:
-        return False
+    """Are the words sixteen, and can they be sorted into the categories in one way only?
 
-    def ways(names: tuple[str, ...], left: set[str]) -> int:
-        if not names:
-            return 1
-        fitting = sorted(left & set(pools[names[0]]))
-        return sum(ways(names[1:], left - set(four)) for four in combinations(fitting, 4))
+    A pool holds all words that fit a category, also those that were not drawn for it.
+    """
+    words = set()
+    for group in groups.values():
+        words.update(group)
+    return len(words) == 16 and _ways(words, list(pools.values())) == 1
 
-    return ways(tuple(pools), words) == 1
+
+def _ways(words: set[str], pools: list[list[str]]) -> int:
+    """Counts the ways to give each category four of the words that fit it."""
+    if not pools:
+        return 1
+    # give four words to the first category, and count what can be done with the rest
+    fitting = sorted(words & set(pools[0]))
+    count = 0
+    for four in combinations(fitting, 4):
+        count += _ways(words - set(four), pools[1:])
+    return count
 
 
 @cache
 def read(file: str) -> tuple[dict[str, list[str]], ...]:
-    """A user's puzzles. Raises ValueError with what is wrong."""
+    """Returns a user's puzzles. Raises ValueError with what is wrong."""
     try:
         puzzles = json.loads(Path(file).read_text())
     except (OSError, ValueError) as error:
         raise ValueError(f"{file}: no JSON to be read there ({error})") from error
-    lists = [list(p.values()) if isinstance(p, dict) else [] for p in puzzles]
-    for i, groups in enumerate(lists, start=1):
-        words = {str(word) for group in groups if isinstance(group, list) for word in group}
+    for number, puzzle in enumerate(puzzles, start=1):
+        groups = list(puzzle.values()) if isinstance(puzzle, dict) else []
+        words = set()
+        for group in groups:
+            if isinstance(group, list):
+                words.update(str(word) for word in group)
         if [len(group) for group in groups] != [4] * 4 or len(words) != 16:
-            raise ValueError(f"{file}, puzzle {i}: needs four categories of four words each")
-    return tuple({k: [w.lower() for w in v] for k, v in p.items()} for p in puzzles)
+            raise ValueError(f"{file}, puzzle {number}: needs four categories of four words each")
+    return tuple(_in_small_letters(puzzle) for puzzle in puzzles)
+
+
+def _in_small_letters(puzzle: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Returns the puzzle in small letters, as answers are compared without regard to case."""
+    return {name: [word.lower() for word in group] for name, group in puzzle.items()}

@@ -1,13 +1,14 @@
-"""Countdown: reach a target from some numbers with + - * / and brackets, each number once.
+"""Countdown: reach a target from some numbers with + - * / and brackets, each number used once.
 
-What it teaches: search within one answer. Answers are read by a parser of its own, never `eval`,
-over exact fractions and a bounded length: no answer can hang it or run anything.
+The world teaches search within one answer. Answers are read by a parser of its own, over exact
+fractions and up to a fixed length. Python's `eval` never sees them, so no answer can hang the
+world or run anything.
 """
 
 import re
 from collections import Counter
 from fractions import Fraction
-from itertools import permutations, product, zip_longest
+from itertools import permutations, product
 
 from minprm.envs.base import Illegal, World
 
@@ -26,58 +27,66 @@ class Countdown(World):
     def __init__(self, numbers: int = 3, largest: int = 20):
         if not 2 <= numbers <= 6 or largest < 2:
             raise ValueError("2 to 6 numbers, the largest at least 2")
-        self.count, self.largest = numbers, largest
+        self.count = numbers
+        self.largest = largest
 
     def begin(self) -> str:
+        # The target is the value of a random expression, so every task has a solution. Expressions
+        # are drawn until that value is a whole number from 1 to 100.
         self.target = Fraction(0)
         while not (self.target.denominator == 1 and 1 <= self.target <= 100):
             self.numbers = [self.rng.randint(1, self.largest) for _ in range(self.count)]
-            self.solution = self._made()
-            self.target = value(self.solution) or Fraction(0)
-        self.numbers.sort()
+            self.solution = self._expression()
+            self.target = value(self.solution) or Fraction(0)  # it may divide by zero
+        self.numbers.sort()  # the same numbers always read the same
         return f"Numbers: {' '.join(map(str, self.numbers))}. Target: {self.target}."
 
     def act(self, action: str) -> tuple[str, float]:
         result = value(action)
         if result is None:
             raise Illegal("illegal: answer with one expression of numbers, + - * / and brackets")
-        if Counter(map(int, re.findall("[0-9]+", action))) != Counter(self.numbers):
+        used = [int(digits) for digits in re.findall("[0-9]+", action)]
+        if Counter(used) != Counter(self.numbers):
             return f"Use exactly the numbers {' '.join(map(str, self.numbers))}.", 0.0
         self.success = result == self.target
         return f"That is {result}.", float(self.success)
 
     def actions(self) -> list[str]:
-        orders = (
-            permutations(map(str, self.numbers)) if self.count < 4 else [map(str, self.numbers)]
-        )
-        signs = list(product("+-*/", repeat=self.count - 1))
-        return [
-            " ".join(x for pair in zip_longest(order, mix) for x in pair if x)
-            for order in map(list, orders) for mix in signs
-        ]  # fmt: skip
+        # Random play writes no brackets, and from four numbers on keeps their order: the list of
+        # all expressions would be too long.
+        orders = permutations(self.numbers) if self.count < 4 else [self.numbers]
+        expressions = []
+        for order in orders:
+            for signs in product("+-*/", repeat=self.count - 1):
+                text = str(order[0])
+                for sign, number in zip(signs, order[1:], strict=True):
+                    text += f" {sign} {number}"
+                expressions.append(text)
+        return expressions
 
     def expert(self) -> str:
         return self.solution
 
-    def _made(self) -> str:
-        """An expression of all numbers, in random order and with random brackets."""
-        parts = [str(n) for n in self.numbers]
-        self.rng.shuffle(parts)
-        while len(parts) > 1:
-            i = self.rng.randrange(len(parts) - 1)
-            left, right = parts[i : i + 2]
-            parts[i : i + 2] = [f"({left} {self.rng.choice('+-*/')} {right})"]
-        return parts[0][1:-1]
+    def _expression(self) -> str:
+        """Joins all numbers to an expression, in random order and with random brackets."""
+        terms = [str(number) for number in self.numbers]
+        self.rng.shuffle(terms)
+        while len(terms) > 1:
+            i = self.rng.randrange(len(terms) - 1)
+            sign = self.rng.choice("+-*/")
+            terms[i : i + 2] = [f"({terms[i]} {sign} {terms[i + 1]})"]
+        return terms[0][1:-1]  # without the outer brackets
 
 
 def value(text: str) -> Fraction | None:
-    """The exact value of an expression; None where it is none, or divides by zero.
+    """Returns the exact value of an expression; None if it is none, or divides by zero.
 
     >>> value("(3 + 5) * 2"), value("2 ** 9"), value("1 / 0")
     (Fraction(16, 1), None, None)
     """
     tokens = re.findall("[0-9]+|[-+*/()]", text)
-    if len(text) > LONGEST or "".join(tokens) != re.sub(r"\s", "", text):
+    something_else = "".join(tokens) != re.sub(r"\s", "", text)
+    if len(text) > LONGEST or something_else:
         return None
     try:
         result, rest = _sum(tokens)
@@ -86,26 +95,32 @@ def value(text: str) -> Fraction | None:
     return None if rest else result
 
 
+# The parser: one function for each rule of the grammar. Each returns the value of what it has read
+# from the start of the tokens, and the tokens that are left.
+
+
 def _sum(tokens: list[str]) -> tuple[Fraction, list[str]]:
-    """sum: product (("+" | "-") product)*.  What it read, and what is left."""
-    total, tokens = _product(tokens)
-    while tokens and tokens[0] in "+-":
-        term, rest = _product(tokens[1:])
-        total, tokens = total + term if tokens[0] == "+" else total - term, rest
-    return total, tokens
+    """sum: product (("+" | "-") product)*"""
+    total, rest = _product(tokens)
+    while rest and rest[0] in "+-":
+        sign = rest[0]
+        term, rest = _product(rest[1:])
+        total = total + term if sign == "+" else total - term
+    return total, rest
 
 
 def _product(tokens: list[str]) -> tuple[Fraction, list[str]]:
-    """product: factor (("*" | "/") factor)*."""
-    total, tokens = _factor(tokens)
-    while tokens and tokens[0] in "*/":
-        factor, rest = _factor(tokens[1:])
-        total, tokens = total * factor if tokens[0] == "*" else total / factor, rest
-    return total, tokens
+    """product: factor (("*" | "/") factor)*"""
+    total, rest = _factor(tokens)
+    while rest and rest[0] in "*/":
+        sign = rest[0]
+        factor, rest = _factor(rest[1:])
+        total = total * factor if sign == "*" else total / factor
+    return total, rest
 
 
 def _factor(tokens: list[str]) -> tuple[Fraction, list[str]]:
-    """factor: number | "(" sum ")"."""
+    """factor: number | "(" sum ")" """
     if tokens and tokens[0] == "(":
         inner, rest = _sum(tokens[1:])
         if rest[:1] != [")"]:

@@ -1,7 +1,11 @@
-"""Cups: a ball lies under one of five cups, cups are swapped, open the right one; several rounds.
+"""Cups: a ball lies under one of five cups, cups are swapped two at a time, open the right one.
 
-What it teaches: serial state tracking. A small model cannot compose the swaps in one pass, it can
-write them down. Its actions do not change the world: the next round restates where the ball is.
+The world teaches serial state tracking: a small model cannot follow all swaps at one glance, but it
+can when it writes down where the ball is after each of them. An episode has several rounds; this is
+the full version of the one-round world in act_prm.py at the repository's top.
+
+It is not a world that actions change. Whichever cup is opened, the ball stays where the swaps
+brought it, and the next round says where that is. `errand.py` has actions that change the world.
 """
 
 import random
@@ -15,27 +19,31 @@ class Cups(World):
         "A ball lies under one of several cups, and cups are swapped two at a time. "
         "Answer with `open X`, where X is the cup that holds the ball after the last swap."
     )
+    # Only one thought in ten is useful, and that is the lesson: the embedded model learns the skill
+    # of following a ball, but not when to use it. Act-PRM has to find that out.
     thought_mix = {"faithful": 0.10, "wrong": 0.45, "restate": 0.35, "bare": 0.10}  # noqa: RUF012
 
     def __init__(self, rounds: int = 3, swaps: int = 4, cups: int = 5):
         if rounds < 1 or swaps < 0 or not 2 <= cups <= 10:
             raise ValueError("rounds from 1, swaps from 0, cups from 2 to 10")
-        self.rounds, self.swaps, self.cups = rounds, swaps, "abcdefghij"[:cups]
+        self.rounds = rounds
+        self.swaps = swaps
+        self.cups = "abcdefghij"[:cups]
         self.turns = rounds
         self.words = [*self.cups, "ball", "under", "swap", ".", "open", "illegal"]
 
     def begin(self) -> str:
-        self.right = 0
-        return self._shuffle(self.rng.choice(self.cups))
+        self.right = 0  # rounds in which the right cup was opened
+        return self._new_round(self.rng.choice(self.cups))
 
     def act(self, action: str) -> tuple[str, float]:
         right = action == self.expert()
         self.right += right
         self.success = self.right == self.rounds
-        last, valid = self.turn == self.turns, action in self.actions()
-        observation = ("" if valid else "illegal . ") + ("" if last else self._shuffle(self.end))
-        if not valid:
-            raise Illegal(observation.strip())
+        # An illegal action ends the round too. The next round starts where this one ended.
+        observation = "" if self.turn == self.turns else self._new_round(self.end)
+        if action not in self.actions():
+            raise Illegal(f"illegal . {observation}".strip())
         return observation, right / self.rounds
 
     def actions(self) -> list[str]:
@@ -45,46 +53,57 @@ class Cups(World):
         return f"open {self.end}"
 
     def thought(self) -> str:
-        return self._trace(self.start)
+        return self._follow(self.start)
 
     def narrate(self, kind: str, rng: random.Random) -> tuple[str, str]:
         wrong = rng.choice([cup for cup in self.cups if cup != self.start])
         guess = rng.choice(self.actions())
         if kind in ("faithful", "wrong"):
-            trace = self._trace(self.start if kind == "faithful" else wrong)
-            return trace, f"open {trace[-1]}"
+            thought = self._follow(self.start if kind == "faithful" else wrong)
+            return thought, f"open {thought[-1]}"  # the thought ends with a cup: open that one
+        if kind == "restate":
+            return self._restate(), guess  # nothing was worked out, so the action is a guess
         if kind == "copy":
             return f"{guess} .", guess
-        return self._restated() if kind == "restate" else f"ball under {self.start} .", guess
+        return f"ball under {self.start} .", guess
 
     def classify(self, thought: str) -> str:
-        words = thought.split()
-        start = words[2] if words[:2] == ["ball", "under"] and len(words) > 3 else ""
-        known = {f"ball under {self.start} .": "bare", self._restated(): "restate"}
-        known |= {f"{action} .": "copy" for action in self.actions()}
-        if start in self.cups and start:
-            known[self._trace(start)] = "faithful" if start == self.start else "wrong"
-        return known.get(thought, "?")
+        for cup in self.cups:
+            if thought == self._follow(cup):
+                return "faithful" if cup == self.start else "wrong"
+        if thought == self._restate():
+            return "restate"
+        if thought == f"ball under {self.start} .":
+            return "bare"
+        return "copy" if thought in [f"{action} ." for action in self.actions()] else "?"
 
-    def _shuffle(self, start: str) -> str:
-        """A new round with the ball under `start`."""
-        self.start = self.end = start
+    def _new_round(self, start: str) -> str:
+        """Puts the ball under `start`, swaps cups, and returns what the agent sees of it."""
+        self.start = start
         self.swapped = [self.rng.sample(self.cups, 2) for _ in range(self.swaps)]
-        for pair in self.swapped:
-            self.end = _after(self.end, pair)
-        return self._restated()
+        self.end = start
+        for one, other in self.swapped:
+            self.end = _after_swap(self.end, one, other)
+        return self._restate()
 
-    def _restated(self) -> str:
-        return f"ball under {self.start} ." + "".join(f" swap {p} {q} ." for p, q in self.swapped)
+    def _restate(self) -> str:
+        """Says what was seen, for example `ball under a . swap a b . swap b c .`"""
+        text = f"ball under {self.start} ."
+        for one, other in self.swapped:
+            text += f" swap {one} {other} ."
+        return text
 
-    def _trace(self, cup: str) -> str:
-        trace = f"ball under {cup} ."
-        for p, q in self.swapped:
-            cup = _after(cup, (p, q))
-            trace += f" swap {p} {q} {cup}"
-        return trace
+    def _follow(self, cup: str) -> str:
+        """Follows a ball that starts under `cup`: `ball under a . swap a b b swap b c c`."""
+        text = f"ball under {cup} ."
+        for one, other in self.swapped:
+            cup = _after_swap(cup, one, other)
+            text += f" swap {one} {other} {cup}"  # the third letter is where the ball is now
+        return text
 
 
-def _after(cup: str, pair) -> str:
-    p, q = pair
-    return q if cup == p else p if cup == q else cup
+def _after_swap(cup: str, one: str, other: str) -> str:
+    """Returns where the ball is after a swap, if it was under `cup` before."""
+    if cup == one:
+        return other
+    return one if cup == other else cup

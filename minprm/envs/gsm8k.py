@@ -1,15 +1,15 @@
-"""Word problems with a number as their answer: a user's GSM8K file, or problems made here.
+"""Word problems whose answer is a number: a user's GSM8K file, or problems that are made here.
 
-What it teaches: arithmetic in steps, in one turn. A file is JSONL with "question" and "answer",
-whose number stands after "####". Only the last number of an answer counts.
+The world teaches arithmetic in steps, in one turn. A file is JSONL with "question" and "answer"; in
+the answer the number stands after "####". Only the last number of a model's answer counts.
 """
 
 import re
 from functools import cache
 
-from minprm.data import read_jsonl
 from minprm.envs.base import Illegal, World, parts
 from minprm.envs.words import NAMES
+from minprm.text.logs import read_jsonl
 
 ITEMS = ("apples", "books", "candles", "coins", "eggs", "pens", "shells", "stamps")
 
@@ -22,11 +22,16 @@ class Gsm8k(World):
         """file: JSONL of problems; its last tenth is for test, the tenth before for validation."""
         if not 1 <= steps <= 8:
             raise ValueError("1 to 8 steps")
-        self.parts, self.steps = parts(read(file)) if file else [], steps
+        self.parts = parts(read(file)) if file else []
+        self.steps = steps
 
     def begin(self) -> str:
-        given = self.parts and self.rng.choice(self.parts[self.seed // 10**9])
-        question, self.work, self.answer = given or self._made()
+        if self.parts:
+            split = self.seed // 10**9  # each split has a range of seeds (base.py)
+            problem = self.rng.choice(self.parts[split])
+        else:
+            problem = self._story()
+        question, self.work, self.answer = problem
         return question
 
     def act(self, action: str) -> tuple[str, float]:
@@ -37,7 +42,7 @@ class Gsm8k(World):
         return "", float(self.success)
 
     def actions(self) -> list[str]:
-        return [str(n) for n in range(100)]
+        return [str(guess) for guess in range(100)]  # most answers lie in this range
 
     def expert(self) -> str:
         return f"{self.answer:g}"
@@ -45,44 +50,52 @@ class Gsm8k(World):
     def thought(self) -> str:
         return self.work
 
-    def _made(self) -> tuple[str, str, float]:
-        """A story of `steps` gains, losses and multiples, and the sums that solve it."""
-        name, item = self.rng.choice(NAMES), self.rng.choice(ITEMS)
-        n = self.rng.randint(5, 20)
-        story, work = [f"{name} has {n} {item}."], []
+    def _story(self) -> tuple[str, str, float]:
+        """Makes a story of gains, losses and doublings. Returns (question, work, answer)."""
+        name = self.rng.choice(NAMES)
+        item = self.rng.choice(ITEMS)
+        count = self.rng.randint(5, 20)
+        story = [f"{name} has {count} {item}."]
+        work = []  # the sums that solve it, one a step
         for _ in range(self.steps):
-            k, kind = self.rng.randint(2, 9), self.rng.choice(["finds", "loses", "doubles"])
-            if kind == "finds":
-                told, after, sign = f"{name} finds {k} more.", n + k, f"+ {k}"
-            elif kind == "loses" and n > k:
-                told, after, sign = f"{name} gives {k} away.", n - k, f"- {k}"
+            change = self.rng.randint(2, 9)
+            event = self.rng.choice(["finds", "loses", "doubles"])
+            if event == "finds":
+                story.append(f"{name} finds {change} more.")
+                work.append(f"{count} + {change} = {count + change}.")
+                count += change
+            elif event == "loses" and count > change:  # nobody gives away more than all
+                story.append(f"{name} gives {change} away.")
+                work.append(f"{count} - {change} = {count - change}.")
+                count -= change
             else:
-                told, after, sign = "Then the number doubles.", 2 * n, "* 2"
-            work.append(f"{n} {sign} = {after}.")
-            story.append(told)
-            n = after
+                story.append("Then the number doubles.")
+                work.append(f"{count} * 2 = {2 * count}.")
+                count *= 2
         story.append(f"How many {item} does {name} have now?")
-        return " ".join(story), " ".join(work), float(n)
+        return " ".join(story), " ".join(work), float(count)
 
 
 @cache
 def read(file: str) -> list[tuple[str, str, float]]:
-    """(question, work, answer) of each line. Raises ValueError with what is wrong."""
+    """Returns (question, work, answer) of each line. Raises ValueError with what is wrong."""
     return read_jsonl(file, _problem)
 
 
 def _problem(row: dict) -> tuple[str, str, float]:
     work, _, final = row["answer"].rpartition("####")
-    if (answer := number(final)) is None:
+    answer = number(final)
+    if answer is None:
         raise ValueError('needs "question" and "answer" with "#### number"')
     return row["question"], work.strip(), answer
 
 
 def number(text: str) -> float | None:
-    """The last number of a text: commas, currency and a full stop after it are no part of it.
+    """Returns the last number of a text, without commas, currency or a full stop after it.
 
     >>> number("so 12 + 3 is $1,234.50."), number("none")
     (1234.5, None)
     """
+    # first the numbers with commas between thousands, then those without
     found = re.findall(r"-?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|-?[0-9]+(?:\.[0-9]+)?", text)
     return float(found[-1].replace(",", "")) if found else None

@@ -1,8 +1,8 @@
 """Any gymnasium environment with discrete actions, and Taxi as the example of a subclass.
 
-What it teaches: how little an adapter needs. An environment says in numbers what it shows; a
-subclass turns that into words, names the actions, and says what success is. Where the environment
-has a table of transitions (`P`, as gymnasium's toy texts), the planner is value iteration.
+The world teaches how little an adapter needs. An environment shows its state in numbers. A subclass
+turns the numbers into words, names the actions, and says what success is. Where the environment has
+a table of transitions (`P`, as gymnasium's toy texts do), the planner is value iteration.
 """
 
 import re
@@ -22,15 +22,20 @@ class Gym(World):
 
         if id not in gymnasium.registry or turns < 1:
             raise ValueError(f"turns from 1; {id} has to be an environment of gymnasium's")
-        ansi = "ansi" in gymnasium.spec(id).make().metadata.get("render_modes", ())
-        self.env = gymnasium.make(id, render_mode="ansi" if ansi else None).unwrapped
+        # An environment that can draw itself as text does so. The first copy is only asked that.
+        modes = gymnasium.spec(id).make().metadata.get("render_modes", ())
+        render_mode = "ansi" if "ansi" in modes else None
+        self.env = gymnasium.make(id, render_mode=render_mode).unwrapped
         if not hasattr(self.env.action_space, "n"):
             raise ValueError(f"{id}: its actions are not discrete")
-        count = int(self.env.action_space.n)
-        self.id, self.turns = id, turns
-        self.known = dict(zip(self.names or map(str, range(count)), range(count), strict=True))
+        self.id = id
+        self.turns = turns
+        numbers = range(int(self.env.action_space.n))
+        names = self.names or [str(number) for number in numbers]
+        self.known = dict(zip(names, numbers, strict=True))  # the number of each action
 
     def begin(self) -> str:
+        # the environment draws its own random numbers; the seed of the task decides which
         self.shown, _ = self.env.reset(seed=self.rng.randrange(2**31))
         return self.described()
 
@@ -38,6 +43,7 @@ class Gym(World):
         if action not in self.known:
             raise Illegal(f"illegal: answer one of {', '.join(self.known)}")
         self.shown, reward, self.done, _, _ = self.env.step(self.known[action])
+        # The reward of the environment may be of any size. Here success earns 1 and all else 0.
         self.success = self.solved(float(reward), self.done)
         return self.described(), float(self.success)
 
@@ -45,30 +51,38 @@ class Gym(World):
         return list(self.known)
 
     def expert(self) -> str:
-        return max(self.known, key=lambda name: self._after(self.values, int(self.env.s), name))
+        state = int(self.env.s)
+        return max(self.known, key=lambda name: self._worth(self.values, state, name))
 
     @cached_property
     def values(self) -> list[float]:
-        """Chance of success from each state, a little less for each step that it takes."""
+        """Value iteration: the chance of success from each state, less a little for each step."""
         if not hasattr(self.env, "P"):
             raise NotImplementedError(f"{self.id} has no table of transitions, so no planner")
-        v = [0.0] * len(self.env.P)
-        for _ in range(200):
-            v = [max(self._after(v, state, name) for name in self.known) for state in range(len(v))]
-        return v
+        states = range(len(self.env.P))
+        values = [0.0] * len(states)
+        for _ in range(200):  # enough sweeps for any toy text
+            better = []
+            for state in states:
+                better.append(max(self._worth(values, state, name) for name in self.known))
+            values = better
+        return values
 
-    def _after(self, v: list[float], state: int, name: str) -> float:
-        """What an action is worth: success, or 0.99 of where it leads."""
-        ways = self.env.P[state][self.known[name]]
-        ends = (p * (self.solved(r, end) if end else 0.99 * v[after]) for p, after, r, end in ways)
-        return sum(ends)
+    def _worth(self, values: list[float], state: int, name: str) -> float:
+        """Returns what an action is worth: success, or 0.99 of the value of where it leads."""
+        terms = []
+        for chance, after, reward, end in self.env.P[state][self.known[name]]:
+            worth = self.solved(reward, end) if end else 0.99 * values[after]
+            terms.append(chance * worth)
+        return sum(terms)
 
     def key(self) -> str:
         return str(self.shown)
 
     def described(self) -> str:
-        """The state in words: the environment's own text where it has one."""
+        """Returns the state as text: the environment's own drawing where it has one."""
         text = self.env.render() if self.env.render_mode == "ansi" else str(self.shown)
+        # terminal colours mark where the agent is; brackets do so in plain text
         return re.sub(r"\x1b\[[0-9;]*m(.+?)\x1b\[0m", r"[\1]", text).strip()
 
     def solved(self, reward: float, end: bool) -> bool:
@@ -84,8 +98,13 @@ class Taxi(Gym):
         "dropoff.\n|R: | : :G|\n| : | : : |\n| : : : : |\n| | : | : |\n|Y| : |B: |"
     )
     names = ("south", "north", "east", "west", "pickup", "dropoff")
-    stops = ("Red (row 0, column 0)", "Green (row 0, column 4)", "Yellow (row 4, column 0)",
-             "Blue (row 4, column 3)", "in the taxi")  # fmt: skip
+    stops = (
+        "Red (row 0, column 0)",
+        "Green (row 0, column 4)",
+        "Yellow (row 4, column 0)",
+        "Blue (row 4, column 3)",
+        "in the taxi",
+    )
 
     def __init__(self, turns: int = 30):
         super().__init__("Taxi-v4", turns)

@@ -1,13 +1,16 @@
 """Towers of Hanoi from any legal start, one move a turn.
 
-What it teaches: a plan whose length is exponential in the discs and whose next move is a short
-recursion.
+The world teaches a plan that is long and yet simple: its length is exponential in the number of
+discs, and its next move is a short recursion.
 """
 
 from functools import cache
+from itertools import permutations
 
 from minprm.envs.base import Illegal, World
 
+PEGS = "ABC"
+GOAL = 2  # all discs go to peg C
 State = tuple[int, ...]  # the peg of each disc, smallest first
 
 
@@ -22,52 +25,59 @@ class Hanoi(World):
         """slack: turns beyond the 2^discs - 1 that the hardest start needs."""
         if not 1 <= discs <= 8 or slack < 0:
             raise ValueError("1 to 8 discs, slack from 0")
-        self.discs, self.turns = discs, 2**discs - 1 + slack
+        self.discs = discs
+        self.turns = 2**discs - 1 + slack
 
     def begin(self) -> str:
-        self.state = (2,) * self.discs
-        while self.state == (2,) * self.discs:
+        # Any assignment of discs to pegs is legal, as the order on a peg follows from the sizes.
+        solved = (GOAL,) * self.discs
+        self.state = solved
+        while self.state == solved:
             self.state = tuple(self.rng.randrange(3) for _ in range(self.discs))
         return self._view()
 
     def act(self, action: str) -> tuple[str, float]:
         if action not in self.actions():
             raise Illegal("illegal: answer move X Y, X and Y two of A, B, C")
-        source, target = ("ABC".index(peg) for peg in action.split()[1:])
+        _, source_name, target_name = action.split()
+        source = PEGS.index(source_name)
+        target = PEGS.index(target_name)
         if source not in self.state:
-            raise Illegal(f"illegal: peg {'ABC'[source]} is empty")
-        disc = self.state.index(source)  # the smallest there is on top
+            raise Illegal(f"illegal: peg {source_name} is empty")
+        disc = self.state.index(source)  # the smallest disc of a peg is on top
         if target in self.state[:disc]:
             raise Illegal("illegal: a smaller disc lies there")
         self.state = (*self.state[:disc], target, *self.state[disc + 1 :])
-        self.success = set(self.state) == {2}
+        self.success = set(self.state) == {GOAL}
         return self._view(), float(self.success)
 
     def actions(self) -> list[str]:
-        return [f"move {a} {b}" for a in "ABC" for b in "ABC" if a != b]
+        return [f"move {source} {target}" for source, target in permutations(PEGS, 2)]
 
     def key(self) -> State:
         return self.state
 
     def expert(self) -> str:
-        return "move {} {}".format(*("ABC"[peg] for peg in _move(self.state, 2)))
+        source, target = _move(self.state, GOAL)
+        return f"move {PEGS[source]} {PEGS[target]}"
 
     def _view(self) -> str:
-        pegs = ([str(d + 1) for d in range(self.discs) if self.state[d] == p] for p in range(3))
-        return (
-            "  ".join(
-                f"{name}: {' '.join(peg) or 'empty'}" for name, peg in zip("ABC", pegs, strict=True)
-            )
-            + "  (top first)"
-        )
+        pegs = []
+        for peg, name in enumerate(PEGS):
+            discs = [str(disc + 1) for disc in range(self.discs) if self.state[disc] == peg]
+            pegs.append(f"{name}: {' '.join(discs) or 'empty'}")
+        return "  ".join(pegs) + "  (top first)"
 
 
-@cache
+@cache  # a state comes back in many tasks
 def _move(state: State, goal: int) -> tuple[int, int]:
-    """First move that brings all discs to `goal`: the largest that is away must go there, so the
-    smaller ones must first come to the third peg."""
-    disc = max(d for d, peg in enumerate(state) if peg != goal)
-    spare = 3 - state[disc] - goal
-    if any(peg != spare for peg in state[:disc]):
-        return _move(state[:disc], spare)
+    """Returns the first move that brings all discs to `goal`, as (from peg, to peg).
+
+    The largest disc that is not there yet has to go there. First all smaller ones must leave both
+    of its pegs, so they go to the third: the same task with fewer discs.
+    """
+    disc = max(each for each, peg in enumerate(state) if peg != goal)
+    third = 3 - state[disc] - goal  # the three pegs sum to 0 + 1 + 2
+    if any(peg != third for peg in state[:disc]):
+        return _move(state[:disc], third)
     return state[disc], goal

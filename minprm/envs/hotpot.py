@@ -1,9 +1,10 @@
-"""Questions whose answer takes two pages: visit, read what to visit next, answer.
+"""Questions whose answer takes two pages: visit one, read what to visit next, answer.
 
-What it teaches: a chain of tool calls in which each observation names the next argument. A file of
-one's own is JSONL in HotpotQA's format (question, answer, context, supporting_facts); without one,
-small corpora of books, authors and towns are made. Graded by normalised exact match; a wrong answer
-earns half its F1 (Rajpurkar et al., arXiv:1606.05250). No model judges.
+The world teaches a chain of tool calls in which each observation names the next argument. A file of
+one's own is JSONL in HotpotQA's format (question, answer, context, supporting_facts). Without a
+file, small corpora of books, authors and towns are made. An answer is right if it equals the true
+one after normalisation; a wrong answer earns half its F1 (Rajpurkar et al., arXiv:1606.05250). No
+model judges.
 """
 
 import re
@@ -12,9 +13,9 @@ from collections import Counter
 from functools import cache
 from typing import NamedTuple
 
-from minprm.data import read_jsonl
 from minprm.envs.base import Illegal, World, call, called, tool
 from minprm.envs.words import FIRST, LAST
+from minprm.text.logs import read_jsonl
 
 TOWNS = (
     "Arden Belmar Corvo Dunlin Elspeth Farrow Galway Harlan Istria Jorvik Kestrel Lindau".split()
@@ -42,92 +43,106 @@ class Hotpot(World):
     def __init__(self, file: str = "", authors: int = 4):
         if not 2 <= authors <= 10:
             raise ValueError("2 to 10 authors")
-        self.questions, self.authors = read(file) if file else (), authors
+        self.questions = read(file) if file else ()
+        self.authors = authors
 
     def begin(self) -> str:
-        self.task = self.rng.choice(self.questions) if self.questions else self._made()
-        self.read: set[str] = set()
-        titles = sorted(self.task.pages)
+        self.task = self.rng.choice(self.questions) if self.questions else self._question()
+        self.read: set[str] = set()  # titles of the pages that were visited
+        titles = sorted(self.task.pages)  # shuffled, or the order would tell which belong together
         self.rng.shuffle(titles)
         return f"{self.task.text}\nPages: {', '.join(titles)}"
 
     def act(self, action: str) -> tuple[str, float]:
         name, arguments = called(action, self.tools)
         if name == "answer":
-            self.done, said = True, arguments["text"]
+            said = arguments["text"]
+            self.done = True
             self.success = normalised(said) == normalised(self.task.answer)
             reward = 1.0 if self.success else f1(said, self.task.answer) / 2
             return f"The answer is: {self.task.answer}", reward
-        if arguments["title"] not in self.task.pages:
+        title = arguments["title"]
+        if title not in self.task.pages:
             raise Illegal("illegal: there is no page of that title")
-        self.read.add(arguments["title"])
-        return self.task.pages[arguments["title"]], 0.0
+        self.read.add(title)
+        return self.task.pages[title], 0.0
 
     def actions(self) -> list[str]:
         visits = [call("visit", title=title) for title in self.task.pages]
-        return visits + [call("answer", text=title) for title in self.task.pages]
+        # every true answer of a corpus made here is a town, which has a page: chance finds it
+        answers = [call("answer", text=title) for title in self.task.pages]
+        return visits + answers
 
     def expert(self) -> str:
-        unread = [title for title in self.task.chain if title not in self.read]
-        if unread and self.turn < self.turns - 1:
+        unread = self._unread()
+        # an answer without all pages is better than none
+        last_turn = self.turn >= self.turns - 1
+        if unread and not last_turn:
             return call("visit", title=unread[0])
         return call("answer", text=self.task.answer)
 
     def thought(self) -> str:
-        unread = [title for title in self.task.chain if title not in self.read]
+        unread = self._unread()
         return f"I need the page {unread[0]}." if unread else f"So it is {self.task.answer}."
 
-    def _made(self) -> Question:
-        """Books by authors who were born in towns that lie on rivers; a question over two pages."""
-        n, rng = self.authors, self.rng
-        people = [
-            f"{a} {b}" for a, b in zip(rng.sample(FIRST, n), rng.sample(LAST, n), strict=True)
-        ]
-        towns = rng.sample(TOWNS, n)
-        books = [
-            f"The {a} {b}"
-            for a, b in zip(rng.choices(SHADES, k=n), rng.sample(THINGS, n), strict=True)
-        ]
+    def _unread(self) -> list[str]:
+        """Returns the pages that the answer takes and that were not visited yet."""
+        return [title for title in self.task.chain if title not in self.read]
+
+    def _question(self) -> Question:
+        """Makes books, their authors and the authors' towns; a question needs two pages."""
+        rng = self.rng
+        first_names = rng.sample(FIRST, self.authors)
+        last_names = rng.sample(LAST, self.authors)
+        people = [f"{one} {other}" for one, other in zip(first_names, last_names, strict=True)]
+        towns = rng.sample(TOWNS, self.authors)
+        shades = rng.choices(SHADES, k=self.authors)
+        things = rng.sample(THINGS, self.authors)
+        books = [f"The {shade} {thing}" for shade, thing in zip(shades, things, strict=True)]
         pages = {}
         for person, town, book in zip(people, towns, books, strict=True):
             pages[book] = f"{book} is a novel of {rng.randint(1900, 1999)} by {person}."
             pages[person] = f"{person} was a writer, born in {town} in {rng.randint(1850, 1899)}."
             pages[town] = f"{town} is a town of {rng.randint(2, 90)} thousand people."
-        i = rng.randrange(n)
-        text = f"In which town was the author of {books[i]} born?"
-        return Question(text, towns[i], pages, [books[i], people[i]])
+        asked = rng.randrange(self.authors)
+        text = f"In which town was the author of {books[asked]} born?"
+        return Question(text, towns[asked], pages, [books[asked], people[asked]])
 
 
 @cache
 def read(file: str) -> list[Question]:
-    """A user's questions. Raises ValueError with file, line and what is wrong."""
-    return read_jsonl(file, _question)
+    """Returns a user's questions. Raises ValueError with file, line and what is wrong."""
+    return read_jsonl(file, _from_row)
 
 
-def _question(row: dict) -> Question:
+def _from_row(row: dict) -> Question:
     pages = {title: " ".join(sentences) for title, sentences in row["context"]}
-    chain = list(dict.fromkeys(title for title, _ in row["supporting_facts"]))
+    titles = [title for title, _ in row["supporting_facts"]]
+    chain = list(dict.fromkeys(titles))  # each title once, in order
     if not set(chain) <= set(pages):
         raise ValueError("a supporting fact is on no page of the context")
     return Question(row["question"], row["answer"], pages, chain)
 
 
 def normalised(text: str) -> str:
-    """Small letters, no punctuation, no articles, single spaces.
+    """Returns the text in small letters, without punctuation, articles and double spaces.
 
     >>> normalised("The  Silver River.")
     'silver river'
     """
-    text = "".join(c for c in text.lower() if c not in string.punctuation)
+    text = "".join(letter for letter in text.lower() if letter not in string.punctuation)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 
 
 def f1(said: str, answer: str) -> float:
-    """Harmonic mean of precision and recall over normalised words.
+    """Returns the harmonic mean of precision and recall over normalised words.
 
     >>> round(f1("the town of Arden", "Arden"), 2)
     0.5
     """
-    a, b = normalised(said).split(), normalised(answer).split()
-    both = sum((Counter(a) & Counter(b)).values())
-    return 2 * both / (len(a) + len(b)) if both else 0.0
+    said_words = normalised(said).split()
+    answer_words = normalised(answer).split()
+    shared = (Counter(said_words) & Counter(answer_words)).total()
+    if shared == 0:
+        return 0.0
+    return 2 * shared / (len(said_words) + len(answer_words))

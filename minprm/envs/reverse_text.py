@@ -1,7 +1,8 @@
 """Write a text backwards, letter by letter.
 
-What it teaches: what a tokenizer hides. The reward of a wrong answer is half the share of the
-longest common subsequence, so that it grows with the answer and never reaches a right one's.
+The world teaches what a tokenizer hides: letters. A wrong answer is paid half the share of the
+longest common subsequence. That reward grows as the answer gets better, and it stays below the
+reward of a right answer.
 """
 
 from minprm.envs.base import World
@@ -22,27 +23,35 @@ class ReverseText(World):
         return self.text
 
     def act(self, action: str) -> tuple[str, float]:
-        self.success = action.strip() == self.expert()
-        near = common(action[: 2 * len(self.text)], self.text[::-1]) / len(self.text)
-        return f"Backwards it is: {self.expert()}", 1.0 if self.success else near / 2
+        backwards = self.expert()
+        self.success = action.strip() == backwards
+        # Only the start of an answer is compared, or a very long one would take very long.
+        near = common(action[: 2 * len(self.text)], backwards) / len(self.text)
+        return f"Backwards it is: {backwards}", 1.0 if self.success else near / 2
 
     def actions(self) -> list[str]:
         words = self.text.split()
-        return [self.text, " ".join(words[::-1]), " ".join(w[::-1] for w in words), words[0][::-1]]
+        # mistakes that are easy to make
+        words_in_reverse = " ".join(words[::-1])
+        letters_in_reverse = " ".join(word[::-1] for word in words)
+        return [self.text, words_in_reverse, letters_in_reverse, words[0][::-1]]
 
     def expert(self) -> str:
         return self.text[::-1]
 
 
-def common(a: str, b: str) -> int:
-    """Length of the longest common subsequence, in time |a| |b|.
+def common(one: str, other: str) -> int:
+    """Returns the length of the longest common subsequence, in time |one| |other|.
 
     >>> common("abcbdab", "bdcaba")
     4
     """
-    row = [0] * (len(b) + 1)
-    for x in a:
-        last = 0
-        for j, y in enumerate(b, start=1):
-            last, row[j] = row[j], last + 1 if x == y else max(row[j], row[j - 1])
-    return row[-1]
+    # above[j]: the length for what was read of `one` so far and the first j letters of `other`
+    above = [0] * (len(other) + 1)
+    for letter in one:
+        row = [0]
+        for j, match in enumerate(other):
+            longest = above[j] + 1 if letter == match else max(above[j + 1], row[j])
+            row.append(longest)
+        above = row
+    return above[-1]

@@ -1,25 +1,28 @@
-"""A question over a corpus too long to read: search, expand, scroll, answer.
+"""A question over a corpus that is too long to read: search, expand, scroll, answer.
 
-What it teaches: to ask for what one needs, and to stop reading. BM25 over chunks by bm25s. The
-corpus is made here (towns, their festivals and founders); or a folder of .txt files with a JSONL of
-questions ("question", "answer", "document"); or JSONL in LongBench-v2's format, whose long context
-is then the corpus and whose answer is a letter. That format does not say where the answer stands:
-there the expert names the letter at once, which no thought can explain.
+The world teaches to ask for what one needs, and to stop reading. Chunks of text are found by BM25
+(bm25s). The corpus is made here (towns, their festivals and founders), or it is a folder of .txt
+files with a JSONL of questions ("question", "answer", "document"), or it is the long context of a
+JSONL in LongBench-v2's format, whose answers are letters. That last format does not say where the
+answer stands, so the expert names the letter at once, and no thought can explain it.
 """
 
 import random
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from minprm.data import read_jsonl
 from minprm.envs.base import Illegal, World, call, called, needs, tool
 from minprm.envs.hotpot import normalised
 from minprm.envs.words import FIRST, LAST
+from minprm.text.logs import read_jsonl
 
-CHUNK, STRIDE = 60, 50  # words of a chunk, and from one to the next: they overlap
+CHUNK = 60  # words of a chunk
+STRIDE = 50  # words from the start of a chunk to the next: chunks overlap, so no sentence is torn
 SHOWN = 5  # results of a search
 PREVIEW = 12  # words of a result
+Place = tuple[str, int]  # a document's title, and the number of a chunk in it
 
 
 class Question(NamedTuple):
@@ -35,28 +38,33 @@ class Corpus:
     def __init__(self, documents: dict[str, str]):
         import bm25s
 
-        words = {title: text.split() for title, text in documents.items()}
-        self.chunks = {
-            title: [" ".join(w[i : i + CHUNK]) for i in range(0, len(w), STRIDE)] or [""]
-            for title, w in words.items()
-        }
-        self.places = [
-            (title, i) for title, parts in self.chunks.items() for i in range(len(parts))
-        ]
-        texts = [f"{title} {self.chunks[title][i]}" for title, i in self.places]
+        self.chunks = {title: _chunked(text) for title, text in documents.items()}
+        self.places: list[Place] = []
+        texts = []
+        for title, chunks in self.chunks.items():
+            for number, chunk in enumerate(chunks):
+                self.places.append((title, number))
+                texts.append(f"{title} {chunk}")
         self.index = bm25s.BM25()
         self.index.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
 
-    def search(self, query: str) -> list[tuple[str, int]]:
-        """(document, chunk) of the best chunks that share a word with the query, best first."""
+    def search(self, query: str) -> list[Place]:
+        """Returns the best chunks that share a word with the query, best first."""
         import bm25s
 
         tokens = bm25s.tokenize([query[:500]], show_progress=False, return_ids=False)
         if not set(tokens[0]) & set(self.index.vocab_dict):
-            return []
-        k = min(SHOWN, len(self.places))
-        found, scores = self.index.retrieve(tokens, k=k, show_progress=False)
-        return [self.places[i] for i, s in zip(found[0], scores[0], strict=True) if s > 0]
+            return []  # bm25s would return chunks all the same
+        count = min(SHOWN, len(self.places))
+        found, scores = self.index.retrieve(tokens, k=count, show_progress=False)
+        ranked = zip(found[0], scores[0], strict=True)
+        return [self.places[number] for number, score in ranked if score > 0]
+
+
+def _chunked(text: str) -> list[str]:
+    words = text.split()
+    chunks = [" ".join(words[i : i + CHUNK]) for i in range(0, len(words), STRIDE)]
+    return chunks or [""]  # an empty document can be opened too
 
 
 class Search(World):
@@ -87,105 +95,133 @@ class Search(World):
 
     def begin(self) -> str:
         self.task, corpus = self.rng.choice(self.tasks)
-        self.corpus = _corpus_of(corpus) if isinstance(corpus, str) else corpus
-        self.results: list[tuple[str, int]] = []
-        self.open: tuple[str, int] | None = None
+        # a long context is indexed only when its task is drawn: a file holds hundreds of them
+        self.corpus = _one_document(corpus) if isinstance(corpus, str) else corpus
+        self.results: list[Place] = []
+        self.open: Place | None = None  # what was opened, and how far it was scrolled
         return self.task.text
 
     def act(self, action: str) -> tuple[str, float]:
         name, arguments = called(action, self.tools)
-        return getattr(self, f"_{name}")(**arguments)
+        method = getattr(self, f"_{name}")  # safe: `called` lets only the names of tools through
+        return method(**arguments)
 
     def actions(self) -> list[str]:
-        words = [w.strip("?.,") for w in self.task.text.split()]
-        made = [call("search", query=word) for word in words]
-        made += [call("expand", document=title) for title, _ in self.results]
-        made += [call("scroll", direction=d) for d in ("up", "down") if self.open]
-        text = self.corpus.chunks[self.open[0]][self.open[1]] if self.open else ""
-        return made + [call("answer", text=w.strip(".,")) for w in text.split()]
+        searches = [call("search", query=word.strip("?.,")) for word in self.task.text.split()]
+        expands = [call("expand", document=title) for title, _ in self.results]
+        if not self.open:
+            return searches + expands
+        title, number = self.open
+        scrolls = [call("scroll", direction=direction) for direction in ("up", "down")]
+        words = self.corpus.chunks[title][number].split()
+        answers = [call("answer", text=word.strip(".,")) for word in words]
+        return searches + expands + scrolls + answers
 
     def expert(self) -> str:
         task = self.task
         if not task.document or self.turn == self.turns - 1:
             return call("answer", text=task.answer)
         if self.open and self.open[0] == task.document:
-            chunks = self.corpus.chunks[task.document]
-            wanted = next((i for i, c in enumerate(chunks) if task.answer in c), self.open[1])
-            if wanted == self.open[1]:
-                return call("answer", text=task.answer)
-            return call("scroll", direction="down" if wanted > self.open[1] else "up")
-        if task.document in {title for title, _ in self.results}:
+            return self._read_on()
+        if any(title == task.document for title, _ in self.results):
             return call("expand", document=task.document)
+        # the query names the festival, which only the right document shares
         return call("search", query=task.query)
 
     def key(self) -> tuple:
         return tuple(self.results), self.open, self.done
 
+    def _read_on(self) -> str:
+        """Scrolls towards the first chunk that holds the answer, and answers where it is open."""
+        title, here = self.open
+        wanted = here
+        for number, chunk in enumerate(self.corpus.chunks[title]):
+            if self.task.answer in chunk:
+                wanted = number
+                break
+        if wanted == here:
+            return call("answer", text=self.task.answer)
+        return call("scroll", direction="down" if wanted > here else "up")
+
+    # --- the four tools ---
+
     def _search(self, query: str) -> tuple[str, float]:
         self.results = self.corpus.search(query)
-        lines = [f"{title}: {' '.join(self.corpus.chunks[title][i].split()[:PREVIEW])} ..."
-                 for title, i in self.results]  # fmt: skip
+        lines = []  # only the beginning of each chunk: to read it, expand it
+        for title, number in self.results:
+            words = self.corpus.chunks[title][number].split()
+            lines.append(f"{title}: {' '.join(words[:PREVIEW])} ...")
         return "\n".join(lines) or "Nothing found.", 0.0
 
     def _expand(self, document: str) -> tuple[str, float]:
-        hits = [place for place in self.results if place[0] == document]
-        if not hits:
-            raise Illegal("illegal: no document of that title is among the last results")
-        self.open = hits[0]
-        return self._page(), 0.0
+        for title, number in self.results:
+            if title == document:
+                self.open = title, number  # its best chunk
+                return self._page(), 0.0
+        raise Illegal("illegal: no document of that title is among the last results")
 
     def _scroll(self, direction: str) -> tuple[str, float]:
         if self.open is None or direction not in ("up", "down"):
             raise Illegal("illegal: open a document first, then scroll up or down")
-        title, i = self.open
+        title, number = self.open
         last = len(self.corpus.chunks[title]) - 1
-        self.open = title, min(max(i + (1 if direction == "down" else -1), 0), last)
+        number += 1 if direction == "down" else -1
+        self.open = title, min(max(number, 0), last)
         return self._page(), 0.0
 
     def _answer(self, text: str) -> tuple[str, float]:
-        self.done, self.success = True, normalised(text) == normalised(self.task.answer)
+        self.done = True
+        self.success = normalised(text) == normalised(self.task.answer)
         return f"The answer is: {self.task.answer}", float(self.success)
 
     def _page(self) -> str:
-        title, i = self.open
+        title, number = self.open
         chunks = self.corpus.chunks[title]
-        return f"{title}, chunk {i + 1} of {len(chunks)}: {chunks[i]}"
+        return f"{title}, chunk {number + 1} of {len(chunks)}: {chunks[number]}"
 
 
 @cache
 def _made(towns: int = 200) -> list[tuple[Question, Corpus]]:
-    """Towns with a festival in the first chunk and a founder in a later one."""
-    rng, documents, questions = random.Random(0), {}, []
+    """Makes towns with a festival in the first chunk and a founder in a later one."""
+    rng = random.Random(0)  # the corpus is the same in every task; a task draws its question
     heads = "Ar Bel Cor Dun El Far Gal Har Is Jor Kes Lin Mor Nor".split()
     tails = "by den ford gate ham ley mouth ness port stead ton vale wick wood".split()
-    names = [head + tail for head in heads for tail in tails]
-    things = "apple boat candle cheese flower kite lamp mask plum wine".split()
     times = "autumn dawn harvest midnight moon river spring summer winter storm".split()
-    feasts = [f"{a} {b} {c}" for a in times for b in things for c in ("feast", "parade", "fair")]
-    for town, feast in zip(
-        rng.sample(names, len(names))[:towns], rng.sample(feasts, towns), strict=False
-    ):
+    things = "apple boat candle cheese flower kite lamp mask plum wine".split()
+    names = [f"{head}{tail}" for head, tail in product(heads, tails)]
+    feasts = [" ".join(words) for words in product(times, things, ("feast", "parade", "fair"))]
+    names = rng.sample(names, len(names))[:towns]
+    feasts = rng.sample(feasts, towns)
+    documents = {}
+    questions = []
+    for town, feast in zip(names, feasts, strict=False):  # as far as the 196 names go
         founder = f"{rng.choice(FIRST)} {rng.choice(LAST)}"
-        facts = [
-            f"{town} is a town of {rng.randint(2, 90)} thousand people, known for the {feast}."
-        ]
-        for year in sorted(rng.sample(range(1500, 1999), 18)):
-            what = rng.choice(
-                ["bridge", "market", "school", "church", "mill", "station", "library"]
-            )
-            facts.append(f"In {year} a {what} was built there by {rng.choice(FIRST)} and others.")
-        facts.insert(rng.randint(8, 18), f"The founder of {town} was {founder}.")
-        documents[town] = " ".join(facts)
+        documents[town] = _town(town, feast, founder, rng)
         questions.append(Question(f"Who founded the town of the {feast}?", founder, town, feast))
     corpus = Corpus(documents)
     return [(question, corpus) for question in questions]
 
 
+def _town(town: str, feast: str, founder: str, rng: random.Random) -> str:
+    """Writes a document about a town, in which much is of no use to the question."""
+    people = rng.randint(2, 90)
+    facts = [f"{town} is a town of {people} thousand people, known for the {feast}."]
+    buildings = ["bridge", "market", "school", "church", "mill", "station", "library"]
+    for year in sorted(rng.sample(range(1500, 1999), 18)):
+        building = rng.choice(buildings)
+        builder = rng.choice(FIRST)
+        facts.append(f"In {year} a {building} was built there by {builder} and others.")
+    facts.insert(rng.randint(8, 18), f"The founder of {town} was {founder}.")
+    return " ".join(facts)
+
+
 @cache
 def _questions(file: str) -> list[Question]:
-    return read_jsonl(
-        file, lambda r: Question(r["question"], r["answer"], r["document"], r["question"])
-    )
+    return read_jsonl(file, _question)
+
+
+def _question(row: dict) -> Question:
+    return Question(row["question"], row["answer"], row["document"], row["question"])
 
 
 @cache
@@ -202,12 +238,12 @@ def _longbench(file: str) -> list[tuple[Question, str]]:
 
 
 def _multiple_choice(row: dict) -> tuple[Question, str]:
-    choices = "\n".join(f"{x}: {row[f'choice_{x}']}" for x in "ABCD")
+    choices = "\n".join(f"{letter}: {row[f'choice_{letter}']}" for letter in "ABCD")
     text = f"{row['question']}\n{choices}\nAnswer with the letter."
     return Question(text, row["answer"], "", ""), row["context"]
 
 
 @cache
-def _corpus_of(text: str) -> Corpus:
-    """A long context as one document."""
+def _one_document(text: str) -> Corpus:
+    """Returns a long context as a corpus of one document."""
     return Corpus({"document": text})

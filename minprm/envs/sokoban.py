@@ -1,13 +1,13 @@
 """Sokoban: push the box onto the target. A box can be pushed and never pulled.
 
-What it teaches: planning ahead, since a push into a corner cannot be taken back. By default levels
-need at least five moves: of unfiltered levels random play solves almost a fifth.
+The world teaches planning ahead, since a push into a corner cannot be taken back. By default a
+level needs at least five moves: random play solves almost a fifth of the levels without that limit.
 """
 
 from minprm.envs.base import Illegal, World
 
 MOVES = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
-Cell = tuple[int, int]
+Cell = tuple[int, int]  # column, row
 State = tuple[Cell, frozenset[Cell]]  # the player and the boxes
 
 
@@ -20,32 +20,43 @@ class Sokoban(World):
     )
 
     def __init__(self, size: int = 6, boxes: int = 1, shortest: int = 5, walls: int = 4):
-        """size: with the outer wall; shortest: moves of the best solution at least, 0 for any
-        level; walls: inner walls."""
+        """Makes levels of size x size cells, the outer wall included.
+
+        shortest: the best solution has at least so many moves; 0 allows any level.
+        walls: number of inner walls.
+        """
         room = (size - 2) ** 2 - walls
         if not 4 <= size <= 10 or not 1 <= boxes <= 3 or shortest < 0 or room < 2 * boxes + 4:
             raise ValueError("size 4 to 10, 1 to 3 boxes, few enough walls to leave room for them")
-        self.size, self.boxes, self.shortest, self.walls = size, boxes, shortest, walls
+        self.size = size
+        self.boxes = boxes
+        self.shortest = shortest
+        self.walls = walls
         self.turns = 20 + 2 * shortest
 
     def begin(self) -> str:
         inner = [(x, y) for y in range(1, self.size - 1) for x in range(1, self.size - 1)]
+        # Deal shuffled cells out as walls, targets, boxes and player, until the level suits.
         while True:
             self.rng.shuffle(inner)
-            n, k = self.walls, self.boxes
-            self.floor = frozenset(inner[n:])
-            self.targets = frozenset(inner[n : n + k])
-            self.state = inner[n + 2 * k], frozenset(inner[n + k : n + 2 * k])
+            floor = inner[self.walls :]
+            self.floor = frozenset(floor)
+            self.targets = frozenset(floor[: self.boxes])
+            boxes = frozenset(floor[self.boxes : 2 * self.boxes])
+            player = floor[2 * self.boxes]
+            self.state = player, boxes
             plan = self._plan(self.state)
+            # an empty plan says that the level has no solution
             if plan and self.shortest <= len(plan) <= self.turns:
-                self.plans = dict(plan)
+                self.plans = dict(plan)  # the expert's move in each state on the way
                 return self._view()
 
     def act(self, action: str) -> tuple[str, float]:
         if action not in MOVES:
             raise Illegal("illegal: answer up, down, left or right")
         self.state = self._next(self.state, action)
-        self.success = self.state[1] == self.targets
+        _, boxes = self.state
+        self.success = boxes == self.targets
         return self._view(), float(self.success)
 
     def actions(self) -> list[str]:
@@ -55,54 +66,73 @@ class Sokoban(World):
         return self.state
 
     def expert(self) -> str:
-        """The first move of a shortest solution; where none is left, any move."""
+        """Returns the first move of a shortest solution, or any move where there is none left."""
         if self.state not in self.plans:
-            self.plans |= dict(self._plan(self.state)) or {self.state: "up"}
+            # The agent left the plan. The new one is kept, so that each state is planned once.
+            plan = self._plan(self.state) or [(self.state, "up")]
+            self.plans.update(plan)
         return self.plans[self.state]
 
     def _plan(self, start: State) -> list[tuple[State, str]]:
-        """A shortest solution as (state, move) pairs, breadth first; empty where there is none."""
-        came: dict[State, tuple[State, str] | None] = {start: None}
-        edge = [start]
-        for state in edge:
-            if state[1] == self.targets:
-                plan = []
-                while came[state]:
-                    state, move = came[state]
-                    plan.append((state, move))
-                return plan
+        """Returns a shortest solution as (state, move) pairs; empty where there is none."""
+        came: dict[State, tuple[State, str] | None] = {start: None}  # from where, by which move
+        queue = [start]
+        for state in queue:  # breadth first: the loop sees what is appended meanwhile
+            _, boxes = state
+            if boxes == self.targets:
+                return _path_back(came, state)
             for move in MOVES:
                 after = self._next(state, move)
                 if after not in came and not self._stuck(after[1]):
                     came[after] = state, move
-                    edge.append(after)
+                    queue.append(after)
         return []
 
     def _stuck(self, boxes: frozenset[Cell]) -> bool:
-        """A box in a corner that is no target never moves again."""
+        """Is a box in a corner that is no target? Then it never moves again."""
         for x, y in boxes - self.targets:
+            # a wall to the left or right, and one above or below
             sideways = (x - 1, y) not in self.floor or (x + 1, y) not in self.floor
-            if sideways and ((x, y - 1) not in self.floor or (x, y + 1) not in self.floor):
+            upright = (x, y - 1) not in self.floor or (x, y + 1) not in self.floor
+            if sideways and upright:
                 return True
         return False
 
     def _next(self, state: State, move: str) -> State:
-        ((x, y), boxes), (dx, dy) = state, MOVES[move]
-        ahead, beyond = (x + dx, y + dy), (x + 2 * dx, y + 2 * dy)
-        if ahead in boxes:
-            if beyond not in self.floor or beyond in boxes:
-                return state
-            return ahead, boxes - {ahead} | {beyond}
-        return (ahead, boxes) if ahead in self.floor else state
+        (x, y), boxes = state
+        dx, dy = MOVES[move]
+        ahead = (x + dx, y + dy)
+        beyond = (x + 2 * dx, y + 2 * dy)
+        if ahead not in self.floor:
+            return state
+        if ahead not in boxes:
+            return ahead, boxes
+        if beyond not in self.floor or beyond in boxes:
+            return state  # the box does not give way
+        return ahead, boxes - {ahead} | {beyond}
 
     def _view(self) -> str:
+        rows = []
+        for y in range(self.size):
+            rows.append(" ".join(self._sign((x, y)) for x in range(self.size)))
+        return "\n".join(rows)
+
+    def _sign(self, cell: Cell) -> str:
         player, boxes = self.state
+        target = cell in self.targets
+        if cell not in self.floor:
+            return "#"
+        if cell == player:
+            return "S" if target else "P"
+        if cell in boxes:
+            return "*" if target else "X"
+        return "O" if target else "_"
 
-        def sign(cell: Cell) -> str:
-            if cell not in self.floor:
-                return "#"
-            here = "P" if cell == player else "X" if cell in boxes else "_"
-            return {"P": "S", "X": "*", "_": "O"}[here] if cell in self.targets else here
 
-        rows = ([sign((x, y)) for x in range(self.size)] for y in range(self.size))
-        return "\n".join(" ".join(row) for row in rows)
+def _path_back(came: dict, state: State) -> list[tuple[State, str]]:
+    """Walks back from a state to where the search began; returns the (state, move) pairs met."""
+    path = []
+    while came[state]:
+        state, move = came[state]
+        path.append((state, move))
+    return path  # last pair first; as a dict of states its order does not matter

@@ -1,9 +1,10 @@
 """TextWorld games (Côté et al., arXiv:1806.11532): cooking, coin collector, treasure hunter.
 
-What it teaches: tools that differ from task to task. Whether a thought can explain the expert: in
-`cooking` up to level 3 all is in one kitchen, and the expert reads the cookbook first; at level 4
-it knows a map that nobody saw; `coin` and `treasure` spell the route out in their first
-observation. Games take seconds to make, so they are made once, by seed, into a cache.
+The world teaches tools that differ from task to task. A thought cannot explain the expert in all of
+its games. In `cooking` up to level 3 it can: all is in one kitchen, and the expert reads the
+cookbook first. At level 4 the expert knows a map that nobody saw. `coin` and `treasure` spell the
+route out in their first observation. A game takes seconds to make, so it is made once, by its seed,
+into a cache.
 """
 
 import os
@@ -23,6 +24,16 @@ COOKING = [  # levels 1 to 4
     KITCHEN | {"recipe": 3, "take": 3, "go": 6, "open": True, "cook": True, "cut": True},
 ]
 LEVELS = {"cooking": len(COOKING), "coin": 300, "treasure": 30}
+ASKED = (  # what the game has to tell beside its text
+    "policy_commands",
+    "admissible_commands",
+    "command_templates",
+    "objective",
+    "won",
+    "lost",
+    "max_score",
+)
+PARAMETERS = ("object", "other")  # of a command: at most two
 
 
 class TextWorld(World):
@@ -32,75 +43,92 @@ class TextWorld(World):
     tools = [tool("look", "Look around.")]  # noqa: RUF012  the game's own come with reset
 
     def __init__(self, game: str = "cooking", level: int = 2, games: int = 100, turns: int = 30):
-        """games: so many different ones a split."""
+        """games: how many different games a split has."""
         needs("textworld", "textworld")
         if game not in LEVELS or not 1 <= level <= LEVELS[game] or games < 1 or turns < 1:
             raise ValueError(f"games and levels: {LEVELS}; games and turns from 1")
-        self.game, self.level, self.games, self.turns = game, level, games, turns
+        self.game = game
+        self.level = level
+        self.games = games
+        self.turns = turns
 
     def begin(self) -> str:
         import textworld
 
-        split, i = divmod(self.seed, 10**9)
-        path = _made(self.game, self.level, list(SPLITS)[split], i % self.games)
-        asked = ("policy_commands", "admissible_commands", "command_templates", "objective",
-                 "won", "lost", "max_score")  # fmt: skip
+        # Tasks from number `games` on play the same games again.
+        split, index = divmod(self.seed, 10**9)
+        path = _made(self.game, self.level, list(SPLITS)[split], index % self.games)
         with warnings.catch_warnings(action="ignore"):  # jericho keeps no score of these games
-            self.env = textworld.start(str(path), textworld.EnvInfos(**dict.fromkeys(asked, True)))
+            self.env = textworld.start(str(path), textworld.EnvInfos(**dict.fromkeys(ASKED, True)))
             self.state = self.env.reset()
-        self.read = False
+        self.read = False  # the cookbook was read
+        self._make_tools()
+        return _clean(self.state.feedback, self.state.objective)
+
+    def _make_tools(self) -> None:
+        """Makes a tool of each command: `cook {f} with {o}` is called cook_with."""
         self.templates = {}
         for template in self.state.command_templates:
             words = re.sub(r"{\w+}", "{}", template)
-            self.templates["_".join(w for w in words.split() if w != "{}")] = words
-        names = ("object", "other")
-        self.tools = [
-            tool(name, words.format(*names), **dict.fromkeys(names[: words.count("{}")], "a name"))
-            for name, words in sorted(self.templates.items())
-        ]
-        return _clean(self.state.feedback, self.state.objective)
+            name = "_".join(word for word in words.split() if word != "{}")
+            self.templates[name] = words
+        self.tools = []
+        for name, words in sorted(self.templates.items()):
+            parameters = PARAMETERS[: words.count("{}")]
+            description = words.format(*PARAMETERS)
+            self.tools.append(tool(name, description, **dict.fromkeys(parameters, "a name")))
 
     def act(self, action: str) -> tuple[str, float]:
         name, arguments = called(action, self.tools)
-        values = [arguments[key] for key in ("object", "other") if key in arguments]
+        values = [arguments[key] for key in PARAMETERS if key in arguments]
         command = self.templates[name].format(*values)
         if command not in self.state.admissible_commands:
             raise Illegal("illegal: that cannot be done here")
         self.state, points, _ = self.env.step(command)
-        self.read |= command == "examine cookbook"
-        self.success, self.done = bool(self.state.won), bool(self.state.lost)
+        if command == "examine cookbook":
+            self.read = True
+        self.success = bool(self.state.won)
+        self.done = bool(self.state.lost)
+        # `points` are those of the whole game so far
         return _clean(self.state.feedback), points / max(self.state.max_score, 1)
 
     def actions(self) -> list[str]:
-        return [self._called(command) for command in self.state.admissible_commands]
+        return [self._call_for(command) for command in self.state.admissible_commands]
 
     def expert(self) -> str:
+        # The game's own plan does not need the cookbook. A thought does, to explain the plan.
         if "examine cookbook" in self.state.admissible_commands and not self.read:
-            return self._called("examine cookbook")
-        return self._called((self.state.policy_commands or ["look"])[0])
+            return self._call_for("examine cookbook")
+        commands = self.state.policy_commands or ["look"]
+        return self._call_for(commands[0])
 
-    def _called(self, command: str) -> str:
-        """A command as the tool call that stands for it; templates with most words first."""
-        for name, words in sorted(self.templates.items(), key=lambda x: -len(x[0].split("_"))):
+    def _call_for(self, command: str) -> str:
+        """Returns the tool call that stands for a command."""
+        # `put {} on {}` also fits `put {}`, so templates with the most words are tried first
+        templates = sorted(self.templates.items(), key=lambda item: -len(item[0].split("_")))
+        for name, words in templates:
             pattern = re.escape(words).replace(re.escape("{}"), "(.+)")
-            if found := re.fullmatch(pattern, command):
-                return call(name, **dict(zip(("object", "other"), found.groups(), strict=False)))
+            found = re.fullmatch(pattern, command)
+            if found:
+                return call(name, **dict(zip(PARAMETERS, found.groups(), strict=False)))
         raise AssertionError(f"no template for {command!r}")
 
 
 def _made(game: str, level: int, split: str, number: int) -> Path:
-    """The game's file, from the cache or made now. Two processes may make it at once: each in a
-    folder of its own, and the file that is looked for comes last."""
+    """Returns the file of a game: from the cache, or made now."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "minprm"
     folder = cache / f"textworld-{version('textworld')}"
     path = folder / f"{game}-{level}-{split}-{number}.z8"
     if path.exists():
         return path
+    # Two processes may make the same game at once. Each makes it in a folder of its own and then
+    # moves the files. The .z8, which is looked for above, comes last: when it is there, all are.
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as half:
-        _compile(game, level, split, number, Path(half) / path.name)
+        half_made = Path(half) / path.name
+        _compile(game, level, split, number, half_made)
         for suffix in (".ni", ".json", ".z8"):
-            made = (Path(half) / path.name).with_suffix(suffix)
+            made = half_made.with_suffix(suffix)
             if made.exists():
                 os.replace(made, path.with_suffix(suffix))
     return path
@@ -116,17 +144,21 @@ def _compile(game: str, level: int, split: str, number: int, path: Path) -> None
     options.path = str(path)
     options.seeds = 10_000 * list(SPLITS).index(split) + number
     if game == "cooking":
+        # foods are divided between the splits too, under textworld's own names for them
         foods = {"train": "train", "validation": "valid", "test": "test"}[split]
         knobs = {"drop": False, "split": foods, "recipe_seed": number + 1}
         made = cooking.make(COOKING[level - 1] | knobs, options)
+    elif game == "coin":
+        made = coin_collector.make({"level": level}, options)
     else:
-        maker = {"coin": coin_collector, "treasure": treasure_hunter}[game]
-        made = maker.make({"level": level}, options)
+        made = treasure_hunter.make({"level": level}, options)
     textworld.generator.compile_game(made, options)
 
 
 def _clean(feedback: str, objective: str = "") -> str:
-    """Without banner, status line and end screen."""
-    start = max(feedback.find(objective), 0) if objective else 0
-    text = re.split(r"\n>|\*\*\* The End", feedback[start:])[0]
+    """Returns the game's text without banner, status line and end screen."""
+    if objective:
+        start = max(feedback.find(objective), 0)  # the banner is what comes before
+        feedback = feedback[start:]
+    text = re.split(r"\n>|\*\*\* The End", feedback)[0]
     return re.sub(r"\s*\n\s*", "\n", text).strip()

@@ -1,6 +1,7 @@
 """Wordle over a short list of words: guess a hidden word from coloured letters.
 
-What it teaches: to keep what all guesses so far allow, which is a set that no observation shows.
+The world teaches to keep in mind what all guesses so far allow: a set of words that no observation
+shows.
 """
 
 import re
@@ -24,7 +25,7 @@ class Wordle(World):
 
     def begin(self) -> str:
         self.hidden = self.rng.choice(FIVE)
-        self.marks: dict[str, str] = {}  # of each guess
+        self.marks: dict[str, str] = {}  # the answer to each guess so far
         return f"Guess a word of five letters. You have {self.turns} guesses."
 
     def act(self, action: str) -> tuple[str, float]:
@@ -35,31 +36,48 @@ class Wordle(World):
         return f"{action}\n{self.marks[action]}", float(self.success)
 
     def actions(self) -> list[str]:
-        return FIVE
+        return FIVE  # any five letters are legal, but only these words can be hidden
 
     def expert(self) -> str:
-        """Of the words that are left, the one whose answer leaves fewest; "raise" to begin with."""
+        """Returns the possible word whose answer will leave the fewest, on average."""
         if not self.marks:
-            return "raise"
-        left = [w for w in FIVE if all(feedback(g, w) == m for g, m in self.marks.items())]
-        return min(left, key=lambda w: _expected(w, left))
+            return "raise"  # the best first guess, which takes a while to find
+        possible = [word for word in FIVE if self._possible(word)]
+        return min(possible, key=lambda word: _words_left(word, possible))
+
+    def _possible(self, word: str) -> bool:
+        """Would this hidden word have given the answers that were seen?"""
+        return all(feedback(guess, word) == marks for guess, marks in self.marks.items())
 
 
 def feedback(guess: str, hidden: str) -> str:
-    """A letter is yellow as often as the word has it beyond the green ones.
+    """Returns a mark for each letter: G green, Y yellow, - grey.
+
+    A letter is yellow only as often as the hidden word has it beyond its green ones.
 
     >>> feedback("sleep", "speed")
     'G-GGY'
     """
-    spare = Counter(h for g, h in zip(guess, hidden, strict=True) if g != h)
+    pairs = list(zip(guess, hidden, strict=True))
+    # letters of the hidden word that no green mark accounts for
+    spare = Counter(right for letter, right in pairs if letter != right)
     marks = ""
-    for g, h in zip(guess, hidden, strict=True):
-        yellow = g != h and spare[g] > 0
-        spare[g] -= yellow
-        marks += "G" if g == h else "Y" if yellow else "-"
+    for letter, right in pairs:
+        if letter == right:
+            marks += "G"
+        elif spare[letter] > 0:
+            spare[letter] -= 1
+            marks += "Y"
+        else:
+            marks += "-"
     return marks
 
 
-def _expected(guess: str, left: list[str]) -> int:
-    """Sum of squares: how many words are left after this guess, on average, times a constant."""
-    return sum(n * n for n in Counter(feedback(guess, word) for word in left).values())
+def _words_left(guess: str, possible: list[str]) -> int:
+    """Returns how many words the guess leaves on average, times the number of possible words.
+
+    Words with the same answer cannot be told apart. A hidden word out of such a set of n leaves n,
+    and there are n of those: the sum of n * n over the sets.
+    """
+    sizes = Counter(feedback(guess, word) for word in possible).values()
+    return sum(size * size for size in sizes)

@@ -1,4 +1,4 @@
-"""Words that worlds are made of."""
+"""Words that several worlds are made of."""
 
 # five letters, all small
 FIVE = """

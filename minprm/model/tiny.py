@@ -1,15 +1,15 @@
-"""The embedded language model: a tiny Qwen3 raised from scratch on narrated random play.
+"""The embedded model: a tiny Qwen3 that is raised from scratch on narrated random play.
 
-It stands in for a pretrained model that has the skills and does not know which thought is useful:
-it can track a ball, but mostly narrates from a wrong start, restates, or says nothing of use, and
-its actions follow its thoughts. Nothing is downloaded; the result is cached in `checkpoints/`.
+It stands in for a pretrained language model that has the skills and does not know which thought is
+useful. On the cups world it can follow the ball, but mostly it follows from a wrong start, repeats
+what it saw or says nothing of use; and its actions obey its thoughts. Nothing is downloaded, and
+the raised model is kept in `checkpoints/`.
 """
 
 import hashlib
 import inspect
 import json
 import random
-from collections import Counter
 from copy import deepcopy
 from dataclasses import asdict
 from pathlib import Path
@@ -20,10 +20,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from minprm.constants import Babble, Training, fail, pairs
+from minprm.constants import Tiny, Training, fail, pairs
 from minprm.data import Sample
 from minprm.envs.base import World, task_seed
-from minprm.model.policy import Policy, load_model, schedule
+from minprm.model.load import load_model
+from minprm.model.policy import Policy, schedule
 from minprm.model.sampler import Sampler
 from minprm.text.chat import ORDERS, TAGS, Chat
 
@@ -34,12 +35,66 @@ TEMPLATE = (
     "{% endfor %}{% if add_generation_prompt %}<asst> {% endif %}"
 )
 
+# --- raising it ---
+
+
+def raised(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) -> Policy:
+    """The model raised on this world; from the folder `root` where it was raised before."""
+    name = type(world).__name__
+    if not world.thought_mix:
+        fail(f"the embedded model cannot be raised on {name}: name a --model")
+    settings = {
+        "tiny": asdict(cfg),
+        "seed": seed,
+        "template": TEMPLATE,
+        "world": vars(world),
+        "source": inspect.getsource(inspect.getmodule(type(world))),  # an edited world is a new one
+    }
+    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+    path = root / f"tiny-{name.lower()}-{key}"
+    if not path.is_dir():
+        model, tokenizer = untrained(world, cfg, seed)
+        policy = Policy(model, tokenizer, micro_tokens)
+        _pretrain(policy, world, cfg, seed)
+        policy.save(path)
+    # read it back even when it is new: weights that lie elsewhere in memory round differently, now
+    # and then, and a first run has to give the numbers of a second one
+    return Policy(load_model(path), AutoTokenizer.from_pretrained(path), micro_tokens)
+
+
+def untrained(
+    world: World, cfg: Tiny, seed: int
+) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
+    """(model, tokenizer), before the model has read anything."""
+    torch.manual_seed(seed)
+    tokenizer = make_tokenizer(world.words)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=cfg.dim,
+        intermediate_size=cfg.ffn,
+        num_hidden_layers=cfg.layers,
+        num_attention_heads=cfg.heads,
+        num_key_value_heads=cfg.heads,
+        head_dim=cfg.head_dim,
+        max_position_embeddings=4096,
+        rope_parameters={"rope_type": "default", "rope_theta": cfg.rope_theta},
+        initializer_range=cfg.init,
+        tie_word_embeddings=True,  # one table of words for reading and writing
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+    )
+    return Qwen3ForCausalLM(config), tokenizer
+
 
 def make_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
-    """One token a word. Control tokens are not in the words' table: content cannot spell them."""
-    ids = {word: i for i, word in enumerate(dict.fromkeys(words))}  # a gap would meet <pad>
-    table = models.WordLevel(ids)  # no <unk>: it raises
-    tokenizer = Tokenizer(table)
+    """One token for each word; a text with any other word raises.
+
+    Control tokens are not in the table of words, so the content of a message cannot spell them.
+    """
+    unique = dict.fromkeys(words)  # a word given twice would leave a gap, which <pad> would fill
+    ids = {word: i for i, word in enumerate(unique)}
+    tokenizer = Tokenizer(models.WordLevel(ids))  # without <unk>
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -50,104 +105,102 @@ def make_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
     )
 
 
-def raised(world: World, cfg: Babble, seed: int, micro_tokens: int, root: Path) -> Policy:
-    """The model raised on this world, from the cache where its settings were seen before."""
-    if not world.thought_mix:
-        fail(f"the embedded model cannot be raised on {type(world).__name__}: name a --model")
-    settings = {"babble": asdict(cfg), "seed": seed, "template": TEMPLATE}
-    settings |= {"world": vars(world), "source": inspect.getsource(inspect.getmodule(type(world)))}
-    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
-    path = root / f"babble-{type(world).__name__.lower()}-{key}"
-    if not path.is_dir():
-        policy = Policy(*untrained(world, cfg, seed), micro_tokens)
-        _pretrain(policy, world, cfg, seed)
-        policy.save(path)
-    # read back also when new: weights that lie elsewhere in memory round differently, now and then
-    return Policy(load_model(path), AutoTokenizer.from_pretrained(path), micro_tokens)
-
-
-def gate(policy: Policy, world: World, thought_tokens: int, tasks: int = 50) -> dict[str, float]:
-    """Skills of the base model: {kind of sampled thought: share, "acts": p(a | s, good thought)}.
-
-    Asked at every turn of the expert's episodes, good thoughts in the history. Both are needed: a
-    model can follow a good thought and still garble the ones that it writes.
-    """
-    chat, kinds, prompts, samples, states = Chat(policy.tokenizer), Counter(), [], [], []
-    for i in range(tasks):
-        history, done = [], False
-        observation = world.reset(task_seed("validation", i))
-        while not done:
-            state = [{"role": "user", "content": observation}]
-            history = history + chat.state(state, [], first=not history)
-            thought, action = (chat.content(text) for text in (world.thought(), world.expert()))
-            before = history + chat.opening(thought)
-            samples.append(Sample().extend(before).extend(action, 0.0))
-            prompts.append(history + chat.think)
-            states.append(deepcopy(world))
-            history = history + chat.turn(thought, action)
-            observation, _, done, _ = world.step(world.expert())
-    sampler = Sampler(policy.model)
-    drawn = sampler.generate(prompts, 1, thought_tokens, chat.stop, 1.0, seed=0)
-    for state, (completion,) in zip(states, drawn, strict=True):
-        kinds[state.classify(chat.text(completion.ids[:-1]))] += 1 / len(states)
-    acts = torch.stack([l.sum().exp() for l in policy.logprobs(samples)]).mean().item()
-    return {"acts": acts, "?": 0.0, **kinds}
-
-
-def check_gate(skills: dict[str, float], stop: bool) -> None:
-    """Exits where the skills are not there: what is built on such a model would mean nothing."""
-    logger.info("base model: " + "  ".join(f"{k} {v:.2f}" for k, v in sorted(skills.items())))
-    if stop and (skills["acts"] < 0.97 or skills["?"] > 0.2):
-        fail(
-            f"the base model lacks the world's skills: it acts on a good thought with probability "
-            f"{skills['acts']:.2f} (needs .97) and garbles {skills['?']:.2f} of its own thoughts "
-            "(at most .20); raise it longer with --babble.updates, or go on with --no-gate"
-        )
-
-
-def untrained(
-    world: World, cfg: Babble, seed: int
-) -> tuple[Qwen3ForCausalLM, PreTrainedTokenizerFast]:
-    """The model and its tokenizer before they have read anything."""
-    torch.manual_seed(seed)
-    tokenizer = make_tokenizer(world.words)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer), hidden_size=cfg.dim, intermediate_size=cfg.ffn,
-        num_hidden_layers=cfg.layers, num_attention_heads=cfg.heads,
-        num_key_value_heads=cfg.heads, head_dim=cfg.head_dim, max_position_embeddings=4096,
-        rope_parameters={"rope_type": "default", "rope_theta": cfg.rope_theta},
-        initializer_range=cfg.init, tie_word_embeddings=True,
-        pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id,
-        bos_token_id=None,
-    )  # fmt: skip
-    return Qwen3ForCausalLM(config), tokenizer
-
-
-def _pretrain(policy: Policy, world: World, cfg: Babble, seed: int) -> None:
+def _pretrain(policy: Policy, world: World, cfg: Tiny, seed: int) -> None:
+    """Trains on new episodes at every update: there is no data to run out of."""
     chat = Chat(policy.tokenizer)
     training = Training(lr=cfg.lr, warmup=20, decay=True)
     lr = schedule(training, cfg.updates)
     for update in tqdm(range(cfg.updates), desc="raising the base model", leave=False):
+        # the stream's name is part of the seed: another name would raise other base models than
+        # those of README's tables, so it keeps the word that this file was once called by
         rng = random.Random(f"babble {seed} {update}")
         samples = [_episode(world, chat, cfg, rng) for _ in range(cfg.batch)]
         policy.update(samples, training, lr(update))
 
 
-def _episode(world: World, chat: Chat, cfg: Babble, rng: random.Random) -> Sample:
-    """Random play with a narrator; the loss is on the assistant's tokens."""
-    mixture = pairs(cfg.mixture, float) or world.thought_mix
-    hinted = rng.random() < cfg.action_first
-    mute = rng.random() < cfg.act_only
-    row, done = Sample(), False
-    observation = world.reset(rng.randrange(10**9))  # task_seed("train", ·): never a test task
+def _episode(world: World, chat: Chat, cfg: Tiny, rng: random.Random) -> Sample:
+    """Random play with a narrator. The loss is on the assistant's tokens."""
+    mixture = pairs(cfg.mixture, float)
+    if not mixture:
+        mixture = world.thought_mix
+    # drawn once for the whole episode, so that all of its turns are of one kind
+    any_order = rng.random() < cfg.action_first
+    without_thoughts = rng.random() < cfg.act_only
+    sample = Sample()
+    observation = world.reset(rng.randrange(10**9))  # as task_seed("train", ·): never a test task
+    done = False
     while not done:
         (kind,) = rng.choices(list(mixture), list(mixture.values()))
         thought, action = world.narrate(kind, rng)
-        if mute:
-            thought, action = None, rng.choice(world.actions())
-        order = rng.choice(ORDERS) if hinted else "natural"
-        row.extend(chat.state([{"role": "user", "content": observation}], [], first=not row.ids))
-        turn = chat.turn(thought and chat.content(thought), chat.content(action), order)
+        if without_thoughts:
+            # without a thought to obey, the action teaches the format of a turn and no skill
+            thought = None
+            action = rng.choice(world.actions())
+        order = rng.choice(ORDERS) if any_order else "natural"
+        thought_ids = None if thought is None else chat.content(thought)
+        state = [{"role": "user", "content": observation}]
+        sample.extend(chat.state(state, [], first=not sample.ids))
+        sample.extend(chat.turn(thought_ids, chat.content(action), order), 1.0)
         observation, _, done, _ = world.step(action)
-        row.extend(turn, 1.0)
-    return row
+    return sample
+
+
+# --- has it learned enough? ---
+
+
+def gate(policy: Policy, world: World, thought_tokens: int, tasks: int = 50) -> dict[str, float]:
+    """Skills of the base model: {kind of sampled thought: share, "acts": p(a | s, good thought)}.
+
+    The share of "?" is that of thoughts of no kind. The model is asked at every turn of the
+    expert's episodes, with good thoughts in the history. Both skills are needed: a model can obey a
+    good thought and still garble the ones that it writes.
+    """
+    chat = Chat(policy.tokenizer)
+    prompts = []
+    samples = []
+    worlds = []
+    for i in range(tasks):
+        for prompt, sample, state in _expert_turns(world, chat, task_seed("validation", i)):
+            prompts.append(prompt)
+            samples.append(sample)
+            worlds.append(state)
+    skills = {"acts": 0.0, "?": 0.0}
+    drawn = Sampler(policy.model).generate(prompts, 1, thought_tokens, chat.stop, 1.0, seed=0)
+    for state, (completion,) in zip(worlds, drawn, strict=True):
+        thought = chat.text(completion.ids[:-1])  # without the token that ended it
+        kind = state.classify(thought)
+        skills[kind] = skills.get(kind, 0.0) + 1 / len(worlds)
+    action_probs = [logp.sum().exp() for logp in policy.logprobs(samples)]
+    skills["acts"] = torch.stack(action_probs).mean().item()
+    return skills
+
+
+def check_gate(skills: dict[str, float], stop: bool) -> None:
+    """Logs the skills. Exits where they are too low, for whatever is built on such a model."""
+    logger.info("base model: " + "  ".join(f"{k} {v:.2f}" for k, v in sorted(skills.items())))
+    if stop and (skills["acts"] < 0.97 or skills["?"] > 0.2):
+        fail(
+            f"the base model lacks the world's skills: it acts on a good thought with probability "
+            f"{skills['acts']:.2f} (needs .97) and garbles {skills['?']:.2f} of its own thoughts "
+            "(at most .20); raise it longer with --tiny.updates, or go on with --no-gate"
+        )
+
+
+def _expert_turns(world: World, chat: Chat, seed: int) -> list[tuple[list[int], Sample, World]]:
+    """For each turn of the expert's episode: (the prompt to think, the expert's action after the
+    world's own thought, the world in that state)."""
+    turns = []
+    history = []
+    observation = world.reset(seed)
+    done = False
+    while not done:
+        state = [{"role": "user", "content": observation}]
+        # a new list each time: the prompts of earlier turns hold the old ones
+        history = history + chat.state(state, [], first=not history)
+        thought = chat.content(world.thought())
+        action = chat.content(world.expert())
+        sample = Sample().extend(history + chat.opening(thought)).extend(action, 0.0)
+        turns.append((history + chat.think, sample, deepcopy(world)))
+        history = history + chat.turn(thought, action)
+        observation, _, done, _ = world.step(world.expert())
+    return turns

@@ -1,11 +1,26 @@
-"""Prefix trees: Samples that share a beginning are read in one row, the beginning once.
+"""Prefix trees: Samples that begin alike share one row, and the model reads the beginning once.
 
-A row holds nodes, each a Sample's own ids. A token sees its node up to itself and all of the nodes
-above, and stands where it would stand in a row of its own: exact, for values and for gradients. G
-thoughts of one state, T steps of one log: tokens grow with what differs, not with T or G times it.
+Two thoughts `a` and `b` of one state `s` are branches of one trunk. Each is a Sample whose `parent`
+is the state's Sample. A row holds all three ("nodes"), one after the other:
+
+    the tree              s ----> a1 a2
+                          s ------------> b1 b2
+
+    ids                s1 s2 s3   a1 a2   b1 b2
+    positions           0  1  2    3  4    3  4      both branches stand right behind the trunk
+
+    what s3 sees        x  x  x    .  .    .  .
+    what a2 sees        x  x  x    x  x    .  .
+    what b1 sees        x  x  x    .  .    x  .      the trunk and itself, not its sibling
+
+A token sees the nodes above its own, and its own node up to itself. Log-probs and gradients are
+therefore those of one row for each path. The steps of a log nest in the same way: the log is the
+trunk, and the thoughts of every step branch off it. G thoughts do not cost G states to read.
 """
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -17,63 +32,149 @@ from minprm.data import Sample
 
 CPU = torch.device("cpu")
 
+Lineage = list[tuple[int, int]]  # (identity, number of tokens) of a Sample and its ancestors
+Packed = tuple[int, list[int]]  # a row before it is laid out: (tokens, indices of its Samples)
+
 
 class Rows(NamedTuple):
-    """A micro-batch as the model reads it. Padded on the right."""
+    """A micro-batch as the model reads it: B rows, padded on the right to L tokens.
+
+    T of these tokens are trained. A place counts through all rows, as in `ids.flatten()`.
+    """
 
     ids: Tensor  # [B, L]
     positions: Tensor  # [B, L]
-    sees: Tensor | BlockMask | None  # [B, 1, L, L], who sees whom; None: plain causal
-    scored: Tensor  # [T], the masked tokens' places in the flattened ids, sample after sample
-    before: Tensor  # [T], the places that predict them
+    attention_mask: Tensor | BlockMask | None  # [B, 1, L, L]; None: every token sees all before it
+    scored: Tensor  # [T], places of the trained tokens, sample after sample
+    before: Tensor  # [T], the places where these tokens are predicted
 
 
-class Row(NamedTuple):
-    """One row, token by token."""
+@dataclass
+class Row:
+    """One row. The first three lists are as long as the row."""
 
-    ids: list[int]
-    positions: list[int]
-    nodes: list[int]  # which node each token is of
-    above: list[int]  # of each node, the one that it continues; a root continues itself
-    scored: list[int]
-    before: list[int]
+    ids: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    nodes: list[int] = field(default_factory=list)  # which node each token belongs to
+    above: list[int] = field(default_factory=list)  # the parent of each node; a root is its own
+    scored: list[int] = field(default_factory=list)
+    before: list[int] = field(default_factory=list)
+
+
+class Node(NamedTuple):
+    """Where a Sample lies in its row. Its ancestors lie before it."""
+
+    number: int
+    first: int  # place of its first token
+    before: int  # place of the last token above it, where its first token is predicted
+    last: int  # place of its last token; `before` if it has no tokens
+    position: int  # the position of a token that comes next
 
 
 def layout(rows: list[list[Sample]], device: torch.device = CPU) -> Rows:
     """Lays out each row's Samples with their ancestors, each node once."""
     made = [row(samples) for samples in rows]
-    longest = max(len(r.ids) for r in made)
-    ids, positions, nodes = torch.zeros(3, len(rows), longest, dtype=torch.long)
+    length = max(len(r.ids) for r in made)
+    ids = torch.zeros(len(made), length, dtype=torch.long)
+    positions = torch.zeros_like(ids)
+    nodes = torch.zeros_like(ids)
+    scored = []
+    before = []
     for b, r in enumerate(made):
-        n = len(r.ids)
-        ids[b, :n], positions[b, :n], nodes[b, :n] = torch.tensor([r.ids, r.positions, r.nodes])
-    sees = None
-    if any(r.above != [max(n - 1, 0) for n in range(len(r.above))] for r in made):
-        sees = attention(nodes.to(device), _above([r.above for r in made]).to(device))
-    flat = [[b * longest + i for b, r in enumerate(made) for i in getattr(r, key)]
-            for key in ("scored", "before")]  # fmt: skip
-    rest = (ids, positions, *torch.tensor(flat, dtype=torch.long))
-    ids, positions, scored, before = (x.to(device) for x in rest)
-    return Rows(ids, positions, sees, scored, before)
+        size = len(r.ids)
+        ids[b, :size] = torch.tensor(r.ids)
+        positions[b, :size] = torch.tensor(r.positions)
+        nodes[b, :size] = torch.tensor(r.nodes)
+        scored += [b * length + place for place in r.scored]
+        before += [b * length + place for place in r.before]
+    attention_mask = None
+    if not all(_is_chain(r.above) for r in made):
+        ancestors = _ancestors([r.above for r in made])
+        attention_mask = attention(nodes.to(device), ancestors.to(device))
+    places = torch.tensor([scored, before], dtype=torch.long, device=device)
+    return Rows(ids.to(device), positions.to(device), attention_mask, *places)
 
 
-def attention(nodes: Tensor, above: Tensor) -> Tensor | BlockMask:
-    """Which token sees which, from each token's node and each node's ancestors.
+def row(samples: list[Sample]) -> Row:
+    """Puts the nodes of these Samples in one row, ancestors first.
+
+    >>> trunk = Sample().extend([1, 2])
+    >>> r = row([Sample(parent=trunk).extend([3], 1.0), Sample(parent=trunk).extend([4], 1.0)])
+    >>> r.ids, r.positions, r.above, r.before
+    ([1, 2, 3, 4], [0, 1, 2, 2], [0, 0, 0], [1, 1])
+    """
+    r = Row()
+    placed: dict[int, Node] = {}
+    for sample in samples:
+        for each in lineage(sample):
+            if id(each) not in placed:  # nodes are told apart as objects, equal ids prove nothing
+                placed[id(each)] = _append(r, each, placed)
+        node = placed[id(sample)]
+        for i, trained in enumerate(sample.trained):
+            if trained:
+                r.scored.append(node.first + i)
+                # the next place in the row may be a sibling's: a first token looks at its parent
+                r.before.append(node.first + i - 1 if i > 0 else node.before)
+    return r
+
+
+def lineage(sample: Sample) -> list[Sample]:
+    """The Sample and its ancestors, root first."""
+    nodes = [sample]
+    while nodes[-1].parent is not None:
+        nodes.append(nodes[-1].parent)
+    return nodes[::-1]
+
+
+def _append(r: Row, sample: Sample, placed: dict[int, Node]) -> Node:
+    """Appends a Sample's own ids to the row. Its parent is placed already."""
+    number = len(r.above)
+    first = len(r.ids)
+    size = len(sample.ids)
+    nothing = Node(number, first=0, before=-1, last=-1, position=0)  # what is above a root
+    parent = placed.get(id(sample.parent), nothing)
+    end = parent.position + size
+    r.above.append(parent.number)
+    r.ids.extend(sample.ids)
+    r.nodes.extend([number] * size)
+    r.positions.extend(range(parent.position, end))
+    last = first + size - 1 if size > 0 else parent.last
+    return Node(number, first, before=parent.last, last=last, position=end)
+
+
+def _is_chain(above: list[int]) -> bool:
+    """Does every node continue the one before it? Then plain causal attention is right."""
+    return above == [max(number - 1, 0) for number in range(len(above))]
+
+
+def _ancestors(rows: list[list[int]]) -> Tensor:
+    """[B, N, N], True where a row's second node is the first one or above it."""
+    most = max(len(above) for above in rows)
+    ancestors = torch.eye(most, dtype=torch.bool).repeat(len(rows), 1, 1)
+    for b, above in enumerate(rows):
+        for number, parent in enumerate(above):  # parents come first: their line is complete
+            ancestors[b, number] |= ancestors[b, parent]
+    return ancestors
+
+
+def attention(nodes: Tensor, ancestors: Tensor) -> Tensor | BlockMask:
+    """Which token sees which, from the node of each token and the ancestors of each node.
     [B, L], [B, N, N] -> [B, 1, L, L]
 
-    Dense on a CPU and for short rows. For long rows on a GPU the blocks in which any pair is
-    visible: the others are not computed (FlexAttention, arXiv:2412.05496).
+    On a CPU and for short rows the mask is a tensor. For long rows on a GPU it is a list of blocks:
+    blocks in which no token sees another are not computed (FlexAttention, arXiv:2412.05496).
     """
     batch, length = nodes.shape
     device = nodes.device
 
-    def sees(b, head, q, k):
-        return (q >= k) & above[b, nodes[b, q], nodes[b, k]]
+    def sees(b, head, query, key):
+        return (query >= key) & ancestors[b, nodes[b, query], nodes[b, key]]
 
     if skips(device, length):
         return create_block_mask(sees, batch, None, length, length, device=device)
-    b, q, k = (torch.arange(n, device=device) for n in (batch, length, length))
-    return sees(b[:, None, None], 0, q[:, None], k)[:, None]
+    b = torch.arange(batch, device=device)
+    place = torch.arange(length, device=device)
+    return sees(b[:, None, None], 0, place[:, None], place)[:, None]
 
 
 def skips(device: torch.device, length: int) -> bool:
@@ -81,51 +182,31 @@ def skips(device: torch.device, length: int) -> bool:
     return device.type == "cuda" and length >= 1024
 
 
-def attend(model: PreTrainedModel, sees: Tensor | BlockMask | None) -> None:
-    """Has the model read the mask that comes next. It stays so until told otherwise: a layer whose
-    activations are computed anew for the gradient has to attend as it did before."""
-    now = model.config._attn_implementation
-    wanted = "flex_attention" if isinstance(sees, BlockMask) else "sdpa"
-    if "flex_attention" in (now, wanted) and now != wanted:
+def attend(model: PreTrainedModel, attention_mask: Tensor | BlockMask | None) -> None:
+    """Selects the attention kernel that can read this mask.
+
+    The kernel stays selected until the next call: a layer whose activations are computed again for
+    the gradient has to attend as it did before.
+    """
+    current = model.config._attn_implementation
+    wanted = "flex_attention" if isinstance(attention_mask, BlockMask) else "sdpa"
+    # a kernel that reads tensors is left alone, whichever the model was loaded with
+    if current != wanted and "flex_attention" in (current, wanted):
         model.set_attn_implementation(wanted)
 
 
-def row(samples: list[Sample]) -> Row:
-    """The nodes of these Samples, ancestors first.
-
-    >>> trunk = Sample().extend([1, 2])
-    >>> r = row([Sample(parent=trunk).extend([3], 1.0), Sample(parent=trunk).extend([4], 1.0)])
-    >>> r.ids, r.positions, r.above, r.before
-    ([1, 2, 3, 4], [0, 1, 2, 2], [0, 0, 0], [1, 1])
-    """
-    r = Row([], [], [], [], [], [])
-    ends: dict[int, tuple[int, int, int]] = {}  # node -> number, last place, next position
-    starts: dict[int, tuple[int, int]] = {}  # node -> first place, place before it
-    for sample in samples:
-        for node in lineage(sample):
-            if id(node) in ends:
-                continue
-            number, first, size = len(r.above), len(r.ids), len(node.ids)
-            up, last, position = ends.get(id(node.parent), (number, -1, 0))
-            r.above.append(up)
-            r.ids.extend(node.ids)
-            r.nodes.extend([number] * size)
-            r.positions.extend(range(position, position + size))
-            starts[id(node)] = first, last
-            ends[id(node)] = number, first + size - 1 if size else last, position + size
-        first, last = starts[id(sample)]
-        for i in (i for i, m in enumerate(sample.mask) if m):
-            r.scored.append(first + i)
-            r.before.append(first + i - 1 if i else last)
-    return r
+def probe(read: Callable[[list[list[Sample]]], Tensor]) -> float:
+    """How far a small tree's log-probs in one row are from those in separate rows; nats."""
+    trunk = Sample().extend([1, 2, 3, 4])
+    left = Sample(parent=trunk).extend([4, 6], 0.0)
+    right = Sample(parent=trunk).extend([5, 6], 0.0)
+    samples = [left, right]
+    samples += [Sample(parent=left).extend([token, 7], 0.0) for token in (1, 2)]
+    separate = [[sample] for sample in samples]
+    return (read([samples]) - read(separate)).abs().max().item()
 
 
-def lineage(sample: Sample) -> list[Sample]:
-    """The nodes of its path, root first."""
-    nodes = [sample]
-    while nodes[-1].parent is not None:
-        nodes.append(nodes[-1].parent)
-    return nodes[::-1]
+# --- which Samples are read together ---
 
 
 def micro_batches(
@@ -133,79 +214,86 @@ def micro_batches(
 ) -> list[list[list[int]]]:
     """Indices of Samples by row, rows by micro-batch of at most `tokens` padded tokens.
 
-    A longer row shares more and attends to more: of some row lengths the one is taken that costs
-    least, a row of L tokens being `linear` L + `square` L^2. Without `share` each Sample has a row.
+    A longer row shares more and attends to more: a row of L tokens costs `linear` L + `square` L^2.
+    Several limits for the length of a row are tried, and the cheapest plan is taken. Without
+    `share` each Sample has a row of its own.
     """
-    paths = [[(id(node), len(node.ids)) for node in lineage(s)] for s in samples]
-    longest = max(sum(n for _, n in path) for path in paths)
+    paths = []
+    for sample in samples:
+        paths.append([(id(node), len(node.ids)) for node in lineage(sample)])
     limits = [0]
-    while share and longest * 2 ** (len(limits) - 1) <= tokens:
-        limits.append(longest * 2 ** (len(limits) - 1))
-    plans = [list(_batches(filled(paths, limit), tokens)) for limit in limits]
+    limit = max(_tokens(path) for path in paths)
+    while share and limit <= tokens:
+        limits.append(limit)
+        limit *= 2
+    plans = [_batches(filled(paths, limit), tokens) for limit in limits]
+    costs = [_cost(plan, linear, square) for plan in plans]
+    # rows of one Sample each are plainly causal, and the kernel skips half of the pairs
+    costs[0] = _cost(plans[0], linear, square / 2)
+    cheapest = plans[costs.index(min(costs))]
+    batches = []
+    for batch in cheapest:
+        batches.append([members for _, members in batch])
+    return batches
 
-    def cost(plan: list[list[tuple[int, list[int]]]]) -> float:
-        pairs = square / 2 if plan is plans[0] else square  # causal attention skips half of them
-        padded = [(len(batch), batch[0][0]) for batch in plan]
-        return sum(b * n * (linear + pairs * n) for b, n in padded)
 
-    best = min(plans, key=cost)
-    return [[members for _, members in batch] for batch in best]
+def filled(paths: list[Lineage], limit: int) -> list[Packed]:
+    """(tokens, indices of Samples) of each row, longest first. Limit 0: one Sample in each row.
 
-
-def filled(paths: list[list[tuple[int, int]]], limit: int) -> list[tuple[int, list[int]]]:
-    """(tokens, indices) of each row, longest first. A tree that outgrows `limit` goes on in another
-    row, with its trunk again; short trees share rows, first fit. 0: each Sample has its own."""
-    if not limit:
-        alone = [(sum(n for _, n in path), [i]) for i, path in enumerate(paths)]
-        return sorted(alone, key=lambda r: -r[0])
-    trees: dict[int, list[tuple[int, set[int], list[int]]]] = {}  # root -> tokens, nodes, indices
-    for i, path in enumerate(paths):
-        parts = trees.setdefault(path[0][0], [(0, set(), [])])
-        size, nodes, members = parts.pop()
-        more = sum(n for node, n in path if node not in nodes)
-        if members and size + more > limit:
-            parts.append((size, nodes, members))
-            size, nodes, members, more = 0, set(), [], sum(n for _, n in path)
-        nodes.update(node for node, _ in path)
-        members.append(i)
-        parts.append((size + more, nodes, members))
-    parts = [(size, members) for many in trees.values() for size, _, members in many]
-    parts.sort(key=lambda part: -part[0])
-    rows: list[tuple[int, list[int]]] = []
-    for size, members in parts:
-        for k, (length, there) in enumerate(rows):
-            if length + size <= rows[0][0]:
-                rows[k] = length + size, there + members
+    A tree that outgrows the limit is continued in another row, where its trunk is read again. Short
+    trees are put together in the first row that has room, but no row outgrows the longest tree.
+    """
+    if limit == 0:
+        return _longest_first([(_tokens(path), [i]) for i, path in enumerate(paths)])
+    rows: list[Packed] = []
+    for tokens, members in _longest_first(_cut(paths, limit)):
+        for k, (filling, others) in enumerate(rows):
+            longest, _ = rows[0]
+            if filling + tokens <= longest:
+                rows[k] = (filling + tokens, others + members)
                 break
-        else:
-            rows.append((size, members))
-    return sorted(rows, key=lambda r: -r[0])
+        else:  # no row had room
+            rows.append((tokens, members))
+    return _longest_first(rows)
 
 
-def probe(read: Callable[[list[list[Sample]]], Tensor]) -> float:
-    """How far a small tree's log-probs in one row are from those in separate rows; nats."""
-    trunk = Sample().extend([1, 2, 3, 4])
-    limbs = [Sample(parent=trunk).extend([i, 6], 0.0) for i in (4, 5)]
-    samples = limbs + [Sample(parent=limbs[0]).extend([i, 7], 0.0) for i in (1, 2)]
-    return (read([samples]) - read([[s] for s in samples])).abs().max().item()
+def _tokens(path: Lineage) -> int:
+    return sum(size for _, size in path)
 
 
-def _batches(rows: list[tuple[int, list[int]]], tokens: int) -> Iterator[list]:
-    batch: list[tuple[int, list[int]]] = []
-    for r in rows:
-        if batch and (len(batch) + 1) * batch[0][0] > tokens:
-            yield batch
-            batch = []
-        batch.append(r)
-    if batch:
-        yield batch
+def _longest_first(rows: list[Packed]) -> list[Packed]:
+    return sorted(rows, key=lambda packed: -packed[0])
 
 
-def _above(rows: list[list[int]]) -> Tensor:
-    """[B, N, N], True where a row's second node is the first one or above it."""
-    most = max(map(len, rows))
-    seen = torch.eye(most, dtype=torch.bool).repeat(len(rows), 1, 1)
-    for b, above in enumerate(rows):
-        for n, up in enumerate(above):
-            seen[b, n] |= seen[b, up]
-    return seen
+def _cut(paths: list[Lineage], limit: int) -> list[Packed]:
+    """Cuts each tree into parts of at most `limit` tokens; one path is never cut."""
+    trees = {}  # root -> the parts of its tree: ({node: tokens}, indices of Samples)
+    for i, path in enumerate(paths):
+        root, _ = path[0]
+        parts = trees.setdefault(root, [({}, [])])
+        nodes, members = parts[-1]
+        if members and sum((nodes | dict(path)).values()) > limit:
+            nodes = {}
+            members = []
+            parts.append((nodes, members))
+        nodes.update(path)
+        members.append(i)
+    return [(sum(nodes.values()), members) for nodes, members in itertools.chain(*trees.values())]
+
+
+def _batches(rows: list[Packed], tokens: int) -> list[list[Packed]]:
+    """Rows by micro-batch. They come longest first, so the first row of a batch is its width."""
+    batches: list[list[Packed]] = []
+    width = 0
+    for packed in rows:
+        if not batches or (len(batches[-1]) + 1) * width > tokens:
+            batches.append([])
+            width, _ = packed
+        batches[-1].append(packed)
+    return batches
+
+
+def _cost(plan: list[list[Packed]], linear: float, square: float) -> float:
+    """What a plan costs, padding included."""
+    shapes = [(len(batch), batch[0][0]) for batch in plan]  # the first row is the longest
+    return sum(rows * width * (linear + square * width) for rows, width in shapes)

@@ -15,24 +15,27 @@ import torch
 T = TypeVar("T")
 
 
-class Ahead:
-    """Batches by number, made in one thread up to `level` before they are asked for. 0: made when
-    they are asked for, in the caller's thread; nothing runs beside anything."""
+class Prefetch:
+    """Batches by number, made in one thread, up to `level` of them before they are asked for.
+
+    At level 0 each is made when it is asked for, in the caller's thread: nothing runs beside
+    anything.
+    """
 
     def __init__(self, level: int):
         self.level = level
-        self.begun: deque[Future] = deque()
+        self.pending: deque[Future] = deque()
         # the flag that makes tiny activations fast is a thread's own
         self.pool = ThreadPoolExecutor(1, initializer=torch.set_flush_denormal, initargs=(True,))
 
     def take(self, make: Callable[[int], T], number: int, until: int) -> T:
-        """The batch of that number; those after it, but not from `until` on, are begun."""
+        """The batch of that number. Those after it are begun, but none from `until` on."""
         if not self.level:
             return make(number)
-        while len(self.begun) <= self.level and number + len(self.begun) < until:
-            self.begun.append(self.pool.submit(make, number + len(self.begun)))
-        return self.begun.popleft().result()
+        while len(self.pending) <= self.level and number + len(self.pending) < until:
+            self.pending.append(self.pool.submit(make, number + len(self.pending)))
+        return self.pending.popleft().result()
 
     def settle(self) -> None:
-        """Waits for what is begun: weights change only when nobody writes with them."""
-        wait(self.begun)
+        """Waits for what is pending: weights change only when nobody writes with them."""
+        wait(self.pending)

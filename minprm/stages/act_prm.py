@@ -1,272 +1,325 @@
-"""Act-PRM: sample thoughts for logged steps, score each by the expert's action, credit them.
+"""Act-PRM: an expert's log of actions alone becomes thoughts, and the policy learns to have them.
 
-Everything is batched over demos x G. Ids that were sampled are kept as they were drawn.
+This is the full version of THINK, SCORE and CREDIT in act_prm.py; UPDATE is the loop in trainer.py.
+What a log of several steps adds: the thought of one step is read by the next, so one has to decide
+with which thought the log goes on (`Walk.commit`), and what an early thought deserves for what
+became of it (`outcomes`). What is not here: writing thoughts into logs (relabel.py), the maths
+(algorithms.py), how tokens are sampled and scored (model/).
+
+All logs are walked side by side, and ids that were sampled are kept as they were drawn.
 """
 
 import math
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
-from torch import Tensor
+from loguru import logger
 
-from minprm import algorithms
-from minprm.constants import ActPRM, History
+from minprm.algorithms import (
+    REWARDS,
+    exact_match,
+    posterior,
+    returns_to_go,
+    systematic_resample,
+)
+from minprm.constants import ActPRM
 from minprm.data import Demo, Sample, Step, chain
-from minprm.model.policy import Policy
-from minprm.model.sampler import Sampler
-from minprm.stages.rl import returns_to_go
+from minprm.model.agent import Agent
+from minprm.model.sampler import Completion
+from minprm.stages.watch import group_metrics, readable
 from minprm.text.chat import Chat, Turn
+from minprm.trainer import Batch, Run, loop, noise_seed, pick
+from minprm.zoo import advantages
+
+# Particles (act_prm:resample) need a reader that stays as it is: the action tokens are not trained.
+RESAMPLE = {"continues": "resample", "trained_on": "thought", "advantage": "posterior"}
+
+
+def act_prm(run: Run, stage_id: str, **changes) -> None:
+    """The stage: trains the policy to have thoughts that predict the expert's actions.
+
+    `changes` are knobs of ActPRM that a variant of the stage sets.
+    """
+    cfg = replace(run.cfg.act_prm, **changes)
+
+    def batch(update: int) -> Batch:
+        demos = pick(run, run.train_demos, cfg.batch, stage_id, update)
+        seed = noise_seed(run.seed, stage_id, update)
+        walks, groups = walk_logs(run.agent, demos, cfg, seed)  # THINK and SCORE, step by step
+        outcomes(walks, cfg)
+        credit(groups, cfg)  # CREDIT
+        stats = group_metrics(groups, run.agent.chat)
+        if stats["reward/no_variance"] == 1.0:
+            logger.warning(f"{stage_id} {update}: no group has variance, nothing is learned")
+        if update % cfg.eval_every == 0:
+            run.log.samples(run.seed, stage_id, update, readable(groups[:4], run.agent.chat))
+        return to_samples(groups, run.agent.chat, cfg, run.agent.version), stats  # for UPDATE
+
+    def held_out() -> float:
+        # Thoughts that have seen the action would be paid for naming it. So this reward, which is
+        # the one to believe, is of thoughts from the state alone, on tasks that are not trained on.
+        plain = replace(cfg, thoughts_from="state", continues="best")
+        seed = noise_seed(run.seed, "held out", 0)
+        _, groups = walk_logs(run.agent, run.held_out, plain, seed)
+        return group_metrics(groups, run.agent.chat)["reward/mean"]
+
+    loop(run, stage_id, cfg, cfg.updates, batch, held_out if run.held_out else None)
+
+
+# --- what a walk through a log is made of ---------------------------------------------------------
 
 
 @dataclass(eq=False)
 class Thought:
-    """A sampled thought: all ids before the closing tag, untrimmed; `closed`: it was drawn."""
+    """A sampled thought: all ids before what ends it, untrimmed."""
 
     path: "Path"  # what came before
     ids: list[int]
-    logprobs: list[float]  # of ids, and of the closing tag where it was drawn
-    closed: bool
-    readable: bool  # closed, and text alone: what is not earns nothing and is left out of the path
+    logprobs: list[float]  # of ids, and of the closing tag where that was drawn
+    closed: bool  # the closing tag was drawn
+    usable: bool  # closed, and text alone; any other thought earns 0 and is left out of the path
     reward: float = 0.0
-    credit: float = 0.0  # what the advantage is computed from: the reward, or what became of it
-    advantage: float = 0.0
+    outcome: float = 0.0  # what the group compares: the reward, or what became of the thought
+    advantage: float = 0.0  # on the thought's tokens
+    posterior: float = 0.0  # on the expert's action after it
 
 
 @dataclass(eq=False)
 class Path:
-    """A logged episode up to now, as it will be deployed, with the thoughts chosen for it."""
+    """A logged episode up to now, as it will be deployed: with the thoughts chosen for it."""
 
     turns: list[Turn] = field(default_factory=list)
     thoughts: list[Thought] = field(default_factory=list)
-    history: Sample = field(default_factory=Sample)  # what the next thought reads
+    history: Sample = field(default_factory=Sample)  # all that the next thought reads
 
 
 @dataclass(eq=False)
 class Group:
-    """G thoughts of one logged step."""
+    """The G thoughts of one logged step."""
 
-    demo: int
     step: Step
-    action: list[int]
-    thoughts: list[Thought]
+    action: list[int]  # the expert's, as ids
+    state_ids: tuple[list[int], ...]  # the state as ids, and the same with nothing observed
+    paths: list[Path]  # what was before it: one path, or one for each thought
+    thoughts: list[Thought] = field(default_factory=list)
 
 
-def think(
-    demos: list[Demo], chat: Chat, sampler: Sampler, policy: Policy, cfg: ActPRM, shown: History,
-    max_tokens: int, temperature: float, seed: int,
-) -> tuple[list[Group], list[list[Path]]]:  # fmt: skip
-    """Walks the logs, G thoughts a step, each scored by the expert's action.
+class Walk:
+    """One log, walked from its start to its end, and the paths through it.
 
-    Returns the groups, with credit, and for each demo its paths: one for `best`, G for the others.
+    There is one path where the best thought is committed at each step, and G where every thought
+    goes on by itself (`own`) or survives by its reward (`resample`).
     """
-    sampler.begin()
-    width = 1 if cfg.continues == "best" else cfg.group
-    paths = [[Path()] * width for _ in demos]
-    groups, known, rng = [], {}, random.Random(seed)
+
+    def __init__(self, demo: Demo, cfg: ActPRM):
+        self.demo = demo
+        self.groups: list[Group] = []  # one for each step so far
+        self.paths = [Path()] * (1 if cfg.continues == "best" else cfg.group)
+
+    def arrive(self, t: int, agent: Agent, known: dict) -> Group:
+        """Step t, not thought about yet: every path now ends with its state."""
+        step = self.demo.steps[t]
+        state_ids = agent.chat.state_ids(step.state, self.demo.tools, t == 0)
+        for path in self.paths:
+            before = agent.chat.history(path.turns, agent.history)
+            path.history = chain([*before, state_ids[0]], known)
+        group = Group(step, agent.chat.action(step.action), state_ids, self.paths)
+        self.groups.append(group)
+        return group
+
+    def commit(self, group: Group, chat: Chat, cfg: ActPRM, u: float) -> None:
+        """Decides which thoughts the next step will see; u is uniform in [0, 1)."""
+        rewards = torch.tensor([z.reward for z in group.thoughts])
+        if cfg.continues == "best":
+            best = group.thoughts[int(rewards.argmax())]
+            self.paths = [_longer(best, group, chat)]
+            return
+        self.paths = [_longer(z, group, chat) for z in group.thoughts]
+        if cfg.continues == "resample":  # a particle filter: G paths survive in proportion to r
+            self.paths = [self.paths[i] for i in systematic_resample(rewards, u)]
+
+
+def walk_logs(
+    agent: Agent, demos: list[Demo], cfg: ActPRM, seed: int
+) -> tuple[list[Walk], list[Group]]:
+    """Walks all logs side by side, with G scored thoughts for every logged step.
+
+    Returns the walks, and the groups of all of them in the order in which they were met.
+    """
+    agent.sampler.begin()
+    walks = [Walk(demo, cfg) for demo in demos]
+    met = []
+    known = {}  # what the histories have in common, so that it is read once
+    rng = random.Random(seed)
     for t in range(max(len(demo.steps) for demo in demos)):
-        live = [d for d, demo in enumerate(demos) if t < len(demo.steps)]
-        states: dict[int, tuple[list[int], ...]] = {}
-        actions = {d: chat.action(demos[d].steps[t].action) for d in live}
-        for d in live:
-            states[d] = chat.asked(demos[d].steps[t].state, demos[d].tools, t == 0)
-            for path in paths[d]:
-                past = chat.history(path.turns, shown)
-                path.history = chain([*past, states[d][0]], known)
-        flat = [path for d in live for path in paths[d]]
-        hints = [actions[d] for d in live for _ in paths[d]]
-        prompts = [_prompt(path, a, chat, cfg) for path, a in zip(flat, hints, strict=True)]
-        drawn = sampler.generate(
-            prompts, cfg.group // width, max_tokens, chat.stop, temperature, seed + t
-        )
-        thoughts = [_thought(p, c, chat) for p, cs in zip(flat, drawn, strict=True) for c in cs]
-        new = []
-        for i, d in enumerate(live):
-            members = thoughts[i * cfg.group : (i + 1) * cfg.group]
-            new.append(Group(d, demos[d].steps[t], actions[d], members))
-        _score(new, chat, sampler, policy, cfg, seed + t)
-        for group in new:
-            asked = states[group.demo]
-            paths[group.demo] = _advance(paths[group.demo], group, asked, chat, cfg, rng.random())
-        groups += new
-    _credit(groups, paths, cfg)
-    return groups, paths
+        live = [walk for walk in walks if t < len(walk.demo.steps)]
+        groups = [walk.arrive(t, agent, known) for walk in live]  # every log's state at step t
+        think(groups, agent, cfg, seed + t)  # z_1 ... z_G ~ p(z | state)
+        score(groups, agent, cfg, seed + t)  # r = p(action | state, z)
+        for walk, group in zip(live, groups, strict=True):
+            walk.commit(group, agent.chat, cfg, rng.random())  # what the next step will see
+        met += groups
+    return walks, met
 
 
-def _prompt(path: Path, action: list[int], chat: Chat, cfg: ActPRM) -> list[int]:
-    shown = cfg.thoughts_from == "state_action"
-    hint = [*chat.bare, *action, *chat.act_end] if shown else []
-    return path.history.whole() + hint + chat.think
+# --- THINK ----------------------------------------------------------------------------------------
 
 
-def _thought(path: Path, completion, chat: Chat) -> Thought:
+def think(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
+    """Samples G thoughts for each group: all from its one path, or one from each of its G paths."""
+    chat = agent.chat
+    starts = [(group, path) for group in groups for path in group.paths]
+    prompts = []
+    for group, path in starts:
+        prompts.append(path.history.whole() + _hint(group, chat, cfg) + chat.think)
+    each = cfg.group // len(groups[0].paths)
+    drawn = agent.sampler.generate(
+        prompts, each, agent.thought_tokens, chat.stop, agent.temperature, seed
+    )
+    for (group, path), completions in zip(starts, drawn, strict=True):
+        group.thoughts += [_thought(path, completion, chat) for completion in completions]
+
+
+def _hint(group: Group, chat: Chat, cfg: ActPRM) -> list[int]:
+    """The expert's action before the thought, where the thought may see it."""
+    if cfg.thoughts_from == "state":
+        return []
+    return [*chat.act_without_thought, *group.action, *chat.act_end]
+
+
+def _thought(path: Path, completion: Completion, chat: Chat) -> Thought:
     closed = completion.ids[-1:] == chat.stop
     ids = completion.ids[:-1] if closed else completion.ids
     return Thought(path, ids, completion.logprobs, closed, closed and chat.clean(ids))
 
 
-def _score(groups: list[Group], chat, sampler, policy, cfg: ActPRM, seed: int) -> None:
-    """Writes r(z). What is not readable keeps its 0."""
-    rows = [(g, z) for g in groups for z in g.thoughts if z.readable]
-    if not rows:
+def _longer(z: Thought, group: Group, chat: Chat) -> Path:
+    """The thought's path, one turn longer: the thought, and what the expert did."""
+    ids = z.ids if z.usable else None
+    turn = Turn(*group.state_ids, chat.turn(ids, group.action), chat.turn(None, group.action))
+    return Path([*z.path.turns, turn], [*z.path.thoughts, z], z.path.history)
+
+
+# --- SCORE ----------------------------------------------------------------------------------------
+
+
+def score(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
+    """Writes each thought's reward. A thought that never ended keeps its 0."""
+    pairs = [(group, z) for group in groups for z in group.thoughts if z.usable]
+    if not pairs:
         return
     if cfg.reward == "exact_match":
-        turns = [chat.opening(z.ids) for _, z in rows]
-        prompts = [z.path.history.whole() + t for (_, z), t in zip(rows, turns, strict=True)]
-        limit = max(len(g.action) for g in groups) + len(chat.act_end + chat.end)
-        drawn = sampler.generate(prompts, 1, limit, chat.end[-1:], 1.0, seed)
-        texts = [chat.parse(t + c.ids)[1] for t, (c,) in zip(turns, drawn, strict=True)]
-        found = zip(texts, (g.step.action for g, _ in rows), strict=True)
-        rewards = [algorithms.exact_match(text, action) for text, action in found]
+        rewards = _by_writing(pairs, agent, seed)
     else:
-        samples = [_scored(g, z, chat, cfg) for g, z in rows]
-        l = policy.logprobs(samples, base=cfg.scored_by == "base")
-        rewards = [algorithms.REWARDS[cfg.reward](x) for x in l]
-    for (_, z), r in zip(rows, rewards, strict=True):
-        z.reward = r * math.exp(-cfg.length_penalty * len(z.ids))
+        samples = [_action_after(z, group, agent.chat, cfg) for group, z in pairs]
+        logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")
+        rewards = [REWARDS[cfg.reward](logp) for logp in logps]
+    for (_, z), reward in zip(pairs, rewards, strict=True):
+        z.reward = reward * math.exp(-cfg.length_penalty * len(z.ids))
 
 
-def _scored(group: Group, z: Thought, chat: Chat, cfg: ActPRM) -> Sample:
-    """The expert's action after this thought; the mask is the span that the reward reads."""
+def _action_after(z: Thought, group: Group, chat: Chat, cfg: ActPRM) -> Sample:
+    """The expert's action after this thought; `trained` are the tokens that the reward reads."""
     tags = 0.0 if cfg.reward_span == "turn" else None
     sample = Sample(parent=z.path.history).extend([*chat.think, *z.ids, *chat.think_end])
     sample.extend(chat.act, tags).extend(group.action, 0.0)
     return sample.extend(chat.act_end + chat.end, tags)
 
 
-def _advance(paths, group: Group, asked, chat: Chat, cfg: ActPRM, u: float) -> list[Path]:
-    """What the next step sees: the best thought, each path its own, or survivors."""
-    r = torch.tensor([z.reward for z in group.thoughts])
-    if cfg.continues == "best":
-        return [_committed(paths[0], group.thoughts[int(r.argmax())], group, asked, chat)]
-    pairs = zip(paths, group.thoughts, strict=True)
-    made = [_committed(p, z, group, asked, chat) for p, z in pairs]
-    if cfg.continues == "own":
-        return made
-    return [made[i] for i in systematic_resample(r, u)]
+def _by_writing(pairs: list[tuple[Group, Thought]], agent: Agent, seed: int) -> list[float]:
+    """1 where the model, after its own thought, writes the expert's action; else 0."""
+    chat = agent.chat
+    openings = [chat.opening(z.ids) for _, z in pairs]
+    prompts = []
+    for (_, z), opening in zip(pairs, openings, strict=True):
+        prompts.append(z.path.history.whole() + opening)
+    limit = max(len(group.action) for group, _ in pairs) + len(chat.act_end + chat.end)
+    drawn = agent.sampler.generate(prompts, 1, limit, chat.end[-1:], 1.0, seed)
+    rewards = []
+    for (group, _), opening, (completion,) in zip(pairs, openings, drawn, strict=True):
+        _, action = chat.parse(opening + completion.ids)
+        rewards.append(exact_match(action, group.step.action))
+    return rewards
 
 
-def _committed(path: Path, z: Thought, group: Group, asked, chat: Chat) -> Path:
-    """The path one turn longer."""
-    ids = z.ids if z.readable else None
-    turn = Turn(*asked, chat.turn(ids, group.action), chat.turn(None, group.action))
-    return Path([*path.turns, turn], [*path.thoughts, z], path.history)
+# --- CREDIT ---------------------------------------------------------------------------------------
 
 
-def _credit(groups: list[Group], paths: list[list[Path]], cfg: ActPRM) -> None:
-    """best: the reward itself. own: rewards to go. resample: how many of the last particles descend
-    from this thought, so that `posterior` becomes the smoothed posterior over sequences."""
-    survivors = Counter(id(z) for many in paths for path in many for z in path.thoughts)
-    for z in (z for group in groups for z in group.thoughts):
-        z.credit = z.reward if cfg.continues == "best" else float(survivors[id(z)])
-    if cfg.continues == "own":
-        for path in (path for many in paths for path in many):
-            rewards = torch.tensor([z.reward for z in path.thoughts])
-            togo = returns_to_go(rewards, gamma=1.0)
-            for z, r in zip(path.thoughts, togo.tolist(), strict=True):
-                z.credit = r
+def outcomes(walks: list[Walk], cfg: ActPRM) -> None:
+    """Writes what became of each thought, which is what its group compares.
 
-
-def systematic_resample(w: Tensor, u: float) -> list[int]:
-    """Ancestors of G particles, in proportion to w, from one uniform u in [0, 1).  [G] -> indices
-
-    Particle i survives floor or ceil of G w_i / sum(w) times: the least noise of the usual schemes
-    (Douc et al., arXiv:cs/0507025). Where every weight is 0 nobody dies.
-
-    >>> systematic_resample(torch.tensor([0.1, 0.8, 0.1, 0.0]), u=0.9)
-    [1, 1, 1, 2]
+    best: its reward, and nothing more. own: the rewards from its step to the end of its path.
+    resample: how many of the last paths descend from it, so that `posterior` is the E-step over
+    sequences of thoughts.
     """
-    if w.sum() <= 0:
-        return list(range(len(w)))
-    edges = (w.double() / w.double().sum()).cumsum(0)
-    points = (torch.arange(len(w), dtype=torch.float64) + u) / len(w)
-    last = int(w.nonzero().max())  # rounding must not resurrect a particle of weight 0
-    return torch.searchsorted(edges, points, right=True).clamp(max=last).tolist()
+    for walk in walks:
+        descendants = Counter(id(z) for path in walk.paths for z in path.thoughts)
+        for group in walk.groups:
+            for z in group.thoughts:
+                z.outcome = z.reward if cfg.continues == "best" else float(descendants[id(z)])
+        if cfg.continues == "own":
+            for path in walk.paths:
+                rewards = torch.tensor([z.reward for z in path.thoughts])
+                to_go = returns_to_go(rewards, gamma=1.0)
+                for z, outcome in zip(path.thoughts, to_go.tolist(), strict=True):
+                    z.outcome = outcome
 
 
-def effective_sample_size(w: Tensor) -> float:
-    """(sum w)^2 / sum w^2: how many particles carry the weight; 0 if none.  [G] -> scalar"""
-    return (w.sum() ** 2 / w.square().sum()).item() if w.sum() > 0 else 0.0
+def credit(groups: list[Group], cfg: ActPRM) -> None:
+    """Writes two advantages for each thought, from the outcomes of its group.
 
-
-def credited(groups: list[Group], chat: Chat, cfg: ActPRM, version: int) -> list[Sample]:
-    """Samples of all groups. Rewards stay rewards; samples carry advantages.
-
-    A baseline may be subtracted on the thought's tokens, which were sampled (a score function), and
-    not on the expert's action, which was not: that always carries the posterior weight.
+    A baseline may be subtracted on the thought's tokens, because they were sampled. The expert's
+    action was not: it is weighed by the posterior, whatever the thought's advantage is.
     """
-    orders = {"action_first": ["action_first"], "both": ["natural", "action_first"]}
-    credits = [torch.tensor([z.credit for z in group.thoughts]) for group in groups]
+    compared = [torch.tensor([z.outcome for z in group.thoughts]) for group in groups]
     lengths = [torch.tensor([float(len(z.ids)) for z in group.thoughts]) for group in groups]
-    weights = algorithms.advantages(credits, cfg.advantage, cfg.top_k, lengths)
+    found = advantages(compared, cfg.advantage, cfg.top_k, lengths)
+    for group, r, adv in zip(groups, compared, found, strict=True):
+        weights = posterior(r)
+        for i, z in enumerate(group.thoughts):
+            z.advantage = adv[i].item()
+            z.posterior = weights[i].item()
+
+
+# --- what UPDATE trains on ------------------------------------------------------------------------
+
+
+def to_samples(groups: list[Group], chat: Chat, cfg: ActPRM, version: int) -> list[Sample]:
+    """Every thought as a Sample, or as two where both orders of thought and action are trained."""
     samples = []
-    for group, r, many in zip(groups, credits, weights, strict=True):
-        rows = zip(group.thoughts, many.tolist(), algorithms.posterior(r).tolist(), strict=True)
-        for z, z.advantage, w in rows:
-            for order in orders.get(cfg.trained_on, ["natural"]):
-                samples.append(_trained(group, z, z.advantage, w, order, chat, cfg, version))
+    for group in groups:
+        for z in group.thoughts:
+            if cfg.trained_on != "action_first":
+                samples.append(_thought_first(z, group, chat, cfg, version))
+            if cfg.trained_on in ("action_first", "both"):
+                samples.append(_action_first(z, group, chat, cfg, version))
     return samples
 
 
-def _trained(group, z: Thought, a: float, w: float, order: str, chat, cfg, version) -> Sample:
-    """One thought as a Sample. Only in the order in which it was drawn does it have a ratio."""
-    natural = order == "natural"
-    drawn = z.logprobs if natural == (cfg.thoughts_from == "state") else None
-    acted = w if cfg.trained_on != "thought" and z.closed else None
-    rest = chat.think_end[1:]  # of a spelled tag, what follows the token that was drawn
-    act = [*(rest + chat.act if natural else chat.bare), *group.action, *chat.act_end]
+def _thought_first(z: Thought, group: Group, chat: Chat, cfg: ActPRM, version: int) -> Sample:
+    """state | thought | action: the order in which the agent will act."""
+    # a ratio is taken only in the order in which the thought was drawn
+    logprobs = z.logprobs if cfg.thoughts_from == "state" else None
     sample = Sample(version=version, parent=z.path.history)
-    if not natural:
-        sample.extend(act, acted)
-    sample.extend(chat.think).extend(z.ids + chat.stop * z.closed, a, drawn)
-    if acted is not None:
-        sample.extend((act if natural else rest) + chat.end, acted)
+    sample.extend(chat.think)  # the opening tag was forced, so nothing is learned of it
+    sample.extend(z.ids + chat.stop * z.closed, z.advantage, logprobs)
+    if z.closed and cfg.trained_on != "thought":
+        rest = chat.think_end[1:]  # of a tag that takes several tokens, what follows the first
+        turn = [*rest, *chat.act, *group.action, *chat.act_end, *chat.end]
+        sample.extend(turn, z.posterior)
     return sample
 
 
-def relabelled(
-    demo: Demo, groups: list[Group], paths: list[Path], chat: Chat, continues: str, keep: int
-) -> list[Demo]:
-    """The `keep` best copies: j-th best thought of every step, or the best whole lineages."""
-    if continues == "best":
-        ranked = [sorted(g.thoughts, key=lambda z: -z.reward) for g in groups]
-        return [written(demo, [r[j] for r in ranked], chat) for j in range(keep)]
-    lineages = {tuple(map(id, p.thoughts)): p.thoughts for p in paths}.values()
-    best = sorted(lineages, key=lambda zs: -min(z.reward for z in zs))
-    return [written(demo, thoughts, chat) for thoughts in best[:keep]]
-
-
-def written(demo: Demo, thoughts: list[Thought], chat: Chat) -> Demo:
-    """The log with these thoughts. One that is no text (cut, or with a control token) is empty."""
-    texts = [chat.text(z.ids if z.readable else []) for z in thoughts]
-    return demo.with_thoughts(texts, [z.reward for z in thoughts])
-
-
-def shown(groups: list[Group], chat: Chat) -> list[dict]:
-    """Whole groups, for people to read."""
-    return [
-        {"state": g.step.observation(), "action": g.step.action,
-         "group": [{"thought": chat.text(z.ids), "reward": z.reward, "advantage": z.advantage}
-                   for z in g.thoughts]}
-        for g in groups
-    ]  # fmt: skip
-
-
-def group_metrics(groups: list[Group], chat: Chat) -> dict[str, float]:
-    """What to watch while thoughts are learned; README says what each looks like when broken."""
-    r = torch.tensor([[z.reward for z in g.thoughts] for g in groups])  # [groups, G]
-    pairs = [(g, z) for g in groups for z in g.thoughts]
-    copied = [
-        algorithms.copies(chat.text(z.ids), g.step.action, g.step.observation()) for g, z in pairs
-    ]
-    return {
-        "reward/mean": r.mean().item(),
-        "reward/best": r.max(1).values.mean().item(),
-        "reward/std": r.std(1, correction=0).mean().item(),
-        "reward/no_variance": (r.max(1).values == r.min(1).values).float().mean().item(),
-        "reward/effective_sample_size": sum(map(effective_sample_size, r)) / len(r),
-        "policy/thought_length": sum(len(z.ids) for _, z in pairs) / len(pairs),
-        "policy/unclosed": sum(not z.closed for _, z in pairs) / len(pairs),
-        "policy/copy_rate": sum(copied) / len(copied),
-    }
+def _action_first(z: Thought, group: Group, chat: Chat, cfg: ActPRM, version: int) -> Sample:
+    """state | action | thought: the order in which a thought that saw the action was drawn."""
+    logprobs = z.logprobs if cfg.thoughts_from == "state_action" else None
+    weight = z.posterior if z.closed else None
+    sample = Sample(version=version, parent=z.path.history)
+    sample.extend([*chat.act_without_thought, *group.action, *chat.act_end], weight)
+    sample.extend(chat.think)
+    sample.extend(z.ids + chat.stop * z.closed, z.advantage, logprobs)
+    if z.closed:
+        sample.extend([*chat.think_end[1:], *chat.end], weight)
+    return sample

@@ -1,28 +1,59 @@
-"""SFT: a demo as the Samples that it is learned from. The loss is `pg` with an advantage of 1."""
+"""SFT: fine-tunes a fresh base model on logs, thoughts included where they have them.
 
-from minprm.constants import Config, History
+In act_prm.py this is `fine_tune`. There is no loss of its own here: SFT is the policy gradient `pg`
+on an expert's tokens with an advantage of 1 (algorithms.py). What is not here: where the thoughts
+come from (relabel.py), the loop and the learning rate (trainer.py).
+"""
+
+from minprm.constants import Config, History, fail
 from minprm.data import Demo, Sample, chain
 from minprm.text.chat import Chat, Turn
+from minprm.trainer import Batch, Run, loop, pick
 
 
-def as_samples(demo: Demo, chat: Chat, shown: History) -> list[Sample]:
-    """A whole demo as one Sample, each action, and each opening tag, learned once; or, where its
-    history is edited, one Sample a step."""
-    out, turns, known = [Sample()], [], {}
+def sft(run: Run, stage_id: str, learns: str) -> None:
+    """The stage. It learns `actions` alone, the `thoughts` that the arm has found, or those that
+    the demos came with (`expert`)."""
+    cfg = run.cfg.sft
+    demos = run.demos if learns == "thoughts" else run.train_demos
+    if learns == "actions":
+        demos = [demo.without_thoughts() for demo in demos]
+    elif not all(step.thought is not None for demo in demos for step in demo.steps):
+        fail(f"{stage_id}: a step has no thought; this arm needs demos that have them all")
+    samples = []
+    for demo in demos:
+        samples += to_samples(demo, run.agent.chat, run.cfg.history)
+
+    def batch(update: int) -> Batch:
+        return pick(run, samples, cfg.batch, stage_id, update), {}
+
+    run.agent.policy.restart()  # a fresh base model, whatever the stage before has made of it
+    updates = -(-cfg.epochs * len(samples) // cfg.batch)  # rounded up
+    loop(run, stage_id, cfg, updates, batch)
+
+
+def to_samples(demo: Demo, chat: Chat, history: History) -> list[Sample]:
+    """The demo as one Sample, in which each action, and each opening tag, is learned once.
+
+    Where the history is edited between turns, each step is a Sample of its own.
+    """
+    samples = [Sample()]
+    turns: list[Turn] = []
+    known = {}
     for i, step in enumerate(demo.steps):
-        asked = chat.asked(step.state, demo.tools, i == 0)
-        z = None if step.thought is None else chat.thought(step.thought)
+        state_ids = chat.state_ids(step.state, demo.tools, i == 0)
+        thought = None if step.thought is None else chat.thought(step.thought)
         action = chat.action(step.action)
-        turn = chat.turn(z, action)
-        if turns and shown.edits():
-            out.append(Sample(parent=chain(chat.history(turns, shown), known)))
-        out[-1].extend(asked[0]).extend(turn, 1.0)
-        turns.append(Turn(*asked, turn, chat.turn(None, action)))
-    return out
+        turn = chat.turn(thought, action)
+        if turns and history.edits():
+            samples.append(Sample(parent=chain(chat.history(turns, history), known)))
+        samples[-1].extend(state_ids[0]).extend(turn, 1.0)
+        turns.append(Turn(*state_ids, turn, chat.turn(None, action)))
+    return samples
 
 
 def fitting(demo: Demo, chat: Chat, cfg: Config) -> Demo:
-    """The log up to where it would outgrow the context, each thought as long as it may be."""
+    """The log up to where it would outgrow the context, if each thought were as long as it may."""
     length = 0
     for i, step in enumerate(demo.steps):
         ids = chat.state(step.state, demo.tools, first=i == 0)

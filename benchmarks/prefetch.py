@@ -1,4 +1,4 @@
-"""python -m benchmarks.ahead: what playing ahead saves where a world takes its time.
+"""python -m benchmarks.prefetch: what playing ahead saves where a world takes its time.
 
 Cups whose every step waits outside Python, as a web page or a game server does. GRPO plays and
 learns in turn (level 0), or plays the next batch while it learns (level 1). Prints seconds an
@@ -11,12 +11,12 @@ from statistics import median
 
 import torch
 
+from minprm.commands.cli import parse
+from minprm.commands.train import CHECKPOINTS, RUNS
 from minprm.envs import WORLDS
 from minprm.envs.cups import Cups
-from minprm.run.cli import parse
+from minprm.ladder import run_stage, start
 from minprm.run.log import Log
-from minprm.trainer import Trainer
-from train import CHECKPOINTS, RUNS
 
 # nothing is played ahead over a snapshot, so none is taken; 4 passes: learning as slow as playing
 FLAGS = "--world slow --rl.updates 10 --rl.passes 4 --rl.loss is --save-every 100"
@@ -38,9 +38,9 @@ def seconds(level: int) -> tuple[float, float, float]:
     run = f"ahead-{level}-{time.strftime('%H%M%S')}"
     cfg = parse(["--run", run, "--rl.max-async-level", str(level), *FLAGS.split()])
     Slow.delay = 0.0
-    trainer = Trainer(cfg, 0, Log(RUNS / run), CHECKPOINTS)
+    one = start(cfg, 0, Log(RUNS / run), CHECKPOINTS)
     Slow.delay = 0.3
-    trainer.stage("rl")
+    run_stage(one, "rl")
     lines = map(json.loads, (RUNS / run / "metrics.jsonl").read_text().splitlines())
     times = [(x["time/sample"], x["time/update"]) for x in list(lines)[2:-1]]
     return median(map(sum, times)), *(median(t) for t in zip(*times, strict=True))

@@ -7,9 +7,9 @@ import torch
 from test_logs import line, model  # noqa: F401  (a fixture)
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from minprm.commands.cli import parse
+from minprm.commands.dry_run import GREEN, GREY, YELLOW, count, dry_run, memory
 from minprm.constants import Config
-from minprm.run.cli import parse
-from minprm.run.dry_run import GREEN, GREY, YELLOW, count, dry_run, memory
 
 QWEN3 = dict(vocab_size=151_936, head_dim=128, num_key_value_heads=8, tie_word_embeddings=True)
 SHAPES = {

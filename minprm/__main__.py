@@ -1,0 +1,29 @@
+"""minprm COMMAND [FLAGS]: the commands of the package. `python -m minprm` is the same."""
+
+import sys
+from importlib import import_module
+
+COMMANDS = {
+    "train": "trains the arms of a ladder and prints their table",
+    "evaluate": "plays checkpoints on tasks that no training saw",
+}
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Runs the command that is named first. Each is a module of minprm.commands with a `main`."""
+    argv = sys.argv[1:] if argv is None else argv
+    name = argv[0] if argv else "--help"
+    if name in COMMANDS:
+        import_module(f"minprm.commands.{name}").main(argv[1:])
+        return
+    lines = [f"  {command:<10}{what}" for command, what in COMMANDS.items()]
+    told = "minprm COMMAND [FLAGS]; COMMAND --help lists its flags.\n" + "\n".join(lines)
+    if name in ("-h", "--help"):
+        print(told)
+        return
+    print(f"minprm {name}: no such command. Commands: {', '.join(COMMANDS)}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What a person types: minprm train, minprm evaluate; their flags and presets."""

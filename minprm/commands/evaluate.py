@@ -1,0 +1,137 @@
+"""python evaluate.py CHECKPOINT [CHECKPOINT ...] --world cups: success by real rollouts.
+
+A checkpoint may think or not: each turn it decides for itself. Beside it, on the same tasks, random
+play and the expert. With several samples a task, pass@k in closed form; with several checkpoints a
+chart; with --transcripts every episode as a line of JSONL, with --show some of them on screen.
+"""
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+import tyro
+from transformers import AutoTokenizer
+
+from minprm.commands.cli import read_flags
+from minprm.commands.dry_run import GREEN, GREY, PLAIN, YELLOW
+from minprm.constants import Config, Engine, fail
+from minprm.envs import make_world
+from minprm.envs.audit import FILE as AUDIT
+from minprm.envs.audit import table as worlds_table
+from minprm.evaluation import evaluate, reference_rows, summary
+from minprm.model.agent import make_agent
+from minprm.model.load import load_model, pretrained
+from minprm.play import Episode
+from minprm.run.table import chart, details, pass_at_k, table
+
+
+@dataclass
+class Evaluation:
+    """Plays checkpoints on held-out tasks, and prints success beside random and expert."""
+
+    checkpoints: Annotated[list[str], tyro.conf.Positional]  # directories of runs, or hub ids
+    worlds: bool = False  # list all worlds, with random and expert success, and stop
+    world: str = "cups"  # name of a world in minprm/envs
+    world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
+    episodes: int = 400  # tasks played
+    samples: int = 1  # times that each task is played; pass@k is reported for k up to it
+    split: Literal["test", "validation"] = "test"  # which tasks
+    temperature: float = 0.0  # 0: greedy
+    seed: int = 0  # of the sampler's noise, above temperature 0
+    think: bool = True  # may a turn think first; --no-think opens its action at once
+    thought_tokens: int = 32  # a longer thought is cut
+    action_tokens: int = 8  # longest action, its tags included
+    context: int = 4096  # longest prompt with its answer; an episode that outgrows it is lost
+    layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (template.py)
+    sampler: Literal["auto", "vllm", "transformers"] = "auto"  # auto: vllm if there is a GPU
+    engine: Engine = field(default_factory=Engine)
+    transcripts: str = ""  # file to write every episode to, JSONL
+    show: int = 0  # episodes to print: state grey, thought green, action yellow
+    chart: str = ""  # file for a bar chart, PNG
+
+
+SHARED = ("world", "world_args", "episodes", "split", "think", "thought_tokens", "action_tokens",
+          "context", "layout", "sampler", "engine")  # fmt: skip
+
+
+def main(argv: list[str]) -> None:
+    """The command."""
+    flags = read_flags(Evaluation, argv, "evaluate.py")
+    if flags.worlds:
+        print(worlds_table(json.loads(AUDIT.read_text())))
+        return
+    check(flags)
+    cfg = Config(
+        eval_temperature=flags.temperature, **{name: getattr(flags, name) for name in SHARED}
+    )
+    make_world(cfg)
+    torch.set_flush_denormal(True)
+    names = [Path(path).name for path in flags.checkpoints]
+    rows = {}
+    for path, name in zip(flags.checkpoints, names, strict=True):
+        began = time.perf_counter()
+        episodes = played(path, cfg, flags)
+        row = {"seed": flags.seed, "episodes": cfg.episodes, **summary(episodes)}
+        row |= passes(episodes, flags.samples)
+        row["seconds"] = time.perf_counter() - began
+        rows[name if names.count(name) == 1 else path] = [row]
+        show(path, episodes, flags)
+    lines = reference_rows(cfg, flags.seed)
+    ladder = {"random": [lines["random"]], **rows, "expert": [lines["expert"]]}
+    print(table(ladder), details(ladder), sep="\n\n")
+    if flags.chart:
+        chart(ladder, Path(flags.chart), f"{cfg.world}, {cfg.episodes} {cfg.split} episodes")
+
+
+def check(flags: Evaluation) -> None:
+    """Refuses what cannot be meant, in one sentence."""
+    if not flags.checkpoints:
+        fail("name at least one checkpoint: python evaluate.py checkpoints/RUN/ARM-SEED")
+    if min(flags.episodes, flags.samples) < 1 or flags.temperature < 0:
+        fail("--episodes and --samples are at least 1, --temperature at least 0")
+    if flags.samples > 1 and not flags.temperature:
+        fail("--samples above 1 needs a --temperature above 0: greedy samples are all the same")
+
+
+def played(path: str, cfg: Config, flags: Evaluation) -> list[Episode]:
+    """All episodes of one checkpoint; the samples of a task stand together."""
+    model = load_model(path)
+    tokenizer = pretrained(AutoTokenizer, path)
+    agent = make_agent(model, tokenizer, cfg, tools=bool(make_world(cfg).tools))
+    return evaluate(agent, cfg, flags.seed, flags.samples)
+
+
+def passes(episodes: list[Episode], samples: int) -> dict[str, float]:
+    """Mean pass@k over tasks, k = 1, 2, 4 ... up to the samples of a task."""
+    tasks = [episodes[i : i + samples] for i in range(0, len(episodes), samples)]
+    won = [sum(e.world.success for e in task) for task in tasks]
+    found = {}
+    k = 2
+    while k <= samples:
+        found[f"pass@{k}"] = sum(pass_at_k(samples, c, k) for c in won) / len(won)
+        k *= 2
+    return found
+
+
+def show(path: str, episodes: list[Episode], flags: Evaluation) -> None:
+    """Transcripts, to a file and to the screen."""
+    if flags.transcripts:
+        with open(flags.transcripts, "a") as file:
+            for e in episodes:
+                file.write(json.dumps(transcript(path, e)) + "\n")
+    for e in episodes[: flags.show]:
+        for s in e.steps:
+            print(f"{GREY}{s.observation()}\n{GREEN}{s.thought or ''}\n{YELLOW}{s.action}{PLAIN}")
+        print("won\n" if e.world.success else "lost\n")
+
+
+def transcript(path: str, e: Episode) -> dict:
+    """One episode as a line of JSONL."""
+    steps = []
+    for s in e.steps:
+        step = {"state": s.state, "thought": s.thought, "action": s.action, "reward": s.reward}
+        steps.append(step)
+    return {"checkpoint": path, "success": e.world.success, "steps": steps}

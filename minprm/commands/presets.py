@@ -1,0 +1,60 @@
+"""Defaults to start from, by name: --preset NAME. Flags and --config override them.
+
+The presets for language models are for a GPU and were not run on one yet. They score a thought by
+a mean over the action's tokens, because a product over forty is near 0 for all thoughts but one.
+"""
+
+from minprm.constants import RL, SFT, ActPRM, Config, Relabel, Tiny
+
+
+def language_model(name: str, **knobs) -> Config:
+    """What the presets for language models have in common; `knobs` override it."""
+    defaults = {
+        "arms": ["base", "action_sft", "best_of_base", "act_prm"],
+        "world": "",
+        "model": "Qwen/Qwen3-4B-Instruct-2507",
+        "lora": 32,
+        "checkpointing": True,
+        "thought_tokens": 512,
+        "action_tokens": 256,
+        "context": 8192,
+        "eval_temperature": 0.7,
+        "sft": SFT(lr=1e-4, epochs=2),
+        "rl": RL(lr=4e-5, finetune_lr=4e-5),
+        "act_prm": ActPRM(
+            lr=4e-5, batch=16, reward="action_prob_mean", advantage="mean_std",
+            trained_on="thought", patience=4,
+        ),
+    }  # fmt: skip
+    return Config(preset=name, **{**defaults, **knobs})
+
+
+PLAYS = {"world": "cups", "arms": ["base", "act_prm", "rl"]}
+PRESETS = {
+    "cups": Config(),
+    # one round of three swaps, under a minute
+    "smoke": Config(
+        preset="smoke", arms=["base", "act_prm"], world_args=["rounds=1", "swaps=3"],
+        num_demos=256, episodes=200, tiny=Tiny(batch=32, updates=400), sft=SFT(batch=32),
+        act_prm=ActPRM(batch=32, updates=15, lr=5e-4),
+    ),
+    # a world in which credit has to travel over steps
+    "errand": Config(
+        preset="errand", world="errand", thought_tokens=12,
+        tiny=Tiny(updates=1500, batch=8, act_only=0.1),
+        act_prm=ActPRM(group=16, updates=30, scored_by="base"),
+        relabel=Relabel(group=16, min_reward=0.9),
+    ),
+    # a person's logs, one GPU of 80 GB
+    "logs": language_model("logs"),
+    # Act-PRM as its authors run it, as far as they say
+    "paper": language_model("paper", act_prm=ActPRM(
+        lr=4e-5, batch=16, updates=30, reward="action_prob_mean", reward_span="turn",
+    )),
+    # a world, one GPU of 80 GB
+    "qwen3-4b": language_model("qwen3-4b", **PLAYS),
+    # a world, all weights trained, one GPU of 24 GB
+    "qwen3-0.6b": language_model(
+        "qwen3-0.6b", model="Qwen/Qwen3-0.6B", lora=0, micro_tokens=8192, **PLAYS
+    ),
+}  # fmt: skip

@@ -1,0 +1,135 @@
+"""How well an agent acts: real rollouts on tasks that no training saw, random play and the expert
+on the same tasks; and, where there is no world to play in, held-out logs step by step."""
+
+import random
+import time
+from dataclasses import replace
+from functools import partial
+from statistics import fmean
+
+import torch
+
+from minprm.algorithms import copies, exact_match
+from minprm.constants import Config
+from minprm.data import Demo, Sample, Step, chain
+from minprm.envs import make_world
+from minprm.envs.base import task_seed
+from minprm.model.agent import Agent
+from minprm.play import Episode, act, begin, play, turn_limit
+from minprm.text.chat import Turn
+
+
+def evaluate(agent: Agent, cfg: Config, noise: int, samples: int = 1) -> list[Episode]:
+    """Plays `cfg.episodes` tasks of `cfg.split` at the evaluation's temperature.
+
+    The `samples` episodes of one task stand together.
+    """
+    seeds = []
+    for i in range(cfg.episodes):
+        seeds += [task_seed(cfg.split, i)] * samples
+    agent = replace(agent, temperature=cfg.eval_temperature)
+    return play(agent, partial(make_world, cfg), seeds, noise)
+
+
+def summary(episodes: list[Episode]) -> dict[str, float]:
+    """What to report of these episodes.
+
+    success, reward, turns: mean over episodes. thought_rate, copy_rate: share of turns with a
+    thought, and with the action named in it. valid, effective: share of turns with a legal action,
+    and with one that changed something. thought_length: tokens. outgrown: share of episodes that
+    ended because they no longer fitted the context.
+    """
+    steps = [step for e in episodes for step in e.steps]
+    infos = [info for e in episodes for info in e.infos]
+    return {
+        "success": fmean(e.world.success for e in episodes),
+        "reward": fmean(sum(step.reward for step in e.steps) for e in episodes),
+        "turns": len(steps) / len(episodes),
+        "thought_rate": fmean(bool(step.thought) for step in steps),
+        "copy_rate": fmean(_copied(step, step.thought) for step in steps),
+        "valid": fmean(info["valid"] for info in infos),
+        "effective": fmean(info["effective"] for info in infos),
+        "thought_length": fmean(info["thought_tokens"] for info in infos),
+        "outgrown": fmean(e.outgrown for e in episodes),
+    }
+
+
+def reference_rows(cfg: Config, seed: int) -> dict[str, dict]:
+    """The ladder's rows of random play and of the expert, on the same tasks."""
+    rows = {}
+    for name in ("random", "expert"):
+        began = time.perf_counter()
+        episodes = [_reference(name, cfg, seed, i) for i in range(cfg.episodes)]
+        seconds = round(time.perf_counter() - began, 1)
+        found = {"seed": seed, "episodes": cfg.episodes, **summary(episodes)}
+        rows[name] = {**found, "seconds": seconds}
+    return rows
+
+
+def _reference(name: str, cfg: Config, seed: int, i: int) -> Episode:
+    """The i-th task, played by the world's expert or at random."""
+    e = begin(make_world(cfg), task_seed(cfg.split, i))
+    rng = random.Random(f"{seed} {i}")
+    while not e.done:
+        action = e.world.expert() if name == "expert" else rng.choice(e.world.actions())
+        act(e, None, action)
+    return e
+
+
+def replay(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> dict[str, float]:
+    """Evaluation where there is no world: the agent writes a turn at each step of held-out logs.
+
+    It sees its own earlier thoughts, and then the expert's action is what happens. success: share
+    of steps whose action is the expert's. likelihood: mean p(a | s, z) of the expert's action after
+    the thought that the agent wrote; likelihood_se: its standard error. This is weaker evidence
+    than rollouts, because the agent is never shown where its own mistakes lead.
+    """
+    agent.sampler.begin()
+    turns: list[list[Turn]] = [[] for _ in demos]
+    known = {}
+    written: list[tuple[Step, str | None, str | None]] = []  # logged step; thought, action
+    scored: list[Sample] = []
+    for t in range(max(len(demo.steps) for demo in demos)):
+        live = [i for i, demo in enumerate(demos) if t < len(demo.steps)]
+        states = [
+            agent.chat.state_ids(demos[i].steps[t].state, demos[i].tools, t == 0) for i in live
+        ]
+        nodes = []
+        for i, state in zip(live, states, strict=True):
+            nodes.append(chain([*agent.chat.history(turns[i], agent.history), state[0]], known))
+        drawn = agent.sampler.generate(
+            [node.whole() for node in nodes], 1, turn_limit(agent), agent.chat.end[-1:],
+            cfg.eval_temperature, noise + t,
+        )  # fmt: skip
+        for i, state, node, (completion,) in zip(live, states, nodes, drawn, strict=True):
+            step = demos[i].steps[t]
+            written.append((step, *agent.chat.parse(completion.ids)))
+            turn, sample = _replayed(agent, step, completion.ids, state, node)
+            turns[i].append(turn)
+            scored.append(sample)
+    probs = torch.stack([logp.sum().exp() for logp in agent.policy.logprobs(scored)])
+    return {
+        "episodes": len(written),
+        "success": fmean(exact_match(action, step.action) for step, _, action in written),
+        "likelihood": probs.mean().item(),
+        "likelihood_se": (probs.std(correction=0) / len(probs) ** 0.5).item(),
+        "thought_rate": fmean(bool(thought) for _, thought, _ in written),
+        "copy_rate": fmean(_copied(step, thought) for step, thought, _ in written),
+    }
+
+
+def _replayed(
+    agent: Agent, step: Step, ids: list[int], state: tuple[list[int], ...], node: Sample
+) -> tuple[Turn, Sample]:
+    """The agent's thought with the expert's action: as a turn of the history, and to be scored."""
+    chat = agent.chat
+    action = chat.action(step.action)
+    thought, _ = chat.split(ids)
+    if thought is not None and not chat.clean(thought):
+        thought = None  # a control token inside: no thought that could stand in a history
+    turn = Turn(*state, chat.turn(thought, action), chat.turn(None, action))
+    return turn, Sample(parent=node).extend(chat.opening(thought)).extend(action, 0.0)
+
+
+def _copied(step: Step, thought: str | None) -> bool:
+    return copies(thought or "", step.action, step.observation())

@@ -1,0 +1,59 @@
+"""One model in its three roles: it writes, it is read, it learns."""
+
+from dataclasses import dataclass
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from minprm.constants import Config, History
+from minprm.model.load import make_sampler
+from minprm.model.policy import Policy
+from minprm.model.sampler import Sampler
+from minprm.text.chat import Chat
+
+
+@dataclass
+class Agent:
+    """The model in its three roles, and how it is asked. Whoever plays, scores or trains gets it
+    whole."""
+
+    policy: Policy | None  # learns, and tells the log-prob of any tokens; None: it only acts
+    sampler: Sampler  # writes with the policy's weights; or a VLLM, which has the same methods
+    chat: Chat  # turns text into tokens and back
+    history: History  # which earlier turns it sees
+    think: bool  # may a turn of its own begin with a thought
+    thought_tokens: int  # longest thought
+    action_tokens: int  # longest action, its tags included
+    context: int  # longest prompt with its answer
+    temperature: float  # at which it writes, and at which what it wrote is scored
+    version: int = 0  # of the weights that the sampler writes with
+
+    def sync(self) -> None:
+        """Gives the sampler the policy's weights: what is written next comes from the new ones."""
+        self.sampler.sync()
+        self.version = self.policy.version
+
+
+def make_agent(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    cfg: Config,
+    tools: bool,
+    policy: Policy | None = None,
+    own_weights: bool = False,
+) -> Agent:
+    """The agent of this model, asked as `cfg` says; without a policy it only acts.
+
+    tools: its actions are tool calls. own_weights: its sampler keeps a copy of the weights, as old
+    as the last sync, so that it can write while the policy learns.
+    """
+    return Agent(
+        policy=policy,
+        sampler=make_sampler(model, cfg.sampler, cfg.engine, cfg.context, own_weights),
+        chat=Chat(tokenizer, cfg.layout, tools),
+        history=cfg.history,
+        think=cfg.think,
+        thought_tokens=cfg.thought_tokens,
+        action_tokens=cfg.action_tokens,
+        context=cfg.context,
+        temperature=cfg.temperature,
+    )

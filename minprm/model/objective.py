@@ -1,0 +1,121 @@
+"""What one update minimises, as a pure function of tensors.
+
+    sum over tokens of  weight * ( loss(logp, old_logp, adv)  +  kl * KL(policy || reference)
+                                   + value_weight * (v - R)^2 / 2  -  entropy_bonus * entropy )
+
+policy.py reads the tensors off a model, and a test can write them by hand. Which loss, which KL and
+which weights are strings in the configuration and functions in algorithms.py and zoo.py.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from minprm.algorithms import kl_k3
+from minprm.constants import Training
+from minprm.data import Sample
+from minprm.zoo import LOSSES, value_clip
+
+
+@dataclass
+class Batch:
+    """What is known of a micro-batch's trained tokens, sample after sample.  T of them, [T] each
+
+    `tokens` and `drawn_tokens` count the whole update. Dividing by the micro-batch's own counts
+    would make every number depend on how memory was split.
+    """
+
+    lengths: list[int]  # trained tokens of each sample; they add up to T
+    weights: Tensor  # of each token in the mean over the update
+    old_logp: Tensor  # the sampler's; NaN where it did not draw the token
+    adv: Tensor
+    tokens: int
+    drawn_tokens: int
+    ref_logp: Tensor | None = None  # the base model's, where a KL to it is asked for
+    old_values: Tensor | None = None  # the critic's before the update, where there is a critic
+    returns: Tensor | None = None
+
+
+def make_batch(
+    samples: list[Sample], weights: list[float], tokens: int, drawn_tokens: int
+) -> Batch:
+    """The tensors of these samples; `weights` has one number for each sample."""
+    lengths = [sum(sample.trained) for sample in samples]
+    batch = Batch(
+        lengths=lengths,
+        weights=torch.tensor(weights).repeat_interleave(torch.tensor(lengths)),
+        old_logp=at_trained(samples, "logprobs"),
+        adv=at_trained(samples, "advantages"),
+        tokens=tokens,
+        drawn_tokens=drawn_tokens,
+    )
+    if samples[0].returns:
+        batch.old_values = at_trained(samples, "values")
+        batch.returns = at_trained(samples, "returns")
+    return batch
+
+
+def at_trained(samples: list[Sample], key: str) -> Tensor:
+    """One number for each trained token of the samples, from the list of that name.  [T]"""
+    numbers = []
+    for sample in samples:
+        for number, trained in zip(getattr(sample, key), sample.trained, strict=True):
+            if trained:
+                numbers.append(number)
+    return torch.tensor(numbers)
+
+
+def objective(
+    logp: Tensor, entropy: Tensor, values: Tensor, batch: Batch, cfg: Training
+) -> tuple[Tensor, dict[str, float]]:
+    """(scalar loss, what to log).  logp, entropy, values: [T] each, values only with a critic
+
+    Losses and statistics of all micro-batches add up to those of the update; of `policy/gap_max`
+    the largest counts.
+    """
+    stats = {"policy/entropy": entropy.sum().item() / batch.tokens}
+    drawn = ~batch.old_logp.isnan()  # a ratio is taken only where the sampler drew the token
+    per_token = -batch.adv * logp  # an expert's tokens have none: SFT, weighted by the advantage
+    per_token[drawn] = _sampled_losses(logp, batch, drawn, cfg)
+    if cfg.kl:
+        kl = kl_k3(logp, _reference(logp, batch, cfg))
+        per_token = per_token + cfg.kl * kl
+        stats["policy/kl"] = kl.sum().item() / batch.tokens
+    if batch.returns is not None:
+        surprise = value_clip(values, batch.old_values, batch.returns)
+        per_token = per_token + cfg.value_weight * surprise
+        stats["critic/loss"] = surprise.sum().item() / batch.tokens
+    if cfg.entropy:
+        per_token = per_token - cfg.entropy * entropy
+    if drawn.any():
+        stats |= _gap(logp[drawn].detach(), batch.old_logp[drawn], batch.drawn_tokens)
+    return (batch.weights * per_token).sum(), stats
+
+
+def _sampled_losses(logp: Tensor, batch: Batch, drawn: Tensor, cfg: Training) -> Tensor:
+    """Losses of the tokens that the sampler drew, sequence by sequence: some losses look at the
+    whole sequence.  -> [drawn tokens]"""
+    sizes = [int(part.sum()) for part in drawn.split(batch.lengths)]
+    logps = logp[drawn].split(sizes)
+    old_logps = batch.old_logp[drawn].split(sizes)
+    advs = batch.adv[drawn].split(sizes)
+    loss = LOSSES[cfg.loss]
+    return torch.cat([loss(*part) for part in zip(logps, old_logps, advs, strict=True)])
+
+
+def _reference(logp: Tensor, batch: Batch, cfg: Training) -> Tensor:
+    """Log-probs that the policy is held to: the base model's, or those it was sampled with."""
+    if cfg.kl_to == "base":
+        return batch.ref_logp
+    return torch.where(batch.old_logp.isnan(), logp.detach(), batch.old_logp)
+
+
+def _gap(logp: Tensor, old_logp: Tensor, drawn_tokens: int) -> dict[str, float]:
+    """How far the trainer's log-probs are from the sampler's, on what the sampler drew."""
+    gap = (logp - old_logp).abs()
+    return {
+        "policy/mismatch_kl": kl_k3(old_logp, logp).sum().item() / drawn_tokens,
+        "policy/gap_mean": gap.sum().item() / drawn_tokens,
+        "policy/gap_max": gap.max().item(),
+    }

@@ -1,0 +1,99 @@
+"""The stages that leave logs with thoughts: the best ones, and the controls beside them.
+
+In act_prm.py this is `relabel`. What the next stage learns from is `run.demos`. The files
+runs/<run>/relabelled-*.jsonl hold it for people and for other programs.
+"""
+
+import random
+from dataclasses import replace
+from statistics import fmean
+
+from loguru import logger
+
+from minprm.constants import ActPRM, fail
+from minprm.data import Demo
+from minprm.stages.act_prm import Thought, Walk, walk_logs
+from minprm.text.chat import Chat
+from minprm.text.logs import write_demos
+from minprm.trainer import Run, noise_seed
+
+
+def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
+    """Writes the best of some thoughts for each step into the logs.
+
+    matched: draws as many thoughts as Act-PRM does in all, training included. `changes` are knobs
+    of ActPRM that a variant of the stage sets.
+    """
+    cfg = run.cfg.relabel
+    act_prm = replace(run.cfg.act_prm, **changes)
+    group = cfg.group
+    if matched:
+        drawn_in_training = act_prm.updates * act_prm.batch * act_prm.group
+        group += -(-drawn_in_training // len(run.train_demos))  # rounded up
+    act_prm = replace(act_prm, group=group, thoughts_from="state")
+    seed = noise_seed(run.seed, stage_id, 0)
+    demos = []
+    for i in range(0, len(run.train_demos), 32):  # so many logs at a time, for memory's sake
+        walks, _ = walk_logs(run.agent, run.train_demos[i : i + 32], act_prm, seed + i)
+        for walk in walks:
+            demos += relabelled(walk, run.agent.chat, act_prm, cfg.keep)
+    run.demos = [d for d in demos if min(step.reward for step in d.steps) >= cfg.min_reward]
+    if not run.demos:
+        fail(f"{stage_id}: no demo reached --relabel.min-reward {cfg.min_reward}")
+    reward = fmean(step.reward for demo in run.demos for step in demo.steps)
+    logger.info(f"{stage_id}: {len(run.demos)} demos, mean reward {reward:.3f}")
+    write_run_demos(run, f"relabelled-{stage_id}")
+
+
+def relabelled(walk: Walk, chat: Chat, cfg: ActPRM, keep: int) -> list[Demo]:
+    """The `keep` best copies of a log.
+
+    The j-th copy holds the j-th best thought of every step, or, where paths went on side by side,
+    all thoughts of the j-th best path: a path is as good as its worst thought.
+    """
+    if cfg.continues == "best":
+        ranked = [sorted(g.thoughts, key=lambda z: -z.reward) for g in walk.groups]
+        copies = []
+        for j in range(keep):
+            copies.append(with_thoughts(walk.demo, [thoughts[j] for thoughts in ranked], chat))
+        return copies
+    distinct = {tuple(map(id, path.thoughts)): path.thoughts for path in walk.paths}
+    best = sorted(distinct.values(), key=lambda thoughts: -min(z.reward for z in thoughts))
+    return [with_thoughts(walk.demo, thoughts, chat) for thoughts in best[:keep]]
+
+
+def with_thoughts(demo: Demo, thoughts: list[Thought], chat: Chat) -> Demo:
+    """The log with these thoughts. One that is no text (cut, or with a control token) is empty."""
+    texts = [chat.text(z.ids if z.usable else []) for z in thoughts]
+    return demo.with_thoughts(texts, [z.reward for z in thoughts])
+
+
+def sample(run: Run, stage_id: str) -> None:
+    """One thought for each step, unselected: the control that shows what the format alone does."""
+    one = replace(run.cfg.act_prm, group=1, continues="own", thoughts_from="state")
+    walks, _ = walk_logs(run.agent, run.train_demos, one, noise_seed(run.seed, stage_id, 0))
+    chat = run.agent.chat
+    run.demos = [with_thoughts(walk.demo, walk.paths[0].thoughts, chat) for walk in walks]
+
+
+def shuffle(run: Run, stage_id: str) -> None:
+    """The right style on the wrong step: thoughts are permuted over the steps of all logs."""
+    thoughts = [step.thought for demo in run.demos for step in demo.steps]
+    random.Random(f"{run.seed} {stage_id}").shuffle(thoughts)
+    rest = iter(thoughts)
+    run.demos = [demo.with_thoughts([next(rest) for _ in demo.steps]) for demo in run.demos]
+
+
+def copy(run: Run, stage_id: str) -> None:
+    """The thought is the action: the control that shows what more tokens alone do."""
+    demos = []
+    for demo in run.train_demos:
+        demos.append(demo.with_thoughts([step.action for step in demo.steps]))
+    run.demos = demos
+
+
+def write_run_demos(run: Run, name: str) -> None:
+    """The arm's logs, to a file of the run."""
+    file = run.log.folder / f"{name.replace(':', '-')}-{run.seed}.jsonl"
+    file.unlink(missing_ok=True)  # this run's own, from before it was killed
+    write_demos(run.demos, file)

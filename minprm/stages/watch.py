@@ -1,0 +1,44 @@
+"""What to watch while thoughts are learned. README says what each number looks like when broken."""
+
+import torch
+
+from minprm.algorithms import copies, effective_sample_size
+from minprm.text.chat import Chat
+
+
+def readable(groups: list, chat: Chat) -> list[dict]:
+    """Whole groups of Act-PRM as text, with rewards and advantages, for people to read."""
+    rows = []
+    for group in groups:
+        thoughts = []
+        for z in group.thoughts:
+            text = chat.text(z.ids)
+            thoughts.append({"thought": text, "reward": z.reward, "advantage": z.advantage})
+        state = group.step.observation()
+        rows.append({"state": state, "action": group.step.action, "group": thoughts})
+    return rows
+
+
+def group_metrics(groups: list, chat: Chat) -> dict[str, float]:
+    """Means over the groups of an update, and over their thoughts."""
+    r = torch.tensor([[z.reward for z in group.thoughts] for group in groups])  # [groups, G]
+    best = r.max(1).values
+    lengths = []
+    unclosed = []
+    copied = []
+    for group in groups:
+        for z in group.thoughts:
+            lengths.append(len(z.ids))
+            unclosed.append(not z.closed)
+            text = chat.text(z.ids)
+            copied.append(copies(text, group.step.action, group.step.observation()))
+    return {
+        "reward/mean": r.mean().item(),
+        "reward/best": best.mean().item(),
+        "reward/std": r.std(1, correction=0).mean().item(),
+        "reward/no_variance": (best == r.min(1).values).float().mean().item(),
+        "reward/effective_sample_size": sum(map(effective_sample_size, r)) / len(r),
+        "policy/thought_length": sum(lengths) / len(lengths),
+        "policy/unclosed": sum(unclosed) / len(unclosed),
+        "policy/copy_rate": sum(copied) / len(copied),
+    }
