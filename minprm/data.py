@@ -112,15 +112,3 @@ class Demo:
         """Its first n steps."""
         turns = [i for i, m in enumerate(self.messages) if m["role"] == "assistant"]
         return replace(self, messages=self.messages[: turns[n]], steps=self.steps[:n])
-
-
-def split_tasks(demos: list[Demo], held_out: int) -> tuple[list[Demo], list[Demo]]:
-    """(training demos, held-out demos), by task: the last tasks are held out with all their demos.
-
-    At least one task stays for training.
-    """
-    tasks = list(dict.fromkeys(demo.task for demo in demos))
-    kept = set(tasks[: max(len(tasks) - held_out, 1)])
-    train = [demo for demo in demos if demo.task in kept]
-    held = [demo for demo in demos if demo.task not in kept]
-    return train, held

@@ -1,6 +1,7 @@
 """How well an agent acts: real rollouts on tasks that no training saw, random play and the expert
 on the same tasks; and, where there is no world to play in, held-out logs step by step."""
 
+import json
 import random
 import time
 from dataclasses import replace
@@ -9,7 +10,7 @@ from statistics import fmean
 
 import torch
 
-from minprm.algorithms import copies, exact_match
+from minprm.algorithms import exact_match, normalise
 from minprm.constants import Config
 from minprm.data import Demo, Sample, Step, chain
 from minprm.envs import make_world
@@ -46,7 +47,7 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
         "reward": fmean(sum(step.reward for step in e.steps) for e in episodes),
         "turns": len(steps) / len(episodes),
         "thought_rate": fmean(bool(step.thought) for step in steps),
-        "copy_rate": fmean(_copied(step, step.thought) for step in steps),
+        "copy_rate": fmean(copies(s.thought or "", s.action, s.observation()) for s in steps),
         "valid": fmean(info["valid"] for info in infos),
         "effective": fmean(info["effective"] for info in infos),
         "thought_length": fmean(info["thought_tokens"] for info in infos),
@@ -114,7 +115,7 @@ def replay(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> dict[str
         "likelihood": probs.mean().item(),
         "likelihood_se": (probs.std(correction=0) / len(probs) ** 0.5).item(),
         "thought_rate": fmean(bool(thought) for _, thought, _ in written),
-        "copy_rate": fmean(_copied(step, thought) for step, thought, _ in written),
+        "copy_rate": fmean(copies(z or "", s.action, s.observation()) for s, z, _ in written),
     }
 
 
@@ -131,5 +132,23 @@ def _replayed(
     return turn, Sample(parent=node).extend(chat.opening(thought)).extend(action, 0.0)
 
 
-def _copied(step: Step, thought: str | None) -> bool:
-    return copies(thought or "", step.action, step.observation())
+def copies(thought: str, action: str, state: str) -> bool:
+    """Does the thought name the action (or all its arguments), where the state does not?
+
+    A reward that rises together with the share of such thoughts is worth nothing.
+
+    >>> copies("so I open c .", "open c", "ball under a ."), copies("bare", "open c", "")
+    (True, False)
+    """
+    try:
+        values = [str(value) for value in json.loads(action).get("arguments", {}).values()]
+    except (ValueError, AttributeError):
+        values = []
+    thought = _padded(thought)
+    state = _padded(state)
+    words = [_padded(value) for value in values or [normalise(action)]]
+    return all(word in thought for word in words) and any(word not in state for word in words)
+
+
+def _padded(text: str) -> str:
+    return f" {' '.join(text.split())} "  # so that "open c" is not found in "open cup"

@@ -6,6 +6,7 @@ stage is known by its stage_id, which is all stages up to it, joined by "+".
 """
 
 import json
+import signal
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +16,7 @@ from loguru import logger
 from transformers import AutoTokenizer
 
 from minprm.constants import Config, arms_of, fail
-from minprm.data import Demo, split_tasks
+from minprm.data import Demo
 from minprm.envs import make_world
 from minprm.evaluation import evaluate, reference_rows, replay, summary
 from minprm.model import tiny
@@ -29,9 +30,10 @@ from minprm.run.snapshots import Snapshots
 from minprm.stages.act_prm import RESAMPLE, act_prm
 from minprm.stages.relabel import copy, relabel, sample, shuffle
 from minprm.stages.rl import rl, synth
-from minprm.stages.sft import fitting, sft
-from minprm.text.logs import read_demos
-from minprm.trainer import Run, noise_seed, stop_on_ctrl_c
+from minprm.stages.sft import sft
+from minprm.text.chat import Chat
+from minprm.text.logs import read_demos, split_tasks
+from minprm.trainer import Run, noise_seed
 
 # Each stage is a function of (run, stage_id). What stands after the colon is a variant.
 STAGES: dict[str, Callable[[Run, str], None]] = {
@@ -175,9 +177,9 @@ def demos_of(cfg: Config, seed: int) -> list[Demo]:
     return demos
 
 
-def _fitting_demos(demos: list[Demo], chat, cfg: Config) -> list[Demo]:
+def _fitting_demos(demos: list[Demo], chat: Chat, cfg: Config) -> list[Demo]:
     """The demos up to where they outgrow the context; those that do so at once are left out."""
-    fit = [fitting(demo, chat, cfg) for demo in demos]
+    fit = [_until_it_fits(demo, chat, cfg) for demo in demos]
     cut = sum(len(short.steps) < len(demo.steps) for demo, short in zip(demos, fit, strict=True))
     if cut:
         logger.warning(f"{cut} of {len(demos)} logs are cut where they outgrow --context")
@@ -185,6 +187,29 @@ def _fitting_demos(demos: list[Demo], chat, cfg: Config) -> list[Demo]:
     if not fit:
         fail(f"--context {cfg.context} does not hold the first step of any log")
     return fit
+
+
+def _until_it_fits(demo: Demo, chat: Chat, cfg: Config) -> Demo:
+    """The log up to where it would outgrow the context, if each thought were as long as it may."""
+    length = 0
+    for i, step in enumerate(demo.steps):
+        ids = chat.state(step.state, demo.tools, first=i == 0)
+        ids += chat.turn([], chat.action(step.action))
+        length += len(ids) + cfg.thought_tokens
+        if length > cfg.context:
+            return demo.until(i)
+    return demo
+
+
+def stop_on_ctrl_c(run: Run) -> None:
+    """Ctrl-C ends the update in progress and saves the stage. A second one ends at once."""
+
+    def handler(*_):
+        run.stopping = True
+        logger.info("stopping after this update, or where batches are played ahead a later one")
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    signal.signal(signal.SIGINT, handler)
 
 
 def _has(rows: dict, arm: str, seed: int) -> bool:

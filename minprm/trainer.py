@@ -9,7 +9,6 @@ drawn, and no generator's state has to be saved.
 """
 
 import random
-import signal
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,10 +17,10 @@ from dataclasses import dataclass, field, replace
 from loguru import logger
 from tqdm import tqdm
 
-from minprm.constants import Config, Engine, Training
+from minprm.constants import Config, Training
 from minprm.data import Demo, Sample
 from minprm.model.agent import Agent
-from minprm.model.correction import reweighted
+from minprm.model.correction import check_gap, reweighted
 from minprm.model.policy import schedule
 from minprm.run.log import Log
 from minprm.run.prefetch import Prefetch
@@ -191,29 +190,6 @@ class Progress:
         if "model" in self.best:
             self.run.agent.policy.load(self.best["model"])
             self.run.sync()
-
-
-def check_gap(stats: dict[str, float], cfg: Engine) -> None:
-    """Raises RuntimeError where the model that wrote is not the one that learns, unless older
-    weights were meant to write."""
-    gap = stats.get("policy/gap_mean", 0.0)
-    if gap > cfg.max_gap and not stats.get("policy/staleness", 0):
-        raise RuntimeError(
-            f"sampler and trainer differ by {gap:.3f} nats a token (above --engine.max-gap): "
-            "stale weights, a temperature on one side only, or a precision too low; --sampler "
-            "transformers shows which side is wrong"
-        )
-
-
-def stop_on_ctrl_c(run: Run) -> None:
-    """Ctrl-C ends the update in progress and saves the stage. A second one ends at once."""
-
-    def handler(*_):
-        run.stopping = True
-        logger.info("stopping after this update, or where batches are played ahead a later one")
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-    signal.signal(signal.SIGINT, handler)
 
 
 def pick(run: Run, items: list, n: int, stage_id: str, update: int) -> list:

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from minprm.data import split_tasks
-from minprm.text.logs import from_chat, read_demos, to_chat, write_demos
+from minprm.text.logs import from_chat, read_demos, split_tasks, to_chat, write_demos
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "go", "arguments": '{"to": "hall"}'}}
 TOOLS = [{"type": "function", "function": {"name": "go", "parameters": {}}}]

@@ -11,8 +11,7 @@ import torch
 from test_templates import TOOLS, tokenizer
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from minprm.data import split_tasks
-from minprm.text.logs import read_demos, write_demos
+from minprm.text.logs import read_demos, split_tasks, write_demos
 
 trl = pytest.importorskip("trl", reason='needs trl: pip install -e ".[dev]"')
 datasets = pytest.importorskip("datasets", reason="trl brings it")

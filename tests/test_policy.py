@@ -11,12 +11,11 @@ from minprm.constants import Config, Engine, Tiny, Training
 from minprm.data import NAN, Sample
 from minprm.envs.cups import Cups
 from minprm.model.agent import Agent, make_agent
-from minprm.model.correction import reweighted
+from minprm.model.correction import check_gap, reweighted
 from minprm.model.policy import Policy, schedule
 from minprm.model.sampler import Sampler
 from minprm.model.tiny import untrained
 from minprm.text.chat import Chat
-from minprm.trainer import check_gap
 
 LR = 1e-2
 

@@ -1,12 +1,10 @@
-"""Act-PRM: an expert's log of actions alone becomes thoughts, and the policy learns to have them.
+"""Act-PRM: from an expert's log of actions alone, the policy learns thoughts that lead to them.
 
 This is the full version of THINK, SCORE and CREDIT in act_prm.py; UPDATE is the loop in trainer.py.
-What a log of several steps adds: the thought of one step is read by the next, so one has to decide
-with which thought the log goes on (`Walk.commit`), and what an early thought deserves for what
-became of it (`outcomes`). What is not here: writing thoughts into logs (relabel.py), the maths
-(algorithms.py), how tokens are sampled and scored (model/).
-
-All logs are walked side by side, and ids that were sampled are kept as they were drawn.
+What a log of several steps adds: the thought of one step is read by the next. So one has to decide
+with which thought the log goes on (`Walk.commit`), and what a thought deserves for what became of
+it (`outcomes`). What is not here: writing thoughts into logs (relabel.py), the maths
+(algorithms.py), sampling and log-probs (model/).
 """
 
 import math
@@ -17,17 +15,11 @@ from dataclasses import dataclass, field, replace
 import torch
 from loguru import logger
 
-from minprm.algorithms import (
-    REWARDS,
-    exact_match,
-    posterior,
-    returns_to_go,
-    systematic_resample,
-)
+from minprm.algorithms import REWARDS, posterior, returns_to_go, systematic_resample
 from minprm.constants import ActPRM
 from minprm.data import Demo, Sample, Step, chain
 from minprm.model.agent import Agent
-from minprm.model.sampler import Completion
+from minprm.stages import variants
 from minprm.stages.watch import group_metrics, readable
 from minprm.text.chat import Chat, Turn
 from minprm.trainer import Batch, Run, loop, noise_seed, pick
@@ -38,11 +30,9 @@ RESAMPLE = {"continues": "resample", "trained_on": "thought", "advantage": "post
 
 
 def act_prm(run: Run, stage_id: str, **changes) -> None:
-    """The stage: trains the policy to have thoughts that predict the expert's actions.
-
-    `changes` are knobs of ActPRM that a variant of the stage sets.
-    """
+    """The stage. `changes` are knobs of ActPRM that a variant of it sets."""
     cfg = replace(run.cfg.act_prm, **changes)
+    chat = run.agent.chat
 
     def batch(update: int) -> Batch:
         demos = pick(run, run.train_demos, cfg.batch, stage_id, update)
@@ -50,30 +40,30 @@ def act_prm(run: Run, stage_id: str, **changes) -> None:
         walks, groups = walk_logs(run.agent, demos, cfg, seed)  # THINK and SCORE, step by step
         outcomes(walks, cfg)
         credit(groups, cfg)  # CREDIT
-        stats = group_metrics(groups, run.agent.chat)
+        stats = group_metrics(groups, chat)
         if stats["reward/no_variance"] == 1.0:
             logger.warning(f"{stage_id} {update}: no group has variance, nothing is learned")
         if update % cfg.eval_every == 0:
-            run.log.samples(run.seed, stage_id, update, readable(groups[:4], run.agent.chat))
-        return to_samples(groups, run.agent.chat, cfg, run.agent.version), stats  # for UPDATE
+            run.log.samples(run.seed, stage_id, update, readable(groups[:4], chat))
+        return to_samples(groups, chat, cfg, run.agent.version), stats  # for UPDATE
 
     def held_out() -> float:
-        # Thoughts that have seen the action would be paid for naming it. So this reward, which is
-        # the one to believe, is of thoughts from the state alone, on tasks that are not trained on.
+        # A thought that has seen the action is paid for naming it. The reward to believe is that of
+        # thoughts from the state alone, on tasks that are not trained on.
         plain = replace(cfg, thoughts_from="state", continues="best")
         seed = noise_seed(run.seed, "held out", 0)
         _, groups = walk_logs(run.agent, run.held_out, plain, seed)
-        return group_metrics(groups, run.agent.chat)["reward/mean"]
+        return group_metrics(groups, chat)["reward/mean"]
 
     loop(run, stage_id, cfg, cfg.updates, batch, held_out if run.held_out else None)
 
 
-# --- what a walk through a log is made of ---------------------------------------------------------
+# --- a walk through a log -------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
 class Thought:
-    """A sampled thought: all ids before what ends it, untrimmed."""
+    """A sampled thought. Its ids are kept as they were drawn, all before what ends it."""
 
     path: "Path"  # what came before
     ids: list[int]
@@ -94,6 +84,12 @@ class Path:
     thoughts: list[Thought] = field(default_factory=list)
     history: Sample = field(default_factory=Sample)  # all that the next thought reads
 
+    def longer(self, z: Thought, group: "Group", chat: Chat) -> "Path":
+        """This path and one turn more: the thought, and what the expert did."""
+        ids = z.ids if z.usable else None
+        turn = Turn(*group.state_ids, chat.turn(ids, group.action), chat.turn(None, group.action))
+        return Path([*self.turns, turn], [*self.thoughts, z], self.history)
+
 
 @dataclass(eq=False)
 class Group:
@@ -109,8 +105,8 @@ class Group:
 class Walk:
     """One log, walked from its start to its end, and the paths through it.
 
-    There is one path where the best thought is committed at each step, and G where every thought
-    goes on by itself (`own`) or survives by its reward (`resample`).
+    There is one path where the best thought is committed at each step. There are G where every
+    thought goes on by itself (`own`) or survives by its reward (`resample`).
     """
 
     def __init__(self, demo: Demo, cfg: ActPRM):
@@ -134,9 +130,9 @@ class Walk:
         rewards = torch.tensor([z.reward for z in group.thoughts])
         if cfg.continues == "best":
             best = group.thoughts[int(rewards.argmax())]
-            self.paths = [_longer(best, group, chat)]
+            self.paths = [best.path.longer(best, group, chat)]
             return
-        self.paths = [_longer(z, group, chat) for z in group.thoughts]
+        self.paths = [z.path.longer(z, group, chat) for z in group.thoughts]
         if cfg.continues == "resample":  # a particle filter: G paths survive in proportion to r
             self.paths = [self.paths[i] for i in systematic_resample(rewards, u)]
 
@@ -173,33 +169,18 @@ def think(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
     starts = [(group, path) for group in groups for path in group.paths]
     prompts = []
     for group, path in starts:
-        prompts.append(path.history.whole() + _hint(group, chat, cfg) + chat.think)
+        shown = [] if cfg.thoughts_from == "state" else variants.hint(group.action, chat)
+        prompts.append(path.history.whole() + shown + chat.think)
     each = cfg.group // len(groups[0].paths)
     drawn = agent.sampler.generate(
         prompts, each, agent.thought_tokens, chat.stop, agent.temperature, seed
     )
     for (group, path), completions in zip(starts, drawn, strict=True):
-        group.thoughts += [_thought(path, completion, chat) for completion in completions]
-
-
-def _hint(group: Group, chat: Chat, cfg: ActPRM) -> list[int]:
-    """The expert's action before the thought, where the thought may see it."""
-    if cfg.thoughts_from == "state":
-        return []
-    return [*chat.act_without_thought, *group.action, *chat.act_end]
-
-
-def _thought(path: Path, completion: Completion, chat: Chat) -> Thought:
-    closed = completion.ids[-1:] == chat.stop
-    ids = completion.ids[:-1] if closed else completion.ids
-    return Thought(path, ids, completion.logprobs, closed, closed and chat.clean(ids))
-
-
-def _longer(z: Thought, group: Group, chat: Chat) -> Path:
-    """The thought's path, one turn longer: the thought, and what the expert did."""
-    ids = z.ids if z.usable else None
-    turn = Turn(*group.state_ids, chat.turn(ids, group.action), chat.turn(None, group.action))
-    return Path([*z.path.turns, turn], [*z.path.thoughts, z], z.path.history)
+        for completion in completions:
+            closed = completion.ids[-1:] == chat.stop
+            ids = completion.ids[:-1] if closed else completion.ids
+            usable = closed and chat.clean(ids)
+            group.thoughts.append(Thought(path, ids, completion.logprobs, closed, usable))
 
 
 # --- SCORE ----------------------------------------------------------------------------------------
@@ -211,7 +192,7 @@ def score(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
     if not pairs:
         return
     if cfg.reward == "exact_match":
-        rewards = _by_writing(pairs, agent, seed)
+        rewards = variants.rewards_by_writing(pairs, agent, seed)
     else:
         samples = [_action_after(z, group, agent.chat, cfg) for group, z in pairs]
         logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")
@@ -226,22 +207,6 @@ def _action_after(z: Thought, group: Group, chat: Chat, cfg: ActPRM) -> Sample:
     sample = Sample(parent=z.path.history).extend([*chat.think, *z.ids, *chat.think_end])
     sample.extend(chat.act, tags).extend(group.action, 0.0)
     return sample.extend(chat.act_end + chat.end, tags)
-
-
-def _by_writing(pairs: list[tuple[Group, Thought]], agent: Agent, seed: int) -> list[float]:
-    """1 where the model, after its own thought, writes the expert's action; else 0."""
-    chat = agent.chat
-    openings = [chat.opening(z.ids) for _, z in pairs]
-    prompts = []
-    for (_, z), opening in zip(pairs, openings, strict=True):
-        prompts.append(z.path.history.whole() + opening)
-    limit = max(len(group.action) for group, _ in pairs) + len(chat.act_end + chat.end)
-    drawn = agent.sampler.generate(prompts, 1, limit, chat.end[-1:], 1.0, seed)
-    rewards = []
-    for (group, _), opening, (completion,) in zip(pairs, openings, drawn, strict=True):
-        _, action = chat.parse(opening + completion.ids)
-        rewards.append(exact_match(action, group.step.action))
-    return rewards
 
 
 # --- CREDIT ---------------------------------------------------------------------------------------
@@ -292,34 +257,23 @@ def to_samples(groups: list[Group], chat: Chat, cfg: ActPRM, version: int) -> li
     for group in groups:
         for z in group.thoughts:
             if cfg.trained_on != "action_first":
-                samples.append(_thought_first(z, group, chat, cfg, version))
+                samples.append(_thought_first(z, group, chat, cfg))
             if cfg.trained_on in ("action_first", "both"):
-                samples.append(_action_first(z, group, chat, cfg, version))
+                samples.append(variants.action_first(z, group, chat, cfg))
+    for sample in samples:
+        sample.version = version
     return samples
 
 
-def _thought_first(z: Thought, group: Group, chat: Chat, cfg: ActPRM, version: int) -> Sample:
+def _thought_first(z: Thought, group: Group, chat: Chat, cfg: ActPRM) -> Sample:
     """state | thought | action: the order in which the agent will act."""
     # a ratio is taken only in the order in which the thought was drawn
     logprobs = z.logprobs if cfg.thoughts_from == "state" else None
-    sample = Sample(version=version, parent=z.path.history)
+    sample = Sample(parent=z.path.history)
     sample.extend(chat.think)  # the opening tag was forced, so nothing is learned of it
     sample.extend(z.ids + chat.stop * z.closed, z.advantage, logprobs)
     if z.closed and cfg.trained_on != "thought":
         rest = chat.think_end[1:]  # of a tag that takes several tokens, what follows the first
         turn = [*rest, *chat.act, *group.action, *chat.act_end, *chat.end]
         sample.extend(turn, z.posterior)
-    return sample
-
-
-def _action_first(z: Thought, group: Group, chat: Chat, cfg: ActPRM, version: int) -> Sample:
-    """state | action | thought: the order in which a thought that saw the action was drawn."""
-    logprobs = z.logprobs if cfg.thoughts_from == "state_action" else None
-    weight = z.posterior if z.closed else None
-    sample = Sample(version=version, parent=z.path.history)
-    sample.extend([*chat.act_without_thought, *group.action, *chat.act_end], weight)
-    sample.extend(chat.think)
-    sample.extend(z.ids + chat.stop * z.closed, z.advantage, logprobs)
-    if z.closed:
-        sample.extend([*chat.think_end[1:], *chat.end], weight)
     return sample

@@ -5,7 +5,7 @@ on an expert's tokens with an advantage of 1 (algorithms.py). What is not here: 
 come from (relabel.py), the loop and the learning rate (trainer.py).
 """
 
-from minprm.constants import Config, History, fail
+from minprm.constants import History, fail
 from minprm.data import Demo, Sample, chain
 from minprm.text.chat import Chat, Turn
 from minprm.trainer import Batch, Run, loop, pick
@@ -50,15 +50,3 @@ def to_samples(demo: Demo, chat: Chat, history: History) -> list[Sample]:
         samples[-1].extend(state_ids[0]).extend(turn, 1.0)
         turns.append(Turn(*state_ids, turn, chat.turn(None, action)))
     return samples
-
-
-def fitting(demo: Demo, chat: Chat, cfg: Config) -> Demo:
-    """The log up to where it would outgrow the context, if each thought were as long as it may."""
-    length = 0
-    for i, step in enumerate(demo.steps):
-        ids = chat.state(step.state, demo.tools, first=i == 0)
-        ids += chat.turn([], chat.action(step.action))
-        length += len(ids) + cfg.thought_tokens
-        if length > cfg.context:
-            return demo.until(i)
-    return demo

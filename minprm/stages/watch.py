@@ -2,7 +2,8 @@
 
 import torch
 
-from minprm.algorithms import copies, effective_sample_size
+from minprm.algorithms import effective_sample_size
+from minprm.evaluation import copies
 from minprm.text.chat import Chat
 
 

@@ -133,3 +133,15 @@ def write_demos(demos: list[Demo], path: str | Path) -> None:
     with open(path, "x") as file:
         for demo in demos:
             file.write(json.dumps(to_chat(demo), ensure_ascii=False) + "\n")
+
+
+def split_tasks(demos: list[Demo], held_out: int) -> tuple[list[Demo], list[Demo]]:
+    """(training demos, held-out demos), by task: the last tasks are held out with all their demos.
+
+    At least one task stays for training.
+    """
+    tasks = list(dict.fromkeys(demo.task for demo in demos))
+    kept = set(tasks[: max(len(tasks) - held_out, 1)])
+    train = [demo for demo in demos if demo.task in kept]
+    held = [demo for demo in demos if demo.task not in kept]
+    return train, held

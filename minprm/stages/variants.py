@@ -1,0 +1,47 @@
+"""What Act-PRM can also do: thoughts that have seen the action, and a reward by writing.
+
+The story in act_prm.py does without. Thoughts that see the action (--act-prm.thoughts-from
+state_action) are easier to find, and pay for naming it: README measures how that fails. A reward by
+writing (--act-prm.reward exact_match) needs no log-probs, and costs sampling. `group` and `z` are
+a Group of act_prm.py and one of its Thoughts.
+"""
+
+from minprm.algorithms import exact_match
+from minprm.constants import ActPRM
+from minprm.data import Sample
+from minprm.model.agent import Agent
+from minprm.text.chat import Chat
+
+
+def hint(action: list[int], chat: Chat) -> list[int]:
+    """The ids that show the expert's action before a thought about it."""
+    return [*chat.act_without_thought, *action, *chat.act_end]
+
+
+def action_first(z, group, chat: Chat, cfg: ActPRM) -> Sample:
+    """state | action | thought: the order in which a thought that saw the action was drawn."""
+    logprobs = z.logprobs if cfg.thoughts_from == "state_action" else None
+    weight = z.posterior if z.closed else None  # what follows no whole thought is not trained
+    sample = Sample(parent=z.path.history).extend(hint(group.action, chat), weight)
+    sample.extend(chat.think)
+    sample.extend(z.ids + chat.stop * z.closed, z.advantage, logprobs)
+    if z.closed:
+        sample.extend([*chat.think_end[1:], *chat.end], weight)
+    return sample
+
+
+def rewards_by_writing(pairs: list[tuple], agent: Agent, seed: int) -> list[float]:
+    """1 where the model, after its own thought, writes the expert's action, else 0."""
+    chat = agent.chat
+    openings = []
+    prompts = []
+    for _, z in pairs:
+        openings.append(chat.opening(z.ids))
+        prompts.append(z.path.history.whole() + openings[-1])
+    limit = max(len(group.action) for group, _ in pairs) + len(chat.act_end + chat.end)
+    drawn = agent.sampler.generate(prompts, 1, limit, chat.end[-1:], 1.0, seed)
+    rewards = []
+    for (group, _), opening, (completion,) in zip(pairs, openings, drawn, strict=True):
+        _, written = chat.parse(opening + completion.ids)
+        rewards.append(exact_match(written, group.step.action))
+    return rewards

@@ -1,0 +1,149 @@
+"""The idea in one file and the library say the same of the same thoughts."""
+
+import copy
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+import act_prm
+from minprm.constants import ActPRM, Config
+from minprm.data import Demo, Step
+from minprm.envs.base import task_seed
+from minprm.envs.cups import Cups
+from minprm.model.agent import Agent, make_agent
+from minprm.model.policy import Policy
+from minprm.model.sampler import Completion
+from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
+
+GROUP = 6
+TEMPLATE = (
+    "{% for m in messages %}{% if m.role == 'user' %}<user> {{ m.content }} "
+    "{% else %}<assistant> {{ m.content }} <end> {% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant> {% endif %}"
+)
+
+
+class Scripted:
+    """A sampler that writes what the one file has drawn."""
+
+    def __init__(self, thoughts: list[list[int]]):
+        self.thoughts = thoughts
+
+    def begin(self):
+        pass
+
+    def generate(self, prompts, n, *_):
+        assert n == GROUP and len(self.thoughts) == n * len(prompts)
+        self.prompts = prompts
+        drawn = [Completion(ids, [-1.0] * len(ids)) for ids in self.thoughts]
+        return [drawn[i : i + n] for i in range(0, len(drawn), n)]
+
+
+def library_agent(model, thoughts) -> Agent:
+    """The library's agent with the one file's model and words."""
+    words = Tokenizer(models.WordLevel(dict(act_prm.ID)))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words, additional_special_tokens=act_prm.TAGS, chat_template=TEMPLATE
+    )
+    policy = Policy(model, tokenizer, 10_000)
+    agent = make_agent(model, tokenizer, Config(), tools=False, policy=policy)
+    agent.sampler = Scripted(thoughts)
+    return agent
+
+
+def demo(task) -> Demo:
+    state = [{"role": "user", "content": act_prm.state(task)}]
+    return Demo("", state, [], [Step(state, None, act_prm.expert_action(task))])
+
+
+@pytest.fixture(scope="module")
+def raised():
+    """A model that has read a little, three tasks, and six thoughts about each: right, from a wrong
+    start, the question, too little, words without sense, and one that never ended."""
+    rng = random.Random(0)
+    model = act_prm.make_model(0)
+    rows = [act_prm.narrated(rng) for _ in range(1280)]
+    act_prm.fine_tune(model, rows, updates=40, batch=32, lr=4e-3, seed=0)
+    tasks = [act_prm.new_task(rng) for _ in range(3)]
+    prompts, _ = act_prm.think(model, tasks, GROUP)
+    thoughts = []
+    for task in tasks:
+        wrong = act_prm.CUPS.replace(task[0], "")[0]
+        right = act_prm.follow(task, task[0])
+        ended = [right, act_prm.follow(task, wrong), act_prm.state(task), "ball under", "swap . a"]
+        thoughts += [act_prm.encode(f"{text} </think>") for text in ended]
+        thoughts.append(act_prm.encode(right))
+    return model, tasks, prompts, thoughts
+
+
+def test_the_library_gives_the_same_rewards_advantages_loss_and_gradient(raised):
+    model, tasks, prompts, thoughts = raised
+    rewards = act_prm.score(model, tasks, prompts, thoughts)
+    advantages = act_prm.posterior(rewards)
+    turns = act_prm.turns_of(tasks, thoughts, GROUP)
+
+    agent = library_agent(copy.deepcopy(model), thoughts)
+    cfg = ActPRM(group=GROUP, max_grad_norm=1e9)
+    walks, groups = walk_logs(agent, [demo(task) for task in tasks], cfg, seed=0)
+    outcomes(walks, cfg)
+    credit(groups, cfg)
+    samples = to_samples(groups, agent.chat, cfg, version=0)
+
+    assert agent.sampler.prompts == prompts[::GROUP]
+    found = torch.tensor([[z.reward for z in group.thoughts] for group in groups])
+    assert torch.allclose(found, rewards, rtol=1e-4) and (found > 0).any()
+    weights = torch.tensor([[z.advantage for z in group.thoughts] for group in groups])
+    assert torch.allclose(weights, advantages, rtol=1e-4)
+    for sample, before, turn in zip(samples, prompts, turns, strict=True):
+        assert sample.whole() == before + turn
+        assert sum(sample.trained) == len(turn)
+
+    stats = agent.policy.update(samples, cfg, lr=0.0)
+    logps = act_prm.log_probs(model, prompts, turns)
+    flat = advantages.flatten().tolist()
+    loss = -sum(a * logp.sum() for a, logp in zip(flat, logps, strict=True))
+    loss = loss / sum(map(len, turns))
+    gradients = torch.autograd.grad(loss, model.parameters())
+    norm = torch.cat([gradient.flatten() for gradient in gradients]).norm()
+    assert stats["loss/total"] == pytest.approx(loss.item(), rel=1e-5)
+    assert stats["policy/grad_norm"] == pytest.approx(norm.item(), rel=1e-4)
+
+
+def test_a_thought_that_never_ended_earns_nothing(raised):
+    model, tasks, prompts, thoughts = raised
+    cut = [[i for i in ids if i != act_prm.ID["</think>"]] for ids in thoughts]
+    assert not act_prm.score(model, tasks, prompts, cut).any()
+    assert act_prm.turns_of(tasks, cut, GROUP) == cut  # and no action is learned after it
+
+
+def test_its_world_is_cups_of_one_round_word_for_word():
+    kinds = dict.fromkeys(Cups.thought_mix)
+    for seed in range(50):
+        world = Cups(rounds=1, swaps=3)
+        observation = world.reset(task_seed("train", seed))
+        task = (world.start, world.swapped)
+        assert act_prm.state(task) == observation
+        assert act_prm.expert_action(task) == world.expert()
+        assert act_prm.follow(task, task[0]) == world.thought()
+        rng = random.Random(seed)
+        kinds |= {world.classify(act_prm.follow(task, cup)): cup for cup in act_prm.CUPS}
+        kinds[world.classify(act_prm.state(task))] = "restated"
+        prompt, turn = act_prm.narrated(rng)
+        assert set(prompt + turn) <= set(act_prm.ID.values())
+    assert set(kinds) == set(Cups.thought_mix)
+
+
+def test_it_needs_nothing_of_minprm_and_knows_one_flag():
+    text = Path(act_prm.__file__).read_text()
+    assert "import minprm" not in text and "from minprm" not in text
+    done = subprocess.run(
+        [sys.executable, act_prm.__file__, "--lr", "1"], capture_output=True, text=True
+    )
+    assert done.returncode == 2 and "--lr" in done.stderr

@@ -1,0 +1,152 @@
+"""The house: arrows point down, parts that promise to need little do, files stay short."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "minprm"
+STORY = (
+    "act_prm.py", "minprm/algorithms.py", "minprm/data.py", "minprm/trainer.py",
+    "minprm/stages/act_prm.py", "minprm/stages/sft.py", "minprm/envs/cups.py",
+)  # fmt: skip
+# From the bottom up. A module imports from its own floor or from those before it.
+FLOORS = (
+    ("constants", "algorithms"),
+    ("zoo", "data"),
+    ("text",),
+    ("envs",),
+    ("model",),
+    ("run",),
+    ("play", "trainer"),
+    ("evaluation",),
+    ("stages",),
+    ("ladder",),
+    ("commands",),
+    ("__main__",),
+)
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def imported(file: Path) -> set[str]:
+    """Full names of the modules that a file imports, in functions too."""
+    names = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom):
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def floor(module: str) -> int:
+    part = module.split(".")[1]
+    return next(i for i, parts in enumerate(FLOORS) if part in parts)
+
+
+def name_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def modules() -> dict[str, set[str]]:
+    """Each module of ours and those of ours that it imports."""
+    known = {name_of(file) for file in FILES}
+    return {name_of(file): imported(file) & known - {name_of(file)} for file in FILES}
+
+
+def test_no_module_imports_from_a_floor_above_it():
+    for module, below in modules().items():
+        for other in below - {"minprm"}:
+            if module != "minprm":
+                assert floor(other) <= floor(module), f"{module} imports {other}"
+
+
+def test_there_is_no_circle():
+    left = modules()
+    while left:
+        free = [module for module, below in left.items() if not below & left.keys()]
+        assert free, f"a circle among {sorted(left)}"
+        for module in free:
+            del left[module]
+
+
+def test_the_maths_imports_nothing_of_ours_and_the_zoo_only_the_maths():
+    found = modules()
+    assert found["minprm.algorithms"] == found["minprm.constants"] == found["minprm.data"] == set()
+    assert found["minprm.zoo"] == {"minprm", "minprm.algorithms"}
+
+
+@pytest.mark.parametrize(("package", "home"), [
+    ("vllm", {"minprm/model/vllm.py"}),
+    ("modal", {"modal_train.py"}),
+    ("torch.distributed", set()),
+])  # fmt: skip
+def test_what_only_one_file_may_import(package, home):
+    users = set()
+    for file in [*FILES, *ROOT.glob("*.py")]:
+        if any(name == package or name.startswith(f"{package}.") for name in imported(file)):
+            users.add(str(file.relative_to(ROOT)))
+    assert users <= home
+
+
+def test_the_maths_the_data_and_the_worlds_need_torch_alone():
+    """Whatever else is installed is made to fail at import."""
+    code = """
+import sys
+for name in ("transformers", "loguru", "tyro", "tqdm", "matplotlib", "tensorboard", "tokenizers"):
+    sys.modules[name] = None
+import minprm, minprm.algorithms, minprm.zoo, minprm.data, minprm.text.logs
+from minprm.constants import Config
+from minprm.envs import make_world
+world = make_world(Config())
+world.reset(0)
+assert world.step(world.expert())[1] > 0
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_files_and_functions_are_short():
+    for file in [*FILES, *ROOT.glob("*.py")]:
+        text = file.read_text()
+        assert text.count("\n") <= 350, file
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef):
+                assert node.end_lineno - node.lineno < 60, f"{file}: {node.name}"
+
+
+def test_the_story_fits_a_sitting_and_each_file_says_what_it_is_not():
+    assert sum((ROOT / name).read_text().count("\n") for name in STORY) <= 1200
+    assert (ROOT / STORY[0]).read_text().count("\n") <= 250
+    for name in STORY[1:]:
+        told = ast.get_docstring(ast.parse((ROOT / name).read_text()))
+        assert "act_prm.py" in told and re.search(r"\bnot\b|\bno\b|nothing", told), name
+
+
+def test_nobody_reaches_into_anothers_private_parts():
+    """Benchmarks and examples use what is public: no p._name, no __dict__, no __new__."""
+    for file in [*ROOT.glob("benchmarks/*.py"), *ROOT.glob("examples/*.py"), *ROOT.glob("*.py")]:
+        text = re.sub(r"super\(\)\._\w+|def _\w+", "", file.read_text())
+        found = re.findall(r"\b(?!self\b)\w+\._[a-z]\w*|__dict__|__new__", text)
+        assert not found, f"{file.name}: {found}"
+
+
+@pytest.mark.parametrize("door", [["-m", "minprm", "train"], ["train.py"]])
+def test_both_doors_lead_to_the_same_command(door):
+    done = subprocess.run(
+        [sys.executable, *door, "--arms", "nobody"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2 and "no such arm" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_the_package_says_which_commands_there_are():
+    run = lambda *words: subprocess.run(  # noqa: E731
+        [sys.executable, "-m", "minprm", *words], cwd=ROOT, capture_output=True, text=True
+    )
+    assert "train" in run().stdout and "evaluate" in run("--help").stdout
+    wrong = run("trian")
+    assert wrong.returncode == 2 and "train, evaluate" in wrong.stderr
