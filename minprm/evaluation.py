@@ -40,8 +40,11 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
     and with one that changed something. thought_length: tokens. outgrown: share of episodes that
     ended because they no longer fitted the context.
     """
-    steps = [step for e in episodes for step in e.steps]
-    infos = [info for e in episodes for info in e.infos]
+    steps = []
+    infos = []
+    for e in episodes:
+        steps += e.steps
+        infos += e.infos
     return {
         "success": fmean(e.world.success for e in episodes),
         "reward": fmean(sum(step.reward for step in e.steps) for e in episodes),

@@ -62,12 +62,13 @@ def ladder(
 
     on_save is called after each snapshot.
     """
+    # ladder.json is written after every arm, so a killed run loses one arm at most
     path = log.folder / "ladder.json"
     rows = json.loads(path.read_text()) if path.exists() else {}
     for seed in cfg.seeds:
         missing = [arm for arm in arms_of(cfg) if not _has(rows, arm, seed)]
         if not missing and (_has(rows, "expert", seed) or not cfg.world):
-            continue
+            continue  # all of this seed is done
         run = start(cfg, seed, log, checkpoints, on_save)
         stop_on_ctrl_c(run)
         for arm in missing:
@@ -75,7 +76,7 @@ def ladder(
             rows.setdefault(arm, []).append(row)
             write_atomically(path, json.dumps(rows, indent=1))
             logger.info(f"seed {seed}  {arm}: success {row['success']:.3f}")
-        if cfg.world:
+        if cfg.world:  # no score stands without random play and the expert beside it
             for name, row in reference_rows(cfg, seed).items():
                 rows.setdefault(name, []).append(row)
         write_atomically(path, json.dumps(rows, indent=1))
@@ -84,6 +85,7 @@ def ladder(
 
 def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> dict:
     """Runs the stages, saves the model, plays the evaluation tasks. Returns a row of the ladder."""
+    # every arm starts from the base model and the logs of actions, whatever ran before it
     policy = run.agent.policy
     policy.restart()
     run.demos = run.train_demos
@@ -92,6 +94,7 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> dict:
         seconds += run_stage(run, "+".join(stages[: i + 1]))
     policy.save(checkpoints / f"{name}-{run.seed}")
     run.sync()
+    # the same tasks and the same noise for all arms: what differs is what was learned
     noise = noise_seed(run.seed, "evaluate", 0)
     if run.cfg.world:
         episodes = evaluate(run.agent, run.cfg, noise)
@@ -107,7 +110,7 @@ def run_stage(run: Run, stage_id: str) -> float:
     Returns the seconds that it took, then or now.
     """
     saved = run.snapshots.load(stage_id)
-    if saved.get("done"):
+    if saved.get("done"):  # by an arm that began alike, or before this process was started
         run.agent.policy.load(saved["model"])
         run.demos = saved["demos"]
         return saved["seconds"]
@@ -117,6 +120,7 @@ def run_stage(run: Run, stage_id: str) -> float:
     stage = STAGES[stage_id.split("+")[-1]]
     stage(run, stage_id)
     seconds = time.perf_counter() - began
+    # what the next stage starts from: the weights, and the demos that this one left
     weights = run.agent.policy.weights()
     run.snapshots.save(stage_id, done=True, seconds=seconds, demos=run.demos, model=weights)
     logger.info(f"seed {run.seed}  {stage_id}  {seconds:.1f} s")
@@ -139,6 +143,7 @@ def start(
         policy=policy,
         own_weights=cfg.rl.max_async_level > 0,
     )
+    # a task is on one side only, with all of its demos
     train_demos, held_out = split_tasks(_fitting_demos(demos, agent.chat, cfg), cfg.held_out)
     return Run(
         cfg=cfg,
@@ -161,6 +166,7 @@ def base_policy(cfg: Config, seed: int, checkpoints: Path) -> Policy:
         return Policy(model, tokenizer, cfg.micro_tokens)
     world = make_world(cfg)
     policy = tiny.raised(world, cfg.tiny, seed, cfg.micro_tokens, checkpoints)
+    # a base without the world's skills would make every number that follows meaningless
     skills = tiny.gate(policy, world, cfg.thought_tokens)
     tiny.check_gate(skills, stop=cfg.gate)
     return policy

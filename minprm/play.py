@@ -68,16 +68,19 @@ def play(
     opening = forced_opening(agent)
     roots: dict[int, Sample] = {}  # first states, by task
     for turn in count():
+        # the worlds ask: every episode that goes on gets its next state
         for e in episodes:
             if not e.done:
                 _ask(e, agent, roots)
         live = [e for e in episodes if not e.done]
         if not live:
             break
+        # the agent writes all turns at once
         prompts = [e.samples[-1].whole() + opening for e in live]
         drawn = agent.sampler.generate(
             prompts, 1, turn_limit(agent), agent.chat.end[-1:], agent.temperature, noise + turn
         )
+        # what it wrote is kept as ids, and read as text by the worlds
         answers = []
         for e, (completion,) in zip(live, drawn, strict=True):
             answers.append(_keep(e, completion, agent.chat, opening))

@@ -34,8 +34,9 @@ def main(argv: list[str], on_save: Callable[[], None] = lambda: None) -> None:
         print(dry_run(cfg))
         return
     cfg = resumed(cfg, argv) if cfg.resume else named(cfg)
+    # what cannot be made or read is refused now, before anything is written
     if cfg.world:
-        make_world(cfg)  # refuse before anything is written
+        make_world(cfg)
     if cfg.demos:
         read_demos(cfg.demos)
     if cfg.threads:
@@ -99,6 +100,7 @@ def resumed(cfg: Config, argv: list[str]) -> Config:
         fail(f"--resume: there is no run {cfg.run or 'yet'} in {RUNS}/")
     if set(argv) - {"--resume", "--run", cfg.run, f"--run={cfg.run}"}:
         fail("--resume goes on with the knobs that the run began with: give --run alone")
+    # JSON has no dataclasses: the part of each stage becomes one again
     knobs = json.loads(path.read_text())
     for name, default in vars(Config()).items():
         if is_dataclass(default):

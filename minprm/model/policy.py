@@ -126,6 +126,7 @@ class Policy:
         for rows in self.micro_batches(samples):
             order = [i for row in rows for i in row]
             sizes = [sum(samples[i].trained) for i in order]
+            # row after row, so the numbers come in the order of the rows and not of the samples
             numbers = read([[samples[i] for i in row] for row in rows])
             for i, part in zip(order, numbers.split(sizes), strict=True):
                 found[i] = part
@@ -144,6 +145,8 @@ class Policy:
         again for the gradient where they would not fit into memory at once.
         """
         device = self.model.device
+        # rows become padded tensors; `scored` are the places of the trained tokens in them, and
+        # `before` the places one token earlier, where the model predicts them
         ids, positions, attention_mask, scored, before = layout(rows, device)
         # what the sampler drew is scored at its temperature, what an expert wrote at 1
         drawn = _drawn([sample for row in rows for sample in row]).to(device)
@@ -162,7 +165,7 @@ class Policy:
                 attention_mask=attention_mask,
                 use_cache=False,
             ).last_hidden_state  # [B, L, D]
-            hidden = hidden.flatten(0, 1)[before]  # [T, D], where each token was predicted
+            hidden = hidden.flatten(0, 1)[before]  # [T, D]
             target_ids = ids.flatten()[scored]  # [T]
             head = model.get_output_embeddings()
             logp, entropy = _project(head, hidden, temperatures, target_ids, entropy_gradient)
@@ -226,21 +229,26 @@ class Policy:
         tokens = sum(sum(sample.trained) for sample in samples)
         drawn_tokens = int(_drawn(samples).sum())
         stats = {"loss/total": 0.0}
+        # 1. gradients of all micro-batches, added up
         self.model.train()  # gradient checkpointing is off in evaluation mode
         for rows in self.micro_batches(samples):
             part = [[samples[i] for i in row] for row in rows]
             order = [i for row in rows for i in row]
+            # what the samples say of their trained tokens, as tensors
             batch = make_batch(
                 [samples[i] for i in order], [weights[i] for i in order], tokens, drawn_tokens
             )
+            # what the base model says of them, where it holds the policy back
             if cfg.kl and cfg.kl_to == "base":
                 with torch.no_grad():
                     batch.ref_logp = self.read(part, temperature, base=True).logp
+            # what the policy says of them now, with a gradient
             reading = self.read(part, temperature, entropy_gradient=cfg.entropy > 0)
             loss, found = objective(*reading, batch, cfg)
-            loss.backward()  # gradients of the micro-batches add up
+            loss.backward()
             _add(stats, found | {"loss/total": loss.item()})
         self.model.eval()
+        # 2. one step of the optimizer, along a gradient that is not longer than max_grad_norm
         norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), cfg.max_grad_norm).item()
         self._step(lr, math.isfinite(norm) and math.isfinite(stats["loss/total"]))
         return stats | {

@@ -31,13 +31,17 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
         drawn_in_training = act_prm.updates * act_prm.batch * act_prm.group
         group += -(-drawn_in_training // len(run.train_demos))  # rounded up
     act_prm = replace(act_prm, group=group, thoughts_from="state")
+    # thoughts come from the state alone, also where training showed them the action: nobody will
+    # show the agent its action when it plays
     seed = noise_seed(run.seed, stage_id, 0)
-    demos = []
+    run.demos = []
     for i in range(0, len(run.train_demos), 32):  # so many logs at a time, for memory's sake
         walks, _ = walk_logs(run.agent, run.train_demos[i : i + 32], act_prm, seed + i)
         for walk in walks:
-            demos += relabelled(walk, run.agent.chat, act_prm, cfg.keep)
-    run.demos = [d for d in demos if min(step.reward for step in d.steps) >= cfg.min_reward]
+            for demo in relabelled(walk, run.agent.chat, act_prm, cfg.keep):
+                # one bad thought spoils an episode, so a demo is as good as its worst step
+                if min(step.reward for step in demo.steps) >= cfg.min_reward:
+                    run.demos.append(demo)
     if not run.demos:
         fail(f"{stage_id}: no demo reached --relabel.min-reward {cfg.min_reward}")
     reward = fmean(step.reward for demo in run.demos for step in demo.steps)
@@ -52,14 +56,14 @@ def relabelled(walk: Walk, chat: Chat, cfg: ActPRM, keep: int) -> list[Demo]:
     all thoughts of the j-th best path: a path is as good as its worst thought.
     """
     if cfg.continues == "best":
+        # sorted() is stable: of equal rewards the thought that was drawn first comes first
         ranked = [sorted(g.thoughts, key=lambda z: -z.reward) for g in walk.groups]
-        copies = []
-        for j in range(keep):
-            copies.append(with_thoughts(walk.demo, [thoughts[j] for thoughts in ranked], chat))
-        return copies
-    distinct = {tuple(map(id, path.thoughts)): path.thoughts for path in walk.paths}
-    best = sorted(distinct.values(), key=lambda thoughts: -min(z.reward for z in thoughts))
-    return [with_thoughts(walk.demo, thoughts, chat) for thoughts in best[:keep]]
+        chosen = [[thoughts[j] for thoughts in ranked] for j in range(keep)]
+    else:
+        # paths that survived twice hold the very same thoughts, and count once
+        distinct = {tuple(map(id, path.thoughts)): path.thoughts for path in walk.paths}
+        chosen = sorted(distinct.values(), key=lambda thoughts: -min(z.reward for z in thoughts))
+    return [with_thoughts(walk.demo, thoughts, chat) for thoughts in chosen[:keep]]
 
 
 def with_thoughts(demo: Demo, thoughts: list[Thought], chat: Chat) -> Demo:

@@ -87,6 +87,7 @@ def gathered(
     groups: list[Group] = []
     episodes: list[Episode] = []
     for again in range(4 if cfg.backfill else 1):
+        # in the first round there is nothing to sort out yet
         groups = [group for group in groups if spread(group) > 0]
         seeds = []
         for _ in range(cfg.batch - len(groups)):
@@ -127,6 +128,7 @@ def rl_samples(
     groups: list[Group], cfg: RL, dense: bool, policy: Policy, baseline: float = 0.0
 ) -> tuple[list[Sample], dict[str, float]]:
     """(samples of an update with their advantages, what to log)."""
+    # the spread is that of raw rewards, before any advantage divides it away
     std = torch.tensor([spread(group) for group in groups])
     stats = {
         "reward/paid": fmean(sum(e.rewards) for group in groups for e in group),
@@ -137,6 +139,7 @@ def rl_samples(
         stats |= _criticise(groups, cfg, policy)
     else:
         stats |= compare(groups, cfg, dense, baseline)
+    # StarPO-S: where all episodes of a task end alike, nothing is to be learned
     weights = [1.0] * len(groups)
     if cfg.groups != "all":
         weights = GROUPS[cfg.groups](std, cfg.top_p).tolist()
@@ -146,6 +149,7 @@ def rl_samples(
             for e in group:
                 samples += [_weighted(sample, weight) for sample in e.samples]
     stats["reward/kept"] = sum(weight > 0 for weight in weights) / len(groups)
+    # how many updates ago the oldest of them was written: above 0 where batches are played ahead
     oldest = min((sample.version for sample in samples), default=policy.version)
     stats["policy/staleness"] = (policy.version - oldest) / cfg.passes
     return samples, stats
@@ -201,6 +205,7 @@ def _criticise(groups: list[Group], cfg: RL, policy: Policy) -> dict[str, float]
     for sample in samples:
         sample.values = [0.0] * len(sample.ids)
         sample.returns = [0.0] * len(sample.ids)
+    # the critic as it is now, on all tokens that were sampled
     read = iter(policy.values(samples))
     all_values = []
     all_returns = []
