@@ -6,25 +6,23 @@ An expert's log says what was seen and what was done, never why. For every logge
 
     1. THINK    draw G thoughts from the state alone             z_1 ... z_G ~ p(z | state)
     2. SCORE    how probable does z make the expert's action?    r = p(action | state, z)
-    3. CREDIT   each thought's share of its group's reward       A = G r / sum(r)
+    3. CREDIT   its share of the group's reward, times G         A = G r / sum(r)
     4. UPDATE   make thoughts with a large share likelier        loss = -A log p(z, action | state)
 
 This is Expectation-Maximisation; the thought is what nobody observed. CREDIT is the E-step: A / G
-estimates p(z | state, action). UPDATE is a step of the M-step: p(action | state) grows. After many
-updates RELABEL writes the best of four new thoughts into every logged step, SFT trains a fresh copy
-of the base model on that log (step 4 with every A = 1), and the copy has to ACT by itself.
+estimates p(z | state, action). UPDATE is a step of the M-step: p(action | state) grows. Afterwards
+RELABEL writes the best of four new thoughts into every logged step, SFT trains a fresh copy of the
+base model on that log (step 4 with every A = 1), and the copy has to ACT by itself.
 
-Left out, since one turn a task and 41 tokens a row do without, and where minprm/ has it: several
-turns a log and particles (stages/act_prm.py), a KV cache (model/sampler.py), vLLM (model/vllm.py),
-the thoughts of one state read in one row (model/tree.py), chat templates and tools (text/chat.py),
-other advantages and losses (algorithms.py, zoo.py), RL (stages/rl.py), logs of your own
-(text/logs.py), a training loop that stops and resumes (trainer.py).
+This file leaves out what a task of one turn and 41 tokens does not need. minprm/ has it: logs of
+several turns (stages/act_prm.py), a KV cache (model/sampler.py) and vLLM (model/vllm.py), thoughts
+of one state in one row (model/tree.py), chat templates and tools (text/chat.py), other advantages
+and losses (zoo.py), RL (stages/rl.py), logs of your own (text/logs.py), resume (trainer.py).
 """
 
 import argparse
 import copy
 import random
-import time
 
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -55,7 +53,8 @@ def follow(task, cup: str) -> str:
     """The thought that starts under `cup` and says after every swap where the ball is now."""
     thought = f"ball under {cup} ."
     for one, other in task[1]:
-        cup = {one: other, other: one}.get(cup, cup)
+        if cup in (one, other):
+            cup = other if cup == one else one
         thought += f" swap {one} {other} {cup}"
     return thought
 
@@ -100,7 +99,7 @@ def draw(model, prompts, stop: str, greedy=False, limit=24) -> list[list[int]]:
 def log_probs(model, prompts, targets) -> list[torch.Tensor]:
     """log p of each target's tokens after its prompt: one tensor [len(target)] a row."""
     rows = [torch.tensor(before + z) for before, z in zip(prompts, targets, strict=True)]
-    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # padding comes last: unseen
+    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # on the right: never attended to
     logp = model(ids[:, :-1]).logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0]
     return [row[len(p) - 1 :][: len(z)] for row, p, z in zip(logp, prompts, targets, strict=True)]
 
@@ -117,7 +116,7 @@ def update(model, optimizer, prompts, targets, advantages) -> None:
 
 
 def fine_tune(model, rows, updates: int, batch: int, lr: float, seed: int) -> None:
-    """SFT on rows of (prompt, target). The rate falls to 0, or the last rows would weigh most."""
+    """SFT on rows of (prompt, target). The rate falls to 0, or the last rows would count most."""
     optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0.0)
     rng = random.Random(seed)
     for i in range(updates):
@@ -127,8 +126,8 @@ def fine_tune(model, rows, updates: int, batch: int, lr: float, seed: int) -> No
 
 
 # ------------------------------------------------------------ The base model
-# It stands in for a pretrained one. Narrated random play teaches it to follow a ball, and to open
-# the cup that its thought ends with, but not that following from the true start is what pays.
+# It stands in for a pretrained one. Random play with a narrator teaches it to follow a ball from
+# any cup and to open the cup that its thought ends with, but not that only the true start pays.
 def narrated(rng: random.Random) -> tuple[list[int], list[int]]:
     """One episode of random play, as (prompt, turn). The narrator rarely says anything useful."""
     task = new_task(rng)
@@ -163,17 +162,18 @@ def score(model, tasks, prompts, thoughts) -> torch.Tensor:
 
 
 def posterior(rewards: torch.Tensor) -> torch.Tensor:
-    """A = G r / sum(r) in each group: the E-step. GRPO has (r - mean) / std.  [tasks, group]"""
-    # Bayes: p(z | state, action) is proportional to p(z | state) r, and the thoughts were drawn
-    # from p(z | state), so each one's share of the r estimates it.
+    """A = G r / sum(r) in each group: CREDIT, the E-step.  [tasks, group]"""
+    # Bayes: p(z | state, action) is proportional to p(z | state) r. The thoughts were drawn from
+    # p(z | state), so each one's share of the r estimates it. GRPO would have (r - mean) / std
+    # here, below 0 for the worse thoughts, and would weigh the action by itself.
     total = rewards.sum(-1, keepdim=True)
     return rewards.shape[-1] * rewards / total.clamp(min=1e-30)  # where nobody earned, A is 0
 
 
 def turns_of(tasks, thoughts, group: int) -> list[list[int]]:
     """What is trained of each thought: itself and, if it ended, the expert's action after it."""
-    # A weighs the action too. Always trained in full, the right action would follow wrong thoughts
-    # and thoughts would matter less: reward .3 after 15 updates, and not .7 to .9 (seeds 10, 11).
+    # A weighs the action too. An action that is learned after any thought ignores thoughts: the
+    # reward after 15 updates would be .20 and .32 in place of .71 and .96 (seeds 10, 11).
     actions = [action_turn(task) for task in tasks for _ in range(group)]
     return [z + actions[i] if z[-1] == ID["</think>"] else z for i, z in enumerate(thoughts)]
 
@@ -202,8 +202,9 @@ def relabel(model, log, group=4) -> list[tuple]:
 # ------------------------------ What came of it: thoughts, and success in play
 def show_group(model, task, group: int) -> None:
     """Prints one group, the largest advantage first; equal thoughts are counted together."""
-    does = {follow(task, cup): "follows from a wrong start" for cup in CUPS}
-    does |= {follow(task, task[0]): "follows the ball", state(task): "restates the question"}
+    kinds = {follow(task, cup): "follows from a wrong start" for cup in CUPS}
+    kinds |= {follow(task, task[0]): "follows the ball", state(task): "restates the question"}
+    kinds[f"ball under {task[0]} ."] = "says where it starts"
     prompts, thoughts = think(model, [task], group)
     rewards = score(model, [task], prompts, thoughts)[0]
     advantages = posterior(rewards)
@@ -211,7 +212,7 @@ def show_group(model, task, group: int) -> None:
     for i, thought in enumerate(thoughts):
         text = " ".join(WORDS[token] for token in thought).removesuffix(" </think>")
         numbers = f"{advantages[i]:9.2f}{rewards[i]:8.3f}{thoughts.count(thought):7}"
-        lines[text] = f"{numbers}  {text:<48} {does.get(text, 'something else')}"
+        lines[text] = f"{numbers}  {text:<48} {kinds.get(text, 'something else')}"
     print(f"\nstate: {state(task)}   the expert's action: {expert_action(task)}")
     print("advantage  reward  times  thought", *sorted(lines.values(), reverse=True), "", sep="\n")
 
@@ -229,7 +230,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # a CPU is slow on the tiniest of numbers
     rng = random.Random(seed)
-    log = [new_task(rng) for _ in range(256)]  # play is on others, which no one learned by heart
+    log = [new_task(rng) for _ in range(256)]  # tasks that are not in it are new, and the test
     test = [task for task in (new_task(rng) for _ in range(500)) if task not in log][:400]
     base = make_model(seed)
     fine_tune(base, [narrated(rng) for _ in range(12_800)], 400, batch=32, lr=4e-3, seed=seed)
@@ -240,11 +241,10 @@ if __name__ == "__main__":
     print(f"success on 400 new tasks, chance .2\nbase model            {success(base, test):.3f}")
     ladder = {
         "SFT on actions alone": [(prompt(task), action_turn(task)) for task in log],
-        "best of 4": relabel(base, log),  # of untrained thoughts: what choosing alone can do
+        "best of 4": relabel(base, log),  # thoughts of the base: what choosing alone can do
         "Act-PRM": relabel(thinker, log),
     }
     for name, rows in ladder.items():
         model = copy.deepcopy(base)  # one base and one recipe: only the rows differ
         fine_tune(model, rows, updates=40, batch=32, lr=1e-3, seed=seed)
         print(f"{name:<22}{success(model, test):.3f}")
-    print(f"{time.process_time():.0f} seconds of one core")

@@ -6,13 +6,15 @@
               the same over several steps                        returns_to_go, systematic_resample
     UPDATE    what a token's loss is                             pg, ppo_clip, kl_k3, token
 
-These are pure functions of tensors. They know nothing of models, tokens or worlds, and whoever
-needs one looks it up by the name that the configuration gives. The objectives that the ladder does
-not need are in zoo.py, one function each.
+These are pure functions of tensors, which know nothing of models or worlds. The dicts at the end
+map the names in the configuration to them. zoo.py has the objectives that the ladder does not need.
 
-`r` are the rewards of one group, `logp` log-probs under the model that learns, `old_logp` the same
-tokens' log-probs when they were sampled, `adv` their advantages. Losses are minimised. A lower
-policy-gradient "loss" is *not* a better model: only its gradient means something.
+    r, adv      the rewards of one group, and its advantages
+    logp        log-probs of tokens under the model that learns
+    old_logp    log-probs of the same tokens when they were sampled
+
+Losses are minimised. A lower policy-gradient "loss" is *not* a better model: only its gradient
+means something.
 """
 
 import json
@@ -117,9 +119,10 @@ def returns_to_go(r: Tensor, gamma: float) -> Tensor:
 def systematic_resample(w: Tensor, u: float) -> list[int]:
     """Which of G particles live on, in proportion to their weights w.  [G] -> G indices
 
-    One uniform number u in [0, 1) is enough: particle i survives floor or ceil of G w_i / sum(w)
-    times, the least noise of the usual schemes (Douc et al., arXiv:cs/0507025). Where every weight
-    is 0 nobody dies.
+    A particle is one of G paths that are followed side by side. One uniform number u in [0, 1) is
+    enough: particle i is kept floor or ceil of G w_i / sum(w) times. That is little noise in
+    practice, though no proof orders the schemes (Douc et al., arXiv:cs/0507025, compare them). If
+    all weights are 0, every particle is kept once.
 
     >>> systematic_resample(torch.tensor([0.1, 0.8, 0.1, 0.0]), u=0.9)
     [1, 1, 1, 2]
@@ -151,9 +154,8 @@ def ppo_clip(
     """max(-A rho, -A clip(rho, 1-eps_lo, 1+eps_hi)), rho = exp(logp - old_logp).  [T] -> [T]
     PPO, arXiv:1707.06347 eq. 7
 
-    The ratio is trusted near 1 only: further out the gradient stops, in the direction that would
-    move it further out. eps_hi > eps_lo leaves room for unlikely tokens to grow (DAPO,
-    arXiv:2503.14476).
+    The ratio is trusted near 1 only: outside the range no gradient moves it further away from 1.
+    eps_hi > eps_lo leaves room for unlikely tokens to grow (DAPO, arXiv:2503.14476).
 
     >>> ppo_clip(*torch.tensor([[0.5, -0.5], [0.0, 0.0], [1.0, 1.0]]))  # 1.65 is cut, .61 is not
     tensor([-1.2800, -0.6065])
@@ -163,19 +165,20 @@ def ppo_clip(
 
 
 def kl_k3(logp: Tensor, ref_logp: Tensor) -> Tensor:
-    """exp(ref - logp) - (ref - logp) - 1 >= 0, whose mean is KL(policy || reference).  [T] -> [T]
+    """exp(ref - logp) - (ref - logp) - 1 >= 0.  [T] -> [T]   Schulman's k3
 
-    Schulman's k3 (joschu.net/blog/kl-approx.html). With the sign of ref - logp flipped it is no KL,
-    and both agree at zero: test it away from zero.
+    Its mean over tokens drawn from the policy is KL(policy || reference)
+    (joschu.net/blog/kl-approx.html). With the sign of ref - logp flipped it is another number,
+    which agrees where ref = logp: so a test has to look elsewhere.
     """
     return torch.exp(ref_logp - logp) - (ref_logp - logp) - 1
 
 
 def token(lengths: list[int]) -> list[float]:
-    """1 / N: every token of the update weighs the same. One weight a sequence.   DAPO
+    """1 / N for each sequence: every token of the update weighs the same.   DAPO
 
-    N counts the whole update, not one micro-batch, or the answer would depend on how memory was
-    split.
+    N counts the tokens of the whole update. If it counted those of one micro-batch, the loss would
+    depend on how memory was split.
 
     >>> token([1, 3])
     [0.25, 0.25]

@@ -1,7 +1,7 @@
-"""What flows: `Step` and `Demo` between people and worlds, `Sample` into every loss.
+"""What flows: `Demo` and `Step` hold an episode as text, `Sample` holds the tokens of a loss.
 
-This file holds no text formats (text/logs.py reads and writes those) and no maths. In act_prm.py a
-demo is one `task`, and a Sample is one row of `prompts` and `turns` with its advantage.
+This file holds no file formats (text/logs.py has them) and no maths. In act_prm.py a demo is one
+`task`, and a Sample is one row of `prompts` and `turns` with its advantage.
 """
 
 from dataclasses import dataclass, field, replace
@@ -13,26 +13,26 @@ NAN = float("nan")
 class Sample:
     """The one thing that every loss trains on, for SFT, RL and Act-PRM alike.
 
-    A sequence of token ids, and what is known of each: the first four lists are as long as `ids`,
-    the last two are so too or empty. A Sample that has a `parent` continues it: thoughts of one
-    state share that state as their parent, so that it is read once (model/tree.py).
+    A sequence of token ids, and what is known of each: all lists are as long as `ids`, but the last
+    two may be empty. A Sample that has a `parent` continues it: thoughts of one state share that
+    state as their parent, so that it is read once (model/tree.py).
     """
 
     ids: list[int] = field(default_factory=list)
     trained: list[bool] = field(default_factory=list)  # True where the loss is taken
     logprobs: list[float] = field(default_factory=list)  # the sampler's; NaN where it did not draw
-    advantages: list[float] = field(default_factory=list)  # a step's advantage, on its own tokens
+    advantages: list[float] = field(default_factory=list)  # one number for each token
     version: int = 0  # which weights wrote it
     parent: "Sample | None" = None
     values: list[float] = field(default_factory=list)  # the critic's before the update, if any
-    returns: list[float] = field(default_factory=list)  # what those should have been
+    returns: list[float] = field(default_factory=list)  # the targets of `values`
 
     def extend(
         self, ids: list[int], advantage: float | None = None, logprobs: list[float] | None = None
     ) -> "Sample":
         """Appends ids, and returns itself.
 
-        With an advantage these ids are trained. With log-probs, the sampler drew them.
+        If an advantage is given, these ids are trained. If log-probs are, the sampler drew them.
 
         >>> Sample().extend([5, 6]).extend([7], advantage=1.0).trained
         [False, False, True]
@@ -53,8 +53,8 @@ class Sample:
 def chain(segments: list[list[int]], known: dict) -> Sample:
     """Links segments into parent and child Samples, and returns the last one.
 
-    Chains that start with the same list objects share those Samples; lists that are merely equal
-    are not shared. `known` is the caller's memory of what was linked before.
+    Chains that start with the same list objects share those Samples, so a growing history is read
+    once. Lists that are merely equal are not shared. `known` remembers what was linked before.
 
     >>> a, b, known = [1, 2], [3], {}
     >>> chain([a, b], known).parent is chain([a, [4]], known).parent
@@ -65,8 +65,8 @@ def chain(segments: list[list[int]], known: dict) -> Sample:
     for ids in segments:
         path = (*path, id(ids))
         if path not in known:
-            # the list is kept beside its Sample, so that nothing else is ever given its id
-            known[path] = Sample(parent=node).extend(ids), ids
+            # the list is kept too: if it were freed, Python could give its id to another one
+            known[path] = (Sample(parent=node).extend(ids), ids)
         node, _ = known[path]
     return node
 
@@ -78,7 +78,7 @@ class Step:
     state: list[dict]  # the chat messages that are new since the action before
     thought: str | None
     action: str  # plain text, or for tool calls one JSON object {"name", "arguments"} a line
-    reward: float = 0.0
+    reward: float = 0.0  # the world's; in relabelled demos that of the thought
 
     def observation(self) -> str:
         """The state as plain text."""
@@ -109,6 +109,6 @@ class Demo:
         return self.with_thoughts([None] * len(self.steps))
 
     def until(self, n: int) -> "Demo":
-        """Its first n steps."""
+        """The demo before its step n."""
         turns = [i for i, m in enumerate(self.messages) if m["role"] == "assistant"]
         return replace(self, messages=self.messages[: turns[n]], steps=self.steps[:n])

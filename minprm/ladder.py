@@ -26,6 +26,7 @@ from minprm.model.policy import Policy
 from minprm.play import expert_demos
 from minprm.run.log import Log, write_atomically
 from minprm.run.prefetch import Prefetch
+from minprm.run.randomness import noise_seed
 from minprm.run.snapshots import Snapshots
 from minprm.stages.act_prm import RESAMPLE, act_prm
 from minprm.stages.relabel import copy, relabel, sample, shuffle
@@ -33,7 +34,7 @@ from minprm.stages.rl import rl, synth
 from minprm.stages.sft import sft
 from minprm.text.chat import Chat
 from minprm.text.logs import read_demos, split_tasks
-from minprm.trainer import Run, noise_seed
+from minprm.trainer import Run
 
 # Each stage is a function of (run, stage_id). What stands after the colon is a variant.
 STAGES: dict[str, Callable[[Run, str], None]] = {

@@ -1,16 +1,13 @@
 """`Run`, what a stage works with; and the one loop that every method shares.
 
-In act_prm.py the loop is four lines in `act_prm` and three in `fine_tune`. Here it is written once,
-for SFT, Act-PRM and RL, and it can be stopped at any update and goes on with the same numbers.
-What is not here: where samples come from (stages/) and which stages make an arm (ladder.py).
-
-All randomness is a function of (seed, stage, update). So a resumed run draws what it would have
-drawn, and no generator's state has to be saved.
+In act_prm.py the loop is a few lines of `act_prm` and of `fine_tune`. Here it is written once, for
+SFT, Act-PRM and RL. It can be stopped at any update, and goes on with the same numbers. A method
+that is compared is called an arm; an arm is a list of stages, such as Act-PRM, relabelling, SFT;
+all arms together are the ladder. What is not here: where samples come from (stages/), and which
+stages make an arm (ladder.py).
 """
 
-import random
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -28,6 +25,8 @@ from minprm.run.snapshots import Snapshots
 from minprm.zoo import adaptive_kl
 
 Batch = tuple[list[Sample], dict[str, float]]  # what to learn from, and what to log of it
+MakeBatch = Callable[[int], Batch]  # from the number of the update
+HeldOut = Callable[[], float] | None  # measured now and then; None: never
 
 
 @dataclass
@@ -43,22 +42,17 @@ class Run:
     snapshots: Snapshots
     prefetch: Prefetch
     demos: list[Demo] = field(default_factory=list)  # what the stage before left for the next one
-    running: dict[str, float] = field(default_factory=dict)  # numbers that follow the updates
+    running: dict[str, float] = field(default_factory=dict)  # RL's baseline and the KL's weight
     stopping: bool = False  # Ctrl-C was pressed
 
     def sync(self) -> None:
-        """The sampler gets the new weights, when nobody writes with the old ones any more."""
+        """Gives the sampler the new weights, after what is being sampled with the old ones."""
         self.prefetch.settle()
         self.agent.sync()
 
 
 def loop(
-    run: Run,
-    stage_id: str,
-    cfg: Training,
-    updates: int,
-    batch: Callable[[int], Batch],
-    held_out: Callable[[], float] | None = None,
+    run: Run, stage_id: str, cfg: Training, updates: int, batch: MakeBatch, held_out: HeldOut = None
 ) -> None:
     """Trains for so many updates. Methods differ in `batch`, which makes the samples of an update.
 
@@ -71,19 +65,19 @@ def loop(
         stats |= learn(run, samples, cfg, progress.lr(update))
         run.sync()  # the sampler writes by the new weights
         progress.tick("time/update")
-        stats |= progress.look(update)  # held-out tasks, and how long all this took
+        stats |= progress.look(update)  # now and then, a reward on held-out tasks
         run.log.update(run.seed, stage_id, update, stats)
-        check_gap(stats, run.cfg.engine)  # whoever wrote has to be who learns
+        check_gap(stats, run.cfg.engine)  # stops where sampler and trainer are two models
         progress.save_or_stop(update)
     progress.finish()
 
 
 def learn(run: Run, samples: list[Sample], cfg: Training, lr: float) -> dict[str, float]:
-    """One batch becomes `cfg.passes` updates. Returns what to log."""
+    """Takes `cfg.passes` optimizer steps on one batch. Returns what to log."""
     policy = run.agent.policy
     temperature = run.agent.temperature
     if not run.prefetch.pending:
-        run.agent.sampler.sleep()  # its memory is the update's
+        run.agent.sampler.sleep()  # the update needs its memory
     cfg = replace(cfg, kl=run.running["kl"])
     samples, gaps = reweighted(policy, samples, cfg.correction, temperature)
     passes = [policy.update(samples, cfg, lr, temperature) for _ in range(cfg.passes)]
@@ -105,14 +99,7 @@ class Progress:
     Iterating over it gives the numbers of the updates that are left.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        stage_id: str,
-        cfg: Training,
-        updates: int,
-        held_out: Callable[[], float] | None,
-    ):
+    def __init__(self, run: Run, stage_id: str, cfg: Training, updates: int, held_out: HeldOut):
         self.run = run
         self.stage_id = stage_id
         self.cfg = cfg
@@ -152,7 +139,10 @@ class Progress:
         self.clock = now
 
     def look(self, update: int) -> dict[str, float]:
-        """Seconds of this update, and now and then the held-out reward, which patience goes by."""
+        """Returns this update's seconds, and every `eval_every` updates the held-out reward.
+
+        Patience, which stops a stage early, goes by that reward.
+        """
         last = update + 1 == self.updates
         if not self.held_out or not (last or (update + 1) % self.cfg.eval_every == 0):
             return self.seconds
@@ -166,8 +156,8 @@ class Progress:
         return self.seconds | {"eval/held_out_reward": reward}
 
     def save_or_stop(self, update: int) -> None:
-        """A snapshot where one is due. After Ctrl-C it is the last thing that happens."""
-        # what is played ahead is in no snapshot, so a stop waits until nothing is
+        """Saves a snapshot when one is due. After Ctrl-C it saves one and stops."""
+        # batches that are played ahead are in no snapshot: a stop waits until none is pending
         stop = self.run.stopping and not self.run.prefetch.pending
         if stop or (update + 1) % self.run.cfg.save_every == 0:
             policy = self.run.agent.policy
@@ -190,18 +180,3 @@ class Progress:
         if "model" in self.best:
             self.run.agent.policy.load(self.best["model"])
             self.run.sync()
-
-
-def pick(run: Run, items: list, n: int, stage_id: str, update: int) -> list:
-    """The n items of this update: passes over all of them, each in an order of its own."""
-    picked = []
-    for k in range(update * n, (update + 1) * n):
-        epoch, i = divmod(k, len(items))
-        order = random.Random(f"{run.seed} {stage_id} {epoch}").sample(items, len(items))
-        picked.append(order[i])
-    return picked
-
-
-def noise_seed(seed: int, stage_id: str, update: int) -> int:
-    """A seed for the sampler: a function of what is being done, not of what was done before."""
-    return zlib.crc32(f"{seed} {stage_id} {update}".encode()) * 1000

@@ -4,8 +4,8 @@ The world teaches serial state tracking: a small model cannot follow all swaps a
 can when it writes down where the ball is after each of them. An episode has several rounds; this is
 the full version of the one-round world in act_prm.py at the repository's top.
 
-It is not a world that actions change. Whichever cup is opened, the ball stays where the swaps
-brought it, and the next round says where that is. `errand.py` has actions that change the world.
+Actions do not change this world. Whichever cup is opened, the ball stays where the swaps brought
+it, and the next round says where that is. `errand.py` has actions that change the world.
 """
 
 import random
@@ -19,8 +19,8 @@ class Cups(World):
         "A ball lies under one of several cups, and cups are swapped two at a time. "
         "Answer with `open X`, where X is the cup that holds the ball after the last swap."
     )
-    # Only one thought in ten is useful, and that is the lesson: the embedded model learns the skill
-    # of following a ball, but not when to use it. Act-PRM has to find that out.
+    # Only one thought in ten is useful, on purpose: the embedded model (model/tiny.py) learns to
+    # follow a ball, but not when that helps. Act-PRM has to find that out.
     thought_mix = {"faithful": 0.10, "wrong": 0.45, "restate": 0.35, "bare": 0.10}  # noqa: RUF012
 
     def __init__(self, rounds: int = 3, swaps: int = 4, cups: int = 5):
@@ -40,7 +40,7 @@ class Cups(World):
         right = action == self.expert()
         self.right += right
         self.success = self.right == self.rounds
-        # An illegal action ends the round too. The next round starts where this one ended.
+        # An illegal action ends the round too. The ball stays under its cup for the next round.
         observation = "" if self.turn == self.turns else self._new_round(self.end)
         if action not in self.actions():
             raise Illegal(f"illegal . {observation}".strip())
@@ -63,7 +63,7 @@ class Cups(World):
             return thought, f"open {thought[-1]}"  # the thought ends with a cup: open that one
         if kind == "restate":
             return self._restate(), guess  # nothing was worked out, so the action is a guess
-        if kind == "copy":
+        if kind == "copy":  # not in the mix above; benchmarks/ablations.py asks for it
             return f"{guess} .", guess
         return f"ball under {self.start} .", guess
 

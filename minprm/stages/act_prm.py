@@ -1,10 +1,15 @@
 """Act-PRM: from an expert's log of actions alone, the policy learns thoughts that lead to them.
 
-This is the full version of THINK, SCORE and CREDIT in act_prm.py; UPDATE is the loop in trainer.py.
-What a log of several steps adds: the thought of one step is read by the next. So one has to decide
-with which thought the log goes on (`Walk.commit`), and what a thought deserves for what became of
-it (`outcomes`). What is not here: writing thoughts into logs (relabel.py), the maths
-(algorithms.py), sampling and log-probs (model/).
+This is the full version of THINK, SCORE and CREDIT in act_prm.py; UPDATE is `learn` in trainer.py.
+What a log of several steps adds: the thought of one step is read by the next. `Walk.commit` decides
+which thought the next step reads, `outcomes` how much of what follows counts for a thought.
+
+    Walk     one log, walked step by step: its groups so far, and the paths through it
+    Group    the G thoughts of one step
+    Path     the log up to a step, with one thought chosen for each step before it
+
+What is not here: writing thoughts into logs (relabel.py), the maths (algorithms.py), sampling and
+log-probs (model/).
 """
 
 import math
@@ -19,13 +24,15 @@ from minprm.algorithms import REWARDS, posterior, returns_to_go, systematic_resa
 from minprm.constants import ActPRM
 from minprm.data import Demo, Sample, Step, chain
 from minprm.model.agent import Agent
+from minprm.run.randomness import noise_seed, pick
 from minprm.stages import variants
 from minprm.stages.watch import group_metrics, readable
 from minprm.text.chat import Chat, Turn
-from minprm.trainer import Batch, Run, loop, noise_seed, pick
+from minprm.trainer import Batch, Run, loop
 from minprm.zoo import advantages
 
-# Particles (act_prm:resample) need a reader that stays as it is: the action tokens are not trained.
+# The variant act_prm:resample. Trained on actions too, the model would learn the commonest action
+# after any thought, and the reward would say little: so only thoughts are trained.
 RESAMPLE = {"continues": "resample", "trained_on": "thought", "advantage": "posterior"}
 
 
@@ -35,21 +42,21 @@ def act_prm(run: Run, stage_id: str, **changes) -> None:
     chat = run.agent.chat
 
     def batch(update: int) -> Batch:
-        demos = pick(run, run.train_demos, cfg.batch, stage_id, update)
+        demos = pick(run.train_demos, cfg.batch, run.seed, stage_id, update)
         seed = noise_seed(run.seed, stage_id, update)
         walks, groups = walk_logs(run.agent, demos, cfg, seed)  # THINK and SCORE, step by step
         outcomes(walks, cfg)
         credit(groups, cfg)  # CREDIT
         stats = group_metrics(groups, chat)
         if stats["reward/no_variance"] == 1.0:
-            logger.warning(f"{stage_id} {update}: no group has variance, nothing is learned")
+            logger.warning(f"{stage_id} {update}: in every group all thoughts earn the same")
         if update % cfg.eval_every == 0:
             run.log.samples(run.seed, stage_id, update, readable(groups[:4], chat))
         return to_samples(groups, chat, cfg, run.agent.version), stats  # for UPDATE
 
     def held_out() -> float:
-        # A thought that has seen the action is paid for naming it. The reward to believe is that of
-        # thoughts from the state alone, on tasks that are not trained on.
+        # A thought drawn with the action in view can earn its reward by naming it. The reward to
+        # believe is that of thoughts from the state alone, on tasks that are not trained on.
         plain = replace(cfg, thoughts_from="state", continues="best")
         seed = noise_seed(run.seed, "held out", 0)
         _, groups = walk_logs(run.agent, run.held_out, plain, seed)
@@ -63,22 +70,22 @@ def act_prm(run: Run, stage_id: str, **changes) -> None:
 
 @dataclass(eq=False)
 class Thought:
-    """A sampled thought. Its ids are kept as they were drawn, all before what ends it."""
+    """A sampled thought."""
 
-    path: "Path"  # what came before
-    ids: list[int]
+    path: "Path"  # the one that it was drawn from
+    ids: list[int]  # as drawn, without the closing tag
     logprobs: list[float]  # of ids, and of the closing tag where that was drawn
     closed: bool  # the closing tag was drawn
-    usable: bool  # closed, and text alone; any other thought earns 0 and is left out of the path
+    usable: bool  # closed, and plain text; any other thought earns 0, and histories leave it out
     reward: float = 0.0
-    outcome: float = 0.0  # what the group compares: the reward, or what became of the thought
-    advantage: float = 0.0  # on the thought's tokens
-    posterior: float = 0.0  # on the expert's action after it
+    outcome: float = 0.0  # the number that is compared within the group; see `outcomes`
+    advantage: float = 0.0  # of the thought's own tokens
+    action_weight: float = 0.0  # the advantage of the expert's action after it
 
 
 @dataclass(eq=False)
 class Path:
-    """A logged episode up to now, as it will be deployed: with the thoughts chosen for it."""
+    """A log up to the current step, with the thoughts chosen for it."""
 
     turns: list[Turn] = field(default_factory=list)
     thoughts: list[Thought] = field(default_factory=list)
@@ -87,7 +94,8 @@ class Path:
     def longer(self, z: Thought, group: "Group", chat: Chat) -> "Path":
         """This path and one turn more: the thought, and what the expert did."""
         ids = z.ids if z.usable else None
-        turn = Turn(*group.state_ids, chat.turn(ids, group.action), chat.turn(None, group.action))
+        without_thought = chat.turn(None, group.action)
+        turn = Turn(*group.state_ids, chat.turn(ids, group.action), without_thought)
         return Path([*self.turns, turn], [*self.thoughts, z], self.history)
 
 
@@ -97,21 +105,24 @@ class Group:
 
     step: Step
     action: list[int]  # the expert's, as ids
-    state_ids: tuple[list[int], ...]  # the state as ids, and the same with nothing observed
-    paths: list[Path]  # what was before it: one path, or one for each thought
+    state_ids: tuple[list[int], ...]  # the state as ids, and the same without its observation
+    paths: list[Path]  # that lead to this step: one, or one for each thought
     thoughts: list[Thought] = field(default_factory=list)
 
 
 class Walk:
-    """One log, walked from its start to its end, and the paths through it.
+    """One log, walked from its start to its end.
 
-    There is one path where the best thought is committed at each step. There are G where every
-    thought goes on by itself (`own`) or survives by its reward (`resample`).
+    continues   paths   the next step reads              what counts for a thought (`outcomes`)
+    best        1       the thought of largest reward    its reward
+    own         G       each path its own thought        the rewards from its step to the end
+    resample    G       paths that survive, by reward    how many of the last paths descend from it
     """
 
     def __init__(self, demo: Demo, cfg: ActPRM):
         self.demo = demo
         self.groups: list[Group] = []  # one for each step so far
+        # the same empty path, so often as there will be paths: they differ from step 1 on
         self.paths = [Path()] * (1 if cfg.continues == "best" else cfg.group)
 
     def arrive(self, t: int, agent: Agent, known: dict) -> Group:
@@ -146,7 +157,7 @@ def walk_logs(
     """
     agent.sampler.begin()
     walks = [Walk(demo, cfg) for demo in demos]
-    met = []
+    all_groups = []
     known = {}  # what the histories have in common, so that it is read once
     rng = random.Random(seed)
     for t in range(max(len(demo.steps) for demo in demos)):
@@ -156,8 +167,8 @@ def walk_logs(
         score(groups, agent, cfg, seed + t)  # r = p(action | state, z)
         for walk, group in zip(live, groups, strict=True):
             walk.commit(group, agent.chat, cfg, rng.random())  # what the next step will see
-        met += groups
-    return walks, met
+        all_groups += groups
+    return walks, all_groups
 
 
 # --- THINK ----------------------------------------------------------------------------------------
@@ -187,7 +198,7 @@ def think(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
 
 
 def score(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
-    """Writes each thought's reward. A thought that never ended keeps its 0."""
+    """Writes each thought's reward. A thought that never ended, or is no text, keeps its 0."""
     pairs = [(group, z) for group in groups for z in group.thoughts if z.usable]
     if not pairs:
         return
@@ -202,22 +213,21 @@ def score(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
 
 
 def _action_after(z: Thought, group: Group, chat: Chat, cfg: ActPRM) -> Sample:
-    """The expert's action after this thought; `trained` are the tokens that the reward reads."""
+    """The expert's action after this thought. The reward reads tokens that have an advantage."""
     tags = 0.0 if cfg.reward_span == "turn" else None
     sample = Sample(parent=z.path.history).extend([*chat.think, *z.ids, *chat.think_end])
     sample.extend(chat.act, tags).extend(group.action, 0.0)
-    return sample.extend(chat.act_end + chat.end, tags)
+    return sample.extend([*chat.act_end, *chat.end], tags)
 
 
 # --- CREDIT ---------------------------------------------------------------------------------------
 
 
 def outcomes(walks: list[Walk], cfg: ActPRM) -> None:
-    """Writes what became of each thought, which is what its group compares.
+    """Writes the number that is compared within each group: the last column of the table in Walk.
 
-    best: its reward, and nothing more. own: the rewards from its step to the end of its path.
-    resample: how many of the last paths descend from it, so that `posterior` is the E-step over
-    sequences of thoughts.
+    With `resample` it counts descendants, so that `posterior` is the E-step over whole sequences of
+    thoughts and not over the thoughts of one step.
     """
     for walk in walks:
         descendants = Counter(id(z) for path in walk.paths for z in path.thoughts)
@@ -233,10 +243,10 @@ def outcomes(walks: list[Walk], cfg: ActPRM) -> None:
 
 
 def credit(groups: list[Group], cfg: ActPRM) -> None:
-    """Writes two advantages for each thought, from the outcomes of its group.
+    """Writes two weights for each thought, from the outcomes of its group.
 
-    A baseline may be subtracted on the thought's tokens, because they were sampled. The expert's
-    action was not: it is weighed by the posterior, whatever the thought's advantage is.
+    The thought's tokens were sampled, so a baseline may be subtracted: any advantage will do. The
+    expert's action was not sampled. Its weight is always the posterior, which is never negative.
     """
     compared = [torch.tensor([z.outcome for z in group.thoughts]) for group in groups]
     lengths = [torch.tensor([float(len(z.ids)) for z in group.thoughts]) for group in groups]
@@ -245,7 +255,7 @@ def credit(groups: list[Group], cfg: ActPRM) -> None:
         weights = posterior(r)
         for i, z in enumerate(group.thoughts):
             z.advantage = adv[i].item()
-            z.posterior = weights[i].item()
+            z.action_weight = weights[i].item()
 
 
 # --- what UPDATE trains on ------------------------------------------------------------------------
@@ -267,13 +277,14 @@ def to_samples(groups: list[Group], chat: Chat, cfg: ActPRM, version: int) -> li
 
 def _thought_first(z: Thought, group: Group, chat: Chat, cfg: ActPRM) -> Sample:
     """state | thought | action: the order in which the agent will act."""
-    # a ratio is taken only in the order in which the thought was drawn
+    # a thought that saw the action was drawn after another prompt: here its log-probs are not true
     logprobs = z.logprobs if cfg.thoughts_from == "state" else None
+    drawn = [*z.ids, *chat.stop] if z.closed else z.ids
     sample = Sample(parent=z.path.history)
     sample.extend(chat.think)  # the opening tag was forced, so nothing is learned of it
-    sample.extend(z.ids + chat.stop * z.closed, z.advantage, logprobs)
+    sample.extend(drawn, z.advantage, logprobs)
     if z.closed and cfg.trained_on != "thought":
-        rest = chat.think_end[1:]  # of a tag that takes several tokens, what follows the first
+        rest = chat.think_end[1:]  # sampling stops at the first token of a closing tag
         turn = [*rest, *chat.act, *group.action, *chat.act_end, *chat.end]
-        sample.extend(turn, z.posterior)
+        sample.extend(turn, z.action_weight)
     return sample

@@ -12,10 +12,11 @@ from loguru import logger
 
 from minprm.constants import ActPRM, fail
 from minprm.data import Demo
+from minprm.run.randomness import noise_seed
 from minprm.stages.act_prm import Thought, Walk, walk_logs
 from minprm.text.chat import Chat
 from minprm.text.logs import write_demos
-from minprm.trainer import Run, noise_seed
+from minprm.trainer import Run
 
 
 def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:

@@ -20,8 +20,9 @@ from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.model.policy import Policy
 from minprm.play import Episode, play, training_tasks, won_demos
+from minprm.run.randomness import noise_seed
 from minprm.stages.relabel import write_run_demos
-from minprm.trainer import Batch, Run, loop, noise_seed
+from minprm.trainer import Batch, Run, loop
 from minprm.zoo import GROUPS, advantages, at_ends, ema, explained_variance, gae, turn_gae
 
 Group = list[Episode]  # of one task

@@ -5,15 +5,22 @@ on an expert's tokens with an advantage of 1 (algorithms.py). What is not here: 
 come from (relabel.py), the loop and the learning rate (trainer.py).
 """
 
+import math
+
 from minprm.constants import History, fail
 from minprm.data import Demo, Sample, chain
+from minprm.run.randomness import pick
 from minprm.text.chat import Chat, Turn
-from minprm.trainer import Batch, Run, loop, pick
+from minprm.trainer import Batch, Run, loop
 
 
 def sft(run: Run, stage_id: str, learns: str) -> None:
-    """The stage. It learns `actions` alone, the `thoughts` that the arm has found, or those that
-    the demos came with (`expert`)."""
+    """The stage. What it learns:
+
+    actions    the demos without any thoughts
+    thoughts   the demos with the thoughts that the stage before has written into them
+    expert     the demos with the thoughts that they came with
+    """
     cfg = run.cfg.sft
     demos = run.demos if learns == "thoughts" else run.train_demos
     if learns == "actions":
@@ -25,17 +32,18 @@ def sft(run: Run, stage_id: str, learns: str) -> None:
         samples += to_samples(demo, run.agent.chat, run.cfg.history)
 
     def batch(update: int) -> Batch:
-        return pick(run, samples, cfg.batch, stage_id, update), {}
+        return pick(samples, cfg.batch, run.seed, stage_id, update), {}
 
-    run.agent.policy.restart()  # a fresh base model, whatever the stage before has made of it
-    updates = -(-cfg.epochs * len(samples) // cfg.batch)  # rounded up
+    run.agent.policy.restart()  # back to the base model: only the demos come from earlier stages
+    updates = math.ceil(cfg.epochs * len(samples) / cfg.batch)
     loop(run, stage_id, cfg, updates, batch)
 
 
 def to_samples(demo: Demo, chat: Chat, history: History) -> list[Sample]:
-    """The demo as one Sample, in which each action, and each opening tag, is learned once.
+    """The demo as a list of one Sample, in which each turn of the assistant is learned once.
 
-    Where the history is edited between turns, each step is a Sample of its own.
+    The opening tags are learned too, so that the model begins a thought by itself. If the
+    configuration edits old turns (`History`), each step is a Sample of its own.
     """
     samples = [Sample()]
     turns: list[Turn] = []

@@ -21,10 +21,10 @@ def hint(action: list[int], chat: Chat) -> list[int]:
 def action_first(z, group, chat: Chat, cfg: ActPRM) -> Sample:
     """state | action | thought: the order in which a thought that saw the action was drawn."""
     logprobs = z.logprobs if cfg.thoughts_from == "state_action" else None
-    weight = z.posterior if z.closed else None  # what follows no whole thought is not trained
+    weight = z.action_weight if z.closed else None
     sample = Sample(parent=z.path.history).extend(hint(group.action, chat), weight)
     sample.extend(chat.think)
-    sample.extend(z.ids + chat.stop * z.closed, z.advantage, logprobs)
+    sample.extend([*z.ids, *chat.stop] if z.closed else z.ids, z.advantage, logprobs)
     if z.closed:
         sample.extend([*chat.think_end[1:], *chat.end], weight)
     return sample
