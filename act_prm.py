@@ -1,4 +1,4 @@
-"""Act-PRM in one file: a model learns to think from logs that hold only actions.
+"""Act-PRM (action process reward models) in one file: learning to think from logs of actions.
 
     python act_prm.py [--seed N]      # about a minute on one core, nothing is downloaded
 
@@ -6,15 +6,15 @@ An expert's log says what was seen and what was done, never why. For every logge
 
     1. THINK    draw G thoughts from the state alone             z_1 ... z_G ~ p(z | state)
     2. SCORE    how probable does z make the expert's action?    r = p(action | state, z)
-    3. CREDIT   its share of the group's reward, times G         A = G r / sum(r)
+    3. CREDIT   z's share of the group's reward, times G         A = G r / sum(r)
     4. UPDATE   make thoughts with a large share likelier        loss = -A log p(z, action | state)
 
-This is Expectation-Maximisation; the thought is what nobody observed. CREDIT is the E-step: A / G
-estimates p(z | state, action). UPDATE is a step of the M-step: p(action | state) grows. Afterwards
-RELABEL writes the best of four new thoughts into every logged step, SFT trains a fresh copy of the
-base model on that log (step 4 with every A = 1), and the copy has to ACT by itself.
+This is Expectation-Maximisation; the thought is hidden. CREDIT is the E-step: weighed by A / G, the
+drawn thoughts stand for p(z | state, action). UPDATE is a step of the M-step, which raises
+p(action | state). Afterwards RELABEL writes the best-scored of four new thoughts into every logged
+step, SFT trains a fresh base model on that log (step 4 with A = 1), and this one ACTS by itself.
 
-This file leaves out what a task of one turn and 41 tokens does not need. minprm/ has it: logs of
+This file leaves out what an episode of one turn and 41 tokens does not need. minprm/ has: logs of
 several turns (stages/act_prm.py), a KV cache (model/sampler.py) and vLLM (model/vllm.py), thoughts
 of one state in one row (model/tree.py), chat templates and tools (text/chat.py), other advantages
 and losses (zoo.py), RL (stages/rl.py), logs of your own (text/logs.py), resume (trainer.py).
@@ -29,7 +29,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 # ----------------------------------------------------------------- The world
 # A ball lies under one of five cups, cups are swapped three times, open the right cup.
-# A task is (start, swaps): 5 * 20 * 20 * 20 = 40,000 tasks, of which the log will hold 256.
+# A task is (start, swaps), one of 40,000. The log is 256 of them, each with the expert's action.
 CUPS = "abcde"
 TAGS = ["<user>", "<assistant>", "<think>", "</think>", "<act>", "</act>", "<end>"]
 WORDS = [*CUPS, "ball", "under", "swap", ".", "open", *TAGS]  # one token a word
@@ -87,7 +87,7 @@ def draw(model, prompts, stop: str, greedy=False, limit=24) -> list[list[int]]:
     live = range(len(prompts))
     while live:
         rows = torch.tensor([prompts[i] + drawn[i] for i in live])
-        distinct, which = rows.unique(dim=0, return_inverse=True)  # read equal rows only once
+        distinct, which = rows.unique(dim=0, return_inverse=True)  # run equal rows only once
         probs = model(distinct).logits[which, -1].softmax(-1)
         tokens = probs.argmax(-1) if greedy else probs.multinomial(1)[:, 0]
         for i, token in zip(live, tokens.tolist(), strict=True):
@@ -116,7 +116,7 @@ def update(model, optimizer, prompts, targets, advantages) -> None:
 
 
 def fine_tune(model, rows, updates: int, batch: int, lr: float, seed: int) -> None:
-    """SFT on rows of (prompt, target). The rate falls to 0, or the last rows would count most."""
+    """SFT on (prompt, target) rows. The rate decays, else the last of them would count most."""
     optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0.0)
     rng = random.Random(seed)
     for i in range(updates):
@@ -127,14 +127,14 @@ def fine_tune(model, rows, updates: int, batch: int, lr: float, seed: int) -> No
 
 # ------------------------------------------------------------ The base model
 # It stands in for a pretrained one. Random play with a narrator teaches it to follow a ball from
-# any cup and to open the cup that its thought ends with, but not that only the true start pays.
+# any cup and to open the cup that its thought ends with, but not to prefer the true start.
 def narrated(rng: random.Random) -> tuple[list[int], list[int]]:
-    """One episode of random play, as (prompt, turn). The narrator rarely says anything useful."""
+    """One episode of random play, as (prompt, turn). One thought in ten is of use."""
     task = new_task(rng)
     wrong = rng.choice(CUPS.replace(task[0], ""))
     thoughts = follow(task, task[0]), follow(task, wrong), state(task), f"ball under {task[0]} ."
-    thought = rng.choices(thoughts, [0.10, 0.45, 0.35, 0.10])[0]  # one in ten is of use
-    cup = rng.choice(CUPS) if thought.endswith(".") else thought[-1]  # no cup was found: a guess
+    thought = rng.choices(thoughts, [0.10, 0.45, 0.35, 0.10])[0]
+    cup = rng.choice(CUPS) if thought.endswith(".") else thought[-1]  # no final cup: a guess
     turn = f"<act> open {cup} </act> <end>"
     silent = rng.random() < 0.2
     return prompt(task), encode(turn if silent else f"<think> {thought} </think> {turn}")
@@ -157,23 +157,23 @@ def score(model, tasks, prompts, thoughts) -> torch.Tensor:
     rewards = torch.zeros(len(turns))
     for i, logp in enumerate(log_probs(model, prompts, turns)):
         if thoughts[i][-1] == ID["</think>"]:
-            rewards[i] = logp[-4:-2].sum().exp()  # `open X` alone of <act> open X </act> <end>
+            rewards[i] = logp[-4:-2].sum().exp()  # only `open X` of <act> open X </act> <end>
     return rewards.view(len(tasks), group)
 
 
 def posterior(rewards: torch.Tensor) -> torch.Tensor:
     """A = G r / sum(r) in each group: CREDIT, the E-step.  [tasks, group]"""
     # Bayes: p(z | state, action) is proportional to p(z | state) r. The thoughts were drawn from
-    # p(z | state), so each one's share of the r estimates it. GRPO would have (r - mean) / std
-    # here, below 0 for the worse thoughts, and would weigh the action by itself.
+    # p(z | state), so their shares of the r are its weights. GRPO would have (r - mean) / std for
+    # the thoughts, which is below 0 for the worse ones, and leave the action this weight.
     total = rewards.sum(-1, keepdim=True)
-    return rewards.shape[-1] * rewards / total.clamp(min=1e-30)  # where nobody earned, A is 0
+    return rewards.shape[-1] * rewards / total.clamp(min=1e-30)  # if all r are 0, so are all A
 
 
 def turns_of(tasks, thoughts, group: int) -> list[list[int]]:
-    """What is trained of each thought: itself and, if it ended, the expert's action after it."""
-    # A weighs the action too. An action that is learned after any thought ignores thoughts: the
-    # reward after 15 updates would be .20 and .32 in place of .71 and .96 (seeds 10, 11).
+    """The target of each thought: itself and, if it ended, the expert's action after it."""
+    # A weighs the action too. With weight 1 the model would learn to act without its thought: mean
+    # reward after 15 updates .20 and .32, not .71 and .96 (seeds 10, 11).
     actions = [action_turn(task) for task in tasks for _ in range(group)]
     return [z + actions[i] if z[-1] == ID["</think>"] else z for i, z in enumerate(thoughts)]
 
@@ -230,7 +230,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # a CPU is slow on the tiniest of numbers
     rng = random.Random(seed)
-    log = [new_task(rng) for _ in range(256)]  # tasks that are not in it are new, and the test
+    log = [new_task(rng) for _ in range(256)]  # test tasks are "new": not among these
     test = [task for task in (new_task(rng) for _ in range(500)) if task not in log][:400]
     base = make_model(seed)
     fine_tune(base, [narrated(rng) for _ in range(12_800)], 400, batch=32, lr=4e-3, seed=seed)
@@ -241,7 +241,7 @@ if __name__ == "__main__":
     print(f"success on 400 new tasks, chance .2\nbase model            {success(base, test):.3f}")
     ladder = {
         "SFT on actions alone": [(prompt(task), action_turn(task)) for task in log],
-        "best of 4": relabel(base, log),  # thoughts of the base: what choosing alone can do
+        "best of 4": relabel(base, log),  # the base's thoughts: selection without training
         "Act-PRM": relabel(thinker, log),
     }
     for name, rows in ladder.items():

@@ -1,4 +1,4 @@
-"""The maths of the ladder and nothing else, in the order of the four steps of act_prm.py.
+"""The maths of the methods and nothing else, in the order of the four steps of act_prm.py.
 
     THINK     nothing to compute: thoughts are sampled from the model
     SCORE     how well a thought predicts the expert's action    action_prob, exact_match, ...
@@ -6,12 +6,12 @@
               the same over several steps                        returns_to_go, systematic_resample
     UPDATE    what a token's loss is                             pg, ppo_clip, kl_k3, token
 
-These are pure functions of tensors, which know nothing of models or worlds. The dicts at the end
-map the names in the configuration to them. zoo.py has the objectives that the ladder does not need.
+These are pure functions, which know nothing of models or worlds. The dicts at the end map names in
+the configuration to most of them. zoo.py has the objectives that README's ladder does not need.
 
     r, adv      the rewards of one group, and its advantages
     logp        log-probs of tokens under the model that learns
-    old_logp    log-probs of the same tokens when they were sampled
+    old_logp    log-probs of the same tokens when they were sampled; ref_logp: under a reference
 
 Losses are minimised. A lower policy-gradient "loss" is *not* a better model: only its gradient
 means something.
@@ -71,8 +71,8 @@ def normalise(action: str) -> str:
 def posterior(r: Tensor) -> Tensor:
     """A_i = G r_i / sum(r); 0 where the sum is 0.  [G] -> [G]   the E-step of Act-PRM
 
-    With z_i ~ p(z | s) and r_i = p(a | s, z_i), A_i / G estimates p(z_i | s, a). So the policy
-    gradient with A climbs log sum_z p(a, z | s): Expectation-Maximisation, as reinforcement.
+    With z_i ~ p(z | s) and r_i = p(a | s, z_i), the weights A_i / G estimate p(z | s, a). So the
+    policy gradient with A climbs log sum_z p(a, z | s): Expectation-Maximisation, as reinforcement.
 
     >>> posterior(torch.tensor([1.0, 0.2, 0.0, 0.0]))
     tensor([3.3333, 0.6667, 0.0000, 0.0000])
@@ -120,9 +120,8 @@ def systematic_resample(w: Tensor, u: float) -> list[int]:
     """Which of G particles live on, in proportion to their weights w.  [G] -> G indices
 
     A particle is one of G paths that are followed side by side. One uniform number u in [0, 1) is
-    enough: particle i is kept floor or ceil of G w_i / sum(w) times. That is little noise in
-    practice, though no proof orders the schemes (Douc et al., arXiv:cs/0507025, compare them). If
-    all weights are 0, every particle is kept once.
+    enough: particle i is kept floor or ceil of G w_i / sum(w) times (Douc et al.,
+    arXiv:cs/0507025, compare such schemes). If all weights are 0, every particle is kept once.
 
     >>> systematic_resample(torch.tensor([0.1, 0.8, 0.1, 0.0]), u=0.9)
     [1, 1, 1, 2]
@@ -144,7 +143,7 @@ def effective_sample_size(w: Tensor) -> float:
 
 
 def pg(logp: Tensor, old_logp: Tensor, adv: Tensor) -> Tensor:
-    """-A logp.  [T] -> [T]   REINFORCE; with A = 1 on an expert's tokens this *is* SFT"""
+    """-A logp, whoever sampled.  [T] -> [T]   REINFORCE; A = 1 on an expert's tokens *is* SFT"""
     return -adv * logp
 
 
@@ -157,7 +156,7 @@ def ppo_clip(
     The ratio is trusted near 1 only: outside the range no gradient moves it further away from 1.
     eps_hi > eps_lo leaves room for unlikely tokens to grow (DAPO, arXiv:2503.14476).
 
-    >>> ppo_clip(*torch.tensor([[0.5, -0.5], [0.0, 0.0], [1.0, 1.0]]))  # 1.65 is cut, .61 is not
+    >>> ppo_clip(*torch.tensor([[0.5, -0.5], [0.0, 0.0], [1.0, 1.0]]))  # A > 0: only 1.65 is cut
     tensor([-1.2800, -0.6065])
     """
     rho = torch.exp(logp - old_logp)
@@ -168,8 +167,8 @@ def kl_k3(logp: Tensor, ref_logp: Tensor) -> Tensor:
     """exp(ref - logp) - (ref - logp) - 1 >= 0.  [T] -> [T]   Schulman's k3
 
     Its mean over tokens drawn from the policy is KL(policy || reference)
-    (joschu.net/blog/kl-approx.html). With the sign of ref - logp flipped it is another number,
-    which agrees where ref = logp: so a test has to look elsewhere.
+    (joschu.net/blog/kl-approx.html). With the sign of ref - logp flipped it is wrong, and yet also
+    0 where ref = logp: test it elsewhere.
     """
     return torch.exp(ref_logp - logp) - (ref_logp - logp) - 1
 

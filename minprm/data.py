@@ -1,4 +1,4 @@
-"""What flows: `Demo` and `Step` hold an episode as text, `Sample` holds the tokens of a loss.
+"""What flows: `Demo` and `Step` hold an episode as text, `Sample` the tokens to train on.
 
 This file holds no file formats (text/logs.py has them) and no maths. In act_prm.py a demo is one
 `task`, and a Sample is one row of `prompts` and `turns` with its advantage.
@@ -13,9 +13,9 @@ NAN = float("nan")
 class Sample:
     """The one thing that every loss trains on, for SFT, RL and Act-PRM alike.
 
-    A sequence of token ids, and what is known of each: all lists are as long as `ids`, but the last
-    two may be empty. A Sample that has a `parent` continues it: thoughts of one state share that
-    state as their parent, so that it is read once (model/tree.py).
+    A sequence of token ids, and what is known of each. All lists are as long as `ids`; `values` and
+    `returns` may be empty. A Sample that has a `parent` continues it: thoughts of one state share
+    that state as their parent, so that it is read once (model/tree.py).
     """
 
     ids: list[int] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Sample:
     ) -> "Sample":
         """Appends ids, and returns itself.
 
-        If an advantage is given, these ids are trained. If log-probs are, the sampler drew them.
+        An advantage marks the ids as trained, log-probs mark them as drawn by the sampler.
 
         >>> Sample().extend([5, 6]).extend([7], advantage=1.0).trained
         [False, False, True]
@@ -54,20 +54,20 @@ def chain(segments: list[list[int]], known: dict) -> Sample:
     """Links segments into parent and child Samples, and returns the last one.
 
     Chains that start with the same list objects share those Samples, so a growing history is read
-    once. Lists that are merely equal are not shared. `known` remembers what was linked before.
+    once. Lists that are merely equal are not shared. `known` maps each start to its Sample.
 
     >>> a, b, known = [1, 2], [3], {}
     >>> chain([a, b], known).parent is chain([a, [4]], known).parent
     True
     """
     node = None
-    path = ()
+    key = ()
     for ids in segments:
-        path = (*path, id(ids))
-        if path not in known:
+        key = (*key, id(ids))  # which list it is, not what is in it
+        if key not in known:
             # the list is kept too: if it were freed, Python could give its id to another one
-            known[path] = (Sample(parent=node).extend(ids), ids)
-        node, _ = known[path]
+            known[key] = (Sample(parent=node).extend(ids), ids)
+        node, _ = known[key]
     return node
 
 
@@ -75,7 +75,7 @@ def chain(segments: list[list[int]], known: dict) -> Sample:
 class Step:
     """One decision of an episode."""
 
-    state: list[dict]  # the chat messages that are new since the action before
+    state: list[dict]  # new messages since the last action; the s of p(z | s) is all of them
     thought: str | None
     action: str  # plain text, or for tool calls one JSON object {"name", "arguments"} a line
     reward: float = 0.0  # the world's; in relabelled demos that of the thought

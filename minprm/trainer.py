@@ -1,7 +1,7 @@
 """`Run`, what a stage works with; and the one loop that every method shares.
 
 In act_prm.py the loop is a few lines of `act_prm` and of `fine_tune`. Here it is written once, for
-SFT, Act-PRM and RL. It can be stopped at any update, and goes on with the same numbers. A method
+SFT, Act-PRM and RL. It can be stopped at any update, and resumes with the same results. A method
 that is compared is called an arm; an arm is a list of stages, such as Act-PRM, relabelling, SFT;
 all arms together are the ladder. What is not here: where samples come from (stages/), and which
 stages make an arm (ladder.py).
@@ -46,7 +46,7 @@ class Run:
     stopping: bool = False  # Ctrl-C was pressed
 
     def sync(self) -> None:
-        """Gives the sampler the new weights, after what is being sampled with the old ones."""
+        """Waits until sampling by the old weights is done, then hands over the new ones."""
         self.prefetch.settle()
         self.agent.sync()
 
@@ -54,7 +54,7 @@ class Run:
 def loop(
     run: Run, stage_id: str, cfg: Training, updates: int, batch: MakeBatch, held_out: HeldOut = None
 ) -> None:
-    """Trains for so many updates. Methods differ in `batch`, which makes the samples of an update.
+    """Trains for `updates` updates. Methods differ in `batch`, which makes the samples of one.
 
     `held_out` measures a reward on tasks that are not trained on, for the log and early stopping.
     """
@@ -65,9 +65,9 @@ def loop(
         stats |= learn(run, samples, cfg, progress.lr(update))
         run.sync()  # the sampler writes by the new weights
         progress.tick("time/update")
-        stats |= progress.look(update)  # now and then, a reward on held-out tasks
+        stats |= progress.look(update)  # the seconds; now and then, a reward on held-out tasks
         run.log.update(run.seed, stage_id, update, stats)
-        check_gap(stats, run.cfg.engine)  # stops where sampler and trainer are two models
+        check_gap(stats, run.cfg.engine)  # stops if sampler and trainer disagree
         progress.save_or_stop(update)
     progress.finish()
 
@@ -77,7 +77,7 @@ def learn(run: Run, samples: list[Sample], cfg: Training, lr: float) -> dict[str
     policy = run.agent.policy
     temperature = run.agent.temperature
     if not run.prefetch.pending:
-        run.agent.sampler.sleep()  # the update needs its memory
+        run.agent.sampler.sleep()  # the update needs the sampler's memory
     cfg = replace(cfg, kl=run.running["kl"])
     samples, gaps = reweighted(policy, samples, cfg.correction, temperature)
     passes = [policy.update(samples, cfg, lr, temperature) for _ in range(cfg.passes)]

@@ -4,12 +4,12 @@ This is the full version of THINK, SCORE and CREDIT in act_prm.py; UPDATE is `le
 What a log of several steps adds: the thought of one step is read by the next. `Walk.commit` decides
 which thought the next step reads, `outcomes` how much of what follows counts for a thought.
 
-    Walk     one log, walked step by step: its groups so far, and the paths through it
-    Group    the G thoughts of one step
-    Path     the log up to a step, with one thought chosen for each step before it
+    Walk      one log, walked step by step: its groups so far, and the paths through it
+    Group     the G thoughts of one step
+    Thought   one of them, drawn from a path
+    Path      the log up to a step, with one thought chosen for each step before it
 
-What is not here: writing thoughts into logs (relabel.py), the maths (algorithms.py), sampling and
-log-probs (model/).
+Not here: writing thoughts into logs (relabel.py), the maths (algorithms.py), sampling (model/).
 """
 
 import math
@@ -31,8 +31,8 @@ from minprm.text.chat import Chat, Turn
 from minprm.trainer import Batch, Run, loop
 from minprm.zoo import advantages
 
-# The variant act_prm:resample. Trained on actions too, the model would learn the commonest action
-# after any thought, and the reward would say little: so only thoughts are trained.
+# The variant act_prm:resample. It trains thoughts alone: with action tokens trained too, the model
+# learned the commonest action after short thoughts, whose reward then meant nothing (README, errand).
 RESAMPLE = {"continues": "resample", "trained_on": "thought", "advantage": "posterior"}
 
 
@@ -105,7 +105,7 @@ class Group:
 
     step: Step
     action: list[int]  # the expert's, as ids
-    state_ids: tuple[list[int], ...]  # the state as ids, and the same without its observation
+    state_ids: tuple[list[int], ...]  # the state as ids, in full and without what was observed
     paths: list[Path]  # that lead to this step: one, or one for each thought
     thoughts: list[Thought] = field(default_factory=list)
 
@@ -122,11 +122,11 @@ class Walk:
     def __init__(self, demo: Demo, cfg: ActPRM):
         self.demo = demo
         self.groups: list[Group] = []  # one for each step so far
-        # the same empty path, so often as there will be paths: they differ from step 1 on
+        # the same empty path, as often as there will be paths: they differ from step 1 on
         self.paths = [Path()] * (1 if cfg.continues == "best" else cfg.group)
 
     def arrive(self, t: int, agent: Agent, known: dict) -> Group:
-        """Step t, not thought about yet: every path now ends with its state."""
+        """Opens step t: its state now ends the history of each path."""
         step = self.demo.steps[t]
         state_ids = agent.chat.state_ids(step.state, self.demo.tools, t == 0)
         for path in self.paths:
@@ -213,7 +213,7 @@ def score(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
 
 
 def _action_after(z: Thought, group: Group, chat: Chat, cfg: ActPRM) -> Sample:
-    """The expert's action after this thought. The reward reads tokens that have an advantage."""
+    """The expert's action after this thought. An advantage, even 0, marks what the reward reads."""
     tags = 0.0 if cfg.reward_span == "turn" else None
     sample = Sample(parent=z.path.history).extend([*chat.think, *z.ids, *chat.think_end])
     sample.extend(chat.act, tags).extend(group.action, 0.0)
@@ -233,7 +233,7 @@ def outcomes(walks: list[Walk], cfg: ActPRM) -> None:
         descendants = Counter(id(z) for path in walk.paths for z in path.thoughts)
         for group in walk.groups:
             for z in group.thoughts:
-                z.outcome = z.reward if cfg.continues == "best" else float(descendants[id(z)])
+                z.outcome = float(descendants[id(z)]) if cfg.continues == "resample" else z.reward
         if cfg.continues == "own":
             for path in walk.paths:
                 rewards = torch.tensor([z.reward for z in path.thoughts])

@@ -40,10 +40,10 @@ def sft(run: Run, stage_id: str, learns: str) -> None:
 
 
 def to_samples(demo: Demo, chat: Chat, history: History) -> list[Sample]:
-    """The demo as a list of one Sample, in which each turn of the assistant is learned once.
+    """The demo as one Sample that learns each turn of the assistant once; or, where `History` edits
+    old turns, as one Sample a step.
 
-    The opening tags are learned too, so that the model begins a thought by itself. If the
-    configuration edits old turns (`History`), each step is a Sample of its own.
+    The opening tags are learned too, so that the model begins a thought by itself.
     """
     samples = [Sample()]
     turns: list[Turn] = []
