@@ -32,7 +32,7 @@ from minprm.trainer import Batch, Run, loop
 from minprm.zoo import advantages
 
 # The variant act_prm:resample. It trains thoughts alone: with action tokens trained too, the model
-# learned the commonest action after short thoughts, whose reward then meant nothing (README, errand).
+# learned the commonest action after short thoughts, whose reward meant nothing (README, errand).
 RESAMPLE = {"continues": "resample", "trained_on": "thought", "advantage": "posterior"}
 
 
