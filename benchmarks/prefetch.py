@@ -35,7 +35,7 @@ class Slow(Cups):
 
 def seconds(level: int) -> tuple[float, float, float]:
     """(an update, waiting for its batch, learning from it); medians but for the first two."""
-    run = f"ahead-{level}-{time.strftime('%H%M%S')}"
+    run = f"prefetch-{level}-{time.strftime('%H%M%S')}"
     cfg = parse(["--run", run, "--rl.max-async-level", str(level), *FLAGS.split()])
     Slow.delay = 0.0
     one = start(cfg, 0, Log(RUNS / run), CHECKPOINTS)

@@ -1,7 +1,6 @@
 """How well an agent acts: real rollouts on tasks that no training saw, random play and the expert
 on the same tasks; and, where there is no world to play in, held-out logs step by step."""
 
-import json
 import random
 import time
 from dataclasses import replace
@@ -10,13 +9,14 @@ from statistics import fmean
 
 import torch
 
-from minprm.algorithms import exact_match, normalise
+from minprm.algorithms import exact_match
 from minprm.constants import Config
 from minprm.data import Demo, Sample, Step, chain
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.model.agent import Agent
 from minprm.play import Episode, act, begin, play, turn_limit
+from minprm.text.actions import copies
 from minprm.text.chat import Turn
 
 
@@ -133,25 +133,3 @@ def _replayed(
         thought = None  # a control token inside: no thought that could stand in a history
     turn = Turn(*state, chat.turn(thought, action), chat.turn(None, action))
     return turn, Sample(parent=node).extend(chat.opening(thought)).extend(action, 0.0)
-
-
-def copies(thought: str, action: str, state: str) -> bool:
-    """Does the thought name the action (or all its arguments), where the state does not?
-
-    A reward that rises together with the share of such thoughts is worth nothing.
-
-    >>> copies("so I open c .", "open c", "ball under a ."), copies("bare", "open c", "")
-    (True, False)
-    """
-    try:
-        values = [str(value) for value in json.loads(action).get("arguments", {}).values()]
-    except (ValueError, AttributeError):
-        values = []
-    thought = _padded(thought)
-    state = _padded(state)
-    words = [_padded(value) for value in values or [normalise(action)]]
-    return all(word in thought for word in words) and any(word not in state for word in words)
-
-
-def _padded(text: str) -> str:
-    return f" {' '.join(text.split())} "  # so that "open c" is not found in "open cup"

@@ -65,8 +65,8 @@ def loop(
         stats |= learn(run, samples, cfg, progress.lr(update))
         run.sync()  # the sampler writes by the new weights
         progress.tick("time/update")
-        stats |= progress.look(update)  # the seconds; now and then, a reward on held-out tasks
-        run.log.update(run.seed, stage_id, update, stats)
+        stats |= progress.look(update)  # now and then, a reward on held-out tasks
+        run.log.update(run.seed, stage_id, update, stats | progress.seconds)
         check_gap(stats, run.cfg.engine)  # stops if sampler and trainer disagree
         progress.save_or_stop(update)
     progress.finish()
@@ -139,13 +139,13 @@ class Progress:
         self.clock = now
 
     def look(self, update: int) -> dict[str, float]:
-        """Returns this update's seconds, and every `eval_every` updates the held-out reward.
+        """Every `eval_every` updates and after the last one, the held-out reward.
 
-        Patience, which stops a stage early, goes by that reward.
+        Patience, which stops a stage early, goes by it.
         """
         last = update + 1 == self.updates
         if not self.held_out or not (last or (update + 1) % self.cfg.eval_every == 0):
-            return self.seconds
+            return {}
         reward = self.held_out()
         if reward > self.best["reward"]:
             self.best = {"reward": reward, "since": 0}
@@ -153,7 +153,7 @@ class Progress:
                 self.best["model"] = self.run.agent.policy.weights()
         else:
             self.best["since"] += 1
-        return self.seconds | {"eval/held_out_reward": reward}
+        return {"eval/held_out_reward": reward}
 
     def save_or_stop(self, update: int) -> None:
         """Saves a snapshot when one is due. After Ctrl-C it saves one and stops."""

@@ -1,8 +1,8 @@
 """The other objectives: what PRIME-RL, RAGEN, RL4LMs, TRL and others are known for.
 
-Read one when you need it. Each is a pure function of tensors, in the notation of algorithms.py, and
-nothing here is on the path of the ladder's arms but the dicts at the end: they hold all names that
-the configuration knows, those of algorithms.py included.
+Read one when you need it. Each is a pure function of tensors, in the notation of algorithms.py. The
+ladder's arms need none of them. They pass through `advantages` and through the dicts at the end,
+which hold all names that the configuration knows, those of algorithms.py included.
 """
 
 import math

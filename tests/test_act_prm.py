@@ -4,6 +4,7 @@ import copy
 import random
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -124,7 +125,6 @@ def test_a_thought_that_never_ended_earns_nothing(raised):
 
 
 def test_its_world_is_cups_of_one_round_word_for_word():
-    kinds = dict.fromkeys(Cups.thought_mix)
     for seed in range(50):
         world = Cups(rounds=1, swaps=3)
         observation = world.reset(task_seed("train", seed))
@@ -132,12 +132,30 @@ def test_its_world_is_cups_of_one_round_word_for_word():
         assert act_prm.state(task) == observation
         assert act_prm.expert_action(task) == world.expert()
         assert act_prm.follow(task, task[0]) == world.thought()
-        rng = random.Random(seed)
-        kinds |= {world.classify(act_prm.follow(task, cup)): cup for cup in act_prm.CUPS}
-        kinds[world.classify(act_prm.state(task))] = "restated"
+        for cup in act_prm.CUPS:
+            kind = "faithful" if cup == task[0] else "wrong"
+            assert world.classify(act_prm.follow(task, cup)) == kind
+
+
+def test_its_narrator_has_the_librarys_mix_of_thoughts():
+    rng = random.Random(0)
+    words = list(act_prm.ID)
+    seen = Counter()
+    for _ in range(4000):
         prompt, turn = act_prm.narrated(rng)
-        assert set(prompt + turn) <= set(act_prm.ID.values())
-    assert set(kinds) == set(Cups.thought_mix)
+        told = " ".join(words[i] for i in prompt).split()
+        world = Cups(rounds=1, swaps=3)
+        world.reset(0)  # a world in the state of this prompt
+        world.start = told[3]
+        world.swapped = [told[i + 1 : i + 3] for i, word in enumerate(told) if word == "swap"]
+        text = " ".join(words[i] for i in turn)
+        if text.startswith("<think>"):
+            seen[world.classify(text.split("<think> ")[1].split(" </think>")[0])] += 1
+    total = seen.total()
+    assert 0.78 < total / 4000 < 0.82  # a fifth is played without a thought
+    for kind, share in Cups.thought_mix.items():
+        assert abs(seen[kind] / total - share) < 4 * (share * (1 - share) / total) ** 0.5
+    assert set(seen) == set(Cups.thought_mix)
 
 
 def test_it_needs_nothing_of_minprm_and_knows_one_flag():

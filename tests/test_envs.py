@@ -442,6 +442,11 @@ def test_demos_of_any_world_are_written_and_hold_no_thoughts(name, tmp_path):
     assert all(step.thought is None for demo in demos for step in demo.steps)
 
 
+def test_cups_without_a_swap_are_refused_because_no_thought_could_end_with_a_cup():
+    with pytest.raises(ValueError, match="swaps from 1"):
+        WORLDS["cups"](swaps=0)
+
+
 # --- worlds that the embedded model is raised on ---
 
 

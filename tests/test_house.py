@@ -119,12 +119,12 @@ def test_files_and_functions_are_short():
                 assert node.end_lineno - node.lineno < 60, f"{file}: {node.name}"
 
 
-def test_the_story_fits_a_sitting_and_each_file_says_what_it_is_not():
+def test_the_story_fits_a_sitting_and_each_file_points_at_the_idea():
     assert sum((ROOT / name).read_text().count("\n") for name in STORY) <= 1200
     assert (ROOT / STORY[0]).read_text().count("\n") <= 250
     for name in STORY[1:]:
         told = ast.get_docstring(ast.parse((ROOT / name).read_text()))
-        assert "act_prm.py" in told and re.search(r"\bnot\b|\bno\b|nothing", told, re.I), name
+        assert "act_prm.py" in told, name
 
 
 def test_nobody_reaches_into_anothers_private_parts():

@@ -8,7 +8,7 @@ from torch import tensor
 
 from minprm.constants import RL, Training
 from minprm.data import Sample
-from minprm.model.objective import Batch, make_batch, objective
+from minprm.model.objective import MicroBatch, make_batch, objective
 from minprm.zoo import LOSSES
 
 NAN = float("nan")
@@ -19,9 +19,9 @@ WEIGHTS = [0.1, 0.1, 0.3, 0.3, 0.3]  # two tokens of the first sample, three of 
 ENTROPY = [0.2, 0.4, 0.1, 0.3, 0.5]
 
 
-def made(**extra) -> Batch:
+def made(**extra) -> MicroBatch:
     rest = {name: tensor(numbers) for name, numbers in extra.items()}
-    return Batch(
+    return MicroBatch(
         [2, 3], tensor(WEIGHTS), tensor(OLD), tensor(ADV), tokens=5, drawn_tokens=3, **rest
     )
 

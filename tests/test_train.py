@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,17 @@ def test_a_base_model_without_the_skills_is_refused(tmp_path, capsys):
 def test_a_run_is_never_written_over(whole):
     done = finish(whole, "--run", "whole", *TINY)
     assert done.returncode == 2 and "--resume" in done.stderr
+
+
+def test_a_run_of_another_version_is_not_resumed_and_says_so(tmp_path):
+    folder = tmp_path / "runs" / "old"
+    folder.mkdir(parents=True)
+    knobs = asdict(Config()) | {"babble": {}}
+    del knobs["tiny"]
+    (folder / "config.json").write_text(json.dumps(knobs))
+    done = finish(tmp_path, "--run", "old", "--resume")
+    assert done.returncode == 2 and "another version" in done.stderr
+    assert done.stderr.count("\n") == 1 and [x.name for x in folder.iterdir()] == ["config.json"]
 
 
 def test_train_and_held_out_and_evaluation_tasks_are_disjoint():

@@ -31,7 +31,7 @@ def parse(argv: list[str]) -> Config:
     """
     flags = _toml_flags(_value(argv, "--config")) + argv
     preset = PRESETS.get(_value(flags, "--preset") or "cups", PRESETS["cups"])
-    config = read_flags(Config, flags, "train.py", default=deepcopy(preset))
+    config = read_flags(Config, flags, "minprm train", default=deepcopy(preset))
     check(config)
     return config
 
@@ -51,7 +51,7 @@ def read_flags(schema: type, argv: list[str], program: str, **default):
     lines = [line.strip("│╭╮╰╯─ ") for line in box.getvalue().splitlines()[1:]]
     if "" in lines:
         lines = lines[: lines.index("")]
-    fail(f"{' '.join(lines)} (python {program} --help lists every flag)")
+    fail(f"{' '.join(lines)} ({program} --help lists every flag)")
 
 
 def check(config: Config) -> None:

@@ -1,4 +1,4 @@
-"""python evaluate.py CHECKPOINT [CHECKPOINT ...] --world cups: success by real rollouts.
+"""minprm evaluate CHECKPOINT [CHECKPOINT ...] --world cups: success by real rollouts.
 
 A checkpoint may think or not: each turn it decides for itself. Beside it, on the same tasks, random
 play and the expert. With several samples a task, pass@k in closed form; with several checkpoints a
@@ -59,7 +59,7 @@ SHARED = ("world", "world_args", "episodes", "split", "think", "thought_tokens",
 
 def main(argv: list[str]) -> None:
     """The command."""
-    flags = read_flags(Evaluation, argv, "evaluate.py")
+    flags = read_flags(Evaluation, argv, "minprm evaluate")
     if flags.worlds:
         print(worlds_table(json.loads(AUDIT.read_text())))
         return
@@ -78,7 +78,7 @@ def main(argv: list[str]) -> None:
         row |= passes(episodes, flags.samples)
         row["seconds"] = time.perf_counter() - began
         rows[name if names.count(name) == 1 else path] = [row]
-        show(path, episodes, flags)
+        report(path, episodes, flags)
     lines = reference_rows(cfg, flags.seed)
     ladder = {"random": [lines["random"]], **rows, "expert": [lines["expert"]]}
     print(table(ladder), details(ladder), sep="\n\n")
@@ -89,7 +89,7 @@ def main(argv: list[str]) -> None:
 def check(flags: Evaluation) -> None:
     """Refuses what cannot be meant, in one sentence."""
     if not flags.checkpoints:
-        fail("name at least one checkpoint: python evaluate.py checkpoints/RUN/ARM-SEED")
+        fail("name at least one checkpoint: minprm evaluate checkpoints/RUN/ARM-SEED")
     if min(flags.episodes, flags.samples) < 1 or flags.temperature < 0:
         fail("--episodes and --samples are at least 1, --temperature at least 0")
     if flags.samples > 1 and not flags.temperature:
@@ -116,7 +116,7 @@ def passes(episodes: list[Episode], samples: int) -> dict[str, float]:
     return found
 
 
-def show(path: str, episodes: list[Episode], flags: Evaluation) -> None:
+def report(path: str, episodes: list[Episode], flags: Evaluation) -> None:
     """Transcripts, to a file and to the screen."""
     if flags.transcripts:
         with open(flags.transcripts, "a") as file:

@@ -1,4 +1,4 @@
-"""python train.py [--preset cups] [--flags]: trains the arms of a ladder and prints their table.
+"""minprm train [--preset cups] [--flags]: trains the arms of a ladder and prints their table.
 
 A run leaves runs/<run>/ (config, metrics, TensorBoard, samples, ladder.json, ladder.png) and
 checkpoints/<run>/<arm>-<seed>/, each of which transformers loads.
@@ -50,7 +50,7 @@ def main(argv: list[str], on_save: Callable[[], None] = lambda: None) -> None:
     try:
         rows = ladder(cfg, log, CHECKPOINTS, on_save)
     except KeyboardInterrupt:
-        logger.info(f"stopped and saved. Go on with: python train.py --run {cfg.run} --resume")
+        logger.info(f"stopped and saved. Go on with: minprm train --run {cfg.run} --resume")
         raise SystemExit(130) from None
     report(cfg, rows, log.folder)
 
@@ -100,8 +100,14 @@ def resumed(cfg: Config, argv: list[str]) -> Config:
         fail(f"--resume: there is no run {cfg.run or 'yet'} in {RUNS}/")
     if set(argv) - {"--resume", "--run", cfg.run, f"--run={cfg.run}"}:
         fail("--resume goes on with the knobs that the run began with: give --run alone")
-    # JSON has no dataclasses: the part of each stage becomes one again
     knobs = json.loads(path.read_text())
+    unknown = knobs.keys() ^ vars(Config()).keys()
+    if unknown:
+        fail(
+            f"--resume: {path} was written by another version of minprm (it differs in "
+            f"{', '.join(sorted(unknown))}): start the run anew, under another name"
+        )
+    # JSON has no dataclasses: the part of each stage becomes one again
     for name, default in vars(Config()).items():
         if is_dataclass(default):
             knobs[name] = type(default)(**knobs[name])

@@ -19,7 +19,7 @@ from minprm.zoo import LOSSES, value_clip
 
 
 @dataclass
-class Batch:
+class MicroBatch:
     """What is known of a micro-batch's trained tokens, sample after sample.  T of them, [T] each
 
     `tokens` and `drawn_tokens` count the whole update. Dividing by the micro-batch's own counts
@@ -39,10 +39,10 @@ class Batch:
 
 def make_batch(
     samples: list[Sample], weights: list[float], tokens: int, drawn_tokens: int
-) -> Batch:
+) -> MicroBatch:
     """The tensors of these samples; `weights` has one number for each sample."""
     lengths = [sum(sample.trained) for sample in samples]
-    batch = Batch(
+    batch = MicroBatch(
         lengths=lengths,
         weights=torch.tensor(weights).repeat_interleave(torch.tensor(lengths)),
         old_logp=at_trained(samples, "logprobs"),
@@ -67,7 +67,7 @@ def at_trained(samples: list[Sample], key: str) -> Tensor:
 
 
 def objective(
-    logp: Tensor, entropy: Tensor, values: Tensor, batch: Batch, cfg: Training
+    logp: Tensor, entropy: Tensor, values: Tensor, batch: MicroBatch, cfg: Training
 ) -> tuple[Tensor, dict[str, float]]:
     """(scalar loss, what to log).  logp, entropy, values: [T] each, values only with a critic
 
@@ -93,7 +93,7 @@ def objective(
     return (batch.weights * per_token).sum(), stats
 
 
-def _sampled_losses(logp: Tensor, batch: Batch, drawn: Tensor, cfg: Training) -> Tensor:
+def _sampled_losses(logp: Tensor, batch: MicroBatch, drawn: Tensor, cfg: Training) -> Tensor:
     """Losses of the tokens that the sampler drew, sequence by sequence: some losses look at the
     whole sequence.  -> [drawn tokens]"""
     sizes = [int(part.sum()) for part in drawn.split(batch.lengths)]
@@ -104,7 +104,7 @@ def _sampled_losses(logp: Tensor, batch: Batch, drawn: Tensor, cfg: Training) ->
     return torch.cat([loss(*part) for part in zip(logps, old_logps, advs, strict=True)])
 
 
-def _reference(logp: Tensor, batch: Batch, cfg: Training) -> Tensor:
+def _reference(logp: Tensor, batch: MicroBatch, cfg: Training) -> Tensor:
     """Log-probs that the policy is held to: the base model's, or those it was sampled with."""
     if cfg.kl_to == "base":
         return batch.ref_logp

@@ -139,7 +139,7 @@ class Policy:
         base: bool = False,
         entropy_gradient: bool = False,
     ) -> Reading:
-        """One forward pass over rows of Samples. Every log-prob in minprm comes from here.
+        """One forward pass over rows of Samples, for all that is scored and all that is trained on.
 
         The vocabulary is projected only where a log-prob is read, in chunks, which are computed
         again for the gradient where they would not fit into memory at once.

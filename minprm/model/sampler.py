@@ -14,6 +14,8 @@ from transformers import DynamicCache, PreTrainedModel
 
 from minprm.model.tree import attend
 
+ROWS = 512  # completions that are written at once, at most
+
 
 @dataclass
 class Completion:
@@ -41,14 +43,10 @@ class Sampler:
     There is no top-k and no top-p, so what is drawn has exactly the log-prob that is trained on.
     """
 
-    def __init__(self, model: PreTrainedModel, rows: int = 512, own_weights: bool = False):
-        """At most `rows` completions are written at once.
-
-        With own_weights it writes by a copy of the weights, which is as old as the last sync.
-        """
+    def __init__(self, model: PreTrainedModel, own_weights: bool = False):
+        """With own_weights it writes by a copy of the weights, which is as old as the last sync."""
         self.learner = model
         self.model = deepcopy(model) if own_weights else model
-        self.rows = rows
         self.last_call: LastCall | None = None
 
     def begin(self) -> None:
@@ -70,7 +68,7 @@ class Sampler:
         the likeliest token at each place.
         """
         noise = torch.Generator(self.model.device).manual_seed(seed)
-        prompts_at_once = max(self.rows // n, 1)
+        prompts_at_once = max(ROWS // n, 1)
         groups = []
         for first in range(0, len(prompts), prompts_at_once):
             batch = prompts[first : first + prompts_at_once]

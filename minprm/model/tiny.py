@@ -26,8 +26,10 @@ from minprm.envs.base import World, task_seed
 from minprm.model.load import load_model
 from minprm.model.policy import Policy, schedule
 from minprm.model.sampler import Sampler
-from minprm.text.chat import ORDERS, TAGS, Chat
+from minprm.text.chat import ORDERS, Chat
+from minprm.text.template import TAGS
 
+GATE_TASKS = 50  # episodes of the expert at which the skills are measured
 TEMPLATE = (
     "{% for m in messages %}"
     "{% if m.role == 'assistant' %}<asst> {{ m.content }} <end> "
@@ -148,7 +150,7 @@ def _episode(world: World, chat: Chat, cfg: Tiny, rng: random.Random) -> Sample:
 # --- has it learned enough? ---
 
 
-def gate(policy: Policy, world: World, thought_tokens: int, tasks: int = 50) -> dict[str, float]:
+def gate(policy: Policy, world: World, thought_tokens: int) -> dict[str, float]:
     """Skills of the base model: {kind of sampled thought: share, "acts": p(a | s, good thought)}.
 
     The share of "?" is that of thoughts of no kind. The model is asked at every turn of the
@@ -159,7 +161,7 @@ def gate(policy: Policy, world: World, thought_tokens: int, tasks: int = 50) -> 
     prompts = []
     samples = []
     worlds = []
-    for i in range(tasks):
+    for i in range(GATE_TASKS):
         for prompt, sample, state in _expert_turns(world, chat, task_seed("validation", i)):
             prompts.append(prompt)
             samples.append(sample)

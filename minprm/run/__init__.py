@@ -1,1 +1,1 @@
-"""What a run needs beside the method: flags, files, tables, evaluation."""
+"""What a run needs beside the method: log, table, snapshots, noise, batches played ahead."""

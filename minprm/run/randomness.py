@@ -8,7 +8,7 @@ import zlib
 
 
 def noise_seed(seed: int, stage_id: str, update: int) -> int:
-    """A seed for the sampler. The thousand numbers after it are free, for the steps of a walk."""
+    """A seed for the sampler; a walk or an episode adds the number of its step to it."""
     return zlib.crc32(f"{seed} {stage_id} {update}".encode()) * 1000
 
 

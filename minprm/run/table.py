@@ -8,12 +8,13 @@ from statistics import fmean, stdev
 T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
 
 
-def wilson(p: float, n: int, z: float = 1.96) -> tuple[float, float]:
+def wilson(p: float, n: int) -> tuple[float, float]:
     """95 % interval of a share p of n trials (Wilson 1927).
 
     >>> [round(x, 3) for x in wilson(0.0, 400)]
     [0.0, 0.01]
     """
+    z = 1.96
     scale = 1 + z * z / n
     centre = (p + z * z / (2 * n)) / scale
     half = z / scale * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))

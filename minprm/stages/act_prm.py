@@ -203,7 +203,7 @@ def score(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
     if not pairs:
         return
     if cfg.reward == "exact_match":
-        rewards = variants.rewards_by_writing(pairs, agent, seed)
+        rewards = variants.rewards_by_writing(groups, pairs, agent, seed)
     else:
         samples = [_action_after(z, group, agent.chat, cfg) for group, z in pairs]
         logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")

@@ -4,6 +4,7 @@ In act_prm.py this is `relabel`. What the next stage learns from is `run.demos`.
 runs/<run>/relabelled-*.jsonl hold it for people and for other programs.
 """
 
+import math
 import random
 from dataclasses import replace
 from statistics import fmean
@@ -15,7 +16,7 @@ from minprm.data import Demo
 from minprm.run.randomness import noise_seed
 from minprm.stages.act_prm import Thought, Walk, walk_logs
 from minprm.text.chat import Chat
-from minprm.text.logs import write_demos
+from minprm.text.logs import rewrite_demos
 from minprm.trainer import Run
 
 
@@ -26,20 +27,20 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
     of ActPRM that a variant of the stage sets.
     """
     cfg = run.cfg.relabel
-    act_prm = replace(run.cfg.act_prm, **changes)
+    act = replace(run.cfg.act_prm, **changes)
     group = cfg.group
     if matched:
-        drawn_in_training = act_prm.updates * act_prm.batch * act_prm.group
-        group += -(-drawn_in_training // len(run.train_demos))  # rounded up
-    act_prm = replace(act_prm, group=group, thoughts_from="state")
+        drawn_in_training = act.updates * act.batch * act.group
+        group += math.ceil(drawn_in_training / len(run.train_demos))
     # thoughts come from the state alone, also where training showed them the action: nobody will
-    # show the agent its action when it plays
+    # show the agent an action when it plays
+    act = replace(act, group=group, thoughts_from="state")
     seed = noise_seed(run.seed, stage_id, 0)
     run.demos = []
     for i in range(0, len(run.train_demos), 32):  # so many logs at a time, for memory's sake
-        walks, _ = walk_logs(run.agent, run.train_demos[i : i + 32], act_prm, seed + i)
+        walks, _ = walk_logs(run.agent, run.train_demos[i : i + 32], act, seed + i)
         for walk in walks:
-            for demo in relabelled(walk, run.agent.chat, act_prm, cfg.keep):
+            for demo in relabelled(walk, run.agent.chat, act, cfg.keep):
                 # one bad thought spoils an episode, so a demo is as good as its worst step
                 if min(step.reward for step in demo.steps) >= cfg.min_reward:
                     run.demos.append(demo)
@@ -47,7 +48,7 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
         fail(f"{stage_id}: no demo reached --relabel.min-reward {cfg.min_reward}")
     reward = fmean(step.reward for demo in run.demos for step in demo.steps)
     logger.info(f"{stage_id}: {len(run.demos)} demos, mean reward {reward:.3f}")
-    write_run_demos(run, f"relabelled-{stage_id}")
+    rewrite_demos(run.demos, run.log.folder, f"relabelled-{stage_id}-{run.seed}")
 
 
 def relabelled(walk: Walk, chat: Chat, cfg: ActPRM, keep: int) -> list[Demo]:
@@ -64,10 +65,10 @@ def relabelled(walk: Walk, chat: Chat, cfg: ActPRM, keep: int) -> list[Demo]:
         # paths that survived twice hold the very same thoughts, and count once
         distinct = {tuple(map(id, path.thoughts)): path.thoughts for path in walk.paths}
         chosen = sorted(distinct.values(), key=lambda thoughts: -min(z.reward for z in thoughts))
-    return [with_thoughts(walk.demo, thoughts, chat) for thoughts in chosen[:keep]]
+    return [write_thoughts(walk.demo, thoughts, chat) for thoughts in chosen[:keep]]
 
 
-def with_thoughts(demo: Demo, thoughts: list[Thought], chat: Chat) -> Demo:
+def write_thoughts(demo: Demo, thoughts: list[Thought], chat: Chat) -> Demo:
     """The log with these thoughts. One that is no text (cut, or with a control token) is empty."""
     texts = [chat.text(z.ids if z.usable else []) for z in thoughts]
     return demo.with_thoughts(texts, [z.reward for z in thoughts])
@@ -78,7 +79,7 @@ def sample(run: Run, stage_id: str) -> None:
     one = replace(run.cfg.act_prm, group=1, continues="own", thoughts_from="state")
     walks, _ = walk_logs(run.agent, run.train_demos, one, noise_seed(run.seed, stage_id, 0))
     chat = run.agent.chat
-    run.demos = [with_thoughts(walk.demo, walk.paths[0].thoughts, chat) for walk in walks]
+    run.demos = [write_thoughts(walk.demo, walk.paths[0].thoughts, chat) for walk in walks]
 
 
 def shuffle(run: Run, stage_id: str) -> None:
@@ -95,10 +96,3 @@ def copy(run: Run, stage_id: str) -> None:
     for demo in run.train_demos:
         demos.append(demo.with_thoughts([step.action for step in demo.steps]))
     run.demos = demos
-
-
-def write_run_demos(run: Run, name: str) -> None:
-    """The arm's logs, to a file of the run."""
-    file = run.log.folder / f"{name.replace(':', '-')}-{run.seed}.jsonl"
-    file.unlink(missing_ok=True)  # this run's own, from before it was killed
-    write_demos(run.demos, file)

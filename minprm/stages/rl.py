@@ -21,11 +21,11 @@ from minprm.envs.base import task_seed
 from minprm.model.policy import Policy
 from minprm.play import Episode, play, training_tasks, won_demos
 from minprm.run.randomness import noise_seed
-from minprm.stages.relabel import write_run_demos
+from minprm.text.logs import rewrite_demos
 from minprm.trainer import Batch, Run, loop
 from minprm.zoo import GROUPS, advantages, at_ends, ema, explained_variance, gae, turn_gae
 
-Group = list[Episode]  # of one task
+TaskGroup = list[Episode]  # the episodes of one task
 
 
 def rl(run: Run, stage_id: str, dense: bool = False, finetune: bool = False) -> None:
@@ -40,7 +40,7 @@ def rl(run: Run, stage_id: str, dense: bool = False, finetune: bool = False) -> 
 def batches(run: Run, stage_id: str, cfg: RL, dense: bool) -> Callable[[int], Batch]:
     """The function that plays the batch of an update and says what each token deserves."""
 
-    def played(update: int) -> tuple[list[Group], list[Episode]]:
+    def played(update: int) -> tuple[list[TaskGroup], list[Episode]]:
         rng = random.Random(f"{run.seed} {stage_id} {update}")
 
         def play_tasks(seeds: list[int], again: int) -> list[Episode]:
@@ -71,7 +71,7 @@ def synth(run: Run, stage_id: str) -> None:
     run.demos = won_demos(play(run.agent, partial(make_world, run.cfg), seeds, noise))
     if not run.demos:
         fail(f"{stage_id}: the policy won none of {len(seeds)} training tasks, so wrote no logs")
-    write_run_demos(run, f"synth-{stage_id}")
+    rewrite_demos(run.demos, run.log.folder, f"synth-{stage_id}-{run.seed}")
 
 
 # --- from worlds to groups of episodes ------------------------------------------------------------
@@ -79,13 +79,13 @@ def synth(run: Run, stage_id: str) -> None:
 
 def gathered(
     play_tasks: Callable[[list[int], int], list[Episode]], cfg: RL, dense: bool, rng: random.Random
-) -> tuple[list[Group], list[Episode]]:
+) -> tuple[list[TaskGroup], list[Episode]]:
     """(G episodes of each of an update's tasks, all that was played for them), with rewards.
 
     With `backfill` groups without variance, which teach nothing, are replaced by those of other
     tasks, in up to four rounds (DAPO's dynamic sampling, arXiv:2503.14476).
     """
-    groups: list[Group] = []
+    groups: list[TaskGroup] = []
     episodes: list[Episode] = []
     for again in range(4 if cfg.backfill else 1):
         # in the first round there is nothing to sort out yet
@@ -116,7 +116,7 @@ def paid(e: Episode, cfg: RL, dense: bool) -> list[float]:
     return rewards
 
 
-def spread(group: Group) -> float:
+def spread(group: TaskGroup) -> float:
     """Standard deviation of what the episodes of a group earned; exactly 0 where that is equal."""
     r = torch.tensor([float(sum(e.rewards)) for e in group])
     return r.std(correction=0).item() if r.max() > r.min() else 0.0
@@ -126,7 +126,7 @@ def spread(group: Group) -> float:
 
 
 def rl_samples(
-    groups: list[Group], cfg: RL, dense: bool, policy: Policy, baseline: float = 0.0
+    groups: list[TaskGroup], cfg: RL, dense: bool, policy: Policy, baseline: float = 0.0
 ) -> tuple[list[Sample], dict[str, float]]:
     """(samples of an update with their advantages, what to log)."""
     # the spread is that of raw rewards, before any advantage divides it away
@@ -160,7 +160,7 @@ def _weighted(sample: Sample, weight: float) -> Sample:
     return replace(sample, advantages=[weight * adv for adv in sample.advantages])
 
 
-def compare(groups: list[Group], cfg: RL, dense: bool, baseline: float) -> dict[str, float]:
+def compare(groups: list[TaskGroup], cfg: RL, dense: bool, baseline: float) -> dict[str, float]:
     """Writes advantages by comparing rewards within each group. Returns `ema`'s next baseline.
 
     Sparse: the episode's reward, on all its turns. Dense: each turn's return to go, compared with
@@ -186,7 +186,7 @@ def compare(groups: list[Group], cfg: RL, dense: bool, baseline: float) -> dict[
     return stats
 
 
-def _turn_by_turn(group: Group, gamma: float) -> list[list[tuple[float, Episode, list[int]]]]:
+def _turn_by_turn(group: TaskGroup, gamma: float) -> list[list[tuple[float, Episode, list[int]]]]:
     """The returns to go that meet at each turn, of the episodes that got so far."""
     returns = [returns_to_go(torch.tensor(e.rewards), gamma) for e in group]
     rows = []
@@ -199,7 +199,7 @@ def _turn_by_turn(group: Group, gamma: float) -> list[list[tuple[float, Episode,
     return rows
 
 
-def _criticise(groups: list[Group], cfg: RL, policy: Policy) -> dict[str, float]:
+def _criticise(groups: list[TaskGroup], cfg: RL, policy: Policy) -> dict[str, float]:
     """Writes advantages, values and returns, token by token, by the critic as it is now."""
     episodes = [e for group in groups for e in group if e.spans]
     samples = [sample for e in episodes for sample in e.samples]

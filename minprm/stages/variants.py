@@ -1,9 +1,9 @@
 """What Act-PRM can also do: thoughts that have seen the action, and a reward by writing.
 
-The story in act_prm.py does without. Thoughts that see the action (--act-prm.thoughts-from
+The story in stages/act_prm.py does without. Thoughts that see the action (--act-prm.thoughts-from
 state_action) are easier to find, and pay for naming it: README measures how that fails. A reward by
 writing (--act-prm.reward exact_match) needs no log-probs, and costs sampling. `group` and `z` are
-a Group of act_prm.py and one of its Thoughts.
+a Group of stages/act_prm.py and one of its Thoughts.
 """
 
 from minprm.algorithms import exact_match
@@ -30,15 +30,18 @@ def action_first(z, group, chat: Chat, cfg: ActPRM) -> Sample:
     return sample
 
 
-def rewards_by_writing(pairs: list[tuple], agent: Agent, seed: int) -> list[float]:
-    """1 where the model, after its own thought, writes the expert's action, else 0."""
+def rewards_by_writing(groups: list, pairs: list[tuple], agent: Agent, seed: int) -> list[float]:
+    """1 where the model, after its own thought, writes the expert's action, else 0.
+
+    One for each (group, z) in pairs.
+    """
     chat = agent.chat
     openings = []
     prompts = []
     for _, z in pairs:
         openings.append(chat.opening(z.ids))
         prompts.append(z.path.history.whole() + openings[-1])
-    limit = max(len(group.action) for group, _ in pairs) + len(chat.act_end + chat.end)
+    limit = max(len(group.action) for group in groups) + len(chat.act_end + chat.end)
     drawn = agent.sampler.generate(prompts, 1, limit, chat.end[-1:], 1.0, seed)
     rewards = []
     for (group, _), opening, (completion,) in zip(pairs, openings, drawn, strict=True):

@@ -3,7 +3,7 @@
 import torch
 
 from minprm.algorithms import effective_sample_size
-from minprm.evaluation import copies
+from minprm.text.actions import copies
 from minprm.text.chat import Chat
 
 

@@ -37,9 +37,7 @@ from typing import NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from minprm.constants import History, fail
-from minprm.text.template import TAGS, ChatTemplate, Layout
-
-__all__ = ["ORDERS", "TAGS", "Chat", "Layout", "Turn"]
+from minprm.text.template import ChatTemplate
 
 ORDERS = ("natural", "action_first")
 

@@ -135,6 +135,13 @@ def write_demos(demos: list[Demo], path: str | Path) -> None:
             file.write(json.dumps(to_chat(demo), ensure_ascii=False) + "\n")
 
 
+def rewrite_demos(demos: list[Demo], folder: Path, name: str) -> None:
+    """A stage's demos, in a file of its run; over the file that a killed process has left."""
+    file = folder / f"{name.replace(':', '-')}.jsonl"
+    file.unlink(missing_ok=True)
+    write_demos(demos, file)
+
+
 def split_tasks(demos: list[Demo], held_out: int) -> tuple[list[Demo], list[Demo]]:
     """(training demos, held-out demos), by task: the last tasks are held out with all their demos.
 

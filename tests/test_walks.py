@@ -172,7 +172,7 @@ def test_exact_match_is_one_where_the_model_writes_the_experts_action(parts):
     assert {z.reward for g in groups for z in g.thoughts} <= {0.0, 1.0}
 
 
-def test_episodes_keep_what_was_drawn_and_mask_only_that(parts):
+def test_episodes_keep_what_was_drawn_and_train_only_that(parts):
     p = parts[0]
     for e in played(p, CUPS, [5, 5, 6, 6]):
         (sample,) = e.samples

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 from test_policy import policy, sample
-from test_thoughts import CUPS
-from test_thoughts import played as episodes_of
+from test_walks import CUPS
+from test_walks import played as episodes_of
 from torch import tensor
 
 from minprm.constants import RL, History
