@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from minprm.constants import ARMS
+from minprm.ladder import STAGES
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "minprm"
 STORY = (
@@ -150,3 +153,8 @@ def test_the_package_says_which_commands_there_are():
     assert "train" in run().stdout and "evaluate" in run("--help").stdout
     wrong = run("trian")
     assert wrong.returncode == 2 and "train, evaluate" in wrong.stderr
+
+
+def test_every_stage_of_every_arm_is_a_function_in_the_dict():
+    assert {stage for stages in ARMS.values() for stage in stages} <= set(STAGES)
+    assert all(callable(stage) for stage in STAGES.values())

@@ -180,8 +180,8 @@ def think(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
     starts = [(group, path) for group in groups for path in group.paths]
     prompts = []
     for group, path in starts:
-        shown = [] if cfg.thoughts_from == "state" else variants.hint(group.action, chat)
-        prompts.append(path.history.whole() + shown + chat.think)
+        hint = [] if cfg.thoughts_from == "state" else variants.hint(group.action, chat)
+        prompts.append(path.history.whole() + hint + chat.think)
     each = cfg.group // len(groups[0].paths)
     drawn = agent.sampler.generate(
         prompts, each, agent.thought_tokens, chat.stop, agent.temperature, seed
