@@ -10,9 +10,9 @@ An expert's log says what was seen and what was done, never why. For every logge
     4. UPDATE   make thoughts with a large share likelier        loss = -A log p(z, action | state)
 
 This is Expectation-Maximisation; the thought is hidden. CREDIT is the E-step: weighed by A / G, the
-drawn thoughts stand for p(z | state, action). UPDATE is a step of the M-step, which raises
-p(action | state). Afterwards RELABEL writes the best-scored of four new thoughts into every logged
-step, SFT trains a fresh base model on that log (step 4 with A = 1), and this one ACTS by itself.
+draws approximate p(z | state, action). UPDATE is part of an M-step: it raises p(action | state).
+Afterwards RELABEL writes the best-scored of four new thoughts into every logged step, SFT trains a
+fresh base model on that log (step 4 with A = 1), which then ACTS by itself.
 
 This file leaves out what an episode of one turn and 41 tokens does not need. minprm/ has: logs of
 several turns (stages/act_prm.py), a KV cache (model/sampler.py) and vLLM (model/vllm.py), thoughts
@@ -29,7 +29,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 # ----------------------------------------------------------------- The world
 # A ball lies under one of five cups, cups are swapped three times, open the right cup.
-# A task is (start, swaps), one of 40,000. The log is 256 of them, each with the expert's action.
+# A task is (start, swaps), one of 40,000. The log: 256 of them; what was done is expert_action.
 CUPS = "abcde"
 TAGS = ["<user>", "<assistant>", "<think>", "</think>", "<act>", "</act>", "<end>"]
 WORDS = [*CUPS, "ball", "under", "swap", ".", "open", *TAGS]  # one token a word
@@ -116,7 +116,7 @@ def update(model, optimizer, prompts, targets, advantages) -> None:
 
 
 def fine_tune(model, rows, updates: int, batch: int, lr: float, seed: int) -> None:
-    """SFT on (prompt, target) rows. The rate decays, else the last of them would count most."""
+    """SFT on (prompt, target) rows. The rate decays, or the last batches would count most."""
     optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0.0)
     rng = random.Random(seed)
     for i in range(updates):
@@ -127,7 +127,7 @@ def fine_tune(model, rows, updates: int, batch: int, lr: float, seed: int) -> No
 
 # ------------------------------------------------------------ The base model
 # It stands in for a pretrained one. Random play with a narrator teaches it to follow a ball from
-# any cup and to open the cup that its thought ends with, but not to prefer the true start.
+# any cup and to open the cup that its thought ends with, but not to follow it from the true start.
 def narrated(rng: random.Random) -> tuple[list[int], list[int]]:
     """One episode of random play, as (prompt, turn). One thought in ten is of use."""
     task = new_task(rng)
@@ -165,15 +165,15 @@ def posterior(rewards: torch.Tensor) -> torch.Tensor:
     """A = G r / sum(r) in each group: CREDIT, the E-step.  [tasks, group]"""
     # Bayes: p(z | state, action) is proportional to p(z | state) r. The thoughts were drawn from
     # p(z | state), so their shares of the r are its weights. GRPO would have (r - mean) / std for
-    # the thoughts, which is below 0 for the worse ones, and leave the action this weight.
+    # the thoughts, below 0 for the worse ones; the action, which is right, would keep this A.
     total = rewards.sum(-1, keepdim=True)
     return rewards.shape[-1] * rewards / total.clamp(min=1e-30)  # if all r are 0, so are all A
 
 
 def turns_of(tasks, thoughts, group: int) -> list[list[int]]:
     """The target of each thought: itself and, if it ended, the expert's action after it."""
-    # A weighs the action too. With weight 1 the model would learn to act without its thought: mean
-    # reward after 15 updates .20 and .32, not .71 and .96 (seeds 10, 11).
+    # A weighs the action too. With weight 1 the model learns to ignore its thought: mean reward
+    # after 15 updates is .20, not .71 (seed 10), and .32, not .96 (seed 11).
     actions = [action_turn(task) for task in tasks for _ in range(group)]
     return [z + actions[i] if z[-1] == ID["</think>"] else z for i, z in enumerate(thoughts)]
 
@@ -230,7 +230,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # a CPU is slow on the tiniest of numbers
     rng = random.Random(seed)
-    log = [new_task(rng) for _ in range(256)]  # test tasks are "new": not among these
+    log = [new_task(rng) for _ in range(256)]  # none is in `test`: recall cannot pass it
     test = [task for task in (new_task(rng) for _ in range(500)) if task not in log][:400]
     base = make_model(seed)
     fine_tune(base, [narrated(rng) for _ in range(12_800)], 400, batch=32, lr=4e-3, seed=seed)
