@@ -66,19 +66,20 @@ def play(
     agent.sampler.begin()
     episodes = [begin(new_world(), seed) for seed in seeds]
     opening = forced_opening(agent)
+    limit = turn_limit(agent)
     roots: dict[int, Sample] = {}  # first states, by task
     for turn in count():
         # the worlds ask: every episode that goes on gets its next state
         for e in episodes:
             if not e.done:
-                _ask(e, agent, roots)
+                _ask(e, agent, limit, roots)
         live = [e for e in episodes if not e.done]
         if not live:
             break
         # the agent writes all turns at once
         prompts = [e.samples[-1].whole() + opening for e in live]
         drawn = agent.sampler.generate(
-            prompts, 1, turn_limit(agent), agent.chat.end[-1:], agent.temperature, noise + turn
+            prompts, 1, limit, agent.chat.end[-1:], agent.temperature, noise + turn
         )
         # what it wrote is kept as ids, and read as text by the worlds
         answers = []
@@ -112,8 +113,11 @@ def forced_opening(agent: Agent) -> list[int]:
     return agent.chat.act_without_thought or agent.chat.opening([])
 
 
-def _ask(e: Episode, agent: Agent, roots: dict[int, Sample]) -> None:
-    """Puts the state before the agent, or ends the episode where that outgrows the context."""
+def _ask(e: Episode, agent: Agent, limit: int, roots: dict[int, Sample]) -> None:
+    """Puts the state before the agent, or ends the episode where that outgrows the context.
+
+    limit: tokens of the longest turn.
+    """
     chat = agent.chat
     history = agent.history
     e.state_ids = chat.state_ids(e.state, e.world.tools, not e.steps)
@@ -126,7 +130,7 @@ def _ask(e: Episode, agent: Agent, roots: dict[int, Sample]) -> None:
         e.samples.append(Sample(parent=before, version=agent.version))
     else:
         e.samples[-1].extend(state)
-    if len(e.samples[-1].whole()) + turn_limit(agent) > agent.context:
+    if len(e.samples[-1].whole()) + limit > agent.context:
         e.outgrown = True
         e.done = True
         if not any(e.samples[-1].trained):

@@ -225,8 +225,8 @@ class Policy:
         samples = [sample for sample in samples if any(sample.trained)]
         # divide by the tokens of the whole update, not of the micro-batch, or the answer depends on
         # how memory was split
-        weights = AGGREGATIONS[cfg.aggregation]([sum(sample.trained) for sample in samples])
-        tokens = sum(sum(sample.trained) for sample in samples)
+        lengths = [sum(sample.trained) for sample in samples]
+        weights = AGGREGATIONS[cfg.aggregation](lengths)
         drawn_tokens = int(_drawn(samples).sum())
         stats = {"loss/total": 0.0}
         # 1. gradients of all micro-batches, added up
@@ -236,7 +236,7 @@ class Policy:
             order = [i for row in rows for i in row]
             # what the samples say of their trained tokens, as tensors
             batch = make_batch(
-                [samples[i] for i in order], [weights[i] for i in order], tokens, drawn_tokens
+                [samples[i] for i in order], [weights[i] for i in order], sum(lengths), drawn_tokens
             )
             # what the base model says of them, where it holds the policy back
             if cfg.kl and cfg.kl_to == "base":

@@ -73,10 +73,11 @@ class Thought:
     """A sampled thought."""
 
     path: "Path"  # the one that it was drawn from
-    ids: list[int]  # as drawn, without the closing tag
-    logprobs: list[float]  # of ids, and of the closing tag where that was drawn
+    ids: list[int]  # without the closing tag
+    drawn: list[int]  # with it, where it was drawn
+    logprobs: list[float]  # of `drawn`
     closed: bool  # the closing tag was drawn
-    usable: bool  # closed, and plain text; any other thought earns 0, and histories leave it out
+    usable: bool = False  # closed, and plain text; others earn 0, and histories leave them out
     reward: float = 0.0
     outcome: float = 0.0  # the number that is compared within the group; see `outcomes`
     advantage: float = 0.0  # of the thought's own tokens
@@ -190,8 +191,9 @@ def think(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
         for completion in completions:
             closed = completion.ids[-1:] == chat.stop
             ids = completion.ids[:-1] if closed else completion.ids
-            usable = closed and chat.clean(ids)
-            group.thoughts.append(Thought(path, ids, completion.logprobs, closed, usable))
+            thought = Thought(path, ids, completion.ids, completion.logprobs, closed)
+            thought.usable = closed and chat.clean(ids)
+            group.thoughts.append(thought)
 
 
 # --- SCORE ----------------------------------------------------------------------------------------
@@ -279,10 +281,9 @@ def _thought_first(z: Thought, group: Group, chat: Chat, cfg: ActPRM) -> Sample:
     """state | thought | action: the order in which the agent will act."""
     # a thought that saw the action was drawn after another prompt: here its log-probs are not true
     logprobs = z.logprobs if cfg.thoughts_from == "state" else None
-    drawn = [*z.ids, *chat.stop] if z.closed else z.ids
     sample = Sample(parent=z.path.history)
     sample.extend(chat.think)  # the opening tag was forced, so nothing is learned of it
-    sample.extend(drawn, z.advantage, logprobs)
+    sample.extend(z.drawn, z.advantage, logprobs)
     if z.closed and cfg.trained_on != "thought":
         rest = chat.think_end[1:]  # sampling stops at the first token of a closing tag
         turn = [*rest, *chat.act, *group.action, *chat.act_end, *chat.end]

@@ -84,10 +84,16 @@ def sample(run: Run, stage_id: str) -> None:
 
 def shuffle(run: Run, stage_id: str) -> None:
     """The right style on the wrong step: thoughts are permuted over the steps of all logs."""
-    thoughts = [step.thought for demo in run.demos for step in demo.steps]
+    thoughts = []
+    for demo in run.demos:
+        thoughts += [step.thought for step in demo.steps]
     random.Random(f"{run.seed} {stage_id}").shuffle(thoughts)
-    rest = iter(thoughts)
-    run.demos = [demo.with_thoughts([next(rest) for _ in demo.steps]) for demo in run.demos]
+    shuffled = []
+    for demo in run.demos:
+        first = thoughts[: len(demo.steps)]
+        thoughts = thoughts[len(demo.steps) :]
+        shuffled.append(demo.with_thoughts(first))
+    run.demos = shuffled
 
 
 def copy(run: Run, stage_id: str) -> None:

@@ -88,7 +88,6 @@ def gathered(
     groups: list[TaskGroup] = []
     episodes: list[Episode] = []
     for again in range(4 if cfg.backfill else 1):
-        # in the first round there is nothing to sort out yet
         groups = [group for group in groups if spread(group) > 0]
         seeds = []
         for _ in range(cfg.batch - len(groups)):

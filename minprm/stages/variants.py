@@ -24,7 +24,7 @@ def action_first(z, group, chat: Chat, cfg: ActPRM) -> Sample:
     weight = z.action_weight if z.closed else None
     sample = Sample(parent=z.path.history).extend(hint(group.action, chat), weight)
     sample.extend(chat.think)
-    sample.extend([*z.ids, *chat.stop] if z.closed else z.ids, z.advantage, logprobs)
+    sample.extend(z.drawn, z.advantage, logprobs)
     if z.closed:
         sample.extend([*chat.think_end[1:], *chat.end], weight)
     return sample
