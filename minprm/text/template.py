@@ -9,6 +9,9 @@ the template's own writing. In Qwen3's template, with one user message:
 
 Three things are found in this way: the text that ends a turn, the text of a tool call, and the
 text between one action and the next. With the first two, `Layout` says how a turn is written.
+
+No text is lost in silence: a template that leaves out a placeholder, or raises an error, ends the
+program with a sentence.
 """
 
 import json
@@ -24,6 +27,8 @@ TAGS = ("<think>", "</think>", "<act>", "</act>")
 # Placeholders: words that no template writes by itself.
 _MESSAGE = "xMINPRM{}x"
 _MESSAGE_PATTERN = r"xMINPRM(\d+)x"
+_OPENED_THOUGHT = r"<think>\s*$"
+_EMPTY_THOUGHT = r"<think>\s*</think>\s*$"
 _CONTENT = "xMINPRMCx"
 _NAME = "xMINPRMNx"
 _ARGUMENTS = {"xMINPRMKx": "xMINPRMVx"}
@@ -64,10 +69,17 @@ class ChatTemplate:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, layout: str, tools: bool):
         self.tokenizer = tokenizer
+        if not tokenizer.chat_template:
+            fail(
+                f"{tokenizer.name_or_path}: its tokenizer has no chat template (base models have"
+                " none): use an instruct model as --model"
+            )
         self.control_tokens = list(tokenizer.get_added_vocab())
         self.end = self._find_end()
         self.call: Call | None = self._find_call() if tools else None
         self.layout = self._choose_layout(layout)
+        # A template that loses what a user says next is refused now, and not at the second step.
+        self.state_pieces([{"role": "user"}], [], first=False)
 
     def state_pieces(self, messages: list[dict], tools: list[dict], first: bool) -> list[str | int]:
         """What stands between two actions: template texts, and numbers of `messages` between them.
@@ -79,10 +91,24 @@ class ChatTemplate:
         if not first:
             # The turn before is in the history already, and so is the text that ended it.
             pieces = pieces[pieces.index(1) + 1 :]
+            if not pieces[0].startswith(self.end):
+                fail(
+                    f"the chat template ends the newest turn by {self.end!r} and earlier turns in"
+                    " another way, so a history cannot grow by appending: use another --model"
+                )
             pieces[0] = pieces[0].removeprefix(self.end)
-        # Some templates open the thought here. The layout opens it, and twice would be wrong.
-        pieces[-1] = pieces[-1].removesuffix("<think>\n")
+        pieces[-1] = self._without_thought(pieces[-1])
         return [piece - len(before) if isinstance(piece, int) else piece for piece in pieces]
+
+    def _without_thought(self, prompt: str) -> str:
+        """The end of a prompt without the thought that some templates open there.
+
+        The layout opens the thought itself, and twice would be wrong. Templates that ask for no
+        thinking write an empty thought. It stays only where the layout's thoughts are plain text.
+        """
+        if self.layout.think:
+            prompt = re.sub(_EMPTY_THOUGHT, "", prompt)
+        return re.sub(_OPENED_THOUGHT, "", prompt)
 
     def _find_end(self) -> str:
         """The text that ends a turn: all that follows the answer, up to the first control token."""
@@ -98,25 +124,30 @@ class ChatTemplate:
 
     def _find_call(self) -> Call:
         """The template's tool call."""
+        reasons = []
         # Most templates take the arguments as an object, some take them as its JSON text.
         for arguments in (_ARGUMENTS, json.dumps(_ARGUMENTS)):
             try:
                 opening, middle, close = self._around_calls(1, arguments)
-            except (TypeError, ValueError):
+            except ValueError as error:
+                reasons.append(str(error))
                 continue
             return Call(opening, middle, close, self._find_join(arguments))
-        fail("the chat template renders no tool calls: use --layout think or tags, without tools")
+        fail(f"{reasons[0]}: use another --model, or logs and a world without tools")
 
     def _find_join(self, arguments: dict | str) -> str | None:
         """The text from the arguments of one call to the name of the next."""
         try:
             around = self._around_calls(2, arguments)
-        except Exception:  # a template that allows one call raises whatever its author liked
+        except ValueError:
             return None
         return around[2]
 
     def _around_calls(self, number: int, arguments: dict | str) -> tuple[str, ...]:
-        """The texts before, between and after the names and the arguments of `number` calls."""
+        """The texts before, between and after the names and the arguments of `number` calls.
+
+        Raises ValueError with what is wrong where the template does not write them as JSON.
+        """
         function = {"name": _NAME, "arguments": arguments}
         calls = [{"type": "function", "function": function}] * number
         question = {"role": "user", "content": "x"}
@@ -125,9 +156,13 @@ class ChatTemplate:
         start = len(self._render([question], [], prompt=True))
         if _CONTENT in text:  # Llama's template drops the text beside a call
             start = text.index(_CONTENT) + len(_CONTENT)
+        if _NAME not in text:
+            raise ValueError("the chat template leaves out tool calls")
         *around, after = re.split(f"{_NAME}|{_ARGUMENTS_PATTERN}", text[start:])
-        if len(around) != 2 * number:
-            raise ValueError("the template drops tool calls")
+        if len(around) != 2 * number or not around[1].strip():
+            raise ValueError("the chat template writes tool calls in a format that is not JSON")
+        if self.end not in after:
+            raise ValueError("the chat template ends a turn with tool calls in another way")
         close = after[: after.index(self.end)]
         return *around, close
 
@@ -212,14 +247,52 @@ class ChatTemplate:
     def _pieces(self, messages: list[dict], tools: list[dict], prompt: bool) -> list[str | int]:
         """The template's texts, and between them the number of the message that belongs there."""
         marked = [{**message, "content": _MESSAGE.format(i)} for i, message in enumerate(messages)]
-        pieces: list[str | int] = re.split(_MESSAGE_PATTERN, self._render(marked, tools, prompt))
+        try:
+            text = self._render(marked, tools, prompt)
+        except ValueError as error:
+            fail(f"{error}: use another --model, or logs and a world without such messages")
+        pieces: list[str | int] = re.split(_MESSAGE_PATTERN, text)
         pieces[1::2] = map(int, pieces[1::2])  # every second piece is what the pattern captured
+        self._check_nothing_is_lost(messages, pieces[1::2])
         return pieces
 
+    def _check_nothing_is_lost(self, messages: list[dict], written: list[int]) -> None:
+        """Exits where the template did not write each message once, and in order."""
+        for i, message in enumerate(messages):
+            if i in written or (message["role"] == "system" and not self._reads_rules()):
+                continue
+            fail(
+                f"the chat template leaves out the text of a {message['role']} message (templates"
+                " of image models do, or those that know no tools): use another --model, or logs"
+                " and a world without such messages"
+            )
+        if written != sorted(set(written)):
+            roles = ", ".join(message["role"] for message in messages)
+            fail(
+                f"the chat template writes a conversation of {roles} in another order, or a message"
+                " twice: use another --model"
+            )
+
+    def _reads_rules(self) -> bool:
+        """False for the embedded model: its words are those of a world, and none are for rules."""
+        try:
+            self.tokenizer.encode(_CONTENT)
+        except Exception:  # tokenizers raises nothing narrower
+            return False
+        return True
+
     def _render(self, messages: list[dict], tools: list[dict], prompt: bool) -> str:
-        return self.tokenizer.apply_chat_template(
-            messages,
-            tools=tools or None,  # some templates take an empty list for tools
-            add_generation_prompt=prompt,
-            tokenize=False,
-        )
+        """The template's text. Raises ValueError where the template raises anything."""
+        try:
+            return self.tokenizer.apply_chat_template(
+                messages,
+                tools=tools or None,  # some templates take an empty list for tools
+                add_generation_prompt=prompt,
+                tokenize=False,
+            )
+        except Exception as error:  # a template raises whatever its author liked
+            roles = ", ".join(message["role"] for message in messages)
+            reason = " ".join(str(error).split())
+            raise ValueError(
+                f"the chat template cannot write a conversation of {roles} ({reason})"
+            ) from error
