@@ -27,7 +27,7 @@ TAGS = ("<think>", "</think>", "<act>", "</act>")
 # Placeholders: words that no template writes by itself.
 _MESSAGE = "xMINPRM{}x"
 _MESSAGE_PATTERN = r"xMINPRM(\d+)x"
-_OPENED_THOUGHT = r"<think>\s*$"
+_OPENED_THOUGHT = r"<think>\s*$"  # as it ends a prompt
 _EMPTY_THOUGHT = r"<think>\s*</think>\s*$"
 _CONTENT = "xMINPRMCx"
 _NAME = "xMINPRMNx"
@@ -75,6 +75,7 @@ class ChatTemplate:
                 " none): use an instruct model as --model"
             )
         self.control_tokens = list(tokenizer.get_added_vocab())
+        self._check_opening()
         self.end = self._find_end()
         self.call: Call | None = self._find_call() if tools else None
         self.layout = self._choose_layout(layout)
@@ -109,6 +110,20 @@ class ChatTemplate:
         if self.layout.think:
             prompt = re.sub(_EMPTY_THOUGHT, "", prompt)
         return re.sub(_OPENED_THOUGHT, "", prompt)
+
+    def _check_opening(self) -> None:
+        """Exits where an answer does not begin at the prompt's end, a thought aside."""
+        prompt = self._pieces(_EXCHANGE[:1], [], prompt=True)[-1]
+        before_answer = self._pieces(_EXCHANGE, [], prompt=False)[2]
+        bare = []
+        for text in (prompt, before_answer):
+            text = re.sub(_EMPTY_THOUGHT, "", text)
+            bare.append(re.sub(_OPENED_THOUGHT, "", text).strip())
+        if bare[0] != bare[1]:
+            fail(
+                f"the chat template writes {bare[1].removeprefix(bare[0])!r} between its prompt and"
+                " an answer, which no layout here can: use another --model"
+            )
 
     def _find_end(self) -> str:
         """The text that ends a turn: all that follows the answer, up to the first control token."""
