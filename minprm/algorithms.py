@@ -61,7 +61,7 @@ def normalise(action: str) -> str:
     """The action without what does not matter: white space, and the order of JSON's keys."""
     try:
         return json.dumps(json.loads(action), sort_keys=True)
-    except ValueError:
+    except (ValueError, RecursionError):
         return " ".join(action.split())
 
 

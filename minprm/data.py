@@ -30,9 +30,7 @@ class Sample:
     def extend(
         self, ids: list[int], advantage: float | None = None, logprobs: list[float] | None = None
     ) -> "Sample":
-        """Appends ids, and returns itself.
-
-        An advantage marks the ids as trained, log-probs mark them as drawn by the sampler.
+        """Appends ids, returns itself. An advantage marks them trained, log-probs mark them drawn.
 
         >>> Sample().extend([5, 6]).extend([7], advantage=1.0).trained
         [False, False, True]
@@ -45,9 +43,11 @@ class Sample:
 
     def whole(self) -> list[int]:
         """Ids of all its ancestors, oldest first, and its own."""
-        if self.parent is None:
-            return self.ids
-        return self.parent.whole() + self.ids
+        ids = self.ids
+        node = self
+        while node := node.parent:
+            ids = node.ids + ids
+        return ids
 
 
 def chain(segments: list[list[int]], known: dict) -> Sample:

@@ -136,6 +136,13 @@ def _check_act_prm(act_prm: ActPRM) -> None:
         "--act-prm.trained-on action_first needs --act-prm.thoughts-from state_action",
     )
     refuse(
+        act_prm.thoughts_from == "state_action"
+        and act_prm.trained_on in ("thought_action", "thought")
+        and act_prm.correction != "none",
+        "--act-prm.correction with thoughts-from state_action: such a thought was drawn after"
+        " another prompt than it is trained after; use trained-on action_first or both",
+    )
+    refuse(
         act_prm.continues == "resample" and act_prm.advantage not in ("posterior", "none"),
         "--act-prm.continues resample weighs by survival: --act-prm.advantage posterior",
     )

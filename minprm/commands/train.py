@@ -21,7 +21,7 @@ from minprm.ladder import ladder
 from minprm.play import expert_demos
 from minprm.run.log import Log
 from minprm.run.table import chart, table
-from minprm.text.logs import read_demos, write_demos
+from minprm.text.logs import read_demos, split_tasks, write_demos
 
 RUNS = Path("runs")
 CHECKPOINTS = Path("checkpoints")
@@ -38,7 +38,7 @@ def main(argv: list[str], on_save: Callable[[], None] = lambda: None) -> None:
     if cfg.world:
         make_world(cfg)
     if cfg.demos:
-        read_demos(cfg.demos)
+        split_tasks(read_demos(cfg.demos), cfg.held_out)
     if cfg.threads:
         torch.set_num_threads(cfg.threads)
     torch.set_flush_denormal(True)  # tiny activations are ten times slower on a CPU

@@ -10,6 +10,8 @@ from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
 from minprm.text.chat import Chat
 
+SHOWS_ACTION = ("action_first", "both")  # of --act-prm.trained-on: an action before its thought
+
 
 @dataclass
 class Agent:
@@ -46,10 +48,13 @@ def make_agent(
     tools: its actions are tool calls. own_weights: its sampler keeps a copy of the weights, as old
     as the last sync, so that it can write while the policy learns.
     """
+    chat = Chat(tokenizer, cfg.layout, tools)
+    if cfg.act_prm.thoughts_from == "state_action" or cfg.act_prm.trained_on in SHOWS_ACTION:
+        chat.before_thought([])  # a layout that cannot is refused now, not in the middle of a run
     return Agent(
         policy=policy,
         sampler=make_sampler(model, cfg.sampler, cfg.engine, cfg.context, own_weights),
-        chat=Chat(tokenizer, cfg.layout, tools),
+        chat=chat,
         history=cfg.history,
         think=cfg.think,
         thought_tokens=cfg.thought_tokens,

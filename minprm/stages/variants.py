@@ -15,7 +15,7 @@ from minprm.text.chat import Chat
 
 def hint(action: list[int], chat: Chat) -> list[int]:
     """The ids that show the expert's action before a thought about it."""
-    return [*chat.act_without_thought, *action, *chat.act_end]
+    return chat.before_thought(action)
 
 
 def action_first(z, group, chat: Chat, cfg: ActPRM) -> Sample:

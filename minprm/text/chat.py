@@ -32,11 +32,13 @@ vocabulary has no closing tag and spells it in several tokens, `stop` is the fir
 """
 
 import json
+from functools import lru_cache
 from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
 from minprm.constants import History, fail
+from minprm.text.actions import parse_json
 from minprm.text.template import ChatTemplate
 
 ORDERS = ("natural", "action_first")
@@ -70,7 +72,8 @@ class Chat:
         # The control tokens. `content` never writes one; `clean` says whether a thought has one.
         self.special = {i: token for token, i in tokenizer.get_added_vocab().items()}
         self._chat_template = ChatTemplate(tokenizer, layout, tools)
-        self._known_pieces: dict[tuple, list[list[int] | int]] = {}
+        # Most states differ in their contents alone, so their pieces are rendered once and kept.
+        self._known_pieces = lru_cache(maxsize=1024)(self._new_pieces)
         self.call = self._chat_template.call
         self.layout = self._chat_template.layout
 
@@ -134,7 +137,8 @@ class Chat:
         try:
             return self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
         except Exception as error:  # tokenizers raises nothing narrower
-            fail(f"{text!r} holds a word that the model's vocabulary lacks ({error})")
+            start = text[:80]
+            fail(f"a text holds a word that the model's vocabulary lacks ({error}): {start!r}")
 
     def thought(self, text: str) -> list[int]:
         """Ids of a given thought, with the white space that templates put after it."""
@@ -146,7 +150,10 @@ class Chat:
             return self.content(text)
         ids: list[int] = []
         for i, line in enumerate(text.splitlines()):
-            call = json.loads(line)
+            try:
+                call = json.loads(line)
+            except ValueError:
+                fail(f"the action {line[:80]!r} is no tool call, and other logs have tools")
             if i > 0:
                 if self.call.join is None:
                     fail("the chat template allows one tool call a turn, and a logged turn has two")
@@ -173,8 +180,20 @@ class Chat:
         if thought is None or order == "natural":
             return [*self.opening(thought), *action, *self.act_end, *self.end]
         # Act-PRM can train on this order too: the model learns to explain a given action.
-        acted = [*self.act_without_thought, *action, *self.act_end]
+        acted = self.before_thought(action)
         return [*acted, *self.think, *thought, *self.think_end, *self.end]
+
+    def before_thought(self, action: list[int]) -> list[int]:
+        """Ids of an action that is shown before the thought about it.
+
+        Exits in layout `tool`: there the token that ends a thought would open a second call.
+        """
+        if not self.think:
+            fail(
+                "a thought after its action needs tags around it, which this layout lacks: use"
+                " --layout think, or --act-prm.thoughts-from state and trained-on thought_action"
+            )
+        return [*self.act_without_thought, *action, *self.act_end]
 
     # Reading: from sampled ids to thought and action.
 
@@ -258,16 +277,20 @@ class Chat:
     ) -> list[list[int] | int]:
         """The template's pieces of a state as ids, with the numbers of the messages between them.
 
-        They depend on the roles and not on the contents, so each is rendered once and kept.
+        They depend on all of a message but its content: some templates write the name of a tool.
         """
-        roles = tuple(message["role"] for message in messages)
-        key = (first, roles, repr(tools))
-        if key not in self._known_pieces:
-            pieces = []
-            for piece in self._chat_template.state_pieces(messages, tools, first):
-                pieces.append(piece if isinstance(piece, int) else self._template(piece))
-            self._known_pieces[key] = pieces
-        return self._known_pieces[key]
+        fields = []
+        for message in messages:
+            fields.append({key: value for key, value in message.items() if key != "content"})
+        return self._known_pieces(json.dumps(fields), json.dumps(tools), first)
+
+    def _new_pieces(self, messages: str, tools: str, first: bool) -> list[list[int] | int]:
+        """The same, of messages without contents and tools as JSON."""
+        pieces = []
+        found = self._chat_template.state_pieces(json.loads(messages), json.loads(tools), first)
+        for piece in found:
+            pieces.append(piece if isinstance(piece, int) else self._template(piece))
+        return pieces
 
     def _body(self, ids: list[int], opening: list[int]) -> str | None:
         """The text between the opening and the end of the action. None: the turn lacks either."""
@@ -288,7 +311,7 @@ class Chat:
         """The one tool call in this text, as {"name", "arguments"}."""
         name, _, arguments_text = text.strip().partition(self.call.middle.strip())
         try:
-            arguments = json.loads(arguments_text)
+            arguments = parse_json(arguments_text)
         except ValueError:
             return None
         call = {"name": name.strip(), "arguments": arguments}

@@ -4,6 +4,9 @@
 
 An assistant message is one step. Its action is its `tool_calls`, with the thought in `content`; or,
 without tool calls, its action is the `content`, with the thought in `reasoning_content`.
+
+Every field is checked where it is read. A line that training would trip over later ends in a
+sentence with the file, the line and what is wrong.
 """
 
 import hashlib
@@ -14,6 +17,7 @@ from typing import TypeVar
 
 from minprm.constants import fail
 from minprm.data import Demo, Step
+from minprm.text.actions import parse_json
 
 T = TypeVar("T")
 ROLES = ("system", "user", "assistant", "tool")
@@ -28,13 +32,14 @@ def from_chat(line: dict) -> Demo:
     """
     if not isinstance(line, dict) or not isinstance(line.get("messages"), list):
         raise ValueError('a line is an object with a list "messages"')
+    tools = _tools(line)
     steps = []
     state = []
     for i, message in enumerate(line["messages"]):
         if not isinstance(message, dict) or message.get("role") not in ROLES:
             raise ValueError(f"message {i} has no role of {', '.join(ROLES)}")
         if message["role"] == "assistant":
-            thought, action = _thought_and_action(message, i)
+            thought, action = _thought_and_action(message, i, bool(tools))
             steps.append(Step(state, thought, action))
             state = []
         elif isinstance(message.get("content"), str):
@@ -43,8 +48,9 @@ def from_chat(line: dict) -> Demo:
             raise ValueError(f"message {i} ({message['role']}) has no text content")
     if not steps:
         raise ValueError("there is no assistant message, so nothing to learn")
-    task = line.get("task") or _task(line["messages"])
-    return Demo(str(task), line["messages"], line.get("tools") or [], steps)
+    if not steps[0].state:
+        raise ValueError("message 0 is the assistant's: a log begins with what it answers")
+    return Demo(_task(line), line["messages"], tools, steps)
 
 
 def to_chat(demo: Demo) -> dict:
@@ -70,31 +76,69 @@ def _with_thought(message: dict, thought: str | None) -> dict:
     return message
 
 
-def _thought_and_action(message: dict, i: int) -> tuple[str | None, str]:
-    """(thought, action) of the i-th message, an assistant's."""
+def _thought_and_action(message: dict, i: int, tools: bool) -> tuple[str | None, str]:
+    """(thought, action) of the i-th message, an assistant's. tools: the log has some."""
     calls = message.get("tool_calls")
     if calls:
+        if not isinstance(calls, list):
+            raise ValueError(f"message {i} (assistant): its tool_calls are no list")
         action = "\n".join(_call(call, i) for call in calls)
-        return message.get("content") or None, action
-    if not isinstance(message.get("content"), str):
+        return _thought(message, "content", i), action
+    action = message.get("content")
+    if not isinstance(action, str):
         raise ValueError(f"message {i} (assistant) has neither text content nor tool_calls")
-    return message.get("reasoning_content") or None, message["content"]
+    if tools:
+        raise ValueError(f"message {i} (assistant) calls no tool, and the log has tools")
+    if not action.strip():
+        raise ValueError(f"message {i} (assistant) has an empty action")
+    return _thought(message, "reasoning_content", i), action
+
+
+def _thought(message: dict, key: str, i: int) -> str | None:
+    """The thought under this key of the i-th message. An empty one is none."""
+    thought = message.get(key)
+    if thought is not None and not isinstance(thought, str):
+        raise ValueError(f"message {i} (assistant): its {key} is no text")
+    return thought or None
 
 
 def _call(call: dict, i: int) -> str:
     """One tool call as a line of JSON."""
     try:
-        function = call["function"]
-        arguments = function["arguments"]
+        name = call["function"]["name"]
+        arguments = call["function"]["arguments"]
         if isinstance(arguments, str):
-            arguments = json.loads(arguments)
-        return json.dumps({"name": function["name"], "arguments": arguments})
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"message {i} has a tool call without name and JSON arguments") from error
+            arguments = parse_json(arguments)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"message {i} has a tool call without name and arguments") from error
+    except ValueError as error:
+        raise ValueError(f"message {i} has a tool call with bad arguments: {error}") from error
+    if not isinstance(name, str) or not name.strip() or not isinstance(arguments, dict):
+        raise ValueError(
+            f"message {i} has a tool call whose name is no text or arguments no object"
+        )
+    return json.dumps({"name": name, "arguments": arguments})
 
 
-def _task(messages: list[dict]) -> str:
-    """A hash of the first system and the first user message: what a split goes by."""
+def _tools(line: dict) -> list[dict]:
+    """The log's tools; none where the line has no such key, or null."""
+    tools = line.get("tools")
+    if tools is None:
+        return []
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise ValueError('"tools" is no list of objects')
+    return tools
+
+
+def _task(line: dict) -> str:
+    """What a split goes by: the task that the line names, or else a hash of the first system and
+    the first user message."""
+    task = line.get("task")
+    if isinstance(task, str | int) and task != "":
+        return str(task)
+    if task not in (None, ""):
+        raise ValueError('"task" is neither a text nor a whole number')
+    messages = line["messages"]
     head = [m["content"] for m in messages if m["role"] == "system"][:1]
     head += [m["content"] for m in messages if m["role"] == "user"][:1]
     return hashlib.sha256(json.dumps(head).encode()).hexdigest()[:16]
@@ -105,32 +149,52 @@ def read_jsonl(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
 
     A line in another format, which `parse` trips over for want of a key say, is told as such.
     """
-    if not Path(path).is_file():
-        raise ValueError(f"{path}: no such file")
     parsed = []
-    for number, text in enumerate(Path(path).read_text().splitlines(), start=1):
+    for number, text in enumerate(_lines(path), start=1):
         if not text.strip():
             continue
         try:
-            parsed.append(parse(json.loads(text)))
+            parsed.append(parse(parse_json(text)))
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from error
-        except (AttributeError, KeyError, TypeError) as error:
+        except (AttributeError, LookupError, TypeError) as error:
             raise ValueError(f"{path}, line {number}: another format ({error!r})") from error
     return parsed
+
+
+def _lines(path: str | Path) -> list[str]:
+    """The lines of a UTF-8 file. Raises ValueError where it is none."""
+    if not Path(path).is_file():
+        raise ValueError(f"{path}: no such file")
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
+    try:
+        text = data.decode("utf-8-sig")  # some editors begin a file with a mark of the encoding
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}, line {line}: not in UTF-8; save the file as UTF-8") from error
+    if "\0" in text:  # English in UTF-16 is valid UTF-8 in which every second character is this
+        raise ValueError(f"{path}, line 1: not in UTF-8 but in UTF-16; save the file as UTF-8")
+    # str.splitlines() would also split at U+2028 and its like, which JSON allows inside a text
+    return text.split("\n")
 
 
 def read_demos(path: str | Path) -> list[Demo]:
     """All demos of a JSONL file. Exits with file, line and what is wrong."""
     try:
-        return read_jsonl(path, from_chat)
+        demos = read_jsonl(path, from_chat)
     except ValueError as error:
         fail(str(error))
+    if not demos:
+        fail(f"{path}: there is no log in it; write one a line")
+    return demos
 
 
 def write_demos(demos: list[Demo], path: str | Path) -> None:
     """One line a demo. Raises FileExistsError rather than write over anything."""
-    with open(path, "x") as file:
+    with open(path, "x", encoding="utf-8", newline="\n") as file:
         for demo in demos:
             file.write(json.dumps(to_chat(demo), ensure_ascii=False) + "\n")
 
@@ -145,9 +209,14 @@ def rewrite_demos(demos: list[Demo], folder: Path, name: str) -> None:
 def split_tasks(demos: list[Demo], held_out: int) -> tuple[list[Demo], list[Demo]]:
     """(training demos, held-out demos), by task: the last tasks are held out with all their demos.
 
-    At least one task stays for training.
+    At least one task stays for training. Exits where that leaves none of those to hold out.
     """
     tasks = list(dict.fromkeys(demo.task for demo in demos))
+    if held_out and len(tasks) < 2:
+        fail(
+            f"all logs are of one task ({tasks[0]}), so none can be held out: add logs of other"
+            ' tasks, name the tasks apart by a "task" in each line, or use --held-out 0'
+        )
     kept = set(tasks[: max(len(tasks) - held_out, 1)])
     train = [demo for demo in demos if demo.task in kept]
     held = [demo for demo in demos if demo.task not in kept]
