@@ -1,10 +1,13 @@
 """Logs in, logs out: nothing is lost, nothing is written over, and a bad line says which it is."""
 
 import json
+import random
+from copy import deepcopy
 
 import pytest
 
-from minprm.text.logs import from_chat, read_demos, split_tasks, to_chat, write_demos
+from minprm.data import Sample, chain
+from minprm.text.logs import from_chat, read_demos, read_jsonl, split_tasks, to_chat, write_demos
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "go", "arguments": '{"to": "hall"}'}}
 TOOLS = [{"type": "function", "function": {"name": "go", "parameters": {}}}]
@@ -63,26 +66,158 @@ def test_a_file_is_read_back_and_never_written_over(tmp_path):
     assert path.read_text() == before
 
 
+def refused(path, capsys) -> str:
+    """The one sentence with which reading the file ends."""
+    with pytest.raises(SystemExit) as stop:
+        read_demos(path)
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and error.count("\n") == 1
+    return error
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ("not json", "Expecting value"),
         ("[]", "messages"),
+        ("[" * 100_000 + "]" * 100_000, "nested"),
         ('{"messages": [{"content": "x"}]}', "role"),
         ('{"messages": [{"role": "user", "content": 3}]}', "no text content"),
         ('{"messages": [{"role": "user", "content": "x"}]}', "nothing to learn"),
-        ('{"messages": [{"role": "assistant", "content": null}]}', "neither"),
-        ('{"messages": [{"role": "assistant", "tool_calls": [{"function": {}}]}]}', "tool call"),
+        ('{"messages": [{"role": "user", "content": "half of a \\ud83d"}]}', "half a character"),
+        ('{"messages": [{"role": "user", "content": "x", "seen": NaN}]}', "NaN"),
+        ('{"messages": [{"role": "assistant", "content": "open a"}]}', "begins with"),
     ],
 )
 def test_a_malformed_line_names_file_line_and_reason(line, said, tmp_path, capsys):
     path = tmp_path / "demos.jsonl"
     path.write_text(json.dumps(TEXT) + "\n" + line + "\n")
-    with pytest.raises(SystemExit) as stop:
-        read_demos(path)
-    error = capsys.readouterr().err
-    assert stop.value.code == 2
+    error = refused(path, capsys)
     assert f"{path}, line 2" in error and said in error
+
+
+def call(**fields) -> list[dict]:
+    """The tool calls of a message, which are one call: CALL with other fields."""
+    return [{"function": {**CALL["function"], **fields}}]
+
+
+@pytest.mark.parametrize(
+    ("log", "fields", "said"),
+    [
+        (TEXT, {"content": None}, "neither"),
+        (TEXT, {"content": " \n"}, "empty action"),
+        (TEXT, {"reasoning_content": 5}, "reasoning_content is no text"),
+        (CALLS, {"content": ["the", "hall"]}, "content is no text"),
+        (CALLS, {"tool_calls": []}, "calls no tool"),
+        (CALLS, {"tool_calls": "go"}, "tool_calls are no list"),
+        (CALLS, {"tool_calls": [{"function": {}}]}, "without name"),
+        (CALLS, {"tool_calls": [None]}, "without name"),
+        (CALLS, {"tool_calls": call(name=None)}, "name is no text"),
+        (CALLS, {"tool_calls": call(arguments="[1]")}, "arguments no object"),
+        (CALLS, {"tool_calls": call(arguments="{")}, "bad arguments"),
+        (
+            CALLS,
+            {"tool_calls": call(arguments='{"to": ' + "[" * 5000 + "]" * 5000 + "}")},
+            "nested",
+        ),
+        (CALLS, {"tool_calls": call(arguments='{"to": "\\ud83d"}')}, "half a character"),
+    ],
+)
+def test_a_step_that_cannot_be_learned_names_its_message(log, fields, said, tmp_path, capsys):
+    """The fields are those of the first answer: message 1 of TEXT, message 2 of CALLS."""
+    bad = deepcopy(log)
+    i = [message["role"] for message in bad["messages"]].index("assistant")
+    bad["messages"][i] |= fields
+    path = tmp_path / "demos.jsonl"
+    path.write_text(json.dumps(bad) + "\n")
+    error = refused(path, capsys)
+    assert f"{path}, line 1: message {i}" in error and said in error
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("tools", 5), ("tools", ["go"]), ("task", ["a"]), ("task", 0.5)]
+)
+def test_a_field_of_the_line_that_is_of_another_type_is_named(field, value, tmp_path, capsys):
+    path = tmp_path / "demos.jsonl"
+    path.write_text(json.dumps({**TEXT, field: value}) + "\n")
+    error = refused(path, capsys)
+    assert f"{path}, line 1" in error and f'"{field}"' in error
+
+
+def test_a_file_without_a_log_is_refused(tmp_path, capsys):
+    path = tmp_path / "demos.jsonl"
+    path.write_text("\n\n")
+    assert "no log" in refused(path, capsys)
+
+
+def changed(log: dict, rng: random.Random) -> dict:
+    """The log after one or two accidents: a value of another type, or a missing one."""
+    log = deepcopy(log)
+    for _ in range(rng.randint(1, 2)):
+        places = list(all_places(log))
+        parent, key = rng.choice(places)
+        value = rng.choice([None, 5, -1.5, True, "", " ", "x", [], {}, [None], {"a": 1}, "\ud83d"])
+        if rng.random() < 0.3:
+            del parent[key]
+        else:
+            parent[key] = value
+    return log
+
+
+def all_places(value):
+    """Every (container, key) in a piece of JSON, from the outside in."""
+    keys = list(value) if isinstance(value, dict) else range(len(value))
+    for key in keys:
+        yield value, key
+        if isinstance(value[key], dict | list):
+            yield from all_places(value[key])
+
+
+def test_a_damaged_log_is_read_or_refused_in_one_sentence(tmp_path, capsys):
+    """What was read can be written, and says the same when it is read again."""
+    rng = random.Random(0)
+    read = 0
+    for i in range(300):
+        path = tmp_path / f"{i}.jsonl"
+        path.write_text(json.dumps(changed(rng.choice([CALLS, TEXT]), rng)) + "\n")
+        try:
+            (demo,) = read_demos(path)
+        except SystemExit as stop:
+            error = capsys.readouterr().err
+            assert stop.code == 2 and error.count("\n") == 1 and f"{path}, line 1: " in error
+            continue
+        read += 1
+        write_demos([demo], tmp_path / "again.jsonl")
+        (again,) = read_demos(tmp_path / "again.jsonl")
+        (tmp_path / "again.jsonl").unlink()
+        assert again == demo
+    assert 20 < read < 280  # both happen
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\u2029", "\u0085", "\x0c"])
+def test_a_character_that_is_a_line_break_to_some_stays_inside_its_text(mark, tmp_path):
+    log = deepcopy(TEXT)
+    log["messages"][0]["content"] = log["messages"][1]["content"] = f"one{mark}two"
+    write_demos([from_chat(log)], tmp_path / "demos.jsonl")
+    assert [to_chat(demo) for demo in read_demos(tmp_path / "demos.jsonl")] == [log]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1"])
+def test_a_file_in_another_encoding_says_which_one_to_save_in(encoding, tmp_path, capsys):
+    log = deepcopy(TEXT)
+    log["messages"][0]["content"] = "où est la balle ?"
+    path = tmp_path / "demos.jsonl"
+    text = json.dumps(TEXT) + "\n" + json.dumps(log, ensure_ascii=False) + "\n"
+    path.write_bytes(text.encode(encoding))
+    error = refused(path, capsys)
+    assert str(path) in error and "save the file as UTF-8" in error
+    assert ("line 2" in error) is (encoding == "latin-1")
+
+
+def test_a_mark_of_the_encoding_and_windows_line_ends_are_read(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\r\n{"a": 2}\r\n')
+    assert read_jsonl(path, lambda row: row["a"]) == [1, 2]
 
 
 def test_a_task_is_on_one_side_of_the_split_only():
@@ -90,6 +225,26 @@ def test_a_task_is_on_one_side_of_the_split_only():
     train, held_out = split_tasks([from_chat(line) for line in lines], held_out=1)
     assert [d.task for d in train] == list("aabb")
     assert [d.task for d in held_out] == list("cc")
+
+
+def test_logs_of_one_task_cannot_be_held_out(capsys):
+    demos = [from_chat({**TEXT, "task": "a"}) for _ in range(3)]
+    assert split_tasks(demos, held_out=0) == (demos, [])
+    with pytest.raises(SystemExit):
+        split_tasks(demos, held_out=1)
+    assert "one task (a)" in capsys.readouterr().err
+
+
+def test_a_task_may_be_the_number_0():
+    other = {"messages": [{"role": "user", "content": "else"}, *TEXT["messages"]], "task": 0}
+    assert from_chat({**TEXT, "task": 0}).task == from_chat(other).task == "0"
+
+
+def test_a_history_of_thousands_of_turns_is_whole():
+    segments = [[i] for i in range(2000)]
+    assert chain(segments, {}).whole() == list(range(2000))
+    child = Sample(parent=Sample(parent=Sample().extend([1]))).extend([2])  # one holds nothing
+    assert child.whole() == [1, 2]
 
 
 def test_a_log_without_a_task_is_known_by_its_first_messages():

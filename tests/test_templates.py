@@ -1,15 +1,22 @@
 """Real chat templates (the files that TRL ships), and content that would like to be control."""
 
 import json
+import random
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from test_data import CALLS, TEXT, changed
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from minprm.constants import ActPRM, Config
+from minprm.model.agent import make_agent
 from minprm.text.chat import Chat
+from minprm.text.logs import from_chat
 
 trl = pytest.importorskip("trl", reason='needs trl: pip install -e ".[dev]"')
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"
@@ -35,7 +42,11 @@ CALL = json.dumps({"name": "visit", "arguments": {"title": "Paris"}})
 
 def tokenizer(name: str) -> PreTrainedTokenizerFast:
     """A byte-level BPE with the family's control tokens and template."""
-    controls, end = FAMILIES[name]
+    return bytes_with(*FAMILIES[name], (TEMPLATES / f"{name}.jinja").read_text())
+
+
+def bytes_with(controls: list[str], end: str, template: str | None) -> PreTrainedTokenizerFast:
+    """A byte-level BPE with these control tokens, of which one ends a turn, and this template."""
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
@@ -44,7 +55,7 @@ def tokenizer(name: str) -> PreTrainedTokenizerFast:
     bpe.train_from_iterator(["visit the page and the name of it. \n\n"] * 3, trainer)
     made = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=end, bos_token=controls[0])
     made.add_tokens(controls, special_tokens=True)
-    made.chat_template = (TEMPLATES / f"{name}.jinja").read_text()
+    made.chat_template = template
     return made
 
 
@@ -187,3 +198,181 @@ def test_layouts_that_cannot_be_say_what_can(capsys):
         with pytest.raises(SystemExit):
             Chat(tokenizer("llama3_1"), layout, tools)
         assert instead in capsys.readouterr().err
+
+
+# --- every template that TRL ships, and some that it does not ---
+
+ENDS = ["<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<turn|>", "<|eot|>", "<|end|>",
+        "<|END_OF_TURN_TOKEN|>", "<end_of_utterance>", "<｜end▁of▁sentence｜>"]  # fmt: skip
+# Templates that this project cannot use, and what the sentence says of them; with tools or without.
+REFUSED = {
+    ("gemma", False): "System role not supported",
+    ("glm4moe", False): "does not end a turn",
+    ("gptoss", False): "between its prompt and an answer",
+    ("idefics3", False): "leaves out the text of a user message",
+    ("llava_next", False): "leaves out the text of a user message",
+    ("muse_glimmer", False): "between its prompt and an answer",
+    ("smolvlm", False): "leaves out the text of a user message",
+    ("diffusion_gemma", True): "not JSON",
+    ("gemma3", True): "leaves out tool calls",
+    ("gemma4", True): "not JSON",
+    ("lfm2", True): "leaves out tool calls",
+    ("lfm2_2_5", True): "not JSON",
+    ("lfm2_v2", True): "not JSON",
+    ("llama3", True): "leaves out tool calls",
+    ("qwen3_5_think", True): "not JSON",
+}
+
+
+def shipped(name: str) -> PreTrainedTokenizerFast:
+    """A tokenizer with a template of TRL, whose control tokens are what looks like one in it."""
+    text = (TEMPLATES / f"{name}.jinja").read_text()
+    found = set(re.findall(r"<\|[A-Za-z_]+\|>|<｜[^｜<>]+｜>|<[a-z]+(?:_[a-z]+)+>|</?think>", text))
+    ends = [end for end in ENDS if end in text]
+    return bytes_with(["<s>", *sorted(found)], ends[0] if ends else "<s>", text)
+
+
+def round_trip(c: Chat, tools: bool) -> None:
+    """A conversation of two turns: each text comes back, and each turn is read as written."""
+    declared = TOOLS if tools else []
+    role = "tool" if tools else "user"
+    rules = {"role": "system", "content": "be brief"}
+    action = CALL if tools else "open c"
+    first = c.text(c.state([rules, {"role": "user", "content": "go on"}], declared, first=True))
+    later = c.text(c.state([{"role": role, "content": "Paris is big"}], declared, first=False))
+    assert "be brief" in first and "go on" in first and "Paris is big" in later
+    for prompt in (first, later):
+        _, _, after = prompt.rpartition("Paris is big" if prompt == later else "go on")
+        assert "<think>" not in after  # the layout opens the thought, once
+    turn = c.turn(c.thought("the page is next"), c.action(action))
+    thought, read = c.parse(turn)
+    assert thought.strip() == "the page is next" and read == action
+    assert c.parse(c.turn(None, c.action(action))) == (None, action)
+
+
+@pytest.mark.parametrize("tools", [False, True])
+@pytest.mark.parametrize(
+    "name", sorted(p.stem for p in TEMPLATES.glob("*.jinja") if "training" not in p.stem)
+)
+def test_a_template_keeps_every_text_or_is_refused_in_a_sentence(name, tools, capsys):
+    said = REFUSED.get((name, tools))
+    try:
+        round_trip(Chat(shipped(name), "think", tools), tools)
+    except SystemExit as stop:
+        error = capsys.readouterr().err
+        assert stop.code == 2 and error.count("\n") == 1 and "another --model" in error
+        assert said is None or said in error
+        assert said or tools  # without tools, those that are refused are listed
+    else:
+        assert said is None
+
+
+def test_a_thought_is_opened_once_where_the_template_writes_an_empty_one():
+    for name in ("qwen3_5_nothink", "qwen3_5_think", "nemotron_3_nano", "qwen3"):
+        c = Chat(shipped(name), "think")
+        text = c.text(c.state([{"role": "user", "content": "go on"}], [], first=True))
+        text += c.text(c.turn(c.thought("next"), c.action("open c")))
+        assert text.count("<think>") == text.count("</think>") == 1, name
+
+
+TURNS = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+PROMPT = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (None, "no chat template"),
+        ("{{ broken", "cannot write a conversation of user"),
+        (TURNS.replace("m.content", "m.content[:3]") + PROMPT, "leaves out the text of a user"),
+        (TURNS.replace("m.content", "m.content ~ m.content") + PROMPT, "a message twice"),
+        ("{% if messages | length > 2 %}{{ 1 / 0 }}{% endif %}" + TURNS + PROMPT, "division"),
+        (
+            "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}"
+            "{{ '</think>' if m.role == 'assistant' and not loop.last else '<|im_end|>' }}"
+            "{% endfor %}" + PROMPT,
+            "ends the newest turn by '<|im_end|>'",
+        ),
+    ],
+)
+def test_a_template_that_cannot_be_used_is_refused_at_once(template, said, capsys):
+    with pytest.raises(SystemExit):
+        Chat(bytes_with(QWEN, "<|im_end|>", template))
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1 and "--model" in error
+
+
+def test_a_system_message_that_the_template_leaves_out_is_refused(capsys):
+    template = TURNS.replace(
+        "{% for m in messages %}", "{% for m in messages if m.role != 'system' %}"
+    )
+    c = Chat(bytes_with(QWEN, "<|im_end|>", template + PROMPT))
+    with pytest.raises(SystemExit):
+        c.state([{"role": "system", "content": "be brief"}], [], first=True)
+    assert "system message" in capsys.readouterr().err
+
+
+def test_the_name_of_a_tool_stays_in_its_own_conversation():
+    """Two conversations alike in their roles: what is kept of the first is not the second's."""
+    c = Chat(bytes_with(QWEN, "<|im_end|>", TURNS.replace("m.role", "m.name or m.role") + PROMPT))
+    for name in ("search", "visit", "search"):
+        message = {"role": "tool", "name": name, "tool_call_id": name, "content": "Paris is big"}
+        assert f"{name}\nParis is big" in c.text(c.state([message], [], first=False))
+
+
+def test_a_thought_after_a_call_needs_tags(capsys):
+    """In layout `tool` a thought ends where a call begins, and nothing may begin after the call."""
+    c = chat("qwen3", "tool")
+    with pytest.raises(SystemExit):
+        c.turn(c.thought("next"), c.action(CALL), "action_first")
+    c = chat("qwen3", "think")
+    text = c.text(c.turn(c.thought("next"), c.action(CALL), "action_first"))
+    assert text.count("<tool_call>") == text.count("</tool_call>") == 1
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [{"thoughts_from": "state_action"}, {"trained_on": "action_first"}, {"trained_on": "both"}],
+)
+def test_a_run_that_shows_the_action_first_is_refused_at_its_start(knobs, capsys):
+    cfg = Config(layout="tool", act_prm=ActPRM(**knobs))
+    with pytest.raises(SystemExit):
+        make_agent(SimpleNamespace(), tokenizer("qwen3"), cfg, tools=True)
+    assert "--layout think" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "value", ["[" * 5000 + "]" * 5000, "[" * 150 + "]" * 150, "NaN", '"\\ud83d"', "9" * 5000]
+)
+def test_a_call_that_no_program_could_write_again_is_no_action(value):
+    c = QWEN_CHAT["think"]
+    body = f'{{"name": "visit", "arguments": {{"title": {value}}}}}'
+    text = f"<tool_call>\n{body}\n</tool_call><|im_end|>"
+    assert c.parse(c.tokenizer.encode(text, add_special_tokens=False)) == (None, None)
+
+
+def test_a_damaged_log_is_tokenised_or_refused(capsys):
+    """Whatever read_demos lets through is no traceback later."""
+    rng = random.Random(1)
+    tokenised = 0
+    for _ in range(300):
+        try:
+            demo = from_chat(changed(rng.choice([CALLS, TEXT]), rng))
+        except ValueError:
+            continue
+        c = QWEN_CHAT["think"] if demo.tools else Chat(tokenizer("qwen3"), "think")
+        try:
+            for i, step in enumerate(demo.steps):
+                ids = c.state(step.state, demo.tools, first=i == 0)
+                ids += c.turn(c.thought(step.thought or ""), c.action(step.action))
+            tokenised += 1
+        except SystemExit:
+            assert capsys.readouterr().err.count("\n") == 1
+    assert tokenised > 30
+
+
+def test_a_plain_action_among_logs_with_tools_is_named(capsys):
+    for action in ("open c", "42", "[1]", '{"name": "visit"}'):
+        with pytest.raises(SystemExit):
+            QWEN_CHAT["think"].action(action)
+        assert action in capsys.readouterr().err

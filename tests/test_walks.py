@@ -11,12 +11,14 @@ import torch
 from test_policy import agent, policy
 
 from minprm.algorithms import posterior
+from minprm.commands.cli import parse
 from minprm.constants import RL, ActPRM, Config, History
 from minprm.data import Sample, chain
 from minprm.envs import WORLDS, make_world
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 from minprm.evaluation import summary
+from minprm.model.correction import reweighted
 from minprm.model.policy import Policy
 from minprm.model.tree import lineage, row
 from minprm.play import expert_demo, play
@@ -143,6 +145,26 @@ def test_what_is_trained(parts, trained_on, per_thought, actions):
     assert found == actions
     for s in samples:  # only the order in which the thought was drawn has a ratio
         assert all(map(math.isnan, s.logprobs)) == (s.ids[:1] == chat.think)
+
+
+@pytest.mark.parametrize("trained_on", ["thought", "thought_action", "action_first", "both"])
+def test_a_correction_needs_a_thought_drawn_after_the_prompt_it_is_trained_after(
+    parts, trained_on, capsys
+):
+    """Nothing that is trained has a log-prob of the sampler: then there is no gap to correct."""
+    model, chat, _ = parts
+    cfg, groups, _ = walk(parts, thoughts_from="state_action", trained_on=trained_on)
+    credit(groups, cfg)
+    samples = to_samples(groups, chat, cfg, 0)
+    flags = f"--act-prm.thoughts-from state_action --act-prm.trained-on {trained_on}".split()
+    flags += ["--act-prm.correction", "truncate"]
+    if all(math.isnan(logprob) for sample in samples for logprob in sample.logprobs):
+        with pytest.raises(SystemExit):
+            parse(flags)
+        assert "another prompt" in capsys.readouterr().err
+    else:
+        parse(flags)
+        assert reweighted(model, samples, "truncate", 1.0)[1]["policy/gap_mean"] >= 0
 
 
 def parts_of(s):

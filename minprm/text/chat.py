@@ -152,16 +152,18 @@ class Chat:
         for i, line in enumerate(text.splitlines()):
             try:
                 call = json.loads(line)
-            except ValueError:
+                name = call["name"]
+                arguments = call["arguments"]
+            except (ValueError, TypeError, KeyError):
                 fail(f"the action {line[:80]!r} is no tool call, and other logs have tools")
             if i > 0:
                 if self.call.join is None:
                     fail("the chat template allows one tool call a turn, and a logged turn has two")
                 ids += self._template(self.call.join)
-            ids += self.content(call["name"])
+            ids += self.content(name)
             ids += self._template(self.call.middle)
             # Templates write an é as it is, not as \u00e9.
-            ids += self.content(json.dumps(call["arguments"], ensure_ascii=False))
+            ids += self.content(json.dumps(arguments, ensure_ascii=False))
         return ids
 
     def opening(self, thought: list[int] | None) -> list[int]:

@@ -170,13 +170,13 @@ def _lines(path: str | Path) -> list[str]:
         data = Path(path).read_bytes()
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from error
+    if b"\0" in data:  # as in the UTF-16 of English; JSON in UTF-8 holds none
+        raise ValueError(f"{path}, line 1: in UTF-16, not in UTF-8; save the file as UTF-8")
     try:
         text = data.decode("utf-8-sig")  # some editors begin a file with a mark of the encoding
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path}, line {line}: not in UTF-8; save the file as UTF-8") from error
-    if "\0" in text:  # English in UTF-16 is valid UTF-8 in which every second character is this
-        raise ValueError(f"{path}, line 1: not in UTF-8 but in UTF-16; save the file as UTF-8")
     # str.splitlines() would also split at U+2028 and its like, which JSON allows inside a text
     return text.split("\n")
 
