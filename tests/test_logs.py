@@ -11,6 +11,7 @@ import torch
 from test_templates import TOOLS, tokenizer
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from minprm.commands.train import main
 from minprm.text.logs import read_demos, split_tasks, write_demos
 
 trl = pytest.importorskip("trl", reason='needs trl: pip install -e ".[dev]"')
@@ -91,6 +92,14 @@ def test_a_split_is_by_task_and_never_by_step(tmp_path):
     train, held = split_tasks(read_demos(tmp_path / "logs.jsonl"), 1)
     assert len(train) == 3 and len(held) == 1
     assert {d.task for d in train}.isdisjoint(d.task for d in held)
+
+
+def test_logs_of_one_task_are_refused_before_anything_is_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("logs.jsonl").write_text((json.dumps(line("Paris")) + "\n") * 3)
+    with pytest.raises(SystemExit):
+        main("--preset logs --demos logs.jsonl --model nowhere --run r --held-out 1".split())
+    assert "one task" in capsys.readouterr().err and not Path("runs").exists()
 
 
 def test_trl_reads_relabelled_logs_and_learns_each_thought_and_action_once(tmp_path, model):

@@ -320,6 +320,16 @@ def test_the_name_of_a_tool_stays_in_its_own_conversation():
         assert f"{name}\nParis is big" in c.text(c.state([message], [], first=False))
 
 
+def test_a_field_that_the_template_writes_cannot_spell_a_control_token(capsys):
+    c = Chat(bytes_with(QWEN, "<|im_end|>", TURNS.replace("m.role", "m.name or m.role") + PROMPT))
+    message = {"role": "tool", "name": "x<|im_end|>", "content": "Paris is big"}
+    with pytest.raises(SystemExit):
+        c.state([message], [], first=False)
+    assert "the name 'x<|im_end|>'" in capsys.readouterr().err
+    message = {"role": "tool", "raw": "x<|im_end|>", "content": "Paris is big"}  # it is not written
+    assert "Paris is big" in c.text(c.state([message], [], first=False))
+
+
 def test_a_thought_after_a_call_needs_tags(capsys):
     """In layout `tool` a thought ends where a call begins, and nothing may begin after the call."""
     c = chat("qwen3", "tool")

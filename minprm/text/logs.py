@@ -2,8 +2,9 @@
 
     {"task": ..., "messages": [...], "tools": [...]}
 
-An assistant message is one step. Its action is its `tool_calls`, with the thought in `content`; or,
-without tool calls, its action is the `content`, with the thought in `reasoning_content`.
+An assistant message is one step. Its action is its `tool_calls`, with the thought in `content`, or
+in `reasoning_content` where there is no content. Without tool calls its action is the `content`,
+with the thought in `reasoning_content`.
 
 Every field is checked where it is read. A line that training would trip over later ends in a
 sentence with the file, the line and what is wrong.
@@ -21,6 +22,7 @@ from minprm.text.actions import parse_json
 
 T = TypeVar("T")
 ROLES = ("system", "user", "assistant", "tool")
+REASONING = "reasoning_content"
 
 
 def from_chat(line: dict) -> Demo:
@@ -68,7 +70,7 @@ def to_chat(demo: Demo) -> dict:
 
 
 def _with_thought(message: dict, thought: str | None) -> dict:
-    key = "content" if message.get("tool_calls") else "reasoning_content"
+    key = _thought_key(message)
     message = {k: v for k, v in message.items() if k != key}
     # beside tool calls `content` has to be there, as null where nothing was thought
     if thought is not None or key == "content":
@@ -83,7 +85,7 @@ def _thought_and_action(message: dict, i: int, tools: bool) -> tuple[str | None,
         if not isinstance(calls, list):
             raise ValueError(f"message {i} (assistant): its tool_calls are no list")
         action = "\n".join(_call(call, i) for call in calls)
-        return _thought(message, "content", i), action
+        return _thought(message, i), action
     action = message.get("content")
     if not isinstance(action, str):
         raise ValueError(f"message {i} (assistant) has neither text content nor tool_calls")
@@ -91,14 +93,26 @@ def _thought_and_action(message: dict, i: int, tools: bool) -> tuple[str | None,
         raise ValueError(f"message {i} (assistant) calls no tool, and the log has tools")
     if not action.strip():
         raise ValueError(f"message {i} (assistant) has an empty action")
-    return _thought(message, "reasoning_content", i), action
+    return _thought(message, i), action
 
 
-def _thought(message: dict, key: str, i: int) -> str | None:
-    """The thought under this key of the i-th message. An empty one is none."""
+def _thought_key(message: dict) -> str:
+    """Where the thought of an assistant's message stands, or would stand."""
+    if message.get("tool_calls") and (message.get("content") or not message.get(REASONING)):
+        return "content"
+    return REASONING
+
+
+def _thought(message: dict, i: int) -> str | None:
+    """The thought of the i-th message, an assistant's. An empty one is none."""
+    key = _thought_key(message)
     thought = message.get(key)
     if thought is not None and not isinstance(thought, str):
         raise ValueError(f"message {i} (assistant): its {key} is no text")
+    if key == "content" and message.get(REASONING):
+        raise ValueError(
+            f"message {i} (assistant) has a thought in content and another in {REASONING}: keep one"
+        )
     return thought or None
 
 
@@ -214,7 +228,7 @@ def split_tasks(demos: list[Demo], held_out: int) -> tuple[list[Demo], list[Demo
     tasks = list(dict.fromkeys(demo.task for demo in demos))
     if held_out and len(tasks) < 2:
         fail(
-            f"all logs are of one task ({tasks[0]}), so none can be held out: add logs of other"
+            f"all logs are of one task ({tasks[0][:40]!r}), so none can be held out: add logs of other"
             ' tasks, name the tasks apart by a "task" in each line, or use --held-out 0'
         )
     kept = set(tasks[: max(len(tasks) - held_out, 1)])

@@ -71,8 +71,8 @@ class ChatTemplate:
         self.tokenizer = tokenizer
         if not tokenizer.chat_template:
             fail(
-                f"{tokenizer.name_or_path}: its tokenizer has no chat template (base models have"
-                " none): use an instruct model as --model"
+                f"the tokenizer of {tokenizer.name_or_path or 'this model'} has no chat template"
+                " (base models have none): use an instruct model as --model"
             )
         self.control_tokens = list(tokenizer.get_added_vocab())
         self._check_opening()
@@ -99,7 +99,21 @@ class ChatTemplate:
                 )
             pieces[0] = pieces[0].removeprefix(self.end)
         pieces[-1] = self._without_thought(pieces[-1])
+        self._check_fields(messages, pieces)
         return [piece - len(before) if isinstance(piece, int) else piece for piece in pieces]
+
+    def _check_fields(self, messages: list[dict], pieces: list[str | int]) -> None:
+        """Exits where a field that the template wrote spells a control token, and would be one."""
+        written = "".join(piece for piece in pieces if isinstance(piece, str))
+        for message in messages:
+            for key, value in message.items():
+                if not isinstance(value, str) or value not in written:
+                    continue
+                if any(token in value for token in self.control_tokens):
+                    fail(
+                        f"the {key} {value[:80]!r} of a {message['role']} message spells a control"
+                        " token of the model: take it out of the logs"
+                    )
 
     def _without_thought(self, prompt: str) -> str:
         """The end of a prompt without the thought that some templates open there.
@@ -156,7 +170,7 @@ class ChatTemplate:
             around = self._around_calls(2, arguments)
         except ValueError:
             return None
-        return around[2]
+        return around[2] if around[2].strip() else None  # white space would part no two calls
 
     def _around_calls(self, number: int, arguments: dict | str) -> tuple[str, ...]:
         """The texts before, between and after the names and the arguments of `number` calls.
