@@ -228,8 +228,8 @@ def split_tasks(demos: list[Demo], held_out: int) -> tuple[list[Demo], list[Demo
     tasks = list(dict.fromkeys(demo.task for demo in demos))
     if held_out and len(tasks) < 2:
         fail(
-            f"all logs are of one task ({tasks[0][:40]!r}), so none can be held out: add logs of other"
-            ' tasks, name the tasks apart by a "task" in each line, or use --held-out 0'
+            f"all logs are of one task ({tasks[0][:40]!r}), so none can be held out: add logs of"
+            ' other tasks, name the tasks apart by a "task" in each line, or use --held-out 0'
         )
     kept = set(tasks[: max(len(tasks) - held_out, 1)])
     train = [demo for demo in demos if demo.task in kept]
