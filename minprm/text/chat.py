@@ -158,7 +158,10 @@ class Chat:
                 fail(f"the action {line[:80]!r} is no tool call, and other logs have tools")
             if i > 0:
                 if self.call.join is None:
-                    fail("the chat template allows one tool call a turn, and a logged turn has two")
+                    fail(
+                        "the chat template allows one tool call a turn, and a logged turn has two:"
+                        " split the turn, or use another --model"
+                    )
                 ids += self._template(self.call.join)
             ids += self.content(name)
             ids += self._template(self.call.middle)

@@ -90,7 +90,10 @@ def _thought_and_action(message: dict, i: int, tools: bool) -> tuple[str | None,
     if not isinstance(action, str):
         raise ValueError(f"message {i} (assistant) has neither text content nor tool_calls")
     if tools:
-        raise ValueError(f"message {i} (assistant) calls no tool, and the log has tools")
+        raise ValueError(
+            f"message {i} (assistant) calls no tool, and the log has tools: write it as a call, or"
+            " end the log before it"
+        )
     if not action.strip():
         raise ValueError(f"message {i} (assistant) has an empty action")
     return _thought(message, i), action
