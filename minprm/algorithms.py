@@ -166,9 +166,9 @@ def ppo_clip(
 def kl_k3(logp: Tensor, ref_logp: Tensor) -> Tensor:
     """exp(ref - logp) - (ref - logp) - 1 >= 0.  [T] -> [T]   Schulman's k3
 
-    Its mean over tokens drawn from the policy is KL(policy || reference)
-    (joschu.net/blog/kl-approx.html). With the sign of ref - logp flipped it is wrong, and yet also
-    0 where ref = logp: test it elsewhere.
+    Its mean over tokens drawn from the policy is KL(policy || reference), and its gradient is that
+    of another KL: as a loss take `kl_loss` of zoo.py. joschu.net/blog/kl-approx.html. With the sign
+    of ref - logp flipped it is wrong, and yet also 0 where ref = logp: test it elsewhere.
     """
     return torch.exp(ref_logp - logp) - (ref_logp - logp) - 1
 

@@ -73,7 +73,7 @@ class Training:
     loss: Loss = "pg"  # loss of a token
     aggregation: Aggregation = "token"  # how the losses of tokens are averaged
     max_grad_norm: float = 1.0  # gradients are clipped to this norm
-    kl: float = 0.0  # weight of the KL to a reference (estimator k3)
+    kl: float = 0.0  # weight of the KL to a reference, at the tokens that were sampled
     kl_to: Literal["base", "sampler"] = "base"  # reference: the base model, or the sampling weights
     kl_target: float = 0.0  # nats a token that --kl is adapted to; 0: --kl stays as it is
     entropy: float = 0.0  # weight of the entropy at the trained tokens, as a bonus
@@ -133,10 +133,10 @@ class RL(Training):
     value_weight: float = 0.5  # weight of the critic's loss, with gae and turn_gae
     # which groups are learned from: all; only the most uncertain; all, weighted by uncertainty
     groups: Literal["all", "top_p", "soft"] = "all"
-    top_p: float = 0.9  # share of all groups' reward std that top_p keeps; 1: all that have any
+    top_p: float = 0.25  # share of the groups that top_p keeps
     backfill: bool = False  # replace groups without variance by other tasks, in up to 4 rounds
     format_penalty: float = 0.0  # what a turn costs in which no action can be read
-    max_async_level: int = 0  # batches played ahead of learning, but never across a snapshot
+    max_async_level: Literal[0, 1] = 0  # 1: the next batch is played while this one is learned from
 
 
 @dataclass

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from minprm import algorithms
-from minprm.algorithms import mean_std, ppo_clip, returns_to_go
+from minprm.algorithms import kl_k3, mean_std, ppo_clip, returns_to_go
 
 # --- advantages of one group, [G] -> [G] ----------------------------------------------------------
 
@@ -82,18 +82,17 @@ def ema(groups: list[Tensor], b: float) -> tuple[list[Tensor], float]:
 
 
 def top_p(std: Tensor, p: float) -> Tensor:
-    """1 for the groups of largest reward std that hold the share p of it all, else 0.  [N] -> [N]
+    """1 for the share p of the groups, those of largest reward std, else 0.  [N] -> [N]
 
-    StarPO-S, arXiv:2504.20073: learn where the outcome is uncertain. p = 1 drops no group but
-    those without variance; without any, all stay.
+    StarPO-S, arXiv:2504.20073: learn where the outcome is uncertain. It keeps floor(p N) groups,
+    and at least one. (RAGEN's code can also keep the groups that hold a share of all the std.)
 
-    >>> top_p(torch.tensor([0.1, 0.5, 0.0, 0.4]), 0.9)
+    >>> top_p(torch.tensor([0.1, 0.5, 0.0, 0.4]), 0.5)
     tensor([0., 1., 0., 1.])
     """
-    large, order = std.sort(descending=True, stable=True)
     kept = torch.zeros_like(std)
-    kept[order] = ((large.cumsum(0) - large < p * std.sum() - 1e-6) & (large > 0)).float()
-    return kept if kept.any() else torch.ones_like(std)
+    kept[std.argsort(descending=True, stable=True)[: max(int(p * len(std)), 1)]] = 1.0
+    return kept
 
 
 def soft(std: Tensor, p: float) -> Tensor:
@@ -225,6 +224,17 @@ def sapo(logp: Tensor, old_logp: Tensor, adv: Tensor) -> Tensor:
     return -adv * 4 / tau * torch.sigmoid(tau * (torch.exp(logp - old_logp) - 1))
 
 
+def kl_loss(logp: Tensor, old_logp: Tensor, ref_logp: Tensor) -> Tensor:
+    """rho k3, rho = exp(logp - old_logp), k3 = `kl_k3`.  [T] -> [T]   DeepSeek-V3.2,
+    arXiv:2512.02556
+
+    Over tokens that were drawn by old its mean is KL(policy || reference), and the gradient of that
+    mean is the KL's, on policy and off it. Without rho the gradient would be that of
+    KL(reference || policy), also where rho is 1.
+    """
+    return torch.exp(logp - old_logp) * kl_k3(logp, ref_logp)
+
+
 def adaptive_kl(beta: float, kl: float, target: float) -> float:
     """beta (1 + .1 e), e = clip((kl - target) / target, -.2, .2)   arXiv:1909.08593 eq. 3
 
@@ -285,6 +295,7 @@ LOSSES = algorithms.LOSSES | {
     "ipo": ipo,
     "sapo": sapo,
 }
+HARD_EM = ("best", "top_k")  # advantages that are weights of 0 and 1, for thought and action alike
 CORRECTIONS = {"truncate": truncate, "mask": mask}
 GROUPS = {"top_p": top_p, "soft": soft}
 AGGREGATIONS = algorithms.AGGREGATIONS | {"sequence": sequence, "constant": constant}

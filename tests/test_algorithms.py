@@ -160,6 +160,29 @@ def test_k3_is_a_kl_also_away_from_zero():
     )
 
 
+@pytest.mark.parametrize("drawn_by", ["the policy", "older weights"])
+def test_the_kl_as_a_loss_has_the_value_and_the_gradient_of_the_kl(drawn_by):
+    """Four tokens, their expectation summed out: what an update minimises on average."""
+    theta = tensor([0.3, -0.2, 0.9, 0.0], dtype=torch.float64, requires_grad=True)
+    ref = tensor([1.0, 0.0, -1.0, 0.5], dtype=torch.float64).log_softmax(0)
+    l = theta.log_softmax(0)
+    old = l.detach()
+    if drawn_by == "older weights":
+        old = tensor([0.0, 1.0, -1.0, 0.2], dtype=torch.float64).log_softmax(0)
+    kl = (l.exp() * (l - ref)).sum()
+    mean = (old.exp() * zoo.kl_loss(l, old, ref)).sum()
+    (true,) = torch.autograd.grad(kl, theta, retain_graph=True)
+    (found,) = torch.autograd.grad(mean, theta, retain_graph=True)
+    assert torch.allclose(mean, kl) and torch.allclose(found, true)
+    # k3 alone has the value on policy, and the gradient of the KL the other way round
+    k3 = (l.detach().exp() * alg.kl_k3(l, ref)).sum()
+    other = (ref.exp() * (ref - l)).sum()
+    (bare,) = torch.autograd.grad(k3, theta, retain_graph=True)
+    (reverse,) = torch.autograd.grad(other, theta)
+    assert torch.allclose(k3, kl) and torch.allclose(bare, reverse)
+    assert not torch.allclose(bare, true, atol=0.05)
+
+
 @pytest.mark.parametrize("length", [1, 3, 40])
 def test_a_certain_model_earns_one_and_a_uniform_one_what_chance_is(length):
     vocabulary = 7

@@ -61,16 +61,17 @@ def test_a_sequence_ratio_sees_its_own_sequence_alone():
 
 
 @pytest.mark.parametrize("to", ["base", "sampler"])
-def test_the_kl_is_added_at_every_token_and_logged_as_a_mean(to):
-    reference = [-0.4, -1.1, -2.5, -0.2, -2.0]
-    if to == "sampler":  # an expert's tokens were not sampled: nothing holds them
-        reference = [l if math.isnan(old) else old for l, old in zip(LOGP, OLD, strict=True)]
+def test_the_kl_is_that_of_drawn_tokens_and_logged_as_their_mean(to):
+    reference = OLD if to == "sampler" else [-0.4, -1.1, -2.5, -0.2, -2.0]
     extra = {"ref_logp": reference} if to == "base" else {}
     loss, stats, _ = minimised(Training(kl=0.7, kl_to=to), **extra)
-    kl = [math.exp(r - l) - (r - l) - 1 for r, l in zip(reference, LOGP, strict=True)]
+    kl = []
+    for logp, old, ref in zip(LOGP, OLD, reference, strict=True):
+        k3 = math.exp(ref - logp) - (ref - logp) - 1
+        kl.append(0.0 if math.isnan(old) else math.exp(logp - old) * k3)
     terms = [-a * l + 0.7 * k for a, l, k in zip(ADV, LOGP, kl, strict=True)]
     assert loss == pytest.approx(by_hand(terms))
-    assert stats["policy/kl"] == pytest.approx(sum(kl) / 5)
+    assert stats["policy/kl"] == pytest.approx(sum(kl) / 3)
 
 
 def test_a_critic_adds_its_clipped_error():

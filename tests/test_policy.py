@@ -173,9 +173,11 @@ def test_a_ratio_is_taken_only_where_the_sampler_drew():
 
 
 def test_kl_to_the_base_model_is_zero_at_the_start_and_positive_after():
+    """At any temperature: both are read at the one that the tokens were drawn at."""
     p, cfg = policy(), Training(kl=0.1)
-    assert p.update(SAMPLES, cfg, LR)["policy/kl"] == pytest.approx(0.0, abs=1e-6)
-    assert p.update(SAMPLES, cfg, LR)["policy/kl"] > 1e-4
+    drawn = [replace(s, logprobs=[-2.0] * len(s.ids)) for s in SAMPLES]
+    assert p.update(drawn, cfg, LR, temperature=0.5)["policy/kl"] == pytest.approx(0.0, abs=1e-6)
+    assert p.update(drawn, cfg, LR, temperature=0.5)["policy/kl"] > 1e-4
 
 
 def test_what_is_not_finite_is_skipped_counted_and_in_the_end_refused():
@@ -217,7 +219,9 @@ def test_the_end_of_a_turn_is_among_the_tokens_that_sft_learns():
 
 def test_schedule_warms_up_and_decays():
     lr = schedule(Training(lr=1.0, warmup=4, decay=True), updates=10)
-    assert [lr(0), lr(3), lr(9)] == pytest.approx([0.25, 0.7, 0.1])
+    # the whole rate is reached; from there it falls in six equal steps
+    assert [lr(0), lr(3), lr(4), lr(9)] == pytest.approx([0.25, 1.0, 1.0, 1 / 6])
+    assert schedule(Training(lr=1.0, warmup=4, decay=True), updates=4)(3) == 1.0
     constant = schedule(Training(lr=1.0, warmup=4), updates=10)
     assert [constant(0), constant(3), constant(9)] == [0.25, 1.0, 1.0]
 

@@ -194,17 +194,19 @@ def test_a_moving_baseline_makes_a_group_of_one_teach(parts):
 
 def test_uncertain_groups_are_kept_and_soft_weights_average_to_one():
     std = tensor([0.0, 0.3, 0.1, 0.6])
-    assert top_p(std, 1.0).tolist() == [0, 1, 1, 1]  # what has no variance has nothing to teach
-    assert top_p(std, 0.9).tolist() == [0, 1, 0, 1]  # .6 + .3 is nine tenths
-    assert top_p(std, 0.5).tolist() == [0, 0, 0, 1]
-    assert top_p(torch.zeros(3), 0.9).tolist() == soft(torch.zeros(3), 0.9).tolist() == [1, 1, 1]
+    assert top_p(std, 1.0).tolist() == [1, 1, 1, 1]
+    assert top_p(std, 0.75).tolist() == [0, 1, 1, 1]
+    assert top_p(std, 0.7).tolist() == [0, 1, 0, 1]  # 2.8 groups are two
+    assert top_p(std, 0.1).tolist() == [0, 0, 0, 1]  # and never none
+    assert top_p(torch.zeros(3), 0.4).tolist() == [1, 0, 0]
+    assert soft(torch.zeros(3), 0.9).tolist() == [1, 1, 1]
     assert soft(std, 0.9).mean().item() == pytest.approx(1.0)
 
 
 def test_the_filter_reads_raw_rewards_and_drops_whole_groups(parts):
     groups = played(parts, dense=False)  # only an episode of the first group won
     every, stats = rl_samples(groups, RL(groups="all"), False, parts[0])
-    kept, filtered = rl_samples(groups, RL(groups="top_p"), False, parts[0])
+    kept, filtered = rl_samples(groups, RL(groups="top_p", top_p=0.5), False, parts[0])
     weighed, _ = rl_samples(groups, RL(groups="soft"), False, parts[0])
     assert (len(every), len(kept), len(weighed)) == (6, 3, 3)
     assert (stats["reward/kept"], filtered["reward/kept"]) == (1.0, 0.5)
@@ -302,4 +304,4 @@ def test_the_kl_to_the_sampler_is_another_than_that_to_the_base():
         p.update([s], RL(kl=0.1, kl_to=to), 0.0)["policy/kl"] for to in ("base", "sampler")
     )
     assert to_base == pytest.approx(0.0, abs=1e-6)
-    assert to_sampler == pytest.approx(torch.tensor(-1.0).exp().item(), rel=1e-4)  # e^-1 + 1 - 1
+    assert to_sampler == pytest.approx(1.0, rel=1e-4)  # rho = e, times k3 = e^-1 + 1 - 1

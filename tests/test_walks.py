@@ -10,7 +10,7 @@ import pytest
 import torch
 from test_policy import agent, policy
 
-from minprm.algorithms import posterior
+from minprm.algorithms import REWARDS, posterior
 from minprm.commands.cli import parse
 from minprm.constants import RL, ActPRM, Config, History
 from minprm.data import Sample, chain
@@ -96,17 +96,81 @@ def test_own_credits_each_step_with_its_rewards_to_go(parts):
     for path in walks[0].paths:
         rewards = [z.reward for z in path.thoughts]
         for t, z in enumerate(path.thoughts):
-            assert z.outcome == pytest.approx(sum(rewards[t:]), rel=1e-5)
+            if z.usable:
+                assert z.outcome == pytest.approx(sum(rewards[t:]), rel=1e-5)
 
 
 def test_resample_credits_a_thought_with_its_surviving_descendants(parts):
     cfg, _, walks = walk(parts, continues="resample")
     for one, g in [(log, g) for log in walks for g in log.groups]:
         survivors = [z.outcome for z in g.thoughts]
-        assert sum(survivors) == cfg.group  # so that posterior gives the counts themselves
-        assert posterior(torch.tensor(survivors)).tolist() == pytest.approx(survivors)
         for z in g.thoughts:
-            assert z.outcome == sum(z in path.thoughts for path in one.paths)
+            if z.reward:
+                assert z.outcome == sum(z in path.thoughts for path in one.paths)
+        if any(z.reward for z in g.thoughts):
+            assert sum(survivors) == cfg.group  # so that posterior gives the counts themselves
+            assert posterior(torch.tensor(survivors)).tolist() == pytest.approx(survivors)
+
+
+@pytest.mark.parametrize("continues", ["best", "own", "resample"])
+@pytest.mark.parametrize("advantage", ["posterior", "none", "mean", "best"])
+def test_an_unusable_thought_gains_nothing_whatever_follows(parts, continues, advantage):
+    """Histories leave it out, so what follows is not its doing. The last step of the second log is
+    one that no thought predicts."""
+    cfg, groups, walks = walk(parts, continues=continues, advantage=advantage)
+    for z in walks[1].groups[-1].thoughts:
+        z.reward = 0.0
+    outcomes(walks, cfg)
+    credit(groups, cfg)
+    unusable = [z for g in groups for z in g.thoughts if not z.usable]
+    followed = [z for path in walks[0].paths for z in path.thoughts[:-1] if not z.usable]
+    assert any(z.closed for z in unusable) and (followed or continues == "best")
+    for z in unusable:
+        assert (z.outcome, z.action_weight) == (0.0, 0.0) and z.advantage <= 0
+    for z in walks[1].groups[-1].thoughts:
+        assert (z.outcome, z.advantage, z.action_weight) == (0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("advantage", ["best", "top_k"])
+def test_in_hard_em_thought_and_action_have_one_weight(parts, advantage):
+    cfg, groups, _ = walk(parts, advantage=advantage)
+    give(groups, [1.0, 0.5, 0.0, 0.0, 0.25, 0.25])
+    credit(groups, cfg)
+    wanted = [1.0, float(advantage == "top_k"), 0.0, 0.0, 0.0, 0.0]
+    for g in groups:
+        assert [z.advantage for z in g.thoughts] == wanted
+        assert [z.action_weight for z in g.thoughts] == wanted
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_a_reward_that_is_no_number_stops_the_walk_at_its_place(parts, monkeypatch, wrong):
+    monkeypatch.setitem(REWARDS, "action_prob", lambda logp: wrong)
+    with pytest.raises(FloatingPointError, match=rf"task Cups-\d+, step \d: .* earned {wrong}"):
+        walk(parts)
+
+
+def test_an_action_without_tokens_stops_the_walk_at_its_place(parts):
+    p, _, demos = parts
+    empty = replace(demos[0], steps=[demos[0].steps[0], replace(demos[0].steps[1], action=" ")])
+    cfg = ActPRM(group=6, reward="action_prob_mean")
+    with pytest.raises(FloatingPointError, match=r"step 2: .* without any token"):
+        walk_logs(agent(p, Config(thought_tokens=12)), [empty], cfg, seed=3)
+
+
+def test_an_action_that_scores_a_thought_is_drawn_with_noise_of_its_own(parts):
+    """A reward of 1 or 0 averages to p(a | z) only if it does not know how z was drawn."""
+    one = agent(parts[0], Config(thought_tokens=12))
+    seeds = {"thought": set(), "action": set()}
+    generate = one.sampler.generate
+
+    def noted(prompts, n, limit, stop, temperature, seed):
+        seeds["thought" if stop == one.chat.stop else "action"].add(seed)
+        return generate(prompts, n, limit, stop, temperature, seed)
+
+    one.sampler.generate = noted
+    walk_logs(one, parts[2], ActPRM(group=6, reward="exact_match"), seed=3)
+    assert len(seeds["thought"]) == 3 and seeds["action"]
+    assert seeds["thought"].isdisjoint(seeds["action"])
 
 
 def test_thought_tokens_carry_the_advantage_and_the_experts_action_the_posterior(parts):

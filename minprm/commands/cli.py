@@ -135,6 +135,13 @@ def _check_act_prm(act_prm: ActPRM) -> None:
         act_prm.thoughts_from == "state" and act_prm.trained_on == "action_first",
         "--act-prm.trained-on action_first needs --act-prm.thoughts-from state_action",
     )
+    natural_order = act_prm.trained_on in ("thought_action", "thought")
+    looks_back = act_prm.kl > 0 or act_prm.correction != "none" or act_prm.loss != "pg"
+    refuse(
+        act_prm.thoughts_from == "state_action" and natural_order and looks_back,
+        "--act-prm.kl, .correction and every .loss but pg compare with how a token was sampled; "
+        "with --act-prm.thoughts-from state_action that is trained on by --act-prm.trained-on both",
+    )
     refuse(
         act_prm.thoughts_from == "state_action"
         and act_prm.trained_on in ("thought_action", "thought")
@@ -168,8 +175,8 @@ def _check_training(name: str, stage: Training) -> None:
     """What every stage has that takes gradient steps; SFT has no groups and no sampler."""
     if name == "sft":
         refuse(
-            stage.kl_to == "sampler" or stage.correction != "none",
-            "--sft.kl-to sampler and --sft.correction: nobody sampled the demos",
+            stage.kl > 0 or stage.kl_to == "sampler" or stage.correction != "none",
+            "--sft.kl, --sft.kl-to sampler and --sft.correction: nobody sampled the demos",
         )
     else:
         refuse(
@@ -183,6 +190,12 @@ def _check_training(name: str, stage: Training) -> None:
     refuse(
         stage.kl_to == "sampler" and stage.correction != "none",
         "--*.kl-to sampler with --*.correction, which forgets what the sampler found: use one",
+    )
+    ahead = getattr(stage, "max_async_level", 0)
+    refuse(
+        stage.kl_to == "sampler" and not (stage.kl > 0 and (stage.passes > 1 or ahead)),
+        f"--{name}.kl-to sampler does nothing where the weights that sampled are those that learn: "
+        f"it needs --{name}.kl above 0 and --{name}.passes above 1, or batches played ahead",
     )
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from minprm.algorithms import kl_k3
 from minprm.constants import Training
 from minprm.data import Sample
-from minprm.zoo import LOSSES, value_clip
+from minprm.zoo import LOSSES, kl_loss, value_clip
 
 
 @dataclass
@@ -79,9 +79,11 @@ def objective(
     per_token = -batch.adv * logp  # an expert's tokens have none: SFT, weighted by the advantage
     per_token[drawn] = _sampled_losses(logp, batch, drawn, cfg)
     if cfg.kl:
-        kl = kl_k3(logp, _reference(logp, batch, cfg))
-        per_token = per_token + cfg.kl * kl
-        stats["policy/kl"] = kl.sum().item() / batch.tokens
+        # an expert's token was not drawn from the policy, so it tells nothing of the policy's KL
+        reference = batch.old_logp if cfg.kl_to == "sampler" else batch.ref_logp
+        kl = kl_loss(logp[drawn], batch.old_logp[drawn], reference[drawn])
+        per_token[drawn] = per_token[drawn] + cfg.kl * kl
+        stats["policy/kl"] = kl.sum().item() / max(batch.drawn_tokens, 1)
     if batch.returns is not None:
         surprise = value_clip(values, batch.old_values, batch.returns)
         per_token = per_token + cfg.value_weight * surprise
@@ -102,13 +104,6 @@ def _sampled_losses(logp: Tensor, batch: MicroBatch, drawn: Tensor, cfg: Trainin
     advs = batch.adv[drawn].split(sizes)
     loss = LOSSES[cfg.loss]
     return torch.cat([loss(*part) for part in zip(logps, old_logps, advs, strict=True)])
-
-
-def _reference(logp: Tensor, batch: MicroBatch, cfg: Training) -> Tensor:
-    """Log-probs that the policy is held to: the base model's, or those it was sampled with."""
-    if cfg.kl_to == "base":
-        return batch.ref_logp
-    return torch.where(batch.old_logp.isnan(), logp.detach(), batch.old_logp)
 
 
 def _gap(logp: Tensor, old_logp: Tensor, drawn_tokens: int) -> dict[str, float]:

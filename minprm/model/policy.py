@@ -315,7 +315,10 @@ def schedule(cfg: Training, updates: int) -> Callable[[int], float]:
     """update -> learning rate: linear warm-up, then constant or linear decay towards zero."""
 
     def lr(update: int) -> float:
-        warm = min(1.0, (update + 1) / max(cfg.warmup, 1))
-        return cfg.lr * warm * (1 - update / updates if cfg.decay else 1.0)
+        if update < cfg.warmup:
+            return cfg.lr * (update + 1) / cfg.warmup
+        if cfg.decay:
+            return cfg.lr * (1 - (update - cfg.warmup) / (updates - cfg.warmup))
+        return cfg.lr
 
     return lr

@@ -26,10 +26,10 @@ from minprm.data import Demo, Sample, Step, chain
 from minprm.model.agent import Agent
 from minprm.run.randomness import noise_seed, pick
 from minprm.stages import variants
-from minprm.stages.watch import group_metrics, readable
+from minprm.stages.watch import check_rewards, group_metrics, readable
 from minprm.text.chat import Chat, Turn
 from minprm.trainer import Batch, Run, loop
-from minprm.zoo import advantages
+from minprm.zoo import HARD_EM, advantages
 
 # The variant act_prm:resample. It trains thoughts alone: with action tokens trained too, the model
 # learned the commonest action after short thoughts, whose reward meant nothing (README, errand).
@@ -77,7 +77,7 @@ class Thought:
     drawn: list[int]  # with it, where it was drawn
     logprobs: list[float]  # of `drawn`
     closed: bool  # the closing tag was drawn
-    usable: bool = False  # closed, and plain text; others earn 0, and histories leave them out
+    usable: bool  # closed, and plain text; others earn 0, and histories leave them out
     reward: float = 0.0
     outcome: float = 0.0  # the number that is compared within the group; see `outcomes`
     advantage: float = 0.0  # of the thought's own tokens
@@ -152,10 +152,7 @@ class Walk:
 def walk_logs(
     agent: Agent, demos: list[Demo], cfg: ActPRM, seed: int
 ) -> tuple[list[Walk], list[Group]]:
-    """Walks all logs side by side, with G scored thoughts for every logged step.
-
-    Returns the walks, and the groups of all of them in the order in which they were met.
-    """
+    """Walks all logs side by side, step by step. Returns the walks, and their groups as met."""
     agent.sampler.begin()
     walks = [Walk(demo, cfg) for demo in demos]
     all_groups = []
@@ -165,7 +162,8 @@ def walk_logs(
         live = [walk for walk in walks if t < len(walk.demo.steps)]
         groups = [walk.arrive(t, agent, known) for walk in live]  # every log's state at step t
         think(groups, agent, cfg, seed + t)  # z_1 ... z_G ~ p(z | state)
-        score(groups, agent, cfg, seed + t)  # r = p(action | state, z)
+        score(groups, agent, cfg, noise_seed(seed, "score", t))  # r = p(action | state, z)
+        check_rewards(live, t)
         for walk, group in zip(live, groups, strict=True):
             walk.commit(group, agent.chat, cfg, rng.random())  # what the next step will see
         all_groups += groups
@@ -191,9 +189,9 @@ def think(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
         for completion in completions:
             closed = completion.ids[-1:] == chat.stop
             ids = completion.ids[:-1] if closed else completion.ids
-            thought = Thought(path, ids, completion.ids, completion.logprobs, closed)
-            thought.usable = closed and chat.clean(ids)
-            group.thoughts.append(thought)
+            usable = closed and chat.clean(ids)
+            z = Thought(path, ids, completion.ids, completion.logprobs, closed, usable)
+            group.thoughts.append(z)
 
 
 # --- SCORE ----------------------------------------------------------------------------------------
@@ -229,32 +227,34 @@ def outcomes(walks: list[Walk], cfg: ActPRM) -> None:
     """Writes the number that is compared within each group: the last column of the table in Walk.
 
     With `resample` it counts descendants, so that `posterior` is the E-step over whole sequences of
-    thoughts and not over the thoughts of one step.
+    thoughts and not over the thoughts of one step. A thought of reward 0 counts none: it lived on
+    only where its whole group earned 0. With `own` an unusable thought has no part in what follows,
+    because histories leave it out.
     """
     for walk in walks:
         descendants = Counter(id(z) for path in walk.paths for z in path.thoughts)
         for group in walk.groups:
             for z in group.thoughts:
-                z.outcome = float(descendants[id(z)]) if cfg.continues == "resample" else z.reward
+                survivors = descendants[id(z)] if z.reward > 0 else 0
+                z.outcome = float(survivors) if cfg.continues == "resample" else z.reward
         if cfg.continues == "own":
             for path in walk.paths:
-                rewards = torch.tensor([z.reward for z in path.thoughts])
-                to_go = returns_to_go(rewards, gamma=1.0)
+                to_go = returns_to_go(torch.tensor([z.reward for z in path.thoughts]), gamma=1.0)
                 for z, outcome in zip(path.thoughts, to_go.tolist(), strict=True):
-                    z.outcome = outcome
+                    z.outcome = outcome if z.usable else 0.0
 
 
 def credit(groups: list[Group], cfg: ActPRM) -> None:
     """Writes two weights for each thought, from the outcomes of its group.
 
     The thought's tokens were sampled, so a baseline may be subtracted: any advantage will do. The
-    expert's action was not sampled. Its weight is always the posterior, which is never negative.
+    expert's action was not: it is weighed by the posterior, or in hard EM by the thought's 0 or 1.
     """
     compared = [torch.tensor([z.outcome for z in group.thoughts]) for group in groups]
     lengths = [torch.tensor([float(len(z.ids)) for z in group.thoughts]) for group in groups]
     found = advantages(compared, cfg.advantage, cfg.top_k, lengths)
     for group, r, adv in zip(groups, compared, found, strict=True):
-        weights = posterior(r)
+        weights = adv if cfg.advantage in HARD_EM else posterior(r)
         for i, z in enumerate(group.thoughts):
             z.advantage = adv[i].item()
             z.action_weight = weights[i].item()

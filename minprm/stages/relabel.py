@@ -35,10 +35,10 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
     # thoughts come from the state alone, also where training showed them the action: nobody will
     # show the agent an action when it plays
     act = replace(act, group=group, thoughts_from="state")
-    seed = noise_seed(run.seed, stage_id, 0)
     run.demos = []
     for i in range(0, len(run.train_demos), 32):  # so many logs at a time, for memory's sake
-        walks, _ = walk_logs(run.agent, run.train_demos[i : i + 32], act, seed + i)
+        seed = noise_seed(run.seed, stage_id, i)
+        walks, _ = walk_logs(run.agent, run.train_demos[i : i + 32], act, seed)
         for walk in walks:
             for demo in relabelled(walk, run.agent.chat, act, cfg.keep):
                 # one bad thought spoils an episode, so a demo is as good as its worst step

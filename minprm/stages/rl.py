@@ -5,6 +5,7 @@ turns was not sampled: it has no advantage, and no value is passed along it. act
 there the same update is made, with rewards from the log instead of a world.
 """
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -112,6 +113,9 @@ def paid(e: Episode, cfg: RL, dense: bool) -> list[float]:
     for t, info in enumerate(e.infos):
         if not info["formatted"]:
             rewards[t] -= cfg.format_penalty
+        if not math.isfinite(rewards[t]):
+            place = f"{type(e.world).__name__}, task {e.world.seed}, turn {t + 1}"
+            raise FloatingPointError(f"{place}: the world paid {rewards[t]}, which is no number")
     return rewards
 
 
@@ -139,7 +143,7 @@ def rl_samples(
         stats |= _criticise(groups, cfg, policy)
     else:
         stats |= compare(groups, cfg, dense, baseline)
-    # StarPO-S: where all episodes of a task end alike, nothing is to be learned
+    # where all episodes of a task end alike, nothing is to be learned
     weights = [1.0] * len(groups)
     if cfg.groups != "all":
         weights = GROUPS[cfg.groups](std, cfg.top_p).tolist()

@@ -25,8 +25,8 @@ def sft(run: Run, stage_id: str, learns: str) -> None:
     demos = run.demos if learns == "thoughts" else run.train_demos
     if learns == "actions":
         demos = [demo.without_thoughts() for demo in demos]
-    elif not all(step.thought is not None for demo in demos for step in demo.steps):
-        fail(f"{stage_id}: a step has no thought; this arm needs demos that have them all")
+    elif not demos or any(step.thought is None for demo in demos for step in demo.steps):
+        fail(f"{stage_id}: this stage needs demos with a thought in every step of them")
     samples = []
     for demo in demos:
         samples += to_samples(demo, run.agent.chat, run.cfg.history)

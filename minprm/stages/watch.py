@@ -1,5 +1,7 @@
 """What to watch while thoughts are learned. README says what each number looks like when broken."""
 
+import math
+
 import torch
 
 from minprm.algorithms import effective_sample_size
@@ -18,6 +20,20 @@ def readable(groups: list, chat: Chat) -> list[dict]:
         state = group.step.observation()
         rows.append({"state": state, "action": group.step.action, "group": thoughts})
     return rows
+
+
+def check_rewards(walks: list, t: int) -> None:
+    """Raises FloatingPointError, with the place, where a thought of step t earned no number.
+
+    NaN would be taken for the best, and end in the weights.
+    """
+    for walk in walks:
+        for z in walk.groups[t].thoughts:
+            if not math.isfinite(z.reward):
+                raise FloatingPointError(
+                    f"task {walk.demo.task}, step {t + 1}: a thought earned {z.reward}; look for "
+                    "an expert's action without any token, or for weights that are not finite"
+                )
 
 
 def group_metrics(groups: list, chat: Chat) -> dict[str, float]:
