@@ -1,6 +1,7 @@
 """Every knob of Act-PRM, SFT and relabelling changes what comes out, each in its own way."""
 
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,6 +9,8 @@ from test_rl import CFG, Lines, doubles, weights
 
 from minprm.constants import SFT, ActPRM, Relabel
 from minprm.ladder import run_stage, start
+from minprm.stages import relabel as relabelling
+from minprm.stages.sft import sft
 from minprm.trainer import Run
 
 BASE = replace(
@@ -104,3 +107,26 @@ def test_every_knob_of_relabelling_changes_the_logs(checkpoints, tmp_path):
     assert all(a != b for i, a in enumerate(logs) for b in logs[:i])
     assert len(logs[2]) == 2 * len(logs[0]) and len(logs[3]) < len(logs[0])
     assert all(reward >= 0.2 for demo in logs[3] for _, reward in demo)
+
+
+def test_logs_that_are_relabelled_later_are_walked_by_noise_of_their_own(monkeypatch):
+    """A walk takes one seed a step, so the seeds of two walks have to lie further apart."""
+    seeds = []
+
+    def walk_logs(agent, demos, cfg, seed):
+        seeds.append(seed)
+        return [], []
+
+    monkeypatch.setattr(relabelling, "walk_logs", walk_logs)
+    run = SimpleNamespace(cfg=BASE, seed=0, agent=None, train_demos=[None] * 100)
+    with pytest.raises(SystemExit):  # nothing was written
+        relabelling.relabel(run, "relabel")
+    gaps = {abs(a - b) for i, a in enumerate(seeds) for b in seeds[:i]}
+    assert len(seeds) == 4 and min(gaps) >= 1000
+
+
+def test_sft_without_any_demo_is_refused(capsys):
+    run = SimpleNamespace(cfg=BASE, demos=[])
+    with pytest.raises(SystemExit):
+        sft(run, "synth+sft:thoughts", learns="thoughts")
+    assert "needs demos with a thought" in capsys.readouterr().err

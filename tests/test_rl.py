@@ -115,7 +115,7 @@ def test_sparse_rewards_are_another_task_than_dense_ones(checkpoints, default, t
 
 
 def test_a_correction_matters_where_older_weights_wrote(checkpoints, tmp_path):
-    stale = {"max_async_level": 1, "loss": "is", "advantage": "none", "lr": 1e-2}
+    stale = {"max_async_level": 1, "loss": "is", "advantage": "none", "passes": 4}
     runs = {
         name: learned(checkpoints, tmp_path / name, correction=name, **stale)
         for name in ("none", "truncate", "mask")

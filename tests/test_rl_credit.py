@@ -167,6 +167,8 @@ def test_one_update_of_ppo_is_a2c(parts):
     step = p.critic.detach() - before  # AdamW's first step is the sign of the gradient
     moved = wanted[-1].abs() > 1e-4
     assert torch.equal(step.sign()[moved], -wanted[-1].sign()[moved]) and moved.any()
+    # ... times the rate, which is ten times the policy's: the head starts from nothing
+    assert step[moved].abs().tolist() == pytest.approx([10 * 1e-3] * int(moved.sum()), rel=1e-2)
     p.restart()
 
 
@@ -270,6 +272,17 @@ def test_a_turn_that_cannot_be_read_pays_the_penalty_and_keeps_its_reward(parts)
     assert paid(e, cfg, dense=False) == [0.0, -0.5, 1.0]
     assert paid(e, cfg, dense=True) == pytest.approx([0.0, 0.2 - 0.5, 0.4])
     assert [s.reward for s in e.steps] == pytest.approx([0.0, 0.2, 0.4])
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_a_world_that_pays_no_number_is_named_with_its_task_and_turn(parts, dense):
+    e = played(parts)[0][0]
+    e.steps[1].reward = float("nan")
+    if not dense:
+        e.world.success = float("inf")
+    turn = 2 if dense else 3
+    with pytest.raises(FloatingPointError, match=f"Cups, task 5, turn {turn}: the world paid"):
+        paid(e, RL(), dense)
 
 
 def test_a_malformed_turn_is_marked_as_one(parts):
