@@ -17,7 +17,7 @@ BUDGET = "--preset cups --arms rl --rl.updates 50 --threads 1"  # 50 updates of 
 RATES = (2e-4, 5e-4, 1e-3)
 CHOICE, REPORT = "--split validation --episodes 200 --seeds 11", "--seeds 20 21 22"
 TWICE = "--rl.passes 2 --rl.loss"
-AHEAD = "--rl.max-async-level 2 --save-every 50"
+AHEAD = "--rl.max-async-level 1 --save-every 50"
 METHODS = {
     "REINFORCE": "--rl.advantage none",
     "moving baseline, groups of one": "--rl.advantage ema --rl.group 1 --rl.batch 64",
@@ -41,10 +41,10 @@ METHODS = {
     "--rl.lam .95",
     "GRPO, uncertain groups": "--rl.groups top_p",
     "GRPO, soft weights": "--rl.groups soft",
-    "GRPO, 2 batches ahead": AHEAD,
-    "GRPO, 2 batches ahead, is": f"{AHEAD} --rl.loss is",
-    "GRPO, 2 batches ahead, truncated": f"{AHEAD} --rl.loss is --rl.correction truncate",
-    "GRPO, 2 batches ahead, masked": f"{AHEAD} --rl.loss is --rl.correction mask",
+    "GRPO, a batch ahead": AHEAD,
+    "GRPO, a batch ahead, is": f"{AHEAD} --rl.loss is",
+    "GRPO, a batch ahead, truncated": f"{AHEAD} --rl.loss is --rl.correction truncate",
+    "GRPO, a batch ahead, masked": f"{AHEAD} --rl.loss is --rl.correction mask",
 }
 
 

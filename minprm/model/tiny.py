@@ -51,6 +51,7 @@ def raised(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) ->
         "template": TEMPLATE,
         "world": vars(world),
         "source": inspect.getsource(inspect.getmodule(type(world))),  # an edited world is a new one
+        "schedule": inspect.getsource(schedule),  # and so is a model raised at other rates
     }
     key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     path = root / f"tiny-{name.lower()}-{key}"
