@@ -53,6 +53,15 @@ def test_advantages_of_a_group_worked_out_by_hand():
         assert torch.allclose(first, tensor(values).float()), name
 
 
+def test_the_smallest_groups_and_the_smallest_rewards_are_compared_like_all_others():
+    assert alg.posterior(tensor([0.1, 0.3])).tolist() == pytest.approx([0.5, 1.5])
+    assert effective_sample_size(tensor([0.2, 0.2])) == pytest.approx(2.0)
+    half = 0.5 / (math.sqrt(0.5) + 1e-4)  # two rewards, 1 and 0: unbiased variance .5
+    assert alg.mean_std(tensor([1.0, 0.0])).tolist() == pytest.approx([half, -half])
+    assert zoo.rloo(tensor([1.0, 0.0])).tolist() == [1.0, -1.0]
+    assert alg.token([1]) == zoo.sequence([1]) == zoo.constant([1]) == [1.0]
+
+
 @pytest.mark.parametrize("name", CENTRED)
 def test_a_group_of_one_and_a_group_without_variance_teach_nothing(name):
     assert zoo.ADVANTAGES[name](tensor([0.7])).tolist() == [0.0]
@@ -220,6 +229,11 @@ def test_particles_survive_floor_or_ceil_of_their_share_and_the_dead_stay_dead(w
     for i, share in enumerate((len(w) * w.double() / w.double().sum()).tolist()):
         assert math.floor(share - 1e-6) <= ancestors.count(i) <= math.ceil(share + 1e-6)
         assert w[i] > 0 or i not in ancestors
+
+
+def test_a_particle_begins_where_the_one_before_it_ends():
+    assert systematic_resample(tensor([1.0, 1.0]), u=0.0) == [0, 1]
+    assert systematic_resample(tensor([0.0, 1.0]), u=0.0) == [1, 1]
 
 
 def test_effective_sample_size_counts_the_particles_that_carry_weight():

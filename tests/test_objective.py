@@ -74,6 +74,19 @@ def test_the_kl_is_that_of_drawn_tokens_and_logged_as_their_mean(to):
     assert stats["policy/kl"] == pytest.approx(sum(kl) / 3)
 
 
+@pytest.mark.parametrize(("old", "wanted"), [([NAN], 0.0), ([-1.0], math.e - 2)])
+def test_the_kl_of_one_drawn_token_or_of_none(old, wanted):
+    """k3 = e - 2 where the reference is one nat above, and rho is 1."""
+    logp = tensor([-1.0])
+    batch = MicroBatch(
+        [1], tensor([1.0]), tensor(old), tensor([0.0]), tokens=1,
+        drawn_tokens=sum(not math.isnan(x) for x in old), ref_logp=tensor([0.0]),
+    )  # fmt: skip
+    loss, stats = objective(logp, tensor([0.0]), tensor([]), batch, Training(kl=0.5))
+    assert stats["policy/kl"] == pytest.approx(wanted)
+    assert loss.item() == pytest.approx(0.5 * wanted)
+
+
 def test_a_critic_adds_its_clipped_error():
     values, old, returns = [0.5, 0.0, 0.1, 1.0, 0.3], [0.0] * 5, [1.0, 0.0, 0.2, 0.0, 0.3]
     loss, stats, _ = minimised(RL(value_weight=0.5), values=values, old_values=old, returns=returns)
@@ -108,3 +121,9 @@ def test_samples_become_tensors_of_their_trained_tokens():
     assert batch.adv.tolist() == [0.5, 0.25, -1.0, -1.0]
     assert batch.old_logp.isnan().tolist() == [False, True, False, False]
     assert batch.returns is None and batch.old_values is None
+    for s in (one, two):
+        s.values = [float(i) for i in s.ids]
+        s.returns = [float(-i) for i in s.ids]
+    batch = make_batch([one, two], [0.1, 0.2], tokens=4, drawn_tokens=3)
+    assert batch.old_values.tolist() == [9.0, 4.0, 5.0, 6.0]
+    assert batch.returns.tolist() == [-9.0, -4.0, -5.0, -6.0]
