@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 from statistics import fmean
 
@@ -19,7 +20,7 @@ from minprm.commands.cli import read_flags
 from minprm.commands.train import CHECKPOINTS, go_on
 from minprm.constants import Tiny, fail
 from minprm.envs import WORLDS
-from minprm.envs.base import World, needs, parts
+from minprm.envs.base import World, check_splits, needs
 from minprm.envs.dates import dated
 from minprm.envs.numbers import increasing
 from minprm.model import tiny
@@ -73,11 +74,11 @@ class Text(World):
         if reward not in REWARDS:
             raise ValueError(f"no such reward. Rewards: {', '.join(REWARDS)}")
         self.reward = REWARDS[reward]
-        self.parts = parts(read_jsonl(file, pair)) if file else []
+        self.pairs = pairs(file) if file else ()
 
     def begin(self) -> str:
-        given = self.parts and self.rng.choice(self.parts[self.seed // 10**9])
-        prompt, self.reference = given or counting(self.rng)
+        pair = self.rng.choice(self.pairs) if self.pairs else counting(self.rng)
+        prompt, self.reference = pair
         return prompt
 
     def act(self, action: str) -> tuple[str, float]:
@@ -91,7 +92,15 @@ class Text(World):
         return self.reference
 
 
-def pair(row: dict) -> tuple[str, str]:
+@cache
+def pairs(file: str) -> list[tuple[str, str]]:
+    """A user's prompts and references. Which split a pair is in, a hash of its prompt decides."""
+    found = read_jsonl(file, _pair)
+    check_splits([prompt for prompt, _ in found], file)
+    return found
+
+
+def _pair(row: dict) -> tuple[str, str]:
     texts = row["prompt"], row["reference"]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("prompt and reference are texts")

@@ -239,7 +239,8 @@ def pairs(texts: list[str], kind: type) -> dict:
         except ValueError:
             separator = ""
         if not separator:
-            fail(f"{' '.join(texts)}: write name=value, each value a {kind.__name__}")
+            values = {int: "whole numbers", float: "numbers", str: "texts"}[kind]
+            fail(f"{' '.join(texts)}: write name=value; the values are {values}")
     return found
 
 

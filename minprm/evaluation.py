@@ -23,7 +23,7 @@ from minprm.text.chat import Turn
 def evaluate(agent: Agent, cfg: Config, noise: int, samples: int = 1) -> list[Episode]:
     """Plays `cfg.episodes` tasks of `cfg.split` at the evaluation's temperature.
 
-    The `samples` episodes of one task stand together.
+    The `samples` episodes of one task stand together. The same noise gives the same episodes.
     """
     seeds = []
     for i in range(cfg.episodes):
@@ -72,7 +72,7 @@ def reference_rows(cfg: Config, seed: int) -> dict[str, dict]:
 
 def _reference(name: str, cfg: Config, seed: int, i: int) -> Episode:
     """The i-th task, played by the world's expert or at random."""
-    e = begin(make_world(cfg), task_seed(cfg.split, i))
+    e = begin(make_world(cfg), task_seed(cfg.split, i), noise=seed)
     rng = random.Random(f"{seed} {i}")
     while not e.done:
         action = e.world.expert() if name == "expert" else rng.choice(e.world.actions())

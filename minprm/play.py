@@ -60,11 +60,12 @@ def play(
 ) -> list[Episode]:
     """Plays each task to its end: one episode for each task seed, with noise of its own.
 
+    So episodes of one task differ in what the agent draws, and in what the world does by chance.
     The agent decides by itself whether a turn starts with a thought, unless it may not think. A
     turn in which no action can be read is an illegal action.
     """
     agent.sampler.begin()
-    episodes = [begin(new_world(), seed) for seed in seeds]
+    episodes = [begin(new_world(), seed, noise + i) for i, seed in enumerate(seeds)]
     opening = forced_opening(agent)
     limit = turn_limit(agent)
     roots: dict[int, Sample] = {}  # first states, by task
@@ -91,9 +92,9 @@ def play(
     return episodes
 
 
-def begin(world: World, seed: int) -> Episode:
+def begin(world: World, seed: int, noise: int) -> Episode:
     """The episode of this task before its first turn."""
-    return Episode(world, state=_opening(world, seed))
+    return Episode(world, state=_opening(world, seed, noise))
 
 
 def turn_limit(agent: Agent) -> int:
@@ -190,7 +191,7 @@ def expert_demos(cfg: Config, seed: int, n: int) -> list[Demo]:
 
 def expert_demo(world: World, seed: int) -> Demo:
     """The expert's log of one task. The thoughts in it are the world's own explanations."""
-    messages = _opening(world, seed)
+    messages = _opening(world, seed, noise=0)
     done = False
     while not done:
         thought = world.thought()
@@ -221,9 +222,9 @@ def _demo(world: World, messages: list[dict]) -> Demo:
     return from_chat({"task": task, "messages": messages, "tools": world.tools})
 
 
-def _opening(world: World, seed: int) -> list[dict]:
+def _opening(world: World, seed: int, noise: int) -> list[dict]:
     """The messages before the first action: the rules, and what is seen first."""
-    first = {"role": "user", "content": world.reset(seed)}
+    first = {"role": "user", "content": world.reset(seed, noise)}
     if not world.system:
         return [first]
     return [{"role": "system", "content": world.system}, first]

@@ -170,8 +170,8 @@ ADVERSARIAL = {
     "countdown": lambda w: [f"{w.target}", f"{w.solution} + 0", f"{w.solution} * 1", "1 - - 1"],
     "connections": lambda w: [", ".join(w.left), ", ".join(w.left[:5]), (w.left[0] + ",") * 4],
     "hotpot": lambda w: [
-        base.call("answer", text=" ".join(w.task.pages)),
-        base.call("answer", text=w.task.answer + " or not"),
+        base.call("answer", text=" ".join(w.question.pages)),
+        base.call("answer", text=w.question.answer + " or not"),
     ],
 }
 

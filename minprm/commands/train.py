@@ -16,7 +16,7 @@ from loguru import logger
 from minprm.commands.cli import parse
 from minprm.commands.dry_run import dry_run
 from minprm.constants import Config, fail
-from minprm.envs import make_world
+from minprm.envs import check_tasks
 from minprm.ladder import ladder
 from minprm.play import expert_demos
 from minprm.run.log import Log
@@ -36,7 +36,7 @@ def main(argv: list[str], on_save: Callable[[], None] = lambda: None) -> None:
     cfg = resumed(cfg, argv) if cfg.resume else named(cfg)
     # what cannot be made or read is refused now, before anything is written
     if cfg.world:
-        make_world(cfg)
+        check_tasks(cfg)
     if cfg.demos:
         split_tasks(read_demos(cfg.demos), cfg.held_out)
     if cfg.threads:

@@ -9,7 +9,7 @@ from minprm.constants import Config, fail, pairs
 from minprm.envs.alphabet_sort import AlphabetSort
 from minprm.envs.babyai import BabyAI
 from minprm.envs.bandit import Bandit
-from minprm.envs.base import World
+from minprm.envs.base import SPLITS, World, task_seed
 from minprm.envs.connections import Connections
 from minprm.envs.countdown import Countdown
 from minprm.envs.cups import Cups
@@ -57,6 +57,13 @@ WORLDS = {
     "gym": Gym,
     "taxi": Taxi,
 }
+
+
+def check_tasks(cfg: Config) -> None:
+    """Exits where the configured world cannot be made, or has no task for one of the splits."""
+    world = make_world(cfg)
+    for split in SPLITS:
+        world.reset(task_seed(split, 0))
 
 
 def make_world(cfg: Config) -> World:

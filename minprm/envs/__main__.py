@@ -1,17 +1,21 @@
-"""python -m minprm.envs NAME plays a world by hand; --audit [NAME ...] measures worlds again."""
+"""python -m minprm.envs NAME plays a world by hand; --audit [NAME ...] measures worlds anew."""
 
 import argparse
 
 from minprm.constants import Config, fail
 from minprm.envs import WORLDS, make_world
-from minprm.envs.audit import audit, table
+from minprm.envs.audit import audit, table, write
 from minprm.envs.base import World, call, parameters_of, task_seed
+from minprm.text.printable import printable
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m minprm.envs", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"worlds: {', '.join(WORLDS)}")
-    parser.add_argument("--audit", action="store_true", help="random and expert play, to a file")
+    parser.add_argument("--audit", action="store_true", help="the table of worlds, measured now")
+    parser.add_argument(
+        "--write", action="store_true", help="keep what --audit finds in audit.json"
+    )
     parser.add_argument("--seed", type=int, default=0, help="the task, of the training split")
     parser.add_argument("--world-args", nargs="*", default=[], help="knobs, e.g. rounds=1")
     flags = parser.parse_args()
@@ -19,9 +23,13 @@ def main() -> None:
         if name not in WORLDS:
             fail(f"{name}: no such world. Worlds: {', '.join(WORLDS)}")
     if flags.audit:
-        names = flags.names or list(WORLDS)
-        print(table(audit(names)))
-    elif len(flags.names) == 1:
+        told = audit(flags.names or list(WORLDS))
+        if flags.write:
+            write(told)
+        print(table(told))
+    elif len(flags.names) == 1 and not flags.write:
+        if not 0 <= flags.seed < 10**9:
+            fail("--seed is from 0 to 999999999")
         world = make_world(Config(world=flags.names[0], world_args=flags.world_args))
         play(world, flags.seed)
     else:
@@ -30,14 +38,14 @@ def main() -> None:
 
 def play(world: World, seed: int) -> None:
     """Lets a person act. `?` shows the expert's action; an empty line ends the game."""
-    print(world.system)
+    print(printable(world.system))
     print("`?` shows the expert's action, an empty line ends.")
     observation = world.reset(task_seed("train", seed))
     done = False
     while not done:
-        print(f"\n{observation}")
+        print(f"\n{printable(observation)}")
         for name, parameters in parameters_of(world.tools).items():
-            print(f"  {name} {' '.join(parameters)}")
+            print(printable(f"  {name} {' '.join(parameters)}"))
         try:
             typed = input("> ").strip()
         except EOFError:  # the input was a file or a pipe, and it is over
@@ -45,11 +53,11 @@ def play(world: World, seed: int) -> None:
         if not typed:
             return
         if typed == "?":
-            print(world.thought() or "", world.expert())
+            print(printable(f"{world.thought() or ''} {world.expert()}"))
         else:
             observation, reward, done, _ = world.step(typed_action(world, typed))
     outcome = "won" if world.success else "lost"
-    print(f"\n{observation}\n{outcome}, last reward {reward:g}")
+    print(f"\n{printable(observation)}\n{outcome}, last reward {reward:g}")
 
 
 def typed_action(world: World, typed: str) -> str:

@@ -1,6 +1,8 @@
 """What each world is, in numbers: random and expert play, measured once and kept in a file.
 
-The numbers say how much a score is worth: what chance reaches, and what the best play reaches.
+The numbers say how much a score is worth: what chance reaches, what the best play reaches, and how
+much of a test was seen in training. The last is measured by what the expert sees when it plays, and
+not by the hash that base.py divides tasks by.
 """
 
 import json
@@ -12,23 +14,25 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import fmean
 
+from minprm.constants import RL, Config, Tiny
 from minprm.envs import WORLDS
-from minprm.envs.base import World, task_seed
+from minprm.envs.base import SPLITS, World, task_seed
 
 FILE = Path(__file__).with_name("audit.json")
 EXPERT = 200  # episodes of expert play
 RANDOM = 500  # episodes of random play
-SLOW = {"textworld": (20, 20)}  # (expert, random) where a game takes seconds to make
+DRAWS = 1_000  # tasks of a split that are drawn to count different ones
+SLOW = {"textworld": (20, 20, 20)}  # (expert, random, draws) where a game takes seconds to make
 PACKAGES = ("minigrid", "textworld", "bm25s", "gymnasium")
 
 
 def audit(names: list[str]) -> dict:
-    """Plays these worlds, on test tasks with default knobs, and writes their rows of the file."""
+    """Plays these worlds, on test tasks with default knobs. Returns all rows of the file."""
     # worlds that are not measured now keep their rows
     told = json.loads(FILE.read_text()) if FILE.exists() else {"worlds": {}}
     rows = told["worlds"]
     for name in names:
-        expert_episodes, random_episodes = SLOW.get(name, (EXPERT, RANDOM))
+        expert_episodes, random_episodes, draws = SLOW.get(name, (EXPERT, RANDOM, DRAWS))
         expert = _played(name, expert_episodes, "expert")
         chance = _played(name, random_episodes, "random")
         steps = expert["steps"] + chance["steps"]
@@ -41,27 +45,41 @@ def audit(names: list[str]) -> dict:
             "characters": expert["characters"],
             "steps_per_second": round(steps / seconds),
             "episodes": [expert_episodes, random_episodes],
+            "draws": draws,
+            "different": {split: different(WORLDS[name](), split, draws) for split in SPLITS},
+            **_seen_before(WORLDS[name](), expert_episodes),
         }
-    told = {"date": str(date.today()), "versions": _versions(), "worlds": rows}
+    return {"date": str(date.today()), "versions": _versions(), "worlds": rows}
+
+
+def write(told: dict) -> None:
+    """Puts the audit into the file that README's table is compared with."""
     FILE.write_text(json.dumps(told, indent=1) + "\n")
-    return told
 
 
 def table(told: dict) -> str:
     """Returns the audit as a table in Markdown."""
     lines = [
-        "| world | random | expert | turns | characters | steps/s | teaches |",
-        "|---|---|---|---|---|---|---|",
+        "| world | random | expert | turns | characters | steps/s | different train, test tasks "
+        "| test in training | begins alike | teaches |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name in WORLDS:
         row = told["worlds"].get(name)
         if row is None:  # a new world that was not measured yet
             continue
         best = f" (best possible {row['optimum']:.3f})" if row["optimum"] else ""
+        tasks = f"{row['different']['train']:,} and {row['different']['test']:,}"
+        if row["draws"] != DRAWS:
+            tasks += f" of {row['draws']}"
+        if row["seen"] is None:
+            held_out = "none held out |"
+        else:
+            held_out = f"{row['seen']:.3f} | {row['begun']:.3f}"
         lines.append(
             f"| `{name}` | {row['random']:.3f} | {row['expert']:.3f}{best} | "
             f"{row['turns']:.1f} | {row['characters']:.0f} | {row['steps_per_second']:,} | "
-            f"{WORLDS[name].teaches} |"
+            f"{tasks} | {held_out} | {WORLDS[name].teaches} |"
         )
     versions = ", ".join(f"{package} {number}" for package, number in told["versions"].items())
     lines.append("")
@@ -97,6 +115,58 @@ def _played(name: str, episodes: int, who: str) -> dict[str, float]:
         "characters": fmean(characters),
         "seconds": seconds,
     }
+
+
+def different(world: World, split: str, draws: int) -> int:
+    """Counts the different tasks among so many that are drawn of a split."""
+    tasks = set()
+    for index in range(draws):
+        world.reset(task_seed(split, index))
+        tasks.add(world.task())
+    return len(tasks)
+
+
+def _seen_before(world: World, episodes: int) -> dict[str, float | None]:
+    """Returns which shares of the test tasks a default training has met.
+
+    seen: the expert's whole episode is the same. begun: the first observation is. Both are None in
+    a world that holds no tasks out.
+    """
+    if world.few_tasks:
+        return {"seen": None, "begun": None}
+    whole = set()
+    first = set()
+    for seed in _training_seeds(world):
+        episode = expert_sees(world, seed)
+        whole.add(episode)
+        first.add(episode[0])
+    tested = [expert_sees(world, task_seed("test", index)) for index in range(episodes)]
+    return {
+        "seen": fmean(episode in whole for episode in tested),
+        "begun": fmean(episode[0] in first for episode in tested),
+    }
+
+
+def _training_seeds(world: World) -> list[int]:
+    """Returns seeds of as many tasks as a default run plays: demos, RL, raising the base."""
+    cfg = Config()
+    drawn = RL().updates * RL().batch
+    if world.thought_mix:
+        drawn += Tiny().updates * Tiny().batch
+    rng = random.Random(0)
+    seeds = [task_seed("train", index) for index in range(cfg.num_demos + cfg.held_out)]
+    return seeds + [task_seed("train", rng.randrange(10**9)) for _ in range(drawn)]
+
+
+def expert_sees(world: World, seed: int) -> tuple[str, ...]:
+    """Returns all observations and actions of the expert's episode."""
+    episode = [world.reset(seed)]
+    done = False
+    while not done:
+        action = world.expert()
+        observation, _, done, _ = world.step(action)
+        episode += [action, observation]
+    return tuple(episode)
 
 
 def _optimum(world: World, episodes: int) -> float | None:

@@ -2,6 +2,9 @@
 
 The world teaches to explore before one commits. The expert knows no more than it has seen: it pulls
 the levers in turn, then names the one that paid most. It is wrong as often as chance misleads it.
+
+A task is no more than which lever is best, so no task is held out: test episodes differ from those
+of training by luck alone.
 """
 
 from fractions import Fraction
@@ -12,6 +15,7 @@ from minprm.envs.base import Illegal, World
 
 class Bandit(World):
     teaches = "exploring before one commits; the expert itself is misled now and then"
+    few_tasks = True
     system = (
         "One lever pays more often than the others. Answer `pull X` to try lever X. When you have "
         "used your pulls, or before, answer `choose X` for the lever that pays most often."
@@ -19,8 +23,10 @@ class Bandit(World):
 
     def __init__(self, levers: int = 2, pulls: int = 10, good: float = 0.8, bad: float = 0.2):
         """good: chance that the best lever pays. bad: chance that any other lever pays."""
-        if not 2 <= levers <= 10 or pulls < levers or not 0 <= bad < good <= 1:
-            raise ValueError("levers from 2 to 10, at least a pull for each, 0 <= bad < good <= 1")
+        if not 2 <= levers <= 10 or not levers <= pulls <= 1000 or not 0 <= bad < good <= 1:
+            raise ValueError(
+                "levers from 2 to 10, pulls from one for each lever to 1000, 0 <= bad < good <= 1"
+            )
         self.levers = "ABCDEFGHIJ"[:levers]
         self.pulls = pulls
         self.good = good
@@ -44,7 +50,7 @@ class Bandit(World):
         if self.turn > self.pulls:
             raise Illegal("illegal: no pulls are left, choose a lever")
         chance = self.good if lever == self.best else self.bad
-        pays = int(self.rng.random() < chance)
+        pays = int(self.noise.random() < chance)
         self.pulled[lever] += 1
         self.paid[lever] += pays
         return f"Lever {lever} paid {pays}. {self.pulls - self.turn} pulls are left.", 0.0

@@ -4,10 +4,14 @@ A world is a task that an agent works on in turns. The world shows a text, the a
 text, the world pays a reward and shows the next text. A world knows nothing of models.
 
 A new world writes `begin`, `act`, `actions` and `expert`. What all worlds share is here: seeds,
-turns, illegal actions and the end of an episode. A world draws random numbers from its own
-`random.Random` and never from the global one, so that the same seed is always the same task.
+splits, turns, illegal actions and the end of an episode.
+
+A world has two generators and never uses the global one. `rng` makes the task, and the same seed is
+always the same task. `noise` is for what chance does to an action, as on slippery ice: it differs
+between two episodes of one task.
 """
 
+import hashlib
 import json
 import random
 from collections.abc import Hashable
@@ -18,6 +22,9 @@ from minprm.constants import fail
 
 # seeds of a split start here
 SPLITS = {"train": 0, "validation": 1_000_000_000, "test": 2_000_000_000}
+# of all different tasks three fifths are for training
+FIFTHS = ("train", "train", "train", "validation", "test")
+ATTEMPTS = 1_000  # tasks that are drawn for a seed before its split is called empty
 
 
 def task_seed(split: str, index: int) -> int:
@@ -27,15 +34,31 @@ def task_seed(split: str, index: int) -> int:
     return SPLITS[split] + index
 
 
-def parts(rows: list) -> list[list]:
-    """Divides a user's rows into those for training, validation and test.
+def seeds_split(seed: int) -> str:
+    """Returns the split that a seed belongs to. Raises ValueError where it belongs to none."""
+    if not 0 <= seed < len(SPLITS) * 1_000_000_000:
+        raise ValueError(f"seed {seed} belongs to no split")
+    return list(SPLITS)[seed // 1_000_000_000]
 
-    The last tenth is for test, the tenth before it for validation. Too few rows raise ValueError.
+
+def tasks_split(task: str) -> str:
+    """Returns the split that a task belongs to, by a hash of what makes it this task.
+
+    So a task is in one split only, however often and with whatever seeds it is drawn.
     """
-    if len(rows) < 3:
-        raise ValueError(f"{len(rows)} rows: training, validation and test need one each")
-    tenth = max(len(rows) // 10, 1)
-    return [rows[: -2 * tenth], rows[-2 * tenth : -tenth], rows[-tenth:]]
+    digest = hashlib.sha256(task.encode(errors="surrogatepass")).hexdigest()
+    return FIFTHS[int(digest, 16) % len(FIFTHS)]
+
+
+def check_splits(tasks: list[str], file: str) -> None:
+    """Raises ValueError where the tasks of a user's file leave a split empty."""
+    found = {tasks_split(task) for task in tasks}
+    for split in SPLITS:
+        if split not in found:
+            raise ValueError(
+                f"{file}: none of its {len(set(tasks))} different tasks falls into the {split} "
+                "split, which a hash of each task decides: it needs more tasks"
+            )
 
 
 class Illegal(Exception):
@@ -56,19 +79,33 @@ class World:
     turns: int = 1  # the episode ends after so many turns
     waits: bool = False  # a step spends its time outside Python: step episodes side by side
     success: bool = False  # the task is solved
+    few_tasks: bool = False  # too few to hold any out: every split draws from all of them
 
     # Only a world that the embedded model is raised on fills these two.
     words: list[str] = []  # noqa: RUF012  the whole vocabulary, one token a word
     thought_mix: dict[str, float] = {}  # noqa: RUF012  kinds of thoughts, and the share of each
 
-    def reset(self, seed: int) -> str:
-        """Starts the task of this seed and returns its first observation."""
+    def reset(self, seed: int, noise: int = 0) -> str:
+        """Starts the task of this seed and returns its first observation.
+
+        Tasks are drawn until one belongs to the seed's split. noise: another number is other luck
+        in the same task.
+        """
         self.seed = seed
-        self.rng = random.Random(seed)
-        self.turn = 0
-        self.success = False
-        self.done = False
-        return self.begin()
+        split = seeds_split(seed)
+        for attempt in range(ATTEMPTS):
+            self.rng = random.Random(f"{seed} {attempt}")
+            self.noise = random.Random(f"{seed} noise {noise}")
+            self.turn = 0
+            self.success = False
+            self.done = False
+            self.first = self.begin()
+            if self.belongs(split):
+                return self.first
+        fail(
+            f"{type(self).__name__}: there is no {split} task among {ATTEMPTS:,} that were drawn. "
+            "A hash of each task decides on its split: set the world's knobs to have more tasks"
+        )
 
     def step(self, action: str) -> tuple[str, float, bool, dict]:
         """Takes one action and returns (observation, reward, done, info).
@@ -97,6 +134,19 @@ class World:
     def begin(self) -> str:
         """Makes a task from `self.rng` and returns its first observation."""
         raise NotImplementedError
+
+    def task(self) -> str:
+        """Returns what makes this task another than the next, right after `begin`.
+
+        The default is the first observation: no test task then even begins like one of training. A
+        world whose tasks begin alike returns what it hides, and one that shows the same task in
+        several ways returns what these have in common.
+        """
+        return self.first
+
+    def belongs(self, split: str) -> bool:
+        """Is the task that was made one of this split? By default a hash of it decides."""
+        return self.few_tasks or tasks_split(self.task()) == split
 
     def act(self, action: str) -> tuple[str, float]:
         """Takes one action and returns (observation, reward).

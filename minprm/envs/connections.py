@@ -1,8 +1,9 @@
 """Connections: sort sixteen words into four groups of four that have something in common.
 
 The world teaches to hold back: some words fit several groups, and the fourth mistake ends the game.
-Puzzles are put together from the categories below. Training and test share the words, so a model
-can learn them by heart. A file of one's own is JSON: a list of puzzles {category: [four words]}.
+Puzzles are put together from the categories below. Training and test share the categories, so a
+model can learn them by heart; no puzzle of a test has the sixteen words of one of training. A file
+of one's own is JSON: a list of puzzles {category: [four words]}.
 """
 
 import json
@@ -10,7 +11,7 @@ from functools import cache
 from itertools import combinations
 from pathlib import Path
 
-from minprm.envs.base import Illegal, World
+from minprm.envs.base import Illegal, World, check_splits
 
 # Many words stand in several categories on purpose: a turkey is a bird, Turkey is a country.
 CATEGORIES = {
@@ -66,6 +67,9 @@ class Connections(World):
         self.found: list[str] = []  # names of the groups that were found
         self.mistakes = 0
         return "Words: " + ", ".join(self.left)
+
+    def task(self) -> str:
+        return _words(self.groups)  # the same puzzle may show them in any order
 
     def act(self, action: str) -> tuple[str, float]:
         said = sorted(word.strip().lower() for word in action.split(","))
@@ -141,20 +145,42 @@ def _ways(words: set[str], pools: list[list[str]]) -> int:
 def read(file: str) -> tuple[dict[str, list[str]], ...]:
     """Returns a user's puzzles. Raises ValueError with what is wrong."""
     try:
-        puzzles = json.loads(Path(file).read_text())
-    except (OSError, ValueError) as error:
+        rows = json.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{file}: no JSON to be read there ({error})") from error
-    for number, puzzle in enumerate(puzzles, start=1):
-        groups = list(puzzle.values()) if isinstance(puzzle, dict) else []
-        words = set()
-        for group in groups:
-            if isinstance(group, list):
-                words.update(str(word) for word in group)
-        if [len(group) for group in groups] != [4] * 4 or len(words) != 16:
-            raise ValueError(f"{file}, puzzle {number}: needs four categories of four words each")
-    return tuple(_in_small_letters(puzzle) for puzzle in puzzles)
+    if not isinstance(rows, list):
+        raise ValueError(f"{file}: needs a list of puzzles")
+    puzzles = []
+    for number, row in enumerate(rows, start=1):
+        try:
+            puzzles.append(_from_row(row))
+        except ValueError as error:
+            raise ValueError(f"{file}, puzzle {number}: {error}") from error
+    check_splits([_words(puzzle) for puzzle in puzzles], file)
+    return tuple(puzzles)
 
 
-def _in_small_letters(puzzle: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Returns the puzzle in small letters, as answers are compared without regard to case."""
-    return {name: [word.lower() for word in group] for name, group in puzzle.items()}
+def _from_row(row: object) -> dict[str, list[str]]:
+    """Returns a puzzle in small letters, as answers are compared without regard to case.
+
+    Raises ValueError where it is none.
+    """
+    puzzle = {}
+    for name, group in row.items() if isinstance(row, dict) else ():
+        # an answer separates the words by commas
+        if not isinstance(group, list) or not all(_is_word(word) for word in group):
+            raise ValueError(f"{name}: needs a list of words, none of them with a comma")
+        puzzle[name] = [word.strip().lower() for word in group]
+    different = {word for group in puzzle.values() for word in group}
+    if [len(group) for group in puzzle.values()] != [4] * 4 or len(different) != 16:
+        raise ValueError("needs four categories of four words each, all different")
+    return puzzle
+
+
+def _is_word(word: object) -> bool:
+    return isinstance(word, str) and bool(word.strip()) and "," not in word
+
+
+def _words(puzzle: dict[str, list[str]]) -> str:
+    """Returns all words of a puzzle, in the order of the alphabet."""
+    return ", ".join(sorted(word for group in puzzle.values() for word in group))

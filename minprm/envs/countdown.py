@@ -25,8 +25,8 @@ class Countdown(World):
     turns = TRIES
 
     def __init__(self, numbers: int = 3, largest: int = 20):
-        if not 2 <= numbers <= 6 or largest < 2:
-            raise ValueError("2 to 6 numbers, the largest at least 2")
+        if not 2 <= numbers <= 6 or not 2 <= largest <= 100:
+            raise ValueError("2 to 6 numbers, the largest from 2 to 100")
         self.count = numbers
         self.largest = largest
 

@@ -24,8 +24,8 @@ class Cups(World):
     thought_mix = {"faithful": 0.10, "wrong": 0.45, "restate": 0.35, "bare": 0.10}  # noqa: RUF012
 
     def __init__(self, rounds: int = 3, swaps: int = 4, cups: int = 5):
-        if rounds < 1 or swaps < 1 or not 2 <= cups <= 10:
-            raise ValueError("rounds and swaps from 1, cups from 2 to 10")
+        if not (1 <= rounds <= 100 and 1 <= swaps <= 100 and 2 <= cups <= 10):
+            raise ValueError("rounds and swaps from 1 to 100, cups from 2 to 10")
         self.rounds = rounds
         self.swaps = swaps
         self.cups = "abcdefghij"[:cups]

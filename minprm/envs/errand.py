@@ -25,8 +25,8 @@ class Errand(World):
     thought_mix = {"update": 0.8, "jump": 0.05, "stale": 0.05, "bare": 0.1}  # noqa: RUF012
 
     def __init__(self, waypoints: int = 1, size: int = 6, turns: int = 16):
-        if waypoints < 1 or size < 2 or turns < 1:
-            raise ValueError("waypoints and turns from 1, size from 2")
+        if not (1 <= waypoints <= 100 and 2 <= size <= 100 and 1 <= turns <= 1000):
+            raise ValueError("waypoints from 1 to 100, size from 2 to 100, turns from 1 to 1000")
         self.waypoints = waypoints
         self.size = size
         self.turns = turns * waypoints

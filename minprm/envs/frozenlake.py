@@ -8,8 +8,10 @@ the best play is then known too (`optimum`), and stands beside every score.
 import random
 import re
 
+from minprm.constants import fail
 from minprm.envs.base import Illegal, World
 
+LAKES = 10_000  # lakes that are drawn before none is found to suit
 MOVES = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 SIDES = {  # where a slip may lead instead
     "up": ("left", "right"),
@@ -34,9 +36,10 @@ class FrozenLake(World):
         ice: share of the cells that hold. path: the shortest way has at least so many steps.
         slip: chance that a step goes to either side instead (gymnasium's slippery lake: 2/3).
         """
-        if size < 3 or not 0.5 <= ice <= 1 or not 1 <= path <= 2 * size - 2 or not 0 <= slip <= 1:
+        possible = 3 <= size <= 20 and 1 <= path <= 2 * size - 2
+        if not possible or not 0.5 <= ice <= 1 or not 0 <= slip <= 1:
             raise ValueError(
-                "size from 3, ice from .5 to 1, path from 1 to 2 size - 2, slip 0 to 1"
+                "size from 3 to 20, ice from .5 to 1, path from 1 to 2 size - 2, slip from 0 to 1"
             )
         self.size = size
         self.ice = ice
@@ -51,21 +54,21 @@ class FrozenLake(World):
     def begin(self) -> str:
         cells = [(x, y) for y in range(self.size) for x in range(self.size)]
         # Draw lakes until one has a way to the goal that is long enough.
-        while True:
+        for _ in range(LAKES):
             self.holes = frozenset(cell for cell in cells if self.rng.random() > self.ice)
             free = [cell for cell in cells if cell not in self.holes]
             self.place, self.goal = self.rng.sample(free, 2)  # never the same cell
             self.steps = self._steps_to_goal()
             if self.steps.get(self.place, 0) >= self.path:
-                break
-        self.values: dict[tuple[Cell, int], float] = {}  # of (cell, turns left), once computed
-        return self._view()
+                self.values: dict[tuple[Cell, int], float] = {}  # of (cell, turns left)
+                return self._view()
+        fail(f"frozenlake: none of {LAKES:,} lakes has a way of {self.path} steps: a smaller path")
 
     def act(self, action: str) -> tuple[str, float]:
         if action not in MOVES:
             raise Illegal("illegal: answer up, down, left or right")
-        if self.rng.random() < self.slip:
-            action = self.rng.choice(SIDES[action])
+        if self.noise.random() < self.slip:
+            action = self.noise.choice(SIDES[action])
         self.place = self._next(self.place, action)
         self.success = self.place == self.goal
         self.done = self.place in self.holes  # lost

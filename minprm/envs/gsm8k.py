@@ -7,7 +7,7 @@ the answer the number stands after "####". Only the last number of a model's ans
 import re
 from functools import cache
 
-from minprm.envs.base import Illegal, World, parts
+from minprm.envs.base import Illegal, World, check_splits
 from minprm.envs.words import NAMES
 from minprm.text.logs import read_jsonl
 
@@ -19,18 +19,14 @@ class Gsm8k(World):
     system = "Solve the problem. Answer with the number alone."
 
     def __init__(self, file: str = "", steps: int = 3):
-        """file: JSONL of problems; its last tenth is for test, the tenth before for validation."""
+        """file: JSONL of problems. steps: of a problem that is made here."""
         if not 1 <= steps <= 8:
             raise ValueError("1 to 8 steps")
-        self.parts = parts(read(file)) if file else []
+        self.problems = read(file) if file else ()
         self.steps = steps
 
     def begin(self) -> str:
-        if self.parts:
-            split = self.seed // 10**9  # each split has a range of seeds (base.py)
-            problem = self.rng.choice(self.parts[split])
-        else:
-            problem = self._story()
+        problem = self.rng.choice(self.problems) if self.problems else self._story()
         question, self.work, self.answer = problem
         return question
 
@@ -79,13 +75,15 @@ class Gsm8k(World):
 @cache
 def read(file: str) -> list[tuple[str, str, float]]:
     """Returns (question, work, answer) of each line. Raises ValueError with what is wrong."""
-    return read_jsonl(file, _problem)
+    problems = read_jsonl(file, _problem)
+    check_splits([question for question, _, _ in problems], file)
+    return problems
 
 
 def _problem(row: dict) -> tuple[str, str, float]:
     work, _, final = row["answer"].rpartition("####")
     answer = number(final)
-    if answer is None:
+    if answer is None or not isinstance(row["question"], str):
         raise ValueError('needs "question" and "answer" with "#### number"')
     return row["question"], work.strip(), answer
 

@@ -8,7 +8,9 @@ a table of transitions (`P`, as gymnasium's toy texts do), the planner is value 
 import re
 from functools import cached_property
 
-from minprm.envs.base import Illegal, World, needs
+from minprm.envs.base import SPLITS, Illegal, World, needs, tasks_split
+
+STARTS = 100  # of an environment, to find out whether it has enough to hold some out
 
 
 class Gym(World):
@@ -18,25 +20,29 @@ class Gym(World):
 
     def __init__(self, id: str = "FrozenLake-v1", turns: int = 100):
         needs("gymnasium", "gym")
-        import gymnasium
-
-        if id not in gymnasium.registry or turns < 1:
-            raise ValueError(f"turns from 1; {id} has to be an environment of gymnasium's")
-        # An environment that can draw itself as text does so. The first copy is only asked that.
-        modes = gymnasium.spec(id).make().metadata.get("render_modes", ())
-        render_mode = "ansi" if "ansi" in modes else None
-        self.env = gymnasium.make(id, render_mode=render_mode).unwrapped
-        if not hasattr(self.env.action_space, "n"):
-            raise ValueError(f"{id}: its actions are not discrete")
-        self.id = id
+        if not 1 <= turns <= 10_000:
+            raise ValueError("turns from 1 to 10,000")
+        self.env = _made(id)
+        if not hasattr(self.env, "P") and type(self).expert is Gym.expert:
+            raise ValueError(f"{id} has no table of transitions, so no planner to be its expert")
         self.turns = turns
         numbers = range(int(self.env.action_space.n))
         names = self.names or [str(number) for number in numbers]
         self.known = dict(zip(names, numbers, strict=True))  # the number of each action
+        starts = {tasks_split(self._start(seed)) for seed in range(STARTS)}
+        self.few_tasks = len(starts) < len(SPLITS)  # FrozenLake-v1 has only one
 
     def begin(self) -> str:
-        # the environment draws its own random numbers; the seed of the task decides which
-        self.shown, _ = self.env.reset(seed=self.rng.randrange(2**31))
+        from gymnasium.utils.seeding import np_random
+
+        start = self._start(self.rng.randrange(2**31))
+        # what the environment draws from now on is luck
+        self.env.np_random, _ = np_random(self.noise.randrange(2**31))
+        return start
+
+    def _start(self, seed: int) -> str:
+        """Starts the environment by a seed of its own and returns what is seen first."""
+        self.shown, _ = self.env.reset(seed=seed)
         return self.described()
 
     def act(self, action: str) -> tuple[str, float]:
@@ -57,8 +63,6 @@ class Gym(World):
     @cached_property
     def values(self) -> list[float]:
         """Value iteration: the chance of success from each state, less a little for each step."""
-        if not hasattr(self.env, "P"):
-            raise NotImplementedError(f"{self.id} has no table of transitions, so no planner")
         states = range(len(self.env.P))
         values = [0.0] * len(states)
         for _ in range(200):  # enough sweeps for any toy text
@@ -88,6 +92,23 @@ class Gym(World):
     def solved(self, reward: float, end: bool) -> bool:
         """Was this the step that solves the task?"""
         return end and reward > 0
+
+
+def _made(id: str):
+    """Returns the environment of this id. Raises ValueError where it cannot be a world."""
+    import gymnasium
+
+    if id not in gymnasium.registry:
+        raise ValueError(f"{id} is no environment of gymnasium's")
+    try:
+        # An environment that can draw itself as text does so. The first copy is only asked that.
+        modes = gymnasium.spec(id).make().metadata.get("render_modes", ())
+        env = gymnasium.make(id, render_mode="ansi" if "ansi" in modes else None).unwrapped
+    except (gymnasium.error.Error, ImportError) as error:
+        raise ValueError(f"{id} cannot be made: {' '.join(str(error).split())}") from error
+    if not hasattr(env.action_space, "n"):
+        raise ValueError(f"{id}: its actions are not discrete")
+    return env
 
 
 class Taxi(Gym):

@@ -21,10 +21,12 @@ class Hanoi(World):
         "`move X Y` to move the top disc of X onto Y; no disc may lie on a smaller one."
     )
 
-    def __init__(self, discs: int = 3, slack: int = 8):
-        """slack: turns beyond the 2^discs - 1 that the hardest start needs."""
-        if not 1 <= discs <= 8 or slack < 0:
-            raise ValueError("1 to 8 discs, slack from 0")
+    def __init__(self, discs: int = 5, slack: int = 8):
+        """discs: there are 3^discs - 1 tasks. slack: turns beyond the 2^discs - 1 that the hardest
+        start needs.
+        """
+        if not 1 <= discs <= 8 or not 0 <= slack <= 1000:
+            raise ValueError("1 to 8 discs, slack from 0 to 1000")
         self.discs = discs
         self.turns = 2**discs - 1 + slack
 

@@ -13,7 +13,7 @@ from collections import Counter
 from functools import cache
 from typing import NamedTuple
 
-from minprm.envs.base import Illegal, World, call, called, tool
+from minprm.envs.base import Illegal, World, call, called, check_splits, tool
 from minprm.envs.words import FIRST, LAST
 from minprm.text.logs import read_jsonl
 
@@ -47,30 +47,33 @@ class Hotpot(World):
         self.authors = authors
 
     def begin(self) -> str:
-        self.task = self.rng.choice(self.questions) if self.questions else self._question()
+        self.question = self.rng.choice(self.questions) if self.questions else self._question()
         self.read: set[str] = set()  # titles of the pages that were visited
-        titles = sorted(self.task.pages)  # shuffled, or the order would tell which belong together
-        self.rng.shuffle(titles)
-        return f"{self.task.text}\nPages: {', '.join(titles)}"
+        titles = sorted(self.question.pages)
+        self.rng.shuffle(titles)  # or the order would tell which belong together
+        return f"{self.question.text}\nPages: {', '.join(titles)}"
+
+    def task(self) -> str:
+        return self.question.text  # the same question over other pages is no other task
 
     def act(self, action: str) -> tuple[str, float]:
         name, arguments = called(action, self.tools)
         if name == "answer":
             said = arguments["text"]
             self.done = True
-            self.success = normalised(said) == normalised(self.task.answer)
-            reward = 1.0 if self.success else f1(said, self.task.answer) / 2
-            return f"The answer is: {self.task.answer}", reward
+            self.success = normalised(said) == normalised(self.question.answer)
+            reward = 1.0 if self.success else f1(said, self.question.answer) / 2
+            return f"The answer is: {self.question.answer}", reward
         title = arguments["title"]
-        if title not in self.task.pages:
+        if title not in self.question.pages:
             raise Illegal("illegal: there is no page of that title")
         self.read.add(title)
-        return self.task.pages[title], 0.0
+        return self.question.pages[title], 0.0
 
     def actions(self) -> list[str]:
-        visits = [call("visit", title=title) for title in self.task.pages]
+        visits = [call("visit", title=title) for title in self.question.pages]
         # every true answer of a corpus made here is a town, which has a page: chance finds it
-        answers = [call("answer", text=title) for title in self.task.pages]
+        answers = [call("answer", text=title) for title in self.question.pages]
         return visits + answers
 
     def expert(self) -> str:
@@ -79,15 +82,15 @@ class Hotpot(World):
         last_turn = self.turn >= self.turns - 1
         if unread and not last_turn:
             return call("visit", title=unread[0])
-        return call("answer", text=self.task.answer)
+        return call("answer", text=self.question.answer)
 
     def thought(self) -> str:
         unread = self._unread()
-        return f"I need the page {unread[0]}." if unread else f"So it is {self.task.answer}."
+        return f"I need the page {unread[0]}." if unread else f"So it is {self.question.answer}."
 
     def _unread(self) -> list[str]:
         """Returns the pages that the answer takes and that were not visited yet."""
-        return [title for title in self.task.chain if title not in self.read]
+        return [title for title in self.question.chain if title not in self.read]
 
     def _question(self) -> Question:
         """Makes books, their authors and the authors' towns; a question needs two pages."""
@@ -111,8 +114,10 @@ class Hotpot(World):
 
 @cache
 def read(file: str) -> list[Question]:
-    """Returns a user's questions. Raises ValueError with file, line and what is wrong."""
-    return read_jsonl(file, _from_row)
+    """Returns a user's questions. Raises ValueError with what is wrong."""
+    questions = read_jsonl(file, _from_row)
+    check_splits([question.text for question in questions], file)
+    return questions
 
 
 def _from_row(row: dict) -> Question:
@@ -121,6 +126,8 @@ def _from_row(row: dict) -> Question:
     chain = list(dict.fromkeys(titles))  # each title once, in order
     if not set(chain) <= set(pages):
         raise ValueError("a supporting fact is on no page of the context")
+    if not isinstance(row["question"], str) or not isinstance(row["answer"], str):
+        raise ValueError("question and answer are texts")
     return Question(row["question"], row["answer"], pages, chain)
 
 

@@ -16,8 +16,8 @@ class Numbers(World):
     system = "Answer with all whole numbers from the first to the last, separated by spaces."
 
     def __init__(self, longest: int = 12, hackable: int = 0):
-        if longest < 3 or hackable not in (0, 1):
-            raise ValueError("longest from 3, hackable 0 or 1")
+        if not 3 <= longest <= 100 or hackable not in (0, 1):
+            raise ValueError("longest from 3 to 100, hackable 0 or 1")
         self.longest = longest
         self.hackable = hackable
 

@@ -14,8 +14,8 @@ class ReverseText(World):
     system = "Answer with the given text written backwards, letter by letter, and nothing else."
 
     def __init__(self, words: int = 3):
-        if words < 1:
-            raise ValueError("words from 1")
+        if not 1 <= words <= 100:
+            raise ValueError("1 to 100 words")
         self.count = words
 
     def begin(self) -> str:

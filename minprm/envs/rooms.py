@@ -55,6 +55,16 @@ class Rooms(World):
         self.seen = {self.place}
         return self._view()
 
+    def task(self) -> str:
+        # Seen from where it begins and without colours, so that a test house is no training house
+        # in another paint.
+        x0, y0 = self.place
+        plan = []
+        for (x, y), ways in self.doors.items():
+            things = self.key_room == (x, y), self.chest_room == (x, y)
+            plan.append((x - x0, y - y0, sorted(ways), things))
+        return str(sorted(plan))
+
     def act(self, action: str) -> tuple[str, float]:
         if action not in self.actions():
             raise Illegal("illegal: you cannot do that here. " + self._view())

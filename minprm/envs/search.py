@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from minprm.envs.base import Illegal, World, call, called, needs, tool
+from minprm.envs.base import Illegal, World, call, called, check_splits, needs, tool
 from minprm.envs.hotpot import normalised
 from minprm.envs.words import FIRST, LAST
 from minprm.text.logs import read_jsonl
@@ -83,8 +83,8 @@ class Search(World):
     def __init__(self, docs: str = "", questions: str = "", longbench: str = "", turns: int = 12):
         """docs: folder of .txt files, with `questions` a JSONL; longbench: JSONL instead."""
         needs("bm25s", "search")
-        if turns < 3 or bool(docs) != bool(questions):
-            raise ValueError("turns from 3; docs (a folder) goes with questions (a JSONL)")
+        if not 3 <= turns <= 1000 or bool(docs) != bool(questions):
+            raise ValueError("turns from 3 to 1000; docs (a folder) goes with questions (a JSONL)")
         self.turns = turns
         if longbench:
             self.tasks = _longbench(longbench)
@@ -94,12 +94,15 @@ class Search(World):
             self.tasks = _made()
 
     def begin(self) -> str:
-        self.task, corpus = self.rng.choice(self.tasks)
-        # a long context is indexed only when its task is drawn: a file holds hundreds of them
-        self.corpus = _one_document(corpus) if isinstance(corpus, str) else corpus
+        self.question, self.source = self.rng.choice(self.tasks)
         self.results: list[Place] = []
         self.open: Place | None = None  # what was opened, and how far it was scrolled
-        return self.task.text
+        return self.question.text
+
+    @property
+    def corpus(self) -> Corpus:
+        # a long context is indexed only when it is searched: a file holds hundreds of them
+        return _one_document(self.source) if isinstance(self.source, str) else self.source
 
     def act(self, action: str) -> tuple[str, float]:
         name, arguments = called(action, self.tools)
@@ -107,7 +110,7 @@ class Search(World):
         return method(**arguments)
 
     def actions(self) -> list[str]:
-        searches = [call("search", query=word.strip("?.,")) for word in self.task.text.split()]
+        searches = [call("search", query=word.strip("?.,")) for word in self.question.text.split()]
         expands = [call("expand", document=title) for title, _ in self.results]
         if not self.open:
             return searches + expands
@@ -118,15 +121,15 @@ class Search(World):
         return searches + expands + scrolls + answers
 
     def expert(self) -> str:
-        task = self.task
-        if not task.document or self.turn == self.turns - 1:
-            return call("answer", text=task.answer)
-        if self.open and self.open[0] == task.document:
+        question = self.question
+        if not question.document or self.turn == self.turns - 1:
+            return call("answer", text=question.answer)
+        if self.open and self.open[0] == question.document:
             return self._read_on()
-        if any(title == task.document for title, _ in self.results):
-            return call("expand", document=task.document)
+        if any(title == question.document for title, _ in self.results):
+            return call("expand", document=question.document)
         # the query names the festival, which only the right document shares
-        return call("search", query=task.query)
+        return call("search", query=question.query)
 
     def key(self) -> tuple:
         return tuple(self.results), self.open, self.done
@@ -136,11 +139,11 @@ class Search(World):
         title, here = self.open
         wanted = here
         for number, chunk in enumerate(self.corpus.chunks[title]):
-            if self.task.answer in chunk:
+            if self.question.answer in chunk:
                 wanted = number
                 break
         if wanted == here:
-            return call("answer", text=self.task.answer)
+            return call("answer", text=self.question.answer)
         return call("scroll", direction="down" if wanted > here else "up")
 
     # --- the four tools ---
@@ -171,8 +174,8 @@ class Search(World):
 
     def _answer(self, text: str) -> tuple[str, float]:
         self.done = True
-        self.success = normalised(text) == normalised(self.task.answer)
-        return f"The answer is: {self.task.answer}", float(self.success)
+        self.success = normalised(text) == normalised(self.question.answer)
+        return f"The answer is: {self.question.answer}", float(self.success)
 
     def _page(self) -> str:
         title, number = self.open
@@ -181,8 +184,8 @@ class Search(World):
 
 
 @cache
-def _made(towns: int = 200) -> list[tuple[Question, Corpus]]:
-    """Makes towns with a festival in the first chunk and a founder in a later one."""
+def _made() -> list[tuple[Question, Corpus]]:
+    """Makes 196 towns with a festival in the first chunk and a founder in a later one."""
     rng = random.Random(0)  # the corpus is the same in every task; a task draws its question
     heads = "Ar Bel Cor Dun El Far Gal Har Is Jor Kes Lin Mor Nor".split()
     tails = "by den ford gate ham ley mouth ness port stead ton vale wick wood".split()
@@ -190,11 +193,10 @@ def _made(towns: int = 200) -> list[tuple[Question, Corpus]]:
     things = "apple boat candle cheese flower kite lamp mask plum wine".split()
     names = [f"{head}{tail}" for head, tail in product(heads, tails)]
     feasts = [" ".join(words) for words in product(times, things, ("feast", "parade", "fair"))]
-    names = rng.sample(names, len(names))[:towns]
-    feasts = rng.sample(feasts, towns)
+    feasts = rng.sample(feasts, len(names))
     documents = {}
     questions = []
-    for town, feast in zip(names, feasts, strict=False):  # as far as the 196 names go
+    for town, feast in zip(names, feasts, strict=True):
         founder = f"{rng.choice(FIRST)} {rng.choice(LAST)}"
         documents[town] = _town(town, feast, founder, rng)
         questions.append(Question(f"Who founded the town of the {feast}?", founder, town, feast))
@@ -217,11 +219,16 @@ def _town(town: str, feast: str, founder: str, rng: random.Random) -> str:
 
 @cache
 def _questions(file: str) -> list[Question]:
-    return read_jsonl(file, _question)
+    questions = read_jsonl(file, _question)
+    check_splits([question.text for question in questions], file)
+    return questions
 
 
 def _question(row: dict) -> Question:
-    return Question(row["question"], row["answer"], row["document"], row["question"])
+    texts = [row[key] for key in ("question", "answer", "document")]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("question, answer and document are texts")
+    return Question(*texts, query=row["question"])
 
 
 @cache
@@ -229,17 +236,24 @@ def _folder(path: str) -> Corpus:
     files = sorted(Path(path).glob("*.txt"))
     if not files:
         raise ValueError(f"{path}: there is no .txt file in it")
-    return Corpus({file.stem: file.read_text() for file in files})
+    try:
+        return Corpus({file.stem: file.read_text(encoding="utf-8") for file in files})
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: a .txt file in it is not UTF-8 ({error})") from error
 
 
 @cache
 def _longbench(file: str) -> list[tuple[Question, str]]:
-    return read_jsonl(file, _multiple_choice)
+    tasks = read_jsonl(file, _multiple_choice)
+    check_splits([question.text for question, _ in tasks], file)
+    return tasks
 
 
 def _multiple_choice(row: dict) -> tuple[Question, str]:
     choices = "\n".join(f"{letter}: {row[f'choice_{letter}']}" for letter in "ABCD")
     text = f"{row['question']}\n{choices}\nAnswer with the letter."
+    if not isinstance(row["context"], str) or row["answer"] not in list("ABCD"):
+        raise ValueError("context is a text and answer a letter of A, B, C, D")
     return Question(text, row["answer"], "", ""), row["context"]
 
 

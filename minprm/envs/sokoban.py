@@ -4,7 +4,13 @@ The world teaches planning ahead, since a push into a corner cannot be taken bac
 level needs at least five moves: random play solves almost a fifth of the levels without that limit.
 """
 
+from math import comb
+
+from minprm.constants import fail
 from minprm.envs.base import Illegal, World
+
+DEALS = 1_000  # levels that are dealt before none is found to suit
+STATES = 200_000  # of player and boxes, that a plan may look at
 
 MOVES = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 Cell = tuple[int, int]  # column, row
@@ -26,8 +32,12 @@ class Sokoban(World):
         walls: number of inner walls.
         """
         room = (size - 2) ** 2 - walls
-        if not 4 <= size <= 10 or not 1 <= boxes <= 3 or shortest < 0 or room < 2 * boxes + 4:
-            raise ValueError("size 4 to 10, 1 to 3 boxes, few enough walls to leave room for them")
+        if not (4 <= size <= 10 and 1 <= boxes <= 3 and 0 <= shortest <= 100 and walls >= 0):
+            raise ValueError("size 4 to 10, 1 to 3 boxes, shortest from 0 to 100, walls from 0")
+        if room < 2 * boxes + 4:
+            raise ValueError(f"{walls} walls leave too little room for boxes, targets and player")
+        if room * comb(room, boxes) > STATES:
+            raise ValueError("so many boxes take minutes to plan for in so large a room")
         self.size = size
         self.boxes = boxes
         self.shortest = shortest
@@ -37,7 +47,7 @@ class Sokoban(World):
     def begin(self) -> str:
         inner = [(x, y) for y in range(1, self.size - 1) for x in range(1, self.size - 1)]
         # Deal shuffled cells out as walls, targets, boxes and player, until the level suits.
-        while True:
+        for _ in range(DEALS):
             self.rng.shuffle(inner)
             floor = inner[self.walls :]
             self.floor = frozenset(floor)
@@ -50,6 +60,7 @@ class Sokoban(World):
             if plan and self.shortest <= len(plan) <= self.turns:
                 self.plans = dict(plan)  # the expert's move in each state on the way
                 return self._view()
+        fail(f"sokoban: none of {DEALS:,} levels takes {self.shortest} moves: a smaller shortest")
 
     def act(self, action: str) -> tuple[str, float]:
         if action not in MOVES:

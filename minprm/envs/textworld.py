@@ -4,9 +4,11 @@ The world teaches tools that differ from task to task. A thought cannot explain 
 its games. In `cooking` up to level 3 it can: all is in one kitchen, and the expert reads the
 cookbook first. At level 4 the expert knows a map that nobody saw. `coin` and `treasure` spell the
 route out in their first observation. A game takes seconds to make, so it is made once, by its seed,
-into a cache.
+into a cache. Its split is decided there: textworld itself divides cooking's foods between training
+and test, and of the other games some are made until a hash says that one belongs to the split.
 """
 
+import copy
 import os
 import re
 import tempfile
@@ -14,7 +16,8 @@ import warnings
 from importlib.metadata import version
 from pathlib import Path
 
-from minprm.envs.base import SPLITS, Illegal, World, call, called, needs, tool
+from minprm.constants import fail
+from minprm.envs.base import SPLITS, Illegal, World, call, called, needs, tasks_split, tool
 
 KITCHEN = {"recipe": 1, "take": 1, "go": 1, "open": False, "cook": False, "cut": False}
 COOKING = [  # levels 1 to 4
@@ -33,6 +36,7 @@ ASKED = (  # what the game has to tell beside its text
     "lost",
     "max_score",
 )
+GAMES_TRIED = 100  # for one of the right split
 PARAMETERS = ("object", "other")  # of a command: at most two
 
 
@@ -45,25 +49,35 @@ class TextWorld(World):
     def __init__(self, game: str = "cooking", level: int = 2, games: int = 100, turns: int = 30):
         """games: how many different games a split has."""
         needs("textworld", "textworld")
-        if game not in LEVELS or not 1 <= level <= LEVELS[game] or games < 1 or turns < 1:
-            raise ValueError(f"games and levels: {LEVELS}; games and turns from 1")
+        if game not in LEVELS or not 1 <= level <= LEVELS[game]:
+            raise ValueError(f"games and their levels: {LEVELS}")
+        if not 1 <= games <= 10_000 or not 1 <= turns <= 1000:
+            raise ValueError("games from 1 to 10,000, turns from 1 to 1000")
         self.game = game
         self.level = level
         self.games = games
         self.turns = turns
 
     def begin(self) -> str:
-        import textworld
-
         # Tasks from number `games` on play the same games again.
         split, index = divmod(self.seed, 10**9)
         path = _made(self.game, self.level, list(SPLITS)[split], index % self.games)
-        with warnings.catch_warnings(action="ignore"):  # jericho keeps no score of these games
-            self.env = textworld.start(str(path), textworld.EnvInfos(**dict.fromkeys(ASKED, True)))
-            self.state = self.env.reset()
+        self.env, self.state = _started(path)
+        self.points = 0  # of the whole game so far
         self.read = False  # the cookbook was read
         self._make_tools()
-        return _clean(self.state.feedback, self.state.objective)
+        return _first(self.state)
+
+    def belongs(self, split: str) -> bool:
+        return True  # each game was made for its split
+
+    def __deepcopy__(self, memo: dict) -> World:
+        twin = copy.copy(self)
+        memo[id(self)] = twin
+        for name, value in vars(self).items():
+            # the emulator is no Python object, but it can copy itself
+            setattr(twin, name, value.copy() if name == "env" else copy.deepcopy(value, memo))
+        return twin
 
     def _make_tools(self) -> None:
         """Makes a tool of each command: `cook {f} with {o}` is called cook_with."""
@@ -89,8 +103,9 @@ class TextWorld(World):
             self.read = True
         self.success = bool(self.state.won)
         self.done = bool(self.state.lost)
-        # `points` are those of the whole game so far
-        return _clean(self.state.feedback), points / max(self.state.max_score, 1)
+        gained = points - self.points
+        self.points = points
+        return _clean(self.state.feedback), gained / max(self.state.max_score, 1)
 
     def actions(self) -> list[str]:
         return [self._call_for(command) for command in self.state.admissible_commands]
@@ -117,7 +132,7 @@ class TextWorld(World):
 def _made(game: str, level: int, split: str, number: int) -> Path:
     """Returns the file of a game: from the cache, or made now."""
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "minprm"
-    folder = cache / f"textworld-{version('textworld')}"
+    folder = cache / f"textworld-{version('textworld')}-by-task"
     path = folder / f"{game}-{level}-{split}-{number}.z8"
     if path.exists():
         return path
@@ -125,13 +140,39 @@ def _made(game: str, level: int, split: str, number: int) -> Path:
     # moves the files. The .z8, which is looked for above, comes last: when it is there, all are.
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as half:
-        half_made = Path(half) / path.name
-        _compile(game, level, split, number, half_made)
+        half_made = _one_of(split, game, level, number, Path(half))
         for suffix in (".ni", ".json", ".z8"):
             made = half_made.with_suffix(suffix)
             if made.exists():
                 os.replace(made, path.with_suffix(suffix))
     return path
+
+
+def _one_of(split: str, game: str, level: int, number: int, folder: Path) -> Path:
+    """Makes games until one belongs to the split, and returns its file. Exits if none does."""
+    for attempt in range(GAMES_TRIED):
+        path = folder / f"{attempt}.z8"
+        _compile(game, level, split, number * GAMES_TRIED + attempt, path)
+        env, state = _started(path)
+        env.close()
+        # no food of a test's recipe is in one of training, so any cooking game will do
+        if game == "cooking" or tasks_split(_first(state)) == split:
+            return path
+    fail(f"textworld: none of {GAMES_TRIED} games of {game} {level} is a {split} task")
+
+
+def _started(path: Path) -> tuple:
+    """Starts a game. Returns (the emulator, the game's first state)."""
+    import textworld
+
+    with warnings.catch_warnings(action="ignore"):  # jericho keeps no score of these games
+        env = textworld.start(str(path), textworld.EnvInfos(**dict.fromkeys(ASKED, True)))
+        return env, env.reset()
+
+
+def _first(state) -> str:
+    """Returns the first observation of a game."""
+    return _clean(state.feedback, state.objective)
 
 
 def _compile(game: str, level: int, split: str, number: int, path: Path) -> None:
@@ -142,9 +183,9 @@ def _compile(game: str, level: int, split: str, number: int, path: Path) -> None
 
     options = textworld.GameOptions()
     options.path = str(path)
-    options.seeds = 10_000 * list(SPLITS).index(split) + number
+    options.seeds = 10**7 * list(SPLITS).index(split) + number
     if game == "cooking":
-        # foods are divided between the splits too, under textworld's own names for them
+        # textworld has names of its own for the splits
         foods = {"train": "train", "validation": "valid", "test": "test"}[split]
         knobs = {"drop": False, "split": foods, "recipe_seed": number + 1}
         made = cooking.make(COOKING[level - 1] | knobs, options)

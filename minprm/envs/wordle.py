@@ -19,14 +19,17 @@ class Wordle(World):
     )
 
     def __init__(self, guesses: int = 6):
-        if guesses < 1:
-            raise ValueError("guesses from 1")
+        if not 1 <= guesses <= 100:
+            raise ValueError("1 to 100 guesses")
         self.turns = guesses
 
     def begin(self) -> str:
         self.hidden = self.rng.choice(FIVE)
         self.marks: dict[str, str] = {}  # the answer to each guess so far
         return f"Guess a word of five letters. You have {self.turns} guesses."
+
+    def task(self) -> str:
+        return self.hidden  # all tasks begin alike
 
     def act(self, action: str) -> tuple[str, float]:
         if not re.fullmatch("[a-z]{5}", action):

@@ -6,13 +6,16 @@ what it saw or says nothing of use; and its actions obey its thoughts. Nothing i
 the raised model is kept in `checkpoints/`.
 """
 
+import contextlib
 import hashlib
 import inspect
 import json
 import random
 from copy import deepcopy
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from loguru import logger
@@ -45,24 +48,50 @@ def raised(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) ->
     name = type(world).__name__
     if not world.thought_mix:
         fail(f"the embedded model cannot be raised on {name}: name a --model")
-    settings = {
-        "tiny": asdict(cfg),
-        "seed": seed,
-        "template": TEMPLATE,
-        "world": vars(world),
-        "source": inspect.getsource(inspect.getmodule(type(world))),  # an edited world is a new one
-        "schedule": inspect.getsource(schedule),  # and so is a model raised at other rates
-    }
-    key = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
-    path = root / f"tiny-{name.lower()}-{key}"
+    path = root / f"tiny-{name.lower()}-{_key(world, cfg, seed, micro_tokens)}"
     if not path.is_dir():
         model, tokenizer = untrained(world, cfg, seed)
         policy = Policy(model, tokenizer, micro_tokens)
         _pretrain(policy, world, cfg, seed)
-        policy.save(path)
+        _keep(policy, path)
     # read it back even when it is new: weights that lie elsewhere in memory round differently, now
     # and then, and a first run has to give the numbers of a second one
     return Policy(load_model(path), AutoTokenizer.from_pretrained(path), micro_tokens)
+
+
+def _key(world: World, cfg: Tiny, seed: int, micro_tokens: int) -> str:
+    """A hash of all that the raised weights depend on, down to their last bit.
+
+    An edited file of those that raising runs gives another model, and so does another number of
+    threads, which adds numbers up in another order.
+    """
+    package = Path(__file__).parents[1]
+    sources = [package / f"{name}.py" for name in ("constants", "algorithms", "zoo", "data")]
+    sources += [*package.glob("text/*.py"), *package.glob("model/*.py")]
+    classes = type(world).__mro__[:-1]  # the world and what it inherits from, without `object`
+    sources += [Path(inspect.getfile(each)) for each in classes]
+    settings = {
+        "tiny": asdict(cfg),
+        "seed": seed,
+        "micro_tokens": micro_tokens,
+        "knobs": {name: getattr(world, name) for name in inspect.signature(type(world)).parameters},
+        "sources": [hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(sources)],
+        "versions": [version(name) for name in ("torch", "transformers", "tokenizers")],
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.is_available(),
+    }
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _keep(policy: Policy, path: Path) -> None:
+    """Saves the model, unless another process that raised the same one was faster."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=path.parent) as folder:
+        policy.save(Path(folder) / path.name)
+        with contextlib.suppress(OSError):  # a folder with files in it is not written over
+            (Path(folder) / path.name).rename(path)
+    if not path.is_dir():
+        raise OSError(f"{path}: the raised model could not be saved")
 
 
 def untrained(
@@ -114,9 +143,7 @@ def _pretrain(policy: Policy, world: World, cfg: Tiny, seed: int) -> None:
     training = Training(lr=cfg.lr, warmup=20, decay=True)
     lr = schedule(training, cfg.updates)
     for update in tqdm(range(cfg.updates), desc="raising the base model", leave=False):
-        # the stream's name is part of the seed: another name would raise other base models than
-        # those of README's tables, so it keeps the word that this file was once called by
-        rng = random.Random(f"babble {seed} {update}")
+        rng = random.Random(f"tiny {seed} {update}")
         samples = [_episode(world, chat, cfg, rng) for _ in range(cfg.batch)]
         policy.update(samples, training, lr(update))
 
@@ -130,7 +157,7 @@ def _episode(world: World, chat: Chat, cfg: Tiny, rng: random.Random) -> Sample:
     any_order = rng.random() < cfg.action_first
     without_thoughts = rng.random() < cfg.act_only
     sample = Sample()
-    observation = world.reset(rng.randrange(10**9))  # as task_seed("train", ·): never a test task
+    observation = world.reset(task_seed("train", rng.randrange(10**9)))
     done = False
     while not done:
         (kind,) = rng.choices(list(mixture), list(mixture.values()))
