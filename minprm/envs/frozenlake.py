@@ -57,6 +57,8 @@ class FrozenLake(World):
         for _ in range(LAKES):
             self.holes = frozenset(cell for cell in cells if self.rng.random() > self.ice)
             free = [cell for cell in cells if cell not in self.holes]
+            if len(free) < 2:
+                continue
             self.place, self.goal = self.rng.sample(free, 2)  # never the same cell
             self.steps = self._steps_to_goal()
             if self.steps.get(self.place, 0) >= self.path:

@@ -48,18 +48,18 @@ def raised(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) ->
     name = type(world).__name__
     if not world.thought_mix:
         fail(f"the embedded model cannot be raised on {name}: name a --model")
-    path = root / f"tiny-{name.lower()}-{_key(world, cfg, seed, micro_tokens)}"
+    path = root / f"tiny-{name.lower()}-{cache_key(world, cfg, seed, micro_tokens)}"
     if not path.is_dir():
         model, tokenizer = untrained(world, cfg, seed)
         policy = Policy(model, tokenizer, micro_tokens)
         _pretrain(policy, world, cfg, seed)
-        _keep(policy, path)
+        keep(policy, path)
     # read it back even when it is new: weights that lie elsewhere in memory round differently, now
     # and then, and a first run has to give the numbers of a second one
     return Policy(load_model(path), AutoTokenizer.from_pretrained(path), micro_tokens)
 
 
-def _key(world: World, cfg: Tiny, seed: int, micro_tokens: int) -> str:
+def cache_key(world: World, cfg: Tiny, seed: int, micro_tokens: int) -> str:
     """A hash of all that the raised weights depend on, down to their last bit.
 
     An edited file of those that raising runs gives another model, and so does another number of
@@ -83,7 +83,7 @@ def _key(world: World, cfg: Tiny, seed: int, micro_tokens: int) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _keep(policy: Policy, path: Path) -> None:
+def keep(policy: Policy, path: Path) -> None:
     """Saves the model, unless another process that raised the same one was faster."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=path.parent) as folder:
