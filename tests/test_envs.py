@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from copy import deepcopy
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minprm.constants import Config
-from minprm.envs import WORLDS, audit, base, make_world
+from minprm.envs import WORLDS, audit, base, check_tasks
+from minprm.envs import __main__ as by_hand
 from minprm.envs.base import called, task_seed
 from minprm.play import expert_demo
 from minprm.text.logs import from_chat, read_demos, to_chat
@@ -71,6 +73,37 @@ def test_the_expert_wins_and_nobody_unsolved_earns_as_much(name):
     for i in range(SEEDS.get(name, 100)):
         total, _ = play(world, task_seed("test", i), lambda w: rng.choice(w.actions()))
         assert world.success or total < min(solved) - 1e-9
+
+
+@ALL
+def test_no_play_earns_more_than_the_best_also_when_it_looks_on_after_a_success(name):
+    world = make(name)
+    for i in range(SEEDS.get(name, 20)):
+        best, _ = play(world, i, lambda w: w.expert())
+        assert best <= 1 + 1e-9 and (best > 1 - 1e-9 or not world.success)
+        rng = random.Random(i)
+        chance, _ = play(world, i, lambda w, rng=rng: rng.choice(w.actions()))
+        world.reset(i)
+        looking = base.call("look") if name == "textworld" else world.actions()[0]
+        idle, done = 0.0, False
+        while not done:  # until something is earned, and from then on idly
+            _, reward, done, _ = world.step(looking if idle else world.expert())
+            idle += reward
+        assert max(chance, idle) <= 1 + 1e-9
+
+
+def test_a_copied_world_goes_on_as_the_first_one_does_and_apart_from_it():
+    for name in WORLDS:
+        world = make(name)
+        world.reset(1)
+        twin = deepcopy(world)
+        seen = [w.step(w.expert())[:3] for w in (world, twin)]
+        assert seen[0] == seen[1], name
+        if not seen[0][2]:
+            third = deepcopy(world)
+            world.step(world.expert())
+            assert third.turn == twin.turn == world.turn - 1
+            assert third.step(third.expert())[:3] == twin.step(twin.expert())[:3], name
 
 
 def installed() -> list[str]:
@@ -215,6 +248,7 @@ def test_the_audit_holds_every_world_and_readme_shows_it():
     for name, row in told["worlds"].items():
         assert row["random"] < row["expert"] and WORLDS[name].teaches
         assert row["expert"] == 1.0 or name not in SURE
+        assert row["seen"] == 0.0 or (row["seen"] is None and WORLDS[name]().few_tasks)
 
 
 def test_what_the_file_says_is_what_is_played():
@@ -365,19 +399,16 @@ def test_files_of_ones_own_are_read(tmp_path):
         "g.jsonl", *({"question": f"{i}+1?", "answer": f"so #### {i + 1}"} for i in range(30))
     )
     pages = [["A", ["A is by B."]], ["B", ["B is from Rome."]], ["C", ["C."]]]
-    hop = write("h.jsonl", {"question": "where?", "answer": "Rome", "context": pages,
-                            "supporting_facts": [["A", 0], ["B", 0]]})  # fmt: skip
-    four = {k: [f"{k}{i}" for i in range(4)] for k in "abcd"}
-    puzzles = write("c.json", [four])
+    facts = {"answer": "Rome", "context": pages, "supporting_facts": [["A", 0], ["B", 0]]}
+    hop = write("h.jsonl", *({"question": f"where is {i}?", **facts} for i in range(30)))
+    puzzles = write("c.json", [{k: [f"{k}{n} {i}" for i in range(4)] for k in "abcd"}
+                               for n in range(30)])  # fmt: skip
     for name, knobs in (("gsm8k", {"file": sums}), ("hotpot", {"file": hop}),
                         ("connections", {"file": puzzles})):  # fmt: skip
         for split in ("train", "validation", "test"):
             world = make(name, **knobs)
             play(world, task_seed(split, 0), lambda w: w.expert())
             assert world.success
-    seen = {s: {make("gsm8k", file=sums).reset(task_seed(s, i)) for i in range(100)}
-            for s in ("train", "validation", "test")}  # fmt: skip
-    assert not (seen["train"] & seen["test"] or seen["train"] & seen["validation"])
 
 
 def test_a_folder_of_documents_and_long_contexts_are_searched(tmp_path):
@@ -385,14 +416,16 @@ def test_a_folder_of_documents_and_long_contexts_are_searched(tmp_path):
     (tmp_path / "rome.txt").write_text("Rome was built. " * 100 + "Its founder was Romulus.")
     (tmp_path / "paris.txt").write_text("Paris is big. " * 100)
     questions = tmp_path / "q.jsonl"
-    questions.write_text(json.dumps({"question": "Who was the founder of Rome?",
-                                     "answer": "Romulus", "document": "rome"}))  # fmt: skip
+    asked = [{"question": f"Who was the founder of Rome? ({i})", "answer": "Romulus",
+              "document": "rome"} for i in range(30)]  # fmt: skip
+    questions.write_text("\n".join(map(json.dumps, asked)))
     world = make("search", docs=str(tmp_path), questions=str(questions))
     play(world, 0, lambda w: w.expert())
     assert world.success
-    row = {"question": "Which?", "answer": "C", "context": "word " * 5000 + "the needle is here",
+    row = {"answer": "C", "context": "word " * 5000 + "the needle is here",
            **{f"choice_{x}": x for x in "ABCD"}}  # fmt: skip
-    (tmp_path / "l.jsonl").write_text(json.dumps(row))
+    rows = [json.dumps({"question": f"Which? ({i})", **row}) for i in range(30)]
+    (tmp_path / "l.jsonl").write_text("\n".join(rows))
     world = make("search", longbench=str(tmp_path / "l.jsonl"))
     assert "D: D" in world.reset(0)
     found = world.step(base.call("search", query="needle"))[0]
@@ -405,14 +438,45 @@ def test_a_folder_of_documents_and_long_contexts_are_searched(tmp_path):
     "flags",
     ["cups rounds=many", "cups nothing=1", "cups cups=1", "frozenlake ice=2", "gsm8k file=none",
      "hotpot file=none", "connections file=none", "textworld game=chess", "babyai level=No",
-     "gym id=No-v0", "search docs=x"],
+     "gym id=No-v0", "search docs=x", "cups swaps=1000000000", "errand turns=1000000000",
+     "frozenlake size=3000", "frozenlake slip=nan", "hanoi slack=1000000000", "hanoi discs=1",
+     "bandit pulls=1000000", "wordle guesses=1000000000", "countdown largest=1000000000000",
+     "reverse_text words=1000000", "numbers longest=1000000000", "sokoban walls=-9",
+     "sokoban shortest=90", "gym id=CartPole-v1", "gym id=Ant-v5", "gym turns=1000000000",
+     "search turns=1000000000", "textworld games=1000000000", "rooms rooms"],
 )  # fmt: skip
 def test_a_knob_that_makes_no_world_is_refused_in_one_sentence(flags, capsys):
     name, knob = flags.split()
     make(name)
     with pytest.raises(SystemExit):
-        make_world(Config(world=name, world_args=[knob])).reset(0)
-    assert len(capsys.readouterr().err.splitlines()) == 1
+        check_tasks(Config(world=name, world_args=[knob]))
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and " str" not in error
+
+
+def test_a_size_that_takes_minutes_to_plan_for_is_refused():
+    for knobs in ({"size": 10, "boxes": 3, "walls": 0}, {"size": 4}):
+        with pytest.raises(ValueError, match=r"room"):
+            make("sokoban", **knobs)
+
+
+@pytest.mark.parametrize(
+    ("world", "text", "said"),
+    [("connections", "5", "list of puzzles"), ("connections", "null", "list of puzzles"),
+     ("connections", "[]", "different tasks"), ("connections", "[5]", "puzzle 1: needs four"),
+     ("connections", "[" * 100_000, "no JSON"), ("connections", '[{"a": 3}]', "list of words"),
+     ("connections", '[{"a": [1, 2, 3, 4]}]', "list of words"),
+     ("connections", '[{"a": ["b", "c", "d", "e"]}]', "needs four categories"),
+     ("gsm8k", '{"question": 5, "answer": "#### 5"}', "line 1"),
+     ("gsm8k", '{"question": "?", "answer": 5}', "line 1"), ("gsm8k", "", "different tasks"),
+     ("hotpot", '{"question": 5, "answer": "x", "context": [], "supporting_facts": []}', "line 1")],
+)  # fmt: skip
+def test_a_file_that_holds_no_tasks_is_refused_by_what_is_wrong_in_it(world, text, said, tmp_path):
+    file = tmp_path / "mine.json"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=said) as refused:
+        make(world, file=str(file))
+    assert str(file) in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_a_missing_extra_is_one_sentence_with_its_install_line(monkeypatch, capsys):
@@ -430,6 +494,38 @@ def test_a_world_is_played_by_hand_and_shows_the_experts_action():
     out = subprocess.run(command, input="?\nvisit nothing\nanswer never\n", text=True,
                          capture_output=True, check=True, cwd=ROOT).stdout  # fmt: skip
     assert '"name": "visit"' in out and "illegal" in out and "lost" in out
+
+
+def test_what_a_terminal_would_obey_is_shown(monkeypatch, capsys):
+    class Loud(WORLDS["cups"]):
+        system = "\x1b[2J"
+
+        def begin(self):
+            return super().begin() + " \x1b]0;title\x07 \u202e"
+
+        def act(self, action):
+            return "\x1b[31m", super().act(action)[1]
+
+        def thought(self):
+            return "\x9b31m"
+
+    typed = iter(["?", "open a", ""])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(typed))
+    by_hand.play(Loud(), 0)
+    out = capsys.readouterr().out
+    assert not set(out) & set("\x1b\x07\x9b\u202e")
+    assert "\\x1b[2J" in out and "\\x07 \\u202e" in out and "\\x9b" in out and "\\x1b[31m" in out
+
+
+def test_the_audit_is_shown_and_written_only_when_asked(monkeypatch, tmp_path, capsys):
+    told = json.loads(audit.FILE.read_text())
+    monkeypatch.setattr(audit, "FILE", tmp_path / "audit.json")
+    monkeypatch.setattr(by_hand, "audit", lambda names: told)
+    for flags, written in (([], False), (["--write"], True)):
+        monkeypatch.setattr(sys, "argv", ["envs", "--audit", *flags])
+        by_hand.main()
+        assert "| `cups` |" in capsys.readouterr().out
+        assert (tmp_path / "audit.json").exists() is written
 
 
 @pytest.mark.parametrize("name", ["rooms", "hotpot"])

@@ -34,7 +34,7 @@ SMALL = {"cups": {"rounds": 1, "swaps": 1}, "errand": {"size": 3}, "hanoi": {"di
 def test_no_task_is_in_two_splits(name):
     world, seen, tasks = make(name, **SMALL.get(name, {})), {}, {}
     for split in SPLITS:
-        seeds = [task_seed(split, i) for i in range(min(SEEDS.get(name, 60), 60))]
+        seeds = [task_seed(split, i) for i in range({"babyai": 5, **SEEDS}.get(name, 60))]
         seen[split] = {expert_sees(world, seed) for seed in seeds}
         tasks[split] = set()
         for seed in seeds:
@@ -175,7 +175,7 @@ def at_random(world: World, seed: int, noise: int) -> list[str]:
 @ALL
 def test_luck_changes_neither_the_task_nor_what_is_seen_first_and_can_be_had_again(name):
     world = make(name)
-    for i in range(min(SEEDS.get(name, 5), 5)):
+    for i in range(SEEDS.get(name, 5)):
         seen = at_random(world, i, 3)
         assert at_random(make(name), i, 3) == seen
         tasks = set()

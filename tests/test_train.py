@@ -13,7 +13,6 @@ import pytest
 
 from minprm.commands.cli import parse
 from minprm.constants import Config, Tiny
-from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 from minprm.model import tiny
 from minprm.text.logs import read_demos
@@ -147,13 +146,6 @@ def test_a_run_of_another_version_is_not_resumed_and_says_so(tmp_path):
     done = finish(tmp_path, "--run", "old", "--resume")
     assert done.returncode == 2 and "another version" in done.stderr
     assert done.stderr.count("\n") == 1 and [x.name for x in folder.iterdir()] == ["config.json"]
-
-
-def test_train_and_held_out_and_evaluation_tasks_are_disjoint():
-    cfg = Config()
-    train = {task_seed("train", 100_000 * s + i) for s in range(3) for i in range(cfg.num_demos)}
-    assert train.isdisjoint(task_seed("test", i) for i in range(cfg.episodes))
-    assert train.isdisjoint(task_seed("validation", i) for i in range(cfg.episodes))
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,11 @@ class TextWorld(World):
         twin = copy.copy(self)
         memo[id(self)] = twin
         for name, value in vars(self).items():
-            # the emulator is no Python object, but it can copy itself
-            setattr(twin, name, value.copy() if name == "env" else copy.deepcopy(value, memo))
+            if name == "env":  # the emulator is no Python object, but it can copy itself
+                with warnings.catch_warnings(action="ignore"):
+                    twin.env = value.copy()
+            else:
+                setattr(twin, name, copy.deepcopy(value, memo))
         return twin
 
     def _make_tools(self) -> None:
