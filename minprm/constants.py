@@ -212,6 +212,13 @@ def arms_of(config: Config) -> dict[str, list[str]]:
     return {arm: ARMS[arm] for arm in config.arms}
 
 
+def reads_base(config: Config) -> bool:
+    """Does a stage score by the frozen base model, or hold the policy to it?"""
+    stages = (config.sft, config.act_prm, config.rl)
+    held = any(stage.kl and stage.kl_to == "base" for stage in stages)
+    return held or config.act_prm.scored_by == "base"
+
+
 def flat(knobs: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
     """A nested dict of knobs, one by one.
 

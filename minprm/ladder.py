@@ -15,13 +15,13 @@ from pathlib import Path
 from loguru import logger
 from transformers import AutoTokenizer
 
-from minprm.constants import Config, arms_of, fail
+from minprm.constants import Config, arms_of, fail, reads_base
 from minprm.data import Demo
 from minprm.envs import make_world
 from minprm.evaluation import evaluate, reference_rows, replay, summary
 from minprm.model import tiny
 from minprm.model.agent import make_agent
-from minprm.model.load import load_model, pretrained
+from minprm.model.load import base_of, load_model, pretrained
 from minprm.model.policy import Policy
 from minprm.play import expert_demos
 from minprm.run.log import Log, write_atomically
@@ -162,8 +162,14 @@ def start(
 def base_policy(cfg: Config, seed: int, checkpoints: Path) -> Policy:
     """The model that every arm starts from: the embedded one of this seed, or --model."""
     if cfg.model != "tiny":
+        _, rank = base_of(cfg.model)
+        if rank and reads_base(cfg):  # it would be read with the adapters off, not as they begin
+            fail(
+                f"--model {cfg.model} holds adapters: the model under them is not what this run "
+                "starts from; use --*.kl-to sampler and --act-prm.scored-by policy"
+            )
         tokenizer = pretrained(AutoTokenizer, cfg.model)
-        model = load_model(cfg.model, cfg.lora, cfg.checkpointing)
+        model = load_model(cfg.model, cfg.lora, cfg.checkpointing, seed)
         return Policy(model, tokenizer, cfg.micro_tokens)
     world = make_world(cfg)
     policy = tiny.raised(world, cfg.tiny, seed, cfg.micro_tokens, checkpoints)

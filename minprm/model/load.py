@@ -1,13 +1,22 @@
 """From a name to a model: hub ids and local paths, adapters, and who writes the tokens."""
 
+import json
+import warnings
 from importlib.util import find_spec
+from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, PreTrainedModel
-from transformers.utils import logging
+from transformers.utils import find_adapter_config_file, logging
 
 from minprm.constants import Engine, fail
+from minprm.model.precision import make_head_fp32
 from minprm.model.sampler import Sampler
+
+# what a LoRA configuration may hold beside two matrices a layer; nothing here merges or trains it
+EXTRAS = ("use_dora", "lora_bias", "modules_to_save", "target_parameters",
+          "trainable_token_indices")  # fmt: skip
 
 
 def pretrained(kind, path: str, **knobs):
@@ -18,30 +27,85 @@ def pretrained(kind, path: str, **knobs):
         fail(f"{path} is no model that transformers loads: {str(error).splitlines()[0]}")
 
 
-def load_model(path: str, lora: int = 0, checkpointing: bool = False) -> PreTrainedModel:
+def load_model(
+    path: str, lora: int = 0, checkpointing: bool = False, seed: int = 0
+) -> PreTrainedModel:
     """The causal language model of a hub id or a local path, on the GPU where there is one.
 
     All weights are trained in fp32 (under bf16 autocast on a GPU), because AdamW at 1e-6 does not
-    move bf16 weights. With adapters of rank `lora` those are fp32, and the frozen base is bf16.
+    move bf16 weights. With adapters those are fp32, and the frozen base is bf16. A path that holds
+    adapters gives their base model with these, and they go on learning. Any other model is given
+    new ones of rank `lora`, drawn from the seed.
     """
     logging.disable_progress_bar()  # the only bars are ours
-    model = pretrained(AutoModelForCausalLM, path, dtype=torch.bfloat16 if lora else torch.float32)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return adapted(model, lora, checkpointing).to(device)
+    base, rank = base_of(path)
+    if rank and lora not in (0, rank):
+        fail(f"--lora {lora}: the adapters of {path} go on learning, and have rank {rank}")
+    dtype = torch.bfloat16 if lora or rank else torch.float32
+    model = pretrained(AutoModelForCausalLM, base, dtype=dtype)
+    if rank:
+        model = with_saved_adapters(model, path, checkpointing)
+    else:
+        model = adapted(model, lora, checkpointing, seed)
+    return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def adapted(model: PreTrainedModel, lora: int, checkpointing: bool) -> PreTrainedModel:
-    """The model with adapters of rank `lora` on every linear layer; 0: without."""
+def base_of(path: str) -> tuple[str, int]:
+    """(base model, rank) of the adapters that a path holds; (the path itself, 0) without any."""
+    file = find_adapter_config_file(str(path))
+    if file is None:
+        return path, 0
+    _need_peft(f"{path} holds adapters, which need")
+    try:
+        config = json.loads(Path(file).read_text(encoding="utf-8"))
+        base, rank, plain = config["base_model_name_or_path"], config["r"], config["bias"] == "none"
+    except (KeyError, ValueError) as error:
+        fail(f"{file} describes no LoRA adapters: {error}")
+    if not plain or any(config.get(extra) for extra in EXTRAS):
+        fail(f"{path} holds more than plain LoRA adapters: merge them into {base}, and train that")
+    return base, rank
+
+
+def adapted(
+    model: PreTrainedModel, lora: int, checkpointing: bool, seed: int = 0
+) -> PreTrainedModel:
+    """The model with new adapters of rank `lora` on every linear layer; 0: without."""
+    _prepare(model, checkpointing)
+    if not lora:
+        return model
+    _need_peft("--lora needs")
+    from peft import LoraConfig, get_peft_model
+
+    adapters = LoraConfig(r=lora, lora_alpha=2 * lora, target_modules="all-linear")
+    # half of each adapter is random: a rerun, or a run that is resumed, has to begin with the same
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return get_peft_model(model, adapters)
+
+
+def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) -> PreTrainedModel:
+    """The model with the adapters of a checkpoint, which go on learning."""
+    from peft import PeftModel
+
+    _prepare(model, checkpointing)
+    try:
+        with warnings.catch_warnings():
+            # peft only warns where the file lacks weights, and would leave random ones in place
+            warnings.filterwarnings("error", message="Found missing adapter keys")
+            return PeftModel.from_pretrained(model, path, is_trainable=True)
+    except (OSError, ValueError, RuntimeError, SafetensorError, UserWarning) as error:
+        fail(f"the adapters of {path} do not fit their base: {str(error).splitlines()[0]}")
+
+
+def _prepare(model: PreTrainedModel, checkpointing: bool) -> None:
+    make_head_fp32(model)
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    if lora:
-        if find_spec("peft") is None:
-            fail('--lora needs peft: pip install -e ".[lora]"')
-        from peft import LoraConfig, get_peft_model
 
-        adapters = LoraConfig(r=lora, lora_alpha=2 * lora, target_modules="all-linear")
-        model = get_peft_model(model, adapters)
-    return model
+
+def _need_peft(what: str) -> None:
+    if find_spec("peft") is None:
+        fail(f'{what} peft: pip install -e ".[lora]"')
 
 
 def make_sampler(

@@ -21,9 +21,10 @@ from torch.optim import AdamW
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from minprm.constants import Training
+from minprm.constants import Training, fail
 from minprm.data import Sample
 from minprm.model.objective import at_trained, make_batch, objective
+from minprm.model.precision import autocast
 from minprm.model.tree import attend, layout, micro_batches, probe
 from minprm.zoo import AGGREGATIONS
 
@@ -53,6 +54,8 @@ class Policy:
         self.critic = torch.nn.Parameter(torch.zeros(width + 1, device=model.device))
         # adapters are in the model by now: an optimizer that is built before them trains nothing
         self.parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
+        if not self.parameters:
+            fail(f"{model.name_or_path}: all of its weights are frozen, so nothing would learn")
         self.parameters["critic"] = self.critic
         self.initial = self.weights()
         self.begin()
@@ -60,8 +63,11 @@ class Policy:
     # --- weights ---
 
     def weights(self) -> dict[str, Tensor]:
-        """A copy of everything that is trained: all weights, or the adapters; and the critic."""
-        return {name: p.detach().clone() for name, p in self.parameters.items()}
+        """A copy of everything that is trained: all weights, or the adapters; and the critic.
+
+        It is on the CPU: the memory of a GPU is for what is read at every update.
+        """
+        return {n: p.detach().to("cpu", copy=True) for n, p in self.parameters.items()}
 
     @torch.no_grad()
     def load(self, weights: dict[str, Tensor]) -> None:
@@ -88,7 +94,7 @@ class Policy:
         distance = 0.0
         length = 0.0
         for name, p in self.parameters.items():
-            start = self.start[name]
+            start = self.start[name].to(p.device)
             distance = distance + (p.detach() - start).square().sum()
             length = length + start.square().sum()
         return (distance / length).sqrt().item()
@@ -153,7 +159,7 @@ class Policy:
         temperatures = torch.where(drawn, temperature, 1.0)[:, None]  # [T, 1]
         with (
             self.model.disable_adapter() if base and self.lora else nullcontext(),
-            torch.autocast(device.type, torch.bfloat16, device.type == "cuda"),
+            autocast(device),
         ):
             model = self.frozen if base and not self.lora else self.model
             if self.lora:

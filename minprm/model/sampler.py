@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
+from minprm.model.precision import autocast
 from minprm.model.tree import attend
 
 ROWS = 512  # completions that are written at once, at most
+CPU_MEMORY = 2**33  # bytes that are taken for free where there is no GPU to ask
 
 
 @dataclass
@@ -68,14 +70,16 @@ class Sampler:
         the likeliest token at each place.
         """
         noise = torch.Generator(self.model.device).manual_seed(seed)
-        prompts_at_once = max(ROWS // n, 1)
-        groups = []
-        for first in range(0, len(prompts), prompts_at_once):
-            batch = prompts[first : first + prompts_at_once]
-            completions = self._batch(batch, n, max_tokens, stop, temperature, noise)
-            for start in range(0, len(completions), n):
-                groups.append(completions[start : start + n])
-        return groups
+        prompts_of_all = [prompt for prompt in prompts for _ in range(n)]
+        rows = rows_at_once(self.model, max(map(len, prompts), default=0) + max_tokens)
+        if n < rows:
+            rows -= rows % n  # the completions of a prompt stay together, so it is read once
+        completions = []
+        with autocast(self.model.device):
+            for first in range(0, len(prompts_of_all), rows):
+                batch = prompts_of_all[first : first + rows]
+                completions += self._batch(batch, max_tokens, stop, temperature, noise)
+        return [completions[i : i + n] for i in range(0, len(completions), n)]
 
     def sleep(self) -> None:
         """Frees the memory of what was read, for the update that follows."""
@@ -96,15 +100,14 @@ class Sampler:
     def _batch(
         self,
         prompts: list[list[int]],
-        n: int,
         max_tokens: int,
         stop: list[int],
         temperature: float,
         noise: torch.Generator,
     ) -> list[Completion]:
-        """n completions for each prompt, prompt after prompt."""
-        logits, mask, cache = self._read([prompt for prompt in prompts for _ in range(n)])
-        total = len(prompts) * n
+        """One completion for each prompt; a prompt may stand there several times."""
+        logits, mask, cache = self._read(prompts)
+        total = len(prompts)
         device = mask.device
         stops = torch.tensor(stop, device=device)
         ids = torch.zeros(total, max_tokens, dtype=torch.long, device=device)
@@ -202,6 +205,39 @@ class Sampler:
         for number, (keys, values) in enumerate(last.layers):
             cache.update(keys[rows], values[rows], number)
         return known, last.mask[rows] * found[:, None], cache
+
+
+def rows_at_once(model: PreTrainedModel, tokens: int) -> int:
+    """How many completions, of `tokens` with their prompts, are written at once.
+
+    It is a power of two: a rerun finds a little more or less memory free, and has to draw the same.
+    """
+    # half of what is free, because the prompts that were read last are kept beside the batch
+    fitting = free_memory(model.device) // 2 // bytes_of_row(model, tokens)
+    rows = ROWS
+    while rows > max(fitting, 1):
+        rows //= 2
+    return rows
+
+
+def bytes_of_row(model: PreTrainedModel, tokens: int) -> int:
+    """Keys and values of one completion with its prompt, and its logits, of which `draw` makes
+    four tensors in fp32."""
+    shape = model.config.get_text_config()
+    heads = getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads
+    dim = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
+    # under autocast keys stay in the precision of the norm's weights
+    pair = 2 * heads * dim * model.dtype.itemsize
+    return shape.num_hidden_layers * pair * tokens + 4 * 4 * shape.vocab_size
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that a batch could take."""
+    if device.type != "cuda":
+        return CPU_MEMORY
+    free, _ = torch.cuda.mem_get_info(device)
+    # what torch holds and does not use is free as well
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
 def draw(logits: Tensor, uniform: Tensor, temperature: float) -> tuple[Tensor, Tensor]:

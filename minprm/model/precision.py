@@ -1,0 +1,37 @@
+"""Which numbers are in 16 bit: one answer for writing, for scoring and for learning.
+
+On a GPU the layers compute in bf16, on a CPU in the precision of their weights. The output layer
+computes in fp32 everywhere. A bf16 logit near 20 is up to .06 off, and so is the log-prob that
+comes out of it, whatever precision the softmax has.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import PreTrainedModel
+
+BF16_DEVICES = {"cuda"}
+
+
+def autocast(device: torch.device) -> torch.autocast:
+    """The context in which a model is read on this device, whoever reads it."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type in BF16_DEVICES)
+
+
+class FP32Head(nn.Linear):
+    """An output layer that computes in fp32, also within `autocast` and with bf16 weights."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """[..., D] -> [..., V]"""
+        bias = None if self.bias is None else self.bias.float()
+        with torch.autocast(hidden.device.type, enabled=False):
+            return functional.linear(hidden.float(), self.weight.float(), bias)
+
+
+def make_head_fp32(model: PreTrainedModel) -> None:
+    """Has the model's output layer compute in fp32. Its weights, tied or not, stay as they are."""
+    head = model.get_output_embeddings()
+    if type(head) is nn.Linear:
+        head.__class__ = FP32Head
+    if torch.cuda.is_available():
+        torch.set_float32_matmul_precision("high")  # fp32 on tensor cores: 10 bits a factor, not 7

@@ -1,0 +1,197 @@
+"""Adapters: the same every time, loaded as what they are, never frozen by accident."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from test_policy import SAMPLES, policy
+from test_rl import Lines
+from transformers import AutoModelForCausalLM
+
+from minprm.commands import train
+from minprm.commands.dry_run import dry_run
+from minprm.commands.evaluate import Evaluation, played
+from minprm.constants import RL, SFT, ActPRM, Config, Training
+from minprm.ladder import base_policy, run_stage, start
+from minprm.model.load import adapted, base_of, load_model
+from minprm.model.policy import Policy
+from minprm.model.vllm import under_adapters
+from minprm.model.vllm import weights as merged
+
+peft = pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    """A tiny random chat model on disk."""
+    path = tmp_path_factory.mktemp("base") / "model"
+    policy().save(path)
+    return path
+
+
+def with_adapters(base: Path, **knobs) -> Policy:
+    return Policy(load_model(base, **{"lora": 4} | knobs), policy().tokenizer, 10_000)
+
+
+def trained(base: Path, path: Path) -> Policy:
+    """Adapters that have learned something, saved."""
+    p = with_adapters(base)
+    p.update(SAMPLES, Training(), lr=1e-1)
+    p.save(path)
+    return p
+
+
+def logprobs(p: Policy) -> torch.Tensor:
+    return torch.cat(p.logprobs(SAMPLES))
+
+
+def same(a: dict, b: dict) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_adapters_begin_by_the_seed_whatever_was_drawn_before_them(base):
+    torch.manual_seed(7)
+    first = with_adapters(base, seed=3).initial
+    torch.manual_seed(8)
+    again, other = with_adapters(base, seed=3).initial, with_adapters(base, seed=4).initial
+    assert same(first, again) and not same(first, other)
+
+
+def test_drawing_adapters_leaves_the_other_randomness_as_it_was():
+    model = policy().model
+    state = torch.get_rng_state()
+    adapted(model, 4, checkpointing=False, seed=3)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def learned(base: Path, folder: Path, seed: int = 0, on_save=lambda: None) -> dict:
+    """The adapters after RL on cups."""
+    cfg = Config(
+        world_args=["rounds=1", "swaps=1"], model=str(base), lora=4, num_demos=4, held_out=2,
+        thought_tokens=8, run=str(folder), save_every=1, sampler="transformers",
+        rl=RL(lr=1e-2, warmup=0, updates=2, batch=2, group=3, advantage="none"),
+    )  # fmt: skip
+    run = start(cfg, seed, Lines(), folder, on_save)
+    run_stage(run, "rl")
+    return run.agent.policy.weights()
+
+
+def test_a_rerun_and_a_killed_run_end_with_the_same_adapters(base, tmp_path):
+    whole = learned(base, tmp_path / "whole")
+    torch.rand(3)
+    assert same(learned(base, tmp_path / "again"), whole)
+
+    class Killed(Exception):
+        pass
+
+    def kill():
+        raise Killed
+
+    with pytest.raises(Killed):
+        learned(base, tmp_path / "half", on_save=kill)
+    torch.rand(3)
+    assert same(learned(base, tmp_path / "half"), whole)
+    assert not same(learned(base, tmp_path / "other", seed=1), whole)
+
+
+def test_a_checkpoint_of_adapters_is_loaded_with_them_and_they_go_on_learning(base, tmp_path):
+    p = trained(base, tmp_path / "arm-0")
+    again = Policy(load_model(tmp_path / "arm-0"), p.tokenizer, 10_000)
+    assert isinstance(again.model, peft.PeftModel) and again.lora
+    assert torch.equal(logprobs(again), logprobs(p))
+    assert again.parameters.keys() == p.parameters.keys()
+    assert {weight.dtype for weight in again.parameters.values()} == {torch.float32}
+    assert again.update(SAMPLES, Training(), lr=1e-2)["policy/moved"] > 0
+    again.save(tmp_path / "arm-1")
+    assert torch.equal(
+        logprobs(Policy(load_model(tmp_path / "arm-1"), p.tokenizer, 10_000)), logprobs(again)
+    )
+
+
+def test_the_engine_is_given_the_checkpoints_adapters_merged(base, tmp_path):
+    trained(base, tmp_path / "arm-0")
+    model = load_model(tmp_path / "arm-0")
+    pairs = dict(merged(model))
+    plain = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    assert pairs.keys() == dict(plain.named_parameters()).keys()
+    assert type(under_adapters(model)) is type(plain)
+    plain.load_state_dict(pairs, strict=False)
+    ids = torch.tensor([[1, 2, 3]])
+    assert torch.allclose(plain(ids).logits, model(ids).logits.float(), atol=0.05)
+    with model.disable_adapter():
+        assert not torch.allclose(plain(ids).logits, model(ids).logits.float(), atol=0.05)
+
+
+def refused(capsys, call, *arguments, **knobs) -> str:
+    with pytest.raises(SystemExit) as stop:
+        call(*arguments, **knobs)
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and error.count("\n") == 1
+    return error
+
+
+def test_another_rank_than_the_checkpoints_is_refused(base, tmp_path, capsys):
+    trained(base, tmp_path / "arm-0")
+    assert base_of(tmp_path / "arm-0") == (str(base), 4) and base_of(base) == (base, 0)
+    load_model(tmp_path / "arm-0", lora=4)
+    assert "have rank 4" in refused(capsys, load_model, tmp_path / "arm-0", lora=8)
+
+
+def test_a_model_of_which_nothing_would_learn_is_refused(capsys):
+    frozen = policy().model.requires_grad_(False)
+    assert "nothing would learn" in refused(capsys, Policy, frozen, policy().tokenizer, 10_000)
+
+
+@pytest.mark.parametrize("broken", ["extra", "weight", "file", "config"])
+def test_adapters_that_are_not_whole_or_not_plain_are_refused(base, tmp_path, capsys, broken):
+    path = tmp_path / "arm-0"
+    trained(base, path)
+    config, file = path / "adapter_config.json", path / "adapter_model.safetensors"
+    if broken == "extra":
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"use_dora": True}))
+    if broken == "weight":
+        tensors = load_file(file)
+        tensors.pop(next(iter(tensors)))
+        save_file(tensors, file)
+    if broken == "file":
+        file.write_bytes(file.read_bytes()[:100])
+    if broken == "config":
+        config.write_text("{")
+    assert "adapters" in refused(capsys, load_model, path)
+
+
+@pytest.mark.parametrize("knobs", [
+    {"act_prm": ActPRM(scored_by="base")}, {"rl": RL(kl=0.1)}, {"sft": SFT(kl=0.1)},
+])  # fmt: skip
+def test_a_base_that_is_not_what_the_run_starts_from_is_refused(base, tmp_path, capsys, knobs):
+    """With the adapters off, a checkpoint is the model below it."""
+    trained(base, tmp_path / "arm-0")
+    cfg = Config(model=str(tmp_path / "arm-0"), **knobs)
+    assert "starts from" in refused(capsys, base_policy, cfg, 0, tmp_path)
+    base_policy(Config(model=str(tmp_path / "arm-0")), 0, tmp_path)
+
+
+def test_a_checkpoint_of_adapters_is_played_and_planned(base, tmp_path):
+    trained(base, tmp_path / "arm-0")
+    path = str(tmp_path / "arm-0")
+    cfg = Config(world_args=["rounds=1"], episodes=3, thought_tokens=4, sampler="transformers")
+    assert len(played(path, cfg, Evaluation([path]))) == 3
+    plan = dry_run(Config(model=path, world_args=["rounds=1"]))
+    numbers = [p.numel() for p in load_model(path).parameters() if p.requires_grad]
+    assert f"{sum(numbers):,} of them trained" in plan
+
+
+def test_a_run_leaves_a_checkpoint_that_the_next_one_goes_on_from(base, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flags = "--world-args rounds=1 swaps=1 --num-demos 4 --held-out 2 --episodes 4"
+    flags += " --thought-tokens 4 --arms action_sft --sft.epochs 1 --sft.batch 4"
+    found = []
+    for run, model in (("a", f"{base} --lora 4"), ("b", "checkpoints/a/action_sft-0")):
+        train.main(f"{flags} --run {run} --model {model}".split())
+        path = Path("checkpoints") / run / "action_sft-0"
+        found.append(load_file(path / "adapter_model.safetensors"))
+        config = json.loads((path / "adapter_config.json").read_text())
+        assert config["base_model_name_or_path"] == str(base)
+    assert found[0].keys() == found[1].keys() and not same(*found)
