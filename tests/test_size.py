@@ -9,7 +9,6 @@ from minprm.constants import Training
 from minprm.model import policy as module
 from minprm.model.load import load_model
 from minprm.model.policy import Policy
-from minprm.model.vllm import VLLM
 
 
 @pytest.fixture
@@ -61,40 +60,3 @@ def test_chunks_and_checkpoints_change_neither_values_nor_gradients(saved, monke
     assert careful[0] == pytest.approx(plain[0], rel=1e-5)
     assert careful[1] == pytest.approx(plain[1], rel=1e-5)
     assert torch.allclose(careful[2], plain[2], atol=1e-5)
-
-
-class RecordedEngine:
-    """Stands for vLLM's LLM where there is no GPU to sleep on: it notes what is asked of it."""
-
-    def __init__(self):
-        self.asleep, self.calls, self.llm_engine = set(), [], self
-
-    def sleep(self, level):
-        self.asleep = {"weights", "kv_cache"}
-
-    def wake_up(self, tags):
-        self.asleep -= set(tags)
-        self.calls.append(f"wake {tags[0]}")
-
-    def is_sleeping(self):
-        return bool(self.asleep)
-
-    def collective_rpc(self, method, kwargs):
-        assert "weights" not in self.asleep and dict(kwargs["weights_iterator"])
-        self.calls.append(method)
-
-    def apply_model(self, function):
-        pass
-
-    def reset_prefix_cache(self):
-        assert not self.asleep
-        self.calls.append("reset")
-        return True
-
-
-def test_a_sleeping_engine_gets_weights_before_its_cache_wakes():
-    engine = RecordedEngine()
-    sampler = VLLM(policy().model, engine, sleep=True)
-    sampler.sleep()
-    sampler.sync()
-    assert engine.calls == ["wake weights", "reload_weights", "wake kv_cache", "reset"]

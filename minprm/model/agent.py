@@ -30,7 +30,7 @@ class Agent:
     version: int = 0  # of the weights that the sampler writes with
 
     def sync(self) -> None:
-        """Gives the sampler the policy's weights: what is written next comes from the new ones."""
+        """Tells the sampler of the new weights: what it writes next comes from them."""
         self.sampler.sync()
         self.version = self.policy.version
 

@@ -1,14 +1,16 @@
 """vLLM as the sampler: it writes the tokens of larger models, on the GPU that trains them.
 
-The engine is built from the model's configuration alone, with weights that mean nothing. The first
-`sync` brings the real ones on the same path as every later one, so there is no second path to test.
-This is the only file in minprm that imports vLLM.
+The engine is built from the model's configuration alone, with weights that mean nothing. The real
+ones come when somebody is about to write, the first time on the same path as every later one, so
+there is no second path to test. This is the only file in minprm that imports vLLM.
 """
 
+import json
 import os
 import tempfile
 import zlib
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 
@@ -17,17 +19,18 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from minprm.constants import Engine
+from minprm.model.precision import autocast
 from minprm.model.sampler import Completion
+from minprm.model.tree import attend
+
+PROBE_PROMPT = list(range(8))  # what the engine continues after each sync, to be compared
+PROBE_TOKENS = 8
 
 
 def start(model: PreTrainedModel, cfg: Engine, context: int) -> "VLLM":
-    """A sampler that writes with the model's present weights, in sequences of up to `context`."""
-    base = model.get_base_model() if hasattr(model, "peft_config") else model
-    base.config.architectures = [type(base).__name__]
-    config = base.config.to_json_string(use_diff=False)
-    sampler = VLLM(model, _engine(config, cfg.memory, context, cfg.sleep), cfg.sleep)
-    sampler.sync()
-    return sampler
+    """A sampler that writes with the model's weights, in sequences of up to `context` tokens."""
+    config = architecture(under_adapters(model))
+    return VLLM(model, _engine(config, cfg.memory, context, cfg.sleep), cfg)
 
 
 class VLLM:
@@ -37,14 +40,32 @@ class VLLM:
     same bits with `Sampler` alone.
     """
 
-    def __init__(self, model: PreTrainedModel, llm, sleep: bool):
-        """`llm` is a vllm.LLM, and not yet in step with the model. Does it sleep during updates?"""
+    def __init__(self, model: PreTrainedModel, llm, cfg: Engine):
+        """`llm` is a vllm.LLM. Models of one architecture share it, one after the other."""
         self.model = model
         self.llm = llm
-        self.sleeps = sleep
+        self.cfg = cfg
+        self.names = parameter_names(under_adapters(model))
+        self.mark = object()  # the engine wears it while it holds this model's weights
+        self.sync()
+
+    def sync(self) -> None:
+        """Notes that the engine's weights are outdated. It gets new ones when it has to write.
+
+        So updates between which nobody writes, as those of SFT, copy nothing.
+        """
+        self.llm.holds = None
 
     def begin(self) -> None:
-        """There is nothing to do: `sync` drops the prefix cache together with the old weights."""
+        """Copies the model's weights into the engine, where it holds older ones or another's.
+
+        Whatever fails raises: an engine with outdated weights would write without any warning.
+        """
+        if self.llm.holds is self.mark:
+            return
+        self._copy()
+        self._compare()
+        self.llm.holds = self.mark
 
     def generate(
         self,
@@ -56,6 +77,29 @@ class VLLM:
         seed: int,
     ) -> list[list[Completion]]:
         """n completions for each prompt, as `Sampler.generate` gives them."""
+        self.begin()
+        return self._draw(prompts, n, max_tokens, stop, temperature, seed)
+
+    def sleep(self) -> None:
+        """Gives the engine's memory to the update. `begin` wakes the engine."""
+        if self.cfg.sleep and not self._asleep():
+            self.llm.sleep(level=2)  # 2: the weights are dropped, for new ones will come
+            self.llm.holds = None
+            assert self._asleep()
+
+    def _asleep(self) -> bool:
+        return self.cfg.sleep and self.llm.llm_engine.is_sleeping()
+
+    def _draw(
+        self,
+        prompts: list[list[int]],
+        n: int,
+        max_tokens: int,
+        stop: list[int],
+        temperature: float,
+        seed: int,
+    ) -> list[list[Completion]]:
+        """`generate`, with the weights that the engine has."""
         from vllm import SamplingParams
 
         requests = []
@@ -84,28 +128,78 @@ class VLLM:
             groups.append([_completion(output) for output in answer.outputs])
         return groups
 
-    def sleep(self) -> None:
-        """Gives the engine's memory to the update. `sync` wakes the engine."""
-        if self.sleeps:
-            self.llm.sleep(level=2)  # 2: the weights are dropped, for `sync` brings new ones
-            assert self.llm.llm_engine.is_sleeping()
-
-    def sync(self) -> None:
-        """Copies the model's weights into the engine, and forgets what it cached of the old ones.
-
-        Whatever fails raises: an engine with outdated weights would write without any warning.
-        """
-        # the cache wakes after the weights: while those are copied, its memory is still free
-        if self.sleeps and self.llm.llm_engine.is_sleeping():
+    def _copy(self) -> None:
+        """Copies all weights in memory. What the engine cached of the old ones is dropped."""
+        if self._asleep():
+            torch.cuda.empty_cache()  # what torch keeps for later is what the engine needs now
+            # the cache wakes after the weights: while those are copied, its memory is still free
             self.llm.wake_up(tags=["weights"])
-        self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights(self.model)})
+        sent = []
+        new = _noted(weights(self.model), sent)
+        self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": new})
+        if sorted(sent) != sorted(self.names):
+            wrong = ", ".join(sorted(set(sent) ^ set(self.names))) or "some twice"
+            raise RuntimeError(f"vLLM was not given the model's weights, each once: {wrong}")
         if self.model.config.tie_word_embeddings and not torch.cuda.is_available():
             self.llm.apply_model(_repack_head)
-        if self.sleeps and self.llm.llm_engine.is_sleeping():
+        if self._asleep():
             self.llm.wake_up(tags=["kv_cache"])
-            assert not self.llm.llm_engine.is_sleeping()
+            assert not self._asleep()
         if not self.llm.reset_prefix_cache():
             raise RuntimeError("vLLM kept its prefix cache: log-probs would be of old weights")
+
+    @torch.no_grad()
+    def _compare(self) -> None:
+        """Has the engine write a few tokens, and raises where the model scores them otherwise.
+
+        Evaluation, replay and relabelling look at no gap: what they write is checked here alone.
+        """
+        ((drawn,),) = self._draw([PROBE_PROMPT], 1, PROBE_TOKENS, [], temperature=1.0, seed=0)
+        ids = torch.tensor([PROBE_PROMPT + drawn.ids], device=self.model.device)
+        attend(self.model, None)
+        with autocast(self.model.device):
+            logits = self.model(input_ids=ids, use_cache=False).logits[0]
+        all_logp = logits[len(PROBE_PROMPT) - 1 : -1].float().log_softmax(-1).cpu()
+        logp = all_logp.gather(1, torch.tensor(drawn.ids)[:, None])[:, 0]
+        gap = (logp - torch.tensor(drawn.logprobs)).abs().mean().item()
+        if not gap <= self.cfg.max_gap:  # NaN, too, is no agreement
+            raise RuntimeError(
+                f"after a sync the log-probs of vLLM are {gap:.3f} nats off those of the model, "
+                "beyond --engine.max-gap: it does not write with the weights that it was given"
+            )
+
+
+def under_adapters(model: PreTrainedModel) -> PreTrainedModel:
+    """The model itself, or the one that is under its adapters."""
+    return model.get_base_model() if hasattr(model, "peft_config") else model
+
+
+def architecture(model: PreTrainedModel) -> str:
+    """What an engine depends on, as JSON: the configuration without where its weights came from.
+
+    A second seed, or a second checkpoint of one model, has the same and shares the engine.
+    """
+    config = json.loads(model.config.to_json_string(use_diff=False))
+    for part in (config, *(value for value in config.values() if isinstance(value, dict))):
+        for name in ("_name_or_path", "dtype"):
+            part.pop(name, None)
+    config["architectures"] = [type(model).__name__]
+    config["head_dtype"] = "float32"  # as precision.py has it
+    return json.dumps(config, sort_keys=True)
+
+
+def parameter_names(model: PreTrainedModel) -> list[str]:
+    """The names of all weights of a plain model with this configuration, tied ones once."""
+    with torch.device("meta"):
+        plain = type(model)(deepcopy(model.config))
+    return [name for name, _ in plain.named_parameters()]
+
+
+def _noted(pairs: Iterator[tuple[str, Tensor]], names: list[str]) -> Iterator[tuple[str, Tensor]]:
+    """The same pairs; the name of each is appended to `names` as it goes by."""
+    for name, weight in pairs:
+        names.append(name)
+        yield name, weight
 
 
 @torch.no_grad()
@@ -129,9 +223,9 @@ def weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
 
 @cache
 def _engine(config: str, memory: float, context: int, sleep: bool):
-    """The engine for a model of this configuration (JSON).
+    """The engine for models of this architecture (JSON).
 
-    There is one for each shape of model in a process, because its memory is never given back.
+    There is one for each architecture in a process, because its memory is never given back.
     """
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights change hands in memory
     from vllm import LLM

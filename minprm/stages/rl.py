@@ -54,6 +54,7 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool) -> Callable[[int], Ba
         # nothing that is played ahead may cross a snapshot, which holds no batches
         next_snapshot = (update // run.cfg.save_every + 1) * run.cfg.save_every
         until = min(next_snapshot, cfg.updates)
+        run.agent.sampler.begin()  # it takes new weights now, while nobody writes or learns
         groups, episodes = run.prefetch.take(played, update, until)
         baseline = run.running["baseline"]
         samples, stats = rl_samples(groups, cfg, dense, run.agent.policy, baseline)
