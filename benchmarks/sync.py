@@ -1,7 +1,7 @@
 """python -m benchmarks.sync: adapters merged into the engine's weights, or swapped as adapters.
 
-Merging moves all weights once an update; swapping moves the adapters alone and pays in every token
-that is drawn. Random weights of a small Qwen3's shape, vLLM on whatever is there.
+Merging moves all weights once an update, and compares a few tokens; swapping moves the adapters
+alone and pays in every token that is drawn. Random weights of a small Qwen3's shape, vLLM on whatever is there.
 """
 
 import os
@@ -46,7 +46,8 @@ def drawn(llm, seed: int, lora=None) -> float:
 def main() -> None:
     from vllm.lora.request import LoRARequest
 
-    from minprm.model.vllm import weights
+    from minprm.constants import Engine
+    from minprm.model.vllm import VLLM
 
     torch.manual_seed(0)
     model = Qwen3ForCausalLM(Qwen3Config(**SHAPE))
@@ -56,11 +57,12 @@ def main() -> None:
         swapped = engine(folder, enable_lora=True, max_lora_rank=RANK)
         adapters = LoraConfig(r=RANK, target_modules="all-linear", init_lora_weights=False)
         model = get_peft_model(model, adapters)
+        sampler = VLLM(model, plain, Engine())
         rows = {"merge": [], "swap": [], "draw merged": [], "draw swapped": []}
         for i in range(ROUNDS + 1):
             began = time.perf_counter()
-            plain.collective_rpc("reload_weights", kwargs={"weights_iterator": weights(model)})
-            plain.reset_prefix_cache()
+            sampler.sync()
+            sampler.begin()
             rows["merge"].append(time.perf_counter() - began)
             began = time.perf_counter()
             model.save_pretrained(Path(folder) / f"{i}")

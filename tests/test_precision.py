@@ -1,0 +1,93 @@
+"""Memory and precision of the plain sampler: what fits is written, and scored as it was written.
+
+bf16 autocast is a GPU's; here it is switched on for the CPU, where it rounds in the same places.
+"""
+
+import pytest
+import torch
+from test_policy import policy, sample
+from torch.nn import functional
+
+from minprm.model import precision
+from minprm.model import sampler as module
+from minprm.model.load import load_model
+from minprm.model.policy import Policy
+from minprm.model.sampler import ROWS, Sampler, bytes_of_row, rows_at_once
+
+PROMPTS = [[3, 4, 5, 6], [7], [8, 9, 1]]
+
+
+@pytest.fixture
+def loaded(tmp_path) -> Policy:
+    """A model as it comes from disk, with logits that are far from 0."""
+    p = policy()
+    with torch.no_grad():
+        for weight in p.model.parameters():
+            weight.mul_(3.0)
+    p.save(tmp_path / "model")
+    return Policy(load_model(tmp_path / "model"), p.tokenizer, 10_000)
+
+
+def gap(p: Policy) -> float:
+    """max |log-prob of the sampler - log-prob of the trainer| over everything drawn."""
+    groups = Sampler(p.model).generate(PROMPTS, 4, 8, [], 1.0, 0)
+    widest = 0.0
+    for prompt, group in zip(PROMPTS, groups, strict=True):
+        for c in group:
+            rest = sample(c.ids, old=0.0, parent=sample(prompt, [False] * len(prompt)))
+            (logp,) = p.logprobs([rest])
+            widest = max(widest, (logp - torch.tensor(c.logprobs)).abs().max().item())
+    return widest
+
+
+def test_what_is_written_in_bf16_is_scored_in_bf16(loaded, monkeypatch):
+    exact = Sampler(loaded.model).generate(PROMPTS, 4, 8, [], 1.0, 0)
+    monkeypatch.setattr(precision, "BF16_DEVICES", {"cpu"})
+    assert Sampler(loaded.model).generate(PROMPTS, 4, 8, [], 1.0, 0) != exact
+    assert gap(loaded) < 1e-4
+
+
+def test_the_output_layer_computes_in_fp32(loaded, monkeypatch):
+    monkeypatch.setattr(precision, "BF16_DEVICES", {"cpu"})
+    head = loaded.model.get_output_embeddings()
+    hidden = torch.randn(5, head.in_features)
+    with precision.autocast(torch.device("cpu")):
+        logits = head(hidden)
+        rounded = functional.linear(hidden, head.weight)
+    assert logits.dtype == torch.float32 and rounded.dtype == torch.bfloat16
+    assert torch.equal(logits, functional.linear(hidden, head.weight))
+    head.to(torch.bfloat16)
+    assert torch.equal(head(hidden.bfloat16()), hidden.bfloat16().float() @ head.weight.float().T)
+
+
+def test_a_row_is_as_large_as_what_the_model_keeps_of_it():
+    p = policy()
+    writer = Sampler(p.model)
+    writer.generate([[1, 2, 3, 4, 5]], 1, 1, [], 1.0, 0)
+    kept = sum(keys.nbytes + values.nbytes for keys, values in writer.last_call.layers)
+    logits = 4 * 4 * p.model.config.vocab_size
+    assert bytes_of_row(p.model, tokens=5) == kept + logits
+
+
+def test_rows_are_a_power_of_two_that_fits_half_of_what_is_free(monkeypatch):
+    model = policy().model
+    row = bytes_of_row(model, tokens=100)
+    for free, rows in ((1e15, ROWS), (2 * 100 * row, 64), (2 * 64 * row, 64), (2 * row, 1), (0, 1)):
+        monkeypatch.setattr(module, "free_memory", lambda device, free=free: int(free))
+        assert rows_at_once(model, tokens=100) == rows
+
+
+@pytest.mark.parametrize("rows", [1, 4, 8])
+def test_no_more_rows_are_written_at_once_than_fit(monkeypatch, rows):
+    """Of three prompts with three completions each; with 4 and 8 no group is torn apart."""
+    p = policy()
+    row = bytes_of_row(p.model, tokens=4 + 8)
+    monkeypatch.setattr(module, "free_memory", lambda device: 2 * rows * row)
+    writer, sizes = Sampler(p.model), []
+    batch = writer._batch
+    writer._batch = lambda prompts, *rest: (sizes.append(len(prompts)), batch(prompts, *rest))[1]
+    groups = writer.generate(PROMPTS, 3, 8, [], 1.0, 0)
+    assert sizes == {1: [1] * 9, 4: [3, 3, 3], 8: [6, 3]}[rows]
+    assert [len(group) for group in groups] == [3, 3, 3]
+    assert gap(p) < 1e-4
+    assert len({tuple(c.ids) for group in groups for c in group}) == 9  # each with its own noise
