@@ -1,7 +1,8 @@
 """python -m benchmarks.sync: adapters merged into the engine's weights, or swapped as adapters.
 
-Merging moves all weights once an update, and compares a few tokens; swapping moves the adapters
-alone and pays in every token that is drawn. Random weights of a small Qwen3's shape, vLLM on whatever is there.
+Merging moves all weights once an update, and compares a few tokens. Swapping moves the adapters
+alone, and pays in every token that is drawn. Random weights of a small Qwen3's shape, vLLM on
+whatever is there.
 """
 
 import os

@@ -14,6 +14,8 @@ from transformers import Qwen3ForCausalLM
 from minprm.constants import Engine, Tiny
 from minprm.data import Sample
 from minprm.envs.cups import Cups
+from minprm.model import vllm as module
+from minprm.model.load import load_model
 from minprm.model.policy import Policy
 from minprm.model.tiny import untrained
 
@@ -22,6 +24,7 @@ pytest.importorskip("vllm", reason='needs vllm: pip install -e ".[vllm]"')
 
 LONG = [3, 4, 5, 6, 7] * 60  # longer than a block of the prefix cache
 PROMPTS = [LONG, [7], [8, 9, 1], [*LONG, 8, 9]]
+FP32 = Engine(max_gap=1e-3)  # on a CPU both are fp32, so they agree much better than on a GPU
 
 
 def policy(tied: bool) -> Policy:
@@ -36,10 +39,8 @@ def policy(tied: bool) -> Policy:
 
 @pytest.fixture(scope="module", params=["tied", "untied"])
 def parts(request):
-    from minprm.model.vllm import start
-
     p = policy(request.param == "tied")
-    return p, start(p.model, Engine(), 512)
+    return p, module.start(p.model, FP32, 512)
 
 
 def perturb(p: Policy) -> None:
@@ -85,10 +86,42 @@ def test_a_prefix_cache_that_is_kept_is_seen(parts, monkeypatch):
 
 def test_a_sync_that_fails_raises(parts, monkeypatch):
     _, sampler = parts
+    sampler.sync()
     with monkeypatch.context() as patch:
         patch.setattr(sampler.llm, "reset_prefix_cache", lambda: False)
         with pytest.raises(RuntimeError, match="prefix cache"):
-            sampler.sync()
+            sampler.begin()
+    sampler.begin()
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_weight_that_the_engine_did_not_get_is_missed(parts, monkeypatch, told):
+    """By its name; and where the names agree (told), by what the engine writes without it."""
+    p, sampler = parts
+    perturb(p)
+    all_weights = module.weights
+    kept = [name for name in sampler.names if "down_proj" not in name]
+    some = lambda model: (x for x in all_weights(model) if x[0] in kept)  # noqa: E731
+    sampler.sync()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "weights", some)
+        if told:
+            patch.setattr(sampler, "names", kept)
+        with pytest.raises(RuntimeError, match="nats off" if told else "down_proj"):
+            sampler.generate([[7]], 1, 1, [], 1.0, seed=0)
+    assert gap(p, sampler) < 1e-4
+
+
+def test_a_checkpoint_shares_the_engine_of_its_architecture(parts, tmp_path):
+    p, sampler = parts
+    other = policy(p.model.config.tie_word_embeddings)
+    perturb(other)
+    other.save(tmp_path / "arm-0")
+    model = load_model(tmp_path / "arm-0")
+    again = Policy(model, p.tokenizer, 10_000), module.start(model, FP32, 512)
+    assert again[1].llm is sampler.llm
+    for _ in range(2):
+        assert gap(p, sampler) < 1e-4 and gap(*again) < 1e-4
 
 
 def test_the_stopping_token_is_among_the_ids_and_the_end_of_turn_does_not_stop_a_thought(parts):
@@ -104,12 +137,10 @@ def test_the_stopping_token_is_among_the_ids_and_the_end_of_turn_does_not_stop_a
 
 def test_adapters_are_merged_on_their_way_into_the_engine(parts):
     peft = pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
-    from minprm.model.vllm import start
-
     base, _ = parts
     adapters = peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
     p = Policy(peft.get_peft_model(deepcopy(base.model), adapters), base.tokenizer, 10_000)
-    sampler = start(p.model, Engine(), 512)
+    sampler = module.start(p.model, FP32, 512)
     assert gap(p, sampler) < 1e-4
     with p.model.disable_adapter():
         assert gap(p, sampler) > 1e-2  # it was the adapters that the engine wrote with
