@@ -21,6 +21,7 @@ from minprm.envs import make_world
 from minprm.evaluation import evaluate, reference_rows, replay, summary
 from minprm.model import tiny
 from minprm.model.agent import make_agent
+from minprm.model.check import check
 from minprm.model.load import base_of, load_model, pretrained
 from minprm.model.policy import Policy
 from minprm.play import expert_demos
@@ -144,6 +145,7 @@ def start(
         policy=policy,
         own_weights=cfg.rl.max_async_level > 0,
     )
+    check(agent)
     # a task is on one side only, with all of its demos
     train_demos, held_out = split_tasks(_fitting_demos(demos, agent.chat, cfg), cfg.held_out)
     return Run(

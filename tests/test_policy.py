@@ -109,7 +109,7 @@ def test_a_prompt_that_goes_on_is_read_from_where_it_ended_until_a_weight_change
     for changed in (False, True):
         sampler.generate(first, 2, 3, [], 1.0, seed=0)
         if changed:
-            p.update([sample([1, 2, 3])], Training(), lr=1e-2)
+            p.update([sample([1, 2, 3], [False, True, True])], Training(), lr=1e-2)
         read.clear()
         again = sampler.generate(longer[:2] + longer[3:], 2, 6, [], 1.0, seed=1)
         fresh = Sampler(p.model).generate(longer[:2] + longer[3:], 2, 6, [], 1.0, seed=1)

@@ -23,6 +23,7 @@ from minprm.envs.audit import FILE as AUDIT
 from minprm.envs.audit import table as worlds_table
 from minprm.evaluation import evaluate, reference_rows, summary
 from minprm.model.agent import make_agent
+from minprm.model.check import check as check_model
 from minprm.model.load import load_model, pretrained
 from minprm.play import Episode
 from minprm.run.table import chart, details, pass_at_k, table
@@ -101,6 +102,7 @@ def played(path: str, cfg: Config, flags: Evaluation) -> list[Episode]:
     model = load_model(path)
     tokenizer = pretrained(AutoTokenizer, path)
     agent = make_agent(model, tokenizer, cfg, tools=bool(make_world(cfg).tools))
+    check_model(agent)
     return evaluate(agent, cfg, flags.seed, flags.samples)
 
 

@@ -20,9 +20,12 @@ EXTRAS = ("use_dora", "lora_bias", "modules_to_save", "target_parameters",
 
 
 def pretrained(kind, path: str, **knobs):
-    """`kind.from_pretrained(path)`. Whatever transformers complains of ends in one sentence."""
+    """`kind.from_pretrained(path)`. Whatever transformers complains of ends in one sentence.
+
+    Code that a checkpoint brings is never run.
+    """
     try:
-        return kind.from_pretrained(path, **knobs)
+        return kind.from_pretrained(path, trust_remote_code=False, **knobs)
     except (OSError, ValueError) as error:
         fail(f"{path} is no model that transformers loads: {str(error).splitlines()[0]}")
 
@@ -97,7 +100,22 @@ def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) 
         fail(f"the adapters of {path} do not fit their base: {str(error).splitlines()[0]}")
 
 
+def switch_off_dropout(model: PreTrainedModel) -> None:
+    """Sets every dropout to 0: what is trained on are the log-probs that the sampler wrote with.
+
+    Some layers have a Dropout, some have its share as a number, some read it in the config.
+    """
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        for owner in (module, getattr(module, "config", None)):
+            for name, value in list(vars(owner).items() if owner else []):
+                if "drop" in name and isinstance(value, float):
+                    setattr(owner, name, 0.0)
+
+
 def _prepare(model: PreTrainedModel, checkpointing: bool) -> None:
+    switch_off_dropout(model)
     make_head_fp32(model)
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})

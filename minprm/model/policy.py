@@ -9,23 +9,23 @@ import math
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
-from copy import deepcopy
+from copy import copy, deepcopy
 from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from loguru import logger
 from torch import Tensor
 from torch.optim import AdamW
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import ModelOutput
 
 from minprm.constants import Training, fail
 from minprm.data import Sample
 from minprm.model.objective import at_trained, make_batch, objective
 from minprm.model.precision import autocast
-from minprm.model.tree import attend, layout, micro_batches, probe
+from minprm.model.tree import attend, layout, micro_batches
 from minprm.zoo import AGGREGATIONS
 
 CRITIC_LR = 10  # times the policy's: the head starts from nothing. RAGEN's ratio
@@ -49,6 +49,9 @@ class Policy:
         self.model = model
         self.tokenizer = tokenizer
         self.micro_tokens = micro_tokens
+        # are Samples with a common beginning read in one row? check.py asks the model whether it
+        # honours a tree's mask and positions
+        self.shares_prefixes = True
         # the critic reads the policy's own trunk; where no advantage asks for it, nothing moves it
         width = model.get_input_embeddings().embedding_dim
         self.critic = torch.nn.Parameter(torch.zeros(width + 1, device=model.device))
@@ -129,11 +132,12 @@ class Policy:
     def _each(self, samples: list[Sample], read: Callable) -> list[Tensor]:
         """What `read` finds in micro-batch after micro-batch, put back in the Samples' order."""
         found = [torch.empty(0)] * len(samples)
-        for rows in self.micro_batches(samples):
-            order = [i for row in rows for i in row]
+        asked = [i for i, sample in enumerate(samples) if any(sample.trained)]
+        for rows in self.micro_batches([samples[i] for i in asked]):
+            order = [asked[k] for row in rows for k in row]
             sizes = [sum(samples[i].trained) for i in order]
             # row after row, so the numbers come in the order of the rows and not of the samples
-            numbers = read([[samples[i] for i in row] for row in rows])
+            numbers = read([[samples[asked[k]] for k in row] for row in rows])
             for i, part in zip(order, numbers.split(sizes), strict=True):
                 found[i] = part
         return found
@@ -165,16 +169,18 @@ class Policy:
             if self.lora:
                 model = model.get_base_model()
             attend(model, attention_mask)
-            hidden = model.base_model(
+            output = model.base_model(
                 input_ids=ids,
                 position_ids=positions,
                 attention_mask=attention_mask,
                 use_cache=False,
-            ).last_hidden_state  # [B, L, D]
-            hidden = hidden.flatten(0, 1)[before]  # [T, D]
+            )
+            hidden = output.last_hidden_state.flatten(0, 1)[before]  # [B, L, D] -> [T, D]
             target_ids = ids.flatten()[scored]  # [T]
-            head = model.get_output_embeddings()
-            logp, entropy = _project(head, hidden, temperatures, target_ids, entropy_gradient)
+            logits = partial(_logits, model, output)
+            size = max(CHUNK // model.get_output_embeddings().weight.shape[0], 1)
+            chunks = [x.split(size) for x in (hidden, temperatures, target_ids)]
+            logp, entropy = _project(logits, chunks, entropy_gradient)
         values = torch.empty(0)
         if rows[0][0].returns:  # no critic: no copy of all hidden states in fp32 for it
             values = (hidden.float() @ self.critic[:-1] + self.critic[-1]).cpu()
@@ -187,14 +193,14 @@ class Policy:
     @cached_property
     def frozen(self) -> PreTrainedModel:
         """The base model, where no adapter can be switched off to get it; made when asked for."""
-        copy = deepcopy(self.model).requires_grad_(False)
-        copy.load_state_dict(self.initial, strict=False)
-        return copy
+        frozen = deepcopy(self.model).requires_grad_(False)
+        frozen.load_state_dict(self.initial, strict=False)
+        return frozen.eval()  # it may be asked for in the midst of an update
 
     def micro_batches(self, samples: list[Sample]) -> list[list[list[int]]]:
         """Which Samples are read together: their indices, by row and by micro-batch."""
         # the cost of a token is that of its weights, the cost of a pair of tokens is attention's
-        shape = self.model.config
+        shape = self.model.config.get_text_config()
         dim = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
         pair = 2 * shape.num_hidden_layers * shape.num_attention_heads * dim
         return micro_batches(samples, self.micro_tokens, self.size, pair, self.shares_prefixes)
@@ -205,20 +211,6 @@ class Policy:
         table = self.model.get_input_embeddings().weight.numel()
         return sum(p.numel() for p in self.model.parameters()) - table
 
-    @cached_property
-    def shares_prefixes(self) -> bool:
-        """Are Samples with a common beginning read in one row? Assign False to switch it off.
-
-        Asked once, of a small tree: linear attention and sliding windows do not honour a tree's
-        mask and positions, and then each Sample has a row of its own.
-        """
-        with torch.no_grad():
-            gap = probe(lambda rows: self.read(rows, 1.0).logp)
-        exact = gap < (1e-3 if self.model.dtype == torch.float32 else 0.1)
-        if not exact:
-            logger.warning(f"a tree's log-probs are {gap:.3f} off: each sample gets its own row")
-        return exact
-
     # --- learning ---
 
     def update(
@@ -227,8 +219,11 @@ class Policy:
         """One optimizer step on all samples, however they are split into micro-batches.
 
         A non-finite loss or gradient skips the step; the fifth in a row raises FloatingPointError.
+        Samples of which no token is trained raise ValueError.
         """
         samples = [sample for sample in samples if any(sample.trained)]
+        if not samples:
+            raise ValueError("an update of no tokens: not one token of its samples is trained")
         # divide by the tokens of the whole update, not of the micro-batch, or the answer depends on
         # how memory was split
         lengths = [sum(sample.trained) for sample in samples]
@@ -293,25 +288,44 @@ def _add(stats: dict[str, float], found: dict[str, float]) -> None:
         stats[name] = max(before, number) if name == "policy/gap_max" else before + number
 
 
+def _logits(model: PreTrainedModel, output: ModelOutput, hidden: Tensor) -> Tensor:
+    """The model's own logits of these hidden states.  [t, D] -> [t, V]
+
+    Its trunk has been read: `output` is what it gave. What follows differs between models (soft
+    caps, scales), so their own code computes it: `forward`, in which the trunk returns at once.
+    """
+    known = copy(output)
+    known.last_hidden_state = hidden[None]
+    trunk = model.base_model
+    trunk.forward = lambda *args, **knobs: known
+    try:
+        return model(use_cache=False).logits[0]
+    finally:
+        del trunk.forward
+
+
 def _project(
-    head, hidden: Tensor, temperatures: Tensor, target_ids: Tensor, entropy_gradient: bool
+    logits: Callable[[Tensor], Tensor], chunks: list[tuple[Tensor, ...]], entropy_gradient: bool
 ) -> tuple[Tensor, Tensor]:
-    """(log-probs of target_ids, entropies), chunk by chunk.  [T, D], [T, 1], [T] -> [T], [T]"""
-    size = max(CHUNK // head.weight.shape[0], 1)
+    """(log-probs, entropies), chunk by chunk.  chunks of [T, D], [T, 1], [T] -> [T], [T]"""
     read = _read_chunk
-    if len(hidden) > size:
+    if len(chunks[0]) > 1:
         read = partial(checkpoint, _read_chunk, use_reentrant=False)
-    chunks = zip(hidden.split(size), temperatures.split(size), target_ids.split(size), strict=True)
-    scores = [read(head, entropy_gradient, *chunk) for chunk in chunks]
+    scores = [read(logits, entropy_gradient, *chunk) for chunk in zip(*chunks, strict=True)]
     logp, entropy = zip(*scores, strict=True)
     return torch.cat(logp).cpu(), torch.cat(entropy).cpu()
 
 
 def _read_chunk(
-    head, entropy_gradient: bool, hidden: Tensor, temperature: Tensor, target_ids: Tensor
+    logits: Callable[[Tensor], Tensor],
+    entropy_gradient: bool,
+    hidden: Tensor,
+    temperature: Tensor,
+    target_ids: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """The same for one chunk, in fp32.  [t, D], [t, 1], [t] -> [t], [t]"""
-    all_logp = (head(hidden).float() / temperature).log_softmax(-1)  # [t, V]
+    """(log-probs of target_ids, entropies) of one chunk, in fp32.  [t, D], [t, 1], [t] -> [t], [t]
+    """
+    all_logp = (logits(hidden).float() / temperature).log_softmax(-1)  # [t, V]
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropy = -(all_logp.exp() * all_logp).sum(-1)
     return all_logp.gather(-1, target_ids[:, None])[:, 0], entropy

@@ -4,6 +4,7 @@
 runs a faster engine. Nothing here knows of thoughts, worlds or losses.
 """
 
+import math
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
 
 from minprm.model.precision import autocast
 from minprm.model.tree import attend
@@ -23,11 +25,19 @@ CPU_MEMORY = 2**33  # bytes that are taken for free where there is no GPU to ask
 class Completion:
     """The tokens that were drawn after a prompt, and the log-prob of each.
 
-    Where a stop token ended the completion, it is the last of the ids.
+    Where a stop token ended the completion, it is the last of the ids. A log-prob that is not
+    finite raises RuntimeError: further on, NaN means that nobody drew the token.
     """
 
     ids: list[int]
     logprobs: list[float]
+
+    def __post_init__(self):
+        if not all(math.isfinite(logp) for logp in self.logprobs):
+            raise RuntimeError(
+                "the sampler wrote a token whose log-prob is not finite: weights or activations "
+                "overflow; lower --*.lr, or begin with other weights"
+            )
 
 
 class LastCall(NamedTuple):
@@ -50,6 +60,7 @@ class Sampler:
         self.learner = model
         self.model = deepcopy(model) if own_weights else model
         self.last_call: LastCall | None = None
+        self.reuses_cache = keeps_all(model)
 
     def begin(self) -> None:
         """Starts a new walk over logs or worlds: nothing depends on what was read before it."""
@@ -132,7 +143,7 @@ class Sampler:
                 rows = rows[running]
                 token = token[running]
                 mask = mask[running]
-                cache.batch_select_indices(running)
+                cache.reorder_cache(running)
             mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
             positions = mask.sum(1, keepdim=True) - 1
             logits = self._step(token[:, None], mask, positions, cache)
@@ -176,10 +187,11 @@ class Sampler:
         mask = torch.cat([mask, new_mask.to(device)], 1)
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]  # padding does not count
         logits = self._step(ids.to(device), mask, positions, cache)
-        layers = [(layer.keys, layer.values) for layer in cache.layers]
-        self.last_call = LastCall(stamp, row_of, mask, layers)
+        if self.reuses_cache:
+            layers = [(layer.keys, layer.values) for layer in cache.layers]
+            self.last_call = LastCall(stamp, row_of, mask, layers)
         which = torch.tensor([row_of[tuple(prompt)] for prompt in prompts], device=device)
-        cache.batch_select_indices(which)
+        cache.reorder_cache(which)
         return logits[which], mask[which], cache
 
     def _resume(
@@ -240,6 +252,15 @@ def free_memory(device: torch.device) -> int:
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
+def keeps_all(model: PreTrainedModel) -> bool:
+    """Does every layer keep the keys and values of all tokens?
+
+    A sliding window forgets them, and linear attention has one state instead. What such a layer
+    holds belongs to the end of what it has read, and not to a prompt that was continued since.
+    """
+    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
+
+
 def draw(logits: Tensor, uniform: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """(tokens, their log-probs), by inverting the distribution.  [B, V], [B] -> [B], [B]
 
@@ -258,6 +279,7 @@ def draw(logits: Tensor, uniform: Tensor, temperature: float) -> tuple[Tensor, T
         # the sum of all probabilities is not exactly 1
         threshold = (uniform * cumulative[:, -1])[:, None]
         token = torch.searchsorted(cumulative, threshold, right=True)[:, 0]
+        token = token.clamp(max=logits.shape[1] - 1)  # NaN passes no number; Completion refuses it
     return token, all_logp.gather(1, token[:, None])[:, 0]
 
 

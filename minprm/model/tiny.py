@@ -26,7 +26,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qw
 from minprm.constants import Tiny, Training, fail, pairs
 from minprm.data import Sample
 from minprm.envs.base import World, task_seed
-from minprm.model.load import load_model
+from minprm.model.load import load_model, pretrained
 from minprm.model.policy import Policy, schedule
 from minprm.model.sampler import Sampler
 from minprm.text.chat import ORDERS, Chat
@@ -56,7 +56,7 @@ def raised(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) ->
         keep(policy, path)
     # read it back even when it is new: weights that lie elsewhere in memory round differently, now
     # and then, and a first run has to give the numbers of a second one
-    return Policy(load_model(path), AutoTokenizer.from_pretrained(path), micro_tokens)
+    return Policy(load_model(path), pretrained(AutoTokenizer, path), micro_tokens)
 
 
 def cache_key(world: World, cfg: Tiny, seed: int, micro_tokens: int) -> str:

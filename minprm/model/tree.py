@@ -19,7 +19,6 @@ trunk, and the thoughts of every step branch off it. G thoughts do not cost G st
 """
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -114,7 +113,10 @@ def row(samples: list[Sample]) -> Row:
             if trained:
                 r.scored.append(node.first + i)
                 # the next place in the row may be a sibling's: a first token looks at its parent
-                r.before.append(node.first + i - 1 if i > 0 else node.before)
+                before = node.first + i - 1 if i > 0 else node.before
+                if before < 0:
+                    raise ValueError("a sample's first token is trained: nothing predicts it")
+                r.before.append(before)
     return r
 
 
@@ -185,25 +187,17 @@ def skips(device: torch.device, length: int) -> bool:
 def attend(model: PreTrainedModel, attention_mask: Tensor | BlockMask | None) -> None:
     """Selects the attention kernel that can read this mask.
 
-    The kernel stays selected until the next call: a layer whose activations are computed again for
-    the gradient has to attend as it did before.
+    For blocks that is flex_attention, else the kernel that the model was loaded with. It stays
+    selected until the next call: a layer whose activations are computed again for the gradient has
+    to attend as it did before.
     """
     current = model.config._attn_implementation
-    wanted = "flex_attention" if isinstance(attention_mask, BlockMask) else "sdpa"
-    # a kernel that reads tensors is left alone, whichever the model was loaded with
-    if current != wanted and "flex_attention" in (current, wanted):
-        model.set_attn_implementation(wanted)
-
-
-def probe(read: Callable[[list[list[Sample]]], Tensor]) -> float:
-    """How far a small tree's log-probs in one row are from those in separate rows; nats."""
-    trunk = Sample().extend([1, 2, 3, 4])
-    left = Sample(parent=trunk).extend([4, 6], 0.0)
-    right = Sample(parent=trunk).extend([5, 6], 0.0)
-    samples = [left, right]
-    samples += [Sample(parent=left).extend([token, 7], 0.0) for token in (1, 2)]
-    separate = [[sample] for sample in samples]
-    return (read([samples]) - read(separate)).abs().max().item()
+    if isinstance(attention_mask, BlockMask):
+        if current != "flex_attention":
+            model.loaded_attention = current
+            model.set_attn_implementation("flex_attention")
+    elif current == "flex_attention" and hasattr(model, "loaded_attention"):
+        model.set_attn_implementation(model.loaded_attention)
 
 
 # --- which Samples are read together ---
@@ -218,12 +212,14 @@ def micro_batches(
     Several limits for the length of a row are tried, and the cheapest plan is taken. Without
     `share` each Sample has a row of its own.
     """
+    if not samples:
+        return []
     paths = []
     for sample in samples:
         paths.append([(id(node), len(node.ids)) for node in lineage(sample)])
     limits = [0]
     limit = max(_tokens(path) for path in paths)
-    while share and limit <= tokens:
+    while share and 0 < limit <= tokens:
         limits.append(limit)
         limit *= 2
     plans = [_batches(filled(paths, limit), tokens) for limit in limits]

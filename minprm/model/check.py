@@ -1,0 +1,196 @@
+"""Is what we compute of a model what the model computes? Asked once, when it is loaded.
+
+The trainer puts many samples in one row, and the sampler continues from what it has cached. Not
+every architecture allows both: sliding windows and linear attention do not. So a small walk is
+scored in four ways, and they must agree:
+
+    the model's own forward, one sample at a time     the truth
+    the trainer, each sample in a row of its own      or else the model is refused
+    the trainer, all samples as trees in one row      or else each sample gets its own row
+    the sampler, from the cache of its last call      or else it reads every prompt anew
+
+docs/models.md has a table of what was found, by architecture.
+"""
+
+import random
+
+import torch
+from loguru import logger
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicSlidingWindowLayer, LinearAttentionLayer
+
+from minprm.constants import fail
+from minprm.data import Sample
+from minprm.model.agent import Agent
+from minprm.model.policy import Policy
+from minprm.model.sampler import Sampler
+from minprm.model.tree import attend
+
+BEYOND = 16  # tokens of a prompt beyond the longest window
+LONG = 1100  # on a GPU rows of this length skip blocks (tree.skips); that is compared as well
+DRAWN = 4  # tokens of a completion
+WALK = 32  # tokens of a whole walk behind its first prompt, at most
+KINDS = {"a sliding window": DynamicSlidingWindowLayer, "recurrent layers": LinearAttentionLayer}
+
+
+def check(agent: Agent) -> None:
+    """Compares the four ways. What the model does not allow is switched off with a sentence, and a
+    model whose log-probs we do not get right is refused.
+
+    An agent without a policy only writes: it has no trainer to compare. A sampler that is vLLM is
+    compared at every update (correction.check_gap), and not here.
+    """
+    sampler = agent.sampler
+    if not isinstance(sampler, Sampler):
+        sampler = Sampler(sampler.model)
+    model = sampler.model
+    prompts = some_prompts(model, agent.context)
+    try:
+        check_sampler(sampler, prompts)
+        if agent.policy:
+            check_trainer(agent.policy, walk(sampler, prompts))
+    except (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError) as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        fail(f"{name_of(model)} cannot be used: reading it raised {reason}; choose another --model")
+    sampler.begin()
+
+
+def check_sampler(sampler: Sampler, prompts: list[list[int]]) -> None:
+    """Switches the reuse of caches off where what is written after a continued prompt has another
+    log-prob than the model's own."""
+    model = sampler.model
+    written = walk(sampler, prompts)
+    if sampler.reuses_cache and differs(model, reported(written), truth(model, written)):
+        sampler.reuses_cache = False
+        written = walk(sampler, prompts)
+    if differs(model, reported(written), truth(model, written)):
+        refuse(model, "the sampler", reported(written), truth(model, written))
+    if not sampler.reuses_cache:
+        logger.warning(
+            f"{name_of(model)}: the sampler cannot continue from a cached prompt "
+            f"({cause(model)}), so it reads every prompt anew"
+        )
+
+
+def check_trainer(policy: Policy, samples: list[Sample]) -> None:
+    """Switches trees off where their log-probs are not those of the model."""
+    model = policy.model
+    own = truth(model, samples)
+    alone = read(policy, [[sample] for sample in samples])
+    if differs(model, alone, own):
+        refuse(model, "the trainer", alone, own)
+    if differs(model, read(policy, [samples]), own):
+        policy.shares_prefixes = False
+        logger.warning(
+            f"{name_of(model)}: samples that share a beginning cannot be read in one row "
+            f"({cause(model)}), so each sample gets its own row"
+        )
+
+
+# --- the walk ---
+
+
+def some_prompts(model: PreTrainedModel, context: int) -> list[list[int]]:
+    """Two prompts of different lengths, longer than every window that the context can fill."""
+    config = model.config.get_text_config()
+    room = min(context, getattr(config, "max_position_embeddings", None) or context) - WALK
+    length = LONG if model.device.type == "cuda" else BEYOND
+    for name, size in config.to_dict().items():
+        window = isinstance(size, int) and ("window" in name or "chunk" in name)
+        if window and size < context:
+            length = max(length, size + BEYOND)
+    length = max(min(length, room), 8)
+    rng = random.Random(0)
+    return [rng.choices(range(config.vocab_size), k=k) for k in (length, length - 5)]
+
+
+def walk(sampler: Sampler, prompts: list[list[int]]) -> list[Sample]:
+    """What is written after the prompts, and after what they grow to: two trees of Samples."""
+    sampler.begin()
+    first = write(sampler, [Sample().extend(prompt) for prompt in prompts], n=2)
+    grown = []
+    for i, sample in enumerate(first):
+        observed = prompts[0][i : 2 * i + 3]  # another length for each
+        grown.append(Sample(parent=sample).extend(observed))
+    return first + write(sampler, grown, n=1)
+
+
+def write(sampler: Sampler, states: list[Sample], n: int) -> list[Sample]:
+    """n completions of each state, as Samples below it."""
+    prompts = [state.whole() for state in states]
+    groups = sampler.generate(prompts, n, DRAWN, [], temperature=1.0, seed=0)
+    samples = []
+    for state, group in zip(states, groups, strict=True):
+        for c in group:
+            samples.append(Sample(parent=state).extend(c.ids, 0.0, c.logprobs))
+    return samples
+
+
+# --- its log-probs, in four ways.  [T] each, sample after sample ---
+
+
+@torch.no_grad()
+def truth(model: PreTrainedModel, samples: list[Sample]) -> Tensor:
+    """Those of the model's own forward, in the precision that the trainer reads with."""
+    device = model.device
+    attend(model, None)
+    found = []
+    for sample in samples:
+        ids = torch.tensor([sample.whole()], device=device)
+        new = ids[0, -DRAWN:, None]
+        with torch.autocast(device.type, torch.bfloat16, device.type == "cuda"):
+            logits = model(input_ids=ids, use_cache=False, logits_to_keep=DRAWN + 1).logits
+        all_logp = logits[0, -DRAWN - 1 : -1].float().log_softmax(-1)
+        found.append(all_logp.gather(1, new)[:, 0])
+    return torch.cat(found).cpu()
+
+
+def reported(samples: list[Sample]) -> Tensor:
+    """Those that the sampler reported."""
+    return torch.tensor([logp for sample in samples for logp in sample.logprobs])
+
+
+@torch.no_grad()
+def read(policy: Policy, rows: list[list[Sample]]) -> Tensor:
+    """Those of the trainer, read as in an update: a dropout that was left on would show."""
+    policy.model.train()
+    logp = policy.read(rows, 1.0).logp
+    policy.model.eval()
+    return logp
+
+
+# --- verdicts ---
+
+
+def differs(model: PreTrainedModel, logp: Tensor, own: Tensor) -> bool:
+    """Is this more than rounding? In fp32 that is 1e-3 nats for any token. In bf16 single tokens
+    round far, and their mean counts: .1 nats, as for --engine.max-gap."""
+    gap = (logp - own).abs()
+    if model.dtype == torch.float32 and model.device.type != "cuda":
+        return not gap.max() < 1e-3  # NaN differs too
+    return not gap.mean() < 0.1
+
+
+def refuse(model: PreTrainedModel, who: str, logp: Tensor, own: Tensor) -> None:
+    """Ends the program."""
+    fail(
+        f"{name_of(model)} cannot be used: {who}'s log-probs are up to "
+        f"{(logp - own).abs().max():.3f} nats from those of the model's own forward "
+        f"({cause(model)}); choose another --model"
+    )
+
+
+def cause(model: PreTrainedModel) -> str:
+    """What in the model does not keep keys and values of all tokens."""
+    layers = DynamicCache(config=model.config).layers
+    causes = []
+    for words, kind in KINDS.items():
+        if any(isinstance(layer, kind) for layer in layers):
+            causes.append(words)
+    return " and ".join(causes) or "something that its config does not name"
+
+
+def name_of(model: PreTrainedModel) -> str:
+    """Path and architecture."""
+    return f"{model.config.name_or_path} ({model.config.model_type})".strip()
