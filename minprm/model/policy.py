@@ -323,8 +323,7 @@ def _read_chunk(
     temperature: Tensor,
     target_ids: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """(log-probs of target_ids, entropies) of one chunk, in fp32.  [t, D], [t, 1], [t] -> [t], [t]
-    """
+    """(log-probs, entropies) of one chunk, in fp32.  [t, D], [t, 1], [t] -> [t], [t]"""
     all_logp = (logits(hidden).float() / temperature).log_softmax(-1)  # [t, V]
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         entropy = -(all_logp.exp() * all_logp).sum(-1)
