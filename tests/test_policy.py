@@ -180,6 +180,12 @@ def test_kl_to_the_base_model_is_zero_at_the_start_and_positive_after():
     assert p.update(drawn, cfg, LR, temperature=0.5)["policy/kl"] > 1e-4
 
 
+def test_the_frozen_model_is_in_evaluation_mode_also_when_an_update_asks_for_it():
+    p = policy()
+    p.update(SAMPLES, Training(kl=0.1), LR)
+    assert "frozen" in vars(p) and not any(m.training for m in p.frozen.modules())
+
+
 def test_what_is_not_finite_is_skipped_counted_and_in_the_end_refused():
     p = policy()
     before, bad = weights(p), [replace(SAMPLES[0], advantages=[math.inf] * 5)]

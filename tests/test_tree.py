@@ -6,13 +6,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_policy import policy
+from test_policy import agent, policy
 from torch.nn.attention import flex_attention
-from transformers import MistralConfig, MistralForCausalLM
 
-from minprm.constants import Training
+from minprm.constants import Config, Training
 from minprm.data import Sample
 from minprm.model import tree
+from minprm.model.check import check
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
 from minprm.model.tree import filled, layout, lineage, micro_batches, row
@@ -139,26 +139,54 @@ def test_in_bf16_to_what_bf16_can_tell():
     one = p.read([samples], 1.0).logp
     many = p.read([[s] for s in samples], 1.0).logp
     rounding = (many - exact).abs().max()
-    assert (one - many).abs().max() < 2 * rounding + 1e-2 and p.shares_prefixes
+    assert (one - many).abs().max() < 2 * rounding + 1e-2
+    check(agent(p, Config(sampler="transformers")))
+    assert p.shares_prefixes
 
 
-def test_a_model_that_does_not_honour_trees_gives_each_sample_its_own_row():
-    torch.manual_seed(0)
-    shape = MistralConfig(vocab_size=32, hidden_size=32, intermediate_size=32, num_hidden_layers=2,
-                          num_attention_heads=2, num_key_value_heads=1, head_dim=16,
-                          sliding_window=2, attn_implementation="eager")  # fmt: skip
-    p = Policy(MistralForCausalLM(shape), None, 10_000)
-    for weight in p.model.parameters():
-        weight.data *= 5
-    samples = grown("nested")
-    assert not p.shares_prefixes
+def test_without_shared_prefixes_each_sample_has_its_own_row():
+    p, samples = policy(), grown("nested")
+    p.shares_prefixes = False
     assert all(len(r) == 1 for batch in p.micro_batches(samples) for r in batch)
-    for l, s in zip(p.logprobs(samples), samples, strict=True):
-        ids = torch.tensor([s.whole()])
-        exact = p.model(ids, use_cache=False).logits[0].log_softmax(-1)
-        places = [i + len(s.whole()) - len(s.ids) for i, m in enumerate(s.trained) if m]
-        expected = torch.stack([exact[i - 1, ids[0, i]] for i in places])
-        assert torch.allclose(l, expected, atol=1e-4)
+
+
+def test_the_kernel_that_a_model_was_loaded_with_comes_back(skipping):
+    p, samples = policy(), grown("nested")
+    p.model.set_attn_implementation("eager")
+    plan = [[list(range(len(samples)))]]
+    updated(p, samples, Training(kl=0.1), plan)
+    assert p.model.config._attn_implementation == "flex_attention"
+    p.read([[s] for s in samples], 1.0)
+    assert p.model.config._attn_implementation == "eager"
+    updated(p, samples, Training(kl=0.1), plan)
+    Sampler(p.model).generate([[1, 2]], 1, 2, [], 1.0, seed=0)
+    assert p.model.config._attn_implementation == "eager"
+
+
+def test_a_trained_first_token_without_a_parent_is_refused():
+    """Nothing predicts it. A place before its row would be the end of a neighbour's."""
+    p = policy()
+    first = Sample().extend([3, 1], 1.0)
+    for samples in ([first], [Sample().extend([1, 2, 3]), first]):
+        with pytest.raises(ValueError, match="first token is trained"):
+            p.logprobs(samples)
+    empty = Sample(parent=Sample())  # a parent without tokens predicts nothing either
+    with pytest.raises(ValueError, match="first token is trained"):
+        p.update([empty.extend([3], 1.0)], Training(), lr=0.0)
+
+
+def test_samples_without_tokens_and_no_samples_end():
+    p, asked = policy(), grown("star")
+    silent = [Sample(), Sample(parent=Sample()), Sample().extend([1, 2])]
+    assert micro_batches([], 100, 1.0, 1.0, True) == []
+    assert micro_batches(silent[:2], 100, 1.0, 1.0, True) == [[[0], [1]]]
+    assert p.logprobs([]) == [] and [len(l) for l in p.logprobs(silent)] == [0, 0, 0]
+    mixed = p.logprobs([silent[0], *asked[:2], silent[2], *asked[2:]])
+    assert [len(mixed[i]) for i in (0, 3)] == [0, 0]
+    for a, b in zip(mixed[1:3] + mixed[4:], p.logprobs(asked), strict=True):
+        assert torch.equal(a, b)
+    with pytest.raises(ValueError, match="an update of no tokens"):
+        p.update(silent, Training(), lr=0.0)
 
 
 def test_tokens_grow_with_the_length_of_a_trajectory_not_with_its_square():
