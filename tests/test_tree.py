@@ -7,7 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_policy import agent, policy
+from torch._dynamo.testing import CompileCounter
 from torch.nn.attention import flex_attention
+from torch.nn.attention.flex_attention import create_block_mask
+from transformers.integrations.flex_attention import WrappedFlexAttention
 
 from minprm.constants import Config, Training
 from minprm.data import Sample
@@ -117,6 +120,38 @@ def test_blocks_that_nobody_sees_are_skipped(skipping):
     # 8 x 8 blocks: each sees itself and the trunk, not the limbs before it
     blocks = layout([limbs]).attention_mask
     assert blocks.sparsity() == pytest.approx(100 * (1 - (1 + 7 * 2) / 64))
+
+
+@SHAPES
+def test_blocks_are_those_that_torch_finds_by_looking_at_all_pairs(shape, skipping):
+    samples = [Sample(s.ids * 9, s.trained * 9, parent=s.parent) for s in grown(shape)]
+    for rows in ([samples], [samples[:3], samples[3:]]):
+        mask = layout(rows).attention_mask
+        if mask is None:  # a chain
+            continue
+        length = mask.seq_lengths[0]
+        slow = create_block_mask(mask.mask_mod, len(rows), None, length, length, device="cpu")
+        assert torch.equal(mask.to_dense(), slow.to_dense())
+        assert torch.equal(mask.full_kv_num_blocks, slow.full_kv_num_blocks)
+
+
+def test_varied_batches_compile_few_kernels(skipping, monkeypatch):
+    """Compiled as on a GPU, but for torch's own interpreter: what counts is how often."""
+    counter = CompileCounter()
+    compiled = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda f, **_: compiled(f, backend=counter))
+    monkeypatch.setattr(WrappedFlexAttention, "_is_flex_compiled", False)
+    p = policy()
+    limits = torch._dynamo.config.patch(recompile_limit=1, fail_on_recompile_limit_hit=True)
+    with torch.compiler.set_stance("default"), limits:
+        for size in (0, 150, 300):
+            samples = grown("nested", size)
+            lineage(samples[0])[0].extend([1] * size)  # a longer trunk
+            for rows in ([samples], [samples[:4], samples[4:]]):
+                with torch.no_grad():
+                    p.read(rows, 1.0)
+                p.read(rows, 1.0).logp.sum().backward()
+    assert 0 < counter.frame_count < tree.KERNELS / 4
 
 
 def test_also_with_checkpointing_and_adapters():

@@ -19,17 +19,21 @@ trunk, and the thoughts of every step branch off it. G thoughts do not cost G st
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask
+from torch.nn.attention.flex_attention import BlockMask
+from torch.nn.functional import one_hot
 from transformers import PreTrainedModel
 
 from minprm.data import Sample
 
 CPU = torch.device("cpu")
+BLOCK = 128  # tokens on each side of a block that attention may skip
+KERNELS = 64  # compiled for blocks, at most: with and without gradients, for one row and for many
 
 Lineage = list[tuple[int, int]]  # (identity, number of tokens) of a Sample and its ancestors
 Packed = tuple[int, list[int]]  # a row before it is laid out: (tokens, indices of its Samples)
@@ -74,6 +78,9 @@ def layout(rows: list[list[Sample]], device: torch.device = CPU) -> Rows:
     """Lays out each row's Samples with their ancestors, each node once."""
     made = [row(samples) for samples in rows]
     length = max(len(r.ids) for r in made)
+    plain = all(_is_chain(r.above) for r in made)
+    if not plain and skips(device, length):
+        length += -length % BLOCK  # whole blocks
     ids = torch.zeros(len(made), length, dtype=torch.long)
     positions = torch.zeros_like(ids)
     nodes = torch.zeros_like(ids)
@@ -87,7 +94,7 @@ def layout(rows: list[list[Sample]], device: torch.device = CPU) -> Rows:
         scored += [b * length + place for place in r.scored]
         before += [b * length + place for place in r.before]
     attention_mask = None
-    if not all(_is_chain(r.above) for r in made):
+    if not plain:
         ancestors = _ancestors([r.above for r in made])
         attention_mask = attention(nodes.to(device), ancestors.to(device))
     places = torch.tensor([scored, before], dtype=torch.long, device=device)
@@ -173,10 +180,32 @@ def attention(nodes: Tensor, ancestors: Tensor) -> Tensor | BlockMask:
         return (query >= key) & ancestors[b, nodes[b, query], nodes[b, key]]
 
     if skips(device, length):
-        return create_block_mask(sees, batch, None, length, length, device=device)
+        return _blocks(nodes, ancestors, sees)
     b = torch.arange(batch, device=device)
     place = torch.arange(length, device=device)
     return sees(b[:, None, None], 0, place[:, None], place)[:, None]
+
+
+def _blocks(nodes: Tensor, ancestors: Tensor, sees: Callable) -> BlockMask:
+    """The blocks of a mask, from the nodes that lie in each.  [B, L], [B, N, N]
+
+    `create_block_mask` finds the same blocks, but looks at all L^2 pairs of tokens.
+    """
+    in_block = one_hot(nodes.unflatten(1, (-1, BLOCK)), len(ancestors[0])).amax(2).float()
+    related = in_block @ ancestors.float() @ in_block.mT  # [B, blocks, blocks] pairs of nodes
+    foreign = in_block @ (~ancestors).float() @ in_block.mT
+    until = torch.ones_like(related, dtype=torch.bool).tril()
+    whole = until.tril(-1) & (foreign == 0)  # each token of the one block sees each of the other
+    partly = until & (related > 0) & ~whole
+    lists = []
+    for found in (partly, whole):
+        found = found[:, None].int()
+        order = found.argsort(dim=-1, descending=True, stable=True).int()
+        lists += [found.sum(-1, dtype=torch.int32), order]
+    length = nodes.shape[1]
+    return BlockMask.from_kv_blocks(
+        *lists, BLOCK_SIZE=BLOCK, mask_mod=sees, seq_lengths=(length, length)
+    )
 
 
 def skips(device: torch.device, length: int) -> bool:
@@ -193,6 +222,8 @@ def attend(model: PreTrainedModel, attention_mask: Tensor | BlockMask | None) ->
     """
     current = model.config._attn_implementation
     if isinstance(attention_mask, BlockMask):
+        # beyond its limit torch runs the kernel uncompiled, and then all scores lie in memory
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, KERNELS)
         if current != "flex_attention":
             model.loaded_attention = current
             model.set_attn_implementation("flex_attention")
