@@ -22,7 +22,7 @@ from minprm.commands.train import CHECKPOINTS
 from minprm.commands.train import main as train
 from minprm.envs import WORLDS
 from minprm.envs.base import task_seed
-from minprm.model.load import load_model
+from minprm.model.load import load_model, pretrained
 from minprm.text.chat import Chat
 
 TASKS, GROUP, LENGTH, UPDATES, REFRESH, LR = 8, 8, 16, 60, 10, 1e-4
@@ -109,7 +109,7 @@ def main() -> None:
     path = CHECKPOINTS / run / "stages-0"
     warm = f"--run {run} --world text --stages sft:actions --num-demos 768 --held-out 0"
     train([*warm.split(), "--action-tokens", "24", "--model", untrained(0)])
-    chat = Chat(AutoTokenizer.from_pretrained(path))
+    chat = Chat(pretrained(AutoTokenizer, path))
     print(f"{'':<38}{'|log ratio|, first':>18}  success, updates 1-10  51-60, seeds 0 1 2")
     for name, p, same_set in (
         ("whole vocabulary", 1.0, True),

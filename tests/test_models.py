@@ -236,7 +236,8 @@ def test_evaluation_and_training_check_what_they_load(tmp_path, capsys):
         assert stopped.value.code == 2 and "cannot be used" in capsys.readouterr().err
 
 
-def test_a_checkpoint_that_brings_code_is_refused_and_its_code_not_run(tmp_path, capsys):
+def test_code_of_a_checkpoint_is_not_run_whoever_says_yes(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
     (tmp_path / "config.json").write_text(
         '{"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}}'
     )
@@ -245,6 +246,13 @@ def test_a_checkpoint_that_brings_code_is_refused_and_its_code_not_run(tmp_path,
         load_model(str(tmp_path))
     assert stopped.value.code == 2 and "custom code" in capsys.readouterr().err
     assert not (tmp_path / "ran").exists()
+
+
+def test_nothing_is_loaded_past_the_one_door():
+    root = DOCS.parents[1]
+    files = [*(root / "minprm").rglob("*.py"), *(root / "examples").glob("*.py"), root / "act_prm.py"]
+    callers = [file.name for file in files if ".from_pretrained(" in file.read_text()]
+    assert callers == ["load.py"]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
