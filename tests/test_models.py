@@ -216,6 +216,15 @@ def test_a_sampler_of_a_model_with_windows_reads_anew_also_where_nobody_checked(
         assert torch.allclose(torch.tensor(sample.logprobs), own, atol=1e-3)
 
 
+@pytest.mark.parametrize("name", ["Llama", "Mistral", "Gemma2"])
+def test_adapters_on_a_base_in_bf16_are_checked_as_well(name, tmp_path):
+    pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
+    p = Policy(load_model(str(saved(name, tmp_path)), lora=4, checkpointing=True), None, 10_000)
+    who = replace(loaded(name, tmp_path), policy=p, sampler=Sampler(p.model, own_weights=True))
+    check(who)
+    assert p.shares_prefixes is who.sampler.reuses_cache is (name == "Llama")
+
+
 def test_windows_that_the_context_cannot_fill_cost_nothing(tmp_path):
     model = loaded("Mistral", tmp_path).policy.model
     assert len(module.some_prompts(model, CONTEXT)[0]) > 8
@@ -250,7 +259,7 @@ def test_code_of_a_checkpoint_is_not_run_whoever_says_yes(tmp_path, monkeypatch,
 
 def test_nothing_is_loaded_past_the_one_door():
     root = DOCS.parents[1]
-    files = [*(root / "minprm").rglob("*.py"), *(root / "examples").glob("*.py"), root / "act_prm.py"]
+    files = [*(root / "minprm").rglob("*.py"), *(root / "examples").glob("*.py")]
     callers = [file.name for file in files if ".from_pretrained(" in file.read_text()]
     assert callers == ["load.py"]
 
