@@ -218,7 +218,11 @@ def test_a_copy_is_the_action_or_its_argument_values_and_not_from_the_state():
     assert not copies("reopen cc", "open c", "")
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.floats(0, 0.999))
+# a run switches subnormal numbers off, so they are not drawn
+@given(
+    st.lists(st.floats(0, 1, allow_subnormal=False), min_size=1, max_size=12),
+    st.floats(0, 0.999, allow_subnormal=False),
+)
 def test_particles_survive_floor_or_ceil_of_their_share_and_the_dead_stay_dead(weights, u):
     w = tensor(weights)
     ancestors = systematic_resample(w, u)

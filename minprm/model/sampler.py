@@ -236,8 +236,9 @@ def bytes_of_row(model: PreTrainedModel, tokens: int) -> int:
     """Keys and values of one completion with its prompt, and its logits, of which `draw` makes
     four tensors in fp32."""
     shape = model.config.get_text_config()
-    heads = getattr(shape, "num_key_value_heads", None) or shape.num_attention_heads
-    dim = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
+    queries = getattr(shape, "num_attention_heads", 1)  # a recurrent model has none, and no keys
+    heads = getattr(shape, "num_key_value_heads", None) or queries
+    dim = getattr(shape, "head_dim", None) or shape.hidden_size // queries
     # under autocast keys stay in the precision of the norm's weights
     pair = 2 * heads * dim * model.dtype.itemsize
     return shape.num_hidden_layers * pair * tokens + 4 * 4 * shape.vocab_size
