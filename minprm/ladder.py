@@ -6,16 +6,16 @@ stage is known by its stage_id, which is all stages up to it, joined by "+".
 """
 
 import json
-import signal
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 from loguru import logger
 from transformers import AutoTokenizer
 
-from minprm.constants import Config, arms_of, fail, reads_base
+from minprm.constants import Config, arms_of, fail, flat, reads_base
 from minprm.data import Demo
 from minprm.envs import make_world
 from minprm.evaluation import evaluate, reference_rows, replay, summary
@@ -25,10 +25,11 @@ from minprm.model.check import check
 from minprm.model.load import base_of, load_model, pretrained
 from minprm.model.policy import Policy
 from minprm.play import expert_demos
-from minprm.run.log import Log, write_atomically
+from minprm.run.log import Log, to_json, write_atomically
 from minprm.run.prefetch import Prefetch
 from minprm.run.randomness import noise_seed
-from minprm.run.snapshots import Snapshots
+from minprm.run.snapshots import Snapshots, fingerprint_of_demos
+from minprm.run.tensors import fingerprint_of_model, require_finite
 from minprm.stages.act_prm import RESAMPLE, act_prm
 from minprm.stages.relabel import copy, relabel, sample, shuffle
 from minprm.stages.rl import rl, synth
@@ -57,6 +58,14 @@ STAGES: dict[str, Callable[[Run, str], None]] = {
 }
 
 
+# Knobs that no stage's result depends on. All others stand in each snapshot.
+WHAT_TO_RUN = ("preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds")
+# Stages that leave a thought at every step of the demos.
+WRITERS = ("relabel", "sample", "copy", "synth")
+# What every row of ladder.json holds.
+COLUMNS = ("seed", "episodes", "success", "thought_rate", "copy_rate", "seconds")
+
+
 def ladder(
     cfg: Config, log: Log, checkpoints: Path, on_save: Callable[[], None] = lambda: None
 ) -> dict[str, list[dict]]:
@@ -66,22 +75,22 @@ def ladder(
     """
     # ladder.json is written after every arm, so a killed run loses one arm at most
     path = log.folder / "ladder.json"
-    rows = json.loads(path.read_text()) if path.exists() else {}
+    rows = read_ladder(path)
     for seed in cfg.seeds:
         missing = [arm for arm in arms_of(cfg) if not _has(rows, arm, seed)]
         if not missing and (_has(rows, "expert", seed) or not cfg.world):
             continue  # all of this seed is done
         run = start(cfg, seed, log, checkpoints, on_save)
-        stop_on_ctrl_c(run)
+        log.open(cfg)  # what can be refused is refused by now
         for arm in missing:
             row = run_arm(run, arm, arms_of(cfg)[arm], checkpoints / cfg.run)
             rows.setdefault(arm, []).append(row)
-            write_atomically(path, json.dumps(rows, indent=1))
+            write_atomically(path, to_json(rows, indent=1))
             logger.info(f"seed {seed}  {arm}: success {row['success']:.3f}")
         if cfg.world:  # no score stands without random play and the expert beside it
             for name, row in reference_rows(cfg, seed).items():
                 rows.setdefault(name, []).append(row)
-        write_atomically(path, json.dumps(rows, indent=1))
+        write_atomically(path, to_json(rows, indent=1))
     return {arm: rows[arm] for arm in ["random", *arms_of(cfg), "expert"] if arm in rows}
 
 
@@ -102,7 +111,7 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> dict:
         episodes = evaluate(run.agent, run.cfg, noise)
         row = {"episodes": len(episodes), **summary(episodes)}
     else:
-        row = replay(run.agent, run.cfg, run.held_out, noise)
+        row = replay(run.agent, run.cfg, run.test, noise)
     return {"seed": run.seed, **row, "seconds": round(seconds, 1)}
 
 
@@ -111,20 +120,23 @@ def run_stage(run: Run, stage_id: str) -> float:
 
     Returns the seconds that it took, then or now.
     """
-    saved = run.snapshots.load(stage_id)
+    saved = run.snapshots.state(stage_id)
     if saved.get("done"):  # by an arm that began alike, or before this process was started
-        run.agent.policy.load(saved["model"])
-        run.demos = saved["demos"]
+        run.snapshots.load(stage_id, run.agent.policy)
+        run.demos = run.snapshots.demos(stage_id)
         return saved["seconds"]
     began = time.perf_counter() - saved.get("seconds", 0.0)
     run.log.rewind(run.seed, stage_id, saved.get("update", 0))
     run.sync()  # the policy may have restarted
-    stage = STAGES[stage_id.split("+")[-1]]
-    stage(run, stage_id)
-    seconds = time.perf_counter() - began
-    # what the next stage starts from: the weights, and the demos that this one left
-    weights = run.agent.policy.weights()
-    run.snapshots.save(stage_id, done=True, seconds=seconds, demos=run.demos, model=weights)
+    name = stage_id.split("+")[-1]
+    try:
+        STAGES[name](run, stage_id)
+        seconds = time.perf_counter() - began
+        # what the next stage starts from: the weights, and the demos that this one left
+        run.snapshots.finish(stage_id, run.agent.policy, run.demos, seconds)
+    except FloatingPointError as error:
+        knobs = name.split(":")[0].replace("_", "-")
+        fail(f"{stage_id}, seed {run.seed}: {error}".replace("--*", f"--{knobs}"))
     logger.info(f"seed {run.seed}  {stage_id}  {seconds:.1f} s")
     return seconds
 
@@ -132,11 +144,14 @@ def run_stage(run: Run, stage_id: str) -> float:
 def start(
     cfg: Config, seed: int, log: Log, checkpoints: Path, on_save: Callable[[], None] = lambda: None
 ) -> Run:
-    """The run of one seed before its first stage: base model, demos, agent."""
+    """The run of one seed before its first stage: base model, demos, agent.
+
+    Nothing is written but the embedded model, which other runs use too.
+    """
+    demos = demos_of(cfg, seed)
     began = time.perf_counter()
     policy = base_policy(cfg, seed, checkpoints)
     logger.info(f"seed {seed}: base model ready in {time.perf_counter() - began:.1f} s")
-    demos = demos_of(cfg, seed)
     agent = make_agent(
         policy.model,
         policy.tokenizer,
@@ -147,15 +162,19 @@ def start(
     )
     check(agent)
     # a task is on one side only, with all of its demos
-    train_demos, held_out = split_tasks(_fitting_demos(demos, agent.chat, cfg), cfg.held_out)
+    train_demos, held_out, test = split(_fitting_demos(demos, agent.chat, cfg), cfg)
+    made_by = {name: value for name, value in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
+    made_by["the base model"] = fingerprint_of_model(policy)
+    made_by["the demos"] = fingerprint_of_demos([*train_demos, *held_out, *test])
     return Run(
         cfg=cfg,
         seed=seed,
         agent=agent,
         train_demos=train_demos,
         held_out=held_out,
+        test=test,
         log=log,
-        snapshots=Snapshots(checkpoints / cfg.run / "stages", seed, on_save),
+        snapshots=Snapshots(checkpoints / cfg.run / "stages", seed, made_by, on_save),
         prefetch=Prefetch(cfg.rl.max_async_level),
         demos=train_demos,
     )
@@ -172,7 +191,12 @@ def base_policy(cfg: Config, seed: int, checkpoints: Path) -> Policy:
             )
         tokenizer = pretrained(AutoTokenizer, cfg.model)
         model = load_model(cfg.model, cfg.lora, cfg.checkpointing, seed)
-        return Policy(model, tokenizer, cfg.micro_tokens)
+        policy = Policy(model, tokenizer, cfg.micro_tokens)
+        try:
+            require_finite(policy.parameters)
+        except FloatingPointError:
+            fail(f"--model {cfg.model} holds weights that are no finite numbers")
+        return policy
     world = make_world(cfg)
     policy = tiny.raised(world, cfg.tiny, seed, cfg.micro_tokens, checkpoints)
     # a base without the world's skills would make every number that follows meaningless
@@ -187,9 +211,43 @@ def demos_of(cfg: Config, seed: int) -> list[Demo]:
         demos = read_demos(cfg.demos)
     else:
         demos = expert_demos(cfg, seed, cfg.num_demos + cfg.held_out)
+    if not demos:
+        fail(f"--demos {cfg.demos}: there is no log in it")
     if cfg.actions_only:
         demos = [demo.without_thoughts() for demo in demos]
+    thoughts = [step.thought for demo in demos for step in demo.steps]
+    for arm, stages in arms_of(cfg).items():
+        if None in thoughts and _reads_thoughts(stages):
+            fail(f"--arms {arm}: a step has no thought; this arm needs demos that have them all")
     return demos
+
+
+def _reads_thoughts(stages: list[str]) -> bool:
+    """Does an arm learn the thoughts that the demos came with?"""
+    if "sft:expert" in stages:
+        return True
+    before = stages[: stages.index("sft:thoughts")] if "sft:thoughts" in stages else stages
+    written = any(stage.split(":")[0] in WRITERS for stage in before)
+    return "sft:thoughts" in stages and not written
+
+
+def split(demos: list[Demo], cfg: Config) -> tuple[list[Demo], list[Demo], list[Demo]]:
+    """(training, validation, test). A task is in one of them only, with all of its demos.
+
+    Validation is for the held-out reward, by which training stops early. Test is for the score
+    where there is no world: half of the tasks that are held out, which no choice was made by.
+    """
+    train, held_out = split_tasks(demos, cfg.held_out)
+    if cfg.world:
+        return train, held_out, []
+    tasks = len({demo.task for demo in held_out})
+    if tasks < 2:
+        fail(
+            f"--held-out {cfg.held_out}: these logs leave {tasks} task to hold out; without a "
+            "--world it takes two, one to stop early by and one for the score, beside one to learn"
+        )
+    validation, test = split_tasks(held_out, tasks // 2)
+    return train, validation, test
 
 
 def _fitting_demos(demos: list[Demo], chat: Chat, cfg: Config) -> list[Demo]:
@@ -216,15 +274,19 @@ def _until_it_fits(demo: Demo, chat: Chat, cfg: Config) -> Demo:
     return demo
 
 
-def stop_on_ctrl_c(run: Run) -> None:
-    """Ctrl-C ends the update in progress and saves the stage. A second one ends at once."""
-
-    def handler(*_):
-        run.stopping = True
-        logger.info("stopping after this update, or where batches are played ahead a later one")
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-    signal.signal(signal.SIGINT, handler)
+def read_ladder(path: Path) -> dict[str, list[dict]]:
+    """The rows of each arm that ladder.json holds, or none. Exits where it is broken."""
+    if not path.exists():
+        return {}
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        for row in [row for many in rows.values() for row in many]:
+            numbers = [row[name] for name in COLUMNS]
+            if not all(isinstance(number, int | float) for number in numbers):
+                raise ValueError(f"a row of it holds {numbers}")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        fail(f"{path} is broken ({error!r}): remove it, and its arms are evaluated again")
+    return rows
 
 
 def _has(rows: dict, arm: str, seed: int) -> bool:

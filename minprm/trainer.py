@@ -19,6 +19,7 @@ from minprm.data import Demo, Sample
 from minprm.model.agent import Agent
 from minprm.model.correction import check_gap, reweighted
 from minprm.model.policy import schedule
+from minprm.run.ctrl_c import CtrlC
 from minprm.run.log import Log
 from minprm.run.prefetch import Prefetch
 from minprm.run.snapshots import Snapshots
@@ -37,13 +38,13 @@ class Run:
     seed: int
     agent: Agent
     train_demos: list[Demo]  # the expert's logs, as every arm finds them
-    held_out: list[Demo]  # logs of other tasks, for the held-out reward
+    held_out: list[Demo]  # logs of other tasks, for the held-out reward and early stopping
+    test: list[Demo]  # logs of yet other tasks, for the score where there is no world
     log: Log
     snapshots: Snapshots
     prefetch: Prefetch
     demos: list[Demo] = field(default_factory=list)  # what the stage before left for the next one
     running: dict[str, float] = field(default_factory=dict)  # RL's baseline and the KL's weight
-    stopping: bool = False  # Ctrl-C was pressed
 
     def sync(self) -> None:
         """Waits until sampling by the old weights is done, then hands over the new ones."""
@@ -59,16 +60,17 @@ def loop(
     `held_out` measures a reward on tasks that are not trained on, for the log and early stopping.
     """
     progress = Progress(run, stage_id, cfg, updates, held_out)
-    for update in progress:  # from the start, or from the last snapshot
-        samples, stats = batch(update)  # what differs between methods
-        progress.tick("time/sample")
-        stats |= learn(run, samples, cfg, progress.lr(update))
-        run.sync()  # the sampler writes by the new weights
-        progress.tick("time/update")
-        stats |= progress.look(update)  # now and then, a reward on held-out tasks
-        run.log.update(run.seed, stage_id, update, stats | progress.seconds)
-        check_gap(stats, run.cfg.engine)  # stops if sampler and trainer disagree
-        progress.save_or_stop(update)
+    with progress.ctrl_c:  # waits for the end of an update
+        for update in progress:  # from the start, or from the last snapshot
+            samples, stats = batch(update)  # what differs between methods
+            progress.tick("time/sample")
+            stats |= learn(run, samples, cfg, progress.lr(update))
+            run.sync()  # the sampler writes by the new weights
+            progress.tick("time/update")
+            stats |= progress.look(update)  # now and then, a reward on held-out tasks
+            run.log.update(run.seed, stage_id, update, stats | progress.seconds)
+            check_gap(stats, run.cfg.engine)  # stops if sampler and trainer disagree
+            progress.save_or_stop(update)
     progress.finish()
 
 
@@ -108,17 +110,15 @@ class Progress:
         self.patience = cfg.patience if held_out else 0
         self.lr = schedule(cfg, updates)
         self.seconds: dict[str, float] = {}  # of the parts of this update
-        saved = run.snapshots.load(stage_id)
+        self.best_weights = {}  # those of the best look, where patience may go back to them
+        self.ctrl_c = CtrlC()
+        saved = run.snapshots.state(stage_id)
         self.first = saved.get("update", 0)
         self.best = saved.get("best", {"reward": -1.0, "since": 0})
         run.running = saved.get("running", {"baseline": 0.0, "kl": cfg.kl})
-        policy = run.agent.policy
-        policy.begin()
+        run.agent.policy.begin()  # the stage started here; how far it has come is in the snapshot
         if self.first:
-            policy.load(saved["model"])
-            policy.optimizer.load_state_dict(saved["optimizer"])
-            policy.version = saved["version"]
-            policy.start = saved["start"]
+            self.best_weights = run.snapshots.load(stage_id, run.agent.policy)
         run.sync()
         self.began = time.perf_counter() - saved.get("seconds", 0.0)
 
@@ -150,7 +150,7 @@ class Progress:
         if reward > self.best["reward"]:
             self.best = {"reward": reward, "since": 0}
             if self.patience:
-                self.best["model"] = self.run.agent.policy.weights()
+                self.best_weights = self.run.agent.policy.weights()
         else:
             self.best["since"] += 1
         return {"eval/held_out_reward": reward}
@@ -158,25 +158,22 @@ class Progress:
     def save_or_stop(self, update: int) -> None:
         """Saves a snapshot when one is due. After Ctrl-C it saves one and stops."""
         # batches that are played ahead are in no snapshot: a stop waits until none is pending
-        stop = self.run.stopping and not self.run.prefetch.pending
+        stop = self.ctrl_c.pressed and not self.run.prefetch.pending
         if stop or (update + 1) % self.run.cfg.save_every == 0:
-            policy = self.run.agent.policy
             self.run.snapshots.save(
                 self.stage_id,
+                self.run.agent.policy,
+                self.best_weights,
                 update=update + 1,
                 seconds=time.perf_counter() - self.began,
                 best=self.best,
                 running=self.run.running,
-                model=policy.weights(),
-                optimizer=policy.optimizer.state_dict(),
-                version=policy.version,
-                start=policy.start,
             )
         if stop:
             raise KeyboardInterrupt
 
     def finish(self) -> None:
         """Back to the best weights, where patience kept them."""
-        if "model" in self.best:
-            self.run.agent.policy.load(self.best["model"])
+        if self.best_weights:
+            self.run.agent.policy.load(self.best_weights)
             self.run.sync()

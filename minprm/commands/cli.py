@@ -19,7 +19,7 @@ POSITIVE = (
     "eval_every", "save_every", "thought_tokens", "action_tokens", "micro_tokens", "context",
     "top_k",
 )  # fmt: skip
-SHARES = ("gamma", "lam", "top_p")
+SHARES = ("gamma", "lam", "top_p", "min_reward")
 CENTRED = ("mean", "mean_std", "asym_clip", "rloo", "opo")
 
 
@@ -112,8 +112,8 @@ def _check_run(config: Config) -> None:
         "--no-think: an arm learns thoughts that it could not use; choose others by --arms",
     )
     refuse(
-        not world and not (config.demos and config.held_out and not embedded),
-        "without a --world there must be --demos, a --model and --held-out demos",
+        not world and not (config.demos and config.held_out > 1 and not embedded),
+        "without a --world there must be --demos, a --model and --held-out 2 or more",
     )
     refuse(not world and plays, "rl and synth need a --world to play")
     refuse(
@@ -219,6 +219,15 @@ def _toml_flags(path: str) -> list[str]:
         fail(f"--config {path}: {error.strerror}")
     except tomllib.TOMLDecodeError as error:
         fail(f"--config {path} is not TOML: {error}")
+    return as_flags(table)
+
+
+def as_flags(table: dict) -> list[str]:
+    """Knobs of a file as flags.
+
+    >>> as_flags({"gate": False, "seeds": [4, 5], "act-prm": {"lr": 0.5}})
+    ['--no-gate', '--seeds', '4', '5', '--act-prm.lr', '0.5']
+    """
     flags = []
     for knob, value in flat(table):
         flag = f"--{knob.replace('_', '-')}"

@@ -62,7 +62,7 @@ def main(argv: list[str]) -> None:
     """The command."""
     flags = read_flags(Evaluation, argv, "minprm evaluate")
     if flags.worlds:
-        print(worlds_table(json.loads(AUDIT.read_text())))
+        print(worlds_table(json.loads(AUDIT.read_text(encoding="utf-8"))))
         return
     check(flags)
     cfg = Config(
@@ -121,7 +121,7 @@ def passes(episodes: list[Episode], samples: int) -> dict[str, float]:
 def report(path: str, episodes: list[Episode], flags: Evaluation) -> None:
     """Transcripts, to a file and to the screen."""
     if flags.transcripts:
-        with open(flags.transcripts, "a") as file:
+        with open(flags.transcripts, "a", encoding="utf-8") as file:
             for e in episodes:
                 file.write(json.dumps(transcript(path, e)) + "\n")
     for e in episodes[: flags.show]:

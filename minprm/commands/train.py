@@ -5,23 +5,26 @@ checkpoints/<run>/<arm>-<seed>/, each of which transformers loads.
 """
 
 import json
+import re
 import time
 from collections.abc import Callable
-from dataclasses import asdict, is_dataclass, replace
+from contextlib import closing
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
 from loguru import logger
+from safetensors import SafetensorError
 
-from minprm.commands.cli import parse
+from minprm.commands.cli import as_flags, parse
 from minprm.commands.dry_run import dry_run
-from minprm.constants import Config, fail
+from minprm.constants import Config, fail, flat
 from minprm.envs import check_tasks
 from minprm.ladder import ladder
 from minprm.play import expert_demos
-from minprm.run.log import Log
+from minprm.run.log import Log, require_new
 from minprm.run.table import chart, table
-from minprm.text.logs import read_demos, split_tasks, write_demos
+from minprm.text.logs import write_demos
 
 RUNS = Path("runs")
 CHECKPOINTS = Path("checkpoints")
@@ -34,23 +37,34 @@ def main(argv: list[str], on_save: Callable[[], None] = lambda: None) -> None:
         print(dry_run(cfg))
         return
     cfg = resumed(cfg, argv) if cfg.resume else named(cfg)
-    # what cannot be made or read is refused now, before anything is written
     if cfg.world:
         check_tasks(cfg)
-    if cfg.demos:
-        split_tasks(read_demos(cfg.demos), cfg.held_out)
     if cfg.threads:
         torch.set_num_threads(cfg.threads)
     torch.set_flush_denormal(True)  # tiny activations are ten times slower on a CPU
-    log = Log(RUNS / cfg.run)
-    log.config(asdict(cfg))
+    try:
+        with closing(Log(RUNS / cfg.run)) as log:
+            run(cfg, log, on_save)
+    except (OSError, SafetensorError) as error:  # a full disk, a folder that may not be written
+        fail(
+            f"{error}. What was saved is whole: when it is mended, add --resume to --run {cfg.run}"
+        )
+
+
+def run(cfg: Config, log: Log, on_save: Callable[[], None]) -> None:
+    """Makes what the configuration asks for."""
+    if cfg.resume or cfg.stages == ["demos"]:
+        log.open(cfg)  # a new ladder opens it later, when nothing can be refused any more
     if cfg.stages == ["demos"]:
         write_expert_demos(cfg, log)
         return
     try:
         rows = ladder(cfg, log, CHECKPOINTS, on_save)
     except KeyboardInterrupt:
-        logger.info(f"stopped and saved. Go on with: minprm train --run {cfg.run} --resume")
+        if log.lock:
+            logger.info(f"stopped and saved. Go on with: minprm train --run {cfg.run} --resume")
+        else:
+            logger.info("stopped before anything was trained")
         raise SystemExit(130) from None
     report(cfg, rows, log.folder)
 
@@ -77,38 +91,56 @@ def go_on(run: str, flags: list[str]) -> tuple[dict[str, list[dict]], list[dict]
     """Makes a run, or goes on with it where it exists. Returns its ladder and its metrics."""
     known = (RUNS / run / "config.json").exists()
     main(["--run", run, *(["--resume"] if known else flags)])
-    rows = json.loads((RUNS / run / "ladder.json").read_text())
-    lines = (RUNS / run / "metrics.jsonl").read_text().splitlines()
+    rows = json.loads((RUNS / run / "ladder.json").read_text(encoding="utf-8"))
+    lines = (RUNS / run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return rows, [json.loads(line) for line in lines]
 
 
 def named(cfg: Config) -> Config:
     """The configuration with a name for its run, which is new: nothing is written over."""
-    run = cfg.run or f"{cfg.preset}-{time.strftime('%Y%m%d-%H%M%S')}"
-    if (RUNS / run / "config.json").exists():
-        fail(f"--run {run} exists: add --resume to go on with it, or choose another name")
-    return replace(cfg, run=run)
+    begins = cfg.preset if cfg.preset != Config().preset else cfg.world or "logs"
+    name = checked_name(cfg.run or f"{begins}-{time.strftime('%Y%m%d-%H%M%S')}")
+    require_new(RUNS / name)
+    old = CHECKPOINTS / name
+    if old.exists():
+        fail(f"--run {name}: {old} is of an earlier run; remove it, or choose another name")
+    return replace(cfg, run=name)
+
+
+def checked_name(name: str) -> str:
+    """The name, if it can be that of a folder and of nothing else."""
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", name):
+        fail(f"--run {ascii(name)[:60]}: a name is up to 100 letters, digits, '.', '_' and '-'")
+    return name
 
 
 def resumed(cfg: Config, argv: list[str]) -> Config:
     """The configuration that the run began with; flags beside --run and --resume are refused."""
-    path = RUNS / cfg.run / "config.json"
-    if not cfg.run:
+    if cfg.run:
+        path = RUNS / checked_name(cfg.run) / "config.json"
+    else:
         started = sorted(RUNS.glob("*/config.json"), key=lambda file: file.stat().st_mtime)
         path = started[-1] if started else Path()
     if not path.is_file():
         fail(f"--resume: there is no run {cfg.run or 'yet'} in {RUNS}/")
     if set(argv) - {"--resume", "--run", cfg.run, f"--run={cfg.run}"}:
         fail("--resume goes on with the knobs that the run began with: give --run alone")
-    knobs = json.loads(path.read_text())
-    unknown = knobs.keys() ^ vars(Config()).keys()
+    knobs = read_knobs(path)
+    # its name is that of its folder, whatever the file says; its TOML file has been read already
+    began = parse(as_flags({**knobs, "config": "", "run": path.parent.name}))
+    return replace(began, config=knobs["config"], resume=True)
+
+
+def read_knobs(path: Path) -> dict:
+    """The knobs in a config.json. Exits where they are broken, or not those of this version."""
+    try:
+        knobs = json.loads(path.read_text(encoding="utf-8"))
+        unknown = dict(flat(knobs)).keys() ^ dict(flat(asdict(Config()))).keys()
+    except (ValueError, AttributeError, RecursionError) as error:
+        fail(f"--resume: {path} is broken ({error}): start the run anew, under another name")
     if unknown:
         fail(
             f"--resume: {path} was written by another version of minprm (it differs in "
             f"{', '.join(sorted(unknown))}): start the run anew, under another name"
         )
-    # JSON has no dataclasses: the part of each stage becomes one again
-    for name, default in vars(Config()).items():
-        if is_dataclass(default):
-            knobs[name] = type(default)(**knobs[name])
-    return Config(**knobs)
+    return knobs

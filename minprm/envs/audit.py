@@ -29,7 +29,7 @@ PACKAGES = ("minigrid", "textworld", "bm25s", "gymnasium")
 def audit(names: list[str]) -> dict:
     """Plays these worlds, on test tasks with default knobs. Returns all rows of the file."""
     # worlds that are not measured now keep their rows
-    told = json.loads(FILE.read_text()) if FILE.exists() else {"worlds": {}}
+    told = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {"worlds": {}}
     rows = told["worlds"]
     for name in names:
         expert_episodes, random_episodes, draws = SLOW.get(name, (EXPERT, RANDOM, DRAWS))
@@ -54,7 +54,7 @@ def audit(names: list[str]) -> dict:
 
 def write(told: dict) -> None:
     """Puts the audit into the file that README's table is compared with."""
-    FILE.write_text(json.dumps(told, indent=1) + "\n")
+    FILE.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
 def table(told: dict) -> str:

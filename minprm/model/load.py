@@ -45,7 +45,8 @@ def load_model(
     if rank and lora not in (0, rank):
         fail(f"--lora {lora}: the adapters of {path} go on learning, and have rank {rank}")
     dtype = torch.bfloat16 if lora or rank else torch.float32
-    model = pretrained(AutoModelForCausalLM, base, dtype=dtype)
+    # the other format is a pickle, which can run whatever it says
+    model = pretrained(AutoModelForCausalLM, base, dtype=dtype, use_safetensors=True)
     if rank:
         model = with_saved_adapters(model, path, checkpointing)
     else:

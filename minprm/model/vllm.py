@@ -236,7 +236,7 @@ def _engine(config: str, memory: float, context: int, sleep: bool):
         room = {"kv_cache_memory_bytes": 2**28, "dtype": "float32", "enforce_eager": True}
         room["enable_chunked_prefill"] = False  # on a CPU it breaks requests that have a seed
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "config.json").write_text(config)
+        (Path(folder) / "config.json").write_text(config, encoding="utf-8")
         return LLM(
             model=folder,
             load_format="dummy",

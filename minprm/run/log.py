@@ -1,15 +1,18 @@
 """What a run writes while it goes: console, TensorBoard, metrics.jsonl, samples.jsonl."""
 
+import fcntl
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import TextIO
 
 from loguru import logger
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
-from minprm.constants import flat
+from minprm.constants import Config, fail, flat
 
 
 class Log:
@@ -17,54 +20,129 @@ class Log:
     what it is about to do again."""
 
     def __init__(self, folder: Path):
+        """Nothing is written before `open`: a run that is refused leaves no folder."""
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        self.lock: TextIO | None = None
+        self.curves: SummaryWriter | None = None
+        self.early: list[str] = []  # what was said before there was a file for it
         logger.remove()
         logger.add(_above_the_bar, format="{time:HH:mm:ss} {message}")
-        logger.add(folder / "log.txt", format="{time} {message}")
-        self.writer = SummaryWriter(folder / "tensorboard")
+        self.sink = logger.add(self.early.append, format="{time} {message}")
 
-    def config(self, knobs: dict) -> None:
-        """The configuration as a file and as TensorBoard's table."""
-        write_atomically(self.folder / "config.json", json.dumps(knobs, indent=1))
-        rows = "".join(f"|{key}|{value}|\n" for key, value in flat(knobs))
-        self.writer.add_text("config", "|knob|value|\n|-|-|\n" + rows)
+    def open(self, cfg: Config) -> None:
+        """Makes the run's folder, or goes on in it. Exits where another process is at work there,
+        or where a new run has the name of an old one."""
+        if self.lock:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.lock = locked(self.folder / "lock")
+        if not cfg.resume:
+            require_new(self.folder)
+            write_atomically(self.folder / "config.json", to_json(asdict(cfg), indent=1))
+            rows = "".join(f"|{key}|{value}|\n" for key, value in flat(asdict(cfg)))
+            with SummaryWriter(self.folder / "tensorboard") as writer:
+                writer.add_text("config", "|knob|value|\n|-|-|\n" + rows)
+        logger.remove(self.sink)
+        self._append("log.txt", self.early)
+        # catch=False: a full disk ends the run in a sentence, here as everywhere
+        self.sink = logger.add(self.folder / "log.txt", format="{time} {message}", catch=False)
+
+    def close(self) -> None:
+        """Lets go of the files, and of the lock."""
+        if self.curves:
+            self.curves.close()
+        if self.lock:
+            self.lock.close()
+        logger.remove(self.sink)
 
     def update(self, seed: int, stage_id: str, update: int, stats: dict[str, float]) -> None:
         """One line of metrics.jsonl and one point of each curve."""
         line = {"seed": seed, "stage": stage_id, "update": update, **stats}
-        with open(self.folder / "metrics.jsonl", "a") as file:
-            file.write(json.dumps(line) + "\n")
+        self._append("metrics.jsonl", [to_json(line) + "\n"])
         for key, value in stats.items():
-            self.writer.add_scalar(f"{key}/{stage_id}-{seed}", value, update)
+            self.curves.add_scalar(key, value, update)
+        self.curves.flush()  # what kill -9 finds in a queue is lost
 
     def samples(self, seed: int, stage_id: str, update: int, groups: list[dict]) -> None:
         """Whole groups, thoughts with rewards and advantages, for people to read."""
         head = {"seed": seed, "stage": stage_id, "update": update}
-        with open(self.folder / "samples.jsonl", "a") as file:
-            for group in groups:
-                file.write(json.dumps({**head, **group}) + "\n")
+        self._append("samples.jsonl", [to_json({**head, **group}) + "\n" for group in groups])
         if groups:
-            first = json.dumps(groups[0], indent=1)
-            self.writer.add_text(f"samples/{stage_id}-{seed}", first, update)
+            self.curves.add_text("samples", to_json(groups[0], indent=1), update)
 
     def rewind(self, seed: int, stage_id: str, update: int) -> None:
-        """Forgets what was logged of this stage from `update` on."""
+        """Opens a stage: forgets what was logged of it from `update` on."""
         for name in ("metrics.jsonl", "samples.jsonl"):
             path = self.folder / name
-            lines = path.read_text().splitlines() if path.exists() else []
-            kept = [line for line in lines if not _from_then_on(line, seed, stage_id, update)]
-            if len(kept) < len(lines):
-                write_atomically(path, "".join(line + "\n" for line in kept))
+            text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+            kept = []
+            # what follows the last newline was being written when the process was killed
+            for number, line in enumerate(text.split("\n")[:-1], start=1):
+                *stage, when = _place(line, path, number)
+                if stage != [seed, stage_id] or when < update:
+                    kept.append(line + "\n")
+            if "".join(kept) != text:
+                write_atomically(path, "".join(kept))
+        if self.curves:
+            self.curves.close()
+        # a folder for each stage, because a purge is of all curves that lie in one
+        folder = self.folder / "tensorboard" / stage_name(stage_id, seed)
+        self.curves = SummaryWriter(folder, purge_step=update)
+
+    def _append(self, name: str, lines: list[str]) -> None:
+        with open(self.folder / name, "a", encoding="utf-8") as file:
+            file.writelines(lines)
 
 
-def _from_then_on(line: str, seed: int, stage_id: str, update: int) -> bool:
-    """Is this line of this stage, and of this update or a later one?"""
+def stage_name(stage_id: str, seed: int) -> str:
+    """The name of a stage's folder: one seed's.
+
+    >>> stage_name("act_prm+relabel+sft:thoughts", 0)
+    'act_prm+relabel+sft-thoughts-0'
+    """
+    return f"{stage_id.replace(':', '-')}-{seed}"
+
+
+def to_json(value: object, indent: int | None = None) -> str:
+    """Strict JSON: it has no word for NaN and the infinities, so they become null.
+
+    >>> to_json({"loss": float("nan")})
+    '{"loss": null}'
+    """
+    strict = json.loads(json.dumps(value), parse_constant=lambda name: None)
+    return json.dumps(strict, indent=indent)
+
+
+def require_new(folder: Path) -> None:
+    """Exits where a run has this folder: nothing is written over."""
+    if (folder / "config.json").exists():
+        fail(f"--run {folder.name} exists: add --resume to go on with it, or choose another name")
+
+
+def locked(path: Path) -> TextIO:
+    """The open lock of a run; the system releases it when this process ends, in whatever way.
+
+    Exits where another process holds it.
+    """
+    file = open(path, "a+", encoding="utf-8")  # noqa: SIM115  closed by Log.close
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        fail(f"{path.parent} is in use by process {file.read()}: wait until that has ended")
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
+def _place(line: str, path: Path, number: int) -> tuple[int, str, int]:
+    """(seed, stage_id, update) of a line. Exits where it is none of ours."""
     try:
         row = json.loads(line)
-    except ValueError:  # the process was killed while it wrote this line
-        return True
-    return (row["seed"], row["stage"]) == (seed, stage_id) and row["update"] >= update
+        return row["seed"], row["stage"], int(row["update"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        fail(f"{path}, line {number} is broken: remove the line, and resume again")
 
 
 def _above_the_bar(line: str) -> None:
@@ -75,5 +153,5 @@ def _above_the_bar(line: str) -> None:
 def write_atomically(path: Path, text: str) -> None:
     """The whole new file or the whole old one, also after a crash."""
     half = path.with_name(f".{path.name}.tmp")
-    half.write_text(text)
+    half.write_text(text, encoding="utf-8")
     os.replace(half, path)

@@ -1,35 +1,218 @@
-"""What a killed run goes on from: one file for each stage, replaced whole or not at all."""
+"""What a killed run goes on from: one folder for each stage, replaced whole or not at all.
 
-from collections.abc import Callable
+    model.safetensors       what is trained: all weights, or the adapters; and the critic
+    optimizer.safetensors   AdamW's moments, while the stage is under way
+    best.safetensors        the best weights so far, where patience keeps them
+    demos.jsonl             the demos that the stage left, when it is done
+    state.json              the numbers beside them, and what the snapshot was made by
+    SHA256SUMS              of all of these; `sha256sum -c SHA256SUMS` checks them
+
+Nothing is unpickled: a snapshot holds numbers and texts, never a program.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from minprm.constants import fail
+from minprm.data import Demo
+from minprm.model.policy import Policy
+from minprm.run.log import stage_name
+from minprm.run.tensors import load_moments, moments, require_finite
+from minprm.text.logs import from_chat, read_jsonl
+
+Weights = dict[str, Tensor]
+SUMS = "SHA256SUMS"
 
 
 class Snapshots:
     """The snapshots of one seed, by stage_id: all stages up to that one, joined by "+"."""
 
-    def __init__(self, folder: Path, seed: int, on_save: Callable[[], None] = lambda: None):
-        """on_save is called after each snapshot, by a rented GPU to keep what is on its disk."""
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        made_by: dict[str, object],
+        on_save: Callable[[], None] = lambda: None,
+    ):
+        """made_by: all that a stage's result depends on. A snapshot of anything else is refused.
+
+        on_save is called after each snapshot, by a rented GPU to keep what is on its disk.
+        """
         self.folder = folder
         self.seed = seed
+        self.made_by = made_by
         self.on_save = on_save
 
-    def load(self, stage_id: str) -> dict:
-        """What was saved last of this stage, or an empty dict."""
-        file = self._file(stage_id)
-        if not file.exists():
-            return {}
-        return torch.load(file, weights_only=False)
+    # --- reading ---
 
-    def save(self, stage_id: str, **state) -> None:
-        """Replaces the stage's snapshot."""
-        file = self._file(stage_id)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        half = file.with_suffix(".tmp")
-        torch.save(state, half)
-        half.replace(file)  # a crash leaves the old file or the new one, never half of one
+    def state(self, stage_id: str) -> dict:
+        """The numbers of the stage's last snapshot, or an empty dict."""
+        folder = self._folder(stage_id)
+        old = _beside(folder, "old")
+        if old.exists() and not folder.exists():
+            old.rename(folder)  # the process was killed between the two renames of `_write`
+        if folder.with_name(folder.name + ".pt").exists():
+            fail(f"{folder}.pt is of an older minprm: start the run anew, under another name")
+        if not folder.exists():
+            return {}
+        with _or_refuse(folder):
+            state = json.loads(_checked(folder, "state.json").read_text(encoding="utf-8"))
+            made_by = state.pop("made_by")
+            ours = self._made_by(stage_id)
+            other = sorted(k for k in ours.keys() | made_by.keys() if ours.get(k) != made_by.get(k))
+        if other:
+            fail(
+                f"{folder} was made by another run: it differs in {', '.join(other)}; remove the "
+                "folder, and its stage begins anew, or choose another --run"
+            )
+        return state
+
+    def load(self, stage_id: str, policy: Policy) -> Weights:
+        """Puts the weights into the policy; of a stage under way the optimizer's moments too.
+
+        Returns the best weights so far, where the snapshot holds them. All else that is read lies
+        on the CPU, and nothing of it is kept.
+        """
+        state = self.state(stage_id)
+        folder = self._folder(stage_id)
+        best = {}
+        with _or_refuse(folder):
+            policy.load(_tensors(folder, "model", policy.parameters))
+            if "update" in state:
+                policy.version = state["version"]
+                policy.skipped = state["skipped"]
+                load_moments(policy, _tensors(folder, "optimizer"))
+            if "best.safetensors" in _sums(folder):
+                best = _tensors(folder, "best", policy.parameters)
+        return {name: tensor.to(policy.critic.device) for name, tensor in best.items()}
+
+    def demos(self, stage_id: str) -> list[Demo]:
+        """The demos that the stage left."""
+        folder = self._folder(stage_id)
+        with _or_refuse(folder):
+            return read_jsonl(_checked(folder, "demos.jsonl"), _demo)
+
+    # --- writing ---
+
+    def save(
+        self, stage_id: str, policy: Policy, best_weights: Weights, update: int, **numbers: object
+    ) -> None:
+        """A snapshot of a stage under way, after so many updates."""
+        tensors = {"model": policy.parameters, "optimizer": moments(policy)}
+        if best_weights:
+            tensors["best"] = best_weights
+        numbers |= {"update": update, "version": policy.version, "skipped": policy.skipped}
+        self._write(stage_id, tensors, numbers, [])
+
+    def finish(self, stage_id: str, policy: Policy, demos: list[Demo], seconds: float) -> None:
+        """The snapshot of a stage that is done: what the next one starts from."""
+        numbers = {"done": True, "seconds": seconds}
+        self._write(stage_id, {"model": policy.parameters}, numbers, demos)
+
+    def _write(
+        self, stage_id: str, tensors: dict[str, Weights], numbers: dict, demos: list[Demo]
+    ) -> None:
+        """Replaces the stage's folder. Raises FloatingPointError for what is no longer finite."""
+        for weights in tensors.values():
+            require_finite(weights)
+        folder = self._folder(stage_id)
+        half = _beside(folder, "tmp")
+        old = _beside(folder, "old")
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir(parents=True)
+        for name, weights in tensors.items():
+            plain = {key: tensor.detach().contiguous() for key, tensor in weights.items()}
+            save_file(plain, half / f"{name}.safetensors")
+        state = {**numbers, "made_by": self._made_by(stage_id)}
+        text = json.dumps(state, indent=1, allow_nan=False)
+        (half / "state.json").write_text(text, encoding="utf-8")
+        lines = "".join(json.dumps(_line(demo)) + "\n" for demo in demos)
+        (half / "demos.jsonl").write_text(lines, encoding="utf-8")
+        sums = "".join(f"{_sha256(file)}  {file.name}\n" for file in sorted(half.iterdir()))
+        (half / SUMS).write_text(sums, encoding="utf-8")
+        # a folder cannot be renamed over another one: between these two lines `old` is the snapshot
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            folder.rename(old)
+        half.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
         self.on_save()
 
-    def _file(self, stage_id: str) -> Path:
-        return self.folder / f"{stage_id.replace(':', '-')}-{self.seed}.pt"
+    def _folder(self, stage_id: str) -> Path:
+        return self.folder / stage_name(stage_id, self.seed)
+
+    def _made_by(self, stage_id: str) -> dict[str, object]:
+        """What this stage's snapshot depends on, as JSON gives it back."""
+        return json.loads(json.dumps({**self.made_by, "seed": self.seed, "stage": stage_id}))
+
+
+def _beside(folder: Path, suffix: str) -> Path:
+    return folder.with_name(f".{folder.name}.{suffix}")
+
+
+def _sha256(file: Path) -> str:
+    with open(file, "rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _checked(folder: Path, name: str) -> Path:
+    """The file of that name. Raises ValueError if its checksum is not the one that is noted."""
+    if _sha256(folder / name) != _sums(folder)[name]:
+        raise ValueError(f"{name} has another checksum")
+    return folder / name
+
+
+def _sums(folder: Path) -> dict[str, str]:
+    """The checksums that are noted, by the file's name."""
+    lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+    return {line[66:]: line[:64] for line in lines}
+
+
+@contextmanager
+def _or_refuse(folder: Path) -> Iterator[None]:
+    """Exits where a snapshot cannot be read."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+        fail(f"{folder} is broken ({error}): remove it, and its stage begins anew")
+
+
+def _tensors(folder: Path, name: str, like: Weights | None = None) -> Weights:
+    """The tensors of a file, on the CPU. Raises ValueError if they do not fit those of `like`."""
+    found = load_file(_checked(folder, f"{name}.safetensors"))
+    if like is not None and _shapes(found) != _shapes(like):
+        raise ValueError(f"{name}.safetensors is of another model")
+    return found
+
+
+def _shapes(weights: Weights) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in weights.items()}
+
+
+def fingerprint_of_demos(demos: list[Demo]) -> str:
+    """A hash of logs, in their order."""
+    return hashlib.sha256(json.dumps([_line(demo) for demo in demos]).encode()).hexdigest()
+
+
+def _line(demo: Demo) -> dict:
+    """A demo with all that its steps know. In a user's logs an empty thought is none; here not."""
+    return {
+        "task": demo.task,
+        "messages": demo.messages,
+        "tools": demo.tools,
+        "thoughts": [step.thought for step in demo.steps],
+        "rewards": [step.reward for step in demo.steps],
+    }
+
+
+def _demo(line: dict) -> Demo:
+    return from_chat(line).with_thoughts(line["thoughts"], line["rewards"])

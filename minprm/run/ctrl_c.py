@@ -1,0 +1,33 @@
+"""Ctrl-C. Where training goes on, it waits for the end of the update; elsewhere it stops at once.
+
+Elsewhere nothing is lost by that: every file is written whole or not at all, and what was begun is
+begun again by --resume.
+"""
+
+import signal
+
+from loguru import logger
+
+
+class CtrlC:
+    """`with CtrlC() as ctrl_c:` Inside, the first Ctrl-C only sets `ctrl_c.pressed`.
+
+    Whoever sees it saves, and raises KeyboardInterrupt; at the latest that happens at the end of
+    the block. A second Ctrl-C ends the process at once.
+    """
+
+    pressed = False
+
+    def __enter__(self) -> "CtrlC":
+        self.before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def _note(self, *_) -> None:
+        self.pressed = True
+        logger.info("stopping after this update, or where batches are played ahead a later one")
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def __exit__(self, kind, *_) -> None:
+        signal.signal(signal.SIGINT, self.before)
+        if self.pressed and kind is None:
+            raise KeyboardInterrupt
