@@ -24,12 +24,12 @@ from minprm.model.agent import make_agent
 from minprm.model.check import check
 from minprm.model.load import base_of, load_model, pretrained
 from minprm.model.policy import Policy
+from minprm.model.tensors import fingerprint_of_model, require_finite
 from minprm.play import expert_demos
 from minprm.run.log import Log, to_json, write_atomically
 from minprm.run.prefetch import Prefetch
 from minprm.run.randomness import noise_seed
 from minprm.run.snapshots import Snapshots, fingerprint_of_demos
-from minprm.run.tensors import fingerprint_of_model, require_finite
 from minprm.stages.act_prm import RESAMPLE, act_prm
 from minprm.stages.relabel import copy, relabel, sample, shuffle
 from minprm.stages.rl import rl, synth

@@ -46,9 +46,9 @@ def main(argv: list[str], on_save: Callable[[], None] = lambda: None) -> None:
         with closing(Log(RUNS / cfg.run)) as log:
             run(cfg, log, on_save)
     except (OSError, SafetensorError) as error:  # a full disk, a folder that may not be written
-        fail(
-            f"{error}. What was saved is whole: when it is mended, add --resume to --run {cfg.run}"
-        )
+        known = (RUNS / cfg.run / "config.json").exists()
+        way_on = f"go on with: minprm train --run {cfg.run} --resume" if known else "start again"
+        fail(f"{error}: nothing is half written; mend that, and {way_on}")
 
 
 def run(cfg: Config, log: Log, on_save: Callable[[], None]) -> None:

@@ -29,6 +29,7 @@ from minprm.envs.base import World, task_seed
 from minprm.model.load import load_model, pretrained
 from minprm.model.policy import Policy, schedule
 from minprm.model.sampler import Sampler
+from minprm.model.tensors import require_finite
 from minprm.text.chat import ORDERS, Chat
 from minprm.text.template import TAGS
 
@@ -52,7 +53,11 @@ def raised(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) ->
     if not path.is_dir():
         model, tokenizer = untrained(world, cfg, seed)
         policy = Policy(model, tokenizer, micro_tokens)
-        _pretrain(policy, world, cfg, seed)
+        try:
+            _pretrain(policy, world, cfg, seed)
+            require_finite(policy.parameters)
+        except FloatingPointError as error:
+            fail(f"raising the base model: {error}".replace("--*", "--tiny"))
         keep(policy, path)
     # read it back even when it is new: weights that lie elsewhere in memory round differently, now
     # and then, and a first run has to give the numbers of a second one

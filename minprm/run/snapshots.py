@@ -25,8 +25,8 @@ from torch import Tensor
 from minprm.constants import fail
 from minprm.data import Demo
 from minprm.model.policy import Policy
+from minprm.model.tensors import load_moments, moments, require_finite
 from minprm.run.log import stage_name
-from minprm.run.tensors import load_moments, moments, require_finite
 from minprm.text.logs import from_chat, read_jsonl
 
 Weights = dict[str, Tensor]
@@ -182,7 +182,7 @@ def _or_refuse(folder: Path) -> Iterator[None]:
     """Exits where a snapshot cannot be read."""
     try:
         yield
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
         fail(f"{folder} is broken ({error}): remove it, and its stage begins anew")
 
 

@@ -1,4 +1,4 @@
-"""The numbers of a policy, as a snapshot keeps them: AdamW's moments, what is finite, a hash."""
+"""The numbers of a policy, as files keep them: AdamW's moments, what is finite, a hash."""
 
 import hashlib
 
@@ -18,19 +18,28 @@ def moments(policy: Policy) -> dict[str, Tensor]:
 
 
 def load_moments(policy: Policy, found: dict[str, Tensor]) -> None:
-    """Puts such a dict into the optimizer. The rest of its state, its knobs, is as it was made."""
+    """Puts such a dict into the optimizer. The rest of its state, its knobs, is as it was made.
+
+    Raises ValueError or IndexError if the moments are those of other parameters.
+    """
+    parameters = [p for group in policy.optimizer.param_groups for p in group["params"]]
     state = policy.optimizer.state_dict()
     for key, tensor in found.items():
         i, name = key.split(".")
+        if name != "step" and tensor.shape != parameters[int(i)].shape:
+            raise ValueError(f"the moments of parameter {i} are of another model")
         # a tensor of a file may lie anywhere in memory, and then rounds differently, now and then
         state["state"].setdefault(int(i), {})[name] = tensor.clone()
     policy.optimizer.load_state_dict(state)
 
 
 def require_finite(weights: dict[str, Tensor]) -> None:
-    """Raises FloatingPointError with the name of a tensor that holds NaN or an infinity."""
+    """Raises FloatingPointError with the name of a tensor whose norm is NaN or infinite.
+
+    So it is for a NaN or an infinity, and for numbers that no forward pass could square.
+    """
     for name, tensor in weights.items():
-        if not tensor.isfinite().all():
+        if not tensor.float().norm().isfinite():
             raise FloatingPointError(f"{name} is no longer finite, and is not saved: lower --*.lr")
 
 

@@ -1,0 +1,572 @@
+"""Runs: what is refused leaves nothing, what is killed goes on alike, what is broken says so."""
+
+import ast
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import weakref
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from loguru import logger
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from test_policy import policy
+
+from minprm import ladder
+from minprm.commands import train
+from minprm.constants import Config, Tiny
+from minprm.data import Sample
+from minprm.envs.cups import Cups
+from minprm.model import tiny
+from minprm.run import snapshots
+from minprm.run.log import Log, locked, to_json
+from minprm.run.snapshots import Snapshots
+from minprm.text.logs import from_chat
+from minprm.trainer import Progress
+
+ROOT = Path(__file__).parents[1]
+FLAGS = (
+    "--preset smoke --no-gate --tiny.updates 5 --tiny.dim 32 --act-prm.updates 4 "
+    "--act-prm.batch 4 --act-prm.eval-every 1 --num-demos 8 --held-out 2 --episodes 5 "
+    "--arms act_prm --save-every 1 --threads 1"
+).split()
+LOG = {
+    "task": "t",
+    "tools": [],
+    "messages": [
+        {"role": "user", "content": "a \u2028 b"},
+        {"role": "assistant", "content": "open \ud800"},
+        {"role": "user", "content": "c"},
+        {"role": "assistant", "content": "open d"},
+        {"role": "user", "content": "e"},
+        {"role": "assistant", "content": "open f"},
+    ],
+}
+
+
+def run(name: str, *flags: str) -> dict:
+    """One command in this process. Returns its ladder without the seconds."""
+    train.main(["--run", name, *flags])
+    rows = json.loads(Path("runs", name, "ladder.json").read_text())
+    return {arm: [{**row, "seconds": 0} for row in many] for arm, many in rows.items()}
+
+
+def refused(capsys, name: str, *flags: str) -> str:
+    """The one sentence in which a command ends, with exit code 2."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        train.main(["--run", name, *flags])
+    lines = [x.strip() for x in capsys.readouterr().err.splitlines()]
+    # "12:00:00 ..." is what a log says, and "it/s]" a bar
+    error = [x for x in lines if x and x[2:3] != ":" and "it/s]" not in x]
+    assert stop.value.code == 2 and len(error) == 1, error
+    return error[0]
+
+
+def metrics(name: str) -> list[dict]:
+    """metrics.jsonl without what a clock measured."""
+    lines = map(json.loads, Path("runs", name, "metrics.jsonl").read_text().splitlines())
+    return [{k: v for k, v in line.items() if "time/" not in k} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A folder with an undisturbed run, `whole`."""
+    folder = tmp_path_factory.mktemp("runs")
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        run("whole", *FLAGS)
+    finally:
+        os.chdir(before)
+    return folder
+
+
+@pytest.fixture
+def here(whole, tmp_path, monkeypatch) -> Path:
+    """A copy of that folder, to work in."""
+    shutil.copytree(whole, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def one_update(p) -> None:
+    """Moves the weights, so that the optimizer has moments."""
+    p.update([Sample().extend([3, 4]).extend([5, 6], 1.0)], Config().sft, 1e-3)
+
+
+# --- snapshots ---
+
+
+def test_a_snapshot_gives_back_every_bit_and_every_thought(tmp_path):
+    saved, fresh = policy(), policy()
+    one_update(saved)
+    demos = [from_chat(LOG).with_thoughts(["", None, "x \u2029"], [0.1, 0.2, 1 / 3])]
+    shots = Snapshots(tmp_path, 0, {"knob": (1, 2)})
+    best = saved.weights()
+    shots.save("rl", saved, best, 7, best={"reward": 0.1 + 0.2, "since": 1})
+    assert shots.state("rl")["best"] == {"reward": 0.1 + 0.2, "since": 1}
+    found = shots.load("rl", fresh)
+    assert fresh.version == 1 and found.keys() == best.keys()
+    for name, p in saved.parameters.items():
+        assert torch.equal(p, fresh.parameters[name]) and torch.equal(p, found[name])
+    one_update(saved)
+    one_update(fresh)  # the moments are the same too, or this step would differ
+    assert all(torch.equal(p, fresh.parameters[n]) for n, p in saved.parameters.items())
+    shots.finish("rl", saved, demos, 1.0)
+    assert shots.demos("rl")[0] == demos[0] and shots.state("rl")["done"]
+    done = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=tmp_path / "rl-0")
+    assert done.returncode == 0
+
+
+FILES = ("model.safetensors", "optimizer.safetensors", "best.safetensors", "state.json",
+         "SHA256SUMS")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("how", ["flipped", "cut", "empty", "gone"])
+def test_one_wrong_byte_is_refused_in_a_sentence(name, how, tmp_path, capsys):
+    p = policy()
+    one_update(p)
+    shots = Snapshots(tmp_path, 0, {})
+    shots.save("rl", p, p.weights(), 1)
+    file = tmp_path / "rl-0" / name
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    changed = {"flipped": bytes(content), "cut": bytes(content[:50]), "empty": b""}
+    file.unlink()
+    if how != "gone":
+        file.write_bytes(changed[how])
+    with pytest.raises(SystemExit) as stop:
+        shots.load("rl", p)
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and "rl-0 is broken" in error and error.count("\n") == 1
+
+
+def test_tensors_of_another_model_are_refused(tmp_path, capsys, monkeypatch):
+    p = policy()
+    one_update(p)
+    shots = Snapshots(tmp_path, 0, {})
+    wrong = {name: torch.zeros(*x.shape, 2) for name, x in p.parameters.items()}
+    for patched in ("parameters", "moments"):
+        with monkeypatch.context() as patch:
+            if patched == "moments":
+                patch.setattr(snapshots, "moments", lambda p: {"0.exp_avg": torch.zeros(3)})
+                shots.save("rl", p, {}, 1)
+            else:
+                shots._write("rl", {"model": wrong, "optimizer": {}}, {"update": 1}, [])
+        with pytest.raises(SystemExit):
+            shots.load("rl", p)
+        assert "of another model" in capsys.readouterr().err
+
+
+def test_a_kill_between_two_renames_leaves_the_old_snapshot(tmp_path, monkeypatch):
+    p = policy()
+    shots = Snapshots(tmp_path, 0, {})
+    shots.save("rl", p, {}, 1)
+    rename, done = Path.rename, []
+
+    def killed(self, target):
+        if done:
+            raise KeyboardInterrupt
+        done.append(rename(self, target))
+
+    monkeypatch.setattr(Path, "rename", killed)
+    with pytest.raises(KeyboardInterrupt):
+        shots.save("rl", p, {}, 2)
+    monkeypatch.undo()
+    assert shots.state("rl")["update"] == 1
+    shots.save("rl", p, {}, 3)
+    assert shots.state("rl")["update"] == 3 and [x.name for x in tmp_path.iterdir()] == ["rl-0"]
+
+
+def test_nothing_is_unpickled(tmp_path, capsys):
+    for file in [*ROOT.glob("minprm/**/*.py"), *ROOT.glob("*.py")]:
+        for node in ast.walk(ast.parse(file.read_text())):
+            text = ast.unparse(node) if isinstance(node, ast.Call | ast.Import) else ""
+            assert not text.startswith(("torch.load(", "pickle.", "import pickle")), file
+    (tmp_path / "rl-0.pt").write_bytes(b"cos\nsystem\n(S'touch hit'\ntR.")
+    with pytest.raises(SystemExit):
+        Snapshots(tmp_path, 0, {}).state("rl")
+    assert "rl-0.pt" in capsys.readouterr().err and not Path("hit").exists()
+
+
+def test_a_model_that_is_a_pickle_is_refused(tmp_path, capsys):
+    base = tiny.raised(Cups(), Tiny(updates=1, dim=32), 0, 4096, tmp_path / "raised")
+    base.save(tmp_path / "m")
+    torch.save(base.model.state_dict(), tmp_path / "m" / "pytorch_model.bin")
+    (tmp_path / "m" / "model.safetensors").unlink()
+    with pytest.raises(SystemExit):
+        ladder.load_model(str(tmp_path / "m"))
+    assert "no model that transformers loads" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", [
+    "--act-prm.updates 3", "--temperature 0.5", "--seeds 1", "--world-args rounds=1 swaps=2",
+    "--thought-tokens 16", "--num-demos 9", "--tiny.lr 1e-3", "--relabel.group 2",
+])  # fmt: skip
+def test_a_snapshot_of_another_configuration_is_not_taken_over(flag, here, capsys):
+    stages = Path("checkpoints/whole/stages")
+    shutil.copytree(stages, "checkpoints/other/stages")
+    if flag == "--seeds 1":
+        for file in Path("checkpoints/other/stages").iterdir():
+            file.rename(file.with_name(file.name.replace("-0", "-1")))
+    assert "checkpoints/other" in refused(capsys, "other", *FLAGS, *flag.split())
+    # and where the command cannot know, the stage itself does
+    knobs = train.parse([*FLAGS, *flag.split(), "--run", "other"])
+    started = ladder.start(knobs, knobs.seeds[0], Log(Path("runs/other")), Path("checkpoints"))
+    with pytest.raises(SystemExit) as stop:
+        ladder.run_stage(started, "act_prm")
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert stop.value.code == 2 and "was made by another run: it differs in" in error
+
+
+def test_the_same_configuration_takes_its_snapshots_over(here):
+    expected = json.loads(Path("runs/whole/ladder.json").read_text())["act_prm"]
+    Path("runs/whole/ladder.json").unlink()
+    before = Path("runs/whole/metrics.jsonl").read_text()
+    assert run("whole", "--resume")["act_prm"] == [{**row, "seconds": 0} for row in expected]
+    assert Path("runs/whole/metrics.jsonl").read_text() == before  # nothing was trained again
+
+
+def test_a_resumed_run_reads_each_file_once_and_keeps_nothing_of_it(here, monkeypatch):
+    shutil.rmtree("checkpoints/whole/stages/act_prm+relabel-0")
+    shutil.rmtree("checkpoints/whole/stages/act_prm+relabel+sft-thoughts-0")
+    knobs = train.parse([*FLAGS, "--run", "whole"])
+    begun = ladder.start(knobs, 0, Log(Path("runs/whole")), Path("checkpoints"))
+    p = begun.agent.policy
+    one_update(p)
+    shutil.rmtree("checkpoints/whole/stages/act_prm-0")
+    begun.snapshots.save("act_prm", p, {}, 2, running={"baseline": 0.0, "kl": 0.0}, seconds=1.0)
+    read, load = [], snapshots.load_file
+
+    def load_file(path):
+        found = load(path)
+        read.extend((Path(path).name, weakref.ref(tensor)) for tensor in found.values())
+        return found
+
+    monkeypatch.setattr(snapshots, "load_file", load_file)
+    kept = []
+    look = Progress.look
+    monkeypatch.setattr(
+        Progress, "look", lambda *a: kept.extend(r for _, r in read if r()) or look(*a)
+    )
+    ladder.run_stage(begun, "act_prm")
+    names = [name for name, _ in read]
+    expected = len(p.parameters)
+    assert names.count("model.safetensors") == expected and not kept
+    assert names.count("optimizer.safetensors") <= 3 * expected
+
+
+# --- refusals, names, folders ---
+
+
+@pytest.mark.parametrize(("flags", "said"), [
+    ("--context 10", "--context 10"),
+    ("--demos empty.jsonl", "empty.jsonl: there is no log"),
+    ("--demos none.jsonl", "none.jsonl"),
+    ("--model /nowhere/model", "/nowhere/model"),
+    ("--model folder", "folder"),
+    ("--layout tool", "tool"),
+    ("--demos bare.jsonl --arms expert_thoughts", "no thought"),
+    ("--demos bare.jsonl --stages sft:thoughts", "no thought"),
+    ("--relabel.min-reward 2", "min-reward"),
+    ("--gate", "--tiny.updates"),
+    ("--world nowhere", "nowhere"),
+])  # fmt: skip
+def test_a_refused_run_leaves_no_folder(flags, said, here, capsys):
+    Path("empty.jsonl").touch()
+    Path("folder").mkdir()
+    messages = [{"role": "user", "content": "ball under a ."}]
+    messages.append({"role": "assistant", "content": "open a"})
+    Path("bare.jsonl").write_text(json.dumps({"messages": messages}) + "\n")
+    before = sorted(Path("checkpoints").glob("[!.t]*"))
+    assert said in refused(capsys, "new", *FLAGS, *flags.split())
+    assert not Path("runs/new").exists()
+    assert sorted(Path("checkpoints").glob("[!.t]*")) == before  # but for the cache of base models
+
+
+BAD = ["..", ".", "../x", "a/b", "x\0y", "x" * 300, "a b", "ä", "-x", ""]
+
+
+@pytest.mark.parametrize("name", BAD[:-1])
+def test_a_name_is_that_of_one_folder(name, here, capsys):
+    for flags in (FLAGS, ["--resume"]):
+        with pytest.raises(SystemExit) as stop:
+            train.main([f"--run={name}", *flags])
+        error = capsys.readouterr().err
+        assert stop.value.code == 2 and error.count("\n") == 1 and len(error) < 200
+    assert sorted(x.name for x in Path("runs").iterdir()) == ["whole"]
+
+
+def test_a_run_is_named_by_its_folder_and_a_new_one_by_its_world(here):
+    path = Path("runs/whole/config.json")
+    knobs = json.loads(path.read_text())
+    path.write_text(json.dumps({**knobs, "run": "../../outside"}))
+    resumed = train.resumed(Config(run="whole", resume=True), ["--run", "whole", "--resume"])
+    assert resumed.run == "whole"
+    Path("runs/whole").rename("runs/moved")
+    assert train.resumed(Config(resume=True), ["--resume"]).run == "moved"
+    assert train.named(Config(world="guess")).run.startswith("guess-")
+    assert train.named(Config(world="")).run.startswith("logs-")
+    assert train.named(Config(preset="smoke")).run.startswith("smoke-")
+
+
+def test_config_json_gives_back_every_knob(here):
+    Path("knobs.toml").write_text("[sft]\nlr = 0.1\n")
+    written = [*FLAGS, "--config", "knobs.toml", "--sft.decay", "--act-prm.kl", "1e-7"]
+    cfg = replace(train.parse(written), run="k")
+    log = Log(Path("runs/k"))
+    log.open(cfg)
+    log.close()
+    Path("knobs.toml").unlink()  # it has been read
+    again = train.resumed(Config(run="k", resume=True), ["--run", "k", "--resume"])
+    assert again == replace(cfg, resume=True)
+
+
+def broken(name: str, text: str, how: str) -> bytes:
+    """What a broken file of that name holds, if this is the whole one."""
+    changed = {"cut": text[: len(text) // 2], "empty": "", "list": "[]", "deep": "[" * 100_000,
+               "foreign": '{"a": [{"b": 1}]}', "binary": "\udcff\udcfe"}  # fmt: skip
+    if name == "config.json":
+        knobs = json.loads(text)
+        changed["newer"] = json.dumps({**knobs, "sft": {**knobs["sft"], "soon": 1}})
+        del knobs["rl"]["lam"]
+        changed["older"] = json.dumps(knobs)
+        changed["type"] = text.replace('"episodes": 5', '"episodes": "five"')
+        changed["range"] = text.replace('"episodes": 5', '"episodes": -5')
+    return changed[how].encode("utf-8", "surrogateescape")
+
+
+@pytest.mark.parametrize(("name", "ways"), [
+    ("config.json", "cut empty list deep foreign binary newer older type range"),
+    ("ladder.json", "cut empty list deep foreign binary"),
+    ("metrics.jsonl", "list deep foreign binary"),
+])  # fmt: skip
+def test_broken_files_of_a_run_end_in_a_sentence(name, ways, here, capsys):
+    path = Path("runs/whole", name)
+    kept = path.read_text()
+    if name == "metrics.jsonl":  # it is read when a stage goes on
+        shutil.rmtree("checkpoints/whole/stages")
+        Path("runs/whole/ladder.json").unlink()
+    for how in ways.split():
+        path.write_bytes(broken(name, kept, how) + b"\n")
+        error = refused(capsys, "whole", "--resume")
+        assert name in error or how in ("type", "range"), (how, error)
+    path.write_text(kept)
+    run("whole", "--resume")
+
+
+def test_the_lock_of_a_run_is_released_by_death(tmp_path, capsys):
+    code = "import sys, time; from minprm.run.log import locked; from pathlib import Path; "
+    code += "held = locked(Path('lock')); print('held', flush=True); time.sleep(60)"
+    other = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    other.stdout.readline()
+    with pytest.raises(SystemExit) as stop:
+        locked(tmp_path / "lock")
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and f"process {other.pid}" in error and error.count("\n") == 1
+    other.kill()
+    other.wait()
+    locked(tmp_path / "lock").close()
+
+
+def test_a_second_resume_is_refused_while_the_first_one_runs(here, capsys):
+    first = locked(Path("runs/whole/lock"))
+    before = Path("runs/whole/ladder.json").stat().st_mtime_ns
+    assert f"process {os.getpid()}" in refused(capsys, "whole", "--resume")
+    first.close()
+    run("whole", "--resume")
+    assert Path("runs/whole/ladder.json").stat().st_mtime_ns == before
+
+
+def test_two_processes_that_raise_one_base_model_share_it(tmp_path, monkeypatch):
+    small = Tiny(updates=1, dim=32)
+    tiny.raised(Cups(), small, 0, 4096, tmp_path / "other")
+    pretrain = tiny._pretrain
+
+    def meanwhile(*args):
+        pretrain(*args)
+        shutil.copytree(tmp_path / "other", tmp_path / "mine")  # the other one is done first
+
+    monkeypatch.setattr(tiny, "_pretrain", meanwhile)
+    tiny.raised(Cups(), small, 0, 4096, tmp_path / "mine")
+    assert len(list((tmp_path / "mine").iterdir())) == 1
+
+
+# --- stopping and going on ---
+
+
+def ctrl_c(*_, **__):
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("where", ["base", "evaluate", "reference_rows", "relabel"])
+def test_ctrl_c_is_obeyed_outside_of_training_too(where, tmp_path, monkeypatch):
+    """In seed 0's last evaluation, its reference rows, or while seed 1's base is raised."""
+    monkeypatch.chdir(tmp_path)
+    evaluated = []
+    evaluate = ladder.evaluate
+
+    def counted(*args):
+        evaluated.append(args)
+        return evaluate(*args)
+
+    monkeypatch.setattr(ladder, "evaluate", counted)
+    with monkeypatch.context() as patch:
+        if where == "base":
+            pretrain = tiny._pretrain
+            patch.setattr(
+                tiny, "_pretrain",
+                lambda p, world, cfg, seed: ctrl_c() if seed else pretrain(p, world, cfg, seed),
+            )  # fmt: skip
+        elif where == "relabel":
+            patch.setitem(ladder.STAGES, "relabel", ctrl_c)
+        else:
+            patch.setattr(ladder, where, ctrl_c)
+        with pytest.raises(SystemExit) as stop:
+            run("r", *FLAGS, "--seeds", "0", "1")
+    assert stop.value.code == 130
+    assert len(evaluated) == {"base": 1, "reference_rows": 1}.get(where, 0)
+    assert "--run r --resume" in Path("runs/r/log.txt").read_text()
+    rows = run("r", "--resume")
+    assert [len(many) for many in rows.values()] == [2, 2, 2]
+
+
+def test_after_any_number_of_stops_patience_ends_at_the_same_update(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flags = [*FLAGS, "--stages", "act_prm", "--act-prm.patience", "2", "--act-prm.updates", "30"]
+    flags += ["--act-prm.lr", "0.03"]
+    expected = run("whole", *flags)
+    assert 2 < len(metrics("whole")) < 30
+    update = Log.update
+
+    def stopped(self, *args):
+        update(self, *args)
+        ctrl_c()
+
+    starts = 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "update", stopped)  # at every single update
+        while True:
+            try:
+                starts += 1
+                rows = run("stopped", *(["--resume"] if starts > 1 else flags))
+                break
+            except SystemExit as stop:
+                assert stop.code == 130
+    assert starts == len(metrics("whole")) + 1
+    assert rows == expected and metrics("stopped") == metrics("whole")
+    # killed before anything of the last update was saved
+    starts = 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Snapshots, "save", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run("killed", *flags)
+    assert run("killed", "--resume") == expected and metrics("killed") == metrics("whole")
+
+
+def points(folder: Path) -> dict[str, list[int]]:
+    """The steps of each curve."""
+    curves = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    curves.Reload()
+    return {tag: [e.step for e in curves.Scalars(tag)] for tag in curves.Tags()["scalars"]}
+
+
+def test_tensorboard_has_each_point_once_after_a_kill(tmp_path):
+    for begins in (0, 2):
+        log = Log(tmp_path)
+        log.open(Config(resume=True))
+        for stage, first in (("act_prm+sft:thoughts", 0), ("rl", begins)):
+            log.rewind(0, stage, first)
+            for update in range(first, 4):
+                log.update(0, stage, update, {"loss": float(begins)})
+        log.lock.close()  # killed: nothing is closed in order
+        logger.remove()
+    assert points(tmp_path / "tensorboard/rl-0") == {"loss": [0, 1, 2, 3]}
+    lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    assert [line["update"] for line in lines if line["stage"] == "rl"] == [0, 1, 2, 3]
+
+
+# --- what is not finite, full disks, encodings ---
+
+
+def test_json_is_strict():
+    assert json.loads(to_json({"a": [float("inf"), 1.5], "b": float("nan")})) == {
+        "a": [None, 1.5], "b": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("lr", [1e20, 1e30])
+def test_weights_that_are_not_finite_are_never_saved(lr, here, capsys):
+    cfg = train.parse([*FLAGS, "--stages", "sft:actions"])
+    sft = replace(cfg.sft, lr=lr, warmup=0, batch=8, epochs=2)
+    log = Log(Path("runs/huge"))
+    with pytest.raises(SystemExit) as stop:
+        ladder.ladder(replace(cfg, run="huge", sft=sft), log, Path("checkpoints"))
+    log.close()
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert stop.value.code == 2 and "sft:actions, seed 0:" in error and "lower --sft.lr" in error
+    assert not list(Path("checkpoints/huge").rglob("*.safetensors"))
+    for line in Path("runs/huge/metrics.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=lambda name: pytest.fail(name))
+
+
+def test_a_base_model_that_is_not_finite_is_not_kept(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        tiny.raised(Cups(), Tiny(updates=3, dim=32, lr=1e30), 0, 4096, tmp_path)
+    assert "lower --tiny.lr" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("size", [3_000, 30_000])
+def test_a_full_disk_ends_in_a_sentence_and_the_run_goes_on_alike(size, here, capsys):
+    expected = run("whole", "--resume"), metrics("whole")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        error = refused(capsys, "full", *FLAGS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "File too large" in error and "nothing is half written" in error
+    again = ["--resume"] if Path("runs/full/config.json").exists() else FLAGS
+    assert (run("full", *again), metrics("full")) == expected
+
+
+def test_a_folder_that_cannot_be_made_ends_in_a_sentence(here, capsys):
+    Path("runs").rename("kept")
+    Path("runs").touch()
+    assert "runs" in refused(capsys, "new", *FLAGS)
+
+
+def test_every_file_is_opened_with_an_encoding():
+    for file in ROOT.glob("minprm/**/*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func).split(".")[-1]
+            binary = any("b" in str(getattr(x, "value", "")) for x in node.args[1:2])
+            if called in ("open", "read_text", "write_text", "fdopen") and not binary:
+                keys = {keyword.arg for keyword in node.keywords}
+                own = ast.unparse(node.func) in ("log.open",)  # a run's folder, not a file
+                assert own or "encoding" in keys, f"{file}:{node.lineno}"
+
+
+def test_without_a_world_the_score_reads_other_tasks_than_early_stopping(capsys):
+    logs = [from_chat({**LOG, "task": f"t{i // 2}"}) for i in range(20)]
+    cfg = Config(world="", held_out=5)
+    parts = [[demo.task for demo in part] for part in ladder.split(logs, cfg)]
+    assert parts == [["t0", "t0", "t1", "t1", "t2", "t2", "t3", "t3", "t4", "t4"],
+                     ["t5", "t5", "t6", "t6", "t7", "t7"], ["t8", "t8", "t9", "t9"]]  # fmt: skip
+    assert ladder.split(logs, replace(cfg, world="cups"))[2] == []
+    with pytest.raises(SystemExit):
+        ladder.split(logs[:4], cfg)
+    assert "to hold out" in capsys.readouterr().err
