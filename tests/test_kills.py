@@ -1,0 +1,109 @@
+"""`pytest -m slow`: runs that are killed at random moments end as if nothing had happened.
+
+The processes are forks of this one, which has all imports behind it: a kill costs a second.
+"""
+
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import time
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from minprm.commands import train
+
+pytestmark = pytest.mark.slow
+KILLS = 20
+FLAGS = (
+    "--preset smoke --no-gate --tiny.updates 10 --tiny.dim 32 --arms act_prm rl --seeds 0 1 "
+    "--act-prm.updates 6 --act-prm.batch 4 --act-prm.eval-every 1 --act-prm.patience 3 "
+    "--rl.updates 6 --rl.batch 2 --rl.group 4 --rl.advantage gae --rl.max-async-level 1 "
+    "--sft.kl 0.1 --num-demos 8 --held-out 2 --episodes 20 --save-every 2 --threads 1"
+).split()
+
+
+def child(folder: Path, run: str) -> None:
+    """Begins the run, or goes on with it."""
+    os.chdir(folder)
+    with open("output.txt", "a") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+    known = Path("runs", run, "config.json").exists()
+    train.main(["--run", run, *(["--resume"] if known else FLAGS)])
+
+
+def begin(folder: Path, run: str) -> multiprocessing.Process:
+    process = multiprocessing.get_context("fork").Process(target=child, args=(folder, run))
+    process.start()
+    return process
+
+
+def finish(folder: Path, run: str) -> None:
+    process = begin(folder, run)
+    process.join()
+    assert process.exitcode == 0, (folder / "output.txt").read_text()[-3000:]
+
+
+def left(folder: Path, run: str) -> dict[str, object]:
+    """All that a run left, without what a clock measured: numbers, logs, weights."""
+    files = folder / "runs" / run
+    rows = json.loads((files / "ladder.json").read_text())
+    found = {arm: [{**row, "seconds": 0} for row in many] for arm, many in rows.items()}
+    lines = map(json.loads, (files / "metrics.jsonl").read_text().splitlines())
+    found["metrics"] = [{k: v for k, v in x.items() if "time/" not in k} for x in lines]
+    for file in files.glob("*samples*.jsonl"):
+        found[file.name] = file.read_text()
+    for file in files.glob("relabelled*.jsonl"):
+        found[file.name] = file.read_text()
+    for file in (folder / "checkpoints" / run).glob("*/model.safetensors"):
+        found[file.parent.name] = sha256(file.read_bytes()).hexdigest()
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> tuple[dict, float]:
+    """(what an undisturbed run leaves, its seconds)."""
+    folder = tmp_path_factory.mktemp("whole")
+    began = time.perf_counter()
+    finish(folder, "r")
+    return left(folder, "r"), time.perf_counter() - began
+
+
+def test_a_run_that_is_killed_and_killed_again_ends_as_if_it_had_not_been(whole, tmp_path):
+    expected, seconds = whole
+    rng = random.Random(0)
+    kills = runs = 0
+    while kills < KILLS:
+        process = begin(tmp_path, "r")
+        process.join(rng.uniform(0, seconds / 2))
+        if process.exitcode is None:
+            number = rng.choice([signal.SIGKILL, signal.SIGINT])
+            os.kill(process.pid, number)
+            process.join()
+            kills += 1
+            # a Ctrl-C that comes after the last update lets the run end
+            allowed = (-number,) if number == signal.SIGKILL else (130, 1, 0)
+            assert process.exitcode in allowed, (tmp_path / "output.txt").read_text()[-3000:]
+        else:
+            assert process.exitcode == 0, (tmp_path / "output.txt").read_text()[-3000:]
+        if process.exitcode == 0:
+            assert left(tmp_path, "r") == expected
+            runs += 1
+            for name in ("runs", "checkpoints"):
+                shutil.rmtree(tmp_path / name)
+    finish(tmp_path, "r")
+    assert left(tmp_path, "r") == expected
+
+
+def test_two_runs_side_by_side_in_one_folder_do_not_disturb_each_other(whole, tmp_path):
+    processes = [begin(tmp_path, run) for run in ("a", "b")]
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0, (tmp_path / "output.txt").read_text()[-3000:]
+    assert left(tmp_path, "a") == left(tmp_path, "b") == whole[0]
+    assert not list((tmp_path / "checkpoints").glob(".*"))
