@@ -224,11 +224,12 @@ def demos_of(cfg: Config, seed: int) -> list[Demo]:
 
 def _reads_thoughts(stages: list[str]) -> bool:
     """Does an arm learn the thoughts that the demos came with?"""
-    if "sft:expert" in stages:
-        return True
-    before = stages[: stages.index("sft:thoughts")] if "sft:thoughts" in stages else stages
-    written = any(stage.split(":")[0] in WRITERS for stage in before)
-    return "sft:thoughts" in stages and not written
+    written = False
+    for stage in stages:
+        if stage == "sft:expert" or (stage == "sft:thoughts" and not written):
+            return True
+        written = written or stage.split(":")[0] in WRITERS
+    return False
 
 
 def split(demos: list[Demo], cfg: Config) -> tuple[list[Demo], list[Demo], list[Demo]]:

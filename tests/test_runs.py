@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from loguru import logger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from test_policy import policy
 
 from minprm import ladder
 from minprm.commands import train
+from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Tiny
 from minprm.data import Sample
 from minprm.envs.cups import Cups
@@ -41,7 +41,7 @@ LOG = {
     "tools": [],
     "messages": [
         {"role": "user", "content": "a \u2028 b"},
-        {"role": "assistant", "content": "open \ud800"},
+        {"role": "assistant", "content": "open é"},
         {"role": "user", "content": "c"},
         {"role": "assistant", "content": "open d"},
         {"role": "user", "content": "e"},
@@ -320,14 +320,14 @@ def test_a_run_is_named_by_its_folder_and_a_new_one_by_its_world(here):
 
 def test_config_json_gives_back_every_knob(here):
     Path("knobs.toml").write_text("[sft]\nlr = 0.1\n")
-    written = [*FLAGS, "--config", "knobs.toml", "--sft.decay", "--act-prm.kl", "1e-7"]
-    cfg = replace(train.parse(written), run="k")
-    log = Log(Path("runs/k"))
-    log.open(cfg)
-    log.close()
+    written = train.parse([*FLAGS, "--config", "knobs.toml", "--rl.decay", "--act-prm.kl", "1e-7"])
     Path("knobs.toml").unlink()  # it has been read
-    again = train.resumed(Config(run="k", resume=True), ["--run", "k", "--resume"])
-    assert again == replace(cfg, resume=True)
+    for i, cfg in enumerate([written, *[preset for preset in PRESETS.values() if preset.world]]):
+        log = Log(Path(f"runs/k{i}"))
+        log.open(cfg)
+        log.close()
+        again = train.resumed(Config(run=f"k{i}", resume=True), ["--run", f"k{i}", "--resume"])
+        assert again == replace(cfg, run=f"k{i}", resume=True)
 
 
 def broken(name: str, text: str, how: str) -> bytes:
@@ -442,6 +442,15 @@ def test_ctrl_c_is_obeyed_outside_of_training_too(where, tmp_path, monkeypatch):
     assert [len(many) for many in rows.values()] == [2, 2, 2]
 
 
+def test_ctrl_c_before_anything_was_trained_leaves_no_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tiny, "_pretrain", ctrl_c)
+    with pytest.raises(SystemExit) as stop:
+        run("r", *FLAGS)
+    assert stop.value.code == 130 and "before anything was trained" in capsys.readouterr().err
+    assert not Path("runs").exists() and not list(tmp_path.glob("checkpoints/*"))
+
+
 def test_after_any_number_of_stops_patience_ends_at_the_same_update(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     flags = [*FLAGS, "--stages", "act_prm", "--act-prm.patience", "2", "--act-prm.updates", "30"]
@@ -483,17 +492,20 @@ def points(folder: Path) -> dict[str, list[int]]:
 
 
 def test_tensorboard_has_each_point_once_after_a_kill(tmp_path):
+    folder = tmp_path / "run"
     for begins in (0, 2):
-        log = Log(tmp_path)
+        log = Log(folder)
         log.open(Config(resume=True))
         for stage, first in (("act_prm+sft:thoughts", 0), ("rl", begins)):
             log.rewind(0, stage, first)
             for update in range(first, 4):
                 log.update(0, stage, update, {"loss": float(begins)})
-        log.lock.close()  # killed: nothing is closed in order
-        logger.remove()
-    assert points(tmp_path / "tensorboard/rl-0") == {"loss": [0, 1, 2, 3]}
-    lines = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+        shutil.copytree(folder, tmp_path / str(begins))  # what kill -9 would leave
+        log.close()
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / str(begins), folder)
+    assert points(folder / "tensorboard/rl-0") == {"loss": [0, 1, 2, 3]}
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     assert [line["update"] for line in lines if line["stage"] == "rl"] == [0, 1, 2, 3]
 
 

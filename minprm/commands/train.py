@@ -136,7 +136,7 @@ def read_knobs(path: Path) -> dict:
     try:
         knobs = json.loads(path.read_text(encoding="utf-8"))
         unknown = dict(flat(knobs)).keys() ^ dict(flat(asdict(Config()))).keys()
-    except (ValueError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         fail(f"--resume: {path} is broken ({error}): start the run anew, under another name")
     if unknown:
         fail(

@@ -93,7 +93,8 @@ class Snapshots:
                 load_moments(policy, _tensors(folder, "optimizer"))
             if "best.safetensors" in _sums(folder):
                 best = _tensors(folder, "best", policy.parameters)
-        return {name: tensor.to(policy.critic.device) for name, tensor in best.items()}
+        device = policy.critic.device
+        return {name: tensor.to(device, copy=True) for name, tensor in best.items()}
 
     def demos(self, stage_id: str) -> list[Demo]:
         """The demos that the stage left."""
