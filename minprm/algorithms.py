@@ -58,9 +58,9 @@ def exact_match(written: str | None, expert: str) -> float:
 
 
 def normalise(action: str) -> str:
-    """The action without what does not matter: white space, and the order of JSON's keys."""
+    """Without what does not matter: white space, and the order of keys in JSON, one call a line."""
     try:
-        return json.dumps(json.loads(action), sort_keys=True)
+        return json.dumps(json.loads(f"[{action}]".replace("}\n{", "},{")), sort_keys=True)
     except (ValueError, RecursionError):
         return " ".join(action.split())
 

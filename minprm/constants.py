@@ -1,14 +1,39 @@
 """Every knob, its default, and what it means in a plain sentence; and the arms of the ladder.
 
 A choice is a string here and a pure function in algorithms.py or zoo.py; a test keeps the two in
-step. Each stage of an arm has a dataclass of its own, because stages differ in learning rate, group
-size and advantage. Defaults for a language model instead of the tiny one: commands/presets.py.
+step. A number has its range in its type. Each stage of an arm has a dataclass of its own, because
+stages differ in learning rate, group size and advantage. Defaults for a language model instead of
+the tiny one: commands/presets.py. What is refused, and why: commands/checks.py
+and effects.py.
 """
 
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal, NoReturn
+from typing import Annotated, Literal, NamedTuple, NoReturn
+
+
+class Range(NamedTuple):
+    """The numbers that a knob may have, both ends included."""
+
+    least: float
+    most: float
+    even: bool = False
+
+
+Count = Annotated[int, Range(1, 10**6)]
+CountOrNone = Annotated[int, Range(0, 10**6)]  # what 0 means is said beside the knob
+Few = Annotated[int, Range(0, 1000)]
+Size = Annotated[int, Range(1, 4096)]  # of a part of the embedded model
+EvenSize = Annotated[int, Range(2, 4096, even=True)]
+Episodes = Annotated[int, Range(1, 100_000)]
+Seed = Annotated[int, Range(0, 9_999)]  # each has 100,000 training tasks of its own
+Share = Annotated[float, Range(0, 1)]
+SomeShare = Annotated[float, Range(0.01, 1)]
+Weight = Annotated[float, Range(0, 1000)]  # a factor, a penalty, or a number of nats
+Positive = Annotated[float, Range(1e-6, 10**9)]
+LearningRate = Annotated[float, Range(1e-12, 1)]
+Temperature = Annotated[float, Range(0, 100)]  # 0: greedy
 
 Advantage = Literal[
     "posterior", "mean", "mean_std", "asym_clip", "rloo", "opo", "batch", "best", "top_k", "none"
@@ -46,18 +71,18 @@ ARMS: dict[str, list[str]] = {
 class Tiny:
     """The embedded model: a tiny Qwen3 raised from scratch on narrated random play."""
 
-    dim: int = 64  # width of the residual stream
-    layers: int = 2  # transformer blocks
-    heads: int = 4  # attention heads, and as many key-value heads
-    head_dim: int = 32  # width of a head; with 16 it does not learn to track in 600 updates
-    ffn: int = 192  # width of the feed-forward layer
-    rope_theta: float = 1000.0  # base of the rotary positions
-    init: float = 0.08  # standard deviation of the initial weights
-    lr: float = 3e-3  # learning rate of AdamW; it decays linearly to zero after the warm-up
-    updates: int = 600  # updates of pre-training
-    batch: int = 16  # episodes in an update
-    act_only: float = 0.2  # share of episodes that are played without thoughts, at random
-    action_first: float = 0.0  # share of episodes whose turns may hold the action first
+    dim: Size = 64  # width of the residual stream
+    layers: Size = 2  # transformer blocks
+    heads: Size = 4  # attention heads, and as many key-value heads
+    head_dim: EvenSize = 32  # width of a head; with 16 it does not learn to track in 600 updates
+    ffn: Size = 192  # width of the feed-forward layer
+    rope_theta: Positive = 1000.0  # base of the rotary positions
+    init: Positive = 0.08  # standard deviation of the initial weights
+    lr: LearningRate = 3e-3  # learning rate of AdamW; it decays linearly to zero after the warm-up
+    updates: Count = 600  # updates of pre-training
+    batch: Count = 16  # episodes in an update
+    act_only: Share = 0.2  # share of episodes that are played without thoughts, at random
+    action_first: Share = 0.0  # share of episodes whose turns may hold the action first
     mixture: list[str] = field(default_factory=list)  # thoughts, as bare=0.5; none: the world's mix
 
 
@@ -65,18 +90,18 @@ class Tiny:
 class Training:
     """What every stage that takes gradient steps has."""
 
-    lr: float = 1e-3  # learning rate of AdamW
-    warmup: int = 5  # updates in which the learning rate rises linearly
+    lr: LearningRate = 1e-3  # learning rate of AdamW
+    warmup: CountOrNone = 5  # updates in which the learning rate rises linearly
     decay: bool = False  # after the warm-up, does the learning rate fall linearly to zero
-    batch: int = 8  # tasks or demos in an update
-    passes: int = 1  # updates on each batch of samples; above 1 the ratios leave 1
+    batch: Count = 8  # tasks or demos in an update
+    passes: Count = 1  # updates on each batch of samples; above 1 the ratios leave 1
     loss: Loss = "pg"  # loss of a token
     aggregation: Aggregation = "token"  # how the losses of tokens are averaged
-    max_grad_norm: float = 1.0  # gradients are clipped to this norm
-    kl: float = 0.0  # weight of the KL to a reference, at the tokens that were sampled
+    max_grad_norm: Positive = 1.0  # gradients are clipped to this norm
+    kl: Weight = 0.0  # weight of the KL to a reference, at the tokens that were sampled
     kl_to: Literal["base", "sampler"] = "base"  # reference: the base model, or the sampling weights
-    kl_target: float = 0.0  # nats a token that --kl is adapted to; 0: --kl stays as it is
-    entropy: float = 0.0  # weight of the entropy at the trained tokens, as a bonus
+    kl_target: Weight = 0.0  # nats a token that --kl is adapted to; 0: --kl stays as it is
+    entropy: Weight = 0.0  # weight of the entropy at the trained tokens, as a bonus
     correction: Literal["none", "truncate", "mask"] = "none"  # for sampler and trainer that differ
 
 
@@ -85,57 +110,57 @@ class SFT(Training):
     """Supervised fine-tuning of a fresh copy of the base model."""
 
     decay: bool = True  # after the warm-up, does the learning rate fall linearly to zero
-    batch: int = 16  # demos in an update
-    epochs: int = 5  # passes over the demos
+    batch: Count = 16  # demos in an update
+    epochs: Count = 5  # passes over the demos
 
 
 @dataclass
 class ActPRM(Training):
     """Thoughts for logs of actions alone: sample, reward by the expert's action, reinforce."""
 
-    lr: float = 3e-4  # learning rate of AdamW
-    updates: int = 40  # updates; each walks `batch` demos from start to end
-    group: int = 8  # G: thoughts sampled for each logged step
+    lr: LearningRate = 3e-4  # learning rate of AdamW
+    updates: Count = 40  # updates; each walks `batch` demos from start to end
+    group: Count = 8  # G: thoughts sampled for each logged step
     thoughts_from: Literal["state", "state_action"] = "state"  # state_action: the action is a hint
     reward: Reward = "action_prob"  # of a thought: how well it predicts the expert's action
     reward_span: Literal["action", "turn"] = "action"  # tokens that it reads; turn: the tags too
     advantage: Advantage = "posterior"  # of a thought in its group
-    top_k: int = 2  # k of the advantage top_k
+    top_k: Count = 2  # k of the advantage top_k
     trained_on: TrainedOn = "thought_action"  # tokens that learn; both: in both orders
     continues: Literal["best", "own", "resample"] = "best"  # which thought the next step sees
     scored_by: Literal["policy", "base"] = "policy"  # whose probability is the reward
-    length_penalty: float = 0.0  # the reward is multiplied by exp(-penalty * tokens of the thought)
-    eval_every: int = 5  # updates between two looks at the held-out reward
-    patience: int = 0  # stop after so many looks without a new best; 0: never
+    length_penalty: Weight = 0.0  # the reward is multiplied by exp(-penalty * thought's tokens)
+    eval_every: Count = 5  # updates between two looks at the held-out reward
+    patience: CountOrNone = 0  # stop after so many looks without a new best; 0: never
 
 
 @dataclass
 class Relabel:
     """Writes the best thoughts of the current policy into the log, by Act-PRM's own reward."""
 
-    group: int = 4  # thoughts sampled for each logged step
-    keep: int = 1  # best thoughts kept for each step, each in a copy of the demo of its own
-    min_reward: float = 0.0  # a demo with a thought below this reward is left out
+    group: Count = 4  # thoughts sampled for each logged step
+    keep: Count = 1  # best thoughts kept for each step, each in a copy of the demo of its own
+    min_reward: Share = 0.0  # a demo with a thought below this reward is left out
 
 
 @dataclass
 class RL(Training):
     """REINFORCE, GRPO or PPO with the world's reward."""
 
-    lr: float = 5e-4  # learning rate of AdamW
-    finetune_lr: float = 2e-4  # the same where RL starts from a fine-tuned model (rl:finetune)
-    updates: int = 20  # updates; each plays `batch` tasks `group` times
-    group: int = 8  # G: episodes of one task, each with sampling noise of its own
+    lr: LearningRate = 5e-4  # learning rate of AdamW
+    finetune_lr: LearningRate = 2e-4  # the same from a model that is fine-tuned (rl:finetune)
+    updates: Count = 20  # updates; each plays `batch` tasks `group` times
+    group: Count = 8  # G: episodes of one task, each with sampling noise of its own
     advantage: Advantage | Baseline = "mean_std"  # of an episode, or of a step, in its group
-    top_k: int = 2  # k of the advantage top_k
-    gamma: float = 1.0  # discount: with gae of a token; with turn_gae and in rl:dense of a turn
-    lam: float = 1.0  # lambda of gae and turn_gae; below 1 credit fades with distance
-    value_weight: float = 0.5  # weight of the critic's loss, with gae and turn_gae
+    top_k: Count = 2  # k of the advantage top_k
+    gamma: Share = 1.0  # discount: with gae of a token; with turn_gae and in rl:dense of a turn
+    lam: Share = 1.0  # lambda of gae and turn_gae; below 1 credit fades with distance
+    value_weight: Weight = 0.5  # weight of the critic's loss, with gae and turn_gae
     # which groups are learned from: all; only the most uncertain; all, weighted by uncertainty
     groups: Literal["all", "top_p", "soft"] = "all"
-    top_p: float = 0.25  # share of the groups that top_p keeps
+    top_p: SomeShare = 0.25  # share of the groups that top_p keeps
     backfill: bool = False  # replace groups without variance by other tasks, in up to 4 rounds
-    format_penalty: float = 0.0  # what a turn costs in which no action can be read
+    format_penalty: Weight = 0.0  # what a turn costs in which no action can be read
     max_async_level: Literal[0, 1] = 0  # 1: the next batch is played while this one is learned from
 
 
@@ -144,8 +169,8 @@ class History:
     """Which earlier turns the model sees when it writes the next one."""
 
     thoughts: bool = True  # do earlier thoughts stay
-    first: int = 1  # observations that stay from the start, where `last` hides some
-    last: int = 0  # newest observations that stay beside those; 0: all stay
+    first: CountOrNone = 1  # observations that stay from the start, where `last` hides some
+    last: CountOrNone = 0  # newest observations that stay beside those; 0: all stay
 
     def edits(self) -> bool:
         """Is anything left out?"""
@@ -156,9 +181,9 @@ class History:
 class Engine:
     """vLLM, which writes the tokens of larger models on the GPU that trains them."""
 
-    memory: float = 0.35  # share of the GPU's memory that it takes, weights included
+    memory: SomeShare = 0.35  # share of the GPU's memory that it takes, weights included
     sleep: bool = False  # does it free its memory during updates
-    max_gap: float = 0.1  # nats; stop where sampler and trainer differ by more on average
+    max_gap: Weight = 0.1  # nats; stop where sampler and trainer differ by more on average
 
 
 @dataclass
@@ -172,30 +197,29 @@ class Config:
     resume: bool = False  # go on with --run (default: the newest) where it stopped
     arms: list[str] = field(default_factory=lambda: list(ARMS))  # arms of the ladder (README)
     stages: list[str] = field(default_factory=list)  # instead of arms: one unnamed arm's stages
-    seeds: list[int] = field(default_factory=lambda: [0])  # one ladder for each seed
+    seeds: list[Seed] = field(default_factory=lambda: [0])  # one ladder for each seed
     world: str = "cups"  # name of a world in minprm/envs; none: replay held-out logs instead
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     model: str = "tiny"  # hub id or path of a chat model; tiny: the embedded one
     sampler: Literal["auto", "vllm", "transformers"] = "auto"  # auto: vllm if there is a GPU
-    lora: int = 0  # rank of LoRA adapters; 0: all weights are trained
+    lora: Few = 0  # rank of LoRA adapters; 0: all weights are trained
     checkpointing: bool = False  # compute activations again for the gradient, to save memory
     gate: bool = True  # stop where the embedded model lacks the world's skills
     layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (template.py)
     think: bool = True  # may a played turn think first; --no-think opens its action at once
-    actions_only: bool = False  # drop the thoughts that the demos hold
     demos: str = ""  # JSONL of demos; default: the world's expert plays
-    num_demos: int = 128  # demos to learn from
-    held_out: int = 16  # further demos, for the held-out reward
-    episodes: int = 400  # evaluation episodes of an arm
+    num_demos: Annotated[int, Range(1, 90_000)] = 128  # demos to learn from
+    held_out: Annotated[int, Range(0, 10_000)] = 16  # further demos, for the held-out reward
+    episodes: Episodes = 400  # evaluation episodes of an arm
     split: Literal["test", "validation"] = "test"  # evaluation tasks; make choices on validation
-    temperature: float = 1.0  # of everything that is sampled for training
-    eval_temperature: float = 0.0  # of evaluation; 0: greedy
-    thought_tokens: int = 32  # a longer thought is cut and earns nothing
-    action_tokens: int = 8  # longest action, its tags included
-    context: int = 4096  # longest prompt with its answer; what outgrows it is cut, and counted
-    micro_tokens: int = 16384  # tokens of one forward pass, padding included
-    save_every: int = 5  # updates between snapshots for --resume
-    threads: int = 0  # CPU threads; 0: torch's choice
+    temperature: Positive = 1.0  # of everything that is sampled for training
+    eval_temperature: Temperature = 0.0  # of evaluation; 0: greedy
+    thought_tokens: Count = 32  # a longer thought is cut and earns nothing
+    action_tokens: Count = 8  # longest action, its tags included
+    context: Count = 4096  # longest prompt with its answer; what outgrows it is cut, and counted
+    micro_tokens: Count = 16384  # tokens of one forward pass, padding included
+    save_every: Count = 5  # updates between snapshots for --resume
+    threads: Few = 0  # CPU threads; 0: torch's choice
     tiny: Tiny = field(default_factory=Tiny)
     sft: SFT = field(default_factory=SFT)
     act_prm: ActPRM = field(default_factory=ActPRM)
@@ -233,7 +257,7 @@ def flat(knobs: dict, prefix: str = "") -> Iterator[tuple[str, object]]:
 
 
 def pairs(texts: list[str], kind: type) -> dict:
-    """`name=value` texts as a dict.
+    """`name=value` texts as a dict. Exits where one is no such text, or a name comes twice.
 
     >>> pairs(["rounds=1", "swaps=5"], int)
     {'rounds': 1, 'swaps': 5}
@@ -241,13 +265,15 @@ def pairs(texts: list[str], kind: type) -> dict:
     found = {}
     for text in texts:
         name, separator, value = text.partition("=")
+        if name in found:
+            fail(f"{' '.join(texts)}: {name} is given twice")
         try:
             found[name] = kind(value)
         except ValueError:
             separator = ""
         if not separator:
-            values = {int: "whole numbers", float: "numbers", str: "texts"}[kind]
-            fail(f"{' '.join(texts)}: write name=value; the values are {values}")
+            number = "" if kind is str else ", the value a number"
+            fail(f"{text}: write name=value{number}")
     return found
 
 

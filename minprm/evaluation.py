@@ -16,6 +16,7 @@ from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.model.agent import Agent
 from minprm.play import Episode, act, begin, play, turn_limit
+from minprm.run.table import by_log
 from minprm.text.actions import copies
 from minprm.text.chat import Turn
 
@@ -85,13 +86,15 @@ def replay(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> dict[str
 
     It sees its own earlier thoughts, and then the expert's action is what happens. success: share
     of steps whose action is the expert's. likelihood: mean p(a | s, z) of the expert's action after
-    the thought that the agent wrote; likelihood_se: its standard error. This is weaker evidence
-    than rollouts, because the agent is never shown where its own mistakes lead.
+    the thought that the agent wrote. The intervals of both are over logs, because the steps of one
+    log depend on each other. This is weaker evidence than rollouts, because the agent is never
+    shown where its own mistakes lead.
     """
     agent.sampler.begin()
     turns: list[list[Turn]] = [[] for _ in demos]
     known = {}
     written: list[tuple[Step, str | None, str | None]] = []  # logged step; thought, action
+    log_of: list[int] = []  # which log each of them is from
     scored: list[Sample] = []
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [i for i, demo in enumerate(demos) if t < len(demo.steps)]
@@ -108,18 +111,30 @@ def replay(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> dict[str
         for i, state, node, (completion,) in zip(live, states, nodes, drawn, strict=True):
             step = demos[i].steps[t]
             written.append((step, *agent.chat.parse(completion.ids)))
+            log_of.append(i)
             turn, sample = _replayed(agent, step, completion.ids, state, node)
             turns[i].append(turn)
             scored.append(sample)
     probs = torch.stack([logp.sum().exp() for logp in agent.policy.logprobs(scored)])
+    matches = [exact_match(action, step.action) for step, _, action in written]
     return {
-        "episodes": len(written),
-        "success": fmean(exact_match(action, step.action) for step, _, action in written),
+        "logs": len(demos),
+        "steps": len(written),
+        "success": fmean(matches),
+        "interval": by_log(_by(log_of, matches)),
         "likelihood": probs.mean().item(),
-        "likelihood_se": (probs.std(correction=0) / len(probs) ** 0.5).item(),
+        "likelihood_interval": by_log(_by(log_of, probs.tolist())),
         "thought_rate": fmean(bool(thought) for _, thought, _ in written),
         "copy_rate": fmean(copies(z or "", s.action, s.observation()) for s, z, _ in written),
     }
+
+
+def _by(log_of: list[int], numbers: list[float]) -> list[list[float]]:
+    """The numbers of the steps of each log."""
+    logs: dict[int, list[float]] = {}
+    for log, number in zip(log_of, numbers, strict=True):
+        logs.setdefault(log, []).append(number)
+    return list(logs.values())
 
 
 def _replayed(

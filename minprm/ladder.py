@@ -213,8 +213,6 @@ def demos_of(cfg: Config, seed: int) -> list[Demo]:
         demos = expert_demos(cfg, seed, cfg.num_demos + cfg.held_out)
     if not demos:
         fail(f"--demos {cfg.demos}: there is no log in it")
-    if cfg.actions_only:
-        demos = [demo.without_thoughts() for demo in demos]
     thoughts = [step.thought for demo in demos for step in demo.steps]
     for arm, stages in arms_of(cfg).items():
         if None in thoughts and _reads_thoughts(stages):

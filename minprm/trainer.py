@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from loguru import logger
-from tqdm import tqdm
 
 from minprm.constants import Config, Training
 from minprm.data import Demo, Sample
@@ -20,7 +19,7 @@ from minprm.model.agent import Agent
 from minprm.model.correction import check_gap, reweighted
 from minprm.model.policy import schedule
 from minprm.run.ctrl_c import CtrlC
-from minprm.run.log import Log
+from minprm.run.log import Log, bar
 from minprm.run.prefetch import Prefetch
 from minprm.run.snapshots import Snapshots
 from minprm.zoo import adaptive_kl
@@ -124,7 +123,7 @@ class Progress:
 
     def __iter__(self) -> Iterator[int]:
         left = range(self.first, self.updates)
-        for update in tqdm(left, self.stage_id, self.updates, initial=self.first, leave=False):
+        for update in bar(left, self.stage_id, self.updates, initial=self.first):
             if 0 < self.patience <= self.best["since"]:
                 looks = f"{self.patience} looks"
                 logger.info(f"{self.stage_id}: no better held-out reward in {looks}, stopped")

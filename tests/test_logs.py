@@ -55,7 +55,7 @@ def run(model, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     logs = folder / "my_logs.jsonl"
     logs.write_text("".join(json.dumps(line(p, "given")) + "\n" for p in PAGES))
-    flags = f"--preset logs --demos {logs} --model {model} --run r --actions-only --held-out 2 "
+    flags = f"--preset logs --demos {logs} --model {model} --run r --held-out 2 "
     flags += "--thought-tokens 6 --action-tokens 40 --act-prm.updates 2 --act-prm.group 3 "
     flags += "--relabel.group 2 --arms base act_prm --sft.epochs 1 --threads 1 --lora 0"
     command = [sys.executable, str(ROOT / "train.py"), *flags.split()]
@@ -70,10 +70,12 @@ def test_held_out_steps_are_replayed_with_every_number(run):
     rows = json.loads((run / "ladder.json").read_text())
     for arm in ("base", "act_prm"):
         (row,) = rows[arm]
-        assert row["episodes"] == 2  # steps of one task: the other one is for early stopping
+        # of one task: the other one is for early stopping
+        assert (row["logs"], row["steps"]) == (1, 2)
         for share in ("success", "likelihood", "thought_rate", "copy_rate"):
             assert 0.0 <= row[share] <= 1.0
-        assert row["likelihood_se"] >= 0.0
+        low, high = row["likelihood_interval"]
+        assert 0.0 <= low <= row["likelihood"] <= high <= 1.0
 
 
 def test_relabelled_logs_are_the_same_logs_with_thoughts(run):

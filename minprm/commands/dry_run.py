@@ -19,6 +19,7 @@ from minprm.model.policy import CHUNK
 from minprm.play import expert_demos
 from minprm.text.chat import Chat
 from minprm.text.logs import read_demos
+from minprm.text.printable import printable
 
 GREY, GREEN, YELLOW, PLAIN = "\033[90m", "\033[32m", "\033[33m", "\033[0m"
 
@@ -118,11 +119,13 @@ def rendered(demo: Demo, chat: Chat) -> str:
     """A demo as the model reads it."""
     text = ""
     for i, step in enumerate(demo.steps):
-        text += GREY + chat.text(chat.state(step.state, demo.tools, first=i == 0)) + GREEN
+        state = chat.text(chat.state(step.state, demo.tools, first=i == 0))
+        text += GREY + printable(state) + GREEN
         opening = chat.act_without_thought
         if step.thought is not None:
-            text += chat.text([*chat.think, *chat.thought(step.thought), *chat.think_end])
+            thought = chat.text([*chat.think, *chat.thought(step.thought), *chat.think_end])
+            text += printable(thought)
             opening = chat.act
         action = [*opening, *chat.action(step.action), *chat.act_end, *chat.end]
-        text += YELLOW + chat.text(action)
+        text += YELLOW + printable(chat.text(action))
     return text + PLAIN

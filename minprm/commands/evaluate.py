@@ -6,6 +6,7 @@ chart; with --transcripts every episode as a line of JSONL, with --show some of 
 """
 
 import json
+import os
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,18 +16,21 @@ import torch
 import tyro
 from transformers import AutoTokenizer
 
-from minprm.commands.cli import read_flags
+from minprm.commands.checks import check_ranges, refuse
+from minprm.commands.cli import given_knobs, read_flags
 from minprm.commands.dry_run import GREEN, GREY, PLAIN, YELLOW
-from minprm.constants import Config, Engine, fail
+from minprm.commands.effects import no_effect, unmet
+from minprm.constants import Config, Count, CountOrNone, Engine, Episodes, Temperature
 from minprm.envs import make_world
 from minprm.envs.audit import FILE as AUDIT
 from minprm.envs.audit import table as worlds_table
 from minprm.evaluation import evaluate, reference_rows, summary
 from minprm.model.agent import make_agent
 from minprm.model.check import check as check_model
-from minprm.model.load import load_model, pretrained
+from minprm.model.load import load_model, pretrained, uses_vllm
 from minprm.play import Episode
 from minprm.run.table import chart, details, pass_at_k, table
+from minprm.text.printable import printable
 
 
 @dataclass
@@ -37,20 +41,20 @@ class Evaluation:
     worlds: bool = False  # list all worlds, with random and expert success, and stop
     world: str = "cups"  # name of a world in minprm/envs
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
-    episodes: int = 400  # tasks played
-    samples: int = 1  # times that each task is played; pass@k is reported for k up to it
+    episodes: Episodes = 400  # tasks played
+    samples: Count = 1  # times that each task is played; pass@2, pass@4 ... are reported up to it
     split: Literal["test", "validation"] = "test"  # which tasks
-    temperature: float = 0.0  # 0: greedy
-    seed: int = 0  # of the sampler's noise, above temperature 0
+    temperature: Temperature = 0.0  # 0: greedy
+    seed: CountOrNone = 0  # of random play, and of the sampler above temperature 0
     think: bool = True  # may a turn think first; --no-think opens its action at once
-    thought_tokens: int = 32  # a longer thought is cut
-    action_tokens: int = 8  # longest action, its tags included
-    context: int = 4096  # longest prompt with its answer; an episode that outgrows it is lost
+    thought_tokens: Count = 32  # a longer thought is cut
+    action_tokens: Count = 8  # longest action, its tags included
+    context: Count = 4096  # longest prompt with its answer; an episode that outgrows it is lost
     layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (template.py)
     sampler: Literal["auto", "vllm", "transformers"] = "auto"  # auto: vllm if there is a GPU
     engine: Engine = field(default_factory=Engine)
-    transcripts: str = ""  # file to write every episode to, JSONL
-    show: int = 0  # episodes to print: state grey, thought green, action yellow
+    transcripts: str = ""  # new file to write every episode to, JSONL
+    show: CountOrNone = 0  # episodes to print: state grey, thought green, action yellow
     chart: str = ""  # file for a bar chart, PNG
 
 
@@ -61,10 +65,10 @@ SHARED = ("world", "world_args", "episodes", "split", "think", "thought_tokens",
 def main(argv: list[str]) -> None:
     """The command."""
     flags = read_flags(Evaluation, argv, "minprm evaluate")
+    check(flags, given_knobs(argv))
     if flags.worlds:
         print(worlds_table(json.loads(AUDIT.read_text(encoding="utf-8"))))
         return
-    check(flags)
     cfg = Config(
         eval_temperature=flags.temperature, **{name: getattr(flags, name) for name in SHARED}
     )
@@ -87,14 +91,44 @@ def main(argv: list[str]) -> None:
         chart(ladder, Path(flags.chart), f"{cfg.world}, {cfg.episodes} {cfg.split} episodes")
 
 
-def check(flags: Evaluation) -> None:
-    """Refuses what cannot be meant, in one sentence."""
-    if not flags.checkpoints:
-        fail("name at least one checkpoint: minprm evaluate checkpoints/RUN/ARM-SEED")
-    if min(flags.episodes, flags.samples) < 1 or flags.temperature < 0:
-        fail("--episodes and --samples are at least 1, --temperature at least 0")
-    if flags.samples > 1 and not flags.temperature:
-        fail("--samples above 1 needs a --temperature above 0: greedy samples are all the same")
+def check(flags: Evaluation, given: set[str]) -> None:
+    """Refuses, before anything is loaded, what cannot be meant; `given` are the knobs that were
+    set."""
+    check_ranges(flags)
+    refuse(flags.worlds and (flags.checkpoints or given != {"worlds"}), "--worlds stands alone")
+    refuse(
+        not flags.worlds and not flags.checkpoints,
+        "name at least one checkpoint: minprm evaluate checkpoints/RUN/ARM-SEED",
+    )
+    for path in flags.checkpoints:
+        refuse(flags.checkpoints.count(path) > 1, f"{path} is named twice")
+    refuse(
+        flags.samples > 1 and not flags.temperature,
+        "--samples above 1 needs a --temperature above 0: greedy samples are all the same",
+    )
+    needs = [
+        (flags.think, "thoughts, so no --no-think", "thought_tokens"),
+        (uses_vllm(flags.sampler), "the vLLM sampler", "engine.memory"),
+        (False, "training, and here nothing is trained", "engine.sleep engine.max_gap"),
+    ]
+    for knob, need in unmet(needs).items():
+        refuse(knob in given, no_effect(knob, need))
+    _check_files(flags)
+
+
+def _check_files(flags: Evaluation) -> None:
+    """Refuses files that could not be written after all the play."""
+    for name, path in (("transcripts", flags.transcripts), ("chart", flags.chart)):
+        folder = Path(path).parent
+        writable = folder.is_dir() and os.access(folder, os.W_OK) and not Path(path).is_dir()
+        refuse(path and not writable, f"--{name} {path}: no file can be written there")
+    refuse(
+        flags.transcripts and Path(flags.transcripts).exists(),
+        f"--transcripts {flags.transcripts} exists: name a new file",
+    )
+    refuse(
+        flags.chart and not flags.chart.endswith(".png"), "--chart names a file that ends in .png"
+    )
 
 
 def played(path: str, cfg: Config, flags: Evaluation) -> list[Episode]:
@@ -107,7 +141,7 @@ def played(path: str, cfg: Config, flags: Evaluation) -> list[Episode]:
 
 
 def passes(episodes: list[Episode], samples: int) -> dict[str, float]:
-    """Mean pass@k over tasks, k = 1, 2, 4 ... up to the samples of a task."""
+    """Mean pass@k over tasks, k = 2, 4, 8 ... up to the samples of a task; pass@1 is success."""
     tasks = [episodes[i : i + samples] for i in range(0, len(episodes), samples)]
     won = [sum(e.world.success for e in task) for task in tasks]
     found = {}
@@ -126,7 +160,9 @@ def report(path: str, episodes: list[Episode], flags: Evaluation) -> None:
                 file.write(json.dumps(transcript(path, e)) + "\n")
     for e in episodes[: flags.show]:
         for s in e.steps:
-            print(f"{GREY}{s.observation()}\n{GREEN}{s.thought or ''}\n{YELLOW}{s.action}{PLAIN}")
+            texts = (s.observation(), s.thought or "", s.action)
+            for colour, text in zip((GREY, GREEN, YELLOW), texts, strict=True):
+                print(colour + printable(text) + PLAIN)
         print("won\n" if e.world.success else "lost\n")
 
 

@@ -71,10 +71,11 @@ def run(cfg: Config, log: Log, on_save: Callable[[], None]) -> None:
 
 def report(cfg: Config, rows: dict[str, list[dict]], folder: Path) -> None:
     """The ladder's table and chart."""
-    title = f"{cfg.world}, {cfg.episodes} {cfg.split} episodes an arm"
-    if not cfg.world:
-        title = "held-out logs, step match"
-    chart(rows, folder / "ladder.png", title)
+    if cfg.world:
+        title = f"{cfg.world}, {cfg.episodes} {cfg.split} episodes an arm"
+        chart(rows, folder / "ladder.png", title)
+    else:
+        chart(rows, folder / "ladder.png", "held-out logs", "share of steps matched")
     print(table(rows))
     print(f"\n{folder}/ladder.json  ladder.png  {CHECKPOINTS / cfg.run}/")
 

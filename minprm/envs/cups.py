@@ -21,7 +21,7 @@ class Cups(World):
     )
     # Only one thought in ten is useful, on purpose: the embedded model (model/tiny.py) learns to
     # follow a ball, but not when that helps. Act-PRM has to find that out.
-    thought_mix = {"faithful": 0.10, "wrong": 0.45, "restate": 0.35, "bare": 0.10}  # noqa: RUF012
+    thought_mix = dict(faithful=0.10, wrong=0.45, restate=0.35, bare=0.10, copy=0.0)  # noqa: RUF012
 
     def __init__(self, rounds: int = 3, swaps: int = 4, cups: int = 5):
         if not (1 <= rounds <= 100 and 1 <= swaps <= 100 and 2 <= cups <= 10):
@@ -63,7 +63,7 @@ class Cups(World):
             return thought, f"open {thought[-1]}"  # the thought ends with a cup: open that one
         if kind == "restate":
             return self._restate(), guess  # nothing was worked out, so the action is a guess
-        if kind == "copy":  # not in the mix above; benchmarks/ablations.py asks for it
+        if kind == "copy":  # never in the mix above; benchmarks/ablations.py asks for it
             return f"{guess} .", guess
         return f"ball under {self.start} .", guess
 

@@ -18,6 +18,8 @@ from minprm.model.sampler import Sampler
 EXTRAS = ("use_dora", "lora_bias", "modules_to_save", "target_parameters",
           "trainable_token_indices")  # fmt: skip
 
+logging.disable_progress_bar()  # the only bars are ours
+
 
 def pretrained(kind, path: str, **knobs):
     """`kind.from_pretrained(path)`. Whatever transformers complains of ends in one sentence.
@@ -26,8 +28,9 @@ def pretrained(kind, path: str, **knobs):
     """
     try:
         return kind.from_pretrained(path, trust_remote_code=False, **knobs)
-    except (OSError, ValueError) as error:
-        fail(f"{path} is no model that transformers loads: {str(error).splitlines()[0]}")
+    except Exception as error:  # a broken file raises what its reader likes, down to Exception
+        reason = (str(error) or repr(error)).splitlines()[0]
+        fail(f"{path} is no model that transformers loads: {reason}")
 
 
 def load_model(
@@ -40,7 +43,6 @@ def load_model(
     adapters gives their base model with these, and they go on learning. Any other model is given
     new ones of rank `lora`, drawn from the seed.
     """
-    logging.disable_progress_bar()  # the only bars are ours
     base, rank = base_of(path)
     if rank and lora not in (0, rank):
         fail(f"--lora {lora}: the adapters of {path} go on learning, and have rank {rank}")
@@ -130,12 +132,18 @@ def _need_peft(what: str) -> None:
 def make_sampler(
     model: PreTrainedModel, name: str, cfg: Engine, context: int, own_weights: bool = False
 ):
-    """The sampler of that name; auto: vLLM where it is installed and a GPU is there."""
-    installed = find_spec("vllm") is not None
-    if name == "vllm" and not installed:
+    """The sampler of that name."""
+    if not uses_vllm(name):
+        return Sampler(model, own_weights=own_weights)
+    if find_spec("vllm") is None:
         fail('--sampler vllm: it is not installed; pip install -e ".[vllm]", or use transformers')
-    if name == "vllm" or (name == "auto" and installed and torch.cuda.is_available()):
-        from minprm.model.vllm import start
+    from minprm.model.vllm import start
 
-        return start(model, cfg, context)
-    return Sampler(model, own_weights=own_weights)
+    return start(model, cfg, context)
+
+
+def uses_vllm(name: str) -> bool:
+    """Is the sampler of this name vLLM? auto is, where it is installed and a GPU is there."""
+    if name == "auto":
+        return find_spec("vllm") is not None and torch.cuda.is_available()
+    return name == "vllm"

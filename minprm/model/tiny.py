@@ -147,7 +147,8 @@ def _pretrain(policy: Policy, world: World, cfg: Tiny, seed: int) -> None:
     chat = Chat(policy.tokenizer)
     training = Training(lr=cfg.lr, warmup=20, decay=True)
     lr = schedule(training, cfg.updates)
-    for update in tqdm(range(cfg.updates), desc="raising the base model", leave=False):
+    title = "raising the base model"
+    for update in tqdm(range(cfg.updates), title, leave=False, disable=None):
         rng = random.Random(f"tiny {seed} {update}")
         samples = [_episode(world, chat, cfg, rng) for _ in range(cfg.batch)]
         policy.update(samples, training, lr(update))

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -13,6 +14,8 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from minprm.constants import Config, fail, flat
+
+bar = partial(tqdm, leave=False, disable=None)  # a progress bar, and none where nobody watches
 
 
 class Log:

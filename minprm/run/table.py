@@ -4,8 +4,35 @@ import math
 from pathlib import Path
 from statistics import fmean, stdev
 
-# two-sided 95 % quantiles of Student's t, for 1, 2, ... degrees of freedom
-T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160)
+
+def student_t(freedom: int) -> float:
+    """The t that Student's distribution leaves below -t or above t in 5 % of cases, to three
+    places.
+
+    >>> student_t(1), student_t(2), student_t(19), student_t(10_000)
+    (12.706, 4.303, 2.093, 1.96)
+    """
+    low, high = 0.0, 13.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        if _within(middle, freedom) < 0.95:
+            low = middle
+        else:
+            high = middle
+    return round(high, 3)
+
+
+def _within(t: float, freedom: int) -> float:
+    """P(|T| < t), by the finite sums of Abramowitz and Stegun, 26.7.3 and 26.7.4."""
+    angle = math.atan(t / math.sqrt(freedom))
+    odd = freedom % 2
+    term = math.cos(angle) if odd else 1.0
+    total = term if freedom > 1 else 0.0
+    for k in range(2 + odd, freedom, 2):
+        term *= math.cos(angle) ** 2 * (k - 1) / k
+        total += term
+    total *= math.sin(angle)
+    return (angle + total) * 2 / math.pi if odd else total
 
 
 def wilson(p: float, n: int) -> tuple[float, float]:
@@ -32,37 +59,58 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return 1 - math.comb(n - c, k) / math.comb(n, k)
 
 
+def by_log(logs: list[list[float]]) -> tuple[float, float]:
+    """95 % interval of the mean over all steps, where only whole logs are independent.
+
+    logs: one number from 0 to 1 for each step of each of L logs, N numbers in all. The half width
+    is t sqrt(L / (L - 1) sum of (log's sum of deviations from the mean)^2) / N (Liang & Zeger
+    1986). One log says nothing of others.
+
+    >>> by_log([[0.0], [1.0], [1.0], [0.0]]) == by_log([[0.0] * 9, [1.0] * 9, [1.0] * 9, [0.0] * 9])
+    True
+    """
+    if len(logs) < 2:
+        return 0.0, 1.0
+    steps = [x for log in logs for x in log]
+    mean = fmean(steps)
+    squares = sum(sum(x - mean for x in log) ** 2 for log in logs)
+    error = math.sqrt(squares * len(logs) / (len(logs) - 1)) / len(steps)
+    half = student_t(len(logs) - 1) * error
+    return max(mean - half, 0.0), min(mean + half, 1.0)
+
+
 def interval(rows: list[dict]) -> tuple[float, float, float]:
     """(mean, low, high) of success, one row a seed.
 
-    Several seeds: mean ± t sd / sqrt(n), the spread of whole runs. One seed: Wilson over its
-    episodes, which says nothing about other seeds.
+    Several seeds: mean ± t sd / sqrt(n), the spread of whole runs. One seed says nothing about
+    other seeds: the interval is Wilson's over its episodes, or where logs were replayed `by_log`.
     """
     values = [row["success"] for row in rows]
     mean = fmean(values)
     if len(values) == 1:
-        low, high = wilson(mean, rows[0]["episodes"])
+        (row,) = rows
+        low, high = row.get("interval") or wilson(mean, row["episodes"])
         return mean, low, high
-    freedom = len(values) - 1
-    t = T_975[freedom - 1] if freedom <= len(T_975) else 1.96
-    half = t * stdev(values) / math.sqrt(len(values))
+    half = student_t(len(values) - 1) * stdev(values) / math.sqrt(len(values))
     return mean, max(mean - half, 0.0), min(mean + half, 1.0)
 
 
 def table(ladder: dict[str, list[dict]]) -> str:
     """The ladder, one line for each arm: mean success, interval, other means, every seed."""
     seeds = max(map(len, ladder.values()))
-    kind = "95 % (Wilson, episodes)" if seeds == 1 else f"95 % (t, {seeds} seeds)"
-    head = f"{'arm':<22}{'success':>8}  {kind:<24}{'thoughts':>9}{'copies':>8}{'seconds':>9}  seeds"
     replayed = all("likelihood" in row for rows in ladder.values() for row in rows)
+    what, units = ("matched", "logs") if replayed else ("success", "Wilson, episodes")
+    kind = f"95 % ({units})" if seeds == 1 else f"95 % (t, {seeds} seeds)"
+    head = f"{'arm':<22}{what:>8}  {kind:<24}{'thoughts':>9}{'copies':>8}{'seconds':>9}  seeds"
     if replayed:
-        head += "  p(a | s, z) of the expert's action, success being the share of steps matched"
+        head += "  p(a | s, z) of the expert's action; matched: share of steps with that action"
     lines = [head]
     for arm, rows in ladder.items():
         line = _line(arm, rows)
         if replayed:
             for row in rows:
-                line += f"  {row['likelihood']:.3f} ± {1.96 * row['likelihood_se']:.3f}"
+                low, high = row["likelihood_interval"]
+                line += f"  {row['likelihood']:.3f} [{low:.3f}, {high:.3f}]"
         lines.append(line)
     return "\n".join(lines)
 
@@ -92,8 +140,8 @@ def details(ladder: dict[str, list[dict]]) -> str:
     return "\n".join(lines)
 
 
-def chart(ladder: dict[str, list[dict]], path: Path, title: str) -> None:
-    """The same as a bar chart, one dot a seed."""
+def chart(ladder: dict[str, list[dict]], path: Path, title: str, what: str = "success") -> None:
+    """The same as a bar chart, one dot a seed; `what` is measured."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -107,7 +155,7 @@ def chart(ladder: dict[str, list[dict]], path: Path, title: str) -> None:
         axes.scatter([row["success"] for row in rows], [i] * len(rows), s=8, c="black", zorder=3)
     axes.set_yticks(range(len(ladder)), list(ladder))
     axes.invert_yaxis()
-    axes.set(xlim=(0, 1), xlabel="success, 95 % interval", title=title)
+    axes.set(xlim=(0, 1), xlabel=f"{what}, 95 % interval", title=title)
     figure.tight_layout()
     figure.savefig(path, dpi=120)
     plt.close(figure)

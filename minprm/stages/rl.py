@@ -22,6 +22,7 @@ from minprm.envs.base import task_seed
 from minprm.model.policy import Policy
 from minprm.play import Episode, play, training_tasks, won_demos
 from minprm.run.randomness import noise_seed
+from minprm.stages.watch import turn_metrics
 from minprm.text.logs import rewrite_demos
 from minprm.trainer import Batch, Run, loop
 from minprm.zoo import GROUPS, advantages, at_ends, ema, explained_variance, gae, turn_gae
@@ -61,6 +62,7 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool) -> Callable[[int], Ba
         run.running["baseline"] = stats.get("reward/baseline", 0.0)
         stats["reward/mean"] = fmean(e.world.success for e in episodes)
         stats["reward/episodes"] = len(episodes)
+        stats |= turn_metrics(episodes, run.agent.chat)
         return samples, stats
 
     return batch

@@ -1,10 +1,12 @@
 """What to watch while thoughts are learned. README says what each number looks like when broken."""
 
 import math
+from statistics import fmean
 
 import torch
 
 from minprm.algorithms import effective_sample_size
+from minprm.play import Episode
 from minprm.text.actions import copies
 from minprm.text.chat import Chat
 
@@ -58,4 +60,21 @@ def group_metrics(groups: list, chat: Chat) -> dict[str, float]:
         "policy/thought_length": sum(lengths) / len(lengths),
         "policy/unclosed": sum(unclosed) / len(unclosed),
         "policy/copy_rate": sum(copied) / len(copied),
+    }
+
+
+def turn_metrics(episodes: list[Episode], chat: Chat) -> dict[str, float]:
+    """The same of the turns that were played: a turn without a thought has one of length 0."""
+    lengths = []
+    unclosed = []
+    copied = []
+    for e in episodes:
+        for step, info, (sample, _, end) in zip(e.steps, e.infos, e.spans, strict=True):
+            lengths.append(info["thought_tokens"])
+            unclosed.append(sample.ids[end - 1] != chat.end[-1])  # cut for its length
+            copied.append(copies(step.thought or "", step.action, step.observation()))
+    return {
+        "policy/thought_length": fmean(lengths),
+        "policy/unclosed": fmean(unclosed),
+        "policy/copy_rate": fmean(copied),
     }

@@ -1,0 +1,211 @@
+"""What is refused before anything is loaded, each in one sentence that names the flag.
+
+Every number has to be finite, and in the range that its type names; names have to exist, and knobs
+may not contradict each other. Knobs without any effect are refused in effects.py.
+"""
+
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from typing import get_args, get_type_hints
+
+from minprm.constants import ARMS, Config, Range, Training, arms_of, fail, pairs
+from minprm.envs import WORLDS
+from minprm.ladder import STAGES
+
+CENTRED = ("mean", "mean_std", "asym_clip", "rloo", "opo")
+MOST_STAGES = 10  # of --stages: the names of a stage's files hold all stages before it
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def check_ranges(knobs: object) -> None:
+    """Exits where a number of this dataclass is NaN, infinite, or out of its range."""
+    for knob, value, allowed in ranges(knobs):
+        fits = allowed.least <= value <= allowed.most  # never so for NaN
+        limits = f"at least {allowed.least:,} and at most {allowed.most:,}"
+        refuse(not fits, f"{flag(knob)} {value}: must be {limits}")
+        refuse(allowed.even and value % 2, f"{flag(knob)} {value}: must be even")
+
+
+def ranges(knobs: object, prefix: str = "") -> Iterator[tuple[str, float, Range]]:
+    """(knob, value, range) of each number in a dataclass, also in its dataclasses and lists."""
+    for name, kind in get_type_hints(type(knobs), include_extras=True).items():
+        value = getattr(knobs, name)
+        if is_dataclass(value):
+            yield from ranges(value, f"{prefix}{name}.")
+        allowed = _range(kind)
+        if allowed:
+            for each in value if isinstance(value, list) else [value]:
+                yield prefix + name, each, allowed
+
+
+def _range(kind: object) -> Range | None:
+    """The range beside a type, or in a list beside the type of its items."""
+    for part in (kind, *get_args(kind)):
+        for note in getattr(part, "__metadata__", ()):
+            if isinstance(note, Range):
+                return note
+    return None
+
+
+# --- what does not exist, and what cannot work together -------------------------------------------
+
+
+def check(config: Config) -> None:
+    """Refuses what does not exist and what cannot work together."""
+    check_ranges(config)
+    _check_names(config)
+    _check_run(config)
+    _check_mixture(config)
+    _check_act_prm(config)
+    _check_rl(config)
+    trained = {"sft": config.sft, "act-prm": config.act_prm, "rl": config.rl}
+    for name, stage in trained.items():
+        _check_training(name, stage)
+
+
+def refuse(impossible: object, sentence: str) -> None:
+    """Ends the program with this sentence where something is impossible."""
+    if impossible:
+        fail(sentence)
+
+
+def flag(knob: str) -> str:
+    """A knob as it is written on the command line.
+
+    >>> flag("act_prm.top_k")
+    '--act-prm.top-k'
+    """
+    return f"--{knob.replace('_', '-')}"
+
+
+def stages_of(config: Config) -> set[str]:
+    """All stages that are run, whatever the arm."""
+    return {stage for stages in arms_of(config).values() for stage in stages}
+
+
+def _check_names(config: Config) -> None:
+    """Arms, stages and seeds."""
+    for arm in config.arms:
+        refuse(arm not in ARMS, f"--arms {arm}: no such arm. Arms: {', '.join(ARMS)}")
+        refuse(config.arms.count(arm) > 1, f"--arms names {arm} twice")
+    stages = sorted([*STAGES, "demos"])
+    for stage in config.stages:
+        known = ", ".join(stages)
+        refuse(stage not in stages, f"--stages {stage}: no such stage. Stages: {known}")
+    refuse(len(config.stages) > MOST_STAGES, f"--stages: at most {MOST_STAGES} of them")
+    for seed in config.seeds:
+        refuse(config.seeds.count(seed) > 1, f"--seeds names {seed} twice")
+    refuse(
+        not config.seeds or not (config.arms or config.stages),
+        "--seeds and --arms name at least one each",
+    )
+
+
+def _check_run(config: Config) -> None:
+    """What is run: stages, model and world."""
+    world = bool(config.world)
+    embedded = config.model == "tiny"
+    stages = stages_of(config)
+    plays = any(stage.split(":")[0] in ("rl", "synth") for stage in stages)
+    refuse(config.resume and config.dry_run, "--dry-run plans a new run: leave out --resume")
+    refuse(
+        "demos" in stages and (config.stages != ["demos"] or not world or len(config.seeds) > 1),
+        "--stages demos writes a --world's expert logs: it stands alone, with one seed",
+    )
+    refuse(
+        config.lora > 0 and embedded,
+        "--lora is for a --model: of the embedded one all weights are trained",
+    )
+    refuse(
+        not config.think and stages & {"sft:thoughts", "sft:expert"},
+        "--no-think: an arm learns thoughts that it could not use; choose others by --arms",
+    )
+    refuse(
+        not config.think and "synth" in stages,
+        "--no-think: synth keeps episodes in which each turn began with a thought",
+    )
+    refuse(
+        not world and not (config.demos and config.held_out > 1 and not embedded),
+        "without a --world there must be --demos, a --model and --held-out 2 or more",
+    )
+    refuse(not world and plays, "rl and synth need a --world to play")
+    refuse(
+        config.relabel.keep > config.relabel.group,
+        "--relabel.keep is larger than --relabel.group: sample at least as many as you keep",
+    )
+
+
+def _check_mixture(config: Config) -> None:
+    """The shares of thoughts on which the embedded model is raised."""
+    shares = pairs(config.tiny.mixture, float)
+    for kind, share in shares.items():
+        refuse(not 0 <= share <= 1, f"--tiny.mixture {kind}={share}: must be from 0 to 1")
+    refuse(shares and not sum(shares.values()), "--tiny.mixture: no share is above 0")
+    if config.world in WORLDS:  # any other is refused where worlds are made
+        known = WORLDS[config.world].thought_mix
+        for kind in shares:
+            refuse(
+                kind not in known,
+                f"--tiny.mixture {kind}: {config.world} has no such thoughts, but "
+                f"{', '.join(known) or 'none'}",
+            )
+
+
+def _check_act_prm(config: Config) -> None:
+    act_prm = config.act_prm
+    refuse(
+        act_prm.scored_by == "base" and act_prm.reward == "exact_match",
+        "--act-prm.scored-by base with exact_match: the policy writes the action; use policy",
+    )
+    refuse(
+        act_prm.thoughts_from == "state" and act_prm.trained_on == "action_first",
+        "--act-prm.trained-on action_first needs --act-prm.thoughts-from state_action",
+    )
+    refuse(
+        act_prm.continues == "resample" and act_prm.advantage not in ("posterior", "none"),
+        "--act-prm.continues resample weighs by survival: --act-prm.advantage posterior",
+    )
+    refuse(
+        act_prm.patience and not config.held_out,
+        "--act-prm.patience goes by the reward on --held-out demos, and there are none",
+    )
+
+
+def _check_rl(config: Config) -> None:
+    rl = config.rl
+    refuse(
+        rl.group < 2 and (rl.groups != "all" or rl.backfill),
+        "--rl.groups and --rl.backfill choose groups by their variance: --rl.group 2 or more",
+    )
+    refuse(
+        rl.format_penalty > 0 and rl.advantage == "posterior",
+        "--rl.format-penalty with posterior: its weights are shares of rewards above 0",
+    )
+    refuse(
+        rl.max_async_level > 0 and config.engine.sleep,
+        "--engine.sleep with --rl.max-async-level: an engine that plays ahead never sleeps",
+    )
+
+
+def _check_training(name: str, stage: Training) -> None:
+    """What every stage has that takes gradient steps; SFT has no groups."""
+    refuse(
+        name != "sft" and stage.group < 2 and stage.advantage in CENTRED,
+        f"--{name}.group 1: a group of one has no signal to compare",
+    )
+    refuse(
+        stage.kl_target > 0 and not stage.kl,
+        f"--{name}.kl-target adapts the weight --{name}.kl, which has to start above 0",
+    )
+    refuse(
+        stage.kl_to == "sampler" and stage.correction != "none",
+        f"--{name}.kl-to sampler with --{name}.correction, which forgets what the sampler found: "
+        "use one",
+    )
+    ahead = getattr(stage, "max_async_level", 0)
+    refuse(
+        stage.kl_to == "sampler" and not (stage.kl > 0 and (stage.passes > 1 or ahead)),
+        f"--{name}.kl-to sampler does nothing where the weights that sampled are those that learn: "
+        f"it needs --{name}.kl above 0 and --{name}.passes above 1, or batches played ahead",
+    )

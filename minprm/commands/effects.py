@@ -1,0 +1,154 @@
+"""Which knobs have an effect, and the refusal of those that are set and have none.
+
+`READ_BY` names the stages that read a knob, and `needs` what else has to be so.
+tests/test_effects.py runs small ladders and compares: what is read has to be allowed here, and the
+rest refused.
+"""
+
+from dataclasses import asdict
+
+from minprm.commands.checks import flag, refuse, stages_of
+from minprm.constants import Config, flat
+from minprm.model.load import uses_vllm
+
+SFT = "sft:actions sft:thoughts sft:expert"
+ACT_PRM = "act_prm act_prm:resample"
+RELABEL = "relabel relabel:matched relabel:resample"
+RL = "rl rl:dense rl:finetune"
+
+# The stages that read a knob, or a whole section of knobs. The longer name counts.
+READ_BY = {
+    "sft": SFT,
+    "act_prm": ACT_PRM,
+    "relabel": RELABEL,
+    "rl": RL,
+    "rl.lr": "rl rl:dense",
+    "rl.finetune_lr": "rl:finetune",
+    # thoughts are rewarded alike where they are learned from and where they are written down
+    "act_prm.reward": f"{ACT_PRM} {RELABEL}",
+    "act_prm.reward_span": f"{ACT_PRM} {RELABEL}",
+    "act_prm.scored_by": f"{ACT_PRM} {RELABEL}",
+    "act_prm.length_penalty": f"{ACT_PRM} {RELABEL}",
+    # relabel:matched counts the thoughts that Act-PRM would have drawn
+    "act_prm.updates": f"{ACT_PRM} relabel:matched",
+    "act_prm.batch": f"{ACT_PRM} relabel:matched",
+    "act_prm.group": f"{ACT_PRM} relabel:matched",
+    # the variants :resample set these three themselves
+    "act_prm.continues": "act_prm relabel relabel:matched",
+    "act_prm.advantage": "act_prm",
+    "act_prm.trained_on": "act_prm",
+    "temperature": f"{ACT_PRM} {RELABEL} {RL} sample synth",
+    "lora": f"{SFT} {ACT_PRM} {RL}",
+    "checkpointing": f"{SFT} {ACT_PRM} {RL}",
+    "save_every": f"{SFT} {ACT_PRM} {RL}",
+    "engine.sleep": f"{SFT} {ACT_PRM} {RL}",
+    "engine.max_gap": f"{ACT_PRM} {RL}",
+}
+
+# --stages demos plays the world's expert, and reads nothing else
+READ_BY_DEMOS = (
+    "preset", "config", "run", "dry_run", "resume", "stages", "seeds", "world", "world_args",
+    "episodes",
+)  # fmt: skip
+
+
+def needs(config: Config) -> list[tuple[object, str, str]]:
+    """Rows of (is it so, what has to be so, the knobs that need it); `tiny.` is a whole section."""
+    stages = stages_of(config)
+    act_prm, rl = config.act_prm, config.rl
+    embedded = config.model == "tiny"
+    critic = rl.advantage in ("gae", "turn_gae")
+    thinks = stages & {*ACT_PRM.split(), *RELABEL.split(), "sample"}
+    logs = stages & {*SFT.split(), "copy", "shuffle"} | thinks
+    drawn = act_prm.thoughts_from == "state" or act_prm.trained_on in ("action_first", "both")
+    return [
+        (not config.stages, "no --stages", "arms"),
+        (config.world, "a --world", "world_args episodes split think"),
+        (embedded, "the embedded model", "gate tiny."),
+        (not embedded, "a --model", "lora checkpointing"),
+        (uses_vllm(config.sampler), "the vLLM sampler", "engine.memory engine.sleep"),
+        (logs or not config.world, "a stage that learns from logs", "demos"),
+        (
+            (logs and not config.demos) or "synth" in stages,
+            "a stage that learns from logs of the world's expert, or synth",
+            "num_demos",
+        ),
+        (
+            stages & {*ACT_PRM.split()} or (logs and config.demos) or not config.world,
+            "the stage act_prm, or --demos to take them from",
+            "held_out",
+        ),
+        (config.think or thinks, "thoughts, so no --no-think", "thought_tokens history.thoughts"),
+        (config.history.last, "--history.last above 0", "history.first"),
+        (
+            False,
+            "tokens that the model sampled, but nobody sampled the demos",
+            "sft.loss sft.kl sft.kl_to sft.kl_target sft.correction",
+        ),
+        (act_prm.kl, "--act-prm.kl above 0", "act_prm.kl_to act_prm.kl_target"),
+        (act_prm.advantage == "top_k", "--act-prm.advantage top_k", "act_prm.top_k"),
+        (
+            act_prm.reward != "exact_match",
+            "another --act-prm.reward than exact_match",
+            "act_prm.reward_span act_prm.scored_by",
+        ),
+        (
+            drawn,
+            "--act-prm.thoughts-from state, or --act-prm.trained-on action_first or both",
+            "act_prm.loss act_prm.kl act_prm.correction",
+        ),
+        (rl.kl, "--rl.kl above 0", "rl.kl_to rl.kl_target"),
+        (rl.advantage == "top_k", "--rl.advantage top_k", "rl.top_k"),
+        (rl.groups == "top_p", "--rl.groups top_p", "rl.top_p"),
+        (critic, "--rl.advantage gae or turn_gae", "rl.lam rl.value_weight"),
+        (
+            critic or "rl:dense" in stages,
+            "--rl.advantage gae or turn_gae, or the stage rl:dense",
+            "rl.gamma",
+        ),
+        (config.save_every > 1, "--save-every above 1", "rl.max_async_level"),
+    ]
+
+
+def idle(config: Config) -> dict[str, str]:
+    """The knobs that have no effect in this configuration, and what each would need."""
+    stages = stages_of(config)
+    found = unmet(needs(config))
+    for knob, _ in flat(asdict(config)):
+        section = knob.split(".")[0]
+        if f"{section}." in found:
+            found[knob] = found[f"{section}."]
+        readers = READ_BY.get(knob, READ_BY.get(section, "")).split()
+        if readers and not stages & {*readers}:
+            found[knob] = f"a stage that reads it: {', '.join(readers)}"
+        if stages == {"demos"} and knob not in READ_BY_DEMOS:
+            found[knob] = "another stage than demos"
+    return found
+
+
+def check_effects(config: Config, given: set[str], preset: Config) -> None:
+    """Refuses the knobs in `given` that have no effect.
+
+    A knob that is switched off, or back from the preset's value to the plain default, may be given
+    anywhere: it asks for nothing.
+    """
+    asked, usual, plain = (dict(flat(asdict(each))) for each in (config, preset, Config()))
+    for knob, need in idle(config).items():
+        off = knob in asked and asked[knob] == plain[knob]
+        if off and (not plain[knob] or usual[knob] != plain[knob]):
+            continue
+        refuse(knob in given, no_effect(knob, need))
+
+
+def no_effect(knob: str, need: str) -> str:
+    """The sentence for a knob that is refused."""
+    return f"{flag(knob)} has no effect here: it needs {need}"
+
+
+def unmet(rows: list[tuple[object, str, str]]) -> dict[str, str]:
+    """The knobs in rows such as those of `needs` whose need is not met, each with that need."""
+    found = {}
+    for holds, need, knobs in rows:
+        if not holds:
+            found |= dict.fromkeys(knobs.split(), need)
+    return found
