@@ -1,41 +1,179 @@
-"""A knob that is read is never refused for want of an effect, and one that is not always is.
+"""A knob is refused where nothing reads it, and only there.
 
 Small ladders are run in each situation that the code tells apart, and what they read is recorded.
 """
 
-import dataclasses
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
+from copy import deepcopy
+from dataclasses import asdict
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
 from minprm import constants
-from minprm.commands.cli import parse
+from minprm.commands import train
 from minprm.commands.effects import idle
 from minprm.constants import Config, flat
-from minprm.ladder import ladder, start
 from minprm.model.agent import Agent
 from minprm.play import expert_demos
-from minprm.run.log import Log
 from minprm.text.logs import write_demos
 
 SECTIONS = {
-    constants.Tiny: "tiny.", constants.SFT: "sft.", constants.ActPRM: "act_prm.",
-    constants.Relabel: "relabel.", constants.RL: "rl.", constants.History: "history.",
-    constants.Engine: "engine.", Config: "", Agent: "",
+    Config: "", Agent: "", constants.Tiny: "tiny.", constants.SFT: "sft.",
+    constants.ActPRM: "act_prm.", constants.Relabel: "relabel.", constants.RL: "rl.",
+    constants.History: "history.", constants.Engine: "engine.",
 }  # fmt: skip
-# The agent takes a copy of these, so it is there that they are read.
-AGENTS = {f.name for f in fields(Agent)} & {f.name for f in fields(Config)}
 KNOBS = dict(flat(asdict(Config())))
-TINY = (
-    "--world-args rounds=2 swaps=1 cups=2 --no-gate --tiny.dim 16 --tiny.layers 1 --tiny.heads 1 "
-    "--tiny.updates 60 --tiny.act-only 0 --thought-tokens 9 --seeds 0"
-)
 SMALL = {
-    "num_demos": 4, "held_out": 2, "episodes": 4, "sft.epochs": 1, "sft.batch": 4,
-    "act_prm.updates": 2, "act_prm.batch": 2, "act_prm.group": 2, "relabel.group": 2,
-    "rl.updates": 2, "rl.batch": 2, "rl.group": 2, "save_every": 1,
+    "run": "small", "gate": False, "world_args": ["rounds=2", "swaps=1", "cups=2"],
+    "tiny.dim": 32, "tiny.layers": 1, "tiny.heads": 1, "tiny.updates": 150,
+    "thought_tokens": 9, "num_demos": 4, "held_out": 2, "episodes": 4, "save_every": 2,
+    "sft.epochs": 1, "sft.batch": 4, "act_prm.updates": 2, "act_prm.batch": 2, "act_prm.group": 2,
+    "relabel.group": 2, "rl.updates": 2, "rl.batch": 2, "rl.group": 2,
 }  # fmt: skip
+# Not seen by the recorder: read before there is a configuration, or at a turn without an action.
+UNSEEN = {"preset", "config", "rl.format_penalty"}
+# Where these are refused they do something, but not what they say: a KL and a correction are about
+# tokens that the sampler drew, and without a world nothing opens a turn with its action.
+ASTRAY = {
+    "think", "sft.kl", "sft.kl_target", "sft.correction", "act_prm.kl", "act_prm.kl_target",
+    "act_prm.correction", "rl.kl_target",
+}  # fmt: skip
+LOGS = {"demos": "demos.jsonl", "arms": ["base", "action_sft"]}
+REPLAY = {"world": "", "world_args": [], "demos": "demos.jsonl", "model": "model"}
+SITUATIONS = {
+    "nothing is trained": {"arms": ["base"]},
+    "actions": {"arms": ["action_sft"]},
+    "thoughts are chosen": {"arms": ["best_of_base"]},
+    "thoughts are chosen among many": {"arms": ["best_of_base_matched"]},
+    "thoughts are copied": {"arms": ["copied_actions"]},
+    "thoughts are sampled": {"arms": ["base_thoughts"]},
+    "thoughts are learned": {"arms": ["act_prm"]},
+    "paths are resampled": {"arms": ["act_prm_resampled"]},
+    "by writing": {"arms": ["act_prm"], "act_prm.reward": "exact_match"},
+    "hinted": {"arms": ["act_prm"], "act_prm.thoughts_from": "state_action"},
+    "hinted, both orders": {
+        "arms": ["act_prm"], "act_prm.thoughts_from": "state_action", "act_prm.trained_on": "both",
+        "act_prm.kl": 0.1, "act_prm.kl_target": 0.1, "act_prm.advantage": "top_k",
+    },
+    "a world's rewards": {"arms": ["rl"]},
+    "a world's rewards, turn by turn": {"arms": ["rl_dense"], "rl.advantage": "top_k"},
+    "a critic": {"arms": ["rl"], "rl.advantage": "gae", "rl.kl": 0.1, "rl.groups": "top_p"},
+    "after SFT": {"stages": ["sft:actions", "rl:finetune"], "rl.kl": 0.1, "rl.kl_target": 0.1},
+    "played ahead": {"arms": ["rl"], "rl.max_async_level": 1},
+    "saved at every update": {"arms": ["rl"], "save_every": 1},
+    "no thoughts": {"arms": ["base", "action_sft", "rl"], "think": False},
+    "short histories": {"arms": ["act_prm", "rl"], "history.last": 1},
+    "logs of a user": LOGS,
+    "logs of a user, and thoughts": {"demos": "demos.jsonl", "arms": ["act_prm"]},
+    "logs that the model wins": {"stages": ["synth"], "num_demos": 60},
+    "the expert's logs alone": {"stages": ["demos"]},
+    "a language model": {"model": "model", "arms": ["base", "act_prm", "rl"]},
+    "a language model as it is": {"model": "model", "arms": ["base"]},
+    "replay": REPLAY | {"arms": ["base", "act_prm"]},
+    "replay of what is": REPLAY | {"arms": ["base"]},
+}  # fmt: skip
+
+
+def configured(knobs: dict) -> Config:
+    config = deepcopy(Config())
+    for knob, value in (SMALL | knobs).items():
+        *section, name = knob.split(".")
+        setattr(getattr(config, section[0]) if section else config, name, value)
+    return config
+
+
+@contextmanager
+def recording(monkeypatch) -> Iterator[set[str]]:
+    """The knobs that are read meanwhile. To be copied is not to be read."""
+    read = set()
+
+    def watch(owner: type, prefix: str) -> None:
+        def get(self, name):
+            reader = sys._getframe(1)
+            copied = reader.f_globals["__name__"] == "dataclasses"
+            # of what an agent has too, the agent's counts
+            handed_on = reader.f_code.co_name == "make_agent" and name in Agent.__annotations__
+            if prefix + name in KNOBS and not copied and not handed_on:
+                read.add(prefix + name)
+            return object.__getattribute__(self, name)
+
+        monkeypatch.setattr(owner, "__getattribute__", get, raising=False)
+
+    with monkeypatch.context() as monkeypatch:
+        for owner, prefix in SECTIONS.items():
+            watch(owner, prefix)
+        yield read
+
+
+def run(config: Config, folder: Path, monkeypatch) -> set[str]:
+    """What the command reads in this configuration."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(train, "parse", lambda argv: config)
+    monkeypatch.setattr(train, "chart", lambda *_: None)
+    with recording(monkeypatch) as read:
+        train.main([])
+    return read
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder with a raised base model, also as `model`, and with logs."""
+    folder = tmp_path_factory.mktemp("effects")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        config = configured({"arms": ["base"], "run": "first"})
+        read = run(config, folder, monkeypatch)
+        assert {knob for knob in KNOBS if knob.startswith("tiny.")} <= read
+    (base,) = (folder / "checkpoints").glob("tiny-*")
+    (folder / "model").symlink_to(base)
+    write_demos(expert_demos(config, seed=0, n=8), folder / "demos.jsonl")
+    write_demos(expert_demos(config, seed=1, n=8), folder / "logs.jsonl")
+    return folder
+
+
+def numbers(folder: Path, run: str) -> dict[str, str]:
+    """Whatever a run has measured or written, without what a clock says and the base model took."""
+    found = {}
+    for file in (folder / "runs" / run).glob("*.json*"):
+        if file.name == "config.json":
+            continue
+        text = re.sub(r'"(time/\w+|seconds)": [\d.e-]+', "", file.read_text())
+        found[file.name] = text
+    return found
+
+
+def other(config: Config, knob: str) -> object:
+    """Another value of the knob than it has."""
+    *section, name = knob.split(".")
+    owner = getattr(config, section[0]) if section else config
+    value = getattr(owner, name)
+    kind = get_type_hints(type(owner))[name]
+    choices = [x for each in get_args(kind) for x in get_args(each) or [each]]  # of a Literal
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return value + 1 if isinstance(value, int) else value / 2 + 0.1
+    if isinstance(value, list):
+        return {"arms": ["rl"], "tiny.mixture": ["bare=1"]}.get(knob, ["rounds=1"])
+    return next((choice for choice in choices if choice != value), "logs.jsonl")
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_what_nothing_reads_is_refused_and_what_is_refused_changes_nothing(
+    name, folder, monkeypatch
+):
+    tag = re.sub(r"\W+", "-", name)
+    config = configured(SITUATIONS[name] | {"run": tag})
+    read = run(config, folder, monkeypatch) | (UNSEEN - idle(config).keys())
+    if config.model == "tiny":
+        read |= {knob for knob in KNOBS if knob.startswith("tiny.")}  # the base is raised already
+    refused = idle(config)
+    assert KNOBS.keys() - read <= refused.keys(), "ignored in silence"
+    without = {knob: other(config, knob) for knob in refused if knob not in ASTRAY}
+    assert without
+    run(configured(SITUATIONS[name] | without | {"run": f"{tag}-again"}), folder, monkeypatch)
+    assert numbers(folder, tag) == numbers(folder, f"{tag}-again") != {}

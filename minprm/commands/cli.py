@@ -21,10 +21,10 @@ def parse(argv: list[str]) -> Config:
     >>> parse(["--preset", "smoke", "--act-prm.reward", "exact_match"]).act_prm.reward
     'exact_match'
     """
+    given = given_knobs(argv)
     from_file = _toml_flags(_value(argv, "--config"))
     config = read(from_file + argv)
-    given = given_knobs(from_file) | given_knobs(argv)
-    check_effects(config, given, PRESETS[config.preset])
+    check_effects(config, given | given_knobs(from_file), PRESETS[config.preset])
     return config
 
 
@@ -54,12 +54,19 @@ def read_flags(schema: type, argv: list[str], program: str, **default):
 
 def _sentence(box: str) -> str:
     """What a box says: its first paragraph, and the flags that may have been meant."""
-    lines = [line.strip("│╭╮╰╯─ ") for line in box.splitlines()[1:]]
-    complaint = lines[: lines.index("")] if "" in lines else lines
-    if "Perhaps you meant:" not in lines:
-        return " ".join(complaint)
-    meant = [line.split()[0] for line in lines if line.startswith("--")]
-    return f"{' '.join(complaint)}; perhaps you meant {' or '.join(dict.fromkeys(meant))}"
+    paragraphs = [[]]
+    for line in box.splitlines()[1:]:
+        text = line.strip("│|╭╮╰╯+ ")  # drawn in ASCII where the terminal knows no more
+        if text.strip("─-"):
+            paragraphs[-1].append(text)
+        elif paragraphs[-1]:
+            paragraphs.append([])
+    complaint = " ".join(paragraphs[0])
+    for title, *lines in paragraphs[1:-1]:
+        if title == "Perhaps you meant:":
+            flags = [line.split()[0] for line in lines if line.startswith("--")]
+            complaint += f"; perhaps you meant {' or '.join(flags)}"
+    return complaint
 
 
 def given_knobs(argv: list[str]) -> set[str]:

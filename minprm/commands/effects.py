@@ -38,7 +38,6 @@ READ_BY = {
     "act_prm.advantage": "act_prm",
     "act_prm.trained_on": "act_prm",
     "temperature": f"{ACT_PRM} {RELABEL} {RL} sample synth",
-    "lora": f"{SFT} {ACT_PRM} {RL}",
     "checkpointing": f"{SFT} {ACT_PRM} {RL}",
     "save_every": f"{SFT} {ACT_PRM} {RL}",
     "engine.sleep": f"{SFT} {ACT_PRM} {RL}",
@@ -78,7 +77,6 @@ def needs(config: Config) -> list[tuple[object, str, str]]:
             "the stage act_prm, or --demos to take them from",
             "held_out",
         ),
-        (config.think or thinks, "thoughts, so no --no-think", "thought_tokens history.thoughts"),
         (config.history.last, "--history.last above 0", "history.first"),
         (
             False,
@@ -113,16 +111,18 @@ def needs(config: Config) -> list[tuple[object, str, str]]:
 def idle(config: Config) -> dict[str, str]:
     """The knobs that have no effect in this configuration, and what each would need."""
     stages = stages_of(config)
-    found = unmet(needs(config))
+    lacking = unmet(needs(config))
+    found = {}
     for knob, _ in flat(asdict(config)):
         section = knob.split(".")[0]
-        if f"{section}." in found:
-            found[knob] = found[f"{section}."]
+        need = lacking.get(knob, lacking.get(f"{section}."))
         readers = READ_BY.get(knob, READ_BY.get(section, "")).split()
         if readers and not stages & {*readers}:
-            found[knob] = f"a stage that reads it: {', '.join(readers)}"
+            need = f"a stage that reads it: {', '.join(readers)}"
         if stages == {"demos"} and knob not in READ_BY_DEMOS:
-            found[knob] = "another stage than demos"
+            need = "another stage than demos"
+        if need:
+            found[knob] = need
     return found
 
 

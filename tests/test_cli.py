@@ -1,0 +1,279 @@
+"""The flags of both commands: what they mean, and what is refused in one sentence."""
+
+import io
+import json
+import re
+import shutil
+from dataclasses import is_dataclass, replace
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+from benchmarks import ablations, objectives
+from minprm.algorithms import exact_match
+from minprm.commands import evaluate
+from minprm.commands.checks import ranges
+from minprm.commands.cli import parse
+from minprm.commands.presets import PRESETS
+from minprm.constants import Config, Tiny
+from minprm.data import Step
+from minprm.envs.cups import Cups
+from minprm.model import tiny
+from minprm.model.policy import Policy
+from minprm.play import begin
+from minprm.run.log import bar
+
+ROOT = Path(__file__).parents[1]
+
+
+def refusal(command, flags: list[str], capsys) -> str:
+    """The sentence with which these flags are refused, by exit code 2 and before anything else."""
+    with pytest.raises(SystemExit) as stop:
+        command(flags)
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and error.count("\n") == 1 and len(error) < 400, error
+    return error
+
+
+# --- train ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--foo 1", "--foo"),
+        ("--act-prm.rewrad x", "perhaps you meant --act-prm.reward"),
+        ("--act-prm.reward nice", "nice"),
+        ("--config nowhere.toml", "nowhere.toml"),
+        ("--rl.lr 1e-3 --rl.lr 1e-4", "--rl.lr is given twice"),
+        ("--think --no-think", "--think is given twice"),
+        ("--config a.toml --config=b.toml", "--config is given twice"),
+        # names
+        ("--arms nobody", "nobody"),
+        ("--arms rl rl", "rl twice"),
+        ("--arms", "name at least one"),
+        ("--stages sft:nothing", "sft:thoughts"),
+        (f"--stages {'sft:actions ' * 42}", "at most 10"),
+        ("--stages demos --seeds 0 1", "one seed"),
+        ("--seeds", "name at least one"),
+        ("--seeds 0 0", "0 twice"),
+        ("--seeds x", "--seeds"),
+        ("--seeds 0 10000", "--seeds 10000: must be at least 0 and at most 9,999"),
+        ("--seeds -1", "at least 0"),
+        # numbers
+        ("--rl.batch 0", "--rl.batch 0: must be at least 1 and at most 1,000,000"),
+        ("--act-prm.group -1", "at least 1"),
+        ("--rl.lr -1", "at least"),
+        ("--rl.lr nan", "--rl.lr nan"),
+        ("--sft.lr inf", "--sft.lr inf"),
+        ("--rl.max-async-level -1", "--rl.max-async-level"),
+        ("--rl.groups top_p --rl.top-p 1.5", "at most 1"),
+        ("--rl.groups top_p --rl.top-p 0", "at least"),
+        ("--rl.top-k 0", "at least 1"),
+        ("--rl.max-grad-norm 0", "--rl.max-grad-norm 0"),
+        ("--rl.kl nan", "--rl.kl nan"),
+        ("--relabel.min-reward 2", "at most 1"),
+        ("--temperature 0", "--temperature 0"),
+        ("--temperature inf", "--temperature inf"),
+        ("--eval-temperature -1", "at least 0"),
+        ("--eval-temperature nan", "--eval-temperature nan"),
+        ("--threads 1000000", "at most"),
+        ("--num-demos 2000000000", "at most 90,000"),
+        ("--tiny.heads 0", "at least 1"),
+        ("--tiny.layers 0", "at least 1"),
+        ("--tiny.dim 0", "at least 1"),
+        ("--tiny.head-dim 7", "even"),
+        ("--tiny.init nan", "--tiny.init nan"),
+        ("--tiny.act-only 2", "at most 1"),
+        ("--tiny.mixture bare=0", "no share is above 0"),
+        ("--tiny.mixture bare=nan", "bare=nan"),
+        ("--tiny.mixture clever=1", "faithful"),
+        ("--tiny.mixture bare=.1 bare=.2", "twice"),
+        ("--tiny.mixture bare", "name=value"),
+        # what cannot work together
+        ("--act-prm.group 1 --act-prm.advantage mean", "group"),
+        ("--act-prm.scored-by base --act-prm.reward exact_match", "exact_match"),
+        ("--act-prm.trained-on action_first", "state_action"),
+        ("--act-prm.patience 2 --held-out 0", "--act-prm.patience"),
+        ("--rl.group 1 --rl.groups top_p --rl.advantage ema", "variance"),
+        ("--rl.format-penalty 0.1 --rl.advantage posterior", "posterior"),
+        ("--rl.kl .1 --rl.kl-to sampler --rl.correction mask", "use one"),
+        ("--rl.kl .1 --rl.kl-to sampler", "--rl.passes above 1"),
+        ("--sampler vllm --rl.max-async-level 1 --engine.sleep", "never sleeps"),
+        ("--no-think --arms act_prm", "--no-think"),
+        ("--no-think --stages synth", "each turn began with a thought"),
+        ("--lora 4", "all weights"),
+        ("--dry-run --resume", "--resume"),
+        # what would be ignored
+        ("--num-demos 128 --demos logs.jsonl", "--num-demos has no effect"),
+        ("--arms base --num-demos 64", "--num-demos has no effect"),
+        ("--arms action_sft --held-out 8", "--held-out has no effect"),
+        ("--arms action_sft --temperature .5", "--temperature has no effect"),
+        ("--sft.loss ppo_clip", "nobody sampled"),
+        ("--sft.correction mask", "nobody sampled"),
+        ("--sft.kl-to sampler --sft.passes 2", "nobody sampled"),
+        ("--checkpointing", "it needs a --model"),
+        ("--engine.memory .5 --sampler transformers", "it needs the vLLM sampler"),
+        ("--rl.lam .9", "gae or turn_gae"),
+        ("--rl.value-weight .1", "gae or turn_gae"),
+        ("--rl.gamma .9 --arms rl", "gae or turn_gae, or the stage rl:dense"),
+        ("--rl.kl-target 0.1", "--rl.kl"),
+        ("--rl.finetune-lr 1e-4 --arms rl", "rl:finetune"),
+        ("--act-prm.lr 1e-4 --arms best_of_base", "act_prm"),
+        ("--relabel.keep 2 --relabel.group 4 --arms rl", "relabel"),
+        ("--stages rl --arms rl", "--arms has no effect"),
+        ("--stages demos --act-prm.decay", "--act-prm.decay has no effect"),
+        ("--world= --arms base --no-think --demos a --model b", "it needs a --world"),
+        ("--world= --arms base --split validation --demos a --model b", "it needs a --world"),
+        ("--world= --arms base --episodes 9 --demos a --model b", "it needs a --world"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_ends_in_one_sentence_and_code_2(flags, said, capsys):
+    assert said in refusal(parse, flags.split(), capsys)
+
+
+def test_every_number_of_both_commands_has_a_range_and_its_default_lies_in_it():
+    for schema in (Config(), evaluate.Evaluation(checkpoints=[])):
+        found = {knob for knob, _, _ in ranges(schema)}
+        assert found == set(numbers(schema))
+        assert all(r.least <= value <= r.most for _, value, r in ranges(schema))
+
+
+def numbers(knobs: object, prefix: str = "") -> list[str]:
+    """The knobs whose type is a number, or a list of numbers."""
+    found = []
+    for name, kind in get_type_hints(type(knobs)).items():
+        if is_dataclass(getattr(knobs, name)):
+            found += numbers(getattr(knobs, name), f"{prefix}{name}.")
+        elif kind in (int, float, list[int], list[float]):
+            found.append(prefix + name)
+    return found
+
+
+def test_what_asks_for_nothing_may_be_given_anywhere():
+    assert parse("--lora 0 --act-prm.patience 0 --no-checkpointing".split()) == Config()
+    back = "--preset errand --act-prm.scored-by policy --act-prm.reward exact_match"
+    assert parse(back.split()).act_prm.scored_by == "policy"
+
+
+def test_every_preset_and_every_command_that_is_written_down_is_accepted(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    Path("my.toml").write_text("")
+    for preset, config in PRESETS.items():
+        logs = [] if config.world else ["--demos", "logs.jsonl"]
+        assert replace(parse(["--preset", preset, *logs]), demos="") == config
+    told = re.findall(r"^python train.py(.*?)(?: +#.*)?$", (ROOT / "README.md").read_text(), re.M)
+    told += [f"{objectives.BUDGET} {flags} {objectives.CHOICE} --rl.lr 1e-3"
+             for flags in objectives.METHODS.values()]  # fmt: skip
+    told += [f"{ablations.LADDER} {flags}" for flags in ablations.ABLATIONS.values()]
+    assert len(told) > 40
+    for flags in told:
+        if "--help" not in flags:
+            parse(flags.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"[sft]\nnothing = 1\n", "nothing"),
+        (b"run = '\xff'", "not TOML"),
+        (b"a = " + b"[" * 100_000, "not TOML"),
+        (b"[" + b".".join([b"a"] * 5000) + b"]\nb = 1", "my.toml"),
+        (b"config = 'other.toml'", "another config"),
+        (b"rl.lr = nan", "--rl.lr nan"),
+        (b"rl.lam = 0.9", "--rl.lam has no effect"),
+    ],
+)  # fmt: skip
+def test_a_broken_toml_file_ends_in_one_sentence(text, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("my.toml").write_bytes(text)
+    assert said in refusal(parse, ["--config", "my.toml"], capsys)
+
+
+def test_toml_gives_the_same_knobs_and_flags_override_it(tmp_path):
+    path = tmp_path / "my.toml"
+    path.write_text(
+        'preset = "smoke"\nseeds = [4, 5]\n[act-prm]\nlr = 0.5\nreward = "exact_match"\n'
+    )
+    cfg = parse(["--config", str(path), "--act-prm.lr", "0.25"])
+    assert (cfg.seeds, cfg.act_prm.lr, cfg.act_prm.reward) == ([4, 5], 0.25, "exact_match")
+    assert cfg.world_args == ["rounds=1", "swaps=3"]
+
+
+# --- evaluate -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    """A model that has read nothing."""
+    path = tmp_path_factory.mktemp("checkpoint") / "model"
+    Policy(*tiny.untrained(Cups(), Tiny(dim=16, layers=1), seed=0), 1024).save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("", "at least one checkpoint"),
+        ("c c", "named twice"),
+        ("c --transcripts nowhere/all.jsonl", "--transcripts nowhere/all.jsonl"),
+        ("c --transcripts old.jsonl", "exists"),
+        ("c --chart nowhere/all.png", "--chart nowhere/all.png"),
+        ("c --chart all.pmg", "--chart"),
+        ("c --temperature nan", "--temperature nan"),
+        ("c --thought-tokens -50", "--thought-tokens -50"),
+        (f"c --seed {10**30}", "--seed 1"),
+        ("c --episodes 3000000000", "at most 100,000"),
+        ("c --show -1", "--show -1"),
+        ("c --samples 2", "--temperature above 0"),
+        ("c --seed 1 --seed 2", "--seed is given twice"),
+        ("c --no-think --thought-tokens 8", "--thought-tokens has no effect"),
+        ("c --engine.sleep", "--engine.sleep has no effect"),
+        ("c --engine.memory .5 --sampler transformers", "it needs the vLLM sampler"),
+        ("--worlds --seed 1", "--worlds stands alone"),
+        ("nowhere", "nowhere is no model"),
+    ],
+)
+def test_evaluate_refuses_before_it_plays(flags, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("old.jsonl").write_text("")
+    assert said in refusal(evaluate.main, flags.split(), capsys)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_a_broken_checkpoint_ends_in_one_sentence(file, checkpoint, tmp_path, capsys):
+    shutil.copytree(checkpoint, tmp_path / "broken")
+    whole = (checkpoint / file).read_bytes()
+    (tmp_path / "broken" / file).write_bytes(whole[: len(whole) // 2])
+    error = refusal(evaluate.main, [str(tmp_path / "broken"), "--episodes", "1"], capsys)
+    assert "is no model that transformers loads" in error
+
+
+def test_control_characters_are_shown_and_not_obeyed(capsys):
+    e = begin(Cups(), 0)
+    e.steps.append(Step(e.state, "clear \x1b[2J", "open \x1b]0;x\x07"))
+    evaluate.report("c", [e], evaluate.Evaluation(checkpoints=["c"], show=1))
+    shown = capsys.readouterr().out
+    for colour in (evaluate.GREY, evaluate.GREEN, evaluate.YELLOW, evaluate.PLAIN):
+        shown = shown.replace(colour, "")
+    assert "\x1b" not in shown and "\x07" not in shown and r"clear \x1b[2J" in shown
+
+
+# --- and around them ------------------------------------------------------------------------------
+
+
+def test_bars_are_for_terminals_alone():
+    pipe = io.StringIO()
+    assert list(bar(range(3), file=pipe)) == [0, 1, 2] and not pipe.getvalue()
+    pipe.isatty = lambda: True
+    assert list(bar(range(3), file=pipe)) == [0, 1, 2] and pipe.getvalue()
+
+
+def test_the_order_of_keys_is_forgiven_in_each_of_two_calls():
+    calls = [{"name": "a", "arguments": {"x": 1, "y": 2}}, {"name": "b", "arguments": {}}]
+    turned = [dict(reversed(call.items())) for call in calls]
+    written, expert = ("\n".join(map(json.dumps, lines)) for lines in (turned, calls))
+    assert exact_match(written, expert) == 1.0
+    assert exact_match("\n".join(reversed(written.split("\n"))), expert) == 0.0
+    assert exact_match("[" * 100_000, expert) == 0.0

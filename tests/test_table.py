@@ -1,0 +1,38 @@
+"""The intervals of the tables, each worked out by another road."""
+
+import math
+
+import pytest
+
+from minprm.run.table import by_log, interval, student_t, table
+
+
+@pytest.mark.parametrize("freedom", [1, 2, 13, 14, 15, 30, 99, 400])
+def test_student_t_leaves_five_per_cent_outside(freedom):
+    """By adding up the density, in steps of a ten-thousandth of the angle whose tangent is t/√ν."""
+    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(math.pi)
+    steps = 20_000
+    edge = math.atan(student_t(freedom) / math.sqrt(freedom))
+    angles = [(k + 0.5) / steps * edge for k in range(steps)]
+    inside = 2 * scale * sum(math.cos(a) ** (freedom - 1) for a in angles) * edge / steps
+    assert inside == pytest.approx(0.95, abs=1e-4)
+
+
+def test_logs_are_counted_and_not_their_steps():
+    """Where the steps of a log agree, a log is one observation, however long all of them are."""
+    means = [0.2, 0.9, 0.4, 0.7]
+    _, low, high = interval([{"success": mean} for mean in means])
+    assert by_log([[mean] * 25 for mean in means]) == pytest.approx((low, high))
+    assert by_log([[0.5, 0.7]]) == (0.0, 1.0)  # one log says nothing of others
+
+
+def test_steps_that_cancel_within_their_log_leave_no_doubt():
+    assert by_log([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]]) == pytest.approx((0.5, 0.5))
+
+
+def test_a_replay_says_that_steps_were_matched_and_that_its_intervals_are_over_logs():
+    row = {"success": 0.5, "interval": (0.25, 0.75), "likelihood": 0.5, "thought_rate": 1.0,
+           "likelihood_interval": (0.125, 0.875), "copy_rate": 0.0, "seconds": 1.0}  # fmt: skip
+    head, line = table({"base": [row]}).splitlines()
+    assert "matched" in head.split() and "95 % (logs)" in head and "success" not in head
+    assert "[0.250, 0.750]" in line and "0.500 [0.125, 0.875]" in line
