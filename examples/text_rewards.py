@@ -140,12 +140,12 @@ def main(argv: list[str]) -> None:
     WORLDS["text"], run = Text, flags.run or f"text-{time.strftime('%Y%m%d-%H%M%S')}"
     args = [f"reward={flags.reward}", *[f"file={flags.file}"] * bool(flags.file)]
     shared = ["--world", "text", "--world-args", *args, "--seeds", str(flags.seed)]
-    shared += ["--action-tokens", str(flags.tokens), "--thought-tokens", "1", "--held-out", "0"]
+    shared += ["--action-tokens", str(flags.tokens), "--thought-tokens", "1"]
     shared += ["--eval-temperature", "1"]
     warm = [*shared, "--stages", "sft:actions", "--num-demos", str(flags.demos)]
     start = flags.model or untrained(flags.seed)
     rows = {"warm start": result(f"{run}-warm", [*warm, "--model", start])}
-    ppo = "--stages rl:dense --rl.advantage gae --rl.loss ppo_clip --rl.passes 2 --num-demos 1"
+    ppo = "--stages rl:dense --rl.advantage gae --rl.loss ppo_clip --rl.passes 2"
     ppo += f" --rl.updates {flags.updates} --model {CHECKPOINTS}/{run}-warm/stages-"
     ppo = [*shared, *f"{ppo}{flags.seed}".split()]
     # a weight of 1e-9 is measured and not felt

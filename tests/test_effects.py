@@ -3,6 +3,7 @@
 Small ladders are run in each situation that the code tells apart, and what they read is recorded.
 """
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from minprm.model.agent import Agent
 from minprm.play import expert_demos
 from minprm.text.logs import write_demos
 
+ROOT = Path(__file__).parents[1]
 SECTIONS = {
     Config: "", Agent: "", constants.Tiny: "tiny.", constants.SFT: "sft.",
     constants.ActPRM: "act_prm.", constants.Relabel: "relabel.", constants.RL: "rl.",
@@ -177,3 +179,49 @@ def test_what_nothing_reads_is_refused_and_what_is_refused_changes_nothing(
     assert without
     run(configured(SITUATIONS[name] | without | {"run": f"{tag}-again"}), folder, monkeypatch)
     assert numbers(folder, tag) == numbers(folder, f"{tag}-again") != {}
+
+
+# --- the glossary ---
+
+
+def glossary() -> set[str]:
+    """The metrics of README's table: `reward/mean`, `paid` is two of one group."""
+    text = (ROOT / "README.md").read_text()
+    group = ""
+    rows = text.split("| metric | what it is | broken |")[1].split("\n\n")[0]
+    found = set()
+    for cell in re.findall(r"^\| (`[^|]+`) \|", rows, re.M):
+        for name in re.findall(r"`([\w/]+)`", cell):
+            group = name.split("/")[0] if "/" in name else group
+            found.add(name if "/" in name else f"{group}/{name}")
+    return found
+
+
+def logged(folder: Path, tag: str) -> dict[str, set[str]]:
+    """The metrics of each kind of stage in a run."""
+    found = {}
+    for line in (folder / "runs" / tag / "metrics.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        kind = row["stage"].split("+")[-1].split(":")[0]
+        found.setdefault(kind, set()).update(key for key in row if "/" in key)
+    return found
+
+
+def test_the_glossary_names_what_is_logged_and_nothing_else(folder, monkeypatch):
+    found = {}
+    everything = {
+        "arms": ["act_prm", "rl"], "rl.kl": 0.1, "rl.kl_target": 0.1, "rl.correction": "mask",
+    }  # fmt: skip
+    for tag, knobs in (("group", everything | {"rl.advantage": "ema"}),
+                       ("critic", {"arms": ["rl"], "rl.advantage": "gae"})):  # fmt: skip
+        run(configured(knobs | {"run": tag}), folder, monkeypatch)
+        for kind, names in logged(folder, tag).items():
+            found.setdefault(kind, set()).update(names)
+    assert set.union(*found.values()) == glossary()
+    # what is said of thoughts and tokens holds wherever something is sampled
+    of_samples = {"reward/mean", "reward/std", "reward/no_variance", "policy/thought_length",
+                  "policy/unclosed", "policy/copy_rate", "policy/gap_mean"}  # fmt: skip
+    assert of_samples <= found["act_prm"] & found["rl"]
+    everywhere = {"loss/total", "policy/entropy", "policy/grad_norm", "policy/lr",
+                  "policy/skipped", "policy/moved", "time/sample", "time/update"}  # fmt: skip
+    assert everywhere <= found["act_prm"] & found["rl"] & found["sft"]
