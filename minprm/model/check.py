@@ -1,7 +1,7 @@
 """Is what we compute of a model what the model computes? Asked once, when it is loaded.
 
 The trainer puts many samples in one row, and the sampler continues from what it has cached. Not
-every architecture allows both: sliding windows and linear attention do not. So a small walk is
+every architecture allows both: sliding windows and recurrent layers do not. So a small walk is
 scored in four ways, and they must agree:
 
     the model's own forward, one sample at a time     the truth

@@ -299,7 +299,8 @@ def _logits(model: PreTrainedModel, output: ModelOutput, hidden: Tensor) -> Tens
     trunk = model.base_model
     trunk.forward = lambda *args, **knobs: known
     try:
-        return model(use_cache=False).logits[0]
+        # its class's own: a forward that somebody put on the object may belong to a copy of it
+        return type(model).forward(model, use_cache=False).logits[0]
     finally:
         del trunk.forward
 
