@@ -108,8 +108,8 @@ def check(flags: Evaluation, given: set[str]) -> None:
     )
     needs = [
         (flags.think, "thoughts, so no --no-think", "thought_tokens"),
-        (uses_vllm(flags.sampler), "the vLLM sampler", "engine.memory"),
-        (False, "training, and here nothing is trained", "engine.sleep engine.max_gap"),
+        (uses_vllm(flags.sampler), "the vLLM sampler", "engine.memory engine.max_gap"),
+        (False, "training, and here nothing is trained", "engine.sleep"),
     ]
     for knob, need in unmet(needs).items():
         refuse(knob in given, no_effect(knob, need))

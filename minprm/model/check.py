@@ -24,6 +24,7 @@ from minprm.constants import fail
 from minprm.data import Sample
 from minprm.model.agent import Agent
 from minprm.model.policy import Policy
+from minprm.model.precision import autocast
 from minprm.model.sampler import Sampler
 from minprm.model.tree import attend
 
@@ -139,7 +140,7 @@ def truth(model: PreTrainedModel, samples: list[Sample]) -> Tensor:
     for sample in samples:
         ids = torch.tensor([sample.whole()], device=device)
         new = ids[0, -DRAWN:, None]
-        with torch.autocast(device.type, torch.bfloat16, device.type == "cuda"):
+        with autocast(device):
             logits = model(input_ids=ids, use_cache=False, logits_to_keep=DRAWN + 1).logits
         all_logp = logits[0, -DRAWN - 1 : -1].float().log_softmax(-1)
         found.append(all_logp.gather(1, new)[:, 0])

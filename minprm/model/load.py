@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, PreTrainedModel
-from transformers.utils import find_adapter_config_file, logging
+from transformers.utils import cached_file, find_adapter_config_file, logging
 
 from minprm.constants import Engine, fail
 from minprm.model.precision import make_head_fp32
@@ -94,13 +94,18 @@ def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) 
     from peft import PeftModel
 
     _prepare(model, checkpointing)
+    weights = "adapter_model.safetensors"  # the other format is a pickle
+    if cached_file(path, weights, _raise_exceptions_for_missing_entries=False) is None:
+        fail(f"{path} has no {weights}: save the adapters with safe_serialization=True")
     try:
         with warnings.catch_warnings():
             # peft only warns where the file lacks weights, and would leave random ones in place
             warnings.filterwarnings("error", message="Found missing adapter keys")
-            return PeftModel.from_pretrained(model, path, is_trainable=True)
+            model = PeftModel.from_pretrained(model, path, is_trainable=True)
     except (OSError, ValueError, RuntimeError, SafetensorError, UserWarning) as error:
         fail(f"the adapters of {path} do not fit their base: {str(error).splitlines()[0]}")
+    switch_off_dropout(model)  # of the adapters
+    return model
 
 
 def switch_off_dropout(model: PreTrainedModel) -> None:
