@@ -107,7 +107,7 @@ def main() -> None:
     WORLDS["text"] = Text
     run = f"nlpo-{time.strftime('%Y%m%d-%H%M%S')}"
     path = CHECKPOINTS / run / "stages-0"
-    warm = f"--run {run} --world text --stages sft:actions --num-demos 768 --held-out 0"
+    warm = f"--run {run} --world text --stages sft:actions --num-demos 768"
     train([*warm.split(), "--action-tokens", "24", "--model", untrained(0)])
     chat = Chat(pretrained(AutoTokenizer, path))
     print(f"{'':<38}{'|log ratio|, first':>18}  success, updates 1-10  51-60, seeds 0 1 2")
