@@ -19,6 +19,7 @@ from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Tiny
 from minprm.data import Step
 from minprm.envs.cups import Cups
+from minprm.ladder import STAGES
 from minprm.model import tiny
 from minprm.model.policy import Policy
 from minprm.play import begin
@@ -155,6 +156,13 @@ def test_what_asks_for_nothing_may_be_given_anywhere():
     assert parse("--lora 0 --act-prm.patience 0 --no-checkpointing".split()) == Config()
     back = "--preset errand --act-prm.scored-by policy --act-prm.reward exact_match"
     assert parse(back.split()).act_prm.scored_by == "policy"
+
+
+def test_a_stage_of_ones_own_may_read_any_knob_of_a_stage(monkeypatch):
+    monkeypatch.setitem(STAGES, "mine", lambda run, stage_id: None)
+    assert (
+        parse("--stages mine --rl.gamma .9 --temperature .5 --held-out 3".split()).rl.gamma == 0.9
+    )
 
 
 def test_every_preset_and_every_command_that_is_written_down_is_accepted(monkeypatch, tmp_path):

@@ -15,6 +15,7 @@ SFT = "sft:actions sft:thoughts sft:expert"
 ACT_PRM = "act_prm act_prm:resample"
 RELABEL = "relabel relabel:matched relabel:resample"
 RL = "rl rl:dense rl:finetune"
+OURS = {*f"{SFT} {ACT_PRM} {RELABEL} {RL} sample shuffle copy synth demos".split()}
 
 # The stages that read a knob, or a whole section of knobs. The longer name counts.
 READ_BY = {
@@ -57,8 +58,9 @@ def needs(config: Config) -> list[tuple[object, str, str]]:
     act_prm, rl = config.act_prm, config.rl
     embedded = config.model == "tiny"
     critic = rl.advantage in ("gae", "turn_gae")
-    thinks = stages & {*ACT_PRM.split(), *RELABEL.split(), "sample"}
-    logs = stages & {*SFT.split(), "copy", "shuffle"} | thinks
+    own = stages - OURS  # a stage of a user's own may read anything
+    readers = {*ACT_PRM.split(), *RELABEL.split(), *SFT.split(), "sample", "copy", "shuffle"}
+    logs = stages & readers | own
     drawn = act_prm.thoughts_from == "state" or act_prm.trained_on in ("action_first", "both")
     return [
         (not config.stages, "no --stages", "arms"),
@@ -73,7 +75,7 @@ def needs(config: Config) -> list[tuple[object, str, str]]:
             "num_demos",
         ),
         (
-            stages & {*ACT_PRM.split()} or (logs and config.demos) or not config.world,
+            stages & {*ACT_PRM.split()} or own or (logs and config.demos) or not config.world,
             "the stage act_prm, or --demos to take them from",
             "held_out",
         ),
@@ -100,7 +102,7 @@ def needs(config: Config) -> list[tuple[object, str, str]]:
         (rl.groups == "top_p", "--rl.groups top_p", "rl.top_p"),
         (critic, "--rl.advantage gae or turn_gae", "rl.lam rl.value_weight"),
         (
-            critic or "rl:dense" in stages,
+            critic or own or "rl:dense" in stages,
             "--rl.advantage gae or turn_gae, or the stage rl:dense",
             "rl.gamma",
         ),
@@ -117,7 +119,7 @@ def idle(config: Config) -> dict[str, str]:
         section = knob.split(".")[0]
         need = lacking.get(knob, lacking.get(f"{section}."))
         readers = READ_BY.get(knob, READ_BY.get(section, "")).split()
-        if readers and not stages & {*readers}:
+        if readers and not stages & {*readers} and stages <= OURS:
             need = f"a stage that reads it: {', '.join(readers)}"
         if stages == {"demos"} and knob not in READ_BY_DEMOS:
             need = "another stage than demos"
