@@ -144,7 +144,7 @@ def test_a_model_of_which_nothing_would_learn_is_refused(capsys):
     assert "nothing would learn" in refused(capsys, Policy, frozen, policy().tokenizer, 10_000)
 
 
-@pytest.mark.parametrize("broken", ["extra", "weight", "file", "config"])
+@pytest.mark.parametrize("broken", ["extra", "weight", "file", "config", "kind", "base"])
 def test_adapters_that_are_not_whole_or_not_plain_are_refused(base, tmp_path, capsys, broken):
     path = tmp_path / "arm-0"
     trained(base, path)
@@ -159,6 +159,11 @@ def test_adapters_that_are_not_whole_or_not_plain_are_refused(base, tmp_path, ca
         file.write_bytes(file.read_bytes()[:100])
     if broken == "config":
         config.write_text("{")
+    if broken == "kind":
+        config.write_text(json.dumps({"peft_type": "PROMPT_TUNING"}))
+    if broken == "base":
+        text = config.read_text()
+        config.write_text(json.dumps(json.loads(text) | {"base_model_name_or_path": None}))
     assert "adapters" in refused(capsys, load_model, path)
 
 

@@ -65,8 +65,10 @@ def base_of(path: str) -> tuple[str, int]:
     try:
         config = json.loads(Path(file).read_text(encoding="utf-8"))
         base, rank, plain = config["base_model_name_or_path"], config["r"], config["bias"] == "none"
-    except (KeyError, ValueError) as error:
-        fail(f"{file} describes no LoRA adapters: {error}")
+    except (KeyError, TypeError, ValueError) as error:
+        fail(f"{file} describes no LoRA adapters: {error!r}")
+    if not base:
+        fail(f"{file} does not name the model that the adapters belong to")
     if not plain or any(config.get(extra) for extra in EXTRAS):
         fail(f"{path} holds more than plain LoRA adapters: merge them into {base}, and train that")
     return base, rank
