@@ -533,6 +533,13 @@ def test_weights_that_are_not_finite_are_never_saved(lr, here, capsys):
         json.loads(line, parse_constant=lambda name: pytest.fail(name))
 
 
+def test_a_running_mean_that_is_not_finite_is_never_saved(tmp_path):
+    shots = Snapshots(tmp_path, 0, {})
+    with pytest.raises(FloatingPointError, match="baseline"):
+        shots.save("rl", policy(), {}, 1, running={"baseline": float("nan")})
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_base_model_that_is_not_finite_is_not_kept(tmp_path, capsys):
     with pytest.raises(SystemExit):
         tiny.raised(Cups(), Tiny(updates=3, dim=32, lr=1e30), 0, 4096, tmp_path)
@@ -549,6 +556,7 @@ def test_a_full_disk_ends_in_a_sentence_and_the_run_goes_on_alike(size, here, ca
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert "File too large" in error and "nothing is half written" in error
+    assert not [x for x in Path(".").rglob(".*") if x.is_dir()]
     again = ["--resume"] if Path("runs/full/config.json").exists() else FLAGS
     assert (run("full", *again), metrics("full")) == expected
 

@@ -16,7 +16,7 @@ import torch
 from loguru import logger
 from safetensors import SafetensorError
 
-from minprm.commands.cli import as_flags, parse
+from minprm.commands.cli import as_flags, parse, read
 from minprm.commands.dry_run import dry_run
 from minprm.constants import Config, fail, flat
 from minprm.envs import check_tasks
@@ -128,7 +128,7 @@ def resumed(cfg: Config, argv: list[str]) -> Config:
         fail("--resume goes on with the knobs that the run began with: give --run alone")
     knobs = read_knobs(path)
     # its name is that of its folder, whatever the file says; its TOML file has been read already
-    began = parse(as_flags({**knobs, "config": "", "run": path.parent.name}))
+    began = read(as_flags({**knobs, "config": "", "run": path.parent.name}))
     return replace(began, config=knobs["config"], resume=True)
 
 

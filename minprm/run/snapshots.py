@@ -129,17 +129,11 @@ class Snapshots:
         half = _beside(folder, "tmp")
         old = _beside(folder, "old")
         shutil.rmtree(half, ignore_errors=True)
-        half.mkdir(parents=True)
-        for name, weights in tensors.items():
-            plain = {key: tensor.detach().contiguous() for key, tensor in weights.items()}
-            save_file(plain, half / f"{name}.safetensors")
-        state = {**numbers, "made_by": self._made_by(stage_id)}
-        text = json.dumps(state, indent=1, allow_nan=False)
-        (half / "state.json").write_text(text, encoding="utf-8")
-        lines = "".join(json.dumps(_line(demo)) + "\n" for demo in demos)
-        (half / "demos.jsonl").write_text(lines, encoding="utf-8")
-        sums = "".join(f"{_sha256(file)}  {file.name}\n" for file in sorted(half.iterdir()))
-        (half / SUMS).write_text(sums, encoding="utf-8")
+        try:
+            _fill(half, tensors, {**numbers, "made_by": self._made_by(stage_id)}, demos)
+        except (OSError, SafetensorError, FloatingPointError):
+            shutil.rmtree(half, ignore_errors=True)  # half a snapshot would only fill the disk
+            raise
         # a folder cannot be renamed over another one: between these two lines `old` is the snapshot
         shutil.rmtree(old, ignore_errors=True)
         if folder.exists():
@@ -154,6 +148,24 @@ class Snapshots:
     def _made_by(self, stage_id: str) -> dict[str, object]:
         """What this stage's snapshot depends on, as JSON gives it back."""
         return json.loads(json.dumps({**self.made_by, "seed": self.seed, "stage": stage_id}))
+
+
+def _fill(folder: Path, tensors: dict[str, Weights], state: dict, demos: list[Demo]) -> None:
+    """Writes a snapshot's files into a new folder, the checksums last."""
+    folder.mkdir(parents=True)
+    for name, weights in tensors.items():
+        plain = {key: tensor.detach().contiguous() for key, tensor in weights.items()}
+        save_file(plain, folder / f"{name}.safetensors")
+    numbers = {name: value for name, value in state.items() if name != "made_by"}
+    try:
+        text = json.dumps(state, indent=1, allow_nan=False)
+    except ValueError:
+        raise FloatingPointError(f"{numbers} are no longer finite: lower --*.lr") from None
+    (folder / "state.json").write_text(text, encoding="utf-8")
+    lines = "".join(json.dumps(_line(demo)) + "\n" for demo in demos)
+    (folder / "demos.jsonl").write_text(lines, encoding="utf-8")
+    sums = "".join(f"{_sha256(file)}  {file.name}\n" for file in sorted(folder.iterdir()))
+    (folder / SUMS).write_text(sums, encoding="utf-8")
 
 
 def _beside(folder: Path, suffix: str) -> Path:
