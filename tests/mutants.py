@@ -9,6 +9,7 @@ can fork.
 
 import argparse
 import ast
+import contextlib
 import importlib
 import multiprocessing
 import os
@@ -154,8 +155,14 @@ def copied(folder: str) -> Path:
 def load_libraries() -> None:
     """Imports what the tests import, and forgets what is ours: each test process imports that anew,
     in its spoiled form."""
-    for name in ("minprm.ladder", "hypothesis", "transformers.models.qwen3", "tensorboard"):
-        importlib.import_module(name)
+    for name in (
+        "minprm.ladder",
+        "hypothesis",
+        "transformers.models.qwen3",
+        "trl.trainer.grpo_trainer",
+    ):
+        with contextlib.suppress(ImportError):  # without trl its tests skip
+            importlib.import_module(name)
     for name in list(sys.modules):
         if name.split(".")[0] == "minprm":
             del sys.modules[name]
