@@ -309,6 +309,14 @@ def test_on_policy_every_loss_has_the_gradient_of_pg(name):
     assert torch.allclose(gradient, -a, atol=1e-6)
 
 
+def test_bounds_lie_where_their_formula_says():
+    rare = tensor([1.0] + [0.0] * 15)  # the standard deviation is .25, so the first lies 3.75 up
+    assert alg.mean_std(rare)[0] > 3.7 and zoo.asym_clip(rare)[0] == 3.0
+    old = tensor([-4.0, -4.0])
+    l = old + tensor([7.9, 8.1]).log()
+    assert zoo.masked_is(l, old, tensor([1.0, 1.0])).tolist() == pytest.approx([-7.9, 0.0])
+
+
 def test_a_clipped_token_has_a_gradient_in_cispo_alone():
     old, a = tensor([-3.0]), tensor([1.0])
     for name, moves in (("cispo", True), ("ppo_clip", False), ("masked_is", False)):
