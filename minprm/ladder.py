@@ -210,7 +210,8 @@ def demos_of(cfg: Config, seed: int) -> list[Demo]:
     if cfg.demos:
         demos = read_demos(cfg.demos)
     else:
-        demos = expert_demos(cfg, seed, cfg.num_demos + cfg.held_out)
+        demos = expert_demos(cfg, "train", seed, cfg.num_demos)
+        demos += expert_demos(cfg, "validation", seed, cfg.held_out)  # split_tasks takes the last
     if not demos:
         fail(f"--demos {cfg.demos}: there is no log in it")
     thoughts = [step.thought for demo in demos for step in demo.steps]

@@ -179,14 +179,14 @@ def act(e: Episode, thought: str | None, action: str | None, tokens: int = 0) ->
 # --- the expert's episodes, as logs ---
 
 
-def training_tasks(seed: int, n: int) -> list[int]:
-    """Seeds of n training tasks; each seed of a ladder has its own."""
-    return [task_seed("train", seed * 100_000 + i) for i in range(n)]
+def tasks_of(split: str, seed: int, n: int) -> list[int]:
+    """Seeds of n tasks of this split; each seed of a ladder has its own."""
+    return [task_seed(split, seed * 100_000 + i) for i in range(n)]
 
 
-def expert_demos(cfg: Config, seed: int, n: int) -> list[Demo]:
-    """The expert's logs of n training tasks."""
-    return [expert_demo(make_world(cfg), task) for task in training_tasks(seed, n)]
+def expert_demos(cfg: Config, split: str, seed: int, n: int) -> list[Demo]:
+    """The expert's logs of n tasks of this split."""
+    return [expert_demo(make_world(cfg), task) for task in tasks_of(split, seed, n)]
 
 
 def expert_demo(world: World, seed: int) -> Demo:

@@ -132,8 +132,8 @@ def folder(tmp_path_factory) -> Path:
         assert {knob for knob in KNOBS if knob.startswith("tiny.")} <= read
     (base,) = (folder / "checkpoints").glob("tiny-*")
     (folder / "model").symlink_to(base)
-    write_demos(expert_demos(config, seed=0, n=8), folder / "demos.jsonl")
-    write_demos(expert_demos(config, seed=1, n=8), folder / "logs.jsonl")
+    write_demos(expert_demos(config, "train", seed=0, n=8), folder / "demos.jsonl")
+    write_demos(expert_demos(config, "train", seed=1, n=8), folder / "logs.jsonl")
     return folder
 
 

@@ -127,7 +127,8 @@ def test_a_file_that_leaves_a_split_empty_is_refused(kind, tmp_path):
 
 def test_what_a_run_trains_on_is_never_what_it_is_tested_on(tmp_path, monkeypatch):
     """Every task that is begun, by what is seen of it, and whether it was begun for a score."""
-    seen, phase, reset = {"training": [], "gate": [], "test": []}, ["training"], World.reset
+    seen = {"training": [], "held out": [], "gate": [], "test": []}
+    phase, reset = ["training"], World.reset
 
     def watched(world, seed, noise=0):
         first = reset(world, seed, noise)
@@ -149,15 +150,20 @@ def test_what_a_run_trains_on_is_never_what_it_is_tested_on(tmp_path, monkeypatc
     monkeypatch.setattr(ladder, "evaluate", during("test", ladder.evaluate))
     monkeypatch.setattr(ladder, "reference_rows", during("test", ladder.reference_rows))
     monkeypatch.setattr(tiny, "gate", during("gate", tiny.gate))
+    demos = {"train": ladder.expert_demos, "validation": during("held out", ladder.expert_demos)}
+    monkeypatch.setattr(ladder, "expert_demos", lambda cfg, split, *n: demos[split](cfg, split, *n))
     monkeypatch.setattr("minprm.commands.train.check_tasks", lambda cfg: None)
     flags = "--preset smoke --world-args rounds=1 swaps=2 cups=4 --run r --arms base rl --no-gate"
     flags += " --tiny.updates 20 --episodes 60 --num-demos 40 --rl.updates 2 --threads 1"
     train(flags.split())
     assert len(seen["training"]) > 20 * 16 + 40 + 2 * 8
+    assert len(seen["held out"]) == 16
     assert len(seen["gate"]) == tiny.GATE_TASKS and len(seen["test"]) == 4 * 60
     assert len(set(seen["training"])) > 200  # of 346: without the rule most tests would be met
     assert set(seen["training"]).isdisjoint(seen["test"])
     assert set(seen["training"]).isdisjoint(seen["gate"])
+    assert set(seen["training"]).isdisjoint(seen["held out"])
+    assert set(seen["test"]).isdisjoint(seen["held out"])
 
 
 # --- luck ---

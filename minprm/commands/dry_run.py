@@ -35,7 +35,7 @@ def dry_run(cfg: Config) -> str:
         config = pretrained(AutoConfig, base)
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
-    demos = read_demos(cfg.demos) if cfg.demos else expert_demos(cfg, seed=0, n=1)
+    demos = read_demos(cfg.demos) if cfg.demos else expert_demos(cfg, "train", seed=0, n=1)
     total, trained = count(model, cfg.lora)
     lines = [f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"]
     card = 0

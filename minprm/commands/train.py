@@ -82,7 +82,7 @@ def report(cfg: Config, rows: dict[str, list[dict]], folder: Path) -> None:
 
 def write_expert_demos(cfg: Config, log: Log) -> None:
     """The expert's logs of --episodes tasks, actions only; no model is needed."""
-    demos = expert_demos(cfg, cfg.seeds[0], cfg.episodes)
+    demos = expert_demos(cfg, "train", cfg.seeds[0], cfg.episodes)
     path = log.folder / "demos.jsonl"
     write_demos([demo.without_thoughts() for demo in demos], path)
     print(f"{len(demos)} logs: {path}")

@@ -20,7 +20,7 @@ from minprm.data import Sample
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.model.policy import Policy
-from minprm.play import Episode, play, training_tasks, won_demos
+from minprm.play import Episode, play, tasks_of, won_demos
 from minprm.run.randomness import noise_seed
 from minprm.stages.watch import turn_metrics
 from minprm.text.logs import rewrite_demos
@@ -70,7 +70,7 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool) -> Callable[[int], Ba
 
 def synth(run: Run, stage_id: str) -> None:
     """Rejection sampling: the policy plays training tasks, and what it won becomes the logs."""
-    seeds = training_tasks(run.seed, run.cfg.num_demos)
+    seeds = tasks_of("train", run.seed, run.cfg.num_demos)
     noise = noise_seed(run.seed, stage_id, 0)
     run.demos = won_demos(play(run.agent, partial(make_world, run.cfg), seeds, noise))
     if not run.demos:
