@@ -123,6 +123,7 @@ def test_a_users_rows_are_split_and_a_wrong_name_is_refused(tmp_path, here, caps
         ("", "0 different tasks"),
         ('{"prompt": 3, "reference": "x"}', "line 1: prompt and"),
     ):
+        file = tmp_path / f"{len(lines)}.jsonl"  # a file is read once
         file.write_text(lines)
         with pytest.raises(ValueError, match=said):
             text_rewards.Text("dates", str(file))
