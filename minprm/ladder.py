@@ -149,6 +149,7 @@ def start(
     Nothing is written but the embedded model, which other runs use too.
     """
     demos = demos_of(cfg, seed)
+    split(demos, cfg)  # logs of too few tasks are refused before a model is loaded
     began = time.perf_counter()
     policy = base_policy(cfg, seed, checkpoints)
     logger.info(f"seed {seed}: base model ready in {time.perf_counter() - began:.1f} s")

@@ -258,7 +258,7 @@ def test_a_broken_checkpoint_ends_in_one_sentence(file, checkpoint, tmp_path, ca
 
 
 def test_control_characters_are_shown_and_not_obeyed(capsys):
-    e = begin(Cups(), 0)
+    e = begin(Cups(), 0, noise=0)
     e.steps.append(Step(e.state, "clear \x1b[2J", "open \x1b]0;x\x07"))
     evaluate.report("c", [e], evaluate.Evaluation(checkpoints=["c"], show=1))
     shown = capsys.readouterr().out

@@ -100,7 +100,7 @@ def test_logs_of_one_task_are_refused_before_anything_is_written(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     Path("logs.jsonl").write_text((json.dumps(line("Paris")) + "\n") * 3)
     with pytest.raises(SystemExit):
-        main("--preset logs --demos logs.jsonl --model nowhere --run r --held-out 1".split())
+        main("--preset logs --demos logs.jsonl --model nowhere --run r --held-out 2".split())
     assert "one task" in capsys.readouterr().err and not Path("runs").exists()
 
 

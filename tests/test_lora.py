@@ -190,7 +190,7 @@ def test_a_checkpoint_of_adapters_is_played_and_planned(base, tmp_path):
 
 def test_a_run_leaves_a_checkpoint_that_the_next_one_goes_on_from(base, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    flags = "--world-args rounds=1 swaps=1 --num-demos 4 --held-out 2 --episodes 4"
+    flags = "--world-args rounds=1 swaps=1 --num-demos 4 --episodes 4"
     flags += " --thought-tokens 4 --arms action_sft --sft.epochs 1 --sft.batch 4"
     found = []
     for run, model in (("a", f"{base} --lora 4"), ("b", "checkpoints/a/action_sft-0")):

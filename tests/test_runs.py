@@ -57,6 +57,17 @@ def run(name: str, *flags: str) -> dict:
     return {arm: [{**row, "seconds": 0} for row in many] for arm, many in rows.items()}
 
 
+def but(changes: str, without: str = "") -> list[str]:
+    """FLAGS with these changes, and without the flags that are named."""
+    found: dict[str, list[str]] = {}
+    for word in [*FLAGS, *changes.split()]:
+        if word.startswith("--"):
+            values = found[word] = [word]
+        else:
+            values.append(word)
+    return [word for flag, words in found.items() if flag not in without.split() for word in words]
+
+
 def refused(capsys, name: str, *flags: str) -> str:
     """The one sentence in which a command ends, with exit code 2."""
     capsys.readouterr()
@@ -217,9 +228,9 @@ def test_a_snapshot_of_another_configuration_is_not_taken_over(flag, here, capsy
     if flag == "--seeds 1":
         for file in Path("checkpoints/other/stages").iterdir():
             file.rename(file.with_name(file.name.replace("-0", "-1")))
-    assert "is of an earlier run" in refused(capsys, "other", *FLAGS, *flag.split())
+    assert "is of an earlier run" in refused(capsys, "other", *but(flag))
     # and where the command cannot know, the stage itself does
-    knobs = train.parse([*FLAGS, *flag.split(), "--run", "other"])
+    knobs = train.parse([*but(flag), "--run", "other"])
     started = ladder.start(knobs, knobs.seeds[0], Log(Path("runs/other")), Path("checkpoints"))
     with pytest.raises(SystemExit) as stop:
         ladder.run_stage(started, "act_prm")
@@ -267,27 +278,32 @@ def test_a_resumed_run_reads_each_file_once_and_keeps_nothing_of_it(here, monkey
 # --- refusals, names, folders ---
 
 
-@pytest.mark.parametrize(("flags", "said"), [
-    ("--context 10", "--context 10"),
-    ("--demos empty.jsonl", "empty.jsonl: there is no log"),
-    ("--demos none.jsonl", "none.jsonl"),
-    ("--model /nowhere/model", "/nowhere/model"),
-    ("--model folder", "folder"),
-    ("--layout tool", "tool"),
-    ("--demos bare.jsonl --arms expert_thoughts", "no thought"),
-    ("--demos bare.jsonl --stages sft:thoughts", "no thought"),
-    ("--relabel.min-reward 2", "min-reward"),
-    ("--gate", "--tiny.updates"),
-    ("--world nowhere", "nowhere"),
+ACT_PRM = "--act-prm.updates --act-prm.batch --act-prm.eval-every"
+ASKED = f"--num-demos {ACT_PRM}"
+EMBEDDED = "--no-gate --tiny.updates --tiny.dim"
+
+
+@pytest.mark.parametrize(("flags", "without", "said"), [
+    ("--context 10", "", "--context 10"),
+    ("--demos empty.jsonl", "--num-demos", "empty.jsonl: there is no log"),
+    ("--demos none.jsonl", "--num-demos", "none.jsonl"),
+    ("--model /nowhere/model", EMBEDDED, "/nowhere/model"),
+    ("--model folder", EMBEDDED, "folder"),
+    ("--layout tool", "", "tool"),
+    ("--demos bare.jsonl --arms expert_thoughts", ASKED, "no thought"),
+    ("--demos bare.jsonl --stages sft:thoughts", f"--arms {ASKED}", "no thought"),
+    ("--relabel.min-reward 2", "", "min-reward"),
+    ("--gate", "--no-gate", "--tiny.updates"),
+    ("--world nowhere", "", "nowhere"),
 ])  # fmt: skip
-def test_a_refused_run_leaves_no_folder(flags, said, here, capsys):
+def test_a_refused_run_leaves_no_folder(flags, without, said, here, capsys):
     Path("empty.jsonl").touch()
     Path("folder").mkdir()
     messages = [{"role": "user", "content": "ball under a ."}]
     messages.append({"role": "assistant", "content": "open a"})
     Path("bare.jsonl").write_text(json.dumps({"messages": messages}) + "\n")
     before = sorted(Path("checkpoints").glob("[!.t]*"))
-    assert said in refused(capsys, "new", *FLAGS, *flags.split())
+    assert said in refused(capsys, "new", *but(flags, without))
     assert not Path("runs/new").exists()
     assert sorted(Path("checkpoints").glob("[!.t]*")) == before  # but for the cache of base models
 
@@ -320,7 +336,7 @@ def test_a_run_is_named_by_its_folder_and_a_new_one_by_its_world(here):
 
 def test_config_json_gives_back_every_knob(here):
     Path("knobs.toml").write_text("[sft]\nlr = 0.1\n")
-    written = train.parse([*FLAGS, "--config", "knobs.toml", "--rl.decay", "--act-prm.kl", "1e-7"])
+    written = train.parse(but("--config knobs.toml --act-prm.decay --act-prm.kl 1e-7"))
     Path("knobs.toml").unlink()  # it has been read
     for i, cfg in enumerate([written, *[preset for preset in PRESETS.values() if preset.world]]):
         log = Log(Path(f"runs/k{i}"))
@@ -453,8 +469,8 @@ def test_ctrl_c_before_anything_was_trained_leaves_no_run(tmp_path, monkeypatch,
 
 def test_after_any_number_of_stops_patience_ends_at_the_same_update(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    flags = [*FLAGS, "--stages", "act_prm", "--act-prm.patience", "2", "--act-prm.updates", "30"]
-    flags += ["--act-prm.lr", "0.03"]
+    flags = "--stages act_prm --act-prm.patience 2 --act-prm.updates 30 --act-prm.lr 0.03"
+    flags = but(flags, without="--arms")
     expected = run("whole", *flags)
     assert 2 < len(metrics("whole")) < 30
     update = Log.update
@@ -520,7 +536,7 @@ def test_json_is_strict():
 
 @pytest.mark.parametrize("lr", [1e20, 1e30])
 def test_weights_that_are_not_finite_are_never_saved(lr, here, capsys):
-    cfg = train.parse([*FLAGS, "--stages", "sft:actions"])
+    cfg = train.parse(but("--stages sft:actions", f"--arms --held-out {ACT_PRM}"))
     sft = replace(cfg.sft, lr=lr, warmup=0, batch=8, epochs=2)
     log = Log(Path("runs/huge"))
     with pytest.raises(SystemExit) as stop:

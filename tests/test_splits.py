@@ -153,8 +153,8 @@ def test_what_a_run_trains_on_is_never_what_it_is_tested_on(tmp_path, monkeypatc
     demos = {"train": ladder.expert_demos, "validation": during("held out", ladder.expert_demos)}
     monkeypatch.setattr(ladder, "expert_demos", lambda cfg, split, *n: demos[split](cfg, split, *n))
     monkeypatch.setattr("minprm.commands.train.check_tasks", lambda cfg: None)
-    flags = "--preset smoke --world-args rounds=1 swaps=2 cups=4 --run r --arms action_sft rl --no-gate"
-    flags += " --tiny.updates 20 --episodes 60 --num-demos 40 --rl.updates 2 --threads 1"
+    flags = "--preset smoke --world-args rounds=1 swaps=2 cups=4 --run r --arms action_sft rl"
+    flags += " --no-gate --tiny.updates 20 --episodes 60 --num-demos 40 --rl.updates 2 --threads 1"
     train(flags.split())
     assert len(seen["training"]) > 20 * 16 + 40 + 2 * 8
     assert len(seen["held out"]) == 16

@@ -1,4 +1,4 @@
-"""Act-PRM on a tiny untrained model: what is scored, what is credited, what is trained."""
+"""Act-PRM on a tiny model that is hardly trained: what is scored, credited and trained."""
 
 import math
 import threading
@@ -12,7 +12,7 @@ from test_policy import agent, policy
 
 from minprm.algorithms import REWARDS, posterior
 from minprm.commands.cli import parse
-from minprm.constants import RL, ActPRM, Config, History
+from minprm.constants import RL, SFT, ActPRM, Config, History
 from minprm.data import Sample, chain
 from minprm.envs import WORLDS, make_world
 from minprm.envs.base import task_seed
@@ -24,6 +24,7 @@ from minprm.model.tree import lineage, row
 from minprm.play import expert_demo, play
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.stages.rl import compare, paid
+from minprm.stages.sft import to_samples as logged
 from minprm.text.chat import Chat, Turn
 
 CUPS = Config(world_args=["rounds=3", "swaps=1"], thought_tokens=8, action_tokens=3)
@@ -32,8 +33,13 @@ CUPS = Config(world_args=["rounds=3", "swaps=1"], thought_tokens=8, action_token
 @pytest.fixture(scope="module")
 def parts() -> tuple[Policy, Chat, list]:
     p = policy()
+    chat = Chat(p.tokenizer)
     demos = [expert_demo(Cups(rounds=3, swaps=1), task_seed("train", i)) for i in range(2)]
-    return p, Chat(p.tokenizer), demos
+    # it learns a little of the form of a turn, so that some of its thoughts end and some are cut
+    samples = [sample for demo in demos for sample in logged(demo, chat, History())]
+    for _ in range(8):
+        p.update(samples, SFT(), lr=3e-3)
+    return Policy(p.model, p.tokenizer, 10_000), chat, demos
 
 
 def walk(parts, **knobs):
@@ -152,7 +158,7 @@ def test_a_reward_that_is_no_number_stops_the_walk_at_its_place(parts, monkeypat
 def test_an_action_without_tokens_stops_the_walk_at_its_place(parts):
     p, _, demos = parts
     empty = replace(demos[0], steps=[demos[0].steps[0], replace(demos[0].steps[1], action=" ")])
-    cfg = ActPRM(group=6, reward="action_prob_mean")
+    cfg = ActPRM(group=24, reward="action_prob_mean")
     with pytest.raises(FloatingPointError, match=r"step 2: .* without any token"):
         walk_logs(agent(p, Config(thought_tokens=12)), [empty], cfg, seed=3)
 
@@ -225,7 +231,7 @@ def test_a_correction_needs_a_thought_drawn_after_the_prompt_it_is_trained_after
     if all(math.isnan(logprob) for sample in samples for logprob in sample.logprobs):
         with pytest.raises(SystemExit):
             parse(flags)
-        assert "another prompt" in capsys.readouterr().err
+        assert "no effect" in capsys.readouterr().err
     else:
         parse(flags)
         assert reweighted(model, samples, "truncate", 1.0)[1]["policy/gap_mean"] >= 0

@@ -205,7 +205,9 @@ def _check_training(name: str, stage: Training) -> None:
     )
     ahead = getattr(stage, "max_async_level", 0)
     refuse(
-        stage.kl_to == "sampler" and not (stage.kl > 0 and (stage.passes > 1 or ahead)),
+        name != "sft"
+        and stage.kl_to == "sampler"
+        and not (stage.kl > 0 and (stage.passes > 1 or ahead)),
         f"--{name}.kl-to sampler does nothing where the weights that sampled are those that learn: "
         f"it needs --{name}.kl above 0 and --{name}.passes above 1, or batches played ahead",
     )
