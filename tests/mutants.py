@@ -30,7 +30,7 @@ TESTS = {
     "minprm/algorithms.py": ["test_algorithms.py", "test_rl_credit.py", "test_walks.py"],
     "minprm/zoo.py": ["test_algorithms.py", "test_rl_credit.py", "test_peer.py"],
     "minprm/model/objective.py": ["test_objective.py", "test_policy.py"],
-    "minprm/envs/base.py": ["test_envs.py"],
+    "minprm/envs/base.py": ["test_splits.py", "test_envs.py"],
 }
 OPERATORS = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult,
