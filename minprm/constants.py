@@ -3,8 +3,7 @@
 A choice is a string here and a pure function in algorithms.py or zoo.py; a test keeps the two in
 step. A number has its range in its type. Each stage of an arm has a dataclass of its own, because
 stages differ in learning rate, group size and advantage. Defaults for a language model instead of
-the tiny one: commands/presets.py. What is refused, and why: commands/checks.py
-and effects.py.
+the tiny one: commands/presets.py. What is refused, and why: commands/checks.py and effects.py.
 """
 
 import sys
@@ -27,7 +26,7 @@ Few = Annotated[int, Range(0, 1000)]
 Size = Annotated[int, Range(1, 4096)]  # of a part of the embedded model
 EvenSize = Annotated[int, Range(2, 4096, even=True)]
 Episodes = Annotated[int, Range(1, 100_000)]
-Seed = Annotated[int, Range(0, 9_999)]  # each has 100,000 training tasks of its own
+Seed = Annotated[int, Range(0, 9_998)]  # each has 100,000 tasks of a split to itself
 Share = Annotated[float, Range(0, 1)]
 SomeShare = Annotated[float, Range(0.01, 1)]
 Weight = Annotated[float, Range(0, 1000)]  # a factor, a penalty, or a number of nats
@@ -240,7 +239,8 @@ def reads_base(config: Config) -> bool:
     """Does a stage score by the frozen base model, or hold the policy to it?"""
     stages = (config.sft, config.act_prm, config.rl)
     held = any(stage.kl and stage.kl_to == "base" for stage in stages)
-    return held or config.act_prm.scored_by == "base"
+    scored = config.act_prm.scored_by == "base" and config.act_prm.reward != "exact_match"
+    return held or scored
 
 
 def flat(knobs: dict, prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -36,6 +36,7 @@ def evaluate(agent: Agent, cfg: Config, noise: int, samples: int = 1) -> list[Ep
 def summary(episodes: list[Episode]) -> dict[str, float]:
     """What to report of these episodes.
 
+    tasks: different ones; a world with few of them has as many as episodes, which differ by luck.
     success, reward, turns: mean over episodes. thought_rate, copy_rate: share of turns with a
     thought, and with the action named in it. valid, effective: share of turns with a legal action,
     and with one that changed something. thought_length: tokens. outgrown: share of episodes that
@@ -47,6 +48,7 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
         steps += e.steps
         infos += e.infos
     return {
+        "tasks": _different(episodes),
         "success": fmean(e.world.success for e in episodes),
         "reward": fmean(sum(step.reward for step in e.steps) for e in episodes),
         "turns": len(steps) / len(episodes),
@@ -57,6 +59,13 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
         "thought_length": fmean(info["thought_tokens"] for info in infos),
         "outgrown": fmean(e.outgrown for e in episodes),
     }
+
+
+def _different(episodes: list[Episode]) -> int:
+    """How many of these episodes say something new."""
+    if episodes[0].world.few_tasks:
+        return len(episodes)
+    return len({e.world.content for e in episodes})
 
 
 def reference_rows(cfg: Config, seed: int) -> dict[str, dict]:

@@ -63,7 +63,7 @@ WHAT_TO_RUN = ("preset", "config", "run", "dry_run", "resume", "arms", "stages",
 # Stages that leave a thought at every step of the demos.
 WRITERS = ("relabel", "sample", "copy", "synth")
 # What every row of ladder.json holds.
-COLUMNS = ("seed", "episodes", "success", "thought_rate", "copy_rate", "seconds")
+COLUMNS = ("seed", "success", "thought_rate", "copy_rate", "seconds")
 
 
 def ladder(
@@ -81,6 +81,7 @@ def ladder(
         if not missing and (_has(rows, "expert", seed) or not cfg.world):
             continue  # all of this seed is done
         run = start(cfg, seed, log, checkpoints, on_save)
+        _require_same(rows, run)
         log.open(cfg)  # what can be refused is refused by now
         for arm in missing:
             row = run_arm(run, arm, arms_of(cfg)[arm], checkpoints / cfg.run)
@@ -112,7 +113,8 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> dict:
         row = {"episodes": len(episodes), **summary(episodes)}
     else:
         row = replay(run.agent, run.cfg, run.test, noise)
-    return {"seed": run.seed, **row, "seconds": round(seconds, 1)}
+    made_by = run.snapshots.fingerprint()
+    return {"seed": run.seed, **row, "seconds": round(seconds, 1), "made_by": made_by}
 
 
 def run_stage(run: Run, stage_id: str) -> float:
@@ -149,7 +151,8 @@ def start(
     Nothing is written but the embedded model, which other runs use too.
     """
     demos = demos_of(cfg, seed)
-    split(demos, cfg)  # logs of too few tasks are refused before a model is loaded
+    # a task is on one side only, with all of its demos
+    sides = split(demos, cfg)
     began = time.perf_counter()
     policy = base_policy(cfg, seed, checkpoints)
     logger.info(f"seed {seed}: base model ready in {time.perf_counter() - began:.1f} s")
@@ -162,8 +165,7 @@ def start(
         own_weights=cfg.rl.max_async_level > 0,
     )
     check(agent)
-    # a task is on one side only, with all of its demos
-    train_demos, held_out, test = split(_fitting_demos(demos, agent.chat, cfg), cfg)
+    train_demos, held_out, test = (_fitting_demos(side, agent.chat, cfg) for side in sides)
     made_by = {name: value for name, value in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
     made_by["the base model"] = fingerprint_of_model(policy)
     made_by["the demos"] = fingerprint_of_demos([*train_demos, *held_out, *test])
@@ -212,9 +214,8 @@ def demos_of(cfg: Config, seed: int) -> list[Demo]:
         demos = read_demos(cfg.demos)
     else:
         demos = expert_demos(cfg, "train", seed, cfg.num_demos)
-        demos += expert_demos(cfg, "validation", seed, cfg.held_out)  # split_tasks takes the last
-    if not demos:
-        fail(f"--demos {cfg.demos}: there is no log in it")
+        # split_tasks takes the last; the tasks of "seed 0" are those of --split validation
+        demos += expert_demos(cfg, "validation", seed + 1, cfg.held_out)
     thoughts = [step.thought for demo in demos for step in demo.steps]
     for arm, stages in arms_of(cfg).items():
         if None in thoughts and _reads_thoughts(stages):
@@ -258,7 +259,7 @@ def _fitting_demos(demos: list[Demo], chat: Chat, cfg: Config) -> list[Demo]:
     if cut:
         logger.warning(f"{cut} of {len(demos)} logs are cut where they outgrow --context")
     fit = [demo for demo in fit if demo.steps]
-    if not fit:
+    if demos and not fit:
         fail(f"--context {cfg.context} does not hold the first step of any log")
     return fit
 
@@ -283,11 +284,27 @@ def read_ladder(path: Path) -> dict[str, list[dict]]:
         rows = json.loads(path.read_text(encoding="utf-8"))
         for row in [row for many in rows.values() for row in many]:
             numbers = [row[name] for name in COLUMNS]
-            if not all(isinstance(number, int | float) for number in numbers):
+            counted = "interval" in row or row["tasks"] >= 1
+            if not counted or not all(isinstance(number, int | float) for number in numbers):
                 raise ValueError(f"a row of it holds {numbers}")
+            if not 0 <= row["success"] <= 1:
+                raise ValueError(f"a row of it has a success of {row['success']}")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         fail(f"{path} is broken ({error!r}): remove it, and its arms are evaluated again")
     return rows
+
+
+def _require_same(rows: dict, run: Run) -> None:
+    """Exits where rows of this seed were made by other knobs, another base model or other demos."""
+    ours = run.snapshots.fingerprint()
+    for arm, many in rows.items():
+        for row in many:
+            if row["seed"] == run.seed and row.get("made_by", ours) != ours:
+                fail(
+                    f"{run.log.folder / 'ladder.json'}: {arm} of seed {run.seed} began with "
+                    "another base model, other demos or other knobs; start the run anew, under "
+                    "another name"
+                )
 
 
 def _has(rows: dict, arm: str, seed: int) -> bool:

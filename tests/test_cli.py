@@ -60,7 +60,7 @@ def refusal(command, flags: list[str], capsys) -> str:
         ("--seeds", "name at least one"),
         ("--seeds 0 0", "0 twice"),
         ("--seeds x", "--seeds"),
-        ("--seeds 0 10000", "--seeds 10000: must be at least 0 and at most 9,999"),
+        ("--seeds 0 10000", "--seeds 10000: must be at least 0 and at most 9,998"),
         ("--seeds -1", "at least 0"),
         # numbers
         ("--rl.batch 0", "--rl.batch 0: must be at least 1 and at most 1,000,000"),
@@ -255,6 +255,11 @@ def test_a_broken_checkpoint_ends_in_one_sentence(file, checkpoint, tmp_path, ca
     (tmp_path / "broken" / file).write_bytes(whole[: len(whole) // 2])
     error = refusal(evaluate.main, [str(tmp_path / "broken"), "--episodes", "1"], capsys)
     assert "is no model that transformers loads" in error
+
+
+def test_a_checkpoint_that_is_not_there_is_named(capsys):
+    error = refusal(evaluate.main, ["checkpoints/run/act_prm-7", "--episodes", "1"], capsys)
+    assert "checkpoints/run/act_prm-7 is no model that transformers loads" in error
 
 
 def test_control_characters_are_shown_and_not_obeyed(capsys):

@@ -1,6 +1,7 @@
 """--dry-run: the numbers of models that everybody knows, and what the first sample looks like."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -42,7 +43,8 @@ def test_adapters_are_counted_as_peft_makes_them():
 def test_a_4b_model_fits_80_gb_with_adapters_and_not_without():
     plan = {}
     for lora in (0, 32):
-        plan[lora] = memory(shape("4B"), Config(lora=lora, checkpointing=True), card=80 * 2**30)
+        cfg = Config(lora=lora, checkpointing=True, sampler="vllm")
+        plan[lora] = memory(shape("4B"), cfg, card=80 * 2**30)
     total, trained = count(shape("4B"), lora=32)
     assert plan[32]["weights"] == 2 * (total - trained) + 4 * trained  # bf16 base, fp32 adapters
     assert plan[0]["gradients and AdamW's two moments, fp32"] == pytest.approx(
@@ -54,7 +56,7 @@ def test_a_4b_model_fits_80_gb_with_adapters_and_not_without():
 
 def test_the_preset_for_24_gb_fits_such_a_card_by_its_own_plan():
     """Cards of 24 GB (A10G, L4) give out 22.5 GiB; 1 of them is the CUDA context's."""
-    cfg, card = PRESETS["qwen3-0.6b"], 22.5 * 2**30
+    cfg, card = replace(PRESETS["qwen3-0.6b"], sampler="vllm"), 22.5 * 2**30
     plan = memory(shape("0.6B"), cfg, card)
     assert plan["vLLM's share"] == cfg.engine.memory * card
     assert plan["sum"] < card - 2**30 < memory(shape("4B"), cfg, card)["sum"]

@@ -78,6 +78,15 @@ def test_held_out_steps_are_replayed_with_every_number(run):
         assert 0.0 <= low <= row["likelihood"] <= high <= 1.0
 
 
+def test_a_run_without_a_world_goes_on_to_the_same_rows(run, monkeypatch):
+    monkeypatch.chdir(run.parents[1])
+    path = run / "ladder.json"
+    rows = json.loads(path.read_text())
+    path.write_text(json.dumps({"base": rows["base"]}))
+    main(["--run", "r", "--resume"])
+    assert json.loads(path.read_text()) == rows
+
+
 def test_relabelled_logs_are_the_same_logs_with_thoughts(run):
     (file,) = run.glob("relabelled-*.jsonl")
     demos = read_demos(file)

@@ -225,6 +225,18 @@ def test_adapters_on_a_base_in_bf16_are_checked_as_well(name, tmp_path):
     assert p.shares_prefixes is who.sampler.reuses_cache is (name == "Llama")
 
 
+@pytest.mark.parametrize("name", ["Mistral", "Gemma2"])
+def test_a_window_is_seen_where_it_looks_like_rounding(name, tmp_path, said):
+    """In bf16, with the small weights of a model that was just made, trees are off by little."""
+    path = saved(name, tmp_path)
+    model = load_model(str(path), lora=4)
+    for weight in model.parameters():
+        weight.data.mul_(0.1)
+    p = Policy(model, untrained(Cups(), Tiny(dim=32, head_dim=16, heads=2, ffn=32), 0)[1], 10_000)
+    check(agent(p, Config(context=CONTEXT, sampler="transformers")))
+    assert not p.shares_prefixes and any("in one row (a sliding window)" in line for line in said)
+
+
 def test_windows_that_the_context_cannot_fill_cost_nothing(tmp_path):
     model = loaded("Mistral", tmp_path).policy.model
     assert len(module.some_prompts(model, CONTEXT)[0]) > 8
@@ -268,7 +280,7 @@ def test_nothing_is_loaded_past_the_one_door():
 def test_a_log_prob_that_is_not_finite_is_loud(tmp_path, temperature):
     model = loaded("Llama", tmp_path).policy.model
     model.get_input_embeddings().weight.data[7] = torch.nan
-    with pytest.raises(RuntimeError, match="not finite"):
+    with pytest.raises(FloatingPointError, match="not finite"):
         Sampler(model).generate([[1, 2], [3, 7]], 1, 3, [], temperature, seed=0)
-    with pytest.raises(RuntimeError, match="not finite"):
+    with pytest.raises(FloatingPointError, match="not finite"):
         Completion([1, 2], [-0.5, float("-inf")])

@@ -160,6 +160,37 @@ def test_one_wrong_byte_is_refused_in_a_sentence(name, how, tmp_path, capsys):
     assert stop.value.code == 2 and "rl-0 is broken" in error and error.count("\n") == 1
 
 
+@pytest.mark.parametrize("wrong", [
+    {"update": "x"}, {"update": True}, {"update": -5}, {"version": None}, {"seconds": "x"},
+    {"best": [1]}, {"running": {"kl": "x"}}, {"done": True},
+], ids=str)  # fmt: skip
+def test_numbers_that_mean_nothing_are_refused_though_their_checksum_is_right(
+    wrong, tmp_path, capsys
+):
+    p = policy()
+    one_update(p)
+    shots = Snapshots(tmp_path, 0, {})
+    numbers = {"update": 1, "version": 1, "skipped": 0, "seconds": 1.0} | wrong
+    shots._write("rl", {"model": p.parameters, "optimizer": {}}, numbers, [])
+    with pytest.raises(SystemExit):
+        shots.state("rl")
+    assert "is broken" in capsys.readouterr().err
+
+
+def test_weights_that_are_not_finite_are_not_taken_from_a_snapshot(tmp_path, capsys, monkeypatch):
+    p = policy()
+    one_update(p)
+    shots = Snapshots(tmp_path, 0, {})
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshots, "require_finite", lambda weights: None)
+        with torch.no_grad():
+            p.critic[0] = float("nan")
+        shots.save("rl", p, {}, 1)
+    with pytest.raises(SystemExit):
+        shots.load("rl", p)
+    assert "is broken (critic is no longer finite" in capsys.readouterr().err
+
+
 def test_tensors_of_another_model_are_refused(tmp_path, capsys, monkeypatch):
     p = policy()
     one_update(p)
@@ -236,6 +267,17 @@ def test_a_snapshot_of_another_configuration_is_not_taken_over(flag, here, capsy
         ladder.run_stage(started, "act_prm")
     error = capsys.readouterr().err.splitlines()[-1]
     assert stop.value.code == 2 and "was made by another run: it differs in" in error
+
+
+def test_a_row_that_began_with_another_base_is_not_compared_with_new_ones(here, capsys):
+    path = Path("runs/whole/ladder.json")
+    rows = json.loads(path.read_text())
+    rows["act_prm"][0]["made_by"] = "another"
+    path.write_text(json.dumps({"act_prm": rows["act_prm"]}))  # random and expert are missing
+    assert "began with another" in refused(capsys, "whole", "--resume")
+    rows["act_prm"][0].pop("made_by")
+    path.write_text(json.dumps({"act_prm": rows["act_prm"]}))
+    assert run("whole", "--resume").keys() == {"act_prm", "random", "expert"}
 
 
 def test_the_same_configuration_takes_its_snapshots_over(here):
@@ -605,4 +647,4 @@ def test_without_a_world_the_score_reads_other_tasks_than_early_stopping(capsys)
     assert ladder.split(logs, replace(cfg, world="cups"))[2] == []
     with pytest.raises(SystemExit):
         ladder.split(logs[:4], cfg)
-    assert "to hold out" in capsys.readouterr().err
+    assert "--held-out" in capsys.readouterr().err

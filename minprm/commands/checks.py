@@ -155,10 +155,6 @@ def _check_mixture(config: Config) -> None:
 def _check_act_prm(config: Config) -> None:
     act_prm = config.act_prm
     refuse(
-        act_prm.scored_by == "base" and act_prm.reward == "exact_match",
-        "--act-prm.scored-by base with exact_match: the policy writes the action; use policy",
-    )
-    refuse(
         act_prm.thoughts_from == "state" and act_prm.trained_on == "action_first",
         "--act-prm.trained-on action_first needs --act-prm.thoughts-from state_action",
     )
@@ -195,19 +191,13 @@ def _check_training(name: str, stage: Training) -> None:
         f"--{name}.group 1: a group of one has no signal to compare",
     )
     refuse(
-        stage.kl_target > 0 and not stage.kl,
-        f"--{name}.kl-target adapts the weight --{name}.kl, which has to start above 0",
-    )
-    refuse(
         stage.kl_to == "sampler" and stage.correction != "none",
         f"--{name}.kl-to sampler with --{name}.correction, which forgets what the sampler found: "
         "use one",
     )
     ahead = getattr(stage, "max_async_level", 0)
     refuse(
-        name != "sft"
-        and stage.kl_to == "sampler"
-        and not (stage.kl > 0 and (stage.passes > 1 or ahead)),
+        name != "sft" and stage.kl_to == "sampler" and stage.passes == 1 and not ahead,
         f"--{name}.kl-to sampler does nothing where the weights that sampled are those that learn: "
-        f"it needs --{name}.kl above 0 and --{name}.passes above 1, or batches played ahead",
+        f"it needs --{name}.passes above 1, or a batch played ahead",
     )

@@ -14,7 +14,7 @@ from minprm.constants import Config, reads_base
 from minprm.data import Demo
 from minprm.envs import make_world
 from minprm.model import tiny
-from minprm.model.load import base_of, pretrained
+from minprm.model.load import base_of, pretrained, uses_vllm
 from minprm.model.policy import CHUNK
 from minprm.play import expert_demos
 from minprm.text.chat import Chat
@@ -43,7 +43,7 @@ def dry_run(cfg: Config) -> str:
         card = torch.cuda.get_device_properties(0).total_memory
     for name, size in memory(model, cfg, card).items():
         lines.append(f"{name:<42}{size / 2**30:>9.2f} GiB")
-    chat = Chat(tokenizer, cfg.layout, bool(demos[0].tools))
+    chat = Chat(tokenizer, cfg.layout, any(demo.tools for demo in demos))
     return "\n".join([*lines, "", rendered(demos[0], chat)])
 
 
@@ -83,7 +83,7 @@ def memory(model, cfg: Config, card: float = 0) -> dict[str, float]:
         weights = (total - trained) * 2 + trained * 4
         copied = trained
         head = shape.vocab_size * shape.hidden_size * 4
-    own_weights = cfg.sampler == "transformers" and cfg.rl.max_async_level
+    own_weights = not uses_vllm(cfg.sampler) and cfg.rl.max_async_level
     plan = {
         "weights": weights,
         "gradients and AdamW's two moments, fp32": trained * 12,
@@ -95,7 +95,7 @@ def memory(model, cfg: Config, card: float = 0) -> dict[str, float]:
         + head,
     }
     if card:
-        awake = cfg.sampler != "transformers" and not cfg.engine.sleep
+        awake = uses_vllm(cfg.sampler) and not cfg.engine.sleep
         plan["vLLM's share"] = cfg.engine.memory * card if awake else 0
     plan["sum"] = sum(plan.values())
     if card:

@@ -6,9 +6,10 @@ rest refused.
 """
 
 from dataclasses import asdict
+from typing import NamedTuple
 
 from minprm.commands.checks import flag, refuse, stages_of
-from minprm.constants import Config, flat
+from minprm.constants import ActPRM, Config, flat
 from minprm.model.load import uses_vllm
 
 SFT = "sft:actions sft:thoughts sft:expert"
@@ -42,7 +43,6 @@ READ_BY = {
     "checkpointing": f"{SFT} {ACT_PRM} {RL}",
     "save_every": f"{SFT} {ACT_PRM} {RL}",
     "engine.sleep": f"{SFT} {ACT_PRM} {RL}",
-    "engine.max_gap": f"{ACT_PRM} {RL}",
 }
 
 # --stages demos plays the world's expert, and reads nothing else
@@ -52,61 +52,91 @@ READ_BY_DEMOS = (
 )  # fmt: skip
 
 
-def needs(config: Config) -> list[tuple[object, str, str]]:
-    """Rows of (is it so, what has to be so, the knobs that need it); `tiny.` is a whole section."""
-    stages = stages_of(config)
-    act_prm, rl = config.act_prm, config.rl
+class Need(NamedTuple):
+    """What has to be so for a knob to have an effect."""
+
+    met: object  # is it so
+    what: str  # what has to be so
+    knobs: str  # that need it; `tiny.` is a whole section
+
+
+def needs(config: Config) -> list[Need]:
+    """What the knobs of this configuration need."""
+    return [*_of_run(config), *_of_logs(config), *_of_act_prm(config.act_prm), *_of_rl(config)]
+
+
+def _of_run(config: Config) -> list[Need]:
     embedded = config.model == "tiny"
-    critic = rl.advantage in ("gae", "turn_gae")
+    vllm = uses_vllm(config.sampler)
+    sampled = stages_of(config) & {*ACT_PRM.split(), *RL.split()}
+    return [
+        Need(not config.stages, "no --stages", "arms"),
+        Need(config.world, "a --world", "world_args episodes split think"),
+        Need(embedded, "the embedded model", "gate tiny."),
+        Need(not embedded, "a --model", "lora checkpointing"),
+        Need(vllm, "the vLLM sampler", "engine.memory engine.sleep"),
+        Need(vllm or sampled, "the vLLM sampler, or a stage act_prm or rl", "engine.max_gap"),
+        Need(config.history.last, "--history.last above 0", "history.first"),
+    ]
+
+
+def _of_logs(config: Config) -> list[Need]:
+    stages = stages_of(config)
     own = stages - OURS  # a stage of a user's own may read anything
     readers = {*ACT_PRM.split(), *RELABEL.split(), *SFT.split(), "sample", "copy", "shuffle"}
-    logs = stages & readers | own
-    drawn = act_prm.thoughts_from == "state" or act_prm.trained_on in ("action_first", "both")
+    logs = stages & readers or own
+    expert = logs and not config.demos
+    learned = stages & {*ACT_PRM.split()} or own
     return [
-        (not config.stages, "no --stages", "arms"),
-        (config.world, "a --world", "world_args episodes split think"),
-        (embedded, "the embedded model", "gate tiny."),
-        (not embedded, "a --model", "lora checkpointing"),
-        (uses_vllm(config.sampler), "the vLLM sampler", "engine.memory engine.sleep"),
-        (logs or not config.world, "a stage that learns from logs", "demos"),
-        (
-            (logs and not config.demos) or "synth" in stages,
+        Need(logs or not config.world, "a stage that learns from logs", "demos"),
+        Need(
+            expert or "synth" in stages,
             "a stage that learns from logs of the world's expert, or synth",
             "num_demos",
         ),
-        (
-            stages & {*ACT_PRM.split()} or own or (logs and config.demos) or not config.world,
+        Need(
+            learned or (logs and config.demos) or not config.world,
             "the stage act_prm, or --demos to take them from",
             "held_out",
         ),
-        (config.history.last, "--history.last above 0", "history.first"),
-        (
-            False,
-            "tokens that the model sampled, but nobody sampled the demos",
+        Need(
+            False,  # of SFT never: nobody sampled the demos
+            "tokens that the model sampled, and nobody sampled the demos",
             "sft.loss sft.kl sft.kl_to sft.kl_target sft.correction",
         ),
-        (act_prm.kl, "--act-prm.kl above 0", "act_prm.kl_to act_prm.kl_target"),
-        (act_prm.advantage == "top_k", "--act-prm.advantage top_k", "act_prm.top_k"),
-        (
+    ]
+
+
+def _of_act_prm(act_prm: ActPRM) -> list[Need]:
+    drawn = act_prm.thoughts_from == "state" or act_prm.trained_on in ("action_first", "both")
+    return [
+        Need(act_prm.kl, "--act-prm.kl above 0", "act_prm.kl_to act_prm.kl_target"),
+        Need(act_prm.advantage == "top_k", "--act-prm.advantage top_k", "act_prm.top_k"),
+        Need(
             act_prm.reward != "exact_match",
             "another --act-prm.reward than exact_match",
             "act_prm.reward_span act_prm.scored_by",
         ),
-        (
+        Need(
             drawn,
             "--act-prm.thoughts-from state, or --act-prm.trained-on action_first or both",
             "act_prm.loss act_prm.kl act_prm.correction",
         ),
-        (rl.kl, "--rl.kl above 0", "rl.kl_to rl.kl_target"),
-        (rl.advantage == "top_k", "--rl.advantage top_k", "rl.top_k"),
-        (rl.groups == "top_p", "--rl.groups top_p", "rl.top_p"),
-        (critic, "--rl.advantage gae or turn_gae", "rl.lam rl.value_weight"),
-        (
-            critic or own or "rl:dense" in stages,
-            "--rl.advantage gae or turn_gae, or the stage rl:dense",
-            "rl.gamma",
-        ),
-        (config.save_every > 1, "--save-every above 1", "rl.max_async_level"),
+    ]
+
+
+def _of_rl(config: Config) -> list[Need]:
+    rl = config.rl
+    stages = stages_of(config)
+    critic = rl.advantage in ("gae", "turn_gae")
+    discounted = critic or "rl:dense" in stages or stages - OURS
+    return [
+        Need(rl.kl, "--rl.kl above 0", "rl.kl_to rl.kl_target"),
+        Need(rl.advantage == "top_k", "--rl.advantage top_k", "rl.top_k"),
+        Need(rl.groups == "top_p", "--rl.groups top_p", "rl.top_p"),
+        Need(critic, "--rl.advantage gae or turn_gae", "rl.lam rl.value_weight"),
+        Need(discounted, "--rl.advantage gae or turn_gae, or the stage rl:dense", "rl.gamma"),
+        Need(config.save_every > 1, "--save-every above 1", "rl.max_async_level"),
     ]
 
 
@@ -136,10 +166,9 @@ def check_effects(config: Config, given: set[str], preset: Config) -> None:
     """
     asked, usual, plain = (dict(flat(asdict(each))) for each in (config, preset, Config()))
     for knob, need in idle(config).items():
-        off = knob in asked and asked[knob] == plain[knob]
-        if off and (not plain[knob] or usual[knob] != plain[knob]):
-            continue
-        refuse(knob in given, no_effect(knob, need))
+        off = asked[knob] == plain[knob] and not plain[knob]
+        back = asked[knob] == plain[knob] != usual[knob]
+        refuse(knob in given and not (off or back), no_effect(knob, need))
 
 
 def no_effect(knob: str, need: str) -> str:
@@ -147,10 +176,10 @@ def no_effect(knob: str, need: str) -> str:
     return f"{flag(knob)} has no effect here: it needs {need}"
 
 
-def unmet(rows: list[tuple[object, str, str]]) -> dict[str, str]:
-    """The knobs in rows such as those of `needs` whose need is not met, each with that need."""
+def unmet(needs: list[Need]) -> dict[str, str]:
+    """The knobs whose need is not met, each with that need."""
     found = {}
-    for holds, need, knobs in rows:
-        if not holds:
-            found |= dict.fromkeys(knobs.split(), need)
+    for need in needs:
+        if not need.met:
+            found |= dict.fromkeys(need.knobs.split(), need.what)
     return found

@@ -19,9 +19,9 @@ from transformers import AutoTokenizer
 from minprm.commands.checks import check_ranges, refuse
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.commands.dry_run import GREEN, GREY, PLAIN, YELLOW
-from minprm.commands.effects import no_effect, unmet
+from minprm.commands.effects import Need, no_effect, unmet
 from minprm.constants import Config, Count, CountOrNone, Engine, Episodes, Temperature
-from minprm.envs import make_world
+from minprm.envs import check_tasks, make_world
 from minprm.envs.audit import FILE as AUDIT
 from minprm.envs.audit import table as worlds_table
 from minprm.evaluation import evaluate, reference_rows, summary
@@ -29,6 +29,7 @@ from minprm.model.agent import make_agent
 from minprm.model.check import check as check_model
 from minprm.model.load import load_model, pretrained, uses_vllm
 from minprm.play import Episode
+from minprm.run.randomness import noise_seed
 from minprm.run.table import chart, details, pass_at_k, table
 from minprm.text.printable import printable
 
@@ -72,7 +73,7 @@ def main(argv: list[str]) -> None:
     cfg = Config(
         eval_temperature=flags.temperature, **{name: getattr(flags, name) for name in SHARED}
     )
-    make_world(cfg)
+    check_tasks(cfg)
     torch.set_flush_denormal(True)
     names = [Path(path).name for path in flags.checkpoints]
     rows = {}
@@ -104,12 +105,12 @@ def check(flags: Evaluation, given: set[str]) -> None:
         refuse(flags.checkpoints.count(path) > 1, f"{path} is named twice")
     refuse(
         flags.samples > 1 and not flags.temperature,
-        "--samples above 1 needs a --temperature above 0: greedy samples are all the same",
+        "--samples above 1 needs a --temperature above 0: greedy samples differ by luck at most",
     )
     needs = [
-        (flags.think, "thoughts, so no --no-think", "thought_tokens"),
-        (uses_vllm(flags.sampler), "the vLLM sampler", "engine.memory engine.max_gap"),
-        (False, "training, and here nothing is trained", "engine.sleep"),
+        Need(flags.think, "thoughts, so no --no-think", "thought_tokens"),
+        Need(uses_vllm(flags.sampler), "the vLLM sampler", "engine.memory engine.max_gap"),
+        Need(False, "training, and here nothing is trained", "engine.sleep"),
     ]
     for knob, need in unmet(needs).items():
         refuse(knob in given, no_effect(knob, need))
@@ -137,7 +138,8 @@ def played(path: str, cfg: Config, flags: Evaluation) -> list[Episode]:
     tokenizer = pretrained(AutoTokenizer, path)
     agent = make_agent(model, tokenizer, cfg, tools=bool(make_world(cfg).tools))
     check_model(agent)
-    return evaluate(agent, cfg, flags.seed, flags.samples)
+    # the noise of a ladder with this seed
+    return evaluate(agent, cfg, noise_seed(flags.seed, "evaluate", 0), flags.samples)
 
 
 def passes(episodes: list[Episode], samples: int) -> dict[str, float]:

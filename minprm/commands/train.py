@@ -39,8 +39,7 @@ def main(argv: list[str], on_save: Callable[[], None] = lambda: None) -> None:
     cfg = resumed(cfg, argv) if cfg.resume else named(cfg)
     if cfg.world:
         check_tasks(cfg)
-    if cfg.threads:
-        torch.set_num_threads(cfg.threads)
+    torch.set_num_threads(cfg.threads)
     torch.set_flush_denormal(True)  # tiny activations are ten times slower on a CPU
     try:
         with closing(Log(RUNS / cfg.run)) as log:
@@ -84,6 +83,7 @@ def write_expert_demos(cfg: Config, log: Log) -> None:
     """The expert's logs of --episodes tasks, actions only; no model is needed."""
     demos = expert_demos(cfg, "train", cfg.seeds[0], cfg.episodes)
     path = log.folder / "demos.jsonl"
+    path.unlink(missing_ok=True)  # of a process that was killed
     write_demos([demo.without_thoughts() for demo in demos], path)
     print(f"{len(demos)} logs: {path}")
 
@@ -105,7 +105,8 @@ def named(cfg: Config) -> Config:
     old = CHECKPOINTS / name
     if old.exists():
         fail(f"--run {name}: {old} is of an earlier run; remove it, or choose another name")
-    return replace(cfg, run=name)
+    # the number of threads is part of the numbers, so a run that goes on elsewhere keeps it
+    return replace(cfg, run=name, threads=cfg.threads or torch.get_num_threads())
 
 
 def checked_name(name: str) -> str:

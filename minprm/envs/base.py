@@ -100,6 +100,7 @@ class World:
             self.success = False
             self.done = False
             self.first = self.begin()
+            self.content = self.task()
             if self.belongs(split):
                 return self.first
         fail(
@@ -146,7 +147,7 @@ class World:
 
     def belongs(self, split: str) -> bool:
         """Is the task that was made one of this split? By default a hash of it decides."""
-        return self.few_tasks or tasks_split(self.task()) == split
+        return self.few_tasks or tasks_split(self.content) == split
 
     def act(self, action: str) -> tuple[str, float]:
         """Takes one action and returns (observation, reward).

@@ -32,6 +32,8 @@ BEYOND = 16  # tokens of a prompt beyond the longest window
 LONG = 1100  # on a GPU rows of this length skip blocks (tree.skips); that is compared as well
 DRAWN = 4  # tokens of a completion
 WALK = 32  # tokens of a whole walk behind its first prompt, at most
+# what the code of a model raises that cannot be read in one of these ways
+CANNOT = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 KINDS = {"a sliding window": DynamicSlidingWindowLayer, "recurrent layers": LinearAttentionLayer}
 
 
@@ -40,7 +42,7 @@ def check(agent: Agent) -> None:
     model whose log-probs we do not get right is refused.
 
     An agent without a policy only writes: it has no trainer to compare. A sampler that is vLLM is
-    compared at every update (correction.check_gap), and not here.
+    compared whenever it gets weights (vllm.py), and at every update (correction.check_gap).
     """
     ours = isinstance(agent.sampler, Sampler)
     sampler = agent.sampler if ours else Sampler(agent.sampler.model)
@@ -50,8 +52,8 @@ def check(agent: Agent) -> None:
         if ours:
             check_sampler(sampler, prompts)
         if agent.policy:
-            check_trainer(agent.policy, walk(sampler, prompts))
-    except (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError) as error:
+            check_trainer(agent.policy, walk(sampler, prompts), agent.context)
+    except CANNOT as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         fail(f"{name_of(model)} cannot be used: reading it raised {reason}; choose another --model")
     sampler.begin()
@@ -74,14 +76,15 @@ def check_sampler(sampler: Sampler, prompts: list[list[int]]) -> None:
         )
 
 
-def check_trainer(policy: Policy, samples: list[Sample]) -> None:
-    """Switches trees off where their log-probs are not those of the model."""
+def check_trainer(policy: Policy, samples: list[Sample], context: int) -> None:
+    """Switches trees off where their log-probs are not those of the model, or would not be further
+    on: in bf16 a few tokens beyond a window look like rounding."""
     model = policy.model
     own = truth(model, samples)
     alone = read(policy, [[sample] for sample in samples])
     if differs(model, alone, own):
         refuse(model, "the trainer", alone, own)
-    if differs(model, read(policy, [samples]), own):
+    if forgets(model, context) or differs(model, read(policy, [samples]), own):
         policy.shares_prefixes = False
         logger.warning(
             f"{name_of(model)}: samples that share a beginning cannot be read in one row "
@@ -171,6 +174,16 @@ def differs(model: PreTrainedModel, logp: Tensor, own: Tensor) -> bool:
     if model.dtype == torch.float32 and model.device.type != "cuda":
         return not gap.max() < 1e-3  # NaN differs too
     return not gap.mean() < 0.1
+
+
+def forgets(model: PreTrainedModel, context: int) -> bool:
+    """Is there a layer that does not see every token of such a context?"""
+    for layer in DynamicCache(config=model.config).layers:
+        if isinstance(layer, LinearAttentionLayer):
+            return True
+        if isinstance(layer, DynamicSlidingWindowLayer) and layer.sliding_window < context:
+            return True
+    return False
 
 
 def refuse(model: PreTrainedModel, who: str, logp: Tensor, own: Tensor) -> None:

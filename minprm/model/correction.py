@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 
 from minprm.algorithms import kl_k3
-from minprm.constants import Engine
+from minprm.constants import Engine, fail
 from minprm.data import Sample
 from minprm.model.policy import Policy
 from minprm.zoo import CORRECTIONS
@@ -54,12 +54,12 @@ def reweighted(
 
 
 def check_gap(stats: dict[str, float], cfg: Engine) -> None:
-    """Raises RuntimeError where the model that wrote is not the one that learns, unless older
-    weights were meant to write."""
+    """Exits where the model that wrote is not the one that learns, unless older weights were meant
+    to write."""
     gap = stats.get("policy/gap_mean", 0.0)
     if gap > cfg.max_gap and not stats.get("policy/staleness", 0):
-        raise RuntimeError(
+        fail(
             f"sampler and trainer differ by {gap:.3f} nats a token (above --engine.max-gap): "
-            "stale weights, a temperature on one side only, or a precision too low; --sampler "
-            "transformers shows which side is wrong"
+            "stale weights, a temperature on one side only, or a precision too low; if vLLM "
+            "writes, --sampler transformers shows which side is wrong"
         )

@@ -44,8 +44,10 @@ def load_model(
     new ones of rank `lora`, drawn from the seed.
     """
     base, rank = base_of(path)
+    if Path(base).is_dir():
+        base = str(Path(base).resolve())  # adapters note where their base is, for any folder
     if rank and lora not in (0, rank):
-        fail(f"--lora {lora}: the adapters of {path} go on learning, and have rank {rank}")
+        fail(f"--lora {lora}: the adapters of {path} go on learning: give --lora {rank}")
     dtype = torch.bfloat16 if lora or rank else torch.float32
     # the other format is a pickle, which can run whatever it says
     model = pretrained(AutoModelForCausalLM, base, dtype=dtype, use_safetensors=True)
@@ -58,7 +60,10 @@ def load_model(
 
 def base_of(path: str) -> tuple[str, int]:
     """(base model, rank) of the adapters that a path holds; (the path itself, 0) without any."""
-    file = find_adapter_config_file(str(path))
+    try:
+        file = find_adapter_config_file(str(path))
+    except OSError:  # no name that a hub would take: whoever loads the model says so
+        file = None
     if file is None:
         return path, 0
     _need_peft(f"{path} holds adapters, which need")

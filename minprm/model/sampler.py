@@ -26,7 +26,7 @@ class Completion:
     """The tokens that were drawn after a prompt, and the log-prob of each.
 
     Where a stop token ended the completion, it is the last of the ids. A log-prob that is not
-    finite raises RuntimeError: further on, NaN means that nobody drew the token.
+    finite raises FloatingPointError: further on, NaN means that nobody drew the token.
     """
 
     ids: list[int]
@@ -34,7 +34,7 @@ class Completion:
 
     def __post_init__(self):
         if not all(math.isfinite(logp) for logp in self.logprobs):
-            raise RuntimeError(
+            raise FloatingPointError(
                 "the sampler wrote a token whose log-prob is not finite: weights or activations "
                 "overflow; lower --*.lr, or begin with other weights"
             )

@@ -45,8 +45,8 @@ class Log:
             rows = "".join(f"|{key}|{value}|\n" for key, value in flat(asdict(cfg)))
             with SummaryWriter(self.folder / "tensorboard") as writer:
                 writer.add_text("config", "|knob|value|\n|-|-|\n" + rows)
-        logger.remove(self.sink)
         self._append("log.txt", self.early)
+        logger.remove(self.sink)
         # catch=False: a full disk ends the run in a sentence, here as everywhere
         self.sink = logger.add(self.folder / "log.txt", format="{time} {message}", catch=False)
 

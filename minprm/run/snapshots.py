@@ -12,6 +12,7 @@ Nothing is unpickled: a snapshot holds numbers and texts, never a program.
 
 import hashlib
 import json
+import math
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ from minprm.text.logs import from_chat, read_jsonl
 
 Weights = dict[str, Tensor]
 SUMS = "SHA256SUMS"
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, OSError, RecursionError,
+              SafetensorError, TypeError, ValueError)  # fmt: skip
 
 
 class Snapshots:
@@ -52,6 +55,10 @@ class Snapshots:
         self.made_by = made_by
         self.on_save = on_save
 
+    def fingerprint(self) -> str:
+        """A hash of all that the results of this seed depend on."""
+        return hashlib.sha256(json.dumps(self._made_by("")).encode()).hexdigest()[:16]
+
     # --- reading ---
 
     def state(self, stage_id: str) -> dict:
@@ -66,6 +73,7 @@ class Snapshots:
             return {}
         with _or_refuse(folder):
             state = json.loads(_checked(folder, "state.json").read_text(encoding="utf-8"))
+            _require_numbers(state)
             made_by = state.pop("made_by")
             ours = self._made_by(stage_id)
             other = sorted(k for k in ours.keys() | made_by.keys() if ours.get(k) != made_by.get(k))
@@ -93,8 +101,8 @@ class Snapshots:
                 load_moments(policy, _tensors(folder, "optimizer"))
             if "best.safetensors" in _sums(folder):
                 best = _tensors(folder, "best", policy.parameters)
-        device = policy.critic.device
-        return {name: tensor.to(device, copy=True) for name, tensor in best.items()}
+        # a tensor of a file may lie anywhere in memory, and then rounds differently, now and then
+        return {name: tensor.clone() for name, tensor in best.items()}
 
     def demos(self, stage_id: str) -> list[Demo]:
         """The demos that the stage left."""
@@ -195,7 +203,7 @@ def _or_refuse(folder: Path) -> Iterator[None]:
     """Exits where a snapshot cannot be read."""
     try:
         yield
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
+    except UNREADABLE as error:
         fail(f"{folder} is broken ({error}): remove it, and its stage begins anew")
 
 
@@ -204,7 +212,21 @@ def _tensors(folder: Path, name: str, like: Weights | None = None) -> Weights:
     found = load_file(_checked(folder, f"{name}.safetensors"))
     if like is not None and _shapes(found) != _shapes(like):
         raise ValueError(f"{name}.safetensors is of another model")
+    require_finite(found)
     return found
+
+
+def _require_numbers(state: dict) -> None:
+    """Raises ValueError where the numbers of a snapshot are not those of any stage."""
+    for name in ("update", "version", "skipped"):
+        if type(state.get(name, 0)) is not int or state.get(name, 0) < 0:
+            raise ValueError(f"state.json says {name} {state[name]!r}")
+    if state.get("done") and "update" in state:
+        raise ValueError("state.json says that the stage is done and under way")
+    best, running = state.get("best", {}), state.get("running", {})
+    for number in [state.get("seconds", 0.0), *best.values(), *running.values()]:
+        if not isinstance(number, int | float) or not math.isfinite(number):
+            raise ValueError(f"state.json holds {number!r}")
 
 
 def _shapes(weights: Weights) -> dict[str, torch.Size]:

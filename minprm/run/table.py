@@ -83,13 +83,14 @@ def interval(rows: list[dict]) -> tuple[float, float, float]:
     """(mean, low, high) of success, one row a seed.
 
     Several seeds: mean ± t sd / sqrt(n), the spread of whole runs. One seed says nothing about
-    other seeds: the interval is Wilson's over its episodes, or where logs were replayed `by_log`.
+    other seeds: the interval is Wilson's over its different tasks, or `by_log` where logs were
+    replayed.
     """
     values = [row["success"] for row in rows]
     mean = fmean(values)
     if len(values) == 1:
         (row,) = rows
-        low, high = row.get("interval") or wilson(mean, row["episodes"])
+        low, high = row.get("interval") or wilson(mean, row["tasks"])
         return mean, low, high
     half = student_t(len(values) - 1) * stdev(values) / math.sqrt(len(values))
     return mean, max(mean - half, 0.0), min(mean + half, 1.0)
@@ -99,7 +100,7 @@ def table(ladder: dict[str, list[dict]]) -> str:
     """The ladder, one line for each arm: mean success, interval, other means, every seed."""
     seeds = max(map(len, ladder.values()))
     replayed = all("likelihood" in row for rows in ladder.values() for row in rows)
-    what, units = ("matched", "logs") if replayed else ("success", "Wilson, episodes")
+    what, units = ("matched", "logs") if replayed else ("success", "Wilson, tasks")
     kind = f"95 % ({units})" if seeds == 1 else f"95 % (t, {seeds} seeds)"
     head = f"{'arm':<22}{what:>8}  {kind:<24}{'thoughts':>9}{'copies':>8}{'seconds':>9}  seeds"
     if replayed:

@@ -45,7 +45,9 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
                 if min(step.reward for step in demo.steps) >= cfg.min_reward:
                     run.demos.append(demo)
     if not run.demos:
-        fail(f"{stage_id}: no demo reached --relabel.min-reward {cfg.min_reward}")
+        fail(
+            f"{stage_id}: no demo reached --relabel.min-reward {cfg.min_reward}: a run with a lower one, or with more updates, may"
+        )
     reward = fmean(step.reward for demo in run.demos for step in demo.steps)
     logger.info(f"{stage_id}: {len(run.demos)} demos, mean reward {reward:.3f}")
     rewrite_demos(run.demos, run.log.folder, f"relabelled-{stage_id}-{run.seed}")

@@ -226,7 +226,7 @@ def rewrite_demos(demos: list[Demo], folder: Path, name: str) -> None:
 def split_tasks(demos: list[Demo], held_out: int) -> tuple[list[Demo], list[Demo]]:
     """(training demos, held-out demos), by task: the last tasks are held out with all their demos.
 
-    At least one task stays for training. Exits where that leaves none of those to hold out.
+    Exits where none would be left to train on.
     """
     tasks = list(dict.fromkeys(demo.task for demo in demos))
     if held_out and len(tasks) < 2:
@@ -234,7 +234,12 @@ def split_tasks(demos: list[Demo], held_out: int) -> tuple[list[Demo], list[Demo
             f"all logs are of one task ({tasks[0][:40]!r}), so none can be held out: add logs of"
             ' other tasks, name the tasks apart by a "task" in each line, or use --held-out 0'
         )
-    kept = set(tasks[: max(len(tasks) - held_out, 1)])
+    if held_out >= len(tasks):
+        fail(
+            f"--held-out {held_out} leaves nothing to learn from: these logs are of "
+            f"{len(tasks)} tasks"
+        )
+    kept = set(tasks[: len(tasks) - held_out])
     train = [demo for demo in demos if demo.task in kept]
     held = [demo for demo in demos if demo.task not in kept]
     return train, held
