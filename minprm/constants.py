@@ -201,7 +201,7 @@ class Config:
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     model: str = "tiny"  # hub id or path of a chat model; tiny: the embedded one
     sampler: Literal["auto", "vllm", "transformers"] = "auto"  # auto: vllm if there is a GPU
-    lora: Few = 0  # rank of LoRA adapters; 0: all weights are trained
+    lora: Few = 0  # rank of LoRA adapters; 0: all weights, or those that --model has
     checkpointing: bool = False  # compute activations again for the gradient, to save memory
     gate: bool = True  # stop where the embedded model lacks the world's skills
     layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (template.py)

@@ -136,7 +136,7 @@ def test_another_rank_than_the_checkpoints_is_refused(base, tmp_path, capsys):
     trained(base, tmp_path / "arm-0")
     assert base_of(tmp_path / "arm-0") == (str(base), 4) and base_of(base) == (base, 0)
     load_model(tmp_path / "arm-0", lora=4)
-    assert "have rank 4" in refused(capsys, load_model, tmp_path / "arm-0", lora=8)
+    assert "give --lora 4" in refused(capsys, load_model, tmp_path / "arm-0", lora=8)
 
 
 def test_a_model_of_which_nothing_would_learn_is_refused(capsys):
