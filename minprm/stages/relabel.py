@@ -46,8 +46,8 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
                     run.demos.append(demo)
     if not run.demos:
         fail(
-            f"{stage_id}: no demo reached --relabel.min-reward {cfg.min_reward}; begin a run with a "
-            "lower one, or with more updates"
+            f"{stage_id}: no demo reached --relabel.min-reward {cfg.min_reward}; begin a run with "
+            "a lower one, or with more updates"
         )
     reward = fmean(step.reward for demo in run.demos for step in demo.steps)
     logger.info(f"{stage_id}: {len(run.demos)} demos, mean reward {reward:.3f}")
