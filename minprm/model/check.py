@@ -64,11 +64,13 @@ def check_sampler(sampler: Sampler, prompts: list[list[int]]) -> None:
     log-prob than the model's own."""
     model = sampler.model
     written = walk(sampler, prompts)
-    if sampler.reuses_cache and differs(model, reported(written), truth(model, written)):
+    own = truth(model, written)
+    if sampler.reuses_cache and differs(model, reported(written), own):
         sampler.reuses_cache = False
         written = walk(sampler, prompts)
-    if differs(model, reported(written), truth(model, written)):
-        refuse(model, "the sampler", reported(written), truth(model, written))
+        own = truth(model, written)
+    if differs(model, reported(written), own):
+        refuse(model, "the sampler", reported(written), own)
     if not sampler.reuses_cache:
         logger.warning(
             f"{name_of(model)}: the sampler cannot continue from a cached prompt "

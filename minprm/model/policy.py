@@ -291,8 +291,9 @@ def _add(stats: dict[str, float], found: dict[str, float]) -> None:
 def _logits(model: PreTrainedModel, output: ModelOutput, hidden: Tensor) -> Tensor:
     """The model's own logits of these hidden states.  [t, D] -> [t, V]
 
-    Its trunk has been read: `output` is what it gave. What follows differs between models (soft
-    caps, scales), so their own code computes it: `forward`, in which the trunk returns at once.
+    Runs the model's `forward` with a trunk that returns at once what it has given: `output`. What
+    follows the trunk differs between models (soft caps, scales), and their own code knows it. A
+    thread that plays ahead has a model of its own, so nobody else meets this trunk.
     """
     known = copy(output)
     known.last_hidden_state = hidden[None]

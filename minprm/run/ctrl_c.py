@@ -24,7 +24,7 @@ class CtrlC:
 
     def _note(self, *_) -> None:
         self.pressed = True
-        logger.info("stopping after this update, or where batches are played ahead a later one")
+        logger.info("stopping after this update (where batches are played ahead: after the next)")
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     def __exit__(self, kind, *_) -> None:
