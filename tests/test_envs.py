@@ -564,3 +564,12 @@ def test_the_narrator_keeps_to_the_worlds_words_and_its_kinds_are_known(name):
         world.reset(seed)
         said.append(world.step("no action")[0])
         assert set(" ".join(said).split()) <= set(world.words)
+
+
+def test_what_is_no_action_is_illegal_earns_nothing_and_changes_nothing():
+    world = make("errand")
+    world.reset(0)
+    observation, reward, done, info = world.step("fly")
+    assert (observation, reward, done) == ("illegal", 0.0, False)
+    assert info == {"valid": False, "effective": False}
+    assert world.step("left")[3] == {"valid": True, "effective": True}
