@@ -573,3 +573,8 @@ def test_what_is_no_action_is_illegal_earns_nothing_and_changes_nothing():
     assert (observation, reward, done) == ("illegal", 0.0, False)
     assert info == {"valid": False, "effective": False}
     assert world.step("left")[3] == {"valid": True, "effective": True}
+
+
+def test_a_call_with_other_arguments_is_told_those_that_the_tool_takes():
+    with pytest.raises(base.Illegal, match="visit takes title"):
+        called(base.call("visit", page="Rome"), make("hotpot").tools)
