@@ -158,7 +158,7 @@ def test_equal_prompts_are_not_given_equal_samples_and_a_seed_repeats_them(parts
 def trained(folder, flags: str) -> list[dict]:
     """Metrics of a run of train.py in a process of its own, with the engine writing."""
     flags = f"--preset smoke --sampler vllm --no-gate --tiny.updates 40 --run v {flags}"
-    flags += " --rl.updates 3 --num-demos 16 --held-out 4 --episodes 8"
+    flags += " --rl.updates 3 --episodes 8"
     root = Path(__file__).parents[1]
     command = [sys.executable, str(root / "train.py"), *flags.split()]
     subprocess.run(command, cwd=folder, check=True, env=os.environ | {"PYTHONPATH": str(root)})
@@ -166,7 +166,7 @@ def trained(folder, flags: str) -> list[dict]:
 
 
 def test_grpo_and_act_prm_with_vllm_writing(tmp_path):
-    lines = trained(tmp_path, "--arms act_prm rl --act-prm.updates 3")
+    lines = trained(tmp_path, "--arms act_prm rl --act-prm.updates 3 --num-demos 16 --held-out 4")
     gaps = [x["policy/gap_max"] for x in lines if x["stage"] in ("act_prm", "rl")]
     assert len(gaps) == 6 and max(gaps) < 1e-4
 
