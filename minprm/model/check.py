@@ -24,9 +24,8 @@ from minprm.constants import fail
 from minprm.data import Sample
 from minprm.model.agent import Agent
 from minprm.model.policy import Policy
-from minprm.model.precision import autocast
+from minprm.model.precision import own_logprobs
 from minprm.model.sampler import Sampler
-from minprm.model.tree import attend
 
 BEYOND = 16  # tokens of a prompt beyond the longest window
 LONG = 1100  # on a GPU rows of this length skip blocks (tree.skips); that is compared as well
@@ -136,20 +135,9 @@ def write(sampler: Sampler, states: list[Sample], n: int) -> list[Sample]:
 # --- its log-probs, in four ways.  [T] each, sample after sample ---
 
 
-@torch.no_grad()
 def truth(model: PreTrainedModel, samples: list[Sample]) -> Tensor:
-    """Those of the model's own forward, in the precision that the trainer reads with."""
-    device = model.device
-    attend(model, None)
-    found = []
-    for sample in samples:
-        ids = torch.tensor([sample.whole()], device=device)
-        new = ids[0, -DRAWN:, None]
-        with autocast(device):
-            logits = model(input_ids=ids, use_cache=False, logits_to_keep=DRAWN + 1).logits
-        all_logp = logits[0, -DRAWN - 1 : -1].float().log_softmax(-1)
-        found.append(all_logp.gather(1, new)[:, 0])
-    return torch.cat(found).cpu()
+    """Those of the model's own forward."""
+    return torch.cat([own_logprobs(model, sample.whole(), DRAWN) for sample in samples])
 
 
 def reported(samples: list[Sample]) -> Tensor:

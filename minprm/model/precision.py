@@ -10,12 +10,26 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from minprm.model.tree import attend
+
 BF16_DEVICES = {"cuda"}
 
 
 def autocast(device: torch.device) -> torch.autocast:
     """The context in which a model is read on this device, whoever reads it."""
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type in BF16_DEVICES)
+
+
+@torch.no_grad()
+def own_logprobs(model: PreTrainedModel, ids: list[int], n: int) -> Tensor:
+    """Log-probs of the last n ids by the model's own forward, in the precision that all read with:
+    what the trainer and the samplers are compared with.  [n], on the CPU"""
+    row = torch.tensor([ids], device=model.device)
+    attend(model, None)
+    with autocast(model.device):
+        logits = model(input_ids=row, use_cache=False, logits_to_keep=n + 1).logits
+    all_logp = logits[0, -n - 1 : -1].float().log_softmax(-1)
+    return all_logp.gather(1, row[0, -n:, None])[:, 0].cpu()
 
 
 class FP32Head(nn.Linear):

@@ -19,9 +19,8 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from minprm.constants import Engine
-from minprm.model.precision import autocast
+from minprm.model.precision import own_logprobs
 from minprm.model.sampler import Completion
-from minprm.model.tree import attend
 
 PROBE_PROMPT = list(range(8))  # what the engine continues after each sync, to be compared
 PROBE_TOKENS = 8
@@ -148,19 +147,13 @@ class VLLM:
         if not self.llm.reset_prefix_cache():
             raise RuntimeError("vLLM kept its prefix cache: log-probs would be of old weights")
 
-    @torch.no_grad()
     def _compare(self) -> None:
         """Has the engine write a few tokens, and raises where the model scores them otherwise.
 
         Evaluation, replay and relabelling look at no gap: what they write is checked here alone.
         """
         ((drawn,),) = self._draw([PROBE_PROMPT], 1, PROBE_TOKENS, [], temperature=1.0, seed=0)
-        ids = torch.tensor([PROBE_PROMPT + drawn.ids], device=self.model.device)
-        attend(self.model, None)
-        with autocast(self.model.device):
-            logits = self.model(input_ids=ids, use_cache=False).logits[0]
-        all_logp = logits[len(PROBE_PROMPT) - 1 : -1].float().log_softmax(-1).cpu()
-        logp = all_logp.gather(1, torch.tensor(drawn.ids)[:, None])[:, 0]
+        logp = own_logprobs(self.model, PROBE_PROMPT + drawn.ids, len(drawn.ids))
         gap = (logp - torch.tensor(drawn.logprobs)).abs().mean().item()
         if not gap <= self.cfg.max_gap:  # NaN, too, is no agreement
             raise RuntimeError(
