@@ -1,4 +1,11 @@
-"""Actions as text: is their JSON sound, and does a thought merely name the one that was taken?"""
+"""Actions as text: what is said and what is called, and whether a thought merely names it.
+
+An action is one text. First comes what the assistant says, if anything; then each tool call, as a
+line of JSON with a name and arguments:
+
+    I will look that up.
+    {"name": "find_order", "arguments": {"number": "A-17"}}
+"""
 
 import json
 from typing import Any
@@ -32,6 +39,51 @@ def parse_json(text: str) -> Any:
     except ValueError:
         raise ValueError("its JSON holds NaN or Infinity, which are no JSON") from None
     return value
+
+
+def joined(reply: str, calls: list[dict]) -> str:
+    """The action of this reply and these calls, {"name", "arguments"} each.
+
+    Raises ValueError where the reply itself ends in what would be read as a call.
+
+    >>> joined("", [{"name": "visit", "arguments": {"title": "Paris"}}])
+    '{"name": "visit", "arguments": {"title": "Paris"}}'
+    """
+    reply = reply.strip()
+    if parts(reply)[1]:
+        raise ValueError("its text ends in what reads as a tool call: write it in tool_calls")
+    # in ASCII, so that no character of an argument is a line break to splitlines()
+    lines = [json.dumps({"name": c["name"], "arguments": c["arguments"]}) for c in calls]
+    return "\n".join([reply, *lines] if reply else lines)
+
+
+def parts(action: str) -> tuple[str, list[dict]]:
+    """(reply, calls) of an action.
+
+    >>> parts('On it.\\n{"name": "visit", "arguments": {}}')
+    ('On it.', [{'name': 'visit', 'arguments': {}}])
+    """
+    lines = action.splitlines(keepends=True)
+    calls = []
+    while lines:
+        call = _call(lines[-1])
+        if call is None:
+            break
+        calls.insert(0, call)
+        lines.pop()
+    return "".join(lines).strip(), calls
+
+
+def _call(line: str) -> dict | None:
+    """The tool call that this line is, if it is one."""
+    try:
+        call = parse_json(line)
+    except ValueError:
+        return None
+    if not isinstance(call, dict) or call.keys() != {"name", "arguments"}:
+        return None
+    named = isinstance(call["name"], str) and call["name"].strip()
+    return call if named and isinstance(call["arguments"], dict) else None
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
