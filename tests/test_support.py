@@ -1,0 +1,66 @@
+"""The sixty logs of examples/support: what its generator writes, and as its policy says."""
+
+import json
+import re
+
+import pytest
+
+from examples.support import make
+
+LOGS = [json.loads(line) for line in make.FILE.read_text(encoding="utf-8").splitlines()]
+
+
+def test_the_file_is_what_the_generator_writes():
+    assert [make.log(i) for i in range(make.LOGS)] == LOGS
+
+
+def test_turns_are_mixed_and_all_tools_are_used():
+    turns = [m for log in LOGS for m in log["messages"] if m["role"] == "assistant"]
+    calls = [call for turn in turns for call in turn.get("tool_calls", [])]
+    assert {c["function"]["name"] for c in calls} == {t["function"]["name"] for t in make.TOOLS}
+    kinds = {(bool(turn["content"]), "tool_calls" in turn) for turn in turns}
+    assert kinds == {(True, False), (False, True), (True, True)}
+    assert sum(not log["won"] for log in LOGS) == 10
+
+
+def outcome(messages: list[dict]) -> str:
+    """What the agent did in the end: its last call but a look, or its last words."""
+    for message in reversed(messages):
+        for call in message.get("tool_calls", []):
+            function = call["function"]
+            if function["name"] == "refund":
+                return f"refund {json.loads(function['arguments'])['amount']}"
+            if function["name"] in ("replace", "escalate"):
+                return function["name"]
+    return "answer"
+
+
+def right(messages: list[dict]) -> str:
+    """What the policy asks for, read from the log by rules of its own."""
+    today = int(re.search(r"day (\d+)", messages[0]["content"])[1])
+    said = messages[1]["content"]
+    told = [json.loads(m["content"]) for m in messages if m["role"] == "tool"]
+    if "come by" in said:
+        hour = int(re.search(r"at (\d+)", said)[1])
+        return "yes" if 9 <= hour < 17 else "no"
+    if "parcel" in said:
+        return "escalate" if today - told[0]["since_day"] >= 7 else "answer"
+    if not told:
+        return "a look at the order"
+    order = told[0]
+    age = today - order["delivered_on_day"]
+    broken = "broken" in said
+    if broken and age <= 60 and order["in_stock"]:
+        return "replace"
+    if age <= (60 if broken else 14):
+        return "escalate" if order["price"] > 150 else f"refund {order['price']}"
+    return "answer"
+
+
+@pytest.mark.parametrize("log", LOGS, ids=[log["task"] for log in LOGS])
+def test_a_log_is_won_exactly_where_it_follows_the_policy(log):
+    messages = log["messages"]
+    done = outcome(messages)
+    if "come by" in messages[1]["content"]:
+        done = messages[-1]["content"].split(",")[0].lower()
+    assert (done == right(messages)) == log["won"]
