@@ -1,0 +1,180 @@
+"""A user's own functions, named FILE.py:NAME where a name of ours could stand.
+
+    --act-prm.reward my_file.py:brief         what a thought earns
+    --act-prm.advantage my_file.py:ranks      what it deserves in its group
+    --rl.advantage my_file.py:ranks           the same of an episode
+
+A reward takes the log-probs of the action's tokens, `logp` [K]. One that judges texts takes four
+arguments: `logp`, and as texts the thought, the state and the action. The state is what was shown
+since the action before. It returns a number of 0 or more, because a thought that never ended earns
+0, and the expert's action is weighed by shares of rewards. An advantage takes the rewards of one
+group, a tensor [G], and returns as many numbers.
+
+The file is a program of the user's, and is run once, as Python runs any. Whatever goes wrong in it
+ends in one sentence that names it.
+"""
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache, wraps
+from inspect import signature
+from math import isfinite
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from minprm import zoo
+from minprm.algorithms import REWARDS
+from minprm.constants import fail
+
+Texts = tuple[str, str, str]  # a thought, the state before it, the action after it
+
+
+def function(name: str, ours: dict[str, Callable]) -> Callable:
+    """ours[name], or a user's function, which exits with one sentence where it raises anything.
+
+    Raises ValueError where there is no function of this name.
+    """
+    if name in ours:
+        return ours[name]
+    if not is_own(name):
+        known = ", ".join(ours)
+        raise ValueError(f"{name}: no such name. Names: {known}, or FILE.py:NAME, one of your own")
+    file, _, wanted = name.rpartition(":")
+    module, _ = _loaded(Path(file).resolve())
+    if not hasattr(module, wanted):
+        raise ValueError(f"{name}: {file} defines no {wanted or 'function without a name'}")
+    found = getattr(module, wanted)
+    if not callable(found):
+        raise ValueError(f"{name} is no function, but {found!r}"[:200])
+
+    @wraps(found)
+    def guarded(*arguments):
+        try:
+            return found(*arguments)
+        except Exception as error:  # a user's program raises whatever it likes
+            fail(f"{name} raised {_told(error)}")
+
+    return guarded
+
+
+def is_own(name: str) -> bool:
+    """Is this FILE.py:NAME?
+
+    >>> is_own("my_file.py:brief"), is_own("posterior")
+    (True, False)
+    """
+    return name.rpartition(":")[0].endswith(".py")
+
+
+def fingerprints(names: Iterable[str]) -> dict[str, str]:
+    """A hash of each file that FILE.py:NAME names: a file that changed makes other numbers."""
+    found = {}
+    for name in filter(is_own, names):
+        file = name.rpartition(":")[0]
+        found[file] = _loaded(Path(file).resolve())[1]
+    return found
+
+
+@cache
+def _loaded(file: Path) -> tuple[ModuleType, str]:
+    """(a user's file as a module, the hash of its text). Raises ValueError where it cannot run."""
+    try:
+        source = file.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{file}: {error.strerror}") from error
+    digest = hashlib.sha256(source).hexdigest()
+    module = ModuleType(f"{file.stem}_{digest[:8]}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module  # dataclasses look themselves up there
+    try:
+        exec(compile(source, str(file), "exec"), module.__dict__)
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"{file} cannot be run: it raised {_told(error)}") from error
+    return module, digest
+
+
+def _told(error: BaseException) -> str:
+    """An error in one line, with the place where it was raised."""
+    reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    if isinstance(error, SyntaxError):  # it names the place itself, and was raised by the reader
+        return reason
+    place = extract_tb(error.__traceback__)[-1]
+    return f"{reason} ({Path(place.filename).name}, line {place.lineno})"
+
+
+# --- rewards --------------------------------------------------------------------------------------
+
+
+def reward(name: str) -> Callable[..., float]:
+    """The reward of this name as a function of logp, thought, state and action.
+
+    Raises ValueError where there is none, or where it takes other arguments.
+    """
+    found = function(name, REWARDS)
+    if _takes(found, 4):
+        return found
+    if not _takes(found, 1):
+        raise ValueError(
+            f"{name}: a reward takes one argument, the action's log-probs, or four: these, the "
+            "thought, the state and the action"
+        )
+    return lambda logp, *texts: found(logp)
+
+
+def rewards(name: str, logps: list[Tensor], texts: list[Texts]) -> list[float]:
+    """What the reward of this name says of each thought.  logps: [K] each"""
+    judge = reward(name)
+    found = [judge(logp, *each) for logp, each in zip(logps, texts, strict=True)]
+    return [_number(name, value) for value in found] if is_own(name) else found
+
+
+def _number(name: str, value: object) -> float:
+    """What a user's reward returned, as a number. Exits where it is none."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
+        fail(f"{name} returned {value!r}, and a reward is one number"[:300])
+    if not isfinite(number) or number < 0:
+        fail(f"{name} returned {number}, and a reward is a finite number of 0 or more")
+    return number
+
+
+def _takes(found: Callable, arguments: int) -> bool:
+    """Can it be called with so many arguments?"""
+    try:
+        signature(found).bind(*range(arguments))
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+# --- advantages -----------------------------------------------------------------------------------
+
+
+def advantages(groups: list[Tensor], name: str, k: int, lengths: list[Tensor]) -> list[Tensor]:
+    """`advantages` of zoo.py, where the name can also be that of a user's function.  [G] each"""
+    if not is_own(name):
+        return zoo.advantages(groups, name, k, lengths)
+    compare = function(name, zoo.ADVANTAGES)
+    return [_as_many(name, r, compare(r.clone())) for r in groups]
+
+
+def _as_many(name: str, r: Tensor, found: object) -> Tensor:
+    """What a user's advantage returned for these rewards. Exits where it is not [G] numbers."""
+    try:
+        adv = torch.as_tensor(found, dtype=r.dtype).detach()
+    except (TypeError, ValueError, RuntimeError):
+        fail(f"{name} returned {found!r}, and an advantage is a tensor"[:300])
+    if adv.shape != r.shape:
+        fail(
+            f"{name} returned the shape {list(adv.shape)} for {len(r)} rewards, and an advantage "
+            "is one number for each"
+        )
+    if not adv.isfinite().all():
+        fail(f"{name} returned {adv.tolist()} for the rewards {r.tolist()}: not all are finite")
+    return adv

@@ -1,0 +1,170 @@
+"""A user's function stands where one of ours could; what goes wrong in it ends in a sentence."""
+
+import pytest
+import torch
+from torch import tensor
+
+from minprm import own, zoo
+from minprm.algorithms import REWARDS, action_prob
+
+FILE = """
+import torch
+
+def same(logp):
+    return logp.sum().exp().item()
+
+def brief(logp, thought, state, action):
+    return logp.sum().exp() / (1 + len(thought.split()))
+
+def texts(logp, thought, state, action):
+    return float((thought, state, action) == ("a thought", "a state", "an action"))
+
+def centred(r):
+    return r - r.mean()
+
+def in_place(r):
+    r -= r.mean()
+    return r
+
+number = 3
+def two(logp, thought): return 1.0
+def negative(logp): return -0.25
+def nan(logp): return float("nan")
+def many(logp): return logp
+def word(logp): return "much"
+def wrong(logp): return 1 / 0
+def short(r): return r[1:]
+def endless(r): return r / 0
+def nothing(r): return None
+def crooked(r): return r[9]
+"""
+SCALED = """
+from __future__ import annotations
+from dataclasses import dataclass
+
+@dataclass
+class Scale:
+    by: float = 2.0
+
+def f(r):
+    return r * Scale().by
+"""
+LOGPS = [torch.log(tensor([0.5, 0.5])), torch.log(tensor([0.1]))]
+TEXTS = [("a thought", "a state", "an action"), ("b", "c", "d")]
+R = tensor([1.0, 0.0, 0.5])
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(FILE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def sentence(capsys, call) -> str:
+    """The one sentence in which a call ends."""
+    with pytest.raises(SystemExit) as stop:
+        call()
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and error.count("\n") == 1, error
+    return error
+
+
+def test_a_name_of_ours_is_ours_and_a_file_gives_its_function(here):
+    assert own.function("action_prob", REWARDS) is action_prob
+    assert own.function("mine.py:same", REWARDS)(LOGPS[0]) == action_prob(LOGPS[0])
+    assert own.function(f"{here}/mine.py:same", REWARDS)(LOGPS[1]) == action_prob(LOGPS[1])
+
+
+def test_a_file_is_run_once(here):
+    (here / "counted.py").write_text("open('runs', 'a').write('x')\ndef f(r): return r\n")
+    for _ in range(3):
+        own.function("counted.py:f", {})(R)
+    assert (here / "runs").read_text() == "x"
+
+
+def test_a_dataclass_of_a_users_file_works(here):
+    (here / "scaled.py").write_text(SCALED)
+    assert own.function("scaled.py:f", {})(R).tolist() == [2.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nice", "nice: no such name. Names: action_prob, action_prob_mean, or FILE.py:NAME"),
+        ("mine:same", "no such name"),
+        ("none.py:same", "none.py: No such file"),
+        ("mine.py:missing", "mine.py:missing: mine.py defines no missing"),
+        ("mine.py:", "defines no function"),
+        ("mine.py:number", "mine.py:number is no function, but 3"),
+        ("broken.py:f", "cannot be run: it raised SyntaxError: invalid syntax (broken.py, line 2)"),
+        ("raises.py:f", "cannot be run: it raised KeyError: 'x' (raises.py, line 2)"),
+        ("leaves.py:f", "cannot be run: it raised SystemExit"),
+        ("mine.py:two", "takes one argument, the action's log-probs, or four"),
+    ],
+)
+def test_what_is_no_reward_is_refused_in_a_sentence(here, name, said):
+    (here / "broken.py").write_text("a = 1\nb = = 2\n")
+    (here / "raises.py").write_text("a = {}\na['x']\n")
+    (here / "leaves.py").write_text("raise SystemExit(0)\n")
+    with pytest.raises(ValueError) as error:
+        own.reward(name)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_reward_takes_log_probs_or_log_probs_and_three_texts(here):
+    ours = own.rewards("action_prob", LOGPS, TEXTS)
+    assert own.rewards("mine.py:same", LOGPS, TEXTS) == ours
+    assert own.rewards("mine.py:texts", LOGPS, TEXTS) == [1.0, 0.0]
+    brief = own.rewards("mine.py:brief", LOGPS, TEXTS)
+    assert brief == pytest.approx([ours[0] / 3, ours[1] / 2])
+    assert all(type(number) is float for number in brief)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("negative", "returned -0.25, and a reward is a finite number of 0 or more"),
+        ("nan", "returned nan"),
+        ("many", "returned tensor("),
+        ("word", "returned 'much', and a reward is one number"),
+        ("wrong", "raised ZeroDivisionError: division by zero (mine.py, line 26)"),
+    ],
+)
+def test_a_reward_that_is_no_number_ends_in_a_sentence(here, capsys, name, said):
+    error = sentence(capsys, lambda: own.rewards(f"mine.py:{name}", LOGPS, TEXTS))
+    assert error.startswith(f"mine.py:{name} {said}")
+
+
+def test_an_advantage_of_a_user_is_asked_group_by_group(here):
+    lengths = [torch.ones(3), torch.ones(2)]
+    groups = [R, tensor([0.2, 0.4])]
+    ours = zoo.advantages(groups, "mean", 2, lengths)
+    for name in ("mine.py:centred", "mine.py:in_place"):
+        found = own.advantages(groups, name, 2, lengths)
+        assert all(torch.equal(a, b) for a, b in zip(found, ours, strict=True))
+    assert R.tolist() == [1.0, 0.0, 0.5]  # what a function does to its argument stays with it
+    found = own.advantages(groups, "batch", 2, lengths)
+    assert torch.equal(found[0], zoo.advantages(groups, "batch", 2, lengths)[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("short", "returned the shape [2] for 3 rewards"),
+        ("endless", "returned [inf, nan, inf] for the rewards [1.0, 0.0, 0.5]: not all are finite"),
+        ("nothing", "returned None, and an advantage is a tensor"),
+        ("crooked", "raised IndexError"),
+    ],
+)
+def test_an_advantage_of_another_shape_ends_in_a_sentence(here, capsys, name, said):
+    error = sentence(capsys, lambda: own.advantages([R], f"mine.py:{name}", 2, [R]))
+    assert error.startswith(f"mine.py:{name} {said}")
+
+
+def test_a_fingerprint_tells_of_the_files_text(here):
+    (here / "other.py").write_text(FILE)
+    (here / "third.py").write_text(FILE + "\n")
+    found = own.fingerprints(["posterior", "mine.py:brief", "other.py:same", "third.py:same"])
+    assert list(found) == ["mine.py", "other.py", "third.py"]
+    assert found["mine.py"] == found["other.py"] != found["third.py"]
