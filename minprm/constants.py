@@ -39,6 +39,7 @@ Advantage = Literal[
 ]  # fmt: skip
 Baseline = Literal["ema", "gae", "turn_gae"]  # what RL can compare with beside a group
 Reward = Literal["action_prob", "action_prob_mean", "exact_match"]
+Own = str  # FILE.py:NAME, a function of the user's own (own.py)
 TrainedOn = Literal["thought_action", "thought", "action_first", "both"]
 Loss = Literal[
     "pg", "is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "sapo"
@@ -121,9 +122,10 @@ class ActPRM(Training):
     updates: Count = 40  # updates; each walks `batch` demos from start to end
     group: Count = 8  # G: thoughts sampled for each logged step
     thoughts_from: Literal["state", "state_action"] = "state"  # state_action: the action is a hint
-    reward: Reward = "action_prob"  # of a thought: how well it predicts the expert's action
+    # of a thought: how well it predicts the expert's action; or FILE.py:NAME, one of your own
+    reward: Reward | Own = "action_prob"
     reward_span: Literal["action", "turn"] = "action"  # tokens that it reads; turn: the tags too
-    advantage: Advantage = "posterior"  # of a thought in its group
+    advantage: Advantage | Own = "posterior"  # of a thought in its group; or FILE.py:NAME
     top_k: Count = 2  # k of the advantage top_k
     trained_on: TrainedOn = "thought_action"  # tokens that learn; both: in both orders
     continues: Literal["best", "own", "resample"] = "best"  # which thought the next step sees
@@ -150,7 +152,8 @@ class RL(Training):
     finetune_lr: LearningRate = 2e-4  # the same from a model that is fine-tuned (rl:finetune)
     updates: Count = 20  # updates; each plays `batch` tasks `group` times
     group: Count = 8  # G: episodes of one task, each with sampling noise of its own
-    advantage: Advantage | Baseline = "mean_std"  # of an episode, or of a step, in its group
+    # of an episode, or of a step, in its group; or FILE.py:NAME, one of your own
+    advantage: Advantage | Baseline | Own = "mean_std"
     top_k: Count = 2  # k of the advantage top_k
     gamma: Share = 1.0  # discount: with gae of a token; with turn_gae and in rl:dense of a turn
     lam: Share = 1.0  # lambda of gae and turn_gae; below 1 credit fades with distance

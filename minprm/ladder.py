@@ -15,6 +15,7 @@ from pathlib import Path
 from loguru import logger
 from transformers import AutoTokenizer
 
+from minprm import own
 from minprm.constants import Config, arms_of, fail, flat, reads_base
 from minprm.data import Demo
 from minprm.envs import make_world
@@ -167,6 +168,8 @@ def start(
     check(agent)
     train_demos, held_out, test = (_fitting_demos(side, agent.chat, cfg) for side in sides)
     made_by = {name: value for name, value in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
+    named = [cfg.act_prm.reward, cfg.act_prm.advantage, cfg.rl.advantage, *cfg.world_args]
+    made_by |= own.fingerprints(text.rpartition("=")[2] for text in named)
     made_by["the base model"] = fingerprint_of_model(policy)
     made_by["the demos"] = fingerprint_of_demos([*train_demos, *held_out, *test])
     return Run(

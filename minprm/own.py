@@ -32,6 +32,9 @@ from minprm.algorithms import REWARDS
 from minprm.constants import fail
 
 Texts = tuple[str, str, str]  # a thought, the state before it, the action after it
+# what a user's function may take, by the number of arguments
+REWARD_TAKES = {1: "logp alone", 4: "logp, thought, state and action"}
+ADVANTAGE_TAKES = {1: "the rewards of a group"}
 
 
 def function(name: str, ours: dict[str, Callable]) -> Callable:
@@ -45,7 +48,7 @@ def function(name: str, ours: dict[str, Callable]) -> Callable:
         known = ", ".join(ours)
         raise ValueError(f"{name}: no such name. Names: {known}, or FILE.py:NAME, one of your own")
     file, _, wanted = name.rpartition(":")
-    module, _ = _loaded(Path(file).resolve())
+    module, _ = loaded(Path(file).resolve())
     if not hasattr(module, wanted):
         raise ValueError(f"{name}: {file} defines no {wanted or 'function without a name'}")
     found = getattr(module, wanted)
@@ -71,17 +74,26 @@ def is_own(name: str) -> bool:
     return name.rpartition(":")[0].endswith(".py")
 
 
+def takes(found: Callable, arguments: int) -> bool:
+    """Can it be called with so many arguments?"""
+    try:
+        signature(found).bind(*range(arguments))
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def fingerprints(names: Iterable[str]) -> dict[str, str]:
     """A hash of each file that FILE.py:NAME names: a file that changed makes other numbers."""
     found = {}
     for name in filter(is_own, names):
         file = name.rpartition(":")[0]
-        found[file] = _loaded(Path(file).resolve())[1]
+        found[file] = loaded(Path(file).resolve())[1]
     return found
 
 
 @cache
-def _loaded(file: Path) -> tuple[ModuleType, str]:
+def loaded(file: Path) -> tuple[ModuleType, str]:
     """(a user's file as a module, the hash of its text). Raises ValueError where it cannot run."""
     try:
         source = file.read_bytes()
@@ -110,27 +122,16 @@ def _told(error: BaseException) -> str:
 # --- rewards --------------------------------------------------------------------------------------
 
 
-def reward(name: str) -> Callable[..., float]:
-    """The reward of this name as a function of logp, thought, state and action.
-
-    Raises ValueError where there is none, or where it takes other arguments.
-    """
-    found = function(name, REWARDS)
-    if _takes(found, 4):
-        return found
-    if not _takes(found, 1):
-        raise ValueError(
-            f"{name}: a reward takes one argument, the action's log-probs, or four: these, the "
-            "thought, the state and the action"
-        )
-    return lambda logp, *texts: found(logp)
-
-
 def rewards(name: str, logps: list[Tensor], texts: list[Texts]) -> list[float]:
     """What the reward of this name says of each thought.  logps: [K] each"""
-    judge = reward(name)
-    found = [judge(logp, *each) for logp, each in zip(logps, texts, strict=True)]
-    return [_number(name, value) for value in found] if is_own(name) else found
+    judge = function(name, REWARDS)
+    if not is_own(name):
+        return [judge(logp) for logp in logps]
+    reads = takes(judge, 4)
+    found = []
+    for logp, each in zip(logps, texts, strict=True):
+        found.append(_number(name, judge(logp, *each) if reads else judge(logp)))
+    return found
 
 
 def _number(name: str, value: object) -> float:
@@ -142,15 +143,6 @@ def _number(name: str, value: object) -> float:
     if not isfinite(number) or number < 0:
         fail(f"{name} returned {number}, and a reward is a finite number of 0 or more")
     return number
-
-
-def _takes(found: Callable, arguments: int) -> bool:
-    """Can it be called with so many arguments?"""
-    try:
-        signature(found).bind(*range(arguments))
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 # --- advantages -----------------------------------------------------------------------------------

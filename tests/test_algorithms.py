@@ -14,7 +14,6 @@ from minprm import algorithms as alg
 from minprm import constants, zoo
 from minprm.algorithms import effective_sample_size, returns_to_go, systematic_resample
 from minprm.commands.presets import PRESETS
-from minprm.constants import ActPRM
 from minprm.text.actions import copies
 
 CENTRED = ("mean", "mean_std", "rloo")
@@ -28,7 +27,7 @@ def test_every_choice_in_the_config_is_a_function_and_the_other_way_round():
     assert set(corrections) == {*zoo.CORRECTIONS, "none"}
     assert set(get_args(constants.RL.__annotations__["groups"])) == {*zoo.GROUPS, "all"}
     assert set(get_args(constants.Preset)) == set(PRESETS)
-    rewards = get_args(ActPRM.__annotations__["reward"])
+    rewards = get_args(constants.Reward)
     assert set(rewards) == {*alg.REWARDS, "exact_match"}
 
 

@@ -45,7 +45,11 @@ def refusal(command, flags: list[str], capsys) -> str:
     [
         ("--foo 1", "--foo"),
         ("--act-prm.rewrad x", "perhaps you meant --act-prm.reward"),
-        ("--act-prm.reward nice", "nice"),
+        ("--act-prm.reward nice", "--act-prm.reward nice: no such name. Names: action_prob, "),
+        ("--act-prm.advantage gae", "--act-prm.advantage gae: no such name. Names: posterior, "),
+        ("--rl.advantage nowhere.py:f", "nowhere.py: No such file"),
+        (f"--act-prm.reward {__file__}:refusal", "it has to take logp alone, or logp, thought"),
+        (f"--rl.advantage {__file__}:refusal", "it has to take the rewards of a group"),
         ("--config nowhere.toml", "nowhere.toml"),
         ("--rl.lr 1e-3 --rl.lr 1e-4", "--rl.lr is given twice"),
         ("--think --no-think", "--think is given twice"),

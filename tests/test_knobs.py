@@ -7,6 +7,7 @@ import pytest
 import torch
 from test_rl import CFG, Lines, doubles, weights
 
+from minprm import own
 from minprm.constants import SFT, ActPRM, Relabel
 from minprm.ladder import run_stage, start
 from minprm.stages import relabel as relabelling
@@ -75,6 +76,53 @@ def test_every_knob_of_act_prm_changes_what_is_learned(checkpoints, tmp_path):
     names = {k for knobs in ACT_PRM for k in knobs}
     # how often the held-out reward is looked at, and when to stop by it: the test below
     assert {f.name for f in fields(ActPRM)} == names | {"eval_every", "patience"}
+
+
+OWN = """
+from minprm.algorithms import action_prob, posterior
+
+def same(logp):
+    return action_prob(logp)
+
+def brief(logp, thought, state, action):
+    return action_prob(logp) / (1 + len(thought.split())) if action not in state else 0.0
+
+def weights(r):
+    return posterior(r)
+
+def squared(r):
+    return posterior(r.square())
+"""
+
+
+def test_a_function_of_a_users_own_is_learned_by_as_one_of_ours(checkpoints, tmp_path):
+    """The same function gives the same weights, bit for bit, and another one others."""
+    file = tmp_path / "mine.py"
+    file.write_text(OWN)
+    settings = [{}, {"reward": f"{file}:same"}, {"advantage": f"{file}:weights"},
+                {"reward": f"{file}:brief"}, {"advantage": f"{file}:squared"}]  # fmt: skip
+    found = []
+    for i, knobs in enumerate(settings):
+        act = replace(BASE.act_prm, updates=1, **knobs)
+        found.append(weights(made(checkpoints, tmp_path / str(i), "act_prm", act_prm=act)))
+    default, *same, brief, squared = found
+    assert all(torch.equal(each, default) for each in same)
+    assert not any(torch.equal(a, b) for a, b in
+                   [(default, brief), (default, squared), (brief, squared)])  # fmt: skip
+
+
+def test_a_run_does_not_go_on_with_a_file_that_has_changed(checkpoints, tmp_path, capsys):
+    file = tmp_path / "mine.py"
+    file.write_text(OWN)
+    act = replace(BASE.act_prm, updates=1, reward=f"{file}:same")
+    cfg = replace(BASE, run="changed", act_prm=act)
+    run_stage(start(cfg, 0, Lines(), checkpoints), "sft:actions")
+    run_stage(start(cfg, 0, Lines(), checkpoints), "sft:actions")  # done, and taken as it is
+    own.loaded.cache_clear()  # as in another process
+    file.write_text(OWN + "# another text")
+    with pytest.raises(SystemExit):
+        run_stage(start(cfg, 0, Lines(), checkpoints), "sft:actions")
+    assert f"it differs in {file}" in capsys.readouterr().err
 
 
 def test_patience_stops_at_the_best_held_out_reward(checkpoints, tmp_path):

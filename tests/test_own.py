@@ -100,15 +100,14 @@ def test_a_dataclass_of_a_users_file_works(here):
         ("broken.py:f", "cannot be run: it raised SyntaxError: invalid syntax (broken.py, line 2)"),
         ("raises.py:f", "cannot be run: it raised KeyError: 'x' (raises.py, line 2)"),
         ("leaves.py:f", "cannot be run: it raised SystemExit"),
-        ("mine.py:two", "takes one argument, the action's log-probs, or four"),
     ],
 )
-def test_what_is_no_reward_is_refused_in_a_sentence(here, name, said):
+def test_what_is_no_function_is_refused_in_a_sentence(here, name, said):
     (here / "broken.py").write_text("a = 1\nb = = 2\n")
     (here / "raises.py").write_text("a = {}\na['x']\n")
     (here / "leaves.py").write_text("raise SystemExit(0)\n")
     with pytest.raises(ValueError) as error:
-        own.reward(name)
+        own.function(name, REWARDS)
     assert said in str(error.value) and "\n" not in str(error.value)
 
 

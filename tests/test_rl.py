@@ -102,6 +102,16 @@ def test_every_knob_of_rl_changes_what_is_learned(checkpoints, default, tmp_path
     assert not doubles(seen), doubles(seen)
 
 
+def test_an_advantage_of_a_users_own_is_learned_by_as_one_of_ours(checkpoints, tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("def same(r): return r - r.mean()\ndef other(r): return 2 * r - r.max()\n")
+    ours, same, other = (
+        learned(checkpoints, tmp_path / str(i), "rl", updates=2, advantage=name)[0]
+        for i, name in enumerate(["mean", f"{file}:same", f"{file}:other"])
+    )
+    assert torch.equal(ours, same) and not torch.equal(ours, other)
+
+
 def test_what_starts_from_a_fine_tuned_model_has_its_own_rate(checkpoints, tmp_path):
     slow, fast = (
         learned(checkpoints, tmp_path / str(lr), "rl:finetune", finetune_lr=lr)[1]

@@ -8,7 +8,19 @@ from collections.abc import Iterator
 from dataclasses import is_dataclass
 from typing import get_args, get_type_hints
 
-from minprm.constants import ARMS, Config, Range, Training, arms_of, fail, pairs
+from minprm import own
+from minprm.constants import (
+    ARMS,
+    Advantage,
+    Baseline,
+    Config,
+    Range,
+    Reward,
+    Training,
+    arms_of,
+    fail,
+    pairs,
+)
 from minprm.envs import WORLDS
 from minprm.ladder import STAGES
 
@@ -55,6 +67,7 @@ def check(config: Config) -> None:
     """Refuses what does not exist and what cannot work together."""
     check_ranges(config)
     _check_names(config)
+    _check_functions(config)
     _check_run(config)
     _check_mixture(config)
     _check_act_prm(config)
@@ -100,6 +113,26 @@ def _check_names(config: Config) -> None:
         not config.seeds or not (config.arms or config.stages),
         "--seeds and --arms name at least one each",
     )
+
+
+def _check_functions(config: Config) -> None:
+    """Rewards and advantages: names of ours, or functions of the user's own, which are loaded."""
+    rewards = get_args(Reward)
+    advantages = get_args(Advantage)
+    _check_function("act_prm.reward", config.act_prm.reward, rewards, own.REWARD_TAKES)
+    _check_function("act_prm.advantage", config.act_prm.advantage, advantages, own.ADVANTAGE_TAKES)
+    advantages += get_args(Baseline)
+    _check_function("rl.advantage", config.rl.advantage, advantages, own.ADVANTAGE_TAKES)
+
+
+def _check_function(knob: str, name: str, ours: tuple[str, ...], takes: dict[int, str]) -> None:
+    """takes: what each number of arguments would be."""
+    try:
+        found = own.function(name, dict.fromkeys(ours))
+    except ValueError as error:
+        fail(f"{flag(knob)} {error}")
+    fits = not own.is_own(name) or any(own.takes(found, number) for number in takes)
+    refuse(not fits, f"{flag(knob)} {name}: it has to take {', or '.join(takes.values())}")
 
 
 def _check_run(config: Config) -> None:

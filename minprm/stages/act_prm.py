@@ -20,16 +20,17 @@ from dataclasses import dataclass, field, replace
 import torch
 from loguru import logger
 
-from minprm.algorithms import REWARDS, posterior, returns_to_go, systematic_resample
+from minprm.algorithms import posterior, returns_to_go, systematic_resample
 from minprm.constants import ActPRM
 from minprm.data import Demo, Sample, Step, chain
 from minprm.model.agent import Agent
+from minprm.own import advantages
 from minprm.run.randomness import noise_seed, pick
 from minprm.stages import variants
 from minprm.stages.watch import check_rewards, group_metrics, readable
 from minprm.text.chat import Chat, Turn
 from minprm.trainer import Batch, Run, loop
-from minprm.zoo import HARD_EM, advantages
+from minprm.zoo import HARD_EM
 
 # The variant act_prm:resample. It trains thoughts alone: with action tokens trained too, the model
 # learned the commonest action after short thoughts, whose reward meant nothing (README, errand).
@@ -207,7 +208,7 @@ def score(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
     else:
         samples = [_action_after(z, group, agent.chat, cfg) for group, z in pairs]
         logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")
-        rewards = [REWARDS[cfg.reward](logp) for logp in logps]
+        rewards = variants.rewards_by_reading(pairs, logps, cfg.reward, agent.chat)
     for (_, z), reward in zip(pairs, rewards, strict=True):
         z.reward = reward * math.exp(-cfg.length_penalty * len(z.ids))
 

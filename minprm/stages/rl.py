@@ -20,12 +20,13 @@ from minprm.data import Sample
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.model.policy import Policy
+from minprm.own import advantages
 from minprm.play import Episode, play, tasks_of, won_demos
 from minprm.run.randomness import noise_seed
 from minprm.stages.watch import turn_metrics
 from minprm.text.logs import rewrite_demos
 from minprm.trainer import Batch, Run, loop
-from minprm.zoo import GROUPS, advantages, at_ends, ema, explained_variance, gae, turn_gae
+from minprm.zoo import GROUPS, at_ends, ema, explained_variance, gae, turn_gae
 
 TaskGroup = list[Episode]  # the episodes of one task
 

@@ -1,11 +1,15 @@
-"""What Act-PRM can also do: thoughts that have seen the action, and a reward by writing.
+"""What Act-PRM can also do: thoughts that have seen the action, and rewards of other kinds.
 
 The story in stages/act_prm.py does without. Thoughts that see the action (--act-prm.thoughts-from
-state_action) are easier to find, and pay for naming it: README measures how that fails. A reward by
-writing (--act-prm.reward exact_match) needs no log-probs, and costs sampling. `group` and `z` are
-a Group of stages/act_prm.py and one of its Thoughts.
+state_action) are easier to find, and pay for naming it: README measures how that fails. A reward of
+the user's own may read texts beside log-probs (own.py). A reward by writing (--act-prm.reward
+exact_match) needs no log-probs, and costs sampling. `group` and `z` are a Group of
+stages/act_prm.py and one of its Thoughts.
 """
 
+from torch import Tensor
+
+from minprm import own
 from minprm.algorithms import exact_match
 from minprm.constants import ActPRM
 from minprm.data import Sample
@@ -28,6 +32,16 @@ def action_first(z, group, chat: Chat, cfg: ActPRM) -> Sample:
     if z.closed:
         sample.extend([*chat.think_end[1:], *chat.end], weight)
     return sample
+
+
+def rewards_by_reading(
+    pairs: list[tuple], logps: list[Tensor], name: str, chat: Chat
+) -> list[float]:
+    """The reward of this name for each (group, z) in pairs. logps: [K], of each one's action."""
+    texts = []
+    for group, z in pairs:
+        texts.append((chat.text(z.ids), group.step.observation(), group.step.action))
+    return own.rewards(name, logps, texts)
 
 
 def rewards_by_writing(groups: list, pairs: list[tuple], agent: Agent, seed: int) -> list[float]:
