@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer
 
-from examples.text_rewards import Text, untrained
+from examples.text_rewards import untrained
 from minprm.algorithms import mean_std, ppo_clip
 from minprm.commands.train import CHECKPOINTS
 from minprm.commands.train import main as train
-from minprm.envs import WORLDS
 from minprm.envs.base import task_seed
+from minprm.envs.text import Text
 from minprm.model.load import load_model, pretrained
 from minprm.text.chat import Chat
 
@@ -104,7 +104,6 @@ def refresh(mask, model) -> None:
 
 
 def main() -> None:
-    WORLDS["text"] = Text
     run = f"nlpo-{time.strftime('%Y%m%d-%H%M%S')}"
     path = CHECKPOINTS / run / "stages-0"
     warm = f"--run {run} --world text --stages sft:actions --num-demos 768"

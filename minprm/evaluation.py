@@ -40,7 +40,8 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
     success, reward, turns: mean over episodes. thought_rate, copy_rate: share of turns with a
     thought, and with the action named in it. valid, effective: share of turns with a legal action,
     and with one that changed something. thought_length: tokens. outgrown: share of episodes that
-    ended because they no longer fitted the context.
+    ended because they no longer fitted the context. What the world itself reports of all actions
+    comes last.
     """
     steps = []
     infos = []
@@ -58,6 +59,7 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
         "effective": fmean(info["effective"] for info in infos),
         "thought_length": fmean(info["thought_tokens"] for info in infos),
         "outgrown": fmean(e.outgrown for e in episodes),
+        **episodes[0].world.summary([step.action for step in steps]),
     }
 
 

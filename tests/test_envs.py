@@ -199,6 +199,7 @@ ADVERSARIAL = {
     "alphabet_sort": lambda w: [w.expert() + ", Zoe", w.expert() * 2, w.expert()[:-1], ", " * 99],
     "numbers": lambda w: ["1", "1 2", w.expert() + " 99", w.expert() + " " + w.expert()],
     "dates": lambda w: ["2000-01-01", w.expert() + " 2000-01-01", w.wanted[0], w.expert()[:-1]],
+    "text": lambda w: ["1 2", w.expert() * 2, w.expert() + " 99", w.expert()[:-1]],
     "gsm8k": lambda w: [f"{w.answer + 1:g}", f"{w.answer:g} or {w.answer + 1:g}", "0"],
     "countdown": lambda w: [f"{w.target}", f"{w.solution} + 0", f"{w.solution} * 1", "1 - - 1"],
     "connections": lambda w: [", ".join(w.left), ", ".join(w.left[:5]), (w.left[0] + ",") * 4],

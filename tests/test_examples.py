@@ -10,8 +10,6 @@ from torch import tensor
 
 from examples import adaptive_temperature, nlpo, text_rewards
 from minprm.commands.train import main as train
-from minprm.envs import WORLDS
-from minprm.envs.base import task_seed
 from minprm.ladder import STAGES
 from minprm.zoo import importance
 
@@ -20,7 +18,6 @@ from minprm.zoo import importance
 def here(tmp_path, monkeypatch):
     """Runs and checkpoints in a folder of their own; nothing that a run sets is left behind."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(WORLDS, "text", text_rewards.Text)
     monkeypatch.setitem(STAGES, "rl_adaptive", adaptive_temperature.rl_adaptive)
     yield tmp_path
     torch.set_flush_denormal(False)
@@ -84,49 +81,17 @@ def test_a_temperature_that_moves_is_still_the_one_that_was_sampled_at(here):
     assert temperatures[1:] == pytest.approx(expected[:-1], rel=1e-5)
 
 
-def test_text_rewards_are_shares_and_the_sloppy_one_is_hacked():
-    rewards = text_rewards.REWARDS
-    assert rewards["numbers"]("1 2", "7 8 9") == 1.0 and rewards["numbers"]("no", "1") == 0.0
-    assert rewards["dates"]("2001-02-03 and", "") == 0.5
-
-
-@pytest.mark.parametrize(("name", "package"), [
-    ("bleu", "sacrebleu"), ("chrf", "sacrebleu"), ("rouge_l", "rouge_score")])  # fmt: skip
-def test_kept_libraries_agree_on_the_extremes(name, package):
-    pytest.importorskip(package, reason='needs the extra: pip install -e ".[text]"')
-    reward, said = text_rewards.REWARDS[name], "the ball is under the second cup"
-    assert reward(said, said) == pytest.approx(1.0)
-    assert reward("zzz", said) == pytest.approx(0.0, abs=0.01)
-    assert 0.3 < reward("the ball is under the third cup", said) < 1.0
-
-
-def test_a_users_rows_are_split_and_a_wrong_name_is_refused(tmp_path, here, capsys):
-    file = tmp_path / "mine.jsonl"
-    rows = [{"prompt": f"p{i}", "reference": f"r{i}"} for i in range(20)]
-    file.write_text("\n".join(map(json.dumps, rows)))
-    world = text_rewards.Text("dates", str(file))
-    seen = {
-        split: {world.reset(task_seed(split, i)) for i in range(200)}
-        for split in ("train", "validation", "test")
-    }
-    assert sum(map(len, seen.values())) == len(set.union(*seen.values())) == 20
-    assert all(seen.values()) and world.step(world.expert())[2] and world.success
+def test_what_the_world_cannot_be_made_of_is_refused_before_the_warm_start(here, capsys):
     for flags, said in (
-        ("--reward nice", "Rewards: numbers, dates"),
+        ("--reward nice", "Names: exact_match, bleu"),
         ("--file mine.jsonl", "--model"),
+        ("--file none.jsonl --model x", "none.jsonl: no such file"),
         ("--updates 0", "at least 1"),
     ):
         with pytest.raises(SystemExit) as stop:
             text_rewards.main(flags.split())
         assert stop.value.code == 2 and said in capsys.readouterr().err
-    for lines, said in (
-        ("", "0 different tasks"),
-        ('{"prompt": 3, "reference": "x"}', "line 1: prompt and"),
-    ):
-        file = tmp_path / f"{len(lines)}.jsonl"  # a file is read once
-        file.write_text(lines)
-        with pytest.raises(ValueError, match=said):
-            text_rewards.Text("dates", str(file))
+    assert not list(here.iterdir())
 
 
 def test_the_kl_holds_ppo_to_its_warm_start(here, capsys):

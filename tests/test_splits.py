@@ -11,7 +11,6 @@ from functools import partial
 import pytest
 from test_envs import SEEDS, make
 
-from examples.text_rewards import Text
 from minprm import ladder
 from minprm.commands.train import main as train
 from minprm.constants import Config, Tiny
@@ -91,8 +90,6 @@ def world_of(kind: str, tmp_path, n: int) -> World:
     rows = rows_of(kind, n)
     lines = [json.dumps(rows)] if kind == "connections" else map(json.dumps, rows)
     file.write_text("\n".join(lines))
-    if kind == "text":
-        return Text("dates", str(file))
     if kind == "longbench":
         return make("search", longbench=str(file))
     if kind == "questions":

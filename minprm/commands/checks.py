@@ -72,6 +72,7 @@ def check(config: Config) -> None:
     _check_mixture(config)
     _check_act_prm(config)
     _check_rl(config)
+    _check_text(config)
     trained = {"sft": config.sft, "act-prm": config.act_prm, "rl": config.rl}
     for name, stage in trained.items():
         _check_training(name, stage)
@@ -215,6 +216,20 @@ def _check_rl(config: Config) -> None:
         rl.max_async_level > 0 and config.engine.sleep,
         "--engine.sleep with --rl.max-async-level: an engine that plays ahead never sleeps",
     )
+
+
+def _check_text(config: Config) -> None:
+    """The world `text` pays a reward that `rl` would never see: there success is the reference."""
+    knobs = pairs(config.world_args, str) if config.world == "text" else {}
+    graded = knobs.get("reward", "exact_match") != "exact_match" and "enough" not in knobs
+    stages = stages_of(config)
+    for stage in sorted(stages & {"rl", "rl:finetune"}):
+        refuse(
+            graded and "rl:dense" not in stages,
+            f"{stage} is paid by success, and not by the reward {knobs.get('reward')}: use the "
+            "stage rl:dense (--arms rl_dense), or say by --world-args enough=0.5 which reward is "
+            "a success",
+        )
 
 
 def _check_training(name: str, stage: Training) -> None:

@@ -25,6 +25,7 @@ from minprm.envs.reverse_text import ReverseText
 from minprm.envs.rooms import Rooms
 from minprm.envs.search import Search
 from minprm.envs.sokoban import Sokoban
+from minprm.envs.text import Text
 from minprm.envs.textworld import TextWorld
 from minprm.envs.wordle import Wordle
 
@@ -48,6 +49,7 @@ WORLDS = {
     "gsm8k": Gsm8k,
     "numbers": Numbers,
     "dates": Dates,
+    "text": Text,
     # tools to read with
     "hotpot": Hotpot,
     "search": Search,

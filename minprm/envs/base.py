@@ -175,6 +175,13 @@ class World:
         """Returns the world's reason for the expert's action. Only the reference arm reads it."""
         return None
 
+    def summary(self, actions: list[str]) -> dict[str, float]:
+        """Returns what the world has to say of all actions of an evaluation, beside success.
+
+        Names begin with "text/".
+        """
+        return {}
+
     # --- what a world writes for the embedded model ---
 
     def narrate(self, kind: str, rng: random.Random) -> tuple[str, str]:

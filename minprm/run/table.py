@@ -128,10 +128,13 @@ def _line(arm: str, rows: list[dict]) -> str:
 
 
 def details(ladder: dict[str, list[dict]]) -> str:
-    """What success does not say: reward, turns, actions, thoughts; chance of success in k tries."""
+    """What success does not say: reward, turns, actions, thoughts; chance of success in k tries;
+    what a world reports of its own."""
     keys = ["reward", "turns", "valid", "effective", "thought_length"]
-    for rows in ladder.values():  # of checkpoints: random and expert are played once
-        keys += [key for key in rows[0] if key.startswith("pass@") and key not in keys]
+    for rows in ladder.values():  # pass@k of checkpoints: random and expert are played once
+        for key in rows[0]:
+            if key.startswith(("pass@", "text/")) and key not in keys:
+                keys.append(key)
     lines = [f"{'':<22}" + "".join(f"{key:>16}" for key in keys)]
     for arm, rows in ladder.items():
         line = f"{arm:<22}"

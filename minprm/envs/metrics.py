@@ -1,0 +1,174 @@
+"""Metrics of text, as rewards of --world text: each is (answer, its references) -> 0 to 1.
+
+An answer is read beside all of its references at once, and more is better. Those that need a
+library take it from the extra `text`. `numbers`, `dates` and `distinct` look at the answer alone,
+so none of them says that it is a right one.
+
+`diversity` is no reward: it tells how much the answers of an evaluation differ from each other.
+"""
+
+import itertools
+import re
+from collections.abc import Callable
+from statistics import fmean
+
+from minprm import algorithms
+from minprm.envs.dates import dated
+from minprm.envs.numbers import increasing
+
+SEGMENT = 100  # words of a segment, in `diversity`
+
+
+def exact_match(answer: str, references: list[str]) -> float:
+    """1 if the answer is one of the references, white space aside, else 0."""
+    return max(algorithms.exact_match(answer, reference) for reference in references)
+
+
+def numbers(answer: str, references: list[str]) -> float:
+    """Share of the answer's numbers that are larger than the one before."""
+    return increasing([int(n) for n in re.findall("[0-9]{1,6}", answer)])
+
+
+def dates(answer: str, references: list[str]) -> float:
+    """Share of the answer's words that are dates."""
+    return dated(answer.split())
+
+
+def distinct(answer: str, references: list[str]) -> float:
+    """distinct-2 of the answer: the share of its pairs of words that are different ones.
+
+    >>> distinct("no no no no yes", [])
+    0.5
+    """
+    return _different(_pairs(answer))
+
+
+def bleu(answer: str, references: list[str]) -> float:
+    """BLEU of one sentence   Papineni et al. 2002, in sacrebleu
+
+    Words are told apart as in European languages. `chrf` reads any script.
+
+    >>> round(bleu("under the third cup", ["under the second cup", "below the third cup"]), 2)
+    0.71
+    """
+    from sacrebleu import sentence_bleu
+
+    return sentence_bleu(answer, references).score / 100
+
+
+def chrf(answer: str, references: list[str]) -> float:
+    """chrF, the F-score of character n-grams, of the best reference   Popovic 2015, in sacrebleu
+
+    >>> round(chrf("under the third cup", ["under the second cup"]), 2)
+    0.48
+    """
+    from sacrebleu import sentence_chrf
+
+    return sentence_chrf(answer, references).score / 100
+
+
+def ter(answer: str, references: list[str]) -> float:
+    """1 - TER, at least 0. TER: edits a word of the reference   Snover et al. 2006, in sacrebleu
+
+    An edit may move several words at once. To find such moves takes seconds in long answers.
+
+    >>> ter("the third cup is under", ["under the third cup"])    # a move and a word too many
+    0.5
+    """
+    from sacrebleu import sentence_ter
+
+    return max(0.0, 1 - sentence_ter(answer, references).score / 100)
+
+
+def rouge1(answer: str, references: list[str]) -> float:
+    """F-score of the words that both have, of the best reference   Lin 2004, in rouge-score
+
+    All ROUGEs read the letters a to z and digits alone: of other scripts they are 0.
+
+    >>> round(rouge1("cup third the", ["under the third cup"]), 2)
+    0.86
+    """
+    return _rouge("rouge1", answer, references)
+
+
+def rouge2(answer: str, references: list[str]) -> float:
+    """The same of pairs of words.
+
+    >>> round(rouge2("the third cup", ["under the third cup"]), 2)
+    0.8
+    """
+    return _rouge("rouge2", answer, references)
+
+
+def rouge_l(answer: str, references: list[str]) -> float:
+    """The same of the longest common subsequence of words.
+
+    >>> round(rouge_l("cup third the", ["under the third cup"]), 2)
+    0.29
+    """
+    return _rouge("rougeL", answer, references)
+
+
+def _rouge(kind: str, answer: str, references: list[str]) -> float:
+    from rouge_score.rouge_scorer import RougeScorer
+
+    return RougeScorer([kind]).score_multi(references, answer)[kind].fmeasure
+
+
+Metric = Callable[[str, list[str]], float]
+
+METRICS: dict[str, Metric] = {
+    "exact_match": exact_match,
+    "bleu": bleu,
+    "chrf": chrf,
+    "ter": ter,
+    "rouge1": rouge1,
+    "rouge2": rouge2,
+    "rouge_l": rouge_l,
+    "numbers": numbers,
+    "dates": dates,
+    "distinct": distinct,
+}
+LIBRARIES = {
+    "bleu": "sacrebleu",
+    "chrf": "sacrebleu",
+    "ter": "sacrebleu",
+    "rouge1": "rouge_score",
+    "rouge2": "rouge_score",
+    "rouge_l": "rouge_score",
+}
+
+
+def diversity(answers: list[str]) -> dict[str, float]:
+    """How much answers differ, as RL4LMs reports it beside rewards (arXiv:2210.01241).
+
+    distinct_1, distinct_2: share of different ones among all words, and among all pairs of words
+    (Li et al., arXiv:1510.03055); both fall as there is more text. vocabulary: different words.
+    msttr: mean share of different words in segments of 100 words, which does not fall (Johnson
+    1944). words: of an answer, on average. A policy that gives everybody one answer shows here.
+
+    >>> diversity(["a cup", "a cup", "the cup"])["distinct_1"]
+    0.5
+    """
+    words = [word for answer in answers for word in answer.split()]
+    pairs = [pair for answer in answers for pair in _pairs(answer)]
+    # the words left over at the end are a segment only where there is no whole one
+    whole = max(len(words) // SEGMENT, 1)
+    segments = [words[i * SEGMENT : (i + 1) * SEGMENT] for i in range(whole)]
+    return {
+        "distinct_1": _different(words),
+        "distinct_2": _different(pairs),
+        "vocabulary": len(set(words)),
+        "msttr": fmean(_different(segment) for segment in segments),
+        "words": len(words) / len(answers),
+    }
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """All two words in a row."""
+    return list(itertools.pairwise(text.split()))
+
+
+def _different(things: list) -> float:
+    """The share of different ones; 0 where there are none."""
+    return len(set(things)) / max(len(things), 1)

@@ -1,0 +1,141 @@
+"""Prompts with references, and a reward on the text of an answer.
+
+The world of single-turn generation, as RL4LMs has it (arXiv:2210.01241). A user brings the prompts,
+JSONL of {"prompt", "reference"}, and chooses the reward: a metric of metrics.py, or a function of
+their own. Without a file the tasks are to count. The reward is paid whole: it may be any finite
+number, where those of metrics.py go from 0 to 1.
+
+A task is solved by its reference, which an answer of free text seldom is. So RL on a reward is the
+stage `rl:dense`, which is paid by it; `rl` is paid by success.
+"""
+
+import math
+import random
+from collections.abc import Callable
+from functools import cache
+from inspect import signature
+from typing import NamedTuple
+
+from minprm.constants import fail
+from minprm.envs.base import World, check_splits, needs
+from minprm.envs.metrics import LIBRARIES, METRICS, Metric, diversity, exact_match
+from minprm.own import function
+from minprm.text.logs import read_jsonl
+
+
+class Pair(NamedTuple):
+    """A task: what is asked, and texts that answer it."""
+
+    prompt: str
+    references: list[str]  # one at least
+    system: str = ""
+
+
+class Text(World):
+    teaches = "your own prompts and references, with a reward on the text of the answer"
+    words = ["count", "from", "to", *map(str, range(1, 60))]  # noqa: RUF012
+
+    def __init__(self, reward: str = "exact_match", file: str = "", enough: float = math.inf):
+        """reward: a name of METRICS, or FILE.py:NAME. enough: a reward that is a success, too."""
+        if math.isnan(enough):
+            raise ValueError("enough is a number: a reward that is a success")
+        self.reward = metric(reward)
+        self.pairs = read(file) if file else ()
+        self.enough = enough
+
+    def begin(self) -> str:
+        pair = self.rng.choice(self.pairs) if self.pairs else counting(self.rng)
+        self.system = pair.system
+        self.references = pair.references
+        return pair.prompt
+
+    def act(self, action: str) -> tuple[str, float]:
+        reward = self.reward(action, self.references)
+        self.success = exact_match(action, self.references) == 1 or reward >= self.enough
+        return "", reward
+
+    def actions(self) -> list[str]:
+        if self.pairs:  # what other prompts are answered with
+            return [pair.references[0] for pair in self.pairs]
+        return ["1 2", "9 8 7", self.references[0].rpartition(" ")[0]]
+
+    def expert(self) -> str:
+        return self.references[0]
+
+    def summary(self, actions: list[str]) -> dict[str, float]:
+        return {f"text/{name}": number for name, number in diversity(actions).items()}
+
+
+def counting(rng: random.Random) -> Pair:
+    """The task of those who bring no file."""
+    first = rng.randint(1, 40)
+    wanted = range(first, first + rng.randint(4, 12))
+    prompt = f"count from {first} to {wanted[-1]}"
+    return Pair(prompt, [" ".join(map(str, wanted))], "Answer with the numbers alone.")
+
+
+# --- a user's file ---
+
+
+@cache
+def read(file: str) -> list[Pair]:
+    """The tasks of a file. Raises ValueError with what is wrong, and in which line."""
+    found = read_jsonl(file, _pair)
+    check_splits([pair.prompt for pair in found], file)
+    return found
+
+
+def _pair(row: dict) -> Pair:
+    references = row.get("reference")
+    if isinstance(references, str):
+        references = [references]
+    if not isinstance(references, list) or not references:
+        raise ValueError('"reference" is no text, and no list of texts')
+    for text in (row.get("prompt"), *references):
+        if not isinstance(text, str) or not text.strip():
+            raise ValueError("the prompt and each reference are texts that are not empty")
+    system = row.get("system", "")
+    if not isinstance(system, str):
+        raise ValueError('"system" is no text')
+    return Pair(row["prompt"], references, system)
+
+
+# --- a user's reward ---
+
+
+@cache
+def metric(name: str) -> Metric:
+    """The metric of this name, or a user's function in FILE.py:NAME. Raises ValueError where there
+    is none."""
+    if name in LIBRARIES:
+        needs(LIBRARIES[name], "text")
+    found = function(name, METRICS)
+    return found if name in METRICS else of_best_reference(name, found)
+
+
+def of_best_reference(name: str, reward: Callable[[str, str], float]) -> Metric:
+    """A user's reward(answer, reference) as a metric: of several references the best counts.
+
+    Raises ValueError where it takes other arguments. A call exits where it returns no finite
+    number.
+    """
+    try:
+        signature(reward).bind("answer", "reference")
+    except TypeError:
+        raise ValueError(f"{name} takes other arguments than (answer, reference)") from None
+
+    def best(answer: str, references: list[str]) -> float:
+        return max(_finite(name, reward(answer, reference)) for reference in references)
+
+    return best
+
+
+def _finite(name: str, found: object) -> float:
+    """What a user's function returned, as a number. Exits where it is no finite one."""
+    try:
+        number = float(found)
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
+        number = math.nan
+    if not math.isfinite(number):
+        fail(f"{name} returned {found!r}, and a reward is a finite number"[:300])
+    return number
