@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from minprm.evaluation import reference_rows
 from minprm.play import expert_demo
 from minprm.run.table import details
 
+ROOT = Path(__file__).parents[1]
 ALL = pytest.mark.parametrize("name", METRICS)
 
 
@@ -277,3 +279,25 @@ def test_a_chat_model_learns_by_every_method(model, tmp_path, monkeypatch, capsy
     capsys.readouterr()
     evaluate(f"checkpoints/r/stages-0 {shared}".split())
     assert "text/distinct_2" in capsys.readouterr().out
+
+
+def test_the_commands_of_the_docs_run_and_print_what_they_say(model, tmp_path, monkeypatch, capsys):
+    metric("rouge_l")
+    monkeypatch.chdir(tmp_path)
+    told = (ROOT / "docs/text.md").read_text()
+    blocks = dict(re.findall(r"```(json|bash|python)\n(.*?)```", told, re.S))
+    rows = [json.loads(line) for line in blocks["json"].splitlines()]
+    rows = [{**row, "prompt": f"{i}. {row['prompt']}"} for i in range(20) for row in rows]
+    write(tmp_path, *rows, name="notes.jsonl")
+    (tmp_path / "my_reward.py").write_text(blocks["python"])
+    _, warm, paid, both = (line.split() for line in blocks["bash"].splitlines())
+    small = "--episodes 4 --threads 1 --micro-tokens 512 --no-checkpointing".split()
+    train([*warm[2:], *f"--model {model} --num-demos 4 --sft.epochs 1".split(), *small])
+    train([*paid[2:], *"--rl.updates 1 --rl.batch 2 --rl.group 2".split(), *small])
+    torch.set_flush_denormal(False)
+    for reward in ("reward=chrf", "reward=my_reward.py:short"):
+        capsys.readouterr()
+        evaluate([*[reward if x == "reward=chrf" else x for x in both[2:]], "--episodes", "4"])
+        columns = re.findall("`(text/.*?|success|reward)`", told.partition("## The reward")[0])
+        out = capsys.readouterr().out
+        assert len(columns) == 7 and all(column in out for column in columns)
