@@ -38,9 +38,9 @@ def main() -> None:
 
 def play(world: World, seed: int) -> None:
     """Lets a person act. `?` shows the expert's action; an empty line ends the game."""
-    print(printable(world.system))
-    print("`?` shows the expert's action, an empty line ends.")
     observation = world.reset(task_seed("train", seed))
+    print(printable(world.system))  # after the reset: in some worlds a task has rules of its own
+    print("`?` shows the expert's action, an empty line ends.")
     done = False
     while not done:
         print(f"\n{printable(observation)}")

@@ -70,7 +70,8 @@ def chrf(answer: str, references: list[str]) -> float:
 def ter(answer: str, references: list[str]) -> float:
     """1 - TER, at least 0. TER: edits a word of the reference   Snover et al. 2006, in sacrebleu
 
-    An edit may move several words at once. To find such moves takes seconds in long answers.
+    An edit may move several words at once. To look for such moves takes a second where texts have
+    60 words, and five where they have 200: this is a metric for evaluation.
 
     >>> ter("the third cup is under", ["under the third cup"])    # a move and a word too many
     0.5

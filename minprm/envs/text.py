@@ -13,13 +13,12 @@ import math
 import random
 from collections.abc import Callable
 from functools import cache
-from inspect import signature
 from typing import NamedTuple
 
 from minprm.constants import fail
 from minprm.envs.base import World, check_splits, needs
 from minprm.envs.metrics import LIBRARIES, METRICS, Metric, diversity, exact_match
-from minprm.own import function
+from minprm.own import function, takes
 from minprm.text.logs import read_jsonl
 
 
@@ -119,10 +118,8 @@ def of_best_reference(name: str, reward: Callable[[str, str], float]) -> Metric:
     Raises ValueError where it takes other arguments. A call exits where it returns no finite
     number.
     """
-    try:
-        signature(reward).bind("answer", "reference")
-    except TypeError:
-        raise ValueError(f"{name} takes other arguments than (answer, reference)") from None
+    if not takes(reward, 2):
+        raise ValueError(f"{name}: it has to take (answer, reference)")
 
     def best(answer: str, references: list[str]) -> float:
         return max(_finite(name, reward(answer, reference)) for reference in references)
