@@ -6,6 +6,7 @@ from importlib import import_module
 COMMANDS = {
     "train": "trains the arms of a ladder and prints their table",
     "evaluate": "plays checkpoints on tasks that no training saw",
+    "logs": "reads logs as training would; says what is in them, and what is wrong",
 }
 
 

@@ -209,7 +209,9 @@ class Config:
     gate: bool = True  # stop where the embedded model lacks the world's skills
     layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (template.py)
     think: bool = True  # may a played turn think first; --no-think opens its action at once
-    demos: str = ""  # JSONL of demos; default: the world's expert plays
+    demos: str = ""  # logs: a file, a folder or a quoted pattern; default: the world's expert plays
+    content: Literal["reply", "thought"] = "reply"  # text beside a call in --demos is that
+    skip_bad: bool = False  # go on without the bad lines of --demos
     num_demos: Annotated[int, Range(1, 90_000)] = 128  # demos to learn from
     held_out: Annotated[int, Range(0, 10_000)] = 16  # further demos, for the held-out reward
     episodes: Episodes = 400  # evaluation episodes of an arm

@@ -77,7 +77,7 @@ class Step:
 
     state: list[dict]  # new messages since the last action; the s of p(z | s) is all of them
     thought: str | None
-    action: str  # plain text, or for tool calls one JSON object {"name", "arguments"} a line
+    action: str  # what is said, then each tool call as a line of JSON (text/actions.py)
     reward: float = 0.0  # the world's; in relabelled demos that of the thought
 
     def observation(self) -> str:
@@ -87,7 +87,7 @@ class Step:
 
 @dataclass
 class Demo:
-    """An expert's log. `messages` is the log as it came; `steps` are its decisions, in order."""
+    """An expert's log. `messages` is all of it (text/normalise.py); `steps` are its decisions."""
 
     task: str  # demos of one task are never split between training and held-out
     messages: list[dict]
@@ -109,6 +109,6 @@ class Demo:
         return self.with_thoughts([None] * len(self.steps))
 
     def until(self, n: int) -> "Demo":
-        """The demo before its step n."""
-        turns = [i for i, m in enumerate(self.messages) if m["role"] == "assistant"]
-        return replace(self, messages=self.messages[: turns[n]], steps=self.steps[:n])
+        """The demo before its step n: a step is its state, and one message of the assistant's."""
+        before = sum(len(step.state) + 1 for step in self.steps[:n]) + len(self.steps[n].state)
+        return replace(self, messages=self.messages[:before], steps=self.steps[:n])

@@ -214,7 +214,9 @@ def base_policy(cfg: Config, seed: int, checkpoints: Path) -> Policy:
 def demos_of(cfg: Config, seed: int) -> list[Demo]:
     """The demos of --demos, or those that the world's expert leaves."""
     if cfg.demos:
-        demos = read_demos(cfg.demos)
+        demos, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad)
+        if report.in_a_line():
+            logger.info(f"--demos {cfg.demos}: {report.in_a_line()}")
     else:
         demos = expert_demos(cfg, "train", seed, cfg.num_demos)
         # split_tasks takes the last; the tasks of "seed 0" are those of --split validation

@@ -4,7 +4,6 @@ All episodes go in lockstep, one batch of turns at a time. Ids that were sampled
 were drawn: the text that the world reads is decoded from them and never encoded again.
 """
 
-import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from minprm.envs import make_world
 from minprm.envs.base import World, task_seed
 from minprm.model.agent import Agent
 from minprm.model.sampler import Completion
+from minprm.text.actions import parts
 from minprm.text.chat import Chat, Turn
 from minprm.text.logs import from_chat
 
@@ -232,10 +232,12 @@ def _opening(world: World, seed: int, noise: int) -> list[dict]:
 
 def _said(world: World, thought: str | None, action: str) -> dict:
     """An action as a chat message, in the form that `from_chat` reads."""
+    message = {"role": "assistant", "content": action, "reasoning_content": thought}
     if not world.tools:
-        return {"role": "assistant", "content": action, "reasoning_content": thought}
-    call = {"type": "function", "function": json.loads(action)}
-    return {"role": "assistant", "content": thought, "tool_calls": [call]}
+        return message
+    reply, calls = parts(action)
+    calls = [{"type": "function", "function": call} for call in calls]
+    return message | {"content": reply or None, "tool_calls": calls}
 
 
 def _answer(world: World, observation: str) -> dict:

@@ -8,7 +8,7 @@ import pytest
 
 from minprm.algorithms import exact_match
 from minprm.data import Sample, chain
-from minprm.text.actions import copies
+from minprm.text.actions import copies, parts
 from minprm.text.logs import from_chat, read_demos, read_jsonl, split_tasks, to_chat, write_demos
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "go", "arguments": '{"to": "hall"}'}}
@@ -19,7 +19,12 @@ CALLS = {
     "messages": [
         {"role": "system", "content": "rules"},
         {"role": "user", "content": "find the key"},
-        {"role": "assistant", "content": "the hall is near", "tool_calls": [CALL]},
+        {
+            "role": "assistant",
+            "content": None,
+            "reasoning_content": "the hall is near",
+            "tool_calls": [CALL],
+        },
         {"role": "tool", "content": "a hall", "tool_call_id": "c1"},
         {"role": "assistant", "content": None, "tool_calls": [CALL]},
         {"role": "tool", "content": "the end", "tool_call_id": "c1"},
@@ -58,15 +63,34 @@ def test_thoughts_go_where_they_are_read_from(line):
     assert [s.action for s in again.steps] == [s.action for s in from_chat(line).steps]
 
 
-def test_a_thought_beside_tool_calls_may_stand_in_reasoning_content():
-    """As some programs write it. A new thought takes its place, and the old one is gone."""
+def mixed() -> dict:
+    """CALLS, and something is said beside its first call."""
     log = deepcopy(CALLS)
-    log["messages"][2] |= {"content": None, "reasoning_content": "the hall is near"}
-    demo = from_chat(log)
-    assert demo.steps[0].thought == "the hall is near" and to_chat(demo) == log
+    log["messages"][2]["content"] = "This way, please."
+    return log
+
+
+def test_what_is_said_beside_a_call_is_part_of_the_action_and_never_replaced():
+    demo = from_chat(mixed())
+    go = {"name": "go", "arguments": {"to": "hall"}}
+    assert [parts(s.action) for s in demo.steps] == [("This way, please.", [go]), ("", [go])]
+    assert to_chat(demo) == mixed()
     renewed = to_chat(demo.with_thoughts(["no key here", None]))
     assert "the hall is near" not in json.dumps(renewed)
-    assert [step.thought for step in from_chat(renewed).steps] == ["no key here", None]
+    first, second = (m for m in renewed["messages"] if m["role"] == "assistant")
+    assert first["content"] == "This way, please." and second["content"] is None
+    assert first["reasoning_content"] == "no key here" and "reasoning_content" not in second
+
+
+def test_content_thought_takes_it_for_one_where_there_is_no_other():
+    log = mixed()
+    steps = from_chat(log, content="thought").steps
+    assert steps[0].thought == "the hall is near" and steps[0].action.startswith("This way")
+    del log["messages"][2]["reasoning_content"]
+    demo = from_chat(log, content="thought")
+    assert [s.thought for s in demo.steps] == ["This way, please.", None]
+    assert demo.steps[0].action == demo.steps[1].action
+    assert from_chat(to_chat(demo)) == demo  # a later reader need not be told
 
 
 def test_an_action_that_is_nested_without_end_is_compared_as_text():
@@ -78,7 +102,7 @@ def test_an_action_that_is_nested_without_end_is_compared_as_text():
 def test_a_file_is_read_back_and_never_written_over(tmp_path):
     path = tmp_path / "demos.jsonl"
     write_demos([from_chat(CALLS), from_chat(TEXT)], path)
-    assert [to_chat(d) for d in read_demos(path)] == [CALLS, TEXT]
+    assert [to_chat(d) for d in read_demos(path)[0]] == [CALLS, TEXT]
     before = path.read_text()
     with pytest.raises(FileExistsError):
         write_demos([from_chat(TEXT)], path)
@@ -102,7 +126,7 @@ def refused(path, capsys) -> str:
         ("[" * 100_000 + "]" * 100_000, "nested"),
         ('{"messages": [{"content": "x"}]}', "role"),
         ('{"messages": [{"role": "user", "content": 3}]}', "no text content"),
-        ('{"messages": [{"role": "user", "content": "x"}]}', "nothing to learn"),
+        ('{"messages": [{"role": "user", "content": "x"}]}', "to learn"),
         ('{"messages": [{"role": "user", "content": "half of a \\ud83d"}]}', "half a character"),
         ('{"messages": [{"role": "user", "content": "x", "seen": NaN}]}', "NaN"),
         ('{"messages": [{"role": "assistant", "content": "open a"}]}', "begins with"),
@@ -123,17 +147,18 @@ def call(**fields) -> list[dict]:
 @pytest.mark.parametrize(
     ("log", "fields", "said"),
     [
-        (TEXT, {"content": None}, "neither"),
+        (TEXT, {"content": None}, "neither text"),
         (TEXT, {"content": " \n"}, "empty action"),
         (TEXT, {"reasoning_content": 5}, "reasoning_content is no text"),
-        (CALLS, {"content": ["the", "hall"]}, "content is no text"),
-        (CALLS, {"reasoning_content": "not the garden"}, "keep one"),
-        (CALLS, {"tool_calls": []}, "calls no tool"),
+        (CALLS, {"content": ["the", 5]}, "no text content"),
+        (CALLS, {"content": "<think>to the garden</think>"}, "keep one"),
+        (CALLS, {"content": '{"name": "go", "arguments": {}}'}, "reads as a tool call"),
+        (CALLS, {"tool_calls": [], "content": ""}, "empty action"),
         (CALLS, {"tool_calls": "go"}, "tool_calls are no list"),
         (CALLS, {"tool_calls": [{"function": {}}]}, "without name"),
         (CALLS, {"tool_calls": [None]}, "without name"),
         (CALLS, {"tool_calls": call(name=None)}, "name is no text"),
-        (CALLS, {"tool_calls": call(arguments="[1]")}, "arguments no object"),
+        (CALLS, {"tool_calls": call(arguments="[1]")}, "no object"),
         (CALLS, {"tool_calls": call(arguments="{")}, "bad arguments"),
         (
             CALLS,
@@ -201,14 +226,14 @@ def test_a_damaged_log_is_read_or_refused_in_one_sentence(tmp_path, capsys):
         path = tmp_path / f"{i}.jsonl"
         path.write_text(json.dumps(changed(rng.choice([CALLS, TEXT]), rng)) + "\n")
         try:
-            (demo,) = read_demos(path)
+            (demo,), _ = read_demos(path)
         except SystemExit as stop:
             error = capsys.readouterr().err
             assert stop.code == 2 and error.count("\n") == 1 and f"{path}, line 1: " in error
             continue
         read += 1
         write_demos([demo], tmp_path / "again.jsonl")
-        (again,) = read_demos(tmp_path / "again.jsonl")
+        (again,), _ = read_demos(tmp_path / "again.jsonl")
         (tmp_path / "again.jsonl").unlink()
         assert again == demo
     assert 20 < read < 280  # both happen
@@ -219,7 +244,8 @@ def test_a_character_that_is_a_line_break_to_some_stays_inside_its_text(mark, tm
     log = deepcopy(TEXT)
     log["messages"][0]["content"] = log["messages"][1]["content"] = f"one{mark}two"
     write_demos([from_chat(log)], tmp_path / "demos.jsonl")
-    assert [to_chat(demo) for demo in read_demos(tmp_path / "demos.jsonl")] == [log]
+    (demo,), _ = read_demos(tmp_path / "demos.jsonl")
+    assert to_chat(demo) == log
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1"])

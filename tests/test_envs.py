@@ -534,7 +534,7 @@ def test_demos_of_any_world_are_written_and_hold_no_thoughts(name, tmp_path):
     flags = f"--world {name} --stages demos --episodes 5 --run d".split()
     subprocess.run([sys.executable, str(ROOT / "train.py"), *flags], cwd=tmp_path, check=True,
                    env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
-    demos = read_demos(tmp_path / "runs/d/demos.jsonl")
+    demos, _ = read_demos(tmp_path / "runs/d/demos.jsonl")
     assert len({demo.task for demo in demos}) == 5
     assert all(step.thought is None for demo in demos for step in demo.steps)
 

@@ -27,9 +27,11 @@ def line(page: str, thought: str | None = None) -> dict:
                 {"role": "user", "content": f"how big is {page}?"}]  # fmt: skip
     for i, (name, arguments) in enumerate(calls):
         function = {"name": name, "arguments": json.dumps(arguments)}
-        content = thought and f"{thought} {name} {page}"
-        messages.append({"role": "assistant", "content": content, "tool_calls": [
-            {"id": str(i), "type": "function", "function": function}]})  # fmt: skip
+        message = {"role": "assistant", "content": None, "tool_calls": [
+            {"id": str(i), "type": "function", "function": function}]}  # fmt: skip
+        if thought:
+            message["reasoning_content"] = f"{thought} {name} {page}"
+        messages.append(message)
         messages.append({"role": "tool", "content": f"{page} has 9 gates"})
     return {"messages": messages[:-1], "tools": TOOLS}
 
@@ -89,7 +91,7 @@ def test_a_run_without_a_world_goes_on_to_the_same_rows(run, monkeypatch):
 
 def test_relabelled_logs_are_the_same_logs_with_thoughts(run):
     (file,) = run.glob("relabelled-*.jsonl")
-    demos = read_demos(file)
+    demos, _ = read_demos(file)
     assert [d.steps[0].action for d in demos] == [
         json.dumps({"name": "visit", "arguments": {"title": page}}) for page in PAGES[:4]
     ]
@@ -100,7 +102,7 @@ def test_a_split_is_by_task_and_never_by_step(tmp_path):
     (tmp_path / "logs.jsonl").write_text(
         "".join(json.dumps(line(p)) + "\n" for p in ["Paris", "Rome", "Paris", "Oslo"])
     )
-    train, held = split_tasks(read_demos(tmp_path / "logs.jsonl"), 1)
+    train, held = split_tasks(read_demos(tmp_path / "logs.jsonl")[0], 1)
     assert len(train) == 3 and len(held) == 1
     assert {d.task for d in train}.isdisjoint(d.task for d in held)
 
@@ -115,11 +117,11 @@ def test_logs_of_one_task_are_refused_before_anything_is_written(tmp_path, monke
 
 def test_trl_reads_relabelled_logs_and_learns_each_thought_and_action_once(tmp_path, model):
     (tmp_path / "logs.jsonl").write_text(json.dumps(line("Paris")) + "\n")
-    (demo,) = read_demos(tmp_path / "logs.jsonl")
+    (demo,), _ = read_demos(tmp_path / "logs.jsonl")
     thoughts = ["first look it up", "now say it"]
     write_demos([demo.with_thoughts(thoughts)], tmp_path / "relabelled.jsonl")
     rows = [json.loads(x) for x in (tmp_path / "relabelled.jsonl").read_text().splitlines()]
-    words = tokenizer("qwen3_instruct_2507")
+    words = tokenizer("qwen3")  # its template writes thoughts; that of Instruct-2507 has none
     args = trl.SFTConfig(output_dir=str(tmp_path / "out"), report_to="none", use_cpu=True,
                          assistant_only_loss=True, bf16=False, max_length=None,
                          gradient_checkpointing=False)  # fmt: skip
@@ -146,7 +148,8 @@ def test_a_world_of_tools_is_trained_on_and_played_by_a_chat_model(model, tmp_pa
     subprocess.run(command, cwd=tmp_path, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     rows = json.loads((tmp_path / "runs/w/ladder.json").read_text())
     assert rows["expert"][0]["success"] == 1.0 and rows["act_prm"][0]["turns"] == 8
-    for demo in read_demos(tmp_path / "runs/w/relabelled-act_prm+relabel-0.jsonl"):
+    relabelled, _ = read_demos(tmp_path / "runs/w/relabelled-act_prm+relabel-0.jsonl")
+    for demo in relabelled:
         names = [json.loads(step.action)["name"] for step in demo.steps]
         assert names == ["visit", "visit", "answer"]
         assert all(m["role"] == "tool" for m in demo.messages[3::2])

@@ -153,7 +153,7 @@ def test_what_the_policy_won_becomes_logs_to_learn_from(whole):
     done = finish(whole, "--run", "won", *flags.split())
     assert done.returncode == 0, done.stderr
     (file,) = (whole / "runs" / "won").glob("synth-*.jsonl")
-    demos, world = read_demos(file), Cups(rounds=1, swaps=2, cups=4)
+    (demos, _), world = read_demos(file), Cups(rounds=1, swaps=2, cups=4)
     assert 20 < len(demos) < 150 and all(s.thought for d in demos for s in d.steps)
     for demo in demos:
         world.reset(int(demo.task.split("-")[1]))

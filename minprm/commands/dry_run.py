@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+from minprm.commands.logs import summary
 from minprm.constants import Config, reads_base
 from minprm.data import Demo
 from minprm.envs import make_world
@@ -35,7 +36,10 @@ def dry_run(cfg: Config) -> str:
         config = pretrained(AutoConfig, base)
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
-    demos = read_demos(cfg.demos) if cfg.demos else expert_demos(cfg, "train", seed=0, n=1)
+    if cfg.demos:
+        demos, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad)
+    else:
+        demos = expert_demos(cfg, "train", seed=0, n=1)
     total, trained = count(model, cfg.lora)
     lines = [f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"]
     card = 0
@@ -44,6 +48,8 @@ def dry_run(cfg: Config) -> str:
     for name, size in memory(model, cfg, card).items():
         lines.append(f"{name:<42}{size / 2**30:>9.2f} GiB")
     chat = Chat(tokenizer, cfg.layout, any(demo.tools for demo in demos))
+    if cfg.demos:
+        lines += ["", summary(demos, report, cfg, chat)]
     return "\n".join([*lines, "", rendered(demos[0], chat)])
 
 

@@ -89,6 +89,7 @@ def _of_logs(config: Config) -> list[Need]:
     learned = stages & {*ACT_PRM.split()} or own
     return [
         Need(logs or not config.world, "a stage that learns from logs", "demos"),
+        Need(config.demos, "--demos", "content skip_bad"),
         Need(
             expert or "synth" in stages,
             "a stage that learns from logs of the world's expert, or synth",

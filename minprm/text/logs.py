@@ -1,164 +1,207 @@
-"""Logs on disk: JSONL in the chat format that people already have, one line a demo.
+"""Logs on disk and as `Demo`s: read in any known format, written as JSONL, split by task.
 
     {"task": ..., "messages": [...], "tools": [...]}
 
-An assistant message is one step. Its action is its `tool_calls`, with the thought in `content`, or
-in `reasoning_content` where there is no content. Without tool calls its action is the `content`,
-with the thought in `reasoning_content`.
+An assistant's message is one step, and what it says and calls is one action (text/actions.py). Its
+thought stands in `reasoning_content`. An answer of weight 0, and a greeting before the user's first
+message, are no steps: the model reads them in the state of the next one.
 
-Every field is checked where it is read. A line that training would trip over later ends in a
-sentence with the file, the line and what is wrong.
+Which files are meant: files.py. Which formats are read: formats.py. What is brought into one form:
+normalise.py. Every bad log is found in one pass, each with its file, line and message.
 """
 
-import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from minprm.constants import fail
 from minprm.data import Demo, Step
-from minprm.text.actions import parse_json
+from minprm.text.actions import joined, parse_json
+from minprm.text.files import Problem, files_of, lines_of, values_of
+from minprm.text.formats import logs_in, opened
+from minprm.text.normalise import REASONING, Content, normalised
+from minprm.text.schemas import add_missing_tools
 
 T = TypeVar("T")
-ROLES = ("system", "user", "assistant", "tool")
-REASONING = "reasoning_content"
 
 
-def from_chat(line: dict) -> Demo:
-    """The demo in one parsed line. Raises ValueError with what is wrong.
+@dataclass
+class Report:
+    """What was found while reading logs."""
+
+    files: int = 0
+    formats: Counter[str] = field(default_factory=Counter)  # how many logs came in each
+    normalised: Counter[str] = field(default_factory=Counter)  # how often each change was made
+    problems: list[Problem] = field(default_factory=list)  # one for each bad line
+
+    def in_a_line(self) -> str:
+        """What was changed and what was left out; empty where that is nothing."""
+        said = [f"{n:,} x {what}" for what, n in self.normalised.most_common()]
+        if self.problems:
+            said.append(f"{len(self.problems):,} bad lines left out")
+        return "; ".join(said)
+
+
+# --- one log --------------------------------------------------------------------------------------
+
+
+def from_chat(line: dict, content: Content = "reply", notes: Counter[str] | None = None) -> Demo:
+    """The demo in one line of chat. Raises ValueError with what is wrong.
+
+    content: what text beside a tool call is. notes: counts what was brought into another form.
 
     >>> log = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "open c"}]
     >>> from_chat({"messages": log}).steps[0].action
     'open c'
     """
-    if not isinstance(line, dict) or not isinstance(line.get("messages"), list):
-        raise ValueError('a line is an object with a list "messages"')
-    tools = _tools(line)
+    notes = Counter() if notes is None else notes
+    log = normalised(line, content, notes)
+    messages = log["messages"]
+    greeting = _end_of_greeting(messages)
     steps = []
     state = []
-    for i, message in enumerate(line["messages"]):
-        if not isinstance(message, dict) or message.get("role") not in ROLES:
-            raise ValueError(f"message {i} has no role of {', '.join(ROLES)}")
-        if message["role"] == "assistant":
-            thought, action = _thought_and_action(message, i, bool(tools))
-            steps.append(Step(state, thought, action))
-            state = []
-        elif isinstance(message.get("content"), str):
+    for i, message in enumerate(messages):
+        if message["role"] != "assistant" or message.get("weight") == 0 or i < greeting:
             state.append(message)
-        else:
-            raise ValueError(f"message {i} ({message['role']}) has no text content")
+            continue
+        steps.append(Step(state, message.get(REASONING), _action(message, i)))
+        state = []
     if not steps:
-        raise ValueError("there is no assistant message, so nothing to learn")
+        raise ValueError("there is no message of the assistant to learn")
     if not steps[0].state:
         raise ValueError("message 0 is the assistant's: a log begins with what it answers")
-    return Demo(_task(line), line["messages"], tools, steps)
+    if any(message["role"] == "assistant" for message in messages[:greeting]):
+        notes["greetings before the user's first message, read and not learned"] += 1
+    if state:
+        notes["logs that go on after their last action"] += 1
+    return Demo(log["task"], messages, log["tools"] or [], steps)
+
+
+def _end_of_greeting(messages: list[dict]) -> int:
+    """The number of the user's first message, if only texts come before it; otherwise 0."""
+    for i, message in enumerate(messages):
+        if message["role"] == "user":
+            return i
+        if message["role"] == "tool" or "tool_calls" in message:
+            break
+    return 0
+
+
+def _action(message: dict, i: int) -> str:
+    """The action of the i-th message: what it says, then what it calls."""
+    calls = []
+    for call in message.get("tool_calls", ()):
+        function = call["function"]
+        calls.append({"name": function["name"], "arguments": json.loads(function["arguments"])})
+    try:
+        return joined(message["content"] or "", calls)
+    except ValueError as error:
+        raise ValueError(f"message {i} (assistant): {error}") from error
 
 
 def to_chat(demo: Demo) -> dict:
-    """The demo as one line of JSONL.
-
-    Thoughts go where `from_chat` finds them. All else is as it came.
-    """
-    steps = iter(demo.steps)
+    """The demo as one line of chat, with the thoughts of its steps."""
     messages = []
-    for message in demo.messages:
-        if message["role"] == "assistant":
-            message = _with_thought(message, next(steps).thought)
-        messages.append(message)
+    for step in demo.steps:
+        answer = demo.messages[len(messages) + len(step.state)]
+        answer = {key: value for key, value in answer.items() if key != REASONING}
+        if step.thought is not None:
+            answer[REASONING] = step.thought
+        messages += [*step.state, answer]
+    messages += demo.messages[len(messages) :]
     return {"task": demo.task, "messages": messages, "tools": demo.tools}
 
 
-def _with_thought(message: dict, thought: str | None) -> dict:
-    key = _thought_key(message)
-    message = {k: v for k, v in message.items() if k != key}
-    # beside tool calls `content` has to be there, as null where nothing was thought
-    if thought is not None or key == "content":
-        message[key] = thought
-    return message
+def to_openai(demo: Demo) -> dict:
+    """The demo as OpenAI's fine-tuning takes it: each call has an id, and each answer that of its
+    call. The thoughts stay in `reasoning_content`."""
+    messages = []
+    open_calls: list[str] = []
+    made = 0
+    for message in to_chat(demo)["messages"]:
+        if "tool_calls" in message:
+            calls = []
+            for call in message["tool_calls"]:
+                made += 1
+                calls.append({"id": f"call_{made}", **call})
+            open_calls = [call["id"] for call in calls]
+            message = {**message, "tool_calls": calls}
+        elif message["role"] == "tool":
+            if "tool_call_id" not in message and open_calls:
+                message = {**message, "tool_call_id": open_calls[0]}
+            open_calls = [i for i in open_calls if i != message.get("tool_call_id")]
+        messages.append(message)
+    return {"messages": messages, "tools": demo.tools}
 
 
-def _thought_and_action(message: dict, i: int, tools: bool) -> tuple[str | None, str]:
-    """(thought, action) of the i-th message, an assistant's. tools: the log has some."""
-    calls = message.get("tool_calls")
-    if calls:
-        if not isinstance(calls, list):
-            raise ValueError(f"message {i} (assistant): its tool_calls are no list")
-        action = "\n".join(_call(call, i) for call in calls)
-        return _thought(message, i), action
-    action = message.get("content")
-    if not isinstance(action, str):
-        raise ValueError(f"message {i} (assistant) has neither text content nor tool_calls")
-    if tools:
-        raise ValueError(
-            f"message {i} (assistant) calls no tool, and the log has tools: write it as a call, or"
-            " end the log before it"
-        )
-    if not action.strip():
-        raise ValueError(f"message {i} (assistant) has an empty action")
-    return _thought(message, i), action
+# --- files ----------------------------------------------------------------------------------------
 
 
-def _thought_key(message: dict) -> str:
-    """Where the thought of an assistant's message stands, or would stand."""
-    if message.get("tool_calls") and (message.get("content") or not message.get(REASONING)):
-        return "content"
-    return REASONING
+def read_logs(path: str | Path, content: Content = "reply") -> tuple[list[Demo], Report]:
+    """The demos of all good logs of a file, a folder or a pattern, and what there is to say.
 
-
-def _thought(message: dict, i: int) -> str | None:
-    """The thought of the i-th message, an assistant's. An empty one is none."""
-    key = _thought_key(message)
-    thought = message.get(key)
-    if thought is not None and not isinstance(thought, str):
-        raise ValueError(f"message {i} (assistant): its {key} is no text")
-    if key == "content" and message.get(REASONING):
-        raise ValueError(
-            f"message {i} (assistant) has a thought in content and another in {REASONING}: keep one"
-        )
-    return thought or None
-
-
-def _call(call: dict, i: int) -> str:
-    """One tool call as a line of JSON."""
+    Exits where there is no file.
+    """
     try:
-        name = call["function"]["name"]
-        arguments = call["function"]["arguments"]
-        if isinstance(arguments, str):
-            arguments = parse_json(arguments)
-    except (KeyError, TypeError) as error:
-        raise ValueError(f"message {i} has a tool call without name and arguments") from error
+        files = files_of(path)
+    except Problem as problem:
+        fail(str(problem))
+    report = Report(files=len(files))
+    demos: list[Demo] = []
+    silent: list[bool] = []  # which logs do not say what tools there were
+    for file in files:
+        for place, value in values_of(file):
+            for log_place, log in logs_in(place, value):
+                try:
+                    demo, is_silent = _read_log(log_place, log, content, report)
+                except Problem as problem:
+                    report.problems.append(problem)
+                    continue
+                demos.append(demo)
+                silent.append(is_silent)
+    add_missing_tools(demos, silent, report.normalised)
+    return demos, report
+
+
+def _read_log(place: str, log: Any, content: Content, report: Report) -> tuple[Demo, bool]:
+    """(demo, whether the log is silent about tools). Raises Problem where the log is bad."""
+    if isinstance(log, Problem):
+        raise log
+    notes: Counter[str] = Counter()
+    name = "chat"
+    try:
+        name, line = opened(log, notes)
+        demo = from_chat(line, content, notes)
     except ValueError as error:
-        raise ValueError(f"message {i} has a tool call with bad arguments: {error}") from error
-    if not isinstance(name, str) or not name.strip() or not isinstance(arguments, dict):
-        raise ValueError(
-            f"message {i} has a tool call whose name is no text or arguments no object"
-        )
-    return json.dumps({"name": name, "arguments": arguments})
+        as_what = "" if name == "chat" else f" (read as {name})"
+        raise Problem(place + as_what, str(error)) from error
+    report.formats[name] += 1
+    report.normalised += notes
+    return demo, line.get("tools") in (None, "") and not line.get("functions")
 
 
-def _tools(line: dict) -> list[dict]:
-    """The log's tools; none where the line has no such key, or null."""
-    tools = line.get("tools")
-    if tools is None:
-        return []
-    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise ValueError('"tools" is no list of objects')
-    return tools
+def read_demos(
+    path: str | Path, content: Content = "reply", skip_bad: bool = False
+) -> tuple[list[Demo], Report]:
+    """The demos of a file, a folder or a pattern, and what there is to say of them.
+
+    Exits with file, line and what is wrong at a bad log; with skip_bad only where none is good.
+    """
+    demos, report = read_logs(path, content)
+    if report.problems and not skip_bad:
+        fail(f"{report.problems[0]} ({_way_on(path, len(report.problems) - 1)})")
+    if not demos:
+        fail(f"{path}: there is no log in it that can be read; write one a line")
+    return demos, report
 
 
-def _task(line: dict) -> str:
-    """What a split goes by: the task that the line names, or else a hash of the first system and
-    the first user message."""
-    task = line.get("task")
-    if isinstance(task, str | int) and task != "":
-        return str(task)
-    if task not in (None, ""):
-        raise ValueError('"task" is neither a text nor a whole number')
-    messages = line["messages"]
-    head = [m["content"] for m in messages if m["role"] == "system"][:1]
-    head += [m["content"] for m in messages if m["role"] == "user"][:1]
-    return hashlib.sha256(json.dumps(head).encode()).hexdigest()[:16]
+def _way_on(path: str | Path, others: int) -> str:
+    if not others:
+        return "mend it, or leave it out by --skip-bad"
+    return f"and {others:,} more: minprm logs {path} lists them, --skip-bad leaves them out"
 
 
 def read_jsonl(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
@@ -167,7 +210,7 @@ def read_jsonl(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
     A line in another format, which `parse` trips over for want of a key say, is told as such.
     """
     parsed = []
-    for number, text in enumerate(_lines(path), start=1):
+    for number, text in enumerate(lines_of(path), start=1):
         if not text.strip():
             continue
         try:
@@ -179,41 +222,16 @@ def read_jsonl(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
     return parsed
 
 
-def _lines(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 file. Raises ValueError where it is none."""
-    if not Path(path).is_file():
-        raise ValueError(f"{path}: no such file")
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise ValueError(f"{path}: {error.strerror}") from error
-    if b"\0" in data:  # as in the UTF-16 of English; JSON in UTF-8 holds none
-        raise ValueError(f"{path}, line 1: in UTF-16, not in UTF-8; save the file as UTF-8")
-    try:
-        text = data.decode("utf-8-sig")  # some editors begin a file with a mark of the encoding
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path}, line {line}: not in UTF-8; save the file as UTF-8") from error
-    # str.splitlines() would also split at U+2028 and its like, which JSON allows inside a text
-    return text.split("\n")
-
-
-def read_demos(path: str | Path) -> list[Demo]:
-    """All demos of a JSONL file. Exits with file, line and what is wrong."""
-    try:
-        demos = read_jsonl(path, from_chat)
-    except ValueError as error:
-        fail(str(error))
-    if not demos:
-        fail(f"{path}: there is no log in it; write one a line")
-    return demos
-
-
 def write_demos(demos: list[Demo], path: str | Path) -> None:
     """One line a demo. Raises FileExistsError rather than write over anything."""
+    write_lines([to_chat(demo) for demo in demos], path)
+
+
+def write_lines(lines: list[dict], path: str | Path) -> None:
+    """JSONL in a new file. Raises FileExistsError rather than write over anything."""
     with open(path, "x", encoding="utf-8", newline="\n") as file:
-        for demo in demos:
-            file.write(json.dumps(to_chat(demo), ensure_ascii=False) + "\n")
+        for line in lines:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
 def rewrite_demos(demos: list[Demo], folder: Path, name: str) -> None:

@@ -1,0 +1,216 @@
+"""minprm logs PATH [--model M]: what is in your logs, what was changed, and every bad line.
+
+It reads as training would, so what it says is what training gets. With --model it counts tokens too
+(the tokenizer is loaded, the model is not), by which --context and --action-tokens can be chosen.
+"""
+
+import io
+import re
+from collections import Counter
+from contextlib import redirect_stderr
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
+
+import tyro
+from transformers import AutoTokenizer
+
+from minprm.commands.checks import check_ranges, refuse
+from minprm.commands.cli import given_knobs, read_flags
+from minprm.commands.effects import no_effect
+from minprm.commands.presets import PRESETS
+from minprm.constants import Config, Count, Range, fail
+from minprm.data import Demo
+from minprm.ladder import split
+from minprm.model.load import pretrained
+from minprm.text.actions import parts
+from minprm.text.atif import to_atif
+from minprm.text.chat import Chat
+from minprm.text.files import Problem
+from minprm.text.logs import Report, read_logs, to_openai, write_lines
+from minprm.text.printable import printable
+
+PLACES = 3  # of a problem that occurs many times
+MESSAGE = re.compile(r"^(message \d+)(?: \((\w+)\))?: ")
+
+
+@dataclass
+class Logs:
+    """Reads logs as training would, prints what is in them, and names every bad line."""
+
+    path: Annotated[str, tyro.conf.Positional]  # a file, a folder or a quoted pattern
+    model: str = ""  # hub id or path: count tokens by its tokenizer
+    context: Count = PRESETS["logs"].context  # say what this context cuts; with --model
+    layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (template.py)
+    content: Literal["reply", "thought"] = "reply"  # what text beside a call is
+    held_out: Annotated[int, Range(0, 10_000)] = 16  # tasks held out, as training would
+    skip_bad: bool = False  # go on without the bad lines
+    to: tuple[Literal["atif", "openai"], str] | None = (
+        None  # atif or openai, and a new file: write the logs there
+    )
+
+
+def main(argv: list[str]) -> None:
+    """The command. Exits with 2 where a line is bad and --skip-bad is not given."""
+    flags = read_flags(Logs, argv, "minprm logs")
+    given = given_knobs(argv)
+    check_ranges(flags)
+    for knob in ("context", "layout"):
+        refuse(knob in given and not flags.model, no_effect(knob, "a --model, to count tokens"))
+    cfg = replace(
+        PRESETS["logs"], demos=flags.path, model=flags.model, layout=flags.layout,
+        context=flags.context, held_out=flags.held_out, content=flags.content,
+    )  # fmt: skip
+    demos, report = read_logs(cfg.demos, cfg.content)
+    chat = None
+    if flags.model and demos:
+        tools = any(demo.tools for demo in demos)
+        chat = Chat(pretrained(AutoTokenizer, flags.model), flags.layout, tools)
+    print(summary(demos, report, cfg, chat))
+    bad = len(report.problems)
+    if bad and not flags.skip_bad:
+        fail(f"{cfg.demos}: mend the bad lines ({bad:,}), or leave them out by --skip-bad")
+    if not demos:
+        fail(f"{cfg.demos}: there is no log in it that can be read; write one a line")
+    if flags.to:
+        write_as(*flags.to, demos)
+
+
+def write_as(form: str, file: str, demos: list[Demo]) -> None:
+    """The logs in this form, one a line, in a new file."""
+    lines = []
+    for number, demo in enumerate(demos, start=1):
+        line = to_openai(demo)
+        try:
+            lines.append(to_atif({"task": demo.task, **line}) if form == "atif" else line)
+        except ValueError as error:
+            fail(f"--to {form}: log {number}, {error}")
+    try:
+        write_lines(lines, file)
+    except FileExistsError:
+        fail(f"--to {form} {file}: this file is there already; name a new one")
+    except OSError as error:
+        fail(f"--to {form} {file}: {error.strerror}")
+    print(f"\n{len(lines):,} logs: {printable(file)}")
+
+
+# --- the summary ----------------------------------------------------------------------------------
+
+
+def summary(demos: list[Demo], report: Report, cfg: Config, chat: Chat | None) -> str:
+    """What is in the logs, what was changed, and what is wrong; with `chat` in tokens too."""
+    rows = [("logs", _logs(demos, report))]
+    if demos:
+        rows += [*_contents(demos), *_lengths(demos), ("split", _sides(demos, cfg))]
+        rows += _tokens(demos, cfg, chat) if chat else []
+    lines = [f"{name:<12}{text}" for name, text in rows]
+    if report.normalised:
+        lines += ["", "Read in another form than written:"]
+        lines += [f"{n:>8,}  {what}" for what, n in report.normalised.most_common()]
+    if report.problems:
+        lines += ["", "Bad lines, which training refuses, or leaves out by --skip-bad:"]
+        lines += _grouped(report.problems)
+    return printable("\n".join(lines))
+
+
+def _logs(demos: list[Demo], report: Report) -> str:
+    tasks = len({demo.task for demo in demos})
+    files = "1 file" if report.files == 1 else f"{report.files:,} files"
+    text = f"{len(demos):,} of {tasks:,} tasks, in {files}"
+    formats = [f"{name} {n:,}" for name, n in report.formats.most_common()]
+    return f"{text} ({', '.join(formats)})" if formats else text
+
+
+def _contents(demos: list[Demo]) -> list[tuple[str, str]]:
+    """Steps, actions by kind, tools and roles, with their numbers."""
+    kinds = Counter({"calls alone": 0, "replies alone": 0, "both": 0})
+    tools: Counter[str] = Counter()
+    roles: Counter[str] = Counter()
+    thoughts = 0
+    for demo in demos:
+        roles.update(message["role"] for message in demo.messages)
+        tools.update({tool["function"]["name"]: 0 for tool in demo.tools})
+        for step in demo.steps:
+            reply, calls = parts(step.action)
+            alone = "calls alone" if calls else "replies alone"
+            kinds["both" if reply and calls else alone] += 1
+            tools.update(call["name"] for call in calls)
+            thoughts += step.thought is not None
+    return [
+        ("steps", f"{kinds.total():,}, {thoughts:,} of them with a thought"),
+        ("actions", ", ".join(f"{name} {n:,}" for name, n in kinds.items())),
+        ("tools", ", ".join(f"{name} {n:,}" for name, n in tools.most_common()) or "none"),
+        ("messages", ", ".join(f"{role} {n:,}" for role, n in roles.most_common())),
+    ]
+
+
+def _lengths(demos: list[Demo]) -> list[tuple[str, str]]:
+    """Characters of logs and actions."""
+    logs = []
+    actions = []
+    for demo in demos:
+        new = [len(step.action) for step in demo.steps]
+        logs.append(sum(new) + sum(len(step.observation()) for step in demo.steps))
+        actions += new
+    return [("characters", _spread(logs, actions))]
+
+
+def _tokens(demos: list[Demo], cfg: Config, chat: Chat) -> list[tuple[str, str]]:
+    """Tokens of logs and actions, and what --context cuts if each thought is as long as it may."""
+    logs = []
+    actions = []
+    cut = 0
+    left_out = 0
+    for demo in demos:
+        fitting = 0
+        length = 0
+        for i, step in enumerate(demo.steps):
+            action = chat.action(step.action)
+            length += len(chat.state(step.state, demo.tools, first=i == 0))
+            length += len(chat.turn([], action))
+            fitting += length + (i + 1) * cfg.thought_tokens <= cfg.context
+            actions.append(len(chat.turn(None, action)) - len(chat.end))
+        logs.append(length)
+        cut += 0 < fitting < len(demo.steps)
+        left_out += fitting == 0
+    knobs = f"--context {cfg.context:,} with --thought-tokens {cfg.thought_tokens:,}"
+    return [
+        ("tokens", f"{_spread(logs, actions)}; without thoughts"),
+        ("context", f"{knobs} cuts {cut:,} logs short and leaves {left_out:,} out"),
+    ]
+
+
+def _spread(logs: list[int], actions: list[int]) -> str:
+    logs = sorted(logs)
+    last = len(logs) - 1
+    return (
+        f"a log {logs[last // 2]:,} (median), {logs[last * 9 // 10]:,} (90 %), {logs[-1]:,}"
+        f" (longest); the longest action {max(actions):,}"
+    )
+
+
+def _sides(demos: list[Demo], cfg: Config) -> str:
+    """How many logs each side of the split gets, or the sentence with which training refuses it."""
+    box = io.StringIO()
+    try:
+        with redirect_stderr(box):
+            sides = split(demos, cfg)
+    except SystemExit:
+        return box.getvalue().strip()
+    train, held_out, test = map(len, sides)
+    return f"--held-out {cfg.held_out}: {train:,} training, {held_out:,} held out, {test:,} test"
+
+
+def _grouped(problems: list[Problem]) -> list[str]:
+    """Each problem once, with its count and its first places."""
+    places: dict[str, list[str]] = {}
+    for problem in problems:
+        what = MESSAGE.sub("", problem.what)
+        found = MESSAGE.match(problem.what)
+        place = f"{problem.place}, {found[1]}" if found else problem.place
+        places.setdefault(what, []).append(place)
+    lines = []
+    for what, where in sorted(places.items(), key=lambda item: -len(item[1])):
+        more = f" and {len(where) - PLACES:,} more" if len(where) > PLACES else ""
+        lines.append(f"{len(where):>8,}  {what}")
+        lines.append(f"{'':>10}{'; '.join(where[:PLACES])}{more}")
+    return lines
