@@ -28,6 +28,7 @@ EvenSize = Annotated[int, Range(2, 4096, even=True)]
 Episodes = Annotated[int, Range(1, 100_000)]
 Seed = Annotated[int, Range(0, 9_998)]  # each has 100,000 tasks of a split to itself
 Share = Annotated[float, Range(0, 1)]
+Gain = Annotated[float, Range(-1, 1)]  # a difference of two shares
 SomeShare = Annotated[float, Range(0.01, 1)]
 Weight = Annotated[float, Range(0, 1000)]  # a factor, a penalty, or a number of nats
 Positive = Annotated[float, Range(1e-6, 10**9)]
@@ -142,6 +143,7 @@ class Relabel:
     group: Count = 4  # thoughts sampled for each logged step
     keep: Count = 1  # best thoughts kept for each step, each in a copy of the demo of its own
     min_reward: Share = 0.0  # a demo with a thought below this reward is left out
+    min_gain: Gain = -1.0  # the same where thoughts raise the mean reward by less; -1: none is
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """A person's own logs in, thoughts out: no world, any chat model, files that others read."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -36,19 +37,33 @@ def line(page: str, thought: str | None = None) -> dict:
     return {"messages": messages[:-1], "tools": TOOLS}
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    """A tiny chat model of the Qwen3 family on disk, as a hub's would be."""
-    path, words = tmp_path_factory.mktemp("model"), tokenizer("qwen3_instruct_2507")
+def chat_model(path: Path, often: str, odds: float = 0.5) -> Path:
+    """A tiny chat model of the Qwen3 family on disk, as a hub's would be. Each token that it writes
+    is `often` with these odds to all other tokens together."""
+    words = tokenizer("qwen3_instruct_2507")
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=len(words), hidden_size=32, intermediate_size=32, num_hidden_layers=1,
         num_attention_heads=1, num_key_value_heads=1, head_dim=32, max_position_embeddings=2048,
         eos_token_id=words.eos_token_id, bos_token_id=None, pad_token_id=None,
+        tie_word_embeddings=False,
     )  # fmt: skip
-    Qwen3ForCausalLM(config).save_pretrained(path)
+    written = Qwen3ForCausalLM(config)
+    with torch.no_grad():
+        # one number is the same in every hidden state: a norm of 32 numbers makes it sqrt(32)
+        written.model.embed_tokens.weight[:, 0] = 10.0
+        written.lm_head.weight[:, 0] = 0.0
+        bias = math.log(odds * len(words))
+        written.lm_head.weight[words.convert_tokens_to_ids(often), 0] = bias / math.sqrt(32)
+    written.save_pretrained(path)
     words.save_pretrained(path)
     return path
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """One that ends a thought now and then: in its template the tool call does."""
+    return chat_model(tmp_path_factory.mktemp("model"), often="<tool_call>")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +74,8 @@ def run(model, tmp_path_factory) -> Path:
     logs.write_text("".join(json.dumps(line(p, "given")) + "\n" for p in PAGES))
     flags = f"--preset logs --demos {logs} --model {model} --run r --held-out 2 "
     flags += "--thought-tokens 6 --action-tokens 40 --act-prm.updates 2 --act-prm.group 3 "
-    flags += "--relabel.group 2 --arms base act_prm --sft.epochs 1 --threads 1 --lora 0"
+    flags += "--relabel.group 2 --relabel.min-gain -1 --arms base act_prm --sft.epochs 1 "
+    flags += "--threads 1 --lora 0"
     command = [sys.executable, str(ROOT / "train.py"), *flags.split()]
     done = subprocess.run(
         command, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True
@@ -95,7 +111,11 @@ def test_relabelled_logs_are_the_same_logs_with_thoughts(run):
     assert [d.steps[0].action for d in demos] == [
         json.dumps({"name": "visit", "arguments": {"title": page}}) for page in PAGES[:4]
     ]
-    assert all("given" not in (s.thought or "") for d in demos for s in d.steps)
+    thoughts = [s.thought or "" for d in demos for s in d.steps]
+    assert any(thoughts) and not any("given" in thought for thought in thoughts)
+    for row in map(json.loads, file.read_text().splitlines()):
+        for key in ("rewards", "rewards_without_thought"):  # one a step
+            assert len(row[key]) == 2 and all(0 < number < 1 for number in row[key])
 
 
 def test_a_split_is_by_task_and_never_by_step(tmp_path):
@@ -119,7 +139,8 @@ def test_trl_reads_relabelled_logs_and_learns_each_thought_and_action_once(tmp_p
     (tmp_path / "logs.jsonl").write_text(json.dumps(line("Paris")) + "\n")
     (demo,), _ = read_demos(tmp_path / "logs.jsonl")
     thoughts = ["first look it up", "now say it"]
-    write_demos([demo.with_thoughts(thoughts)], tmp_path / "relabelled.jsonl")
+    numbers = {"rewards": [0.5, 0.75], "rewards_without_thought": [0.25, 0.5]}
+    write_demos([demo.with_thoughts(thoughts)], tmp_path / "relabelled.jsonl", [numbers])
     rows = [json.loads(x) for x in (tmp_path / "relabelled.jsonl").read_text().splitlines()]
     words = tokenizer("qwen3")  # its template writes thoughts; that of Instruct-2507 has none
     args = trl.SFTConfig(output_dir=str(tmp_path / "out"), report_to="none", use_cpu=True,
@@ -143,7 +164,7 @@ def test_a_world_of_tools_is_trained_on_and_played_by_a_chat_model(model, tmp_pa
     flags = f"--world hotpot --world-args authors=2 --model {model} --run w --arms act_prm rl "
     flags += "--num-demos 4 --held-out 2 --episodes 3 --thought-tokens 6 --action-tokens 40 "
     flags += "--act-prm.updates 2 --act-prm.batch 2 --rl.updates 1 --rl.batch 2 --rl.group 2 "
-    flags += "--sft.epochs 1 --threads 1"
+    flags += "--sft.epochs 1 --threads 1 --act-prm.reward action_prob_mean"
     command = [sys.executable, str(ROOT / "train.py"), *flags.split()]
     subprocess.run(command, cwd=tmp_path, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
     rows = json.loads((tmp_path / "runs/w/ladder.json").read_text())

@@ -116,7 +116,7 @@ def _of_act_prm(act_prm: ActPRM) -> list[Need]:
         Need(
             act_prm.reward != "exact_match",
             "another --act-prm.reward than exact_match",
-            "act_prm.reward_span act_prm.scored_by",
+            "act_prm.reward_span act_prm.scored_by relabel.min_gain",
         ),
         Need(
             drawn,

@@ -2,6 +2,8 @@
 
 The presets for language models are for a GPU and were not run on one yet. They score a thought by
 a mean over the action's tokens, because a product over forty is near 0 for all thoughts but one.
+In that mean the tokens that are certain anyway hide the others, so how large it is says more of the
+log than of the thoughts. Demos are kept by what thoughts add to it: no less than no thought.
 """
 
 from minprm.constants import RL, SFT, ActPRM, Config, Relabel, Tiny
@@ -21,6 +23,7 @@ def language_model(name: str, **knobs) -> Config:
         "eval_temperature": 0.7,
         "sft": SFT(lr=1e-4, epochs=2),
         "rl": RL(lr=4e-5, finetune_lr=4e-5),
+        "relabel": Relabel(min_gain=0.0),
         "act_prm": ActPRM(
             lr=4e-5, batch=16, reward="action_prob_mean", advantage="mean_std",
             trained_on="thought", patience=4,

@@ -139,7 +139,8 @@ def details(ladder: dict[str, list[dict]]) -> str:
     for arm, rows in ladder.items():
         line = f"{arm:<22}"
         for key in keys:
-            line += f"{fmean(row.get(key, math.nan) for row in rows):>16.3f}"
+            number = f"{fmean(row[key] for row in rows):.3f}" if key in rows[0] else "-"
+            line += f"{number:>16}"
         lines.append(line)
     return "\n".join(lines)
 

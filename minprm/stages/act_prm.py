@@ -18,7 +18,6 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 import torch
-from loguru import logger
 
 from minprm.algorithms import posterior, returns_to_go, systematic_resample
 from minprm.constants import ActPRM
@@ -27,6 +26,7 @@ from minprm.model.agent import Agent
 from minprm.own import advantages
 from minprm.run.randomness import noise_seed, pick
 from minprm.stages import variants
+from minprm.stages.failure import check_signal
 from minprm.stages.watch import check_rewards, group_metrics, readable
 from minprm.text.chat import Chat, Turn
 from minprm.trainer import Batch, Run, loop
@@ -49,10 +49,9 @@ def act_prm(run: Run, stage_id: str, **changes) -> None:
         outcomes(walks, cfg)
         credit(groups, cfg)  # CREDIT
         stats = group_metrics(groups, chat)
-        if stats["reward/no_variance"] == 1.0:
-            logger.warning(f"{stage_id} {update}: in every group all thoughts earn the same")
         if update % cfg.eval_every == 0:
             run.log.samples(run.seed, stage_id, update, readable(groups[:4], chat))
+        check_signal(run, stage_id, cfg, update, groups, stats)  # exits where nothing is learned
         return to_samples(groups, chat, cfg, run.agent.version), stats  # for UPDATE
 
     def held_out() -> float:

@@ -1,23 +1,41 @@
 """The stages that leave logs with thoughts: the best ones, and the controls beside them.
 
 In act_prm.py this is `relabel`. What the next stage learns from is `run.demos`. The files
-runs/<run>/relabelled-*.jsonl hold it for people and for other programs.
+runs/<run>/relabelled-*.jsonl hold it for people and for other programs, with the reward of each
+thought beside the reward that the step would earn without one. A log that has no readable thought
+for one of its steps is left out: an empty thought in its place would be learned as one.
 """
 
 import math
 import random
 from dataclasses import replace
 from statistics import fmean
+from typing import NamedTuple
 
 from loguru import logger
 
-from minprm.constants import ActPRM, fail
-from minprm.data import Demo
+from minprm.algorithms import REWARDS
+from minprm.constants import ActPRM, Relabel, fail
+from minprm.data import Demo, Sample
+from minprm.model.agent import Agent
 from minprm.run.randomness import noise_seed
-from minprm.stages.act_prm import Thought, Walk, walk_logs
+from minprm.stages.act_prm import Group, Thought, Walk, walk_logs
+from minprm.stages.failure import Tally, require_thoughts
 from minprm.text.chat import Chat
 from minprm.text.logs import rewrite_demos
 from minprm.trainer import Run
+
+
+class Relabelled(NamedTuple):
+    """A log with thoughts, and what tells how good they are."""
+
+    demo: Demo  # the reward of a step is that of its thought
+    readable: bool  # is there a thought at every step
+    chances: list[float] | None  # each step's reward without a thought; None: it is not scored
+
+    def gain(self) -> float:
+        """How much the thoughts raise the reward over no thought, on average over the steps."""
+        return fmean(s.reward - c for s, c in zip(self.demo.steps, self.chances, strict=True))
 
 
 def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
@@ -35,54 +53,113 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
     # thoughts come from the state alone, also where training showed them the action: nobody will
     # show the agent an action when it plays
     act = replace(act, group=group, thoughts_from="state")
-    run.demos = []
+    logs: list[Relabelled] = []
+    found = Tally()
     for i in range(0, len(run.train_demos), 32):  # so many logs at a time, for memory's sake
         seed = noise_seed(run.seed, stage_id, i)
-        walks, _ = walk_logs(run.agent, run.train_demos[i : i + 32], act, seed)
+        walks, groups = walk_logs(run.agent, run.train_demos[i : i + 32], act, seed)
+        found.add(groups, run.agent.chat)
         for walk in walks:
-            for demo in relabelled(walk, run.agent.chat, act, cfg.keep):
-                # one bad thought spoils an episode, so a demo is as good as its worst step
-                if min(step.reward for step in demo.steps) >= cfg.min_reward:
-                    run.demos.append(demo)
-    if not run.demos:
+            logs += relabelled(walk, run.agent, act, cfg.keep)
+    with_thoughts = [log for log in logs if log.readable]
+    require_thoughts(stage_id, len(logs), [log.demo for log in with_thoughts], found, run.agent)
+    kept = good_enough(with_thoughts, cfg, stage_id)
+    run.demos = [log.demo for log in kept]
+    reward = fmean(step.reward for demo in run.demos for step in demo.steps)
+    logger.info(f"{stage_id}: {len(kept)} demos, mean reward {reward:.3f}{_beside(kept)}")
+    numbers = [rewards_of(log) for log in kept]
+    rewrite_demos(run.demos, run.log.folder, f"relabelled-{stage_id}-{run.seed}", numbers)
+
+
+def good_enough(logs: list[Relabelled], cfg: Relabel, stage_id: str) -> list[Relabelled]:
+    """Those that --relabel.min-reward and --relabel.min-gain keep. Exits where none is kept."""
+    # one bad thought spoils an episode, so a demo is as good as its worst step
+    kept = [log for log in logs if min(s.reward for s in log.demo.steps) >= cfg.min_reward]
+    if not kept:
         fail(
             f"{stage_id}: no demo reached --relabel.min-reward {cfg.min_reward}; begin a run with "
             "a lower one, or with more updates"
         )
-    reward = fmean(step.reward for demo in run.demos for step in demo.steps)
-    logger.info(f"{stage_id}: {len(run.demos)} demos, mean reward {reward:.3f}")
-    rewrite_demos(run.demos, run.log.folder, f"relabelled-{stage_id}-{run.seed}")
+    # a step whose action is certain anyway cannot gain, so what counts is the whole demo's gain
+    gaining = [log for log in kept if log.chances is None or log.gain() >= cfg.min_gain]
+    if not gaining:
+        fail(
+            f"{stage_id}: no demo reached --relabel.min-gain {cfg.min_gain}: these thoughts do not "
+            "help to predict the actions; begin a run with a lower one, or with more updates"
+        )
+    if len(gaining) < len(logs):
+        logger.info(
+            f"{stage_id}: {len(logs) - len(kept)} demos are left out by --relabel.min-reward, "
+            f"{len(kept) - len(gaining)} by --relabel.min-gain"
+        )
+    return gaining
 
 
-def relabelled(walk: Walk, chat: Chat, cfg: ActPRM, keep: int) -> list[Demo]:
+def _beside(logs: list[Relabelled]) -> str:
+    """How much of the mean reward the actions earn without any thought, where that was scored."""
+    chances = [chance for log in logs for chance in log.chances or []]
+    return f", {fmean(chances):.3f} without a thought" if chances else ""
+
+
+def rewards_of(log: Relabelled) -> dict[str, list]:
+    """What the file holds beside the log: a number for each thought, and one for none."""
+    rewards = [step.reward for step in log.demo.steps]
+    return {"rewards": rewards, "rewards_without_thought": log.chances or [None] * len(rewards)}
+
+
+def relabelled(walk: Walk, agent: Agent, cfg: ActPRM, keep: int) -> list[Relabelled]:
     """The `keep` best copies of a log.
 
     The j-th copy holds the j-th best thought of every step, or, where paths went on side by side,
     all thoughts of the j-th best path: a path is as good as its worst thought.
     """
     if cfg.continues == "best":
-        # sorted() is stable: of equal rewards the thought that was drawn first comes first
-        ranked = [sorted(g.thoughts, key=lambda z: -z.reward) for g in walk.groups]
+        # sorted() is stable: of equal rewards the readable thought that was drawn first comes first
+        ranked = [sorted(g.thoughts, key=lambda z: (-z.reward, not z.usable)) for g in walk.groups]
         chosen = [[thoughts[j] for thoughts in ranked] for j in range(keep)]
     else:
         # paths that survived twice hold the very same thoughts, and count once
         distinct = {tuple(map(id, path.thoughts)): path.thoughts for path in walk.paths}
         chosen = sorted(distinct.values(), key=lambda thoughts: -min(z.reward for z in thoughts))
-    return [write_thoughts(walk.demo, thoughts, chat) for thoughts in chosen[:keep]]
+    logs = []
+    for thoughts in chosen[:keep]:
+        log = written(walk, thoughts, agent.chat)
+        if log.readable and cfg.reward != "exact_match":  # a chance by writing would be 0 or 1
+            log = log._replace(chances=without_thought(walk.groups, thoughts, agent, cfg))
+        logs.append(log)
+    return logs
 
 
-def write_thoughts(demo: Demo, thoughts: list[Thought], chat: Chat) -> Demo:
-    """The log with these thoughts. One that is no text (cut, or with a control token) is empty."""
-    texts = [chat.text(z.ids if z.usable else []) for z in thoughts]
-    return demo.with_thoughts(texts, [z.reward for z in thoughts])
+def written(walk: Walk, thoughts: list[Thought], chat: Chat) -> Relabelled:
+    """The log with these thoughts. One that was cut, or holds a control token, is no thought."""
+    texts = [chat.text(z.ids) if z.usable else None for z in thoughts]
+    demo = walk.demo.with_thoughts(texts, [z.reward for z in thoughts])
+    return Relabelled(demo, all(z.usable for z in thoughts), None)
+
+
+def without_thought(
+    groups: list[Group], thoughts: list[Thought], agent: Agent, cfg: ActPRM
+) -> list[float]:
+    """The reward of each step's action if the turn had no thought, after the same history."""
+    tags = 0.0 if cfg.reward_span == "turn" else None
+    chat = agent.chat
+    samples = []
+    for group, z in zip(groups, thoughts, strict=True):
+        sample = Sample(parent=z.path.history).extend(chat.opening(None), tags)
+        sample.extend(group.action, 0.0).extend([*chat.act_end, *chat.end], tags)
+        samples.append(sample)
+    logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")
+    return [REWARDS[cfg.reward](logp) for logp in logps]
 
 
 def sample(run: Run, stage_id: str) -> None:
     """One thought for each step, unselected: the control that shows what the format alone does."""
     one = replace(run.cfg.act_prm, group=1, continues="own", thoughts_from="state")
-    walks, _ = walk_logs(run.agent, run.train_demos, one, noise_seed(run.seed, stage_id, 0))
+    walks, groups = walk_logs(run.agent, run.train_demos, one, noise_seed(run.seed, stage_id, 0))
     chat = run.agent.chat
-    run.demos = [write_thoughts(walk.demo, walk.paths[0].thoughts, chat) for walk in walks]
+    logs = [written(walk, walk.paths[0].thoughts, chat) for walk in walks]
+    run.demos = [log.demo for log in logs if log.readable]
+    require_thoughts(stage_id, len(logs), run.demos, Tally().add(groups, chat), run.agent)
 
 
 def shuffle(run: Run, stage_id: str) -> None:

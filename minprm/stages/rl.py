@@ -13,6 +13,7 @@ from functools import partial
 from statistics import fmean
 
 import torch
+from loguru import logger
 
 from minprm.algorithms import returns_to_go
 from minprm.constants import RL, fail
@@ -38,6 +39,12 @@ def rl(run: Run, stage_id: str, dense: bool = False, finetune: bool = False) -> 
     if finetune:
         cfg = replace(cfg, lr=cfg.finetune_lr)
     loop(run, stage_id, cfg, cfg.updates, batches(run, stage_id, cfg, dense))
+    if not run.running.get("won"):
+        logger.warning(
+            f"{stage_id}: no episode was won in {cfg.updates} updates, so there was no success to "
+            "learn from: begin with a model that wins now and then (--stages act_prm relabel "
+            "sft:thoughts rl:finetune), or with easier tasks (--world-args)"
+        )
 
 
 def batches(run: Run, stage_id: str, cfg: RL, dense: bool) -> Callable[[int], Batch]:
@@ -62,6 +69,7 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool) -> Callable[[int], Ba
         samples, stats = rl_samples(groups, cfg, dense, run.agent.policy, baseline)
         run.running["baseline"] = stats.get("reward/baseline", 0.0)
         stats["reward/mean"] = fmean(e.world.success for e in episodes)
+        run.running["won"] = run.running.get("won", 0.0) + stats["reward/mean"]
         stats["reward/episodes"] = len(episodes)
         stats |= turn_metrics(episodes, run.agent.chat)
         return samples, stats
@@ -73,10 +81,25 @@ def synth(run: Run, stage_id: str) -> None:
     """Rejection sampling: the policy plays training tasks, and what it won becomes the logs."""
     seeds = tasks_of("train", run.seed, run.cfg.num_demos)
     noise = noise_seed(run.seed, stage_id, 0)
-    run.demos = won_demos(play(run.agent, partial(make_world, run.cfg), seeds, noise))
+    episodes = play(run.agent, partial(make_world, run.cfg), seeds, noise)
+    run.demos = won_demos(episodes)
     if not run.demos:
-        fail(f"{stage_id}: the policy won none of {len(seeds)} training tasks, so wrote no logs")
+        won = sum(bool(e.world.success) for e in episodes)
+        fail(
+            f"{stage_id}: the policy won {won or 'none'} of {len(seeds)} training tasks, and none "
+            f"by legal actions with a thought before each, so it wrote no logs: {_why_none(won)}"
+        )
     rewrite_demos(run.demos, run.log.folder, f"synth-{stage_id}-{run.seed}")
+
+
+def _why_none(won: int) -> str:
+    """What may help where no episode can become a log."""
+    if won:
+        return "allow longer thoughts (--thought-tokens), or choose another --layout or --model"
+    return (
+        "put a stage before it that learns to win (--stages rl synth), try more tasks "
+        "(--num-demos), or another --temperature"
+    )
 
 
 # --- from worlds to groups of episodes ------------------------------------------------------------

@@ -222,9 +222,13 @@ def read_jsonl(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
     return parsed
 
 
-def write_demos(demos: list[Demo], path: str | Path) -> None:
-    """One line a demo. Raises FileExistsError rather than write over anything."""
-    write_lines([to_chat(demo) for demo in demos], path)
+def write_demos(demos: list[Demo], path: str | Path, numbers: list[dict] | None = None) -> None:
+    """One line a demo, with these numbers of it. Raises FileExistsError rather than write over
+    anything."""
+    lines = []
+    for demo, more in zip(demos, numbers or [{}] * len(demos), strict=True):
+        lines.append(to_chat(demo) | more)
+    write_lines(lines, path)
 
 
 def write_lines(lines: list[dict], path: str | Path) -> None:
@@ -234,11 +238,13 @@ def write_lines(lines: list[dict], path: str | Path) -> None:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def rewrite_demos(demos: list[Demo], folder: Path, name: str) -> None:
+def rewrite_demos(
+    demos: list[Demo], folder: Path, name: str, numbers: list[dict] | None = None
+) -> None:
     """A stage's demos, in a file of its run; over the file that a killed process has left."""
     file = folder / f"{name.replace(':', '-')}.jsonl"
     file.unlink(missing_ok=True)
-    write_demos(demos, file)
+    write_demos(demos, file, numbers)
 
 
 def split_tasks(demos: list[Demo], held_out: int) -> tuple[list[Demo], list[Demo]]:

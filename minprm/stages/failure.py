@@ -1,0 +1,130 @@
+"""What ends a run that teaches nothing: one sentence, with the likely cause and the knobs to turn.
+
+An update in which nothing can be compared happens, and is a warning. A stage of Act-PRM that begins
+with FIRST of them in a row is stopped, because where no thought earns anything nothing moves the
+weights, and the next update is like the last one. Once an update had something to compare, the
+stage is never stopped: a policy that has mastered its demos earns the same everywhere, too.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from loguru import logger
+
+from minprm.constants import ActPRM, fail
+from minprm.model.agent import Agent
+from minprm.text.chat import Chat
+from minprm.trainer import Run
+
+FIRST = 5  # updates from the start of a stage; a shorter stage is judged when it ends
+SURE = 256  # thoughts: if none of so many can be read, chance is not the reason
+COMPARES_NOTHING = ("none", "batch")  # of --act-prm.advantage: within a group
+
+
+@dataclass
+class Tally:
+    """How many thoughts were drawn, and what was wrong with those that cannot be read."""
+
+    drawn: int = 0
+    readable: int = 0
+    cut: int = 0  # ended by their length
+    controls: Counter = field(default_factory=Counter)  # how many hold this control token
+
+    def add(self, groups: list, chat: Chat) -> "Tally":
+        """Counts the thoughts of these groups of Act-PRM too."""
+        for z in [z for group in groups for z in group.thoughts]:
+            self.drawn += 1
+            self.readable += z.usable
+            self.cut += not z.closed
+            self.controls.update({chat.special[i] for i in z.ids if i in chat.special})
+        return self
+
+    def why(self, agent: Agent) -> str:
+        """Why thoughts cannot be read, and what to do about it."""
+        token, times = max(self.controls.items(), key=lambda item: item[1], default=("", 0))
+        if times > self.drawn / 2:
+            return (
+                f"{times} of {self.drawn} thoughts hold the control token {token}, so this model "
+                "does not end a thought as the layout asks it to: choose another --layout or "
+                "another --model"
+            )
+        return (
+            f"{self.cut} of {self.drawn} thoughts were cut at --thought-tokens "
+            f"{agent.thought_tokens}: allow longer ones; if the model never ends a thought by "
+            "itself, choose another --layout or another --model"
+        )
+
+
+def check_signal(
+    run: Run, stage_id: str, cfg: ActPRM, update: int, groups: list, stats: dict[str, float]
+) -> None:
+    """Warns of an update in which no group had anything to compare. Exits where all updates so far
+    were like that, and they are enough to tell; see above."""
+    if stats["reward/no_variance"] < 1.0:
+        return
+    logger.warning(f"{stage_id} {update}: in every group all thoughts earn the same")
+    found = Tally().add(groups, run.agent.chat)
+    reason = _reason(run.agent, cfg, found, stats["reward/mean"])
+    if not reason or run.running.get("without_signal", 0) < update:
+        return
+    run.running["without_signal"] = update + 1  # in the snapshots, so that --resume counts on
+    sure = not found.readable and (update + 1) * found.drawn >= SURE
+    if sure or update + 1 == min(FIRST, cfg.updates):
+        updates = "the first update" if update == 0 else f"all {update + 1} updates so far"
+        fail(f"{stage_id}, seed {run.seed}: nothing was learned from {updates}: {reason}")
+
+
+def _reason(agent: Agent, cfg: ActPRM, found: Tally, reward: float) -> str:
+    """Why all thoughts of a group earn the same. Empty: it is no failure that they do."""
+    if not found.readable:
+        return f"no thought can be read; {found.why(agent)}"
+    if reward == 0.0:
+        return f"every thought earned a reward of 0; {_why_zero(cfg)}"
+    if cfg.group == 1 or cfg.advantage in COMPARES_NOTHING:
+        return ""
+    return (
+        f"in every group all thoughts earned the same ({reward:.3f} on average), so none is better "
+        "than another: choose an --act-prm.reward that is graded (action_prob), a larger "
+        "--act-prm.group, or a higher --temperature"
+    )
+
+
+def _why_zero(cfg: ActPRM) -> str:
+    if cfg.reward == "action_prob":
+        return (
+            "the probability of a long action is 0 in 32 bit: use --act-prm.reward "
+            "action_prob_mean, the mean over its tokens"
+        )
+    if cfg.reward == "exact_match":
+        return (
+            "after none of them did the model write the expert's action: use --act-prm.reward "
+            "action_prob_mean, which is graded"
+        )
+    return "use a smaller --act-prm.length-penalty, or another --model that can follow these demos"
+
+
+def require_thoughts(stage_id: str, demos: int, kept: list, found: Tally, agent: Agent) -> None:
+    """Says how many of the demos are left out because a step has no thought that can be read.
+
+    kept: those that stay. Exits where none does, or where they teach to think nothing.
+    """
+    if not kept:
+        fail(
+            f"{stage_id}: every demo has a step without a thought that can be read, so there is "
+            f"nothing to learn; {found.why(agent)}"
+        )
+    if len(kept) < demos:
+        logger.warning(
+            f"{stage_id}: {demos - len(kept)} of {demos} demos are left out, because a step has no "
+            f"thought that can be read; {found.why(agent)}"
+        )
+    thoughts = [step.thought for demo in kept for step in demo.steps]
+    empty = sum(not thought.strip() for thought in thoughts)
+    if empty == len(thoughts):
+        fail(
+            f"{stage_id}: every thought is empty, so there is nothing to learn from them: the "
+            "model ends each thought at once; use a smaller --act-prm.length-penalty, or choose "
+            "another --layout or another --model"
+        )
+    if empty:
+        logger.warning(f"{stage_id}: {empty} of {len(thoughts)} thoughts are empty")

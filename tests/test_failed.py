@@ -1,0 +1,272 @@
+"""A run that teaches nothing says so, in one sentence with the cause and the knobs to turn."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from test_logs import PAGES, chat_model, line
+from test_policy import agent
+from test_rl import CFG, Lines
+from test_walks import parts  # noqa: F401  (a fixture)
+
+from minprm import ladder
+from minprm.commands.train import main
+from minprm.constants import RL, ActPRM, Config, Relabel
+from minprm.ladder import run_stage, start
+from minprm.run.table import details
+from minprm.stages.act_prm import walk_logs
+from minprm.stages.relabel import without_thought
+from minprm.stages.rl import synth
+from minprm.text.logs import read_demos
+
+SMALL = (
+    "--preset logs --demos logs.jsonl --run r --held-out 2 --thought-tokens 6 --action-tokens 40 "
+    "--lora 0 --no-checkpointing --threads 1 "
+)
+# what each stage draws: 16 demos an update, or 4 demos; two steps a demo; so many thoughts a step
+DRAWN = {
+    "--stages act_prm --act-prm.updates 2 --act-prm.group 2": 16 * 2 * 2,
+    "--stages relabel sft:thoughts --relabel.group 2": 4 * 2 * 2,
+    "--stages sample sft:thoughts": 4 * 2,
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> dict[str, Path]:
+    """Models that fail, each in its own way."""
+    folder = tmp_path_factory.mktemp("failing")
+    return {
+        "never ends": chat_model(folder / "never", "<tool_call>", odds=1e-9),
+        "ends the turn": chat_model(folder / "turn", "<|im_end|>", odds=9.0),
+        "thinks nothing": chat_model(folder / "nothing", "<tool_call>", odds=1e9),
+    }
+
+
+def said(flags: str, folder: Path, monkeypatch, capsys) -> str:
+    """The sentence with which a command over these logs ends."""
+    monkeypatch.chdir(folder)
+    Path("logs.jsonl").write_text("".join(json.dumps(line(page)) + "\n" for page in PAGES))
+    with pytest.raises(SystemExit) as stop:
+        main((SMALL + flags).split())
+    assert stop.value.code == 2
+    assert not list(Path().glob("runs/*/relabelled*")) and not Path("runs/r/ladder.json").exists()
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("name", "cause"), [
+    ("never ends", "thoughts were cut at --thought-tokens 6: allow longer ones"),
+    ("ends the turn", "thoughts hold the control token <|im_end|>, so this model does not end"),
+])  # fmt: skip
+@pytest.mark.parametrize("stages", DRAWN)
+def test_thoughts_that_nobody_can_read_stop_the_run(
+    name, cause, stages, made, tmp_path, monkeypatch, capsys
+):
+    sentence = said(f"--model {made[name]} {stages}", tmp_path, monkeypatch, capsys)
+    assert f"{DRAWN[stages]} of {DRAWN[stages]} {cause}" in sentence and "--layout" in sentence
+    assert ("all 2 updates" in sentence) == ("act_prm" in stages)
+
+
+def test_one_update_of_many_thoughts_is_enough_where_none_can_be_read(
+    made, tmp_path, monkeypatch, capsys
+):
+    flags = f"--model {made['never ends']} --stages act_prm --act-prm.group 8"
+    sentence = said(flags, tmp_path, monkeypatch, capsys)
+    assert "nothing was learned from the first update" in sentence and "256 of 256" in sentence
+
+
+def test_thoughts_that_are_all_empty_stop_the_run(made, tmp_path, monkeypatch, capsys):
+    flags = f"--model {made['thinks nothing']} --stages relabel sft:thoughts"
+    sentence = said(flags, tmp_path, monkeypatch, capsys)
+    assert "every thought is empty" in sentence and "--act-prm.length-penalty" in sentence
+
+
+# --- a stage of Act-PRM ---
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    return tmp_path_factory.mktemp("checkpoints")
+
+
+def trained(checkpoints, folder, monkeypatch, rewards, **knobs) -> Lines:
+    """The log of Act-PRM where the first updates pay these rewards: 0, or p to all thoughts, or
+    None for what they deserve. Each update has two steps."""
+    act = ActPRM(**{"updates": 7, "batch": 2, "group": 4, "eval_every": 99} | knobs)
+    run = start(replace(CFG, run=str(folder), act_prm=act), 0, Lines(), checkpoints)
+    run.log.folder = folder
+    walk = ladder.act_prm.__globals__["walk_logs"]
+    paid = iter(rewards)
+
+    def walk_and_pay(agent, demos, cfg, seed):
+        walks, groups = walk(agent, demos, cfg, seed)
+        reward = next(paid, None)
+        for z in [z for group in groups for z in group.thoughts if reward is not None]:
+            z.reward, z.usable = reward, True
+        return walks, groups
+
+    monkeypatch.setitem(ladder.act_prm.__globals__, "walk_logs", walk_and_pay)
+    run.held_out = []
+    run_stage(run, "act_prm")
+    return run.log
+
+
+@pytest.mark.parametrize(("reward", "knobs", "cause"), [
+    (0.0, {}, "a reward of 0; the probability of a long action is 0 in 32 bit: use "
+              "--act-prm.reward action_prob_mean"),
+    (0.0, {"reward": "exact_match"}, "the model write the expert's action: use --act-prm.reward"),
+    (0.0, {"reward": "action_prob_mean"}, "--act-prm.length-penalty"),
+    (1.0, {"reward": "exact_match"}, "all thoughts earned the same (1.000 on average)"),
+])  # fmt: skip
+def test_a_stage_that_begins_with_five_updates_without_a_difference_is_stopped(
+    checkpoints, tmp_path, monkeypatch, capsys, reward, knobs, cause
+):
+    with pytest.raises(SystemExit) as stop:
+        trained(checkpoints, tmp_path, monkeypatch, [reward] * 9, **knobs)
+    sentence = capsys.readouterr().err.splitlines()[-1]
+    assert stop.value.code == 2 and "all 5 updates so far" in sentence and cause in sentence
+    if reward:
+        assert "--act-prm.reward" in sentence and "--act-prm.group" in sentence
+        assert "--temperature" in sentence
+
+
+@pytest.mark.parametrize(("rewards", "knobs"), [
+    ([0.0] * 4, {}),  # then it begins to learn
+    ([None] + [1.0] * 6, {}),  # it has mastered its demos
+    ([0.5] * 7, {"advantage": "batch"}),  # nothing is compared within a group
+    ([0.5] * 7, {"group": 1}),
+])  # fmt: skip
+def test_a_stage_that_may_go_on_does(checkpoints, tmp_path, monkeypatch, rewards, knobs):
+    log = trained(checkpoints, tmp_path, monkeypatch, rewards, **knobs)
+    assert len(log.lines) == 7
+
+
+def test_a_resumed_stage_counts_on_where_it_was(checkpoints, tmp_path, monkeypatch, capsys):
+    """Three updates before the stop, saved; then two more are enough."""
+    monkeypatch.setitem(globals(), "CFG", replace(CFG, save_every=3))
+
+    class Stop(Exception):
+        pass
+
+    save = ladder.Snapshots.save
+
+    def save_and_stop(self, *args, **numbers):
+        save(self, *args, **numbers)
+        raise Stop
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ladder.Snapshots, "save", save_and_stop)
+        with pytest.raises(Stop):
+            trained(checkpoints, tmp_path, patch, [0.0] * 9)
+    with pytest.raises(SystemExit):
+        trained(checkpoints, tmp_path, monkeypatch, [0.0] * 9)
+    assert "all 5 updates so far" in capsys.readouterr().err
+
+
+# --- relabelling ---
+
+
+def test_a_demo_is_left_out_where_a_step_has_no_thought_and_the_others_stay(
+    checkpoints, tmp_path, capsys
+):
+    """Of few thoughts a step, some steps have none that is readable; more thoughts help."""
+    cfg = replace(CFG, num_demos=12, thought_tokens=9, relabel=Relabel(group=1))
+    run = start(replace(cfg, run=str(tmp_path)), 0, Lines(), checkpoints)
+    run.log.folder = tmp_path
+    run_stage(run, "relabel")
+    assert 0 < len(run.demos) < 12
+    assert all(step.thought for demo in run.demos for step in demo.steps)
+    left_out = 12 - len(run.demos)
+    assert f"{left_out} of 12 demos are left out, because a step" in capsys.readouterr().err
+    assert len(read_demos(tmp_path / "relabelled-relabel-0.jsonl")) == 12 - left_out
+
+
+@pytest.mark.parametrize("continues", ["best", "own"])
+@pytest.mark.parametrize("span", ["action", "turn"])
+def test_the_chance_of_an_action_is_what_it_earns_in_a_turn_without_a_thought(
+    parts,  # noqa: F811
+    continues,
+    span,
+):
+    p, chat, demos = parts
+    cfg = ActPRM(group=3, reward="action_prob_mean", reward_span=span, continues=continues)
+    asked = agent(p, Config(thought_tokens=12))
+    (walk,), _ = walk_logs(asked, demos[:1], cfg, seed=3)
+    thoughts = walk.paths[-1].thoughts
+    chances = without_thought(walk.groups, thoughts, asked, cfg)
+    for group, z, chance in zip(walk.groups, thoughts, chances, strict=True):
+        opening = z.path.history.whole() + chat.opening(None)
+        ids = chat.turn(None, group.action)
+        whole = z.path.history.whole() + ids
+        first, last = len(opening), len(opening) + len(group.action)
+        if span == "turn":
+            first, last = len(whole) - len(ids), len(whole)
+        logits = p.model(torch.tensor([whole])).logits[0].log_softmax(-1)
+        logp = torch.stack([logits[i - 1, whole[i]] for i in range(first, last)])
+        assert chance == pytest.approx(logp.mean().exp().item(), rel=1e-4)
+
+
+def test_a_gain_below_the_bound_leaves_the_demo_out_and_exact_match_has_none(
+    checkpoints, tmp_path, capsys
+):
+    found = {}
+    for name, relabel, act in [
+        ("all", Relabel(), ActPRM()),
+        ("gaining", Relabel(min_gain=0.0), ActPRM()),
+        ("by writing", Relabel(min_gain=0.5), ActPRM(reward="exact_match")),
+    ]:
+        cfg = replace(CFG, num_demos=12, relabel=relabel, act_prm=act, run=str(tmp_path / name))
+        run = start(cfg, 0, Lines(), checkpoints)
+        run.log.folder = tmp_path / name
+        run.log.folder.mkdir()
+        run_stage(run, "relabel")
+        text = (run.log.folder / "relabelled-relabel-0.jsonl").read_text()
+        found[name] = [json.loads(row) for row in text.splitlines()]
+
+    def gain(row: dict) -> float:
+        return sum(row["rewards"]) - sum(row["rewards_without_thought"])
+
+    assert found["gaining"] == [row for row in found["all"] if gain(row) >= 0]
+    assert 0 < len(found["gaining"]) < len(found["all"])
+    assert all(row["rewards_without_thought"] == [None, None] for row in found["by writing"])
+    capsys.readouterr()
+    run.cfg = replace(cfg, relabel=Relabel(min_gain=1.0), act_prm=ActPRM())
+    with pytest.raises(SystemExit):
+        run_stage(run, "act_prm+relabel")
+    assert "--relabel.min-gain 1.0: these thoughts do not help" in capsys.readouterr().err
+
+
+# --- RL ---
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_rl_that_never_wins_says_so_at_its_end_and_goes_on(
+    checkpoints, tmp_path, monkeypatch, capsys, lost
+):
+    play = ladder.rl.__globals__["play"]
+
+    def play_and_judge(*args):
+        episodes = play(*args)
+        for e in episodes:
+            e.world.success = not lost and e is episodes[0]
+        return episodes
+
+    monkeypatch.setitem(ladder.rl.__globals__, "play", play_and_judge)
+    cfg = replace(CFG, rl=RL(updates=2, batch=2, group=2), run=str(tmp_path))
+    run = start(cfg, 0, Lines(), checkpoints)
+    run_stage(run, "rl")
+    assert len(run.log.lines) == 2
+    assert ("rl: no episode was won in 2 updates" in capsys.readouterr().err) == lost
+    if lost:
+        with pytest.raises(SystemExit):
+            synth(run, "synth")
+        sentence = capsys.readouterr().err.splitlines()[-1]
+        assert "won none of 4" in sentence and "--temperature" in sentence
+
+
+def test_a_share_that_was_not_measured_is_a_dash():
+    row = dict.fromkeys(["reward", "turns", "valid", "effective", "thought_length"], 0.5)
+    text = details({"random": [row], "arm": [row | {"pass@2": 0.25}]})
+    random, arm = text.splitlines()[1:]
+    assert random.split()[-1] == "-" and arm.split()[-1] == "0.250" and "nan" not in text
