@@ -27,6 +27,7 @@ from minprm.model.load import base_of, load_model, pretrained
 from minprm.model.policy import Policy
 from minprm.model.tensors import fingerprint_of_model, require_finite
 from minprm.play import expert_demos
+from minprm.run.about import about, write_about
 from minprm.run.log import Log, to_json, write_atomically
 from minprm.run.prefetch import Prefetch
 from minprm.run.randomness import noise_seed
@@ -105,7 +106,10 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> dict:
     seconds = 0.0
     for i in range(len(stages)):
         seconds += run_stage(run, "+".join(stages[: i + 1]))
-    policy.save(checkpoints / f"{name}-{run.seed}")
+    folder = checkpoints / f"{name}-{run.seed}"
+    policy.save(folder)
+    what = about(run.cfg, name, run.seed, run.train_demos, run.held_out, run.test)
+    write_about(folder, what)
     run.sync()
     # the same tasks and the same noise for all arms: what differs is what was learned
     noise = noise_seed(run.seed, "evaluate", 0)
@@ -115,7 +119,9 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> dict:
     else:
         row = replay(run.agent, run.cfg, run.test, noise)
     made_by = run.snapshots.fingerprint()
-    return {"seed": run.seed, **row, "seconds": round(seconds, 1), "made_by": made_by}
+    row = {"seed": run.seed, **row, "seconds": round(seconds, 1), "made_by": made_by}
+    write_about(folder, {**what, "row": row})
+    return row
 
 
 def run_stage(run: Run, stage_id: str) -> float:
@@ -166,7 +172,7 @@ def start(
         own_weights=cfg.rl.max_async_level > 0,
     )
     check(agent)
-    train_demos, held_out, test = (_fitting_demos(side, agent.chat, cfg) for side in sides)
+    train_demos, held_out, test = (fitting_demos(side, agent.chat, cfg) for side in sides)
     made_by = {name: value for name, value in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
     named = [cfg.act_prm.reward, cfg.act_prm.advantage, cfg.rl.advantage, *cfg.world_args]
     made_by |= own.fingerprints(text.rpartition("=")[2] for text in named)
@@ -257,7 +263,7 @@ def split(demos: list[Demo], cfg: Config) -> tuple[list[Demo], list[Demo], list[
     return train, validation, test
 
 
-def _fitting_demos(demos: list[Demo], chat: Chat, cfg: Config) -> list[Demo]:
+def fitting_demos(demos: list[Demo], chat: Chat, cfg: Config) -> list[Demo]:
     """The demos up to where they outgrow the context; those that do so at once are left out."""
     fit = [_until_it_fits(demo, chat, cfg) for demo in demos]
     cut = sum(len(short.steps) < len(demo.steps) for demo, short in zip(demos, fit, strict=True))

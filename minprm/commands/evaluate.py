@@ -1,89 +1,67 @@
-"""minprm evaluate CHECKPOINT [CHECKPOINT ...] --world cups: success by real rollouts.
+"""minprm evaluate CHECKPOINT [CHECKPOINT ...]: success by real rollouts, or by held-out logs.
 
 A checkpoint may think or not: each turn it decides for itself. Beside it, on the same tasks, random
 play and the expert. With several samples a task, pass@k in closed form; with several checkpoints a
 chart; with --transcripts every episode as a line of JSONL, with --show some of them on screen.
+Where there is no world to play in, --demos replays logs that no training saw. The flags: ask.py.
 """
 
 import json
-import os
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
 
 import torch
-import tyro
 from transformers import AutoTokenizer
 
-from minprm.commands.checks import check_ranges, refuse
+from minprm.commands.ask import PROGRAM, Evaluation, as_trained, check, configured
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.commands.dry_run import GREEN, GREY, PLAIN, YELLOW
-from minprm.commands.effects import Need, no_effect, unmet
-from minprm.constants import Config, Count, CountOrNone, Engine, Episodes, Temperature
+from minprm.constants import Config
+from minprm.data import Demo
 from minprm.envs import check_tasks, make_world
 from minprm.envs.audit import FILE as AUDIT
 from minprm.envs.audit import table as worlds_table
-from minprm.evaluation import evaluate, reference_rows, summary
+from minprm.evaluation import evaluate, reference_rows, replay, summary
+from minprm.ladder import fitting_demos
 from minprm.model.agent import make_agent
 from minprm.model.check import check as check_model
-from minprm.model.load import load_model, pretrained, uses_vllm
+from minprm.model.load import load_model, pretrained
+from minprm.model.policy import Policy
 from minprm.play import Episode
 from minprm.run.randomness import noise_seed
 from minprm.run.table import chart, details, pass_at_k, table
+from minprm.text.logs import read_demos
 from minprm.text.printable import printable
-
-
-@dataclass
-class Evaluation:
-    """Plays checkpoints on held-out tasks, and prints success beside random and expert."""
-
-    checkpoints: Annotated[list[str], tyro.conf.Positional]  # directories of runs, or hub ids
-    worlds: bool = False  # list all worlds, with random and expert success, and stop
-    world: str = "cups"  # name of a world in minprm/envs
-    world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
-    episodes: Episodes = 400  # tasks played
-    samples: Count = 1  # times that each task is played; pass@2, pass@4 ... are reported up to it
-    split: Literal["test", "validation"] = "test"  # which tasks
-    temperature: Temperature = 0.0  # 0: greedy
-    seed: CountOrNone = 0  # of random play, and of the sampler above temperature 0
-    think: bool = True  # may a turn think first; --no-think opens its action at once
-    thought_tokens: Count = 32  # a longer thought is cut
-    action_tokens: Count = 8  # longest action, its tags included
-    context: Count = 4096  # longest prompt with its answer; an episode that outgrows it is lost
-    layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (template.py)
-    sampler: Literal["auto", "vllm", "transformers"] = "auto"  # auto: vllm if there is a GPU
-    engine: Engine = field(default_factory=Engine)
-    transcripts: str = ""  # new file to write every episode to, JSONL
-    show: CountOrNone = 0  # episodes to print: state grey, thought green, action yellow
-    chart: str = ""  # file for a bar chart, PNG
-
-
-SHARED = ("world", "world_args", "episodes", "split", "think", "thought_tokens", "action_tokens",
-          "context", "layout", "sampler", "engine")  # fmt: skip
 
 
 def main(argv: list[str]) -> None:
     """The command."""
-    flags = read_flags(Evaluation, argv, "minprm evaluate")
-    check(flags, given_knobs(argv))
+    flags = read_flags(Evaluation, argv, PROGRAM)
+    given = given_knobs(argv)
+    check(flags, given)
     if flags.worlds:
         print(worlds_table(json.loads(AUDIT.read_text(encoding="utf-8"))))
         return
-    cfg = Config(
-        eval_temperature=flags.temperature, **{name: getattr(flags, name) for name in SHARED}
-    )
-    check_tasks(cfg)
+    asked = as_trained(flags, argv, given)
     torch.set_flush_denormal(True)
-    names = [Path(path).name for path in flags.checkpoints]
+    if flags.demos:
+        replay_all(asked, flags)
+    else:
+        play_all(asked, flags)
+
+
+def play_all(asked: dict[str, Evaluation], flags: Evaluation) -> None:
+    """Plays every checkpoint, and prints the table with random play and the expert."""
+    cfg = configured(asked[flags.checkpoints[0]])  # the world is the same for all
+    check_tasks(cfg)
     rows = {}
-    for path, name in zip(flags.checkpoints, names, strict=True):
+    for path, name in names(flags.checkpoints).items():
         began = time.perf_counter()
-        episodes = played(path, cfg, flags)
+        episodes = played(path, configured(asked[path]), flags)
         row = {"seed": flags.seed, "episodes": cfg.episodes, **summary(episodes)}
         row |= passes(episodes, flags.samples)
         row["seconds"] = time.perf_counter() - began
-        rows[name if names.count(name) == 1 else path] = [row]
+        rows[name] = [row]
         report(path, episodes, flags)
     lines = reference_rows(cfg, flags.seed)
     ladder = {"random": [lines["random"]], **rows, "expert": [lines["expert"]]}
@@ -92,44 +70,26 @@ def main(argv: list[str]) -> None:
         chart(ladder, Path(flags.chart), f"{cfg.world}, {cfg.episodes} {cfg.split} episodes")
 
 
-def check(flags: Evaluation, given: set[str]) -> None:
-    """Refuses, before anything is loaded, what cannot be meant; `given` are the knobs that were
-    set."""
-    check_ranges(flags)
-    refuse(flags.worlds and (flags.checkpoints or given != {"worlds"}), "--worlds stands alone")
-    refuse(
-        not flags.worlds and not flags.checkpoints,
-        "name at least one checkpoint: minprm evaluate checkpoints/RUN/ARM-SEED",
-    )
-    for path in flags.checkpoints:
-        refuse(flags.checkpoints.count(path) > 1, f"{path} is named twice")
-    refuse(
-        flags.samples > 1 and not flags.temperature,
-        "--samples above 1 needs a --temperature above 0: greedy samples differ by luck at most",
-    )
-    needs = [
-        Need(flags.think, "thoughts, so no --no-think", "thought_tokens"),
-        Need(uses_vllm(flags.sampler), "the vLLM sampler", "engine.memory engine.max_gap"),
-        Need(False, "training, and here nothing is trained", "engine.sleep"),
-    ]
-    for knob, need in unmet(needs).items():
-        refuse(knob in given, no_effect(knob, need))
-    _check_files(flags)
+def replay_all(asked: dict[str, Evaluation], flags: Evaluation) -> None:
+    """Replays the logs with every checkpoint, and prints how many actions each one matched."""
+    demos = read_demos(flags.demos)
+    rows = {}
+    for path, name in names(flags.checkpoints).items():
+        began = time.perf_counter()
+        row = replayed(path, demos, configured(asked[path]), flags)
+        rows[name] = [{"seed": flags.seed, **row, "seconds": time.perf_counter() - began}]
+    print(table(rows))
+    if flags.chart:
+        chart(rows, Path(flags.chart), flags.demos, "share of steps matched")
 
 
-def _check_files(flags: Evaluation) -> None:
-    """Refuses files that could not be written after all the play."""
-    for name, path in (("transcripts", flags.transcripts), ("chart", flags.chart)):
-        folder = Path(path).parent
-        writable = folder.is_dir() and os.access(folder, os.W_OK) and not Path(path).is_dir()
-        refuse(path and not writable, f"--{name} {path}: no file can be written there")
-    refuse(
-        flags.transcripts and Path(flags.transcripts).exists(),
-        f"--transcripts {flags.transcripts} exists: name a new file",
-    )
-    refuse(
-        flags.chart and not flags.chart.endswith(".png"), "--chart names a file that ends in .png"
-    )
+def names(paths: list[str]) -> dict[str, str]:
+    """What the table calls each checkpoint: its folder's name, or its path where two are alike."""
+    last = [Path(path).name for path in paths]
+    found = {}
+    for path, name in zip(paths, last, strict=True):
+        found[path] = name if last.count(name) == 1 else path
+    return found
 
 
 def played(path: str, cfg: Config, flags: Evaluation) -> list[Episode]:
@@ -140,6 +100,18 @@ def played(path: str, cfg: Config, flags: Evaluation) -> list[Episode]:
     check_model(agent)
     # the noise of a ladder with this seed
     return evaluate(agent, cfg, noise_seed(flags.seed, "evaluate", 0), flags.samples)
+
+
+def replayed(path: str, demos: list[Demo], cfg: Config, flags: Evaluation) -> dict[str, object]:
+    """The row of one checkpoint that writes a turn at each step of the logs."""
+    model = load_model(path)
+    tokenizer = pretrained(AutoTokenizer, path)
+    policy = Policy(model, tokenizer, cfg.micro_tokens)
+    tools = any(demo.tools for demo in demos)
+    agent = make_agent(model, tokenizer, cfg, tools=tools, policy=policy)
+    check_model(agent)
+    fit = fitting_demos(demos, agent.chat, cfg)
+    return replay(agent, cfg, fit, noise_seed(flags.seed, "evaluate", 0))
 
 
 def passes(episodes: list[Episode], samples: int) -> dict[str, float]:

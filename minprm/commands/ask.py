@@ -1,0 +1,178 @@
+"""The flags of minprm evaluate: what they are, what is refused, and what a checkpoint is asked.
+
+A checkpoint is asked as it was trained: flags go before its minprm.json (run/about.py), and that
+goes before the defaults. Where a flag says otherwise than the file, a sentence tells of it.
+"""
+
+import os
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from minprm.commands.checks import check_ranges, refuse
+from minprm.commands.cli import as_flags, read_flags
+from minprm.commands.effects import Need, no_effect, unmet
+from minprm.constants import (
+    Config,
+    Count,
+    CountOrNone,
+    Engine,
+    Episodes,
+    History,
+    Temperature,
+    flat,
+)
+from minprm.model.load import uses_vllm
+from minprm.run.about import ASKED, read_about
+
+PROGRAM = "minprm evaluate"
+
+
+@dataclass
+class Evaluation:
+    """Plays checkpoints on held-out tasks, or replays held-out logs, and prints how well they act.
+
+    A checkpoint's minprm.json says what it was trained for. Its knobs are the defaults here.
+    """
+
+    checkpoints: Annotated[list[str], tyro.conf.Positional]  # directories of runs, or hub ids
+    worlds: bool = False  # list all worlds, with random and expert success, and stop
+    world: str = "cups"  # name of a world in minprm/envs
+    world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
+    demos: str = ""  # instead of a world: JSONL of logs that no training saw, replayed step by step
+    episodes: Episodes = 400  # tasks played
+    samples: Count = 1  # times that each task is played; pass@2, pass@4 ... are reported up to it
+    split: Literal["test", "validation"] = "test"  # which tasks
+    temperature: Temperature = 0.0  # 0: greedy
+    seed: CountOrNone = 0  # of random play, and of the sampler above temperature 0
+    think: bool = True  # may a turn think first; --no-think opens its action at once
+    thought_tokens: Count = 32  # a longer thought is cut
+    action_tokens: Count = 8  # longest action, its tags included
+    context: Count = 4096  # longest prompt with its answer; an episode that outgrows it is lost
+    layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (template.py)
+    history: History = field(default_factory=History)
+    sampler: Literal["auto", "vllm", "transformers"] = "auto"  # auto: vllm if there is a GPU
+    engine: Engine = field(default_factory=Engine)
+    transcripts: str = ""  # new file to write every episode to, JSONL
+    show: CountOrNone = 0  # episodes to print: state grey, thought green, action yellow
+    chart: str = ""  # file for a bar chart, PNG
+
+
+def check(flags: Evaluation, given: set[str]) -> None:
+    """Refuses, before anything is read, what cannot be meant; `given` are the knobs that were
+    set."""
+    check_ranges(flags)
+    refuse(flags.worlds and (flags.checkpoints or given != {"worlds"}), "--worlds stands alone")
+    refuse(
+        not flags.worlds and not flags.checkpoints,
+        "name at least one checkpoint: minprm evaluate checkpoints/RUN/ARM-SEED",
+    )
+    for path in flags.checkpoints:
+        refuse(flags.checkpoints.count(path) > 1, f"{path} is named twice")
+    refuse(
+        flags.samples > 1 and not flags.temperature,
+        "--samples above 1 needs a --temperature above 0: greedy samples differ by luck at most",
+    )
+    _check_files(flags)
+
+
+def _check_files(flags: Evaluation) -> None:
+    """Refuses files that could not be written after all the play."""
+    for name, path in (("transcripts", flags.transcripts), ("chart", flags.chart)):
+        folder = Path(path).parent
+        writable = folder.is_dir() and os.access(folder, os.W_OK) and not Path(path).is_dir()
+        refuse(path and not writable, f"--{name} {path}: no file can be written there")
+    refuse(
+        flags.transcripts and Path(flags.transcripts).exists(),
+        f"--transcripts {flags.transcripts} exists: name a new file",
+    )
+    refuse(
+        flags.chart and not flags.chart.endswith(".png"), "--chart names a file that ends in .png"
+    )
+
+
+def as_trained(flags: Evaluation, argv: list[str], given: set[str]) -> dict[str, Evaluation]:
+    """The flags that hold for each checkpoint, its own file read. Exits where they cannot be meant
+    together."""
+    files = {path: read_about(path) for path in flags.checkpoints}
+    known = [path for path, file in files.items() if file]
+    asked = {}
+    for path, file in files.items():
+        model = path if file else (known or [""])[0]
+        if model != path and model:
+            _say(f"{path} has no minprm.json: it is asked as {model} was trained")
+        asked[path] = _asked(argv, given, files[model]["asked"] if model in known else {})
+        if file:
+            _tell_differences(path, file["asked"], asked[path], given)
+    for settled in asked.values():
+        check_ranges(settled)  # a file can be changed by hand
+    _check_effects(list(asked.values()), given)
+    _check_world(asked)
+    return asked
+
+
+def _asked(argv: list[str], given: set[str], trained: dict) -> Evaluation:
+    """The flags over what the file says of the training; {}: over the defaults."""
+    plain = read_flags(Evaluation, as_flags(trained), PROGRAM)
+    flags = read_flags(Evaluation, argv, PROGRAM, default=plain)
+    if flags.world != plain.world and "world_args" not in given:
+        flags.world_args = []  # the file's are those of another world
+    return flags
+
+
+def _tell_differences(path: str, trained: dict, flags: Evaluation, given: set[str]) -> None:
+    """A sentence for each flag that says otherwise than the checkpoint was trained."""
+    now = dict(flat(asdict(flags)))
+    for knob, value in flat(trained):
+        if knob in given and now[knob] != value:
+            before = " ".join(as_flags({knob: value}))
+            _say(f"{path} was trained with {before}, not {' '.join(as_flags({knob: now[knob]}))}")
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr)
+
+
+def _check_effects(asked: list[Evaluation], given: set[str]) -> None:
+    """Refuses flags that have no effect on any of the checkpoints."""
+    played = not asked[0].demos
+    needs = [
+        Need(any(x.think for x in asked), "thoughts, so no --no-think", "thought_tokens"),
+        Need(any(x.history.last for x in asked), "--history.last above 0", "history.first"),
+        Need(uses_vllm(asked[0].sampler), "the vLLM sampler", "engine.memory engine.max_gap"),
+        Need(False, "training, and here nothing is trained", "engine.sleep"),
+        Need(
+            played,
+            "a world that is played, so no --demos",
+            "world world_args episodes samples split think transcripts show",
+        ),
+    ]
+    for knob, need in unmet(needs).items():
+        refuse(knob in given, no_effect(knob, need))
+
+
+def _check_world(asked: dict[str, Evaluation]) -> None:
+    """Refuses checkpoints of different worlds, and of none, where no flag says what is played."""
+    if any(flags.demos for flags in asked.values()):
+        return
+    (first, flags), *others = asked.items()
+    for path, other in others:
+        refuse(
+            (other.world, other.world_args) != (flags.world, flags.world_args),
+            f"{first} and {path} were trained in different worlds: give --world and --world-args",
+        )
+    refuse(
+        not flags.world,
+        f"{first} was trained on logs, without a world: give --demos with logs that no training "
+        "saw, or a --world",
+    )
+
+
+def configured(flags: Evaluation) -> Config:
+    """The configuration of an agent that is asked so."""
+    names = ("episodes", "split", "sampler", "engine", *ASKED)
+    knobs = {name: getattr(flags, name) for name in names}
+    return Config(eval_temperature=flags.temperature, **knobs)
