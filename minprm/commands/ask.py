@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import tyro
 
 from minprm.commands.checks import check_ranges, refuse
-from minprm.commands.cli import as_flags, read_flags
+from minprm.commands.cli import as_flags, differences, read_flags
 from minprm.commands.effects import Need, no_effect, unmet
 from minprm.constants import (
     Config,
@@ -23,7 +23,6 @@ from minprm.constants import (
     Episodes,
     History,
     Temperature,
-    flat,
 )
 from minprm.model.load import uses_vllm
 from minprm.run.about import ASKED, read_about
@@ -95,22 +94,25 @@ def _check_files(flags: Evaluation) -> None:
 
 
 def as_trained(flags: Evaluation, argv: list[str], given: set[str]) -> dict[str, Evaluation]:
-    """The flags that hold for each checkpoint, its own file read. Exits where they cannot be meant
-    together."""
+    """The flags that hold for each checkpoint, its own file read. Exits where they cannot be meant.
+
+    A checkpoint without a file is asked like the first that has one, for a fair comparison.
+    """
     files = {path: read_about(path) for path in flags.checkpoints}
-    known = [path for path, file in files.items() if file]
+    known = [path for path in files if files[path]]
+    example = files[known[0]] if known else {}
     asked = {}
     for path, file in files.items():
-        model = path if file else (known or [""])[0]
-        if model != path and model:
-            _say(f"{path} has no minprm.json: it is asked as {model} was trained")
-        asked[path] = _asked(argv, given, files[model]["asked"] if model in known else {})
-        if file:
-            _tell_differences(path, file["asked"], asked[path], given)
-    for settled in asked.values():
-        check_ranges(settled)  # a file can be changed by hand
+        asked[path] = _asked(argv, given, (file or example).get("asked", {}))
+        check_ranges(asked[path])  # a file can be changed by hand
     _check_effects(list(asked.values()), given)
     _check_world(asked)
+    for path, file in files.items():
+        if known and not file:
+            _say(f"{path} has no minprm.json: it is asked as {known[0]} was trained")
+        # the file is the default, so what differs was given
+        for before, now in differences(file.get("asked", {}), asdict(asked[path])):
+            _say(f"{path} was trained with {before}, not {now}")
     return asked
 
 
@@ -121,15 +123,6 @@ def _asked(argv: list[str], given: set[str], trained: dict) -> Evaluation:
     if flags.world != plain.world and "world_args" not in given:
         flags.world_args = []  # the file's are those of another world
     return flags
-
-
-def _tell_differences(path: str, trained: dict, flags: Evaluation, given: set[str]) -> None:
-    """A sentence for each flag that says otherwise than the checkpoint was trained."""
-    now = dict(flat(asdict(flags)))
-    for knob, value in flat(trained):
-        if knob in given and now[knob] != value:
-            before = " ".join(as_flags({knob: value}))
-            _say(f"{path} was trained with {before}, not {' '.join(as_flags({knob: now[knob]}))}")
 
 
 def _say(sentence: str) -> None:

@@ -129,3 +129,18 @@ def as_flags(knobs: dict) -> list[str]:
         else:
             flags += [name, str(value)]
     return flags
+
+
+def differences(before: dict, now: dict) -> list[tuple[str, str]]:
+    """(flag, flag) of each knob of `before` that has another value now.
+
+    >>> differences({"think": True, "context": 9}, {"think": False, "context": 9})
+    [('--think', '--no-think')]
+    """
+    values = dict(flat(now))
+    found = []
+    for knob, value in flat(before):
+        if values[knob] != value:
+            pair = [" ".join(as_flags({knob: each})) for each in (value, values[knob])]
+            found.append(tuple(pair))
+    return found

@@ -16,12 +16,13 @@ import torch
 from loguru import logger
 from safetensors import SafetensorError
 
-from minprm.commands.cli import as_flags, parse, read
+from minprm.commands.cli import as_flags, differences, parse, read
 from minprm.commands.dry_run import dry_run
 from minprm.constants import Config, fail, flat
 from minprm.envs import check_tasks
 from minprm.ladder import ladder
 from minprm.play import expert_demos
+from minprm.run.about import read_about
 from minprm.run.log import Log, require_new
 from minprm.run.table import chart, table
 from minprm.text.logs import write_demos
@@ -57,6 +58,7 @@ def run(cfg: Config, log: Log, on_save: Callable[[], None]) -> None:
     if cfg.stages == ["demos"]:
         write_expert_demos(cfg, log)
         return
+    tell_differences(cfg)
     try:
         rows = ladder(cfg, log, CHECKPOINTS, on_save)
     except KeyboardInterrupt:
@@ -66,6 +68,13 @@ def run(cfg: Config, log: Log, on_save: Callable[[], None]) -> None:
             logger.info("stopped before anything was trained")
         raise SystemExit(130) from None
     report(cfg, rows, log.folder)
+
+
+def tell_differences(cfg: Config) -> None:
+    """A line for each knob by which --model was asked in another way when it was trained."""
+    trained = read_about(cfg.model) if cfg.model != "tiny" else {}
+    for before, now in differences(trained.get("asked", {}), asdict(cfg)):
+        logger.warning(f"{cfg.model} was trained with {before}, and goes on with {now}")
 
 
 def report(cfg: Config, rows: dict[str, list[dict]], folder: Path) -> None:

@@ -1,0 +1,194 @@
+"""A checkpoint knows what it was trained for, and is evaluated so unless a flag says otherwise."""
+
+import json
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import pytest
+from test_cli import refusal
+from test_policy import policy
+
+from minprm.commands import ask, evaluate, train
+from minprm.commands.cli import given_knobs, read_flags
+from minprm.constants import Config, History
+from minprm.play import expert_demos
+from minprm.run.about import ASKED, FILE, about, read_about, write_about
+from minprm.text.logs import write_demos
+
+WORLD = ["rounds=1", "swaps=1"]
+TRAINED = Config(
+    world_args=WORLD, thought_tokens=5, context=300, think=False, history=History(last=2),
+    run="r", arms=["rl"], lora=4,
+)  # fmt: skip
+
+
+def checkpoint(folder: Path, cfg: Config = TRAINED) -> str:
+    """A folder that holds nothing but its minprm.json."""
+    folder.mkdir()
+    write_about(folder, about(cfg, "rl", 3, [], [], []))
+    return str(folder)
+
+
+def asked(*argv: str) -> dict[str, ask.Evaluation]:
+    flags = read_flags(ask.Evaluation, list(argv), ask.PROGRAM)
+    return ask.as_trained(flags, list(argv), given_knobs(list(argv)))
+
+
+def told(flags: ask.Evaluation) -> dict:
+    return {name: asdict(flags)[name] for name in ASKED}
+
+
+def test_each_knob_of_the_file_is_one_of_training_and_a_flag_of_evaluate():
+    for schema in (Config, ask.Evaluation):
+        assert {*ASKED} <= {field.name for field in fields(schema)}
+
+
+def test_the_file_holds_what_was_trained_and_nothing_of_where(tmp_path):
+    demos = expert_demos(TRAINED, "train", seed=0, n=3)
+    cfg = Config(**{**asdict(TRAINED), "demos": "/home/somebody/logs.jsonl", "history": History()})
+    write_about(tmp_path, about(cfg, "rl", 3, demos, demos[:2], demos[:1]))
+    found = read_about(str(tmp_path))
+    assert found["logs"] == {
+        "file": "logs.jsonl", "learned": 3, "tasks": 3, "held_out": 2, "tested": 1
+    }  # fmt: skip
+    assert (found["arm"], found["stages"], found["seed"], found["run"]) == ("rl", ["rl"], 3, "r")
+    assert found["base"] == "tiny" and found["knobs"] == {"lora": 4} and found["row"] == {}
+    assert found["libraries"]["torch"] and "somebody" not in (tmp_path / FILE).read_text()
+
+
+def test_a_checkpoint_is_asked_as_it_was_trained(tmp_path, capsys):
+    path = checkpoint(tmp_path / "rl-3")
+    flags = asked(path)[path]
+    assert told(flags) == {name: asdict(TRAINED)[name] for name in ASKED}
+    assert ask.configured(flags).history == History(last=2)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_flag_goes_before_the_file_and_is_told(tmp_path, capsys):
+    path = checkpoint(tmp_path / "rl-3")
+    flags = asked(path, "--context", "200", "--think", "--history.last", "2")[path]
+    assert (flags.context, flags.think, flags.history.last) == (200, True, 2)
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        f"{path} was trained with --no-think, not --think",
+        f"{path} was trained with --context 300, not --context 200",
+    ]
+
+
+def test_another_world_takes_none_of_the_files_arguments(tmp_path, capsys):
+    path = checkpoint(tmp_path / "rl-3")
+    assert asked(path, "--world", "errand")[path].world_args == []
+    assert "--world cups, not --world errand" in capsys.readouterr().err
+
+
+def test_a_model_without_the_file_is_asked_as_ever_and_beside_another_like_that_one(
+    tmp_path, capsys
+):
+    (tmp_path / "plain").mkdir()
+    plain, path = str(tmp_path / "plain"), checkpoint(tmp_path / "rl-3")
+    assert asked(plain)[plain] == ask.Evaluation([plain])
+    both = asked(plain, path)
+    assert told(both[plain]) == told(both[path])
+    assert f"{plain} has no minprm.json: it is asked as {path}" in capsys.readouterr().err
+
+
+def test_checkpoints_keep_knobs_of_their_own_in_one_world(tmp_path, capsys):
+    path = checkpoint(tmp_path / "rl-3")
+    longer = checkpoint(tmp_path / "b", Config(world_args=WORLD, context=999, run="b"))
+    other = checkpoint(tmp_path / "c", Config(world="errand", run="c"))
+    found = asked(path, longer)
+    assert (found[path].context, found[longer].context) == (300, 999)
+    error = refusal(evaluate.main, [path, other], capsys)
+    assert "different worlds" in error and "--world" in error
+    found = asked(path, other, "--world", "cups", "--world-args", *WORLD)
+    assert found[path].world_args == found[other].world_args == WORLD
+
+
+@pytest.mark.parametrize(("flags", "said"), [
+    ("", "--demos"),
+    ("--demos logs.jsonl --split test", "--split has no effect"),
+    ("--demos logs.jsonl --transcripts all.jsonl", "--transcripts has no effect"),
+    ("--history.first 2", "--history.last above 0"),
+    ("--demos nowhere.jsonl", "no such file"),
+])  # fmt: skip
+def test_a_checkpoint_of_logs_alone_needs_logs_or_a_world(
+    flags, said, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    path = checkpoint(tmp_path / "a", Config(world="", run="a"))
+    assert said in refusal(evaluate.main, [path, *flags.split()], capsys)
+
+
+@pytest.mark.parametrize(("knob", "value", "said"), [
+    ("context", 0, "--context 0"), ("context", "9", "context is '9'"),
+    ("layout", "round", "--layout"), ("heat", 1, "differs in heat"),
+])  # fmt: skip
+def test_a_file_that_was_changed_by_hand_is_checked(knob, value, said, tmp_path, capsys):
+    path = checkpoint(tmp_path / "rl-3")
+    file = tmp_path / "rl-3" / FILE
+    found = json.loads(file.read_text())
+    found["asked"][knob] = value
+    file.write_text(json.dumps(found))
+    assert said in refusal(evaluate.main, [path], capsys)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2}', '{"version": NaN}'])
+def test_a_broken_file_is_named(text, tmp_path, capsys):
+    (tmp_path / FILE).write_text(text)
+    assert FILE in refusal(read_about, str(tmp_path), capsys)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """The folder of a run whose model sees short histories."""
+    folder = tmp_path_factory.mktemp("trained")
+    policy().save(folder / "base")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        flags = "--model base --run r --world-args rounds=2 swaps=1 --arms base --episodes 6 "
+        flags += "--thought-tokens 6 --history.last 1 --history.first 0 --history.no-thoughts"
+        train.main(flags.split())
+    cfg = Config(world_args=["rounds=2", "swaps=1"])
+    write_demos(expert_demos(cfg, "validation", seed=0, n=4), folder / "held.jsonl")
+    return folder
+
+
+def line_of(table: str, name: str) -> list[str]:
+    return next(line.split() for line in table.splitlines() if line.startswith(name))
+
+
+def test_evaluate_finds_the_ladders_numbers_without_a_flag(trained, monkeypatch, capsys):
+    monkeypatch.chdir(trained)
+    (row,) = json.loads(Path("runs/r/ladder.json").read_text())["base"]
+    found = read_about("checkpoints/r/base-0")
+    assert found["row"] == row and found["logs"]["learned"] == 128
+    evaluate.main("checkpoints/r/base-0 --episodes 6 --transcripts all.jsonl".split())
+    told = capsys.readouterr().out.split("\n\n")
+    assert float(line_of(told[0], "base-0")[1]) == pytest.approx(row["success"], abs=6e-4)
+    assert float(line_of(told[1], "base-0")[5]) == pytest.approx(row["thought_length"], abs=6e-4)
+    assert line_of(told[0], "expert")[1] == "1.000"
+
+
+def test_held_out_logs_are_replayed_with_the_history_that_was_trained(trained, monkeypatch, capsys):
+    monkeypatch.chdir(trained)
+    shown = []
+    replay = evaluate.replay
+    monkeypatch.setattr(
+        evaluate, "replay", lambda agent, *rest: shown.append(agent.history) or replay(agent, *rest)
+    )
+    evaluate.main("checkpoints/r/base-0 base --demos held.jsonl --chart all.png".split())
+    told, noted = capsys.readouterr()
+    assert shown == [History(thoughts=False, first=0, last=1)] * 2
+    assert "base has no minprm.json" in noted and Path("all.png").stat().st_size > 0
+    # the arm `base` trains nothing, so both are one model
+    assert line_of(told, "base-0")[1:6] == line_of(told, "base ")[1:6]
+    assert "p(a | s, z)" in told and "random" not in told
+
+
+def test_training_on_tells_what_differs_from_the_checkpoint(trained, monkeypatch, capsys):
+    monkeypatch.chdir(trained)
+    flags = "--model checkpoints/r/base-0 --run on --world-args rounds=1 swaps=1 --arms base "
+    train.main(f"{flags} --episodes 2 --history.last 1 --history.no-thoughts".split())
+    said = capsys.readouterr().err
+    assert "was trained with --thought-tokens 6, and goes on with --thought-tokens 32" in said
+    assert "--history.first 0" in said and "--history.last" not in said
