@@ -207,6 +207,8 @@ class Config:
     model: str = "tiny"  # hub id or path of a chat model; tiny: the embedded one
     sampler: Literal["auto", "vllm", "transformers"] = "auto"  # auto: vllm if there is a GPU
     lora: Few = 0  # rank of LoRA adapters; 0: all weights, or those that --model has
+    lora_alpha: CountOrNone = 0  # adapters count alpha / rank times; 0: alpha is twice the rank
+    lora_targets: list[str] = field(default_factory=list)  # layers with adapters; none: all linear
     checkpointing: bool = False  # compute activations again for the gradient, to save memory
     gate: bool = True  # stop where the embedded model lacks the world's skills
     layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (template.py)

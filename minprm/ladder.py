@@ -202,7 +202,11 @@ def base_policy(cfg: Config, seed: int, checkpoints: Path) -> Policy:
                 "starts from; use --*.kl-to sampler and --act-prm.scored-by policy"
             )
         tokenizer = pretrained(AutoTokenizer, cfg.model)
-        model = load_model(cfg.model, cfg.lora, cfg.checkpointing, seed)
+        if rank:
+            logger.info(f"the adapters of {cfg.model} go on learning; their rank is {rank}")
+        model = load_model(
+            cfg.model, cfg.lora, cfg.checkpointing, seed, cfg.lora_alpha, cfg.lora_targets
+        )
         policy = Policy(model, tokenizer, cfg.micro_tokens)
         try:
             require_finite(policy.parameters)

@@ -66,15 +66,18 @@ def test_drawing_adapters_leaves_the_other_randomness_as_it_was():
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def learned(base: Path, folder: Path, seed: int = 0, on_save=lambda: None) -> dict:
+def learned(
+    base: Path, folder: Path, seed: int = 0, on_save=lambda: None, lora: int = 4, stages=("rl",)
+) -> dict:
     """The adapters after RL on cups."""
     cfg = Config(
-        world_args=["rounds=1", "swaps=1"], model=str(base), lora=4, num_demos=4, held_out=2,
+        world_args=["rounds=1", "swaps=1"], model=str(base), lora=lora, num_demos=4, held_out=2,
         thought_tokens=8, run=str(folder), save_every=1, sampler="transformers",
         rl=RL(lr=1e-2, warmup=0, updates=2, batch=2, group=3, advantage="none"),
     )  # fmt: skip
     run = start(cfg, seed, Lines(), folder, on_save)
-    run_stage(run, "rl")
+    for i in range(len(stages)):
+        run_stage(run, "+".join(stages[: i + 1]))
     return run.agent.policy.weights()
 
 
@@ -94,6 +97,28 @@ def test_a_rerun_and_a_killed_run_end_with_the_same_adapters(base, tmp_path):
     torch.rand(3)
     assert same(learned(base, tmp_path / "half"), whole)
     assert not same(learned(base, tmp_path / "other", seed=1), whole)
+
+
+def test_a_killed_run_from_saved_adapters_ends_with_the_same_in_every_stage(base, tmp_path):
+    trained(base, tmp_path / "arm-0")
+    kwargs = {"lora": 0, "stages": ("sft:actions", "sft:expert")}
+    whole = learned(tmp_path / "arm-0", tmp_path / "whole", **kwargs)
+    first = learned(tmp_path / "arm-0", tmp_path / "first", lora=0, stages=("sft:actions",))
+    assert not same(whole, first) and not same(whole, trained(base, tmp_path / "arm-1").weights())
+    saves = []
+
+    class Killed(Exception):
+        pass
+
+    def kill():
+        saves.append(1)
+        if len(saves) in (1, 4):  # within the first stage, and within the second
+            raise Killed
+
+    for _ in range(2):
+        with pytest.raises(Killed):
+            learned(tmp_path / "arm-0", tmp_path / "half", on_save=kill, **kwargs)
+    assert same(learned(tmp_path / "arm-0", tmp_path / "half", **kwargs), whole)
 
 
 def test_a_checkpoint_of_adapters_is_loaded_with_them_and_they_go_on_learning(base, tmp_path):
@@ -142,6 +167,41 @@ def test_another_rank_than_the_checkpoints_is_refused(base, tmp_path, capsys):
 def test_a_model_of_which_nothing_would_learn_is_refused(capsys):
     frozen = policy().model.requires_grad_(False)
     assert "nothing would learn" in refused(capsys, Policy, frozen, policy().tokenizer, 10_000)
+
+
+def test_alpha_and_targets_are_those_of_the_adapters(base, tmp_path):
+    plain, given = with_adapters(base), with_adapters(base, alpha=4, targets=["q_proj", "v_proj"])
+    named = lambda p: {n.split(".")[-4] for n in p.parameters if "lora_A" in n}  # noqa: E731
+    assert named(given) == {"q_proj", "v_proj"} < named(plain) and "lm_head" not in named(plain)
+    (name,) = [n for n, _ in plain.model.named_modules() if n.endswith("layers.0.self_attn.q_proj")]
+    scales = [p.model.get_submodule(name).scaling["default"] for p in (plain, given)]
+    assert scales == [2.0, 1.0]  # alpha / rank; by default alpha is twice the rank
+
+
+@pytest.mark.parametrize("targets", [[], ["q_proj", "down_proj"]])
+def test_a_plan_counts_the_adapters_there_will_be(base, tmp_path, targets):
+    model = load_model(str(base), lora=4, targets=targets)
+    numbers = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    cfg = Config(model=str(base), world_args=["rounds=1"], lora=4, lora_targets=targets)
+    assert f"{numbers:,} of them trained" in dry_run(cfg)
+    model.save_pretrained(tmp_path / "arm-0")
+    policy().tokenizer.save_pretrained(tmp_path / "arm-0")
+    cfg = Config(model=str(tmp_path / "arm-0"), world_args=["rounds=1"])
+    assert f"{numbers:,} of them trained" in dry_run(cfg)
+
+
+def test_a_target_that_is_no_layer_is_refused_with_those_that_are(base, capsys):
+    cfg = Config(model=str(base), lora=4, lora_targets=["query"])
+    for call, arguments in ((load_model, (base, 4, False, 0, 0, ["query"])), (dry_run, (cfg,))):
+        error = refused(capsys, call, *arguments)
+        assert "--lora-targets query" in error and "k_proj, o_proj, q_proj" in error
+        assert "lm_head" not in error
+
+
+@pytest.mark.parametrize("knobs", [{"alpha": 4}, {"targets": ["q_proj"]}])
+def test_saved_adapters_are_never_given_another_shape(base, tmp_path, capsys, knobs):
+    trained(base, tmp_path / "arm-0")
+    assert "leave both out" in refused(capsys, load_model, tmp_path / "arm-0", lora=4, **knobs)
 
 
 @pytest.mark.parametrize("broken", ["extra", "weight", "file", "config", "kind", "base"])

@@ -4,18 +4,26 @@ Nothing is loaded but the configuration and the tokenizer, so it runs where the 
 is an estimate, not a promise: fragmentation and the CUDA context (about 1 GB) come on top.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from minprm.commands.logs import summary
 from minprm.constants import Config, reads_base
 from minprm.data import Demo
 from minprm.envs import make_world
 from minprm.model import tiny
-from minprm.model.load import base_of, pretrained, uses_vllm
+from minprm.model.load import (
+    base_of,
+    layers_with_adapters,
+    linear_layers,
+    pretrained,
+    require_layers,
+    targets_of,
+    uses_vllm,
+)
 from minprm.model.policy import CHUNK
 from minprm.play import expert_demos
 from minprm.text.chat import Chat
@@ -32,15 +40,18 @@ def dry_run(cfg: Config) -> str:
     else:
         tokenizer = pretrained(AutoTokenizer, cfg.model)
         base, rank = base_of(cfg.model)
-        cfg = replace(cfg, lora=rank or cfg.lora)
+        if rank:
+            cfg = replace(cfg, lora=rank, lora_targets=targets_of(cfg.model))
         config = pretrained(AutoConfig, base)
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
+        if not rank:
+            require_layers(model, cfg.lora_targets)
     if cfg.demos:
         demos, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad)
     else:
         demos = expert_demos(cfg, "train", seed=0, n=1)
-    total, trained = count(model, cfg.lora)
+    total, trained = count(model, cfg.lora, cfg.lora_targets)
     lines = [f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"]
     card = 0
     if torch.cuda.is_available():
@@ -53,24 +64,15 @@ def dry_run(cfg: Config) -> str:
     return "\n".join([*lines, "", rendered(demos[0], chat)])
 
 
-def count(model: nn.Module, lora: int) -> tuple[int, int]:
+def count(model: PreTrainedModel, lora: int, targets: str | Sequence[str] = ()) -> tuple[int, int]:
     """(parameters in all, parameters that are trained)."""
     total = sum(p.numel() for p in model.parameters())
     if not lora:
         return total, total
     adapters = 0
-    for layer in linear_layers(model):
-        adapters += lora * (layer.in_features + layer.out_features)
+    for layer in layers_with_adapters(model, targets):
+        adapters += lora * sum(layer.weight.shape)  # inputs and outputs, in whatever order
     return total + adapters, adapters
-
-
-def linear_layers(model: nn.Module) -> list[nn.Linear]:
-    """All but the output layer: those that have adapters, and that autocast computes in bf16."""
-    layers = []
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Linear) and name != "lm_head":
-            layers.append(module)
-    return layers
 
 
 def memory(model, cfg: Config, card: float = 0) -> dict[str, float]:
@@ -79,11 +81,11 @@ def memory(model, cfg: Config, card: float = 0) -> dict[str, float]:
     Copies that are only put back (the weights at the start of a stage, the best ones) are on the
     CPU. Masks of long rows are lists of blocks, too small to count.
     """
-    total, trained = count(model, cfg.lora)
+    total, trained = count(model, cfg.lora, cfg.lora_targets)
     shape = model.config
     tokens = cfg.micro_tokens
     weights = total * 4
-    copied = sum(layer.weight.numel() for layer in linear_layers(model))
+    copied = sum(layer.weight.numel() for layer in linear_layers(model).values())
     head = 0  # it is fp32 as it is
     if cfg.lora:
         weights = (total - trained) * 2 + trained * 4

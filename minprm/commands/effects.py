@@ -74,6 +74,7 @@ def _of_run(config: Config) -> list[Need]:
         Need(config.world, "a --world", "world_args episodes split think"),
         Need(embedded, "the embedded model", "gate tiny."),
         Need(not embedded, "a --model", "lora checkpointing"),
+        Need(config.lora, "--lora above 0", "lora_alpha lora_targets"),
         Need(vllm, "the vLLM sampler", "engine.memory engine.sleep"),
         Need(vllm or sampled, "the vLLM sampler, or a stage act_prm or rl", "engine.max_gap"),
         Need(config.history.last, "--history.last above 0", "history.first"),

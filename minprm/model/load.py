@@ -1,13 +1,16 @@
 """From a name to a model: hub ids and local paths, adapters, and who writes the tokens."""
 
 import json
+import re
 import warnings
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 from transformers.utils import cached_file, find_adapter_config_file, logging
 
 from minprm.constants import Engine, fail
@@ -34,36 +37,43 @@ def pretrained(kind, path: str, **knobs):
 
 
 def load_model(
-    path: str, lora: int = 0, checkpointing: bool = False, seed: int = 0
+    path: str,
+    lora: int = 0,
+    checkpointing: bool = False,
+    seed: int = 0,
+    alpha: int = 0,
+    targets: Sequence[str] = (),
 ) -> PreTrainedModel:
     """The causal language model of a hub id or a local path, on the GPU where there is one.
 
     All weights are trained in fp32 (under bf16 autocast on a GPU), because AdamW at 1e-6 does not
     move bf16 weights. With adapters those are fp32, and the frozen base is bf16. A path that holds
     adapters gives their base model with these, and they go on learning. Any other model is given
-    new ones of rank `lora`, drawn from the seed.
+    new ones of rank `lora`, drawn from the seed; alpha and targets as in `adapted`.
     """
     base, rank = base_of(path)
     if Path(base).is_dir():
         base = str(Path(base).resolve())  # adapters note where their base is, for any folder
     if rank and lora not in (0, rank):
         fail(f"--lora {lora}: the adapters of {path} go on learning: give --lora {rank}")
+    if rank and (alpha or targets):
+        fail(
+            f"--lora-alpha and --lora-targets are for new adapters, and those of {path} go on "
+            "learning as they are: leave both out"
+        )
     dtype = torch.bfloat16 if lora or rank else torch.float32
     # the other format is a pickle, which can run whatever it says
     model = pretrained(AutoModelForCausalLM, base, dtype=dtype, use_safetensors=True)
     if rank:
         model = with_saved_adapters(model, path, checkpointing)
     else:
-        model = adapted(model, lora, checkpointing, seed)
+        model = adapted(model, lora, checkpointing, seed, alpha, targets)
     return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def base_of(path: str) -> tuple[str, int]:
     """(base model, rank) of the adapters that a path holds; (the path itself, 0) without any."""
-    try:
-        file = find_adapter_config_file(str(path))
-    except OSError:  # no name that a hub would take: whoever loads the model says so
-        file = None
+    file = _adapter_config(path)
     if file is None:
         return path, 0
     _need_peft(f"{path} holds adapters, which need")
@@ -79,21 +89,85 @@ def base_of(path: str) -> tuple[str, int]:
     return base, rank
 
 
+def targets_of(path: str) -> str | list[str]:
+    """The targets of the adapters that a path holds, as peft has noted them; [] without any."""
+    file = _adapter_config(path)
+    if file is None:
+        return []
+    return json.loads(Path(file).read_text(encoding="utf-8")).get("target_modules") or []
+
+
+def _adapter_config(path: str) -> str | None:
+    """The file that describes the adapters of a path; None: it has none."""
+    try:
+        return find_adapter_config_file(str(path))
+    except OSError:  # no name that a hub would take: whoever loads the model says so
+        return None
+
+
 def adapted(
-    model: PreTrainedModel, lora: int, checkpointing: bool, seed: int = 0
+    model: PreTrainedModel,
+    lora: int,
+    checkpointing: bool,
+    seed: int = 0,
+    alpha: int = 0,
+    targets: Sequence[str] = (),
 ) -> PreTrainedModel:
-    """The model with new adapters of rank `lora` on every linear layer; 0: without."""
+    """The model with new adapters of rank `lora`; 0: without.
+
+    alpha: what an adapter adds is multiplied by alpha / rank; 0: twice the rank. targets: names of
+    layers, as "q_proj", each in every block; none: all linear layers but the output layer.
+    """
     _prepare(model, checkpointing)
     if not lora:
         return model
     _need_peft("--lora needs")
     from peft import LoraConfig, get_peft_model
 
-    adapters = LoraConfig(r=lora, lora_alpha=2 * lora, target_modules="all-linear")
+    require_layers(model, targets)
+    adapters = LoraConfig(
+        r=lora,
+        lora_alpha=alpha or 2 * lora,
+        target_modules=list(targets) or "all-linear",
+    )
     # half of each adapter is random: a rerun, or a run that is resumed, has to begin with the same
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return get_peft_model(model, adapters)
+
+
+def linear_layers(model: PreTrainedModel) -> dict[str, torch.nn.Module]:
+    """The layers that can have adapters, by their whole names: all linear ones but the output."""
+    head = model.get_output_embeddings()
+    found = {}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear | Conv1D) and module is not head:
+            found[name] = module
+    return found
+
+
+def layers_with_adapters(
+    model: PreTrainedModel, targets: str | Sequence[str]
+) -> list[torch.nn.Module]:
+    """The layers on which adapters with these targets are: names, a pattern, or none for all."""
+    found = []
+    for name, layer in linear_layers(model).items():
+        if isinstance(targets, str):
+            chosen = re.fullmatch(targets, name)
+        else:
+            chosen = not targets or any(f".{name}".endswith(f".{target}") for target in targets)
+        if chosen:
+            found.append(layer)
+    return found
+
+
+def require_layers(model: PreTrainedModel, targets: Sequence[str]) -> None:
+    """Exits where a name is that of no layer."""
+    names = {name.rpartition(".")[2] for name in linear_layers(model)}
+    for target in targets:
+        if target not in names:
+            known = ", ".join(sorted(names))
+            fail(f"--lora-targets {target}: the model has no such layers. Layers: {known}")
 
 
 def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) -> PreTrainedModel:
