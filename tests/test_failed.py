@@ -179,7 +179,7 @@ def test_a_demo_is_left_out_where_a_step_has_no_thought_and_the_others_stay(
     assert all(step.thought for demo in run.demos for step in demo.steps)
     left_out = 12 - len(run.demos)
     assert f"{left_out} of 12 demos are left out, because a step" in capsys.readouterr().err
-    assert len(read_demos(tmp_path / "relabelled-relabel-0.jsonl")) == 12 - left_out
+    assert len(read_demos(tmp_path / "relabelled-relabel-0.jsonl")[0]) == 12 - left_out
 
 
 @pytest.mark.parametrize("continues", ["best", "own"])

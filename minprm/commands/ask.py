@@ -41,7 +41,9 @@ class Evaluation:
     worlds: bool = False  # list all worlds, with random and expert success, and stop
     world: str = "cups"  # name of a world in minprm/envs
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
-    demos: str = ""  # instead of a world: JSONL of logs that no training saw, replayed step by step
+    demos: str = ""  # instead of a world: logs that no training saw, replayed step by step
+    content: Literal["reply", "thought"] = "reply"  # what text beside a tool call is, in --demos
+    skip_bad: bool = False  # go on without the bad lines of --demos
     episodes: Episodes = 400  # tasks played
     samples: Count = 1  # times that each task is played; pass@2, pass@4 ... are reported up to it
     split: Literal["test", "validation"] = "test"  # which tasks
@@ -142,6 +144,7 @@ def _check_effects(asked: list[Evaluation], given: set[str]) -> None:
             "a world that is played, so no --demos",
             "world world_args episodes samples split think transcripts show",
         ),
+        Need(not played, "--demos", "content skip_bad"),
     ]
     for knob, need in unmet(needs).items():
         refuse(knob in given, no_effect(knob, need))

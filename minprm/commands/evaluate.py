@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import torch
+from loguru import logger
 from transformers import AutoTokenizer
 
 from minprm.commands.ask import PROGRAM, Evaluation, as_trained, check, configured
@@ -72,10 +73,12 @@ def play_all(asked: dict[str, Evaluation], flags: Evaluation) -> None:
 
 def replay_all(asked: dict[str, Evaluation], flags: Evaluation) -> None:
     """Replays the logs with every checkpoint, and prints how many actions each one matched."""
-    demos = read_demos(flags.demos)
     rows = {}
     for path, name in names(flags.checkpoints).items():
         began = time.perf_counter()
+        demos, report = read_demos(flags.demos, asked[path].content, flags.skip_bad)
+        if said := report.in_a_line():
+            logger.info(f"{flags.demos}: {said}")
         row = replayed(path, demos, configured(asked[path]), flags)
         rows[name] = [{"seed": flags.seed, **row, "seconds": time.perf_counter() - began}]
     print(table(rows))

@@ -27,8 +27,8 @@ from minprm.text.actions import parse_json
 FILE = "minprm.json"
 VERSION = 1
 # The knobs that say how a model is asked. `minprm evaluate` has a flag for each.
-ASKED = ("world", "world_args", "layout", "think", "thought_tokens", "action_tokens", "context",
-         "history")  # fmt: skip
+ASKED = ("world", "world_args", "content", "layout", "think", "thought_tokens", "action_tokens",
+         "context", "history")  # fmt: skip
 # What else a run is known by, or what says nothing about its results.
 NAMED_ELSEWHERE = ("preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds",
                    "model", "demos", "save_every", "threads")  # fmt: skip
