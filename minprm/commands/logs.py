@@ -137,7 +137,7 @@ def _contents(demos: list[Demo]) -> list[tuple[str, str]]:
             thoughts += step.thought is not None
     return [
         ("steps", f"{kinds.total():,}, {thoughts:,} of them with a thought"),
-        ("actions", ", ".join(f"{name} {n:,}" for name, n in kinds.items())),
+        ("actions", ", ".join(f"{n:,} {name}" for name, n in kinds.items())),
         ("tools", ", ".join(f"{name} {n:,}" for name, n in tools.most_common()) or "none"),
         ("messages", ", ".join(f"{role} {n:,}" for role, n in roles.most_common())),
     ]

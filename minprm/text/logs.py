@@ -41,7 +41,8 @@ class Report:
         """What was changed and what was left out; empty where that is nothing."""
         said = [f"{n:,} x {what}" for what, n in self.normalised.most_common()]
         if self.problems:
-            said.append(f"{len(self.problems):,} bad lines left out")
+            lines = "line" if len(self.problems) == 1 else "lines"
+            said.append(f"{len(self.problems):,} bad {lines} left out")
         return "; ".join(said)
 
 

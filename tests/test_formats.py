@@ -1,0 +1,696 @@
+"""Logs as people have them: every wrapper, every other way to write a thing, and every refusal."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loguru import logger
+from test_data import CALL, CALLS, TEXT, TOOLS, mixed
+from test_logs import line, model  # noqa: F401  (a fixture)
+from test_templates import tokenizer
+
+from minprm.commands.logs import main
+from minprm.constants import Config
+from minprm.ladder import demos_of
+from minprm.text.actions import joined, parts
+from minprm.text.chat import Chat
+from minprm.text.logs import from_chat, read_demos, read_logs, to_chat, to_openai
+from minprm.text.schemas import schema
+
+USER = {"role": "user", "content": "where is my parcel?"}
+REPLY = {"role": "assistant", "content": "In the hall."}
+GO = {"name": "go", "arguments": {"to": "hall"}}
+
+
+def written(folder: Path, *logs, name: str = "logs.jsonl") -> Path:
+    path = folder / name
+    path.write_text("".join(json.dumps(log) + "\n" for log in logs), encoding="utf-8")
+    return path
+
+
+def noted(log: dict, **how) -> tuple[dict, list[str]]:
+    """(the log as it is read, what was counted)."""
+    notes = Counter()
+    demo = from_chat(log, notes=notes, **how)
+    return to_chat(demo), sorted(notes)
+
+
+def actions(demos) -> list[list[str]]:
+    return [[step.action for step in demo.steps] for demo in demos]
+
+
+def bare(log: dict) -> dict:
+    return {key: log[key] for key in ("messages", "tools")}
+
+
+# --- wrappers -------------------------------------------------------------------------------------
+
+
+def sharegpt(log: dict) -> dict:
+    """CALLS as ShareGPT has it."""
+    speaker = {"system": "system", "user": "human", "tool": "observation"}
+    turns = []
+    for message in log["messages"]:
+        value = message["content"]
+        if message["role"] == "assistant":
+            value = json.dumps(GO)
+        turns.append({"from": speaker.get(message["role"], "function_call"), "value": value})
+    return {"conversations": turns, "tools": json.dumps([t["function"] for t in TOOLS])}
+
+
+def atif(log: dict) -> dict:
+    """CALLS as ATIF has it, with the fields that Harbor writes beside."""
+    call = {"tool_call_id": "c1", "function_name": "go", "arguments": {"to": "hall"}}
+    agent = {"source": "agent", "message": "", "tool_calls": [call], "metrics": {"cost_usd": 1}}
+    steps = [
+        {"source": "system", "message": "rules"},
+        {"source": "user", "message": [{"type": "text", "text": "find the key"}]},
+    ]
+    for seen in ("a hall", "the end"):
+        result = {"source_call_id": "c1", "content": seen}
+        steps.append(agent | {"observation": {"results": [result]}})
+    steps[2]["reasoning_content"] = "the hall is near"
+    numbered = [{"step_id": i, **step} for i, step in enumerate(steps, start=1)]
+    tools = {"name": "terminus", "version": "2", "tool_definitions": TOOLS}
+    return {"schema_version": "ATIF-v1.7", "session_id": "s", "agent": tools, "steps": numbered}
+
+
+def batch(log: dict) -> dict:
+    body = {"model": "gpt", **bare(log)}
+    return {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": body}
+
+
+def answered(log: dict) -> dict:
+    """A batch request that lacks the last answer, with the response that holds it."""
+    wrapper = batch(log)
+    wrapper["body"] = {**wrapper["body"], "messages": log["messages"][:-2]}
+    choice = {"index": 0, "message": log["messages"][-2]}
+    return {**wrapper, "response": {"status_code": 200, "body": {"choices": [choice]}}}
+
+
+def preference(log: dict) -> dict:
+    asked = {"messages": log["messages"][:-2], "tools": log["tools"]}
+    worse = [{"role": "assistant", "content": "No."}]
+    best = [log["messages"][-2]]
+    return {"input": asked, "preferred_output": best, "non_preferred_output": worse}
+
+
+@pytest.mark.parametrize(
+    ("name", "log"),
+    [
+        ("chat", CALLS),
+        ("chat", bare(CALLS) | {"parallel_tool_calls": False}),
+        ("batch", batch(CALLS)),
+        ("batch", answered(CALLS)),
+        ("preference", preference(CALLS)),
+        ("ShareGPT", sharegpt(CALLS)),
+        ("ATIF", atif(CALLS)),
+        ("chat", CALLS["messages"]),
+        ("ShareGPT", sharegpt(CALLS)["conversations"]),
+    ],
+)
+def test_every_wrapper_holds_the_same_steps(name, log, tmp_path):
+    demos, report = read_demos(written(tmp_path, log))
+    assert actions(demos) == actions([from_chat(CALLS)]) and report.formats == {name: 1}
+    states = [[m["content"] for m in step.state] for step in demos[0].steps]
+    assert states == [["rules", "find the key"], ["a hall"]]
+    assert [tool["function"]["name"] for tool in demos[0].tools] == ["go"]
+    assert demos[0].steps[0].thought == (None if name == "ShareGPT" else "the hall is near")
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ({"prompt": "a", "completion": "b"}, 'an object with "prompt", "completion"'),
+        ({"role": "user", "content": "a"}, '"role", "content"'),
+        (5, "no log, but 5"),
+        ([], "no log, but []"),
+        ({"response": {"body": {"choices": [{"message": REPLY}]}}}, "without its request"),
+        ({**batch(TEXT), "response": {"error": 1}}, "holds no answer"),
+        ({"input": {}, "preferred_output": [REPLY]}, "preference pair"),
+        ({"conversations": [{"from": "bing", "value": "x"}]}, 'message 0: its "from" is none'),
+        ({"conversations": [{"from": "function_call", "value": "go()"}]}, "message 0: its funct"),
+        ({"conversations": [{"from": "function_call", "value": "[5]"}]}, "message 0: its funct"),
+        ({"steps": []}, "no schema_version ATIF-v1"),
+        ({**atif(CALLS), "schema_version": "ATIF-v2.0"}, "ATIF-v2.0"),
+        ({**atif(CALLS), "steps": [{"source": "human", "message": ""}]}, "step 1: its source"),
+        ({**atif(CALLS), "steps": [{"message": ""}]}, "step 1 is no step of ATIF"),
+    ],
+)
+def test_another_format_is_named_beside_what_is_read(log, said, tmp_path):
+    _, report = read_logs(written(tmp_path, TEXT, log))
+    (problem,) = report.problems
+    assert said in problem.what and "line 2" in problem.place
+    assert said[:6] != "no log" or "ShareGPT" in problem.what
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Reads these logs from a file: (demos, report)."""
+    return lambda *logs: read_logs(written(tmp_path, *logs))
+
+
+def test_a_step_of_atif_that_another_trajectory_has_is_not_learned(read):
+    log = atif(CALLS)
+    said = {"source": "agent", "message": "Hm.", "is_copied_context": True}
+    log["steps"][2:2] = [said, {"source": "user", "message": "go on"}]
+    demos, report = read(log)
+    assert "answers of weight 0, read and not learned" in report.normalised
+    assert actions(demos) == actions([from_chat(CALLS)])
+    log["steps"][4]["is_copied_context"] = True
+    _, report = read(log)
+    assert "step 5: it calls tools and is_copied_context" in report.problems[0].what
+    del log["steps"][4]["is_copied_context"]
+    log["steps"][4]["observation"]["results"][0]["subagent_trajectory_ref"] = [{"session_id": "x"}]
+    _, report = read(log)
+    assert "step 5: it hands over to another agent" in report.problems[0].what
+
+
+def test_what_an_agent_sees_without_a_call_is_a_message_of_the_user(read):
+    seen = {"results": [{"content": "$ ls"}]}
+    steps = [
+        {"source": "user", "message": "list"},
+        {"source": "agent", "message": "ls", "observation": seen},
+        {"source": "agent", "message": "done"},
+    ]
+    (demo,), _ = read({"schema_version": "ATIF-v1.7", "steps": steps})
+    assert demo.steps[1].state == [{"role": "user", "content": "$ ls"}]
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_a_folder_and_a_pattern_are_all_their_files_in_order(tmp_path, capsys):
+    (tmp_path / "b" / "c").mkdir(parents=True)
+    logs = [{**TEXT, "task": task} for task in "1234"]
+    written(tmp_path, logs[2], name="b/c/z.json")
+    written(tmp_path, logs[1], name="b/a.jsonl")
+    written(tmp_path, logs[0], name="a.jsonl")
+    (tmp_path / "b" / "notes.txt").write_text("no log")
+    tasks = lambda path: [demo.task for demo in read_demos(path)[0]]  # noqa: E731
+    assert tasks(tmp_path) == ["1", "2", "3"]
+    assert tasks(f"{tmp_path}/*/*.jsonl") == ["2"] and tasks(f"{tmp_path}/b*") == ["2", "3"]
+    assert tasks(f"{tmp_path}/**/*.js*") == ["1", "2", "3"]
+    written(tmp_path, logs[3], name="[x].jsonl")  # a name is no pattern where a file has it
+    assert tasks(tmp_path / "[x].jsonl") == ["4"]
+    (tmp_path / "empty").mkdir()
+    for path, said in (("nowhere", "no such file"), ("empty", "ends in"), ("x*", "pattern")):
+        with pytest.raises(SystemExit):
+            read_demos(tmp_path / path)
+        error = capsys.readouterr().err
+        assert said in error and error.count("\n") == 1 and path in error
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_file_may_be_one_array_or_one_object(indent, tmp_path):
+    for value, count in (([CALLS, TEXT], 2), (TEXT, 1), ([TEXT], 1), (TEXT["messages"], 1)):
+        path = tmp_path / "logs.json"
+        path.write_text("\n" + json.dumps(value, indent=indent))
+        demos, report = read_demos(path)
+        assert len(demos) == count and not report.problems
+        assert demos[-1].steps == from_chat(TEXT).steps
+
+
+def test_a_bad_log_of_an_array_is_named_by_its_number(tmp_path):
+    path = tmp_path / "logs.json"
+    path.write_text(json.dumps([TEXT, {**TEXT, "tools": 5}, TEXT], indent=2))
+    demos, report = read_logs(path)
+    assert len(demos) == 2 and report.problems[0].place == f"{path}, log 2"
+
+
+@pytest.mark.parametrize("broken", ["{", '{"messages": [}', '[{"messages"', "nothing"])
+def test_a_broken_line_is_one_problem_wherever_it_stands(broken, tmp_path):
+    good = json.dumps(TEXT)
+    for number in (1, 2, 3):
+        lines = [good, good, good]
+        lines[number - 1] = broken
+        if broken == "{" and number == 1:
+            continue  # so begins an object over several lines, and then all of it is broken
+        path = tmp_path / "logs.jsonl"
+        path.write_text("\n".join(lines) + "\n")
+        demos, report = read_logs(path)
+        assert len(demos) == 2
+        assert [problem.place for problem in report.problems] == [f"{path}, line {number}"]
+
+
+def test_an_object_that_is_cut_off_is_one_problem(tmp_path):
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(TEXT, indent=2)[:-30])
+    demos, report = read_logs(path)
+    assert not demos and len(report.problems) == 1
+
+
+# --- one form -------------------------------------------------------------------------------------
+
+
+def exchange(asked: dict = USER, answer: dict = REPLY, **fields) -> dict:
+    return {"task": "t", "messages": [asked, answer], "tools": [], **fields}
+
+
+def calling(function: dict | None = None, **fields) -> dict:
+    """A message with one call."""
+    call = {"id": "c1", "type": "function", "function": function or CALL["function"]}
+    return {"role": "assistant", "content": None, "tool_calls": [call], **fields}
+
+
+PART = {"type": "text", "text": "In the hall."}
+OLD = {"role": "assistant", "content": None, "function_call": CALL["function"]}
+THINK = "thoughts between <think> and </think>, taken out of content"
+
+
+@pytest.mark.parametrize(
+    ("answer", "read_as", "note"),
+    [
+        (REPLY, REPLY, None),
+        (REPLY | {"refusal": None, "annotations": [], "tool_calls": None}, REPLY, None),
+        (REPLY | {"content": [PART]}, REPLY, "content in parts, joined line by line"),
+        (
+            REPLY | {"content": [PART, {"type": "output_text", "text": "Look."}]},
+            REPLY | {"content": "In the hall.\nLook."},
+            "content in parts, joined line by line",
+        ),
+        (REPLY | {"content": None, "refusal": "No."}, REPLY | {"content": "No."},
+         "refusals, read as text"),
+        (REPLY | {"content": "<think>\nit says so\n</think>\n\nIn the hall."},
+         REPLY | {"reasoning_content": "it says so"}, THINK),
+        (REPLY | {"content": "<think>\n\n</think>\n\nIn the hall."}, REPLY, THINK),
+        (REPLY | {"reasoning": "why"}, REPLY | {"reasoning_content": "why"},
+         "reasoning, read as reasoning_content"),
+        (REPLY | {"weight": 1}, REPLY, None),
+        (REPLY | {"seconds": 3}, REPLY, '"seconds" of a message of the assistant, left out'),
+        (OLD, calling() | {"tool_calls": [{"type": "function", "function": CALL["function"]}]},
+         "function_call, read as tool_calls"),
+        (calling(content=""), calling(), None),
+        (calling({"name": "go", "arguments": {"to": "hall"}}), calling(),
+         "arguments that are an object, written as JSON"),
+        *[
+            (calling({"name": "go", **nothing}), calling({"name": "go", "arguments": "{}"}),
+             "calls without arguments, read as {}")
+            for nothing in ({}, {"arguments": None}, {"arguments": ""})
+        ],
+        (calling(tool_calls=[{"id": "c1", "index": 3, **CALL["function"]}]), calling(),
+         '"index" of a call, left out'),
+    ],
+)  # fmt: skip
+def test_an_answer_in_another_form_is_counted(answer, read_as, note):
+    log, notes = noted(exchange(answer=answer))
+    assert log["messages"][1] == read_as and (note in notes if note else not notes)
+    assert noted(log) == (log, [])  # in the one form nothing is changed
+
+
+@pytest.mark.parametrize(
+    ("message", "read_as", "note"),
+    [
+        ({"role": "developer", "content": "x"}, {"role": "system", "content": "x"},
+         "role developer, read as system"),
+        ({"role": "function", "name": "go", "content": "x"},
+         {"role": "tool", "name": "go", "content": "x"}, "role function, read as tool"),
+        ({"role": "tool", "content": None}, {"role": "tool", "content": ""},
+         "tool answers without content, read as empty"),
+        ({"role": "tool", "content": {"ok": 1}}, {"role": "tool", "content": '{"ok": 1}'},
+         "tool answers in JSON, written as text"),
+        ({"role": "tool", "content": [{"type": "refund"}]},
+         {"role": "tool", "content": '[{"type": "refund"}]'},
+         "tool answers in JSON, written as text"),
+        ({"role": "tool", "content": [PART]}, {"role": "tool", "content": PART["text"]},
+         "content in parts, joined line by line"),
+        ({"role": "user", "content": "x", "name": "Ann", "time": 5},
+         {"role": "user", "content": "x", "name": "Ann"},
+         '"time" of a message of the user, left out'),
+    ],
+)  # fmt: skip
+def test_a_message_in_another_form_is_counted(message, read_as, note):
+    log, notes = noted({"messages": [message, REPLY]})
+    assert log["messages"][0] == read_as and notes == [note]
+
+
+def test_tools_in_another_form_are_counted():
+    bare_tool = {"name": "go", "parameters": {}}
+    whole = [{"type": "function", "function": bare_tool}]
+    for fields, note in [
+        ({"tools": [bare_tool]}, "tools without a function around name and parameters"),
+        ({"tools": json.dumps(whole)}, '"tools" as text, read as JSON'),
+        ({"tools": None, "functions": [bare_tool]}, '"functions", read as "tools"'),
+        ({"tools": whole, "seed": 4}, '"seed" of a log, left out'),
+    ]:
+        log, notes = noted(exchange(**fields))
+        assert log["tools"] == whole and note in notes
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("hi", "message 0: it is no object"),
+        ({"role": "critic", "content": "x"}, 'message 0: its role is none of system, user, assis'),
+        ({"role": ["user"], "content": "x"}, 'none of system, user, assistant, tool, but ["user"]'),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
+         'message 0 (user): it holds "image_url", and only text is read here'),
+        ({"role": "tool", "content": [PART, {"type": "image"}]},
+         'message 0 (tool): it holds "image"'),
+        ({"role": "user", "content": "x", "images": ["a.png"]}, 'it holds "images"'),
+        ({"role": "user", "content": [{"type": "text"}]}, "a part of its list holds none"),
+        ({"role": "user", "content": []}, "it has no text content"),
+        ({"role": "user", "content": "x", "name": 5}, "its name is no text"),
+        ({"role": "tool", "content": "x", "tool_call_id": 5}, "its tool_call_id is no text"),
+    ],
+)  # fmt: skip
+def test_a_message_that_cannot_be_read_is_refused(message, said):
+    with pytest.raises(ValueError, match="message 0") as refused:
+        from_chat({"messages": [message, REPLY]})
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"role": "assistant", "audio": {"id": "x"}}, 'it holds "audio"'),
+        ({"role": "assistant", "content": [{"type": "tool_use"}]}, 'it holds "tool_use"'),
+        ({"role": "assistant", "refusal": 5}, "its refusal is no text"),
+        ({"role": "assistant", "content": None}, "an empty action: neither text content nor tool"),
+        ({"role": "assistant", "content": "<think>why</think>"}, "an empty action"),
+        (REPLY | {"weight": 0.5}, "its weight is neither 0 nor 1"),
+        (calling(weight=0), "it calls tools and has weight 0"),
+        (calling(function_call=CALL["function"]), "both tool_calls and function_call"),
+        (calling(tool_calls=[{"type": "custom", "custom": {}}]), 'a call of type "custom"'),
+        (calling(tool_calls=[{**CALL, "id": 5}]), "whose id is no text"),
+        (calling({"name": "go", "arguments": "{}, {}"}), "arguments that are no object"),
+        (calling({"name": "go", "arguments": 5}), "arguments that are no object"),
+    ],
+)
+def test_an_answer_that_cannot_be_learned_is_refused(answer, said):
+    with pytest.raises(ValueError, match=r"message 1 \(assistant\): ") as refused:
+        from_chat({"messages": [USER, answer]})
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "tools", [[{"type": "web_search"}], [{"name": ""}], [{"function": 5}], "{", "[5]", 5]
+)
+def test_tools_that_cannot_be_called_are_refused(tools):
+    with pytest.raises(ValueError):
+        from_chat(exchange(tools=tools))
+
+
+def test_calls_nested_as_deep_as_may_be_are_still_calls():
+    for depth in (98, 99, 100):
+        arguments = '{"to": ' + "[" * depth + "]" * depth + "}"
+        try:
+            demo = from_chat(exchange(answer=calling({"name": "go", "arguments": arguments})))
+        except ValueError as error:
+            assert "nested" in str(error) and depth > 98
+            continue
+        assert parts(demo.steps[0].action)[1] and depth == 98
+
+
+# --- which messages are actions -------------------------------------------------------------------
+
+
+def test_a_log_mixes_calls_and_answers_and_may_end_in_a_tools_answer():
+    tool = {"role": "tool", "content": "x", "tool_call_id": "c1"}
+    two = calling(content="Both.")
+    two["tool_calls"] *= 2
+    messages = [USER, REPLY, USER, calling(), tool, REPLY, USER, two, tool, tool]
+    log, notes = noted({"task": "t", "messages": messages, "tools": TOOLS})
+    assert log["messages"] == messages and notes == ["logs that go on after their last action"]
+    said = [step.action for step in from_chat(log).steps]
+    assert said == [joined("In the hall.", []), joined("", [GO]), "In the hall.",
+                    joined("Both.", [GO, GO])]  # fmt: skip
+
+
+@pytest.mark.parametrize("rules", [[], [{"role": "system", "content": "be brief"}]])
+def test_a_greeting_is_read_and_not_learned(rules):
+    hello = {"role": "assistant", "content": "Hello, how can I help?"}
+    messages = [*rules, hello, USER, REPLY, USER, REPLY]
+    log, notes = noted(exchange(messages=messages))
+    demo = from_chat(log)
+    assert actions([demo]) == [["In the hall."] * 2] and demo.steps[0].state == messages[:-3]
+    assert notes == ["greetings before the user's first message, read and not learned"]
+    assert to_chat(demo)["messages"] == messages
+    assert demo.until(1).messages == messages[:-1] and demo.until(0).messages == messages[:-3]
+    chat = Chat(tokenizer("qwen3"), "think")
+    state = chat.text(chat.state(demo.steps[0].state, [], True))
+    assert state.index("Hello, how can") < state.index("where is my parcel?")
+
+
+def test_a_log_that_begins_with_a_call_is_refused_and_one_of_rules_alone_is_not():
+    for first in (calling(), REPLY):
+        tool = {"role": "tool", "content": "x"}
+        with pytest.raises(ValueError, match="begins with what it answers"):
+            from_chat({"messages": [first, tool, REPLY]})
+        rules = {"role": "system", "content": "find the key"}
+        assert len(from_chat({"messages": [rules, first, tool, REPLY]}).steps) == 2
+
+
+def test_an_answer_of_weight_0_is_read_and_not_learned():
+    wrong = {"role": "assistant", "content": "In the garden.", "weight": 0}
+    messages = [USER, wrong, USER, REPLY, USER, wrong]
+    log, notes = noted(exchange(messages=messages))
+    demo = from_chat(log)
+    assert log["messages"] == messages and actions([demo]) == [["In the hall."]]
+    assert demo.steps[0].state == messages[:3] and "answers of weight 0" in notes[0]
+    with pytest.raises(ValueError, match="no message of the assistant to learn"):
+        from_chat({"messages": [USER, wrong]})
+
+
+# --- tools that nobody declared -------------------------------------------------------------------
+
+
+def test_a_schema_is_what_the_calls_of_all_logs_show(read):
+    def calls(*arguments: dict) -> dict:
+        made = [calling({"name": "find", "arguments": json.dumps(each)}) for each in arguments]
+        return {"messages": [USER, *made]}
+
+    talk = {"messages": [USER, REPLY]}  # of the same agent, who called nothing
+    logs = calls({"id": 1, "price": 2}, {"id": 3, "price": 0.5}), calls({"id": "a", "gone": None})
+    demos, report = read(*logs, talk, exchange(task="x"))
+    properties = {"id": {"type": ["integer", "string"]}, "price": {"type": "number"},
+                  "gone": {"type": "null"}}  # fmt: skip
+    parameters = {"type": "object", "properties": properties, "required": ["id"]}
+    function = {"name": "find", "description": "", "parameters": parameters}
+    tool = {"type": "function", "function": function}
+    assert [demo.tools for demo in demos] == [[tool]] * 3 + [[]]
+    assert report.normalised == {'logs without "tools", given those of the calls: find': 3}
+    nothing = schema("find", [{}])["function"]["parameters"]
+    assert nothing == {"type": "object", "properties": {}, "required": []}
+
+
+def test_a_call_of_a_tool_that_the_log_lacks_adds_it(read):
+    other = calling({"name": "stop", "arguments": '{"now": true}'})
+    lacking = {**CALLS, "messages": [*CALLS["messages"], other]}
+    undeclared = {"messages": [USER, calling()]}
+    demos, report = read(lacking, undeclared)
+    assert [tool["function"]["name"] for tool in demos[0].tools] == ["go", "stop"]
+    assert demos[1].tools == TOOLS  # another log's schema, where there is one
+    assert 'calls of tools that "tools" lacks, added to it: stop' in report.normalised
+
+
+# --- there and back -------------------------------------------------------------------------------
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+WORDS = TEXTS.filter(lambda text: text.strip() and "think>" not in text)
+ARGUMENTS = st.dictionaries(TEXTS, TEXTS | st.integers() | st.lists(st.booleans()), max_size=2)
+A_CALL = st.tuples(st.sampled_from(["go", "find it"]), ARGUMENTS).map(
+    lambda made: {"type": "function", "function": {"name": made[0], "arguments": made[1]}}
+)
+ANSWERS = st.fixed_dictionaries(
+    {"role": st.just("assistant"), "content": WORDS},
+    optional={"reasoning_content": WORDS, "tool_calls": st.lists(A_CALL, max_size=2)},
+)
+TURNS = st.lists(st.tuples(WORDS, ANSWERS, st.lists(TEXTS, max_size=2)), min_size=1, max_size=3)
+
+
+def conversation(turns: list) -> dict:
+    """A log with ids, in which tools answer calls alone."""
+    messages = []
+    for asked, answer, seen in turns:
+        messages += [{"role": "user", "content": asked}, answer]
+        calls = answer.get("tool_calls", [])
+        for i, (call, text) in enumerate(zip(calls, seen, strict=False)):
+            call["id"] = f"c{i}"
+            messages.append({"role": "tool", "content": text, "tool_call_id": f"c{i}"})
+    return {"task": "t", "messages": messages, "tools": TOOLS}
+
+
+@settings(max_examples=60, deadline=None)
+@given(TURNS)
+def test_what_is_read_is_written_and_read_again_alike(turns):
+    demo = from_chat(conversation(turns))
+    again = from_chat(json.loads(json.dumps(to_chat(demo))))
+    assert again == demo and to_chat(again) == to_chat(demo)
+    for (_, answer, _), step in zip(turns, demo.steps, strict=True):
+        assert parts(step.action)[0] == answer["content"].strip()
+        assert step.thought == answer.get("reasoning_content")
+        assert [{"function": call} for call in parts(step.action)[1]] == [
+            {"function": call["function"]} for call in answer.get("tool_calls", [])
+        ]
+
+
+@pytest.mark.parametrize("form", ["atif", "openai"])
+def test_logs_in_another_programs_form_are_the_same_logs(form, tmp_path, capsys):
+    named = {"role": "tool", "content": "x", "tool_call_id": "c1", "name": "go"}
+    greeted = [{"role": "assistant", "content": "Hello."}, {**USER, "name": "Ann"}, mixed()]
+    greeted[2:] = [calling(content="So."), named, REPLY | {"weight": 0}, USER, REPLY]
+    logs = [CALLS, mixed(), TEXT, {"task": "g", "messages": greeted, "tools": TOOLS}]
+    path = written(tmp_path, *logs)
+    out = tmp_path / "out.jsonl"
+    main([str(path), "--to", form, str(out)])
+    before, after = read_demos(path)[0], read_demos(out)[0]
+    assert [demo.steps for demo in after] == [demo.steps for demo in before]
+    assert [demo.tools for demo in after] == [demo.tools for demo in before]
+    assert form == "openai" or after == before
+    kept = out.read_bytes()
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main([str(path), "--to", form, str(out)])
+    assert "name a new one" in capsys.readouterr().err and out.read_bytes() == kept
+
+
+def test_calls_without_ids_are_given_some_and_their_answers_too():
+    nameless = {"type": "function", "function": CALL["function"]}
+    tool = {"role": "tool", "content": "x"}
+    messages = [USER, calling(tool_calls=[nameless, nameless]), tool, tool, calling(), tool]
+    made = to_openai(from_chat({"messages": messages, "tools": TOOLS}))["messages"]
+    assert [call["id"] for call in made[1]["tool_calls"]] == ["call_1", "call_2"]
+    assert [made[i]["tool_call_id"] for i in (2, 3, 5)] == ["call_1", "call_2", "c1"]
+
+
+def test_what_atif_cannot_say_is_refused_and_nothing_is_written(tmp_path, capsys):
+    astray = [USER, REPLY, {"role": "tool", "content": "x"}, REPLY]
+    path = written(tmp_path, TEXT, {"messages": astray})
+    with pytest.raises(SystemExit):
+        main([str(path), "--to", "atif", str(tmp_path / "out.jsonl")])
+    assert "log 2, message 2 is a tool's answer to no call" in capsys.readouterr().err
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+# --- minprm logs, and --skip-bad ------------------------------------------------------------------
+
+
+def shown(*flags: str, capsys) -> tuple[int, str, str]:
+    """(exit code, what is printed, what is complained of)."""
+    try:
+        main([*map(str, flags)])
+        code = 0
+    except SystemExit as stop:
+        code = stop.code
+    return code, *capsys.readouterr()
+
+
+def rows(text: str) -> dict[str, str]:
+    return dict(row.split(None, 1) for row in text.split("\n\n")[0].splitlines())
+
+
+def test_the_summary_counts_what_is_there(tmp_path, capsys):
+    twice = {**TEXT, "messages": [*TEXT["messages"], USER, REPLY | {"content": "x" * 99}]}
+    path = written(tmp_path, mixed(), {**CALLS, "task": "t3"}, twice, {**TEXT, "task": "t4"})
+    code, text, error = shown(path, "--held-out", "2", capsys=capsys)
+    found = rows(text)
+    assert code == 0 and not error
+    assert found["logs"] == "4 of 4 tasks, in 1 file (chat 4)"
+    assert found["steps"] == "9, 4 of them with a thought"
+    assert found["actions"] == "3 calls alone, 5 replies alone, 1 both"
+    assert found["tools"] == "go 4" and found["messages"] == "assistant 9, user 7, tool 4, system 2"
+    assert found["split"] == "--held-out 2: 2 training, 1 held out, 1 test"
+    assert found["characters"].endswith("the longest action 99")
+    assert "tokens" not in found
+    _, text, _ = shown(path, capsys=capsys)
+    assert "--held-out 16 leaves nothing to learn from" in rows(text)["split"]
+
+
+def test_with_a_model_the_summary_counts_its_tokens(tmp_path, capsys, model):  # noqa: F811
+    long = line("Rome")
+    long["messages"][1] = {"role": "user", "content": "how big is Rome? " * 40}
+    path = written(tmp_path, line("Paris"), line("Oslo"), long)
+    chat = Chat(tokenizer("qwen3_instruct_2507"), tools=True)
+    steps = []  # of each log: the tokens of each step
+    actions = []
+    for demo in read_demos(path)[0]:
+        steps.append([])
+        for i, step in enumerate(demo.steps):
+            ids = chat.state(step.state, demo.tools, i == 0)
+            action = chat.action(step.action)
+            steps[-1].append(len(ids + chat.turn([], action)))
+            actions.append(len(chat.turn(None, action)) - len(chat.end))
+    _, middle, longest = sorted(map(sum, steps))
+    roomy = str(longest + 2 * 512)
+    code, text, _ = shown(path, "--model", model, "--context", roomy, capsys=capsys)
+    found = rows(text)
+    assert code == 0 and f"{middle:,} (median)" in found["tokens"]
+    assert f"{longest:,} (longest); the longest action {max(actions)};" in found["tokens"]
+    assert "cuts 0 logs short and leaves 0 out" in found["context"]
+    tight = str(max(steps[0][0], steps[1][0]) + 512)  # holds a first step of the short logs
+    _, text, _ = shown(path, "--model", model, "--context", tight, capsys=capsys)
+    assert "cuts 2 logs short and leaves 1 out" in rows(text)["context"]
+
+
+def test_every_problem_is_listed_once_with_its_count_and_first_places(tmp_path, capsys):
+    empty = exchange(answer={"role": "assistant", "content": ""})
+    late = exchange(messages=[USER, REPLY, *empty["messages"]])
+    path = written(
+        tmp_path, empty, TEXT, empty, late, late, late, {"tools": 5, **exchange(tools=5)}
+    )
+    code, text, error = shown(path, capsys=capsys)
+    assert code == 2 and error.count("\n") == 1 and "bad lines (6)" in error
+    listed = text.split("by --skip-bad:\n")[1].splitlines()
+    assert listed[0] == "       5  it has an empty action: neither text content nor tool_calls"
+    assert listed[1].strip() == (
+        f"{path}, line 1, message 1; {path}, line 3, message 1; {path}, line 4, message 3"
+        " and 2 more"
+    )
+    assert listed[2] == '       1  "tools" is no list of objects'
+    code, _, error = shown(path, "--skip-bad", capsys=capsys)
+    assert code == 0 and not error
+    bad = written(tmp_path, empty, name="bad.jsonl")
+    code, _, error = shown(bad, "--skip-bad", capsys=capsys)
+    assert code == 2 and "no log in it that can be read" in error
+
+
+def test_a_name_from_a_log_is_shown_and_not_obeyed(tmp_path, capsys):
+    _, text, _ = shown(written(tmp_path, exchange(**{"\x1b[31m": 1})), capsys=capsys)
+    assert "\x1b" not in text and "x1b[31m" in text
+
+
+@pytest.mark.parametrize("knob", ["--context 9", "--layout think"])
+def test_a_knob_that_counts_tokens_needs_a_model(knob, tmp_path, capsys):
+    code, _, error = shown(written(tmp_path, TEXT), *knob.split(), capsys=capsys)
+    assert code == 2 and "has no effect here: it needs a --model" in error
+
+
+def test_training_refuses_bad_lines_or_leaves_them_out(tmp_path, capsys):
+    bad = exchange(answer={"role": "assistant", "content": ""})
+    path = written(tmp_path, TEXT, bad, bad, CALLS)
+    cfg = Config(demos=str(path), arms=["base"])
+    with pytest.raises(SystemExit):
+        demos_of(cfg, seed=0)
+    error = capsys.readouterr().err
+    assert error.startswith(f"{path}, line 2: message 1 (assistant): it has an empty action")
+    assert "1 more" in error and "--skip-bad" in error and error.count("\n") == 1
+    kept = demos_of(replace(cfg, skip_bad=True), seed=0)
+    assert [demo.task for demo in kept] == ["t2", "t1"]
+    bad = written(tmp_path, bad, name="bad.jsonl")
+    with pytest.raises(SystemExit):
+        demos_of(replace(cfg, demos=str(bad), skip_bad=True), seed=0)
+
+
+def test_training_says_in_a_line_what_was_changed(tmp_path):
+    said = []
+    sink = logger.add(said.append, format="{message}")
+    log = exchange(answer=REPLY | {"content": [PART]})
+    path = written(tmp_path, log, log, {"messages": 5})
+    demos_of(Config(demos=str(path), arms=["base"], skip_bad=True), seed=0)
+    logger.remove(sink)
+    assert said == [
+        f"--demos {path}: 2 x content in parts, joined line by line; 1 bad line left out\n"
+    ]
+
+
+def test_content_thought_reaches_training(tmp_path):
+    log = mixed()
+    del log["messages"][2]["reasoning_content"]
+    cfg = Config(demos=str(written(tmp_path, log)), arms=["base"])
+    assert demos_of(cfg, 0)[0].steps[0].thought is None
+    assert demos_of(replace(cfg, content="thought"), 0)[0].steps[0].thought == "This way, please."
