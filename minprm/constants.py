@@ -113,6 +113,7 @@ class SFT(Training):
     decay: bool = True  # after the warm-up, does the learning rate fall linearly to zero
     batch: Count = 16  # demos in an update
     epochs: Count = 5  # passes over the demos
+    asked: bool = False  # do its samples hold --instruction, and all that comes after it
 
 
 @dataclass
@@ -213,6 +214,9 @@ class Config:
     gate: bool = True  # stop where the embedded model lacks the world's skills
     layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (template.py)
     think: bool = True  # may a played turn think first; --no-think opens its action at once
+    # told to a --model until SFT has taught it: auto, none, a text, or a .txt or .md file
+    instruction: str = "auto"
+    few_shot: str = ""  # logs with thoughts, shown as text after the instruction
     demos: str = ""  # logs: a file, a folder or a quoted pattern; default: the world's expert plays
     content: Literal["reply", "thought"] = "reply"  # text beside a call in --demos is that
     skip_bad: bool = False  # go on without the bad lines of --demos

@@ -109,9 +109,7 @@ def replay(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> dict[str
     scored: list[Sample] = []
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [i for i, demo in enumerate(demos) if t < len(demo.steps)]
-        states = [
-            agent.chat.state_ids(demos[i].steps[t].state, demos[i].tools, t == 0) for i in live
-        ]
+        states = [agent.state_ids(demos[i].steps[t].state, demos[i].tools, t == 0) for i in live]
         nodes = []
         for i, state in zip(live, states, strict=True):
             nodes.append(chain([*agent.chat.history(turns[i], agent.history), state[0]], known))

@@ -21,7 +21,7 @@ from minprm.data import Demo
 from minprm.envs import make_world
 from minprm.evaluation import evaluate, reference_rows, replay, summary
 from minprm.model import tiny
-from minprm.model.agent import make_agent
+from minprm.model.agent import Agent, make_agent
 from minprm.model.check import check
 from minprm.model.load import base_of, load_model, pretrained
 from minprm.model.policy import Policy
@@ -36,7 +36,7 @@ from minprm.stages.act_prm import RESAMPLE, act_prm
 from minprm.stages.relabel import copy, relabel, sample, shuffle
 from minprm.stages.rl import rl, synth
 from minprm.stages.sft import sft
-from minprm.text.chat import Chat
+from minprm.text.instruction import check_examples
 from minprm.text.logs import read_demos, split_tasks
 from minprm.trainer import Run
 
@@ -106,6 +106,7 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> dict:
     seconds = 0.0
     for i in range(len(stages)):
         seconds += run_stage(run, "+".join(stages[: i + 1]))
+    run.agent.asked = asks(stages, run.cfg)
     folder = checkpoints / f"{name}-{run.seed}"
     policy.save(folder)
     what = about(run.cfg, name, run.seed, run.train_demos, run.held_out, run.test)
@@ -137,7 +138,8 @@ def run_stage(run: Run, stage_id: str) -> float:
     began = time.perf_counter() - saved.get("seconds", 0.0)
     run.log.rewind(run.seed, stage_id, saved.get("update", 0))
     run.sync()  # the policy may have restarted
-    name = stage_id.split("+")[-1]
+    *_, name = stages = stage_id.split("+")
+    run.agent.asked = asks(stages, run.cfg)
     try:
         STAGES[name](run, stage_id)
         seconds = time.perf_counter() - began
@@ -150,6 +152,15 @@ def run_stage(run: Run, stage_id: str) -> float:
     return seconds
 
 
+def asks(stages: list[str], cfg: Config) -> bool:
+    """Does the model read the instruction in the last of these stages, and when it acts after it?
+
+    It does until SFT, and then no more: a model is to be asked as it was trained
+    (text/instruction.py). With --sft.asked it always does.
+    """
+    return cfg.sft.asked or not any(stage.startswith("sft:") for stage in stages)
+
+
 def start(
     cfg: Config, seed: int, log: Log, checkpoints: Path, on_save: Callable[[], None] = lambda: None
 ) -> Run:
@@ -158,6 +169,7 @@ def start(
     Nothing is written but the embedded model, which other runs use too.
     """
     demos = demos_of(cfg, seed)
+    check_examples(demos, cfg)
     # a task is on one side only, with all of its demos
     sides = split(demos, cfg)
     began = time.perf_counter()
@@ -172,10 +184,11 @@ def start(
         own_weights=cfg.rl.max_async_level > 0,
     )
     check(agent)
-    train_demos, held_out, test = (fitting_demos(side, agent.chat, cfg) for side in sides)
+    train_demos, held_out, test = (fitting_demos(side, agent, cfg) for side in sides)
     made_by = {name: value for name, value in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
     named = [cfg.act_prm.reward, cfg.act_prm.advantage, cfg.rl.advantage, *cfg.world_args]
     made_by |= own.fingerprints(text.rpartition("=")[2] for text in named)
+    made_by["what the model is told"] = agent.instruction.text
     made_by["the base model"] = fingerprint_of_model(policy)
     made_by["the demos"] = fingerprint_of_demos([*train_demos, *held_out, *test])
     return Run(
@@ -267,9 +280,9 @@ def split(demos: list[Demo], cfg: Config) -> tuple[list[Demo], list[Demo], list[
     return train, validation, test
 
 
-def fitting_demos(demos: list[Demo], chat: Chat, cfg: Config) -> list[Demo]:
+def fitting_demos(demos: list[Demo], agent: Agent, cfg: Config) -> list[Demo]:
     """The demos up to where they outgrow the context; those that do so at once are left out."""
-    fit = [_until_it_fits(demo, chat, cfg) for demo in demos]
+    fit = [_until_it_fits(demo, agent, cfg) for demo in demos]
     cut = sum(len(short.steps) < len(demo.steps) for demo, short in zip(demos, fit, strict=True))
     if cut:
         logger.warning(f"{cut} of {len(demos)} logs are cut where they outgrow --context")
@@ -279,13 +292,13 @@ def fitting_demos(demos: list[Demo], chat: Chat, cfg: Config) -> list[Demo]:
     return fit
 
 
-def _until_it_fits(demo: Demo, chat: Chat, cfg: Config) -> Demo:
+def _until_it_fits(demo: Demo, agent: Agent, cfg: Config) -> Demo:
     """The log up to where it would outgrow the context, if each thought were as long as it may."""
     length = 0
     for i, step in enumerate(demo.steps):
-        ids = chat.state(step.state, demo.tools, first=i == 0)
-        ids += chat.turn([], chat.action(step.action))
-        length += len(ids) + cfg.thought_tokens
+        state, _ = agent.state_ids(step.state, demo.tools, i == 0)
+        turn = agent.chat.turn([], agent.chat.action(step.action))
+        length += len(state) + len(turn) + cfg.thought_tokens
         if length > cfg.context:
             return demo.until(i)
     return demo

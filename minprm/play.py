@@ -121,7 +121,7 @@ def _ask(e: Episode, agent: Agent, limit: int, roots: dict[int, Sample]) -> None
     """
     chat = agent.chat
     history = agent.history
-    e.state_ids = chat.state_ids(e.state, e.world.tools, not e.steps)
+    e.state_ids = agent.state_ids(e.state, e.world.tools, not e.steps)
     state = e.state_ids[0]
     if not e.steps:  # episodes of one task share their first state
         root = roots.setdefault(e.world.seed, Sample().extend(state))

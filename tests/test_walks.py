@@ -36,7 +36,7 @@ def parts() -> tuple[Policy, Chat, list]:
     chat = Chat(p.tokenizer)
     demos = [expert_demo(Cups(rounds=3, swaps=1), task_seed("train", i)) for i in range(2)]
     # it learns a little of the form of a turn, so that some of its thoughts end and some are cut
-    samples = [sample for demo in demos for sample in logged(demo, chat, History())]
+    samples = [sample for demo in demos for sample in logged(demo, agent(p, CUPS))]
     for _ in range(8):
         p.update(samples, SFT(), lr=3e-3)
     return Policy(p.model, p.tokenizer, 10_000), chat, demos

@@ -27,6 +27,7 @@ from minprm.model.load import (
 from minprm.model.policy import CHUNK
 from minprm.play import expert_demos
 from minprm.text.chat import Chat
+from minprm.text.instruction import shown
 from minprm.text.logs import read_demos
 from minprm.text.printable import printable
 
@@ -59,6 +60,7 @@ def dry_run(cfg: Config) -> str:
     for name, size in memory(model, cfg, card).items():
         lines.append(f"{name:<42}{size / 2**30:>9.2f} GiB")
     chat = Chat(tokenizer, cfg.layout, any(demo.tools for demo in demos))
+    lines += shown(cfg, chat)
     if cfg.demos:
         lines += ["", summary(demos, report, cfg, chat)]
     return "\n".join([*lines, "", rendered(demos[0], chat)])

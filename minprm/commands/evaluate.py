@@ -113,7 +113,7 @@ def replayed(path: str, demos: list[Demo], cfg: Config, flags: Evaluation) -> di
     tools = any(demo.tools for demo in demos)
     agent = make_agent(model, tokenizer, cfg, tools=tools, policy=policy)
     check_model(agent)
-    fit = fitting_demos(demos, agent.chat, cfg)
+    fit = fitting_demos(demos, agent, cfg)
     return replay(agent, cfg, fit, noise_seed(flags.seed, "evaluate", 0))
 
 

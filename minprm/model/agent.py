@@ -9,6 +9,7 @@ from minprm.model.load import make_sampler
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
 from minprm.text.chat import Chat
+from minprm.text.instruction import Instruction, instruction_of
 
 SHOWS_ACTION = ("action_first", "both")  # of --act-prm.trained-on: an action before its thought
 
@@ -21,6 +22,7 @@ class Agent:
     policy: Policy | None  # learns, and tells the log-prob of any tokens; None: it only acts
     sampler: Sampler  # writes with the policy's weights; or a VLLM, which has the same methods
     chat: Chat  # turns text into tokens and back
+    instruction: Instruction  # what it is told, so that it thinks
     history: History  # which earlier turns it sees
     think: bool  # may a turn of its own begin with a thought
     thought_tokens: int  # longest thought
@@ -28,6 +30,15 @@ class Agent:
     context: int  # longest prompt with its answer
     temperature: float  # at which it writes, and at which what it wrote is scored
     version: int = 0  # of the weights that the sampler writes with
+    asked: bool = True  # does it read the instruction now (`asks` in ladder.py)
+
+    def state_ids(
+        self, messages: list[dict], tools: list[dict], first: bool
+    ) -> tuple[list[int], list[int]]:
+        """`Chat.state_ids` of what it reads: the instruction too, where a conversation begins."""
+        if first and self.asked:
+            messages = self.instruction.told(messages)
+        return self.chat.state_ids(messages, tools, first)
 
     def sync(self) -> None:
         """Tells the sampler of the new weights: what it writes next comes from them."""
@@ -55,6 +66,7 @@ def make_agent(
         policy=policy,
         sampler=make_sampler(model, cfg.sampler, cfg.engine, cfg.context, own_weights),
         chat=chat,
+        instruction=instruction_of(cfg, chat),
         history=cfg.history,
         think=cfg.think,
         thought_tokens=cfg.thought_tokens,

@@ -129,7 +129,7 @@ class Walk:
     def arrive(self, t: int, agent: Agent, known: dict) -> Group:
         """Opens step t: its state now ends the history of each path."""
         step = self.demo.steps[t]
-        state_ids = agent.chat.state_ids(step.state, self.demo.tools, t == 0)
+        state_ids = agent.state_ids(step.state, self.demo.tools, t == 0)
         for path in self.paths:
             before = agent.chat.history(path.turns, agent.history)
             path.history = chain([*before, state_ids[0]], known)

@@ -7,10 +7,11 @@ come from (relabel.py), the loop and the learning rate (trainer.py).
 
 import math
 
-from minprm.constants import History, fail
+from minprm.constants import fail
 from minprm.data import Demo, Sample, chain
+from minprm.model.agent import Agent
 from minprm.run.randomness import pick
-from minprm.text.chat import Chat, Turn
+from minprm.text.chat import Turn
 from minprm.trainer import Batch, Run, loop
 
 
@@ -29,7 +30,7 @@ def sft(run: Run, stage_id: str, learns: str) -> None:
         fail(f"{stage_id}: this stage needs demos with a thought in every step of them")
     samples = []
     for demo in demos:
-        samples += to_samples(demo, run.agent.chat, run.cfg.history)
+        samples += to_samples(demo, run.agent)
 
     def batch(update: int) -> Batch:
         return pick(samples, cfg.batch, run.seed, stage_id, update), {}
@@ -39,22 +40,20 @@ def sft(run: Run, stage_id: str, learns: str) -> None:
     loop(run, stage_id, cfg, updates, batch)
 
 
-def to_samples(demo: Demo, chat: Chat, history: History) -> list[Sample]:
-    """The demo as one Sample that learns each turn of the assistant once; or, where `History` edits
-    old turns, as one Sample a step.
-
-    The opening tags are learned too, so that the model begins a thought by itself.
-    """
+def to_samples(demo: Demo, agent: Agent) -> list[Sample]:
+    """The demo as one Sample that learns each turn once, its opening tags too, so that the model
+    begins a thought by itself; or, where `History` edits old turns, as one Sample a step."""
+    chat = agent.chat
     samples = [Sample()]
     turns: list[Turn] = []
     known = {}
     for i, step in enumerate(demo.steps):
-        state_ids = chat.state_ids(step.state, demo.tools, i == 0)
+        state_ids = agent.state_ids(step.state, demo.tools, i == 0)
         thought = None if step.thought is None else chat.thought(step.thought)
         action = chat.action(step.action)
         turn = chat.turn(thought, action)
-        if turns and history.edits():
-            samples.append(Sample(parent=chain(chat.history(turns, history), known)))
+        if turns and agent.history.edits():
+            samples.append(Sample(parent=chain(chat.history(turns, agent.history), known)))
         samples[-1].extend(state_ids[0]).extend(turn, 1.0)
         turns.append(Turn(*state_ids, turn, chat.turn(None, action)))
     return samples

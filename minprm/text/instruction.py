@@ -1,0 +1,187 @@
+"""What a pretrained model is told, so that it thinks: --instruction and --few-shot.
+
+The embedded model is raised on thoughts. Any other has to be asked for them: where a thought
+stands, how long it may be, and what it is for. The instruction ends the first system message of
+whatever is sampled; a --few-shot file adds whole logs to it, written out as text. It is content
+like any other text, so no tag in it becomes a control token.
+
+Who is told, and who is not (`asks` in ladder.py):
+
+    until SFT    Act-PRM, relabelling, sampling, RL and evaluation read the instruction
+    from SFT on  neither SFT's logs nor what comes after, evaluation included
+    --sft.asked  all of them
+
+Act-PRM has one prompt from a thought's first token to the update. With the instruction i it draws
+z ~ p(z | i, s), rewards z by p(a | i, s, z), and reinforces log p(z | i, s). Log-probs belong to
+the prompt that was sampled with: the ratio then begins at 1, and the posterior is that of one
+model. SFT has another task. It learns p(z, a | s) from the relabelled logs, which is what the agent
+will be when nobody asks it; what had to be asked for becomes habit (prompt distillation,
+arXiv:2112.00861). And a model is evaluated by the prompts that it was trained with.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import PreTrainedTokenizerBase
+
+from minprm.constants import Config, fail
+from minprm.data import Demo
+from minprm.text.chat import Chat
+from minprm.text.logs import read_demos
+from minprm.text.printable import printable
+from minprm.text.template import Layout
+
+NOTHING = ("", "none")
+FILES = (".txt", ".md")  # an --instruction that ends so is the path of a file
+GUIDE = (
+    "in at most about {words} words: what matters in what you have seen, what is still missing, and"
+    " what to do next."
+)
+# by layout: where a thought stands, and how the action follows
+TAGS = f"Begin each turn with your reasoning between {{think}} and {{stop}}, {GUIDE}"
+THINK = f"{TAGS} Then act."
+ACT = f"{TAGS} Then write your action between {{act}} and {{act_end}}, and nothing else."
+TOOL = f"Before each tool call write your reasoning as plain text, {GUIDE} Then make the call."
+# with --act-prm.thoughts-from state_action; it holds also where the action is not shown
+KNOWN = (
+    "Where your turn already shows an action, that action is right: explain what leads to it, and"
+    " do not name it."
+)
+EXAMPLES = "Examples of whole conversations, with the reasoning before each action:"
+_MARK = "xMINPRMSx"  # a word that no template writes by itself
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """A text for the model, and where its template lets it stand."""
+
+    text: str  # "": nothing is told
+    in_system: bool = True  # False: the template knows no system message
+
+    def told(self, messages: list[dict]) -> list[dict]:
+        """The messages that begin a conversation, with the instruction in the first system message.
+
+        There is one then, if the template knows any; otherwise the text comes before the first
+        user message.
+        """
+        if not self.text:
+            return messages
+        first, *rest = messages
+        if first["role"] == "system":
+            return [{**first, "content": f"{first['content']}\n\n{self.text}"}, *rest]
+        if self.in_system:
+            return [{"role": "system", "content": self.text}, *messages]
+        return [{**first, "content": f"{self.text}\n\n{first['content']}"}, *rest]
+
+
+def instruction_of(cfg: Config, chat: Chat) -> Instruction:
+    """What this configuration tells a model. Exits where its vocabulary lacks a word of it."""
+    if cfg.model == "tiny":  # its words are those of a world
+        return Instruction("")
+    parts = [written(cfg.instruction), examples(cfg.few_shot)]
+    if cfg.instruction == "auto":
+        parts[0] = _default(cfg, chat)
+    text = "\n\n".join(part for part in parts if part)
+    chat.content(text)
+    return Instruction(text, _knows_system(chat.tokenizer))
+
+
+def written(knob: str) -> str:
+    """The text that --instruction names: itself, or that of a file. Exits where there is none."""
+    if knob in NOTHING:
+        return ""
+    if knob.startswith("-"):
+        fail(f"--instruction {knob[:40]!r} reads like a flag: write it into a .txt file, name that")
+    if not knob.endswith(FILES):
+        return knob
+    try:
+        text = Path(knob).read_text(encoding="utf-8-sig").strip()
+    except OSError as error:
+        fail(f"--instruction {knob}: {error.strerror}")
+    except UnicodeDecodeError:
+        fail(f"--instruction {knob}: not in UTF-8; save the file as UTF-8")
+    if not text:
+        fail(f"--instruction {knob}: the file is empty; --instruction none tells nothing")
+    return text
+
+
+def examples(file: str) -> str:
+    """The logs of a --few-shot file as text; no file: none. Exits where a step has no thought."""
+    if not file:
+        return ""
+    texts = [EXAMPLES]
+    demos, _ = read_demos(file)
+    for number, demo in enumerate(demos, start=1):
+        if any(not step.thought for step in demo.steps):
+            fail(
+                f"--few-shot {file}: a turn of log {number} has no thought, and that is what the"
+                " examples are to show: write one into its reasoning_content"
+            )
+        texts.append(f"Example {number}\n\n{_example(demo)}")
+    return "\n\n".join(texts)
+
+
+def check_examples(demos: list[Demo], cfg: Config) -> None:
+    """Exits where a log is also an example of --few-shot: it would read its own actions."""
+    if cfg.model == "tiny" or not cfg.few_shot:
+        return
+    examples, _ = read_demos(cfg.few_shot)
+    shown = {demo.task for demo in examples}
+    for demo in demos:
+        if demo.task in shown:
+            fail(
+                f"--few-shot {cfg.few_shot}: the task {demo.task[:40]!r} is also in the demos, and"
+                " they would read their own actions there: take it out of one of the two"
+            )
+
+
+def _example(demo: Demo) -> str:
+    """A log as text, without its system message: the rules are those of whoever reads it."""
+    lines = []
+    for step in demo.steps:
+        for message in step.state:
+            if message["role"] != "system":
+                lines.append(f"{message['role']}: {message['content']}")
+        lines += [f"reasoning: {step.thought.strip()}", f"action: {step.action}"]
+    return "\n".join(lines)
+
+
+def _default(cfg: Config, chat: Chat) -> str:
+    """The text of `auto`: none for an agent that may not think, or that has no words for it."""
+    if not cfg.think:
+        return ""
+    text = _for_layout(chat.layout, max(cfg.thought_tokens // 2, 1))
+    if cfg.act_prm.thoughts_from == "state_action":
+        text = f"{text} {KNOWN}"
+    try:
+        chat.tokenizer.encode(text)
+    except Exception:  # tokenizers raises nothing narrower
+        return ""
+    return text
+
+
+def _for_layout(layout: Layout, words: int) -> str:
+    """How a model whose turns have this layout is asked for thoughts of so many words."""
+    text = TOOL
+    if layout.think:
+        text = ACT if "<act>" in layout.act else THINK
+    tags = {name: tag.strip() for name, tag in layout._asdict().items()}
+    return text.format(words=words, **tags)
+
+
+def _knows_system(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Does the template write system messages?"""
+    messages = [{"role": "system", "content": _MARK}, {"role": "user", "content": "x"}]
+    try:
+        return _MARK in tokenizer.apply_chat_template(messages, tokenize=False)
+    except Exception:  # a template raises whatever its author liked
+        return False
+
+
+def shown(cfg: Config, chat: Chat) -> list[str]:
+    """Lines for --dry-run: the instruction in full, and who reads it. None where there is none."""
+    text = instruction_of(cfg, chat).text
+    if not text:
+        return []
+    readers = "whatever is sampled or learned" if cfg.sft.asked else "what is sampled before SFT"
+    return ["", f"at the end of the system message of {readers} (--instruction):", printable(text)]

@@ -1,0 +1,303 @@
+"""A pretrained model is told to think where it is sampled from, and SFT's logs are without it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from test_rl import Lines
+from test_templates import FAMILIES, TOOLS, bytes_with, tokenizer
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from minprm import ladder
+from minprm.commands import train
+from minprm.commands.cli import parse
+from minprm.constants import SFT, ActPRM, Config, Relabel
+from minprm.ladder import asks, run_arm, start
+from minprm.model.policy import Policy
+from minprm.model.sampler import Sampler
+from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
+from minprm.stages.sft import to_samples as logged
+from minprm.text.chat import Chat
+from minprm.text.instruction import KNOWN, Instruction, check_examples, examples, instruction_of
+from minprm.text.logs import from_chat, read_demos, write_demos
+
+TOLD = "Think aloud about ducks."
+RULES = {"role": "system", "content": "be brief"}
+USER = {"role": "user", "content": "hello"}
+NO_SYSTEM = (
+    "{% for m in messages %}"
+    "{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def log(number: int, thought: str = "as before") -> dict:
+    """A log of two steps."""
+    messages = [RULES] if number % 2 else []
+    for word in ("ab", "cd"):
+        messages.append({"role": "user", "content": f"say {word} {number}"})
+        messages.append({"role": "assistant", "content": word, "reasoning_content": thought})
+    return {"task": str(number), "messages": messages}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a random model of English letters, `model`, and logs, `demos.jsonl`."""
+    folder = tmp_path_factory.mktemp("told")
+    words = tokenizer("qwen3")
+    torch.manual_seed(0)
+    shape = Qwen3Config(
+        vocab_size=len(words), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2, head_dim=16, tie_word_embeddings=True,
+    )  # fmt: skip
+    Policy(Qwen3ForCausalLM(shape), words, 1000).save(folder / "model")
+    write_demos([from_chat(log(number)) for number in range(6)], folder / "demos.jsonl")
+    return folder
+
+
+def config(folder, **knobs) -> Config:
+    return replace(
+        Config(
+            model=f"{folder}/model", world="", demos=f"{folder}/demos.jsonl", held_out=2,
+            run="told", instruction=TOLD, thought_tokens=6, action_tokens=4, save_every=100,
+            act_prm=ActPRM(updates=1, batch=2, group=3, trained_on="thought"),
+            sft=SFT(epochs=1, batch=4), relabel=Relabel(group=2),
+        ),
+        **knobs,
+    )  # fmt: skip
+
+
+# --- who is told ---
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_what_is_sampled_before_sft_holds_it_and_what_sft_learns_does_not(
+    folder, tmp_path, monkeypatch, always
+):
+    run = start(config(folder, sft=SFT(epochs=1, batch=4, asked=always)), 0, Lines(), tmp_path)
+    run.log.folder = tmp_path
+    read = {}
+    now = ["sampled"]
+
+    def hold(kind, rows) -> None:
+        texts = [run.agent.chat.text(ids) for ids in rows]
+        read.setdefault(kind, set()).update(text.count(TOLD) for text in texts)
+
+    generate, update, replay = Sampler.generate, Policy.update, ladder.replay
+
+    def sampled(self, prompts, *rest):
+        hold(now[0], prompts)
+        return generate(self, prompts, *rest)
+
+    def learned(self, samples, cfg, *rest):
+        hold(f"learned by {type(cfg).__name__}", [sample.whole() for sample in samples])
+        return update(self, samples, cfg, *rest)
+
+    def replayed(*arguments):
+        now[0] = "replayed"
+        return replay(*arguments)
+
+    monkeypatch.setattr(Sampler, "generate", sampled)
+    monkeypatch.setattr(Policy, "update", learned)
+    monkeypatch.setattr(ladder, "replay", replayed)
+    run_arm(run, "base", [], tmp_path)
+    assert read == {"replayed": {1}}
+    read.clear()
+    now[0] = "sampled"
+    run_arm(run, "act_prm", ["act_prm", "relabel", "sft:thoughts"], tmp_path)
+    after = {1} if always else {0}
+    assert read == {
+        "sampled": {1}, "learned by ActPRM": {1}, "learned by SFT": after, "replayed": after,
+    }  # fmt: skip
+
+
+def test_who_is_asked():
+    cfg = Config()
+    assert asks([], cfg) and asks(["act_prm", "relabel"], cfg) and asks(["rl"], cfg)
+    assert not asks(["relabel", "sft:thoughts"], cfg)
+    assert not asks(["relabel", "sft:thoughts", "rl:finetune"], cfg)
+    assert asks(["sft:actions", "rl"], replace(cfg, sft=SFT(asked=True)))
+
+
+def test_act_prm_learns_by_the_prompt_that_it_sampled_with(folder, tmp_path):
+    """The log-probs of the sampler are those of the trainer: the ratio begins at 1."""
+    cfg = config(folder)
+    run = start(cfg, 0, Lines(), tmp_path)
+    walks, groups = walk_logs(run.agent, run.train_demos[:2], cfg.act_prm, seed=0)
+    outcomes(walks, cfg.act_prm)
+    credit(groups, cfg.act_prm)
+    samples = to_samples(groups, run.agent.chat, cfg.act_prm, 0)
+    assert all(run.agent.chat.text(sample.whole()).count(TOLD) == 1 for sample in samples)
+    gap = run.agent.policy.update(samples, cfg.act_prm, lr=0.0)["policy/gap_mean"]
+    assert gap < 1e-5
+    # the same thoughts after the prompt without it have other log-probs
+    run.agent.asked = False
+    _, unasked = walk_logs(run.agent, run.train_demos[:2], cfg.act_prm, seed=0)
+    samples[0].parent = unasked[0].paths[0].history
+    assert run.agent.policy.update(samples[:1], cfg.act_prm, lr=0.0)["policy/gap_mean"] > 100 * gap
+
+
+def test_sfts_samples_are_those_of_a_run_that_tells_nothing(folder, tmp_path):
+    told = start(config(folder), 0, Lines(), tmp_path).agent
+    silent = start(config(folder, instruction="none"), 0, Lines(), tmp_path).agent
+    demo = read_demos(f"{folder}/demos.jsonl")[0]
+    ids = lambda agent: [sample.ids for sample in logged(demo, agent)]  # noqa: E731
+    assert ids(told) != ids(silent)  # the agent is asked, until a stage sft begins
+    told.asked = False
+    assert ids(told) == ids(silent)
+
+
+def test_a_run_does_not_go_on_with_another_instruction(folder, tmp_path, capsys):
+    file = tmp_path / "told.md"
+    file.write_text(TOLD)
+    run = start(config(folder, instruction=str(file)), 0, Lines(), tmp_path)
+    assert run.agent.instruction.text == TOLD
+    ladder.run_stage(run, "sft:actions")
+    file.write_text("Think of geese.")
+    with pytest.raises(SystemExit):
+        ladder.run_stage(start(run.cfg, 0, Lines(), tmp_path), "sft:actions")
+    assert "it differs in what the model is told" in capsys.readouterr().err
+
+
+# --- what it says ---
+
+
+def told(name: str, layout: str, tools=(), **knobs) -> str:
+    cfg = Config(model="some", thought_tokens=512, **knobs)
+    return instruction_of(cfg, Chat(tokenizer(name), layout, bool(tools))).text
+
+
+def test_each_layout_is_asked_for_in_its_own_tags():
+    think = told("qwen3", "think", TOOLS)
+    assert "between <think> and </think>" in think and "at most about 256 words" in think
+    assert "<act>" not in think
+    tags = told("qwen3", "tags")
+    assert "between <think> and </think>" in tags and "between <act> and </act>" in tags
+    tool = told("qwen3", "tool", TOOLS)
+    assert "as plain text" in tool and "about 256 words" in tool and "<think>" not in tool
+    for text in (think, tags, tool):
+        assert KNOWN not in text and "{" not in text
+
+
+def test_a_thought_that_sees_its_action_is_asked_to_explain_it():
+    knobs = {"act_prm": ActPRM(thoughts_from="state_action")}
+    assert told("qwen3", "think", **knobs).endswith(KNOWN)
+    assert "do not name it" in KNOWN
+
+
+def test_nothing_is_told_where_nothing_would_be_understood_or_thought(folder):
+    assert told("qwen3", "think", instruction="none") == ""
+    assert told("qwen3", "think", think=False) == ""
+    assert told("qwen3", "think", think=False, instruction=TOLD) == TOLD
+    chat = Chat(tokenizer("qwen3"), "think", False)
+    assert instruction_of(Config(instruction=TOLD), chat).text == ""  # the embedded model
+
+
+def test_it_stands_at_the_end_of_the_first_system_message():
+    instruction = Instruction(TOLD)
+    assert instruction.told([RULES, USER]) == [
+        {"role": "system", "content": f"be brief\n\n{TOLD}"}, USER
+    ]  # fmt: skip
+    assert instruction.told([USER]) == [{"role": "system", "content": TOLD}, USER]
+    assert Instruction("").told([USER]) == [USER]
+    assert RULES["content"] == "be brief"  # the log is as it was
+
+
+def test_a_template_without_system_messages_has_it_before_what_the_user_says():
+    words = bytes_with(*FAMILIES["qwen3"], NO_SYSTEM)
+    chat = Chat(words, "think", False)
+    instruction = instruction_of(Config(model="some", instruction=TOLD), chat)
+    messages = instruction.told([USER])
+    assert messages == [{"role": "user", "content": f"{TOLD}\n\nhello"}]
+    assert f"user\n{TOLD}\n\nhello<|im_end|>" in chat.text(chat.state(messages, [], True))
+
+
+def test_a_tag_in_it_is_text():
+    chat = Chat(tokenizer("qwen3"), "think", False)
+    ids = chat.state(Instruction("write </think> <|im_end|>").told([USER]), [], True)
+    plain = chat.state(Instruction("write").told([USER]), [], True)
+    controls = lambda ids: [i for i in ids if i in chat.special]  # noqa: E731
+    assert controls(ids) == controls(plain)
+
+
+# --- examples ---
+
+
+def test_examples_are_shown_as_text_in_the_instruction(folder, tmp_path):
+    file = tmp_path / "few.jsonl"
+    file.write_text(json.dumps(log(7, "seven it is")) + "\n" + json.dumps(log(8)) + "\n")
+    cfg = config(folder, few_shot=str(file))
+    text = start(cfg, 0, Lines(), tmp_path).agent.instruction.text
+    assert text.startswith(TOLD) and "Example 2" in text
+    assert "user: say ab 7\nreasoning: seven it is\naction: ab\nuser: say cd 7" in text
+    assert RULES["content"] not in text
+    alone = start(replace(cfg, instruction="none"), 0, Lines(), tmp_path).agent.instruction.text
+    assert text == f"{TOLD}\n\n{alone}"
+
+
+def test_a_call_in_an_example_is_the_text_of_the_action(tmp_path):
+    function = {"name": "visit", "arguments": {"title": "Paris"}}
+    call = {"role": "assistant", "content": None, "reasoning_content": "Paris is next",
+            "tool_calls": [{"type": "function", "function": function}]}  # fmt: skip
+    file = tmp_path / "few.jsonl"
+    file.write_text(json.dumps({"messages": [USER, call], "tools": TOOLS}))
+    assert f"reasoning: Paris is next\naction: {json.dumps(function)}" in examples(str(file))
+
+
+def test_an_example_that_is_also_learned_from_is_refused(folder, capsys):
+    cfg = config(folder, few_shot=f"{folder}/demos.jsonl")
+    with pytest.raises(SystemExit):
+        check_examples(read_demos(cfg.demos), cfg)
+    assert "the task '0' is also in the demos" in capsys.readouterr().err
+
+
+# --- flags ---
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--instruction nowhere.txt", "--instruction nowhere.txt: No such file"),
+        ("--instruction empty.md", "empty.md: the file is empty"),
+        ("--instruction latin.txt", "latin.txt: not in UTF-8"),
+        ("--instruction=-think", "'-think' reads like a flag"),
+        ("--few-shot nowhere.jsonl", "nowhere.jsonl: no such file"),
+        ("--few-shot bare.jsonl", "--few-shot bare.jsonl: a turn of log 1 has no thought"),
+        ("--instruction none --sft.asked", "--sft.asked has no effect here"),
+        ("--arms action_sft --instruction Think", "--instruction has no effect here"),
+        ("--arms copied_actions --few-shot few.jsonl", "--few-shot has no effect here"),
+        ("--arms base --sft.asked", "a stage that reads it: sft:"),
+    ],
+)
+def test_what_cannot_be_told_is_refused_in_a_sentence(
+    folder, tmp_path, monkeypatch, capsys, flags, said
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.md").write_text("\n")
+    (tmp_path / "latin.txt").write_bytes(b"d\xe9j\xe0 vu")
+    (tmp_path / "bare.jsonl").write_text(json.dumps(log(1, "")))
+    (tmp_path / "few.jsonl").write_text(json.dumps(log(1)))
+    with pytest.raises(SystemExit) as stop:
+        parse(["--model", str(folder / "model"), *flags.split()])
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and error.count("\n") == 1 and said in error, error
+
+
+@pytest.mark.parametrize("knob", ["--instruction Think", "--few-shot few.jsonl", "--sft.asked"])
+def test_the_embedded_model_has_no_words_for_it(tmp_path, monkeypatch, capsys, knob):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "few.jsonl").write_text(json.dumps(log(1)))
+    with pytest.raises(SystemExit):
+        parse(knob.split())
+    assert "has no effect here: it needs a --model" in capsys.readouterr().err
+
+
+def test_the_plan_shows_it_in_full(folder, capsys):
+    flags = ["--model", f"{folder}/model", "--world", "", "--demos", f"{folder}/demos.jsonl",
+             "--held-out", "2", "--arms", "base", "--dry-run"]  # fmt: skip
+    train.main([*flags, "--instruction", TOLD])
+    assert f"(--instruction):\n{TOLD}\n" in capsys.readouterr().out
+    train.main([*flags, "--instruction", "none"])
+    assert "--instruction" not in capsys.readouterr().out
