@@ -1,7 +1,7 @@
 """A pretrained model is told to think where it is sampled from, and SFT's logs are without it."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 import torch
@@ -11,8 +11,10 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from minprm import ladder
 from minprm.commands import train
-from minprm.commands.cli import parse
+from minprm.commands.cli import as_flags, parse, read
 from minprm.constants import SFT, ActPRM, Config, Relabel
+from minprm.envs.cups import Cups
+from minprm.evaluation import evaluate
 from minprm.ladder import asks, run_arm, start
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
@@ -102,15 +104,14 @@ def test_what_is_sampled_before_sft_holds_it_and_what_sft_learns_does_not(
     monkeypatch.setattr(Sampler, "generate", sampled)
     monkeypatch.setattr(Policy, "update", learned)
     monkeypatch.setattr(ladder, "replay", replayed)
-    run_arm(run, "base", [], tmp_path)
-    assert read == {"replayed": {1}}
-    read.clear()
-    now[0] = "sampled"
     run_arm(run, "act_prm", ["act_prm", "relabel", "sft:thoughts"], tmp_path)
     after = {1} if always else {0}
     assert read == {
         "sampled": {1}, "learned by ActPRM": {1}, "learned by SFT": after, "replayed": after,
     }  # fmt: skip
+    read.clear()
+    run_arm(run, "base", [], tmp_path)  # every arm starts anew
+    assert read == {"replayed": {1}}
 
 
 def test_who_is_asked():
@@ -137,6 +138,24 @@ def test_act_prm_learns_by_the_prompt_that_it_sampled_with(folder, tmp_path):
     _, unasked = walk_logs(run.agent, run.train_demos[:2], cfg.act_prm, seed=0)
     samples[0].parent = unasked[0].paths[0].history
     assert run.agent.policy.update(samples[:1], cfg.act_prm, lr=0.0)["policy/gap_mean"] > 100 * gap
+
+
+def test_what_is_played_holds_it(folder, tmp_path):
+    """RL and evaluation, whose updates and scores are those of the same ids."""
+    knobs = {"world": "cups", "demos": "", "num_demos": 2, "episodes": 2}
+    run = start(config(folder, **knobs), 0, Lines(), tmp_path)
+    for asked in (True, False):
+        run.agent.asked = asked
+        for e in evaluate(run.agent, run.cfg, noise=0):
+            text = run.agent.chat.text(e.samples[-1].whole())
+            assert text.count(TOLD) == asked and Cups.system in text
+
+
+def test_it_is_counted_where_logs_have_to_fit_the_context(folder, tmp_path, capsys):
+    start(config(folder, context=200, instruction="none"), 0, Lines(), tmp_path)
+    with pytest.raises(SystemExit):
+        start(config(folder, context=200, instruction="word " * 100), 0, Lines(), tmp_path)
+    assert "does not hold the first step" in capsys.readouterr().err
 
 
 def test_sfts_samples_are_those_of_a_run_that_tells_nothing(folder, tmp_path):
@@ -285,6 +304,13 @@ def test_what_cannot_be_told_is_refused_in_a_sentence(
     assert stop.value.code == 2 and error.count("\n") == 1 and said in error, error
 
 
+def test_a_run_that_goes_on_is_told_the_same(folder):
+    """Its knobs are read from config.json, as flags."""
+    text = "Think:\n--lr=1 is no flag, nor is -this"
+    cfg = parse(["--model", f"{folder}/model", "--instruction", text])
+    assert read(as_flags(json.loads(json.dumps(asdict(cfg))))) == cfg
+
+
 @pytest.mark.parametrize("knob", ["--instruction Think", "--few-shot few.jsonl", "--sft.asked"])
 def test_the_embedded_model_has_no_words_for_it(tmp_path, monkeypatch, capsys, knob):
     monkeypatch.chdir(tmp_path)
@@ -298,6 +324,6 @@ def test_the_plan_shows_it_in_full(folder, capsys):
     flags = ["--model", f"{folder}/model", "--world", "", "--demos", f"{folder}/demos.jsonl",
              "--held-out", "2", "--arms", "base", "--dry-run"]  # fmt: skip
     train.main([*flags, "--instruction", TOLD])
-    assert f"(--instruction):\n{TOLD}\n" in capsys.readouterr().out
+    assert f"system message of what is sampled before SFT:\n{TOLD}\n" in capsys.readouterr().out
     train.main([*flags, "--instruction", "none"])
     assert "--instruction" not in capsys.readouterr().out

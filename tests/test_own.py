@@ -1,11 +1,14 @@
 """A user's function stands where one of ours could; what goes wrong in it ends in a sentence."""
 
+from dataclasses import asdict
+
 import pytest
 import torch
 from torch import tensor
 
 from minprm import own, zoo
 from minprm.algorithms import REWARDS, action_prob
+from minprm.commands.cli import as_flags, parse, read
 
 FILE = """
 import torch
@@ -159,6 +162,13 @@ def test_an_advantage_of_a_user_is_asked_group_by_group(here):
 def test_an_advantage_of_another_shape_ends_in_a_sentence(here, capsys, name, said):
     error = sentence(capsys, lambda: own.advantages([R], f"mine.py:{name}", 2, [R]))
     assert error.startswith(f"mine.py:{name} {said}")
+
+
+def test_the_knobs_of_a_reward_by_reading_are_those_of_a_users_too(here):
+    flags = "--act-prm.reward mine.py:same --act-prm.scored-by base --act-prm.reward-span turn"
+    cfg = parse(flags.split())
+    assert (cfg.act_prm.reward, cfg.act_prm.scored_by) == ("mine.py:same", "base")
+    assert read(as_flags(asdict(cfg))) == cfg  # as a run that goes on reads them
 
 
 def test_a_fingerprint_tells_of_the_files_text(here):

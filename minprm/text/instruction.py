@@ -180,8 +180,9 @@ def _knows_system(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 def shown(cfg: Config, chat: Chat) -> list[str]:
     """Lines for --dry-run: the instruction in full, and who reads it. None where there is none."""
-    text = instruction_of(cfg, chat).text
-    if not text:
+    found = instruction_of(cfg, chat)
+    if not found.text:
         return []
+    place = "at the end of the system message" if found.in_system else "before the first message"
     readers = "whatever is sampled or learned" if cfg.sft.asked else "what is sampled before SFT"
-    return ["", f"at the end of the system message of {readers} (--instruction):", printable(text)]
+    return ["", f"--instruction, {place} of {readers}:", printable(found.text)]
