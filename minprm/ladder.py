@@ -109,7 +109,8 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> dict:
     run.agent.asked = asks(stages, run.cfg)
     folder = checkpoints / f"{name}-{run.seed}"
     policy.save(folder)
-    what = about(run.cfg, name, run.seed, run.train_demos, run.held_out, run.test)
+    told = run.agent.instruction.text if run.agent.asked else ""
+    what = about(run.cfg, name, run.seed, told, run.train_demos, run.held_out, run.test)
     write_about(folder, what)
     run.sync()
     # the same tasks and the same noise for all arms: what differs is what was learned

@@ -49,6 +49,7 @@ class Evaluation:
     split: Literal["test", "validation"] = "test"  # which tasks
     temperature: Temperature = 0.0  # 0: greedy
     seed: CountOrNone = 0  # of random play, and of the sampler above temperature 0
+    instruction: str = "auto"  # what the model is told: auto, none, a text, or a .txt or .md file
     think: bool = True  # may a turn think first; --no-think opens its action at once
     thought_tokens: Count = 32  # a longer thought is cut
     action_tokens: Count = 8  # longest action, its tags included
@@ -167,8 +168,8 @@ def _check_world(asked: dict[str, Evaluation]) -> None:
     )
 
 
-def configured(flags: Evaluation) -> Config:
-    """The configuration of an agent that is asked so."""
+def configured(path: str, flags: Evaluation) -> Config:
+    """The configuration of an agent whose model is at this path, and that is asked so."""
     names = ("episodes", "split", "sampler", "engine", *ASKED)
     knobs = {name: getattr(flags, name) for name in names}
-    return Config(eval_temperature=flags.temperature, **knobs)
+    return Config(model=path, eval_temperature=flags.temperature, **knobs)

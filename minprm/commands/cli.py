@@ -126,6 +126,8 @@ def as_flags(knobs: dict) -> list[str]:
             flags.append(name)
         elif isinstance(value, list):
             flags += [name, *map(str, value)]
+        elif str(value).startswith("-"):  # a text that would be read as a flag
+            flags.append(f"{name}={value}")
         else:
             flags += [name, str(value)]
     return flags

@@ -53,12 +53,13 @@ def main(argv: list[str]) -> None:
 
 def play_all(asked: dict[str, Evaluation], flags: Evaluation) -> None:
     """Plays every checkpoint, and prints the table with random play and the expert."""
-    cfg = configured(asked[flags.checkpoints[0]])  # the world is the same for all
+    first = flags.checkpoints[0]
+    cfg = configured(first, asked[first])  # the world is the same for all
     check_tasks(cfg)
     rows = {}
     for path, name in names(flags.checkpoints).items():
         began = time.perf_counter()
-        episodes = played(path, configured(asked[path]), flags)
+        episodes = played(configured(path, asked[path]), flags)
         row = {"seed": flags.seed, "episodes": cfg.episodes, **summary(episodes)}
         row |= passes(episodes, flags.samples)
         row["seconds"] = time.perf_counter() - began
@@ -79,7 +80,7 @@ def replay_all(asked: dict[str, Evaluation], flags: Evaluation) -> None:
         demos, report = read_demos(flags.demos, asked[path].content, flags.skip_bad)
         if said := report.in_a_line():
             logger.info(f"{flags.demos}: {said}")
-        row = replayed(path, demos, configured(asked[path]), flags)
+        row = replayed(demos, configured(path, asked[path]), flags)
         rows[name] = [{"seed": flags.seed, **row, "seconds": time.perf_counter() - began}]
     print(table(rows))
     if flags.chart:
@@ -95,20 +96,20 @@ def names(paths: list[str]) -> dict[str, str]:
     return found
 
 
-def played(path: str, cfg: Config, flags: Evaluation) -> list[Episode]:
+def played(cfg: Config, flags: Evaluation) -> list[Episode]:
     """All episodes of one checkpoint; the samples of a task stand together."""
-    model = load_model(path)
-    tokenizer = pretrained(AutoTokenizer, path)
+    model = load_model(cfg.model)
+    tokenizer = pretrained(AutoTokenizer, cfg.model)
     agent = make_agent(model, tokenizer, cfg, tools=bool(make_world(cfg).tools))
     check_model(agent)
     # the noise of a ladder with this seed
     return evaluate(agent, cfg, noise_seed(flags.seed, "evaluate", 0), flags.samples)
 
 
-def replayed(path: str, demos: list[Demo], cfg: Config, flags: Evaluation) -> dict[str, object]:
+def replayed(demos: list[Demo], cfg: Config, flags: Evaluation) -> dict[str, object]:
     """The row of one checkpoint that writes a turn at each step of the logs."""
-    model = load_model(path)
-    tokenizer = pretrained(AutoTokenizer, path)
+    model = load_model(cfg.model)
+    tokenizer = pretrained(AutoTokenizer, cfg.model)
     policy = Policy(model, tokenizer, cfg.micro_tokens)
     tools = any(demo.tools for demo in demos)
     agent = make_agent(model, tokenizer, cfg, tools=tools, policy=policy)

@@ -27,8 +27,8 @@ from minprm.text.actions import parse_json
 FILE = "minprm.json"
 VERSION = 1
 # The knobs that say how a model is asked. `minprm evaluate` has a flag for each.
-ASKED = ("world", "world_args", "content", "layout", "think", "thought_tokens", "action_tokens",
-         "context", "history")  # fmt: skip
+ASKED = ("world", "world_args", "content", "instruction", "layout", "think", "thought_tokens",
+         "action_tokens", "context", "history")  # fmt: skip
 # What else a run is known by, or what says nothing about its results.
 NAMED_ELSEWHERE = ("preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds",
                    "model", "demos", "save_every", "threads")  # fmt: skip
@@ -41,13 +41,22 @@ LOGS = {"file": str, "learned": int, "tasks": int, "held_out": int, "tested": in
 
 
 def about(
-    cfg: Config, arm: str, seed: int, train: list[Demo], held_out: list[Demo], test: list[Demo]
+    cfg: Config,
+    arm: str,
+    seed: int,
+    told: str,
+    train: list[Demo],
+    held_out: list[Demo],
+    test: list[Demo],
 ) -> dict:
-    """What there is to say of an arm's model before it is evaluated."""
+    """What there is to say of an arm's model before it is evaluated.
+
+    told: the instruction that the model reads when it is evaluated.
+    """
     knobs = asdict(cfg)
     return {
         "version": VERSION,
-        "asked": {name: knobs[name] for name in ASKED},
+        "asked": {name: knobs[name] for name in ASKED} | {"instruction": told or "none"},
         "run": cfg.run,
         "arm": arm,
         "stages": arms_of(cfg)[arm],

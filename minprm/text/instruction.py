@@ -90,8 +90,6 @@ def written(knob: str) -> str:
     """The text that --instruction names: itself, or that of a file. Exits where there is none."""
     if knob in NOTHING:
         return ""
-    if knob.startswith("-"):
-        fail(f"--instruction {knob[:40]!r} reads like a flag: write it into a .txt file, name that")
     if not knob.endswith(FILES):
         return knob
     try:
