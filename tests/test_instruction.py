@@ -21,7 +21,7 @@ from minprm.model.sampler import Sampler
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.stages.sft import to_samples as logged
 from minprm.text.chat import Chat
-from minprm.text.instruction import KNOWN, Instruction, check_examples, examples, instruction_of
+from minprm.text.instruction import KNOWN, Instruction, examples, instruction_of
 from minprm.text.logs import from_chat, read_demos, write_demos
 
 TOLD = "Think aloud about ducks."
@@ -265,10 +265,9 @@ def test_a_call_in_an_example_is_the_text_of_the_action(tmp_path):
     assert f"reasoning: Paris is next\naction: {json.dumps(function)}" in examples(str(file))
 
 
-def test_an_example_that_is_also_learned_from_is_refused(folder, capsys):
-    cfg = config(folder, few_shot=f"{folder}/demos.jsonl")
+def test_an_example_that_is_also_learned_from_is_refused(folder, tmp_path, capsys):
     with pytest.raises(SystemExit):
-        check_examples(read_demos(cfg.demos), cfg)
+        start(config(folder, few_shot=f"{folder}/demos.jsonl"), 0, Lines(), tmp_path)
     assert "the task '0' is also in the demos" in capsys.readouterr().err
 
 
