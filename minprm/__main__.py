@@ -5,8 +5,9 @@ from importlib import import_module
 
 COMMANDS = {
     "train": "trains the arms of a ladder and prints their table",
-    "evaluate": "plays checkpoints on tasks that no training saw",
+    "evaluate": "plays checkpoints on tasks that no training saw, or replays held-out logs",
     "logs": "reads logs as training would; says what is in them, and what is wrong",
+    "export": "writes a checkpoint as a folder to serve, with a model card",
 }
 
 

@@ -312,15 +312,20 @@ def read_ladder(path: Path) -> dict[str, list[dict]]:
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
         for row in [row for many in rows.values() for row in many]:
-            numbers = [row[name] for name in COLUMNS]
-            counted = "interval" in row or row["tasks"] >= 1
-            if not counted or not all(isinstance(number, int | float) for number in numbers):
-                raise ValueError(f"a row of it holds {numbers}")
-            if not 0 <= row["success"] <= 1:
-                raise ValueError(f"a row of it has a success of {row['success']}")
+            require_row(row)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         fail(f"{path} is broken ({error!r}): remove it, and its arms are evaluated again")
     return rows
+
+
+def require_row(row: dict) -> None:
+    """Raises one of several errors where this is no row of a ladder."""
+    numbers = [row[name] for name in COLUMNS]
+    counted = "interval" in row or row["tasks"] >= 1
+    if not counted or not all(isinstance(number, int | float) for number in numbers):
+        raise ValueError(f"a row of it holds {numbers}")
+    if not 0 <= row["success"] <= 1:
+        raise ValueError(f"a row of it has a success of {row['success']}")
 
 
 def _require_same(rows: dict, run: Run) -> None:

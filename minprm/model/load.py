@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -20,6 +21,8 @@ from minprm.model.sampler import Sampler
 # what a LoRA configuration may hold beside two matrices a layer; nothing here merges or trains it
 EXTRAS = ("use_dora", "lora_bias", "modules_to_save", "target_parameters",
           "trainable_token_indices")  # fmt: skip
+ADAPTERS = "adapter_model.safetensors"  # the other format is a pickle
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 logging.disable_progress_bar()  # the only bars are ours
 
@@ -52,8 +55,7 @@ def load_model(
     new ones of rank `lora`, drawn from the seed; alpha and targets as in `adapted`.
     """
     base, rank = base_of(path)
-    if Path(base).is_dir():
-        base = str(Path(base).resolve())  # adapters note where their base is, for any folder
+    base = _from_anywhere(base)  # new adapters note where their base is
     if rank and lora not in (0, rank):
         fail(f"--lora {lora}: the adapters of {path} go on learning: give --lora {rank}")
     if rank and (alpha or targets):
@@ -71,6 +73,31 @@ def load_model(
     return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def load_merged(path: str, dtype: str) -> PreTrainedModel:
+    """The model of a path with its adapters, if it has any, added to the weights; on the CPU.
+
+    They are added in fp32 and rounded to `dtype` afterwards. Exits where a weight outgrows that.
+    """
+    base, rank = base_of(path)
+    model = pretrained(AutoModelForCausalLM, base, dtype=torch.float32, use_safetensors=True)
+    if rank:
+        model = with_saved_adapters(model, path, checkpointing=False).merge_and_unload()
+    model = model.to(DTYPES[dtype])
+    for name, weight in model.named_parameters():
+        if not weight.isfinite().all():
+            fail(f"{path}: {name} holds numbers that {dtype} has not; use another --dtype")
+    return model
+
+
+def copy_adapters(path: str, folder: Path) -> None:
+    """Copies the adapters of a path, which go on naming their base wherever the folder lies."""
+    base, _ = base_of(path)
+    config = json.loads(Path(_adapter_config(path)).read_text(encoding="utf-8"))
+    text = json.dumps(config | {"base_model_name_or_path": base}, indent=2)
+    (folder / "adapter_config.json").write_text(text, encoding="utf-8")
+    shutil.copyfile(_adapter_weights(path), folder / ADAPTERS)
+
+
 def base_of(path: str) -> tuple[str, int]:
     """(base model, rank) of the adapters that a path holds; (the path itself, 0) without any."""
     file = _adapter_config(path)
@@ -86,7 +113,12 @@ def base_of(path: str) -> tuple[str, int]:
         fail(f"{file} does not name the model that the adapters belong to")
     if not plain or any(config.get(extra) for extra in EXTRAS):
         fail(f"{path} holds more than plain LoRA adapters: merge them into {base}, and train that")
-    return base, rank
+    return _from_anywhere(base), rank
+
+
+def _from_anywhere(path: str) -> str:
+    """The path of a folder that holds in any working directory; a hub id as it is."""
+    return str(Path(path).resolve()) if Path(path).is_dir() else path
 
 
 def targets_of(path: str) -> str | list[str]:
@@ -175,9 +207,7 @@ def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) 
     from peft import PeftModel
 
     _prepare(model, checkpointing)
-    weights = "adapter_model.safetensors"  # the other format is a pickle
-    if cached_file(path, weights, _raise_exceptions_for_missing_entries=False) is None:
-        fail(f"{path} has no {weights}: save the adapters with safe_serialization=True")
+    _adapter_weights(path)
     try:
         with warnings.catch_warnings():
             # peft only warns where the file lacks weights, and would leave random ones in place
@@ -187,6 +217,14 @@ def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) 
         fail(f"the adapters of {path} do not fit their base: {str(error).splitlines()[0]}")
     switch_off_dropout(model)  # of the adapters
     return model
+
+
+def _adapter_weights(path: str) -> str:
+    """The file with the adapters of a path."""
+    file = cached_file(path, ADAPTERS, _raise_exceptions_for_missing_entries=False)
+    if file is None:
+        fail(f"{path} has no {ADAPTERS}: save the adapters with safe_serialization=True")
+    return file
 
 
 def switch_off_dropout(model: PreTrainedModel) -> None:

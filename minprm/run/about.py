@@ -51,7 +51,8 @@ def about(
 ) -> dict:
     """What there is to say of an arm's model before it is evaluated.
 
-    told: the instruction that the model reads when it is evaluated.
+    told: the instruction that the model reads when it is evaluated. Of files the file tells the
+    names alone: where they lie is nobody else's business.
     """
     knobs = asdict(cfg)
     return {
@@ -61,10 +62,10 @@ def about(
         "arm": arm,
         "stages": arms_of(cfg)[arm],
         "seed": seed,
-        "base": cfg.model,
+        "base": Path(cfg.model).name if Path(cfg.model).is_dir() else cfg.model,
         "knobs": _changed(cfg),
         "logs": {
-            "file": Path(cfg.demos).name,  # where it lies is nobody else's business
+            "file": Path(cfg.demos).name,
             "learned": len(train),
             "tasks": len({demo.task for demo in train}),
             "held_out": len(held_out),
@@ -134,14 +135,19 @@ def read_about(path: str) -> dict:
     return found
 
 
+def asked_of(found: dict) -> dict:
+    """The knobs by which the model of this file is asked; the defaults where there is no file."""
+    knobs = asdict(Config())
+    return found["asked"] if found else {name: knobs[name] for name in ASKED}
+
+
 def _require(found: dict) -> None:
     """Raises one of many errors where this is not what `about` has written."""
     if found["version"] != VERSION:
         raise ValueError(f"its version is {found['version']!r}, not {VERSION}")
     _require_kinds(found, KINDS)
     _require_kinds(found["logs"], LOGS)
-    knobs = asdict(Config())
-    plain = dict(flat({name: knobs[name] for name in ASKED}))
+    plain = dict(flat(asked_of({})))
     _require_kinds(dict(flat(found["asked"])), {knob: type(plain[knob]) for knob in plain})
 
 

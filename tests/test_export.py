@@ -1,0 +1,290 @@
+"""A checkpoint becomes a folder that serves what was learned, with a card that tells of it."""
+
+import json
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+import torch
+from test_cli import refusal
+from test_templates import TEMPLATES, TOOLS, tokenizer
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+
+from minprm.commands import evaluate, export, train
+from minprm.commands.serving import serving, tool_parser
+from minprm.model.precision import own_logprobs
+from minprm.run.about import FILE, asked_of, read_about
+
+peft = pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
+IDS = list(range(40, 70))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A folder with a tiny chat model, and two runs of it on logs: of adapters, of all weights."""
+    folder = tmp_path_factory.mktemp("export")
+    words = tokenizer("qwen3")
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(words), hidden_size=32, intermediate_size=32, num_hidden_layers=1,
+        num_attention_heads=1, num_key_value_heads=1, head_dim=32, max_position_embeddings=2048,
+        eos_token_id=3, bos_token_id=None, pad_token_id=None,
+    )  # fmt: skip
+    model = Qwen3ForCausalLM(config)
+    model.generation_config = GenerationConfig(eos_token_id=3, top_p=0.9, do_sample=True)
+    model.save_pretrained(folder / "base")
+    words.save_pretrained(folder / "base")
+    (folder / "logs.jsonl").write_text("".join(json.dumps(line(i)) + "\n" for i in range(6)))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        flags = "--world= --demos logs.jsonl --model base --held-out 2 --thought-tokens 4 "
+        flags += "--action-tokens 40 --layout think --arms base action_sft --sft.epochs 2 "
+        flags += "--sft.lr .01 --sft.warmup 0 --history.last 2 "
+        train.main(f"{flags} --run adapters --lora 4".split())
+        train.main(f"{flags} --run whole".split())
+    return folder
+
+
+def line(i: int) -> dict:
+    """A log of one call."""
+    function = {"name": "visit", "arguments": json.dumps({"title": f"page {i}"})}
+    call = {"id": "a1", "type": "function", "function": function}
+    messages = [{"role": "user", "content": f"show page {i}"},
+                {"role": "assistant", "content": None, "tool_calls": [call]}]  # fmt: skip
+    return {"messages": messages, "tools": TOOLS}
+
+
+@pytest.fixture(autouse=True)
+def there(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+
+
+def exported(capsys, tmp_path, *flags: str) -> tuple[Path, str]:
+    """(the folder that was made, what was printed)."""
+    export.main([flags[0], str(tmp_path / "out"), *flags[1:]])
+    return tmp_path / "out", capsys.readouterr().out
+
+
+def logp(model) -> torch.Tensor:
+    return own_logprobs(model, IDS, len(IDS) - 1)
+
+
+def test_merged_weights_say_what_the_adapters_said(tmp_path, capsys):
+    out, _ = exported(capsys, tmp_path, "checkpoints/adapters/action_sft-0", "--merge", "--dtype",
+                      "fp32")  # fmt: skip
+    plain = AutoModelForCausalLM.from_pretrained("base", dtype=torch.float32)
+    before = logp(plain)
+    adapted = peft.PeftModel.from_pretrained(plain, "checkpoints/adapters/action_sft-0")
+    merged = AutoModelForCausalLM.from_pretrained(out, dtype="auto")
+    assert merged.dtype == torch.float32 and not (out / "adapter_config.json").exists()
+    assert (logp(merged) - logp(adapted)).abs().max() < 1e-5
+    assert (logp(merged) - before).abs().max() > 1e-2  # they had learned something
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [("bf16", torch.bfloat16), ("fp16", torch.float16)])
+def test_all_weights_are_rounded_as_asked(dtype, kind, tmp_path, capsys):
+    path = "checkpoints/whole/action_sft-0"
+    out, _ = exported(capsys, tmp_path, path, "--dtype", dtype)
+    model = AutoModelForCausalLM.from_pretrained(out, dtype="auto")
+    trained = dict(AutoModelForCausalLM.from_pretrained(path).named_parameters())
+    for name, weight in model.named_parameters():
+        assert weight.dtype == kind and torch.equal(weight, trained[name].to(kind))
+
+
+def test_a_server_stops_where_a_turn_ends_and_renders_as_the_base_does(tmp_path, capsys):
+    out, _ = exported(capsys, tmp_path, "checkpoints/whole/action_sft-0")
+    words = AutoTokenizer.from_pretrained(out)
+    found = GenerationConfig.from_pretrained(out)
+    assert found.eos_token_id == [words.convert_tokens_to_ids("<|im_end|>"), 3]
+    assert words.chat_template == AutoTokenizer.from_pretrained("base").chat_template
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_an_exported_folder_is_evaluated_as_it_was_trained(tmp_path, capsys):
+    out, _ = exported(capsys, tmp_path, "checkpoints/adapters/action_sft-0", "--merge", "--dtype",
+                      "fp32")  # fmt: skip
+    apart = tmp_path / "apart"
+    export.main(["checkpoints/adapters/action_sft-0", str(apart)])
+    capsys.readouterr()
+    evaluate.main([str(out), str(apart), "--demos", "logs.jsonl"])
+    told, noted = capsys.readouterr()
+    rows = {x.split()[0]: x.split()[1:6] for x in told.splitlines()[1:]}
+    assert rows["out"] == rows["apart"] and noted == ""
+    assert read_about(str(out))["asked"]["history"]["last"] == 2
+
+
+def test_adapters_are_copied_as_they_are_beside_a_base_that_is_found_from_anywhere(
+    tmp_path, monkeypatch, capsys
+):
+    source = Path("checkpoints/adapters/action_sft-0")
+    config = json.loads((source / "adapter_config.json").read_text())
+    loose = tmp_path / "loose"
+    loose.mkdir()
+    for file in source.iterdir():
+        (loose / file.name).write_bytes(file.read_bytes())
+    text = json.dumps(config | {"base_model_name_or_path": "base"})
+    (loose / "adapter_config.json").write_text(text)
+    out, told = exported(capsys, tmp_path, str(loose))
+    copied = json.loads((out / "adapter_config.json").read_text())
+    base = str(Path("base").resolve())
+    assert copied == config | {"base_model_name_or_path": base}
+    name = "adapter_model.safetensors"
+    assert (out / name).read_bytes() == (source / name).read_bytes()
+    assert (loose / "adapter_config.json").read_text() == text
+    line = f"vllm serve {base} --enable-lora --max-lora-rank 8 --lora-modules out={out}"
+    assert told.startswith(line)
+
+
+@pytest.mark.parametrize(("flags", "said"), [
+    ("whole/action_sft-0 logs.jsonl", "logs.jsonl exists"),
+    ("whole/action_sft-0 new --merge", "holds no adapters"),
+    ("adapters/action_sft-0 new --dtype fp16", "--dtype has no effect"),
+    ("whole/action_sft-0 new --push mine", "OWNER/NAME"),
+    ("adapters/action_sft-0 new --push me/mine", "add --merge"),
+    ("whole/nobody-0 new", "is no model that transformers loads"),
+    ("whole/action_sft-0", "minprm export --help"),
+])  # fmt: skip
+def test_what_cannot_be_meant_is_refused_and_leaves_nothing(flags, said, capsys):
+    before = {path.name for path in Path().iterdir()}
+    assert said in refusal(export.main, f"checkpoints/{flags}".split(), capsys)
+    assert {path.name for path in Path().iterdir()} == before
+
+
+def test_a_number_that_the_dtype_has_not_is_refused(tmp_path, capsys):
+    model = AutoModelForCausalLM.from_pretrained("base")
+    model.lm_head.weight.data[0, 0] = 1e6
+    model.save_pretrained(tmp_path / "large")
+    AutoTokenizer.from_pretrained("base").save_pretrained(tmp_path / "large")
+    flags = [str(tmp_path / "large"), str(tmp_path / "out"), "--dtype", "fp16"]
+    assert "another --dtype" in refusal(export.main, flags, capsys)
+    assert [path.name for path in tmp_path.iterdir()] == ["large"]
+
+
+def test_the_card_tells_data_method_results_and_limits(tmp_path, capsys):
+    out, told = exported(capsys, tmp_path, "checkpoints/whole/action_sft-0")
+    text = (out / "README.md").read_text()
+    rows = json.loads(Path("runs/whole/ladder.json").read_text())
+    for arm in ("base", "action_sft"):
+        row = rows[arm][0]
+        low, high = row["interval"]
+        assert f"{row['success']:.3f} | {low:.3f} to {high:.3f}" in text
+    for part in (
+        "4 logs of 4 tasks from `logs.jsonl`", "Tools: visit.", "without thoughts",
+        "`sft.lr`: 0.01", "held-out logs", "`history.last`: 2", "`world`: none",
+        "newest 2", "imitates its logs", f"torch {torch.__version__}",
+        told.splitlines()[0],
+    ):  # fmt: skip
+        assert part in text, part
+    assert "A thought was chosen" not in text  # it has learned none
+    assert str(Path().resolve()) not in text + (out / FILE).read_text()
+    assert "base_model" not in text  # its base is a folder of this disk
+
+
+def test_a_ladder_of_another_run_is_not_told(tmp_path, monkeypatch, capsys):
+    """Away from runs/, and beside a run of the same name, the checkpoint's own row is all."""
+    path = str(Path("checkpoints/whole/action_sft-0").resolve())
+    monkeypatch.chdir(tmp_path)
+    own = export.rows_of(read_about(path))
+    assert list(own) == ["action_sft"]
+    ladder = Path("runs/whole/ladder.json")
+    ladder.parent.mkdir(parents=True)
+    ladder.write_text(json.dumps({"action_sft": [own["action_sft"][0] | {"success": 1.0}]}))
+    assert export.rows_of(read_about(path)) == own
+
+
+def test_a_model_without_minprm_json_has_a_card_that_claims_nothing(tmp_path, capsys):
+    out, _ = exported(capsys, tmp_path, "base")
+    text = (out / "README.md").read_text()
+    assert "No evaluation" in text and "## Data" not in text and not (out / FILE).exists()
+
+
+class Hub:
+    """Stands for the hub; `broken` is what it answers."""
+
+    calls: list = []  # noqa: RUF012
+    broken = None
+
+    def create_repo(self, name, private):
+        if self.broken:
+            raise self.broken
+        self.calls.append((name, private))
+
+    def upload_folder(self, repo_id, folder_path):
+        self.calls.append((repo_id, {path.name for path in Path(folder_path).iterdir()}))
+
+
+def test_the_folder_is_pushed_to_a_private_repository(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
+    exported(capsys, tmp_path, "checkpoints/whole/action_sft-0", "--push", "me/mine")
+    (created, (name, files)) = Hub.calls
+    assert created == ("me/mine", True) and name == "me/mine"
+    assert {"README.md", FILE, "model.safetensors", "chat_template.jinja"} <= files
+
+
+def test_a_push_that_fails_ends_in_a_sentence_and_leaves_the_folder(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
+    monkeypatch.setattr(Hub, "broken", OSError("no network\nat all"))
+    flags = ["checkpoints/whole/action_sft-0", str(tmp_path / "out"), "--push", "me/mine"]
+    error = refusal(export.main, flags, capsys)
+    assert "no network" in error and "hf upload me/mine" in error
+    assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+# --- how it is served -----------------------------------------------------------------------------
+
+
+def served(
+    name: str, tools: bool = True, thinks: bool = True, template: str = "", **asked
+) -> tuple[str, str]:
+    """(flags, notes) for a family of test_templates.py, perhaps with another template."""
+    words = tokenizer(name)
+    words.chat_template = template or words.chat_template
+    found = serving(words, asked_of({}) | {"layout": "think"} | asked, tools, thinks)
+    return " ".join(found.flags), " ".join(found.notes)
+
+
+@pytest.mark.parametrize(("name", "parser"), [
+    ("qwen2_5", "hermes"), ("qwen3", "hermes"), ("qwen3_instruct_2507", "hermes"),
+    ("qwen3_5_think", "qwen3_xml"), ("qwen3_6", "qwen3_xml"), ("nemotron_3_nano", "qwen3_xml"),
+    ("glm4moe", "glm45"), ("deepseekv3", "deepseek_v3"), ("gemma4", "gemma4"), ("lfm2_v2", "lfm2"),
+    ("gptoss", "openai"), ("llama3_1", "llama3_json"), ("llama3_2", "llama3_json"),
+    # templates that write no calls, or of which nothing is known
+    ("gemma3", None), ("llama3", None), ("cohere2", None), ("qwen2_5_vl", None), ("phi3", None),
+])  # fmt: skip
+def test_the_parser_of_calls_follows_from_what_the_template_writes(name, parser):
+    words = tokenizer("qwen3")
+    words.chat_template = (TEMPLATES / f"{name}.jinja").read_text()
+    assert tool_parser(words) == parser
+
+
+def test_thoughts_and_calls_are_read_by_the_parsers_of_the_family():
+    calls = "--enable-auto-tool-choice --tool-call-parser"
+    assert served("qwen3")[0] == f"--reasoning-parser qwen3 {calls} hermes"
+    assert served("deepseekv3")[0] == f"--reasoning-parser deepseek_r1 {calls} deepseek_v3"
+    flags, notes = served("llama3_1")  # its vocabulary has no <think>
+    assert flags == f"{calls} llama3_json" and "No --reasoning-parser" in notes
+    assert "No --reasoning-parser" in served("qwen3", layout="tool")[1]
+    own = tokenizer("qwen3").chat_template.replace("tool_call>", "doing>")
+    flags, notes = served("qwen3", template=own)
+    assert flags == "--reasoning-parser deepseek_r1" and "know no --tool-call-parser" in notes
+
+
+def test_who_learned_to_act_at_once_is_given_no_parser_of_thoughts():
+    assert "reasoning" not in served("qwen3", thinks=False)[0]
+    assert '{"enable_thinking": false}' in served("qwen3", thinks=False, think=False)[0]
+
+
+def test_history_is_served_as_it_was_trained_or_the_difference_is_told():
+    short = {"thoughts": False, "first": 1, "last": 0}
+    assert "still drops those from before the newest user" in served("qwen3")[1]
+    assert "served, it never sees them" in served("qwen3_instruct_2507")[1]
+    assert "do not send them back" in served("qwen3", history=short)[1]
+    keeps = (TEMPLATES / "qwen3_8.jinja").read_text()
+    assert "send the `reasoning` of each" in served("qwen3", tools=False, template=keeps)[1]
+    assert "first 1 and the newest 3" in served("qwen3", history=short | {"last": 3})[1]
