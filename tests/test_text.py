@@ -59,6 +59,7 @@ def refused(capsys, *knobs: str) -> str:
         ("bleu", "a b c d", ["x", "a b c d"], 1),
         ("ter", "a b c", ["a b d"], 1 - 1 / 3),  # one word changed, of three
         ("ter", "c a b", ["a b c"], 1 - 1 / 3),  # one word moved
+        ("ter", "a b", ["a b c d", "x"], 1 / 2),  # two words missing, of the best reference's four
         ("ter", "b c d e f g", ["a"], 0),  # six edits for one word: at least 0
         ("rouge1", "a b c", ["a b d"], 2 / 3),
         ("rouge2", "a b c", ["a b d"], 1 / 2),  # of ab, bc and ab, bd
@@ -188,9 +189,12 @@ def test_a_users_reward_is_paid_as_it_is_and_of_several_references_the_best_coun
     rows = [{"prompt": f"p{i}", "reference": ["abc", "abcdef"]} for i in range(30)]
     reward = own(tmp_path, "near", "return -abs(len(answer) - len(reference))")
     w = world(reward, f"file={write(tmp_path, *rows)}")
-    for answer, paid in (("abcde", -1), ("a", -2), ("", -3), ("abcdef", 0)):
+    for answer, paid in (("abcde", -1), ("a", -2), ("abcdef", 0)):
         w.reset(0)
         assert w.step(answer)[1] == paid and w.success == (answer == "abcdef")
+    w.reset(0)
+    observation, paid, _, info = w.step(" ")  # what could not be read is not put before the user's
+    assert (paid, info["valid"]) == (0, False) and observation.startswith("illegal")
 
 
 def test_enough_is_the_reward_from_which_on_a_task_counts_as_solved(tmp_path):

@@ -1,8 +1,8 @@
 """Metrics of text, as rewards of --world text: each is (answer, its references) -> 0 to 1.
 
-An answer is read beside all of its references at once, and more is better. Those that need a
-library take it from the extra `text`. `numbers`, `dates` and `distinct` look at the answer alone,
-so none of them says that it is a right one.
+More is better, and of several references the best counts; BLEU alone looks for the answer's words
+in all of them. Those that need a library take it from the extra `text`. `numbers`, `dates` and
+`distinct` look at the answer alone, so none of them says that it is a right one.
 
 `diversity` is no reward: it tells how much the answers of an evaluation differ from each other.
 """
@@ -68,17 +68,20 @@ def chrf(answer: str, references: list[str]) -> float:
 
 
 def ter(answer: str, references: list[str]) -> float:
-    """1 - TER, at least 0. TER: edits a word of the reference   Snover et al. 2006, in sacrebleu
+    """1 - TER, at least 0, of the best reference   Snover et al. 2006, in sacrebleu
 
-    An edit may move several words at once. To look for such moves takes a second where texts have
-    60 words, and five where they have 200: this is a metric for evaluation.
+    TER is the number of edits that make an answer the reference, over the reference's words. (For
+    several references sacrebleu divides by their mean length, which would pay an empty answer.) An
+    edit may move several words at once. To look for such moves takes a second where texts have 60
+    words, and five where they have 200.
 
     >>> ter("the third cup is under", ["under the third cup"])    # a move and a word too many
     0.5
     """
     from sacrebleu import sentence_ter
 
-    return max(0.0, 1 - sentence_ter(answer, references).score / 100)
+    rates = [sentence_ter(answer, [reference]).score / 100 for reference in references]
+    return max(0.0, 1 - min(rates))
 
 
 def rouge1(answer: str, references: list[str]) -> float:

@@ -2,8 +2,8 @@
 
 The world of single-turn generation, as RL4LMs has it (arXiv:2210.01241). A user brings the prompts,
 JSONL of {"prompt", "reference"}, and chooses the reward: a metric of metrics.py, or a function of
-their own. Without a file the tasks are to count. The reward is paid whole: it may be any finite
-number, where those of metrics.py go from 0 to 1.
+their own. Without a file the tasks are to count. The reward is paid as it is: it may be any finite
+number, where those of metrics.py go from 0 to 1. No answer earns 0.
 
 A task is solved by its reference, which an answer of free text seldom is. So RL on a reward is the
 stage `rl:dense`, which is paid by it; `rl` is paid by success.
@@ -16,7 +16,7 @@ from functools import cache
 from typing import NamedTuple
 
 from minprm.constants import fail
-from minprm.envs.base import World, check_splits, needs
+from minprm.envs.base import Illegal, World, check_splits, needs
 from minprm.envs.metrics import LIBRARIES, METRICS, Metric, diversity, exact_match
 from minprm.own import function, takes
 from minprm.text.logs import read_jsonl
@@ -49,6 +49,8 @@ class Text(World):
         return pair.prompt
 
     def act(self, action: str) -> tuple[str, float]:
+        if not action.strip():  # a turn in which none could be read comes as an empty one
+            raise Illegal("illegal: there is no answer")
         reward = self.reward(action, self.references)
         self.success = exact_match(action, self.references) == 1 or reward >= self.enough
         return "", reward
