@@ -4,10 +4,9 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
-import torch
+from test_logs import chat_model
 from test_rl import Lines
 from test_templates import FAMILIES, TOOLS, bytes_with, tokenizer
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from minprm import ladder
 from minprm.commands import train
@@ -48,13 +47,8 @@ def log(number: int, thought: str = "as before") -> dict:
 def folder(tmp_path_factory):
     """A folder with a random model of English letters, `model`, and logs, `demos.jsonl`."""
     folder = tmp_path_factory.mktemp("told")
-    words = tokenizer("qwen3")
-    torch.manual_seed(0)
-    shape = Qwen3Config(
-        vocab_size=len(words), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-        num_attention_heads=2, num_key_value_heads=2, head_dim=16, tie_word_embeddings=True,
-    )  # fmt: skip
-    Policy(Qwen3ForCausalLM(shape), words, 1000).save(folder / "model")
+    (folder / "model").mkdir()
+    chat_model(folder / "model", often="</think>")
     write_demos([from_chat(log(number)) for number in range(6)], folder / "demos.jsonl")
     return folder
 
@@ -161,7 +155,7 @@ def test_it_is_counted_where_logs_have_to_fit_the_context(folder, tmp_path, caps
 def test_sfts_samples_are_those_of_a_run_that_tells_nothing(folder, tmp_path):
     told = start(config(folder), 0, Lines(), tmp_path).agent
     silent = start(config(folder, instruction="none"), 0, Lines(), tmp_path).agent
-    demo = read_demos(f"{folder}/demos.jsonl")[0]
+    (demo, *_), _ = read_demos(f"{folder}/demos.jsonl")
     ids = lambda agent: [sample.ids for sample in logged(demo, agent)]  # noqa: E731
     assert ids(told) != ids(silent)  # the agent is asked, until a stage sft begins
     told.asked = False
@@ -280,7 +274,6 @@ def test_an_example_that_is_also_learned_from_is_refused(folder, tmp_path, capsy
         ("--instruction nowhere.txt", "--instruction nowhere.txt: No such file"),
         ("--instruction empty.md", "empty.md: the file is empty"),
         ("--instruction latin.txt", "latin.txt: not in UTF-8"),
-        ("--instruction=-think", "'-think' reads like a flag"),
         ("--few-shot nowhere.jsonl", "nowhere.jsonl: no such file"),
         ("--few-shot bare.jsonl", "--few-shot bare.jsonl: a turn of log 1 has no thought"),
         ("--instruction none --sft.asked", "--sft.asked has no effect here"),

@@ -46,7 +46,7 @@ def chat_model(path: Path, often: str, odds: float = 0.5) -> Path:
         vocab_size=len(words), hidden_size=32, intermediate_size=32, num_hidden_layers=1,
         num_attention_heads=1, num_key_value_heads=1, head_dim=32, max_position_embeddings=2048,
         eos_token_id=words.eos_token_id, bos_token_id=None, pad_token_id=None,
-        tie_word_embeddings=False,
+        tie_word_embeddings=False, initializer_range=0.1,
     )  # fmt: skip
     written = Qwen3ForCausalLM(config)
     with torch.no_grad():

@@ -241,8 +241,10 @@ def test_a_base_that_is_not_what_the_run_starts_from_is_refused(base, tmp_path, 
 def test_a_checkpoint_of_adapters_is_played_and_planned(base, tmp_path):
     trained(base, tmp_path / "arm-0")
     path = str(tmp_path / "arm-0")
-    cfg = Config(world_args=["rounds=1"], episodes=3, thought_tokens=4, sampler="transformers")
-    assert len(played(path, cfg, Evaluation([path]))) == 3
+    cfg = Config(
+        model=path, world_args=["rounds=1"], episodes=3, thought_tokens=4, sampler="transformers"
+    )
+    assert len(played(cfg, Evaluation([path]))) == 3
     plan = dry_run(Config(model=path, world_args=["rounds=1"]))
     numbers = [p.numel() for p in load_model(path).parameters() if p.requires_grad]
     assert f"{sum(numbers):,} of them trained" in plan

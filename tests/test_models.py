@@ -249,7 +249,7 @@ def test_windows_that_the_context_cannot_fill_cost_nothing(tmp_path):
 def test_evaluation_and_training_check_what_they_load(tmp_path, capsys):
     path = str(saved("Mamba2", tmp_path))
     cfg = Config(model=path, sampler="transformers", num_demos=2, held_out=0, run="x")
-    evaluation = lambda: played(path, cfg, Evaluation([path]))  # noqa: E731
+    evaluation = lambda: played(cfg, Evaluation([path]))  # noqa: E731
     training = lambda: start(cfg, 0, None, tmp_path)  # noqa: E731
     for load in (evaluation, training):
         with pytest.raises(SystemExit) as stopped:

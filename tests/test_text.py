@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from test_envs import HOSTILE
-from test_templates import tokenizer
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from test_logs import chat_model
 
 from minprm.commands.evaluate import main as evaluate
 from minprm.commands.train import main as train
@@ -239,17 +238,8 @@ def test_a_users_reward_of_other_arguments_is_refused_at_the_start(tmp_path, cap
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
-    """A tiny chat model of the Qwen3 family on disk, as a hub's would be."""
-    path, words = tmp_path_factory.mktemp("model"), tokenizer("qwen3_instruct_2507")
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(words), hidden_size=32, intermediate_size=32, num_hidden_layers=1,
-        num_attention_heads=1, num_key_value_heads=1, head_dim=32, max_position_embeddings=2048,
-        eos_token_id=words.eos_token_id, bos_token_id=None, pad_token_id=None,
-    )  # fmt: skip
-    Qwen3ForCausalLM(config).save_pretrained(path)
-    words.save_pretrained(path)
-    return path
+    """One that ends a thought now and then."""
+    return chat_model(tmp_path_factory.mktemp("model"), often="</think>")
 
 
 @pytest.mark.parametrize("arm", ["rl", "act_prm_rl"])
@@ -273,7 +263,7 @@ def test_a_chat_model_learns_by_every_method(model, tmp_path, monkeypatch, capsy
     shared += " --action-tokens 12 --episodes 8"
     flags = f"{shared} --model {model} --run r --num-demos 8 --held-out 2 --relabel.group 2"
     flags += " --sft.batch 8 --sft.epochs 1 --act-prm.updates 1 --act-prm.batch 2"
-    flags += " --act-prm.group 2 --rl.updates 1 --rl.batch 2 --rl.group 2 --threads 1"
+    flags += " --act-prm.group 4 --rl.updates 1 --rl.batch 2 --rl.group 2 --threads 1"
     train(f"{flags} --stages sft:actions rl:dense act_prm relabel".split())
     torch.set_flush_denormal(False)
     lines = [json.loads(x) for x in (tmp_path / "runs/r/metrics.jsonl").read_text().splitlines()]
