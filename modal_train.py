@@ -73,6 +73,8 @@ def packed(arguments: list[str]) -> tuple[str, list[str], dict[str, bytes]]:
         if key in flags:
             at = flags.index(key) + 1
             path = Path(flags[at])
+            if not path.is_file():
+                raise SystemExit(f"{key} {path}: what travels is one file; write all into one")
             flags[at] = path.name
             files[path.name] = path.read_bytes()
     return gpu, flags, files

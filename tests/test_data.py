@@ -298,6 +298,9 @@ def test_a_log_without_a_task_is_known_by_its_first_messages():
     longer = {"messages": [*TEXT["messages"], {"role": "user", "content": "more"}]}
     other = {"messages": [{"role": "user", "content": "else"}, *TEXT["messages"]]}
     assert from_chat(bare).task == from_chat(longer).task != from_chat(other).task
+    unlike = [{**TEXT["messages"][2], "content": "else"} if i == 2 else message
+              for i, message in enumerate(TEXT["messages"])]  # fmt: skip
+    assert from_chat({"messages": unlike}).task == from_chat(bare).task
 
 
 def test_a_log_is_cut_before_a_step_and_stays_a_log():

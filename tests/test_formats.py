@@ -13,6 +13,8 @@ from test_data import CALL, CALLS, TEXT, TOOLS, mixed
 from test_logs import line, model  # noqa: F401  (a fixture)
 from test_templates import tokenizer
 
+from minprm.commands.cli import parse
+from minprm.commands.dry_run import dry_run
 from minprm.commands.logs import main
 from minprm.constants import Config
 from minprm.ladder import demos_of
@@ -32,11 +34,11 @@ def written(folder: Path, *logs, name: str = "logs.jsonl") -> Path:
     return path
 
 
-def noted(log: dict, **how) -> tuple[dict, list[str]]:
+def noted(log: dict) -> tuple[dict, dict[str, int]]:
     """(the log as it is read, what was counted)."""
     notes = Counter()
-    demo = from_chat(log, notes=notes, **how)
-    return to_chat(demo), sorted(notes)
+    demo = from_chat(log, notes=notes)
+    return to_chat(demo), dict(notes)
 
 
 def actions(demos) -> list[list[str]]:
@@ -120,6 +122,31 @@ def test_every_wrapper_holds_the_same_steps(name, log, tmp_path):
     assert states == [["rules", "find the key"], ["a hall"]]
     assert [tool["function"]["name"] for tool in demos[0].tools] == ["go"]
     assert demos[0].steps[0].thought == (None if name == "ShareGPT" else "the hall is near")
+
+
+def test_what_a_wrapper_holds_beside_the_log_is_counted(read):
+    for log, notes in [
+        (batch(TEXT), {'"custom_id" of a log, left out': 1, '"model" of a log, left out': 1}),
+        (
+            {**preference(TEXT), "split": "a"},
+            {
+                '"split" of a log, left out': 1,
+                "preference pairs, of which the preferred answer is read alone": 1,
+            },
+        ),
+        ({**atif(CALLS), "notes": "x"}, {'"notes" of a log, left out': 1}),
+    ]:
+        _, report = read(log)
+        assert notes.items() <= report.normalised.items()
+        assert '"url" of a log, left out' not in report.normalised
+
+
+def test_parallel_calls_and_rules_of_sharegpt(read):
+    turns = [{"from": "human", "value": "go"}, {"from": "function_call", "value": None}]
+    turns[1]["value"] = json.dumps([GO, GO])
+    (demo,), _ = read({"conversations": turns, "system": "be brief"})
+    assert demo.steps[0].action == joined("", [GO, GO])
+    assert demo.steps[0].state[0] == {"role": "system", "content": "be brief"}
 
 
 @pytest.mark.parametrize(
@@ -298,8 +325,9 @@ THINK = "thoughts between <think> and </think>, taken out of content"
 )  # fmt: skip
 def test_an_answer_in_another_form_is_counted(answer, read_as, note):
     log, notes = noted(exchange(answer=answer))
-    assert log["messages"][1] == read_as and (note in notes if note else not notes)
-    assert noted(log) == (log, [])  # in the one form nothing is changed
+    assert log["messages"][1] == read_as and (notes.get(note) == 1 if note else not notes)
+    assert set(notes.values()) <= {1}
+    assert noted(log) == (log, {})  # in the one form nothing is changed
 
 
 @pytest.mark.parametrize(
@@ -325,7 +353,7 @@ def test_an_answer_in_another_form_is_counted(answer, read_as, note):
 )  # fmt: skip
 def test_a_message_in_another_form_is_counted(message, read_as, note):
     log, notes = noted({"messages": [message, REPLY]})
-    assert log["messages"][0] == read_as and notes == [note]
+    assert log["messages"][0] == read_as and notes == {note: 1}
 
 
 def test_tools_in_another_form_are_counted():
@@ -338,7 +366,7 @@ def test_tools_in_another_form_are_counted():
         ({"tools": whole, "seed": 4}, '"seed" of a log, left out'),
     ]:
         log, notes = noted(exchange(**fields))
-        assert log["tools"] == whole and note in notes
+        assert log["tools"] == whole and notes[note] == 1
 
 
 @pytest.mark.parametrize(
@@ -415,7 +443,7 @@ def test_a_log_mixes_calls_and_answers_and_may_end_in_a_tools_answer():
     two["tool_calls"] *= 2
     messages = [USER, REPLY, USER, calling(), tool, REPLY, USER, two, tool, tool]
     log, notes = noted({"task": "t", "messages": messages, "tools": TOOLS})
-    assert log["messages"] == messages and notes == ["logs that go on after their last action"]
+    assert log["messages"] == messages and notes == {"logs that go on after their last action": 1}
     said = [step.action for step in from_chat(log).steps]
     assert said == [joined("In the hall.", []), joined("", [GO]), "In the hall.",
                     joined("Both.", [GO, GO])]  # fmt: skip
@@ -428,7 +456,7 @@ def test_a_greeting_is_read_and_not_learned(rules):
     log, notes = noted(exchange(messages=messages))
     demo = from_chat(log)
     assert actions([demo]) == [["In the hall."] * 2] and demo.steps[0].state == messages[:-3]
-    assert notes == ["greetings before the user's first message, read and not learned"]
+    assert notes == {"greetings before the user's first message, read and not learned": 1}
     assert to_chat(demo)["messages"] == messages
     assert demo.until(1).messages == messages[:-1] and demo.until(0).messages == messages[:-3]
     chat = Chat(tokenizer("qwen3"), "think")
@@ -451,7 +479,8 @@ def test_an_answer_of_weight_0_is_read_and_not_learned():
     log, notes = noted(exchange(messages=messages))
     demo = from_chat(log)
     assert log["messages"] == messages and actions([demo]) == [["In the hall."]]
-    assert demo.steps[0].state == messages[:3] and "answers of weight 0" in notes[0]
+    assert demo.steps[0].state == messages[:3]
+    assert notes["answers of weight 0, read and not learned"] == 2
     with pytest.raises(ValueError, match="no message of the assistant to learn"):
         from_chat({"messages": [USER, wrong]})
 
@@ -674,6 +703,14 @@ def test_training_refuses_bad_lines_or_leaves_them_out(tmp_path, capsys):
     bad = written(tmp_path, bad, name="bad.jsonl")
     with pytest.raises(SystemExit):
         demos_of(replace(cfg, demos=str(bad), skip_bad=True), seed=0)
+
+
+def test_the_plan_of_a_run_says_what_is_in_the_logs(tmp_path, model):  # noqa: F811
+    path = written(tmp_path, line("Paris"), line("Oslo"), exchange(tools=5))
+    flags = f"--preset logs --demos {path} --model {model} --held-out 2 --skip-bad --dry-run"
+    text = dry_run(parse(flags.split()))
+    assert "logs        2 of 2 tasks" in text and "tokens      a log" in text
+    assert '"tools" is no list of objects' in text
 
 
 def test_training_says_in_a_line_what_was_changed(tmp_path):

@@ -17,6 +17,8 @@ def test_flags_pass_through_and_files_travel(tmp_path):
     assert gpu == "A100-80GB"
     assert flags[:4] == ["--preset", "logs", "--demos", "my_logs.jsonl"] and flags[4] == "--run"
     assert files == {"my_logs.jsonl": b"{}"}
+    with pytest.raises(SystemExit, match="one file"):
+        modal_train.packed(["--demos", str(tmp_path)])
 
 
 def test_the_body_runs_and_a_second_try_goes_on_with_the_same_run(tmp_path, monkeypatch):

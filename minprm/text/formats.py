@@ -77,7 +77,7 @@ def _from_batch(log: dict, notes: Counter) -> dict:
             "a batch's answer without its request: what was answered stands in the requests, so"
             ' put each request\'s "body" beside the "response" of the same custom_id'
         )
-    _note_rest(log, ("body", "response"), notes)
+    _note_rest(log, ("method", "url", "body", "id", "response", "error"), notes)
     response = log.get("response")
     if not response:
         return body
