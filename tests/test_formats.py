@@ -1,6 +1,7 @@
 """Logs as people have them: every wrapper, every other way to write a thing, and every refusal."""
 
 import json
+import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loguru import logger
-from test_data import CALL, CALLS, TEXT, TOOLS, mixed
+from test_data import CALL, CALLS, TEXT, TOOLS, changed, mixed
 from test_logs import line, model  # noqa: F401  (a fixture)
 from test_templates import tokenizer
 
@@ -144,7 +145,8 @@ def test_what_a_wrapper_holds_beside_the_log_is_counted(read):
 def test_parallel_calls_and_rules_of_sharegpt(read):
     turns = [{"from": "human", "value": "go"}, {"from": "function_call", "value": None}]
     turns[1]["value"] = json.dumps([GO, GO])
-    (demo,), _ = read({"conversations": turns, "system": "be brief"})
+    (demo,), report = read({"conversations": turns, "system": "be brief", "id": "7"})
+    assert report.normalised['"id" of a log, left out'] == 1
     assert demo.steps[0].action == joined("", [GO, GO])
     assert demo.steps[0].state[0] == {"role": "system", "content": "be brief"}
 
@@ -159,6 +161,7 @@ def test_parallel_calls_and_rules_of_sharegpt(read):
         ({"response": {"body": {"choices": [{"message": REPLY}]}}}, "without its request"),
         ({**batch(TEXT), "response": {"error": 1}}, "holds no answer"),
         ({"input": {}, "preferred_output": [REPLY]}, "preference pair"),
+        ({"conversations": ["hi"]}, 'message 0: its "from" is none'),
         ({"conversations": [{"from": "bing", "value": "x"}]}, 'message 0: its "from" is none'),
         ({"conversations": [{"from": "function_call", "value": "go()"}]}, "message 0: its funct"),
         ({"conversations": [{"from": "function_call", "value": "[5]"}]}, "message 0: its funct"),
@@ -179,6 +182,17 @@ def test_another_format_is_named_beside_what_is_read(log, said, tmp_path):
 def read(tmp_path):
     """Reads these logs from a file: (demos, report)."""
     return lambda *logs: read_logs(written(tmp_path, *logs))
+
+
+def test_a_damaged_wrapper_is_read_or_refused(read):
+    """A value of another type, or a missing one, is no traceback; what is read can be written."""
+    rng = random.Random(0)
+    whole = [sharegpt(CALLS), atif(CALLS), batch(CALLS), answered(CALLS), preference(CALLS)]
+    for wrapper in whole:
+        demos, report = read(*(changed(wrapper, rng) for _ in range(120)))
+        assert demos and report.problems and len(demos) + len(report.problems) >= 120
+        for demo in demos:
+            assert from_chat(json.loads(json.dumps(to_chat(demo)))) == demo
 
 
 def test_a_step_of_atif_that_another_trajectory_has_is_not_learned(read):
@@ -240,6 +254,16 @@ def test_a_file_may_be_one_array_or_one_object(indent, tmp_path):
         demos, report = read_demos(path)
         assert len(demos) == count and not report.problems
         assert demos[-1].steps == from_chat(TEXT).steps
+
+
+def test_an_array_of_a_log_a_line_is_an_array(tmp_path):
+    path = tmp_path / "logs.json"
+    for logs in ([TEXT, CALLS], [TEXT, CALLS, TEXT]):
+        inside = ",\n".join(map(json.dumps, logs))
+        for text in (f"[{inside}]", f"[\n{inside}\n]", f"[{inside}\n]\n"):
+            path.write_text(text)
+            demos, report = read_demos(path)
+            assert len(demos) == len(logs) and not report.problems
 
 
 def test_a_bad_log_of_an_array_is_named_by_its_number(tmp_path):
