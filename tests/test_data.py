@@ -256,7 +256,7 @@ def test_a_file_in_another_encoding_says_which_one_to_save_in(encoding, tmp_path
     text = json.dumps(TEXT) + "\n" + json.dumps(log, ensure_ascii=False) + "\n"
     path.write_bytes(text.encode(encoding))
     error = refused(path, capsys)
-    assert str(path) in error and "save the file as UTF-8" in error
+    assert error.startswith(str(path)) and "save the file as UTF-8" in error
     assert ("line 2" in error) is (encoding == "latin-1")
 
 
@@ -264,6 +264,8 @@ def test_a_mark_of_the_encoding_and_windows_line_ends_are_read(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\r\n{"a": 2}\r\n')
     assert read_jsonl(path, lambda row: row["a"]) == [1, 2]
+    with pytest.raises(ValueError, match=r"^nowhere\.jsonl: no such file"):
+        read_jsonl("nowhere.jsonl", str)
 
 
 def test_a_task_is_on_one_side_of_the_split_only():

@@ -243,7 +243,8 @@ def test_a_folder_and_a_pattern_are_all_their_files_in_order(tmp_path, capsys):
         with pytest.raises(SystemExit):
             read_demos(tmp_path / path)
         error = capsys.readouterr().err
-        assert said in error and error.count("\n") == 1 and path in error
+        assert said in error and error.count("\n") == 1
+        assert error.startswith(f"{tmp_path / path}: ")
 
 
 @pytest.mark.parametrize("indent", [None, 1])
@@ -539,6 +540,9 @@ def test_a_call_of_a_tool_that_the_log_lacks_adds_it(read):
     assert [tool["function"]["name"] for tool in demos[0].tools] == ["go", "stop"]
     assert demos[1].tools == TOOLS  # another log's schema, where there is one
     assert 'calls of tools that "tools" lacks, added to it: stop' in report.normalised
+    many = [calling({"name": name, "arguments": "{}"}) for name in "jihgfedcba"]
+    _, report = read({"messages": [USER, *many]})
+    assert next(iter(report.normalised)).endswith(": a, b, c, d, e, f, g, h and 2 more")
 
 
 # --- there and back -------------------------------------------------------------------------------

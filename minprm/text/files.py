@@ -40,7 +40,7 @@ def files_of(path: str | Path) -> list[Path]:
         raise Problem(str(path), "no such file")
     found = []
     for match in sorted(glob.glob(str(path), recursive=True)):
-        found += files_of(match) if Path(match).is_dir() else [Path(match)]
+        found += files_of(match)
     if not found:
         raise Problem(str(path), "no file fits this pattern")
     return list(dict.fromkeys(found))  # a folder may fit, and a file in it too
