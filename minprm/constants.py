@@ -198,7 +198,7 @@ class Config:
     preset: Preset = "cups"  # defaults to start from
     config: str = ""  # TOML file with the same knobs; flags override it
     run: str = ""  # name of the run; default: preset and time
-    dry_run: bool = False  # print parameters, memory and the first sample, and stop
+    dry_run: bool = False  # print what the run would take, and the first sample; and stop
     resume: bool = False  # go on with --run (default: the newest) where it stopped
     arms: list[str] = field(default_factory=lambda: list(ARMS))  # arms of the ladder (README)
     stages: list[str] = field(default_factory=list)  # instead of arms: one unnamed arm's stages

@@ -23,7 +23,7 @@ from minprm.evaluation import evaluate, reference_rows, replay, summary
 from minprm.model import tiny
 from minprm.model.agent import Agent, make_agent
 from minprm.model.check import check
-from minprm.model.load import base_of, load_model, pretrained
+from minprm.model.load import base_for, load_model, pretrained
 from minprm.model.policy import Policy
 from minprm.model.tensors import fingerprint_of_model, require_finite
 from minprm.play import expert_demos
@@ -209,12 +209,7 @@ def start(
 def base_policy(cfg: Config, seed: int, checkpoints: Path) -> Policy:
     """The model that every arm starts from: the embedded one of this seed, or --model."""
     if cfg.model != "tiny":
-        _, rank = base_of(cfg.model)
-        if rank and reads_base(cfg):  # it would be read with the adapters off, not as they begin
-            fail(
-                f"--model {cfg.model} holds adapters: the model under them is not what this run "
-                "starts from; use --*.kl-to sampler and --act-prm.scored-by policy"
-            )
+        _, rank = checked_base(cfg)
         tokenizer = pretrained(AutoTokenizer, cfg.model)
         if rank:
             logger.info(f"the adapters of {cfg.model} go on learning; their rank is {rank}")
@@ -233,6 +228,17 @@ def base_policy(cfg: Config, seed: int, checkpoints: Path) -> Policy:
     skills = tiny.gate(policy, world, cfg.thought_tokens)
     tiny.check_gate(skills, stop=cfg.gate)
     return policy
+
+
+def checked_base(cfg: Config) -> tuple[str, int]:
+    """(the model under --model's adapters, their rank). Exits where a run cannot start from it."""
+    base, rank = base_for(cfg.model, cfg.lora, cfg.lora_alpha, cfg.lora_targets)
+    if rank and reads_base(cfg):  # it would be read with the adapters off, not as they begin
+        fail(
+            f"--model {cfg.model} holds adapters: the model under them is not what this run "
+            "starts from; use --*.kl-to sampler and --act-prm.scored-by policy"
+        )
+    return base, rank
 
 
 def demos_of(cfg: Config, seed: int) -> list[Demo]:

@@ -1,17 +1,27 @@
 """--dry-run: the numbers of models that everybody knows, and what the first sample looks like."""
 
 import json
+import math
+import os
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
-from test_logs import line, model  # noqa: F401  (a fixture)
+from test_logs import PAGES, chat_model, line, model  # noqa: F401  (a fixture)
+from test_rl import CFG, Lines
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from minprm import ladder
+from minprm.commands import dry_run as planning
 from minprm.commands.cli import parse
-from minprm.commands.dry_run import GREEN, GREY, YELLOW, count, dry_run, kept_bytes, memory
+from minprm.commands.dry_run import GREEN, GREY, YELLOW, count, dry_run, fit, kept_bytes, memory
+from minprm.commands.estimate import disk, measure, seconds_of, stage_ids, updates_of
 from minprm.commands.presets import PRESETS
-from minprm.constants import ActPRM, Config
+from minprm.commands.train import main
+from minprm.constants import SFT, ActPRM, Config, Relabel
+from minprm.model import load
 
 TOKENS = 48
 QWEN3 = dict(vocab_size=151_936, head_dim=128, num_key_value_heads=8, tie_word_embeddings=True)
@@ -99,10 +109,151 @@ def test_activations_are_those_that_autograd_saves():
 
 def test_the_first_sample_is_shown_in_three_colours(tmp_path, model):  # noqa: F811
     logs = tmp_path / "logs.jsonl"
-    logs.write_text(json.dumps(line("Paris", "look at")) + "\n")
-    flags = f"--preset logs --demos {logs} --model {model} --lora 0 --dry-run"
-    text = dry_run(parse(flags.split()))
+    logs.write_text("".join(json.dumps(line(page, "look at")) + "\n" for page in PAGES))
+    flags = f"--preset logs --demos {logs} --model {model} --lora 0 --held-out 2 --dry-run"
+    flags += " --thought-tokens 6 --act-prm.batch 2"
+    text = "\n".join(dry_run(parse(flags.split()), tmp_path))
     assert "parameters" in text and "GiB" in text
     assert f"{GREEN}look at visit Paris\n" in text and YELLOW in text and GREY in text
     before, after = text.split(f"{GREEN}look at visit Paris")
     assert "how big is Paris?" in before and '"title": "Paris"' in after
+
+
+# --- it refuses what a run refuses, and writes nothing ---
+
+FLAGS = "--preset logs --demos logs.jsonl --held-out 2 --thought-tokens 6 --lora 0 --dry-run "
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("logs.jsonl").write_text("".join(json.dumps(line(page)) + "\n" for page in PAGES))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("flags", "sentence"), [
+    ("--context 8", "--context 8 does not hold the first step of any log"),
+    ("--held-out 6", "--held-out 6 leaves nothing to learn from"),
+    ("--sampler vllm", "--sampler vllm: it is not installed"),
+    ("--arms expert_thoughts", "--arms expert_thoughts: a step has no thought"),
+    ("--run old", "--run old exists"),
+    ("--act-prm.thoughts-from state_action", "a thought after its action needs tags"),
+])  # fmt: skip
+def test_what_a_run_refuses_the_plan_refuses(folder, model, monkeypatch, capsys, flags, sentence):  # noqa: F811
+    monkeypatch.setattr(load, "find_spec", lambda name: None)
+    Path("runs/old").mkdir(parents=True)
+    Path("runs/old/config.json").write_text("{}")
+    given = {word.split()[0]: word for word in (" " + FLAGS + flags).split(" --")[1:]}
+    words = " ".join(f"--{word}" for word in given.values())  # what is given later counts
+    with pytest.raises(SystemExit) as stop:
+        main(f"{words} --model {model}".split())
+    assert stop.value.code == 2 and sentence in capsys.readouterr().err
+
+
+def test_a_model_without_its_weights_is_refused_and_one_of_the_hub_waits_there(
+    folder,
+    model,  # noqa: F811
+    monkeypatch,
+    capsys,
+):
+    shutil.copytree(model, "bare")
+    Path("bare/model.safetensors").rename("bare/model-1-of-2.safetensors")
+    index = {"weight_map": {"a": "model-1-of-2.safetensors", "b": "model-2-of-2.safetensors"}}
+    for missing in ("model.safetensors", "model-2-of-2.safetensors"):
+        with pytest.raises(SystemExit):
+            main(f"{FLAGS} --model bare".split())
+        assert f"bare has no {missing}" in capsys.readouterr().err
+        Path("bare/model.safetensors.index.json").write_text(json.dumps(index))
+    monkeypatch.setattr(load, "HF_HUB_OFFLINE", False)
+    assert not load.weights_here("nobody/knows-this")
+    assert load.weights_here(str(model))
+
+
+def test_a_plan_writes_nothing_and_says_whether_thoughts_can_be_read(folder, model, capsys):  # noqa: F811
+    main(f"{FLAGS} --model {model}".split())
+    good = capsys.readouterr().out
+    chat_model(folder / "cut", "<tool_call>", odds=1e-9)
+    main(f"{FLAGS} --model cut".split())
+    bad = capsys.readouterr().out
+    main("--preset smoke --dry-run --tiny.dim 16 --act-prm.batch 2".split())
+    embedded = capsys.readouterr().out
+    assert {path.name for path in folder.iterdir()} == {"logs.jsonl", "cut"}
+    assert "of 256 thoughts can be read" in good and "would stop" not in good
+    assert "so a run would stop; 256 of 256 thoughts were cut at --thought-tokens 6" in bad
+    assert "it fits into this machine's memory" in good and "Measured: " in good
+    assert "not raised yet" in embedded and "Measured: " in embedded
+
+
+def test_what_does_not_fit_is_not_loaded(folder, model, monkeypatch, capsys):  # noqa: F811
+    pages = {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(os, "sysconf", pages.get)
+    monkeypatch.delattr(ladder, "load_model")
+    main(f"{FLAGS} --model {model}".split())
+    text = capsys.readouterr().out
+    assert "it does not fit into this machine's memory" in text
+    assert "Time was not measured: the model does not fit" in text
+    monkeypatch.setattr(planning, "weights_here", lambda base: False)
+    main(f"{FLAGS} --model {model}".split())
+    assert "are not on this machine" in capsys.readouterr().out
+
+
+def test_a_card_has_to_hold_the_plan_and_cudas_own_gigabyte(monkeypatch):
+    monkeypatch.setattr(planning, "card_memory", lambda: 80 * 2**30)
+    assert fit(79 * 2**30)[0] and not fit(79.1 * 2**30)[0]
+    assert "--micro-tokens" in fit(79.1 * 2**30)[1] and "79.00 GiB" in fit(1)[1]
+
+
+# --- disk, updates, time ---
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("checkpoints")
+
+
+def test_the_plan_counts_the_bytes_and_the_updates_of_the_run_itself(
+    checkpoints, tmp_path, monkeypatch
+):
+    """Each stage that is done leaves its weights; one under way has moments, and the one before."""
+    act = ActPRM(updates=3, batch=2, group=4)
+    cfg = replace(
+        CFG, run="r", num_demos=6, arms=["act_prm", "action_sft"], act_prm=act,
+        sft=SFT(epochs=3, batch=4), relabel=Relabel(group=8),
+    )  # fmt: skip
+    run = ladder.start(cfg, 0, Lines(), checkpoints)
+    run.log.folder = tmp_path
+    for stage_id in stage_ids(cfg):
+        run.log.lines.clear()
+        ladder.run_stage(run, stage_id)
+        demos = run.demos or run.train_demos
+        assert len(run.log.lines) == updates_of(stage_id, cfg, demos)
+    snapshots = list(checkpoints.glob("r/stages/*/model.safetensors"))
+    stages = len(snapshots)
+    weights = snapshots[0].stat().st_size
+    checkpoint = tmp_path / "arm"
+    run.agent.policy.save(checkpoint)
+    needed = (stages + 2 * 3) * weights + 2 * (checkpoint / "model.safetensors").stat().st_size
+    total = sum(p.numel() for p in run.agent.policy.model.parameters())
+    monkeypatch.setattr("minprm.commands.estimate.shutil.disk_usage", lambda _: disk_of(2**40))
+    found = float(disk(cfg, total * 10**4, total * 10**4).split()[5])
+    assert stages == 4 and found == pytest.approx(needed * 1e4 / 2**30, rel=0.02)
+    monkeypatch.setattr("minprm.commands.estimate.shutil.disk_usage", lambda _: disk_of(2**10))
+    assert "make room" in disk(cfg, total, total)
+
+
+def disk_of(free: int) -> object:
+    return type("Usage", (), {"free": free})
+
+
+def test_times_are_multiples_of_what_was_measured(checkpoints):
+    act = ActPRM(updates=10, batch=2, group=4, eval_every=5)
+    cfg = replace(CFG, num_demos=6, held_out=2, act_prm=act, relabel=Relabel(group=8))
+    run = ladder.start(cfg, 0, Lines(), checkpoints)
+    took = {"walk": 8.0, "act_prm": 3.0, "sft": 2.0}
+    ids = ["act_prm", "act_prm+relabel", "relabel:matched", "sample", "copy", "sft:actions", "rl"]
+    found = [seconds_of(stage_id, 10, run, took) for stage_id in ids]
+    matched = 8 + math.ceil(10 * 2 * 4 / 6)
+    # a walk is of 2 demos and 4 thoughts a step: one demo and one thought take a second
+    assert found == [10 * 11 + 2 * 2 * 4, 6 * 8, 6 * matched, 6, 0, 20, None]
+    tally, times = measure(run)
+    assert tally.drawn == 2 * 2 * 4 and times.keys() == took.keys() and min(times.values()) > 0

@@ -1,6 +1,7 @@
 """Adapters: the same every time, loaded as what they are, never frozen by accident."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from test_policy import SAMPLES, policy
 from test_rl import Lines
 from transformers import AutoModelForCausalLM
 
+from minprm.commands import dry_run as planning
 from minprm.commands import train
 from minprm.commands.dry_run import dry_run
 from minprm.commands.evaluate import Evaluation, played
@@ -245,9 +247,20 @@ def test_a_checkpoint_of_adapters_is_played_and_planned(base, tmp_path):
         model=path, world_args=["rounds=1"], episodes=3, thought_tokens=4, sampler="transformers"
     )
     assert len(played(cfg, Evaluation([path]))) == 3
-    plan = dry_run(Config(model=path, world_args=["rounds=1"]))
+    plan = "\n".join(dry_run(Config(model=path, world_args=["rounds=1"]), tmp_path))
     numbers = [p.numel() for p in load_model(path).parameters() if p.requires_grad]
     assert f"{sum(numbers):,} of them trained" in plan
+
+
+def test_a_plan_refuses_adapters_that_a_run_refuses(base, tmp_path, monkeypatch, capsys):
+    """Also where the model is too large to be loaded."""
+    monkeypatch.setattr(planning, "fit", lambda needed: (False, ""))
+    trained(base, tmp_path / "arm-0")
+    cfg = Config(model=str(tmp_path / "arm-0"), world_args=["rounds=1"])
+    for knobs, words in (({"lora": 7}, "give --lora"), ({"rl": RL(kl=0.1)}, "starts from")):
+        with pytest.raises(SystemExit):
+            list(dry_run(replace(cfg, **knobs), tmp_path))
+        assert words in capsys.readouterr().err
 
 
 def test_a_run_leaves_a_checkpoint_that_the_next_one_goes_on_from(base, tmp_path, monkeypatch):

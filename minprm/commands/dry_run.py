@@ -1,69 +1,127 @@
 """--dry-run: what would be trained, whether it fits, and what the model would read.
 
-Nothing is loaded but the configuration and the tokenizer, so it runs where the model would not. It
-is an estimate, not a promise: fragmentation and the CUDA context (about 1 GB) come on top.
+It goes through the same functions as a run, so it refuses what a run refuses, and it writes nothing
+to runs/ or checkpoints/. Its numbers are an estimate, not a promise: fragmentation comes on top.
+Disk, updates and time are in estimate.py.
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedTokenizerBase as Tokenizer
 
+from minprm.commands.estimate import disk, measured, not_measured, stages_table
 from minprm.commands.logs import summary
-from minprm.constants import Config, reads_base
+from minprm.constants import Config, fail, reads_base
 from minprm.data import Demo
 from minprm.envs import make_world
+from minprm.ladder import checked_base, demos_of, fitting_demos, split
 from minprm.model import tiny
+from minprm.model.agent import make_agent
 from minprm.model.load import (
-    base_of,
     layers_with_adapters,
     linear_layers,
     pretrained,
     require_layers,
+    require_sampler,
     targets_of,
     uses_vllm,
+    weights_here,
 )
 from minprm.model.policy import CHUNK
-from minprm.play import expert_demos
 from minprm.text.chat import Chat
 from minprm.text.instruction import shown
 from minprm.text.logs import read_demos
 from minprm.text.printable import printable
 
 GREY, GREEN, YELLOW, PLAIN = "\033[90m", "\033[32m", "\033[33m", "\033[0m"
+CONTEXT = 2**30  # bytes of a card that CUDA itself takes
 
 
-def dry_run(cfg: Config) -> str:
-    """The plan and the first sample, coloured: state grey, thought green, action yellow."""
-    if cfg.model == "tiny":
-        model, tokenizer = tiny.untrained(make_world(cfg), cfg.tiny, seed=0)
+def dry_run(cfg: Config, checkpoints: Path) -> Iterator[str]:
+    """The plan, part by part; what takes long comes last. Exits where a run would be refused."""
+    if cfg.stages == ["demos"]:
+        yield f"the expert's logs of {cfg.episodes} tasks; no model is needed for them"
+        return
+    demos = demos_of(cfg, cfg.seeds[0])
+    sides = split(demos, cfg)
+    require_sampler(cfg.sampler)
+    model, tokenizer, planned, here = shape_of(cfg)
+    agent = make_agent(None, tokenizer, cfg, tools=any(demo.tools for demo in demos))
+    train_demos, *_ = [fitting_demos(side, agent, cfg) for side in sides]
+    if cfg.demos:
+        _, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad)
+        yield summary(demos, report, cfg, agent.chat)
+        yield ""
+    total, trained = count(model, planned.lora, planned.lora_targets)
+    yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
+    plan = memory(model, planned, card_memory())
+    for name, size in plan.items():
+        yield f"{name:<42}{size / 2**30:>9.2f} GiB"
+    fits, verdict = fit(plan["sum"])
+    yield verdict
+    yield disk(planned, total, trained)
+    yield from shown(cfg, agent.chat)
+    yield ""
+    yield rendered(demos[0], agent.chat)
+    yield ""
+    if fits and here:
+        yield from measured(cfg, checkpoints)
     else:
-        tokenizer = pretrained(AutoTokenizer, cfg.model)
-        base, rank = base_of(cfg.model)
-        if rank:
-            cfg = replace(cfg, lora=rank, lora_targets=targets_of(cfg.model))
-        config = pretrained(AutoConfig, base)
+        yield from stages_table(cfg, train_demos)
+        yield not_measured(cfg, here)
+
+
+def shape_of(cfg: Config) -> tuple[PreTrainedModel, Tokenizer, Config, bool]:
+    """(a model of the right shape, its tokenizer, the knobs with what its adapters are, are its
+    weights here).
+
+    Nothing is loaded but the configuration and the tokenizer.
+    """
+    if cfg.model == "tiny":
+        return *tiny.untrained(make_world(cfg), cfg.tiny, seed=0), cfg, True
+    base, rank = checked_base(cfg)
+    tokenizer = pretrained(AutoTokenizer, cfg.model)
+    config = pretrained(AutoConfig, base)
+    here = weights_here(base)
+    try:
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)
-        if not rank:
-            require_layers(model, cfg.lora_targets)
-    if cfg.demos:
-        demos, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad)
+    except (ValueError, ImportError) as error:
+        fail(f"{base} is no model that transformers loads: {str(error).splitlines()[0]}")
+    if rank:
+        cfg = replace(cfg, lora=rank, lora_targets=targets_of(cfg.model))
     else:
-        demos = expert_demos(cfg, "train", seed=0, n=1)
-    total, trained = count(model, cfg.lora, cfg.lora_targets)
-    lines = [f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"]
-    card = 0
-    if torch.cuda.is_available():
-        card = torch.cuda.get_device_properties(0).total_memory
-    for name, size in memory(model, cfg, card).items():
-        lines.append(f"{name:<42}{size / 2**30:>9.2f} GiB")
-    chat = Chat(tokenizer, cfg.layout, any(demo.tools for demo in demos))
-    lines += shown(cfg, chat)
-    if cfg.demos:
-        lines += ["", summary(demos, report, cfg, chat)]
-    return "\n".join([*lines, "", rendered(demos[0], chat)])
+        require_layers(model, cfg.lora_targets)
+    return model, tokenizer, cfg, here
+
+
+def card_memory() -> int:
+    """Bytes of the GPU; 0 where there is none."""
+    if not torch.cuda.is_available():
+        return 0
+    return torch.cuda.get_device_properties(0).total_memory
+
+
+def fit(needed: float) -> tuple[bool, str]:
+    """(does a run that needs so many bytes fit this machine, the sentence that says so)."""
+    card = card_memory()
+    if card:
+        has, where = card - CONTEXT, "on this card"
+    else:
+        has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        where = "into this machine's memory, without a GPU"
+    size = f"{where}: {has / 2**30:.2f} GiB can be used"
+    if needed <= has:
+        return True, f"it fits {size}"
+    return False, (
+        f"it does not fit {size}; fewer --micro-tokens, --checkpointing, --lora or a smaller "
+        "--model need less"
+    )
 
 
 def count(model: PreTrainedModel, lora: int, targets: str | Sequence[str] = ()) -> tuple[int, int]:
@@ -84,7 +142,7 @@ def memory(model, cfg: Config, card: float = 0) -> dict[str, float]:
     CPU. Masks of long rows are lists of blocks, too small to count.
     """
     total, trained = count(model, cfg.lora, cfg.lora_targets)
-    shape = model.config
+    shape = model.config.get_text_config()
     tokens = cfg.micro_tokens
     weights = total * 4
     copied = sum(layer.weight.numel() for layer in linear_layers(model).values())
@@ -120,7 +178,7 @@ def kept_bytes(model, cfg: Config) -> int:
     bytes a layer, 68 on a bf16 base. Gradient checkpointing keeps the input of each layer, in the
     precision of the weights, and one layer in full.
     """
-    layers = model.config.num_hidden_layers
+    layers = model.config.get_text_config().num_hidden_layers
     layer, between = (68, 2) if cfg.lora else (80, 4)
     return layers * between + layer if cfg.checkpointing else layers * layer
 

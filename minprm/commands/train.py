@@ -34,14 +34,15 @@ CHECKPOINTS = Path("checkpoints")
 def main(argv: list[str], on_save: Callable[[], None] = lambda: None) -> None:
     """The command. on_save is called after each snapshot."""
     cfg = parse(argv)
-    if cfg.dry_run:
-        print(dry_run(cfg))
-        return
     cfg = resumed(cfg, argv) if cfg.resume else named(cfg)
     if cfg.world:
         check_tasks(cfg)
     torch.set_num_threads(cfg.threads)
     torch.set_flush_denormal(True)  # tiny activations are ten times slower on a CPU
+    if cfg.dry_run:
+        for part in dry_run(cfg, CHECKPOINTS):  # what takes long comes last
+            print(part, flush=True)
+        return
     try:
         with closing(Log(RUNS / cfg.run)) as log:
             run(cfg, log, on_save)

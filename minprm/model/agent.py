@@ -20,7 +20,7 @@ class Agent:
     whole."""
 
     policy: Policy | None  # learns, and tells the log-prob of any tokens; None: it only acts
-    sampler: Sampler  # writes with the policy's weights; or a VLLM, which has the same methods
+    sampler: Sampler | None  # writes with the policy's weights; or a VLLM, of the same methods
     chat: Chat  # turns text into tokens and back
     instruction: Instruction  # what it is told, so that it thinks
     history: History  # which earlier turns it sees
@@ -47,14 +47,15 @@ class Agent:
 
 
 def make_agent(
-    model: PreTrainedModel,
+    model: PreTrainedModel | None,
     tokenizer: PreTrainedTokenizerBase,
     cfg: Config,
     tools: bool,
     policy: Policy | None = None,
     own_weights: bool = False,
 ) -> Agent:
-    """The agent of this model, asked as `cfg` says; without a policy it only acts.
+    """The agent of this model, asked as `cfg` says; without a policy it only acts, and without a
+    model it only turns text into tokens.
 
     tools: its actions are tool calls. own_weights: its sampler keeps a copy of the weights, as old
     as the last sync, so that it can write while the policy learns.
@@ -62,9 +63,12 @@ def make_agent(
     chat = Chat(tokenizer, cfg.layout, tools)
     if cfg.act_prm.thoughts_from == "state_action" or cfg.act_prm.trained_on in SHOWS_ACTION:
         chat.before_thought([])  # a layout that cannot is refused now, not in the middle of a run
+    sampler = None
+    if model is not None:
+        sampler = make_sampler(model, cfg.sampler, cfg.engine, cfg.context, own_weights)
     return Agent(
         policy=policy,
-        sampler=make_sampler(model, cfg.sampler, cfg.engine, cfg.context, own_weights),
+        sampler=sampler,
         chat=chat,
         instruction=instruction_of(cfg, chat),
         history=cfg.history,

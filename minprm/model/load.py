@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+from huggingface_hub.constants import HF_HUB_OFFLINE
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
@@ -54,15 +55,7 @@ def load_model(
     adapters gives their base model with these, and they go on learning. Any other model is given
     new ones of rank `lora`, drawn from the seed; alpha and targets as in `adapted`.
     """
-    base, rank = base_of(path)
-    base = _from_anywhere(base)  # new adapters note where their base is
-    if rank and lora not in (0, rank):
-        fail(f"--lora {lora}: the adapters of {path} go on learning: give --lora {rank}")
-    if rank and (alpha or targets):
-        fail(
-            f"--lora-alpha and --lora-targets are for new adapters, and those of {path} go on "
-            "learning as they are: leave both out"
-        )
+    base, rank = base_for(path, lora, alpha, targets)
     dtype = torch.bfloat16 if lora or rank else torch.float32
     # the other format is a pickle, which can run whatever it says
     model = pretrained(AutoModelForCausalLM, base, dtype=dtype, use_safetensors=True)
@@ -71,6 +64,22 @@ def load_model(
     else:
         model = adapted(model, lora, checkpointing, seed, alpha, targets)
     return model.to("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def base_for(
+    path: str, lora: int, alpha: float = 0.0, targets: Sequence[str] = ()
+) -> tuple[str, int]:
+    """`base_of` for a run with these knobs. Exits where the adapters of the path do not allow them;
+    lora 0 asks for none of its own."""
+    base, rank = base_of(path)
+    if rank and lora not in (0, rank):
+        fail(f"--lora {lora}: the adapters of {path} go on learning: give --lora {rank}")
+    if rank and (alpha or targets):
+        fail(
+            f"--lora-alpha and --lora-targets are for new adapters, and those of {path} go on "
+            "learning as they are: leave both out"
+        )
+    return _from_anywhere(base), rank
 
 
 def load_merged(path: str, dtype: str) -> PreTrainedModel:
@@ -135,6 +144,35 @@ def _adapter_config(path: str) -> str | None:
         return find_adapter_config_file(str(path))
     except OSError:  # no name that a hub would take: whoever loads the model says so
         return None
+
+
+def weights_here(base: str) -> bool:
+    """Are the weights of this model on this machine? Exits where they are nowhere.
+
+    The weights of a hub id may still be on the hub only; those of a folder are in it or missing.
+    """
+    index = _cached(base, "model.safetensors.index.json")
+    files = {"model.safetensors"}
+    try:
+        if index:
+            files = {*json.loads(Path(index).read_text(encoding="utf-8"))["weight_map"].values()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        fail(f"{index} names no files of weights: {error!r}")
+    missing = sorted(file for file in files if not _cached(base, file))
+    if missing and (Path(base).is_dir() or HF_HUB_OFFLINE):
+        fail(f"{base} has no {missing[0]}, so its weights are missing: copy them there")
+    return not missing
+
+
+def _cached(base: str, file: str) -> str | None:
+    """Where this file of a folder or of the hub's cache is; None: it is not on this machine."""
+    return cached_file(
+        base,
+        file,
+        local_files_only=True,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
 
 
 def adapted(
@@ -257,13 +295,18 @@ def make_sampler(
     model: PreTrainedModel, name: str, cfg: Engine, context: int, own_weights: bool = False
 ):
     """The sampler of that name."""
+    require_sampler(name)
     if not uses_vllm(name):
         return Sampler(model, own_weights=own_weights)
-    if find_spec("vllm") is None:
-        fail('--sampler vllm: it is not installed; pip install -e ".[vllm]", or use transformers')
     from minprm.model.vllm import start
 
     return start(model, cfg, context)
+
+
+def require_sampler(name: str) -> None:
+    """Exits where the sampler of that name is not installed."""
+    if uses_vllm(name) and find_spec("vllm") is None:
+        fail('--sampler vllm: it is not installed; pip install -e ".[vllm]", or use transformers')
 
 
 def uses_vllm(name: str) -> bool:

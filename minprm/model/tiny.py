@@ -49,7 +49,7 @@ def raised(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) ->
     name = type(world).__name__
     if not world.thought_mix:
         fail(f"the embedded model cannot be raised on {name}: name a --model")
-    path = root / f"tiny-{name.lower()}-{cache_key(world, cfg, seed, micro_tokens)}"
+    path = path_of(world, cfg, seed, micro_tokens, root)
     if not path.is_dir():
         model, tokenizer = untrained(world, cfg, seed)
         policy = Policy(model, tokenizer, micro_tokens)
@@ -62,6 +62,12 @@ def raised(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) ->
     # read it back even when it is new: weights that lie elsewhere in memory round differently, now
     # and then, and a first run has to give the numbers of a second one
     return Policy(load_model(path), pretrained(AutoTokenizer, path), micro_tokens)
+
+
+def path_of(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) -> Path:
+    """Where the raised model is kept."""
+    name = type(world).__name__.lower()
+    return root / f"tiny-{name}-{cache_key(world, cfg, seed, micro_tokens)}"
 
 
 def cache_key(world: World, cfg: Tiny, seed: int, micro_tokens: int) -> str:

@@ -46,10 +46,7 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
     """
     cfg = run.cfg.relabel
     act = replace(run.cfg.act_prm, **changes)
-    group = cfg.group
-    if matched:
-        drawn_in_training = act.updates * act.batch * act.group
-        group += math.ceil(drawn_in_training / len(run.train_demos))
+    group = thoughts_a_step(cfg, act, run, matched)
     # thoughts come from the state alone, also where training showed them the action: nobody will
     # show the agent an action when it plays
     act = replace(act, group=group, thoughts_from="state")
@@ -69,6 +66,14 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
     logger.info(f"{stage_id}: {len(kept)} demos, mean reward {reward:.3f}{_beside(kept)}")
     numbers = [rewards_of(log) for log in kept]
     rewrite_demos(run.demos, run.log.folder, f"relabelled-{stage_id}-{run.seed}", numbers)
+
+
+def thoughts_a_step(cfg: Relabel, act: ActPRM, run: Run, matched: bool) -> int:
+    """How many thoughts relabelling draws for each step."""
+    if not matched:
+        return cfg.group
+    drawn_in_training = act.updates * act.batch * act.group
+    return cfg.group + math.ceil(drawn_in_training / len(run.train_demos))
 
 
 def good_enough(logs: list[Relabelled], cfg: Relabel, stage_id: str) -> list[Relabelled]:

@@ -1,0 +1,204 @@
+"""What a run will take: disk, updates, and time, which is measured on one batch.
+
+The batch is walked and learned from by the stages' own functions, in memory alone. All other times
+are multiples of it, so they are an estimate: a model learns to write shorter or longer thoughts.
+"""
+
+import math
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from loguru import logger
+
+from minprm.constants import Config, Training, arms_of
+from minprm.data import Demo, Sample
+from minprm.envs import make_world
+from minprm.ladder import start
+from minprm.model import tiny
+from minprm.run.log import Log
+from minprm.run.randomness import pick
+from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
+from minprm.stages.failure import Tally
+from minprm.stages.relabel import thoughts_a_step, written
+from minprm.stages.sft import to_samples as logged
+from minprm.trainer import Run, learn
+
+Seconds = dict[str, float]  # of a walk through a batch, of an update of Act-PRM, of one of SFT
+
+
+def stage_ids(cfg: Config) -> list[str]:
+    """All that is trained for a seed, in order; arms that begin alike share their beginnings."""
+    ids = []
+    for stages in arms_of(cfg).values():
+        ids += ["+".join(stages[: i + 1]) for i in range(len(stages))]
+    return list(dict.fromkeys(ids))
+
+
+def kind(stage_id: str) -> str:
+    """The last stage of the id, without its variant.
+
+    >>> kind("act_prm+relabel+sft:thoughts")
+    'sft'
+    """
+    return stage_id.split("+")[-1].split(":")[0]
+
+
+def disk(cfg: Config, total: int, trained: int) -> str:
+    """Bytes of snapshots and checkpoints beside what is free. `total`, `trained`: parameters."""
+    weights = 4 * trained
+    stages = len(cfg.seeds) * len(stage_ids(cfg)) * weights
+    # while a stage is under way it holds AdamW's moments, and the best weights where patience keeps
+    # them; the snapshot before is removed when the next one is whole
+    under_way = 2 * weights * (4 if cfg.act_prm.patience else 3)
+    checkpoints = len(cfg.seeds) * len(arms_of(cfg)) * (weights if cfg.lora else 4 * total)
+    needed = stages + under_way + checkpoints
+    free = shutil.disk_usage(".").free
+    line = f"disk for snapshots and checkpoints {needed / 2**30:>16.2f} GiB"
+    if needed <= free:
+        return f"{line}, {free / 2**30:.2f} GiB are free"
+    return (
+        f"{line}, but {free / 2**30:.2f} GiB are free: make room, or run fewer --arms or --seeds "
+        "at a time"
+    )
+
+
+def stages_table(
+    cfg: Config, demos: list[Demo], run: Run | None = None, took: Seconds | None = None
+) -> Iterator[str]:
+    """A line for each stage: its updates, and its time where it was measured."""
+    yield f"{'stage':<50}{'updates':>9}{'about':>12}"
+    whole = 0.0
+    for stage_id in stage_ids(cfg):
+        updates = updates_of(stage_id, cfg, demos)
+        seconds = seconds_of(stage_id, updates, run, took) if took else None
+        whole += seconds or 0.0
+        yield f"{stage_id:<50}{updates or '-':>9}{readable(seconds):>12}"
+    if took:
+        name = "all of them, for all seeds"
+        yield f"{name:<50}{'':>9}{readable(whole * len(cfg.seeds)):>12}"
+
+
+def readable(seconds: float | None) -> str:
+    """A time as people say it.
+
+    >>> readable(40.0), readable(600.0), readable(9000.0), readable(None)
+    ('40 s', '10 min', '2.5 h', '-')
+    """
+    if seconds is None:
+        return "-"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def updates_of(stage_id: str, cfg: Config, demos: list[Demo]) -> int:
+    """How many updates a stage takes at most; relabelling may leave demos out."""
+    if kind(stage_id) != "sft":
+        return {"act_prm": cfg.act_prm.updates, "rl": cfg.rl.updates}.get(kind(stage_id), 0)
+    samples = sum(len(demo.steps) if cfg.history.edits() else 1 for demo in demos)
+    if "relabel" in stage_id:
+        samples *= cfg.relabel.keep
+    return math.ceil(cfg.sft.epochs * samples / cfg.sft.batch)
+
+
+def seconds_of(stage_id: str, updates: int, run: Run, took: Seconds) -> float | None:
+    """How long a stage will take. None: it plays, and no episode was measured."""
+    act = run.cfg.act_prm
+
+    def walks(demos: list[Demo], group: int) -> float:
+        return took["walk"] * len(demos) / act.batch * group / act.group
+
+    match kind(stage_id):
+        case "act_prm":
+            looks = math.ceil(updates / act.eval_every)
+            learned = updates * (took["walk"] + took["act_prm"])
+            return learned + looks * walks(run.held_out, act.group)
+        case "relabel":
+            matched = stage_id.endswith(":matched")
+            return walks(run.train_demos, thoughts_a_step(run.cfg.relabel, act, run, matched))
+        case "sample":
+            return walks(run.train_demos, 1)
+        case "sft":
+            return updates * took["sft"]
+        case "shuffle" | "copy":
+            return 0.0
+    return None
+
+
+def measured(cfg: Config, checkpoints: Path) -> Iterator[str]:
+    """The table with times, and what they were measured on. Exits where a run could not start."""
+    raised = cfg.model != "tiny" or _is_raised(cfg, checkpoints)
+    logger.disable("minprm")  # what a start says has been said, or is no news of a stand-in
+    with TemporaryDirectory() as folder, closing(Log(Path(folder))) as log:
+        if raised:
+            run = start(cfg, cfg.seeds[0], log, checkpoints)
+        else:
+            stand_in = replace(cfg, tiny=replace(cfg.tiny, updates=1), gate=False)
+            run = start(stand_in, cfg.seeds[0], log, Path(folder))
+        found, took = measure(run)
+    logger.enable("minprm")
+    yield from stages_table(cfg, run.train_demos, run, took)
+    yield (
+        f"Measured: {took['walk']:.1f} s to write and score {found.drawn} thoughts, "
+        f"{took['act_prm']:.1f} s to learn from them, {took['sft']:.1f} s for an update of SFT. "
+        "All else is a multiple of that; playing and evaluation are not in it."
+    )
+    if not raised:
+        yield (
+            "The embedded model is not raised yet: one of its size was measured, whose thoughts "
+            "are as long as they may be. The run is faster than that, but raises it first."
+        )
+    elif found.readable == 0:
+        yield f"None of these thoughts can be read, so a run would stop; {found.why(run.agent)}."
+    else:
+        yield f"{found.readable} of {found.drawn} thoughts can be read."
+
+
+def _is_raised(cfg: Config, checkpoints: Path) -> bool:
+    world = make_world(cfg)
+    return tiny.path_of(world, cfg.tiny, cfg.seeds[0], cfg.micro_tokens, checkpoints).is_dir()
+
+
+def measure(run: Run) -> tuple[Tally, Seconds]:
+    """(the thoughts of one batch, the seconds that its parts took)."""
+    act = run.cfg.act_prm
+    run.running = {"baseline": 0.0, "kl": act.kl}
+    run.sync()
+    took = {}
+    demos = pick(run.train_demos, act.batch, run.seed, "act_prm", 0)
+    began = time.perf_counter()
+    walks, groups = walk_logs(run.agent, demos, act, seed=0)
+    outcomes(walks, act)
+    credit(groups, act)
+    samples = to_samples(groups, run.agent.chat, act, run.agent.version)
+    took["walk"] = time.perf_counter() - began
+    took["act_prm"] = _seconds(run, samples, act)
+    logs = []
+    for walk in walks:
+        demo = written(walk, walk.paths[0].thoughts, run.agent.chat).demo
+        logs += logged(demo, run.agent.chat, run.cfg.history)
+    took["sft"] = _seconds(run, pick(logs, run.cfg.sft.batch, run.seed, "sft", 0), run.cfg.sft)
+    return Tally().add(groups, run.agent.chat), took
+
+
+def _seconds(run: Run, samples: list[Sample], cfg: Training) -> float:
+    """How long one update on these samples takes."""
+    began = time.perf_counter()
+    learn(run, samples, cfg, cfg.lr)
+    run.sync()
+    return time.perf_counter() - began
+
+
+def not_measured(cfg: Config, here: bool) -> str:
+    """Why there are no times."""
+    if here:
+        return "Time was not measured: the model does not fit, so it was not loaded."
+    return (
+        f"Time was not measured: the weights of {cfg.model} are not on this machine. A run "
+        "downloads them; a plan does not."
+    )
