@@ -182,6 +182,8 @@ def test_a_plan_writes_nothing_and_says_whether_thoughts_can_be_read(folder, mod
     assert "so a run would stop; 256 of 256 thoughts were cut at --thought-tokens 6" in bad
     assert "it fits into this machine's memory" in good and "Measured: " in good
     assert "not raised yet" in embedded and "Measured: " in embedded
+    main("--preset smoke --arms rl --dry-run --tiny.dim 16".split())
+    assert "Time was not measured: that of playing" in capsys.readouterr().out
 
 
 def test_what_does_not_fit_is_not_loaded(folder, model, monkeypatch, capsys):  # noqa: F811
@@ -243,6 +245,16 @@ def test_the_plan_counts_the_bytes_and_the_updates_of_the_run_itself(
 
 def disk_of(free: int) -> object:
     return type("Usage", (), {"free": free})
+
+
+def test_a_card_that_is_full_after_all_ends_in_a_sentence(folder, model, monkeypatch, capsys):  # noqa: F811
+    def learn(*_):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr("minprm.commands.estimate.learn", learn)
+    with pytest.raises(SystemExit):
+        main(f"{FLAGS} --model {model}".split())
+    assert "the memory of the card ran out" in capsys.readouterr().err
 
 
 def test_times_are_multiples_of_what_was_measured(checkpoints):

@@ -17,7 +17,7 @@ from minprm.constants import RL, ActPRM, Config, Relabel
 from minprm.ladder import run_stage, start
 from minprm.run.table import details
 from minprm.stages.act_prm import walk_logs
-from minprm.stages.relabel import without_thought
+from minprm.stages.relabel import relabelled, without_thought
 from minprm.stages.rl import synth
 from minprm.text.logs import read_demos
 
@@ -205,6 +205,19 @@ def test_the_chance_of_an_action_is_what_it_earns_in_a_turn_without_a_thought(
         logits = p.model(torch.tensor([whole])).logits[0].log_softmax(-1)
         logp = torch.stack([logits[i - 1, whole[i]] for i in range(first, last)])
         assert chance == pytest.approx(logp.mean().exp().item(), rel=1e-4)
+
+
+def test_of_thoughts_that_earn_nothing_one_that_can_be_read_is_written(parts):  # noqa: F811
+    p, _, demos = parts
+    cfg = ActPRM(group=3, reward="exact_match")
+    asked = agent(p, Config(thought_tokens=12))
+    (walk,), groups = walk_logs(asked, demos[:1], cfg, seed=3)
+    for group in groups:
+        for i, z in enumerate(group.thoughts):
+            z.reward, z.usable = 0.0, i == 1
+    (log,) = relabelled(walk, asked, cfg, keep=1)
+    texts = [asked.chat.text(group.thoughts[1].ids) for group in groups]
+    assert log.readable and [step.thought for step in log.demo.steps] == texts
 
 
 def test_a_gain_below_the_bound_leaves_the_demo_out_and_exact_match_has_none(

@@ -8,14 +8,15 @@ import math
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import torch
 from loguru import logger
 
-from minprm.constants import Config, Training, arms_of
+from minprm.constants import Config, Training, arms_of, fail
 from minprm.data import Demo, Sample
 from minprm.envs import make_world
 from minprm.ladder import start
@@ -28,6 +29,7 @@ from minprm.stages.relabel import thoughts_a_step, written
 from minprm.stages.sft import to_samples as logged
 from minprm.trainer import Run, learn
 
+THINK = ("act_prm", "relabel", "sample")  # stages that draw thoughts for the steps of logs
 Seconds = dict[str, float]  # of a walk through a batch, of an update of Act-PRM, of one of SFT
 
 
@@ -77,16 +79,16 @@ def stages_table(
         updates = updates_of(stage_id, cfg, demos)
         seconds = seconds_of(stage_id, updates, run, took) if took else None
         whole += seconds or 0.0
-        yield f"{stage_id:<50}{updates or '-':>9}{readable(seconds):>12}"
+        yield f"{stage_id:<50}{updates or '-':>9}{duration(seconds):>12}"
     if took:
         name = "all of them, for all seeds"
-        yield f"{name:<50}{'':>9}{readable(whole * len(cfg.seeds)):>12}"
+        yield f"{name:<50}{'':>9}{duration(whole * len(cfg.seeds)):>12}"
 
 
-def readable(seconds: float | None) -> str:
+def duration(seconds: float | None) -> str:
     """A time as people say it.
 
-    >>> readable(40.0), readable(600.0), readable(9000.0), readable(None)
+    >>> duration(40.0), duration(600.0), duration(9000.0), duration(None)
     ('40 s', '10 min', '2.5 h', '-')
     """
     if seconds is None:
@@ -133,16 +135,18 @@ def seconds_of(stage_id: str, updates: int, run: Run, took: Seconds) -> float | 
 def measured(cfg: Config, checkpoints: Path) -> Iterator[str]:
     """The table with times, and what they were measured on. Exits where a run could not start."""
     raised = cfg.model != "tiny" or _is_raised(cfg, checkpoints)
-    logger.disable("minprm")  # what a start says has been said, or is no news of a stand-in
-    with TemporaryDirectory() as folder, closing(Log(Path(folder))) as log:
+    kinds = {kind(stage_id) for stage_id in stage_ids(cfg)}
+    with TemporaryDirectory() as folder, closing(Log(Path(folder))) as log, _quiet():
         if raised:
             run = start(cfg, cfg.seeds[0], log, checkpoints)
         else:
             stand_in = replace(cfg, tiny=replace(cfg.tiny, updates=1), gate=False)
             run = start(stand_in, cfg.seeds[0], log, Path(folder))
-        found, took = measure(run)
-    logger.enable("minprm")
+        found, took = measure(run) if kinds & {*THINK, "sft"} else (None, None)
     yield from stages_table(cfg, run.train_demos, run, took)
+    if not took:
+        yield "Time was not measured: that of playing depends on what is learned."
+        return
     yield (
         f"Measured: {took['walk']:.1f} s to write and score {found.drawn} thoughts, "
         f"{took['act_prm']:.1f} s to learn from them, {took['sft']:.1f} s for an update of SFT. "
@@ -153,10 +157,26 @@ def measured(cfg: Config, checkpoints: Path) -> Iterator[str]:
             "The embedded model is not raised yet: one of its size was measured, whose thoughts "
             "are as long as they may be. The run is faster than that, but raises it first."
         )
-    elif found.readable == 0:
+    elif found.readable == 0 and kinds & {*THINK}:
         yield f"None of these thoughts can be read, so a run would stop; {found.why(run.agent)}."
     else:
         yield f"{found.readable} of {found.drawn} thoughts can be read."
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What a start says has been said by the plan, or is no news of a stand-in. Exits where the
+    card is full after all."""
+    logger.disable("minprm")
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        fail(
+            "the memory of the card ran out in the first update: fewer --micro-tokens, "
+            "--checkpointing, --lora or a smaller --model need less"
+        )
+    finally:
+        logger.enable("minprm")
 
 
 def _is_raised(cfg: Config, checkpoints: Path) -> bool:
