@@ -736,7 +736,7 @@ def test_training_refuses_bad_lines_or_leaves_them_out(tmp_path, capsys):
 def test_the_plan_of_a_run_says_what_is_in_the_logs(tmp_path, model):  # noqa: F811
     path = written(tmp_path, line("Paris"), line("Oslo"), exchange(tools=5))
     flags = f"--preset logs --demos {path} --model {model} --held-out 2 --skip-bad --dry-run"
-    text = dry_run(parse(flags.split()))
+    text = "\n".join(dry_run(parse(flags.split()), tmp_path))
     assert "logs        2 of 2 tasks" in text and "tokens      a log" in text
     assert '"tools" is no list of objects' in text
 

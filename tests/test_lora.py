@@ -185,11 +185,11 @@ def test_a_plan_counts_the_adapters_there_will_be(base, tmp_path, targets):
     model = load_model(str(base), lora=4, targets=targets)
     numbers = sum(p.numel() for p in model.parameters() if p.requires_grad)
     cfg = Config(model=str(base), world_args=["rounds=1"], lora=4, lora_targets=targets)
-    assert f"{numbers:,} of them trained" in dry_run(cfg)
+    assert f"{numbers:,} of them trained" in "\n".join(dry_run(cfg, tmp_path))
     model.save_pretrained(tmp_path / "arm-0")
     policy().tokenizer.save_pretrained(tmp_path / "arm-0")
     cfg = Config(model=str(tmp_path / "arm-0"), world_args=["rounds=1"])
-    assert f"{numbers:,} of them trained" in dry_run(cfg)
+    assert f"{numbers:,} of them trained" in "\n".join(dry_run(cfg, tmp_path))
 
 
 def test_a_target_that_is_no_layer_is_refused_with_those_that_are(base, capsys):

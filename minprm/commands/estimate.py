@@ -201,7 +201,7 @@ def measure(run: Run) -> tuple[Tally, Seconds]:
     logs = []
     for walk in walks:
         demo = written(walk, walk.paths[0].thoughts, run.agent.chat).demo
-        logs += logged(demo, run.agent.chat, run.cfg.history)
+        logs += logged(demo, run.agent)
     took["sft"] = _seconds(run, pick(logs, run.cfg.sft.batch, run.seed, "sft", 0), run.cfg.sft)
     return Tally().add(groups, run.agent.chat), took
 
