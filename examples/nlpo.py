@@ -77,10 +77,10 @@ def learn(model, chat: Chat, p: float, same_set: bool, seed: int) -> tuple[list,
         rng = Random(f"{seed} {update}")
         seeds = [task_seed("train", rng.randrange(10**9)) for _ in range(TASKS)]
         states = [[{"role": "user", "content": world.reset(seed)}] for seed in seeds]
-        prompts = [chat.state(s, [], True) + chat.act_without_thought for s in states]
+        prompts = [chat.state(s, [], None) + chat.act_without_thought for s in states]
         prompts = torch.tensor(prompts, device=model.device)  # counting prompts are equally long
         prompts = prompts.repeat_interleave(GROUP, 0)
-        answer, old, sets, live = draw(model, mask, prompts, p, chat.end[-1])
+        answer, old, sets, live = draw(model, mask, prompts, p, chat.ends[0])
         r = torch.zeros_like(old[:, 0])
         for i, (ids, n) in enumerate(zip(answer.tolist(), live.sum(1).tolist(), strict=True)):
             world.reset(seeds[i // GROUP])

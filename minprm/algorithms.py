@@ -58,11 +58,14 @@ def exact_match(written: str | None, expert: str) -> float:
 
 
 def normalise(action: str) -> str:
-    """Without what does not matter: white space, and the order of keys in JSON, one call a line."""
-    try:
-        return json.dumps(json.loads(f"[{action}]".replace("}\n{", "},{")), sort_keys=True)
-    except (ValueError, RecursionError):
-        return " ".join(action.split())
+    """Without what does not matter: white space, and the order of keys in a line of JSON."""
+    parts = []
+    for line in action.splitlines():
+        try:
+            parts.append(json.dumps(json.loads(line), sort_keys=True))
+        except (ValueError, RecursionError):
+            parts += line.split()
+    return " ".join(parts)
 
 
 # --- CREDIT: from the rewards of one group to advantages, [G] -> [G] ------------------------------

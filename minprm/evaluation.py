@@ -109,12 +109,16 @@ def replay(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> dict[str
     scored: list[Sample] = []
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [i for i, demo in enumerate(demos) if t < len(demo.steps)]
-        states = [agent.state_ids(demos[i].steps[t].state, demos[i].tools, t == 0) for i in live]
+        states = []
         nodes = []
-        for i, state in zip(live, states, strict=True):
-            nodes.append(chain([*agent.chat.history(turns[i], agent.history), state[0]], known))
+        for i in live:
+            steps = demos[i].steps
+            after = steps[t - 1].action if t else None
+            states.append(agent.state_ids(steps[t].state, demos[i].tools, after))
+            before = agent.chat.history(turns[i], agent.history)
+            nodes.append(chain([*before, states[-1][0]], known))
         drawn = agent.sampler.generate(
-            [node.whole() for node in nodes], 1, turn_limit(agent), agent.chat.end[-1:],
+            [node.whole() for node in nodes], 1, turn_limit(agent), agent.chat.ends,
             cfg.eval_temperature, noise + t,
         )  # fmt: skip
         for i, state, node, (completion,) in zip(live, states, nodes, drawn, strict=True):

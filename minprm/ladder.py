@@ -36,6 +36,7 @@ from minprm.stages.act_prm import RESAMPLE, act_prm
 from minprm.stages.relabel import copy, relabel, sample, shuffle
 from minprm.stages.rl import rl, synth
 from minprm.stages.sft import sft
+from minprm.text.actions import all_tools
 from minprm.text.instruction import check_examples
 from minprm.text.logs import read_demos, split_tasks
 from minprm.trainer import Run
@@ -180,7 +181,7 @@ def start(
         policy.model,
         policy.tokenizer,
         cfg,
-        tools=any(demo.tools for demo in demos),
+        tools=all_tools(demos),
         policy=policy,
         own_weights=cfg.rl.max_async_level > 0,
     )
@@ -303,7 +304,8 @@ def _until_it_fits(demo: Demo, agent: Agent, cfg: Config) -> Demo:
     """The log up to where it would outgrow the context, if each thought were as long as it may."""
     length = 0
     for i, step in enumerate(demo.steps):
-        state, _ = agent.state_ids(step.state, demo.tools, i == 0)
+        after = demo.steps[i - 1].action if i else None
+        state, _ = agent.state_ids(step.state, demo.tools, after)
         turn = agent.chat.turn([], agent.chat.action(step.action))
         length += len(state) + len(turn) + cfg.thought_tokens
         if length > cfg.context:

@@ -80,7 +80,7 @@ def play(
         # the agent writes all turns at once
         prompts = [e.samples[-1].whole() + opening for e in live]
         drawn = agent.sampler.generate(
-            prompts, 1, limit, agent.chat.end[-1:], agent.temperature, noise + turn
+            prompts, 1, limit, agent.chat.ends, agent.temperature, noise + turn
         )
         # what it wrote is kept as ids, and read as text by the worlds
         answers = []
@@ -121,7 +121,8 @@ def _ask(e: Episode, agent: Agent, limit: int, roots: dict[int, Sample]) -> None
     """
     chat = agent.chat
     history = agent.history
-    e.state_ids = agent.state_ids(e.state, e.world.tools, not e.steps)
+    after = e.steps[-1].action if e.steps else None
+    e.state_ids = agent.state_ids(e.state, e.world.tools, after)
     state = e.state_ids[0]
     if not e.steps:  # episodes of one task share their first state
         root = roots.setdefault(e.world.seed, Sample().extend(state))
@@ -147,8 +148,8 @@ def _keep(
     start = len(sample.ids)
     sample.extend(completion.ids, 0.0, completion.logprobs)  # the advantage comes at the end
     e.spans.append((sample, start, len(sample.ids)))
-    # a turn that was cut for its length is ended, as the template ends any turn
-    end = [] if completion.ids[-1] == chat.end[-1] else chat.end
+    # a turn that was cut for its length is ended, as the template ends a reply
+    end = [] if completion.ids[-1] in chat.ends else chat.close
     sample.extend(end)
     written = opening + completion.ids
     full = written + end
@@ -173,7 +174,7 @@ def act(e: Episode, thought: str | None, action: str | None, tokens: int = 0) ->
     observation, reward, e.done, info = e.world.step(action or "")
     e.steps.append(Step(e.state, thought, action or "", reward))
     e.infos.append({**info, "thought_tokens": tokens, "formatted": action is not None})
-    e.state = [_answer(e.world, observation)]
+    e.state = [_answer(e.world, observation, action or "")]
 
 
 # --- the expert's episodes, as logs ---
@@ -198,7 +199,7 @@ def expert_demo(world: World, seed: int) -> Demo:
         action = world.expert()
         messages.append(_said(world, thought, action))
         observation, _, done, _ = world.step(action)
-        messages.append(_answer(world, observation))
+        messages.append(_answer(world, observation, action))
     return _demo(world, messages[:-1])
 
 
@@ -240,5 +241,7 @@ def _said(world: World, thought: str | None, action: str) -> dict:
     return message | {"content": reply or None, "tool_calls": calls}
 
 
-def _answer(world: World, observation: str) -> dict:
-    return {"role": "tool" if world.tools else "user", "content": observation}
+def _answer(world: World, observation: str, action: str) -> dict:
+    """What a world shows after an action: a tool's answer where a tool was called."""
+    called = world.tools and parts(action)[1]
+    return {"role": "tool" if called else "user", "content": observation}

@@ -23,7 +23,7 @@ def test_concatenated_segments_are_what_the_template_renders(chat):
     messages, ids = [{"role": "system", "content": "rules that it has no words for"}], []
     for state, thought, action in TURNS:
         new = [{"role": "user", "content": state}]
-        ids += chat.state(messages[:1] + new if not ids else new, [], first=not ids)
+        ids += chat.state(messages[:1] + new if not ids else new, [], after="" if ids else None)
         z = None if thought is None else chat.content(thought)
         ids += chat.turn(z, chat.content(action))
         think = "" if thought is None else f"<think> {thought} </think> "

@@ -211,7 +211,7 @@ def test_a_group_and_every_sample_of_a_task_are_given_luck_of_their_own(monkeypa
     monkeypatch.setattr(World, "reset", watched)
     cfg = Config(world="cups", world_args=["rounds=1"])
     model, tokenizer = tiny.untrained(make_world(cfg), Tiny(), 0)
-    agent = make_agent(model, tokenizer, cfg, tools=False)
+    agent = make_agent(model, tokenizer, cfg, tools=[])
     for noise in (7, 7, 70_000):
         play(agent, partial(make_world, cfg), [1, 1, 1, 2], noise)
     groups = [given[i : i + 4] for i in range(0, 12, 4)]

@@ -3,18 +3,24 @@
 import json
 import random
 import re
+from functools import lru_cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from loguru import logger
 from test_data import CALLS, TEXT, changed
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from minprm.constants import ActPRM, Config
+from minprm.algorithms import normalise
+from minprm.constants import ActPRM, Config, History
+from minprm.data import Demo, Step
 from minprm.model.agent import make_agent
+from minprm.stages.sft import to_samples
+from minprm.text.actions import joined
 from minprm.text.chat import Chat
 from minprm.text.logs import from_chat
 
@@ -53,14 +59,15 @@ def bytes_with(controls: list[str], end: str, template: str | None) -> PreTraine
     letters = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=letters, show_progress=False)
     bpe.train_from_iterator(["visit the page and the name of it. \n\n"] * 3, trainer)
-    made = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=end, bos_token=controls[0])
+    bos = controls[0] if controls else end
+    made = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=end, bos_token=bos)
     made.add_tokens(controls, special_tokens=True)
     made.chat_template = template
     return made
 
 
 def chat(name: str, layout: str) -> Chat:
-    return Chat(tokenizer(name), layout, tools=True)
+    return Chat(tokenizer(name), layout, TOOLS)
 
 
 @pytest.mark.parametrize(("name", "layout"), LAYOUTS)
@@ -80,44 +87,12 @@ def test_a_thought_ends_at_one_token_that_opens_nothing_else(name, layout):
     assert c.clean(c.thought("a </think> <tool_call> b"))
 
 
-# What differs from the template's own rendering of a whole conversation, and why.
-DIFFERENCES = {
-    ("qwen3", "think"): "thoughts of earlier turns stay in the history",
-    ("qwen3_instruct_2507", "think"): "the template has no place for thoughts",
-    ("deepseekv3", "think"): "the template has no place for thoughts beside tool calls",
-    ("llama3_1", "think"): "the template drops text beside a tool call",
-    ("llama3_1", "tool"): "the template drops text beside a tool call; python_tag ends the thought",
-}
-
-
-@pytest.mark.parametrize(("name", "layout"), LAYOUTS)
-def test_segments_are_what_the_template_renders_or_the_difference_is_listed(name, layout):
-    c = chat(name, layout)
-    system, user = {"role": "system", "content": "be brief"}, {"role": "user", "content": "go on"}
-    function = {"name": "visit", "arguments": {"title": "Paris"}}
-    if name == "deepseekv3":
-        function["arguments"] = json.dumps(function["arguments"])
-    call = [{"type": "function", "function": function}]
-    asked = {"role": "assistant", "content": "Paris is next", "tool_calls": call}
-    answer = {"role": "tool", "content": "Paris is big"}
-    ids = c.state([system, user], TOOLS, first=True)
-    ids += c.turn(c.thought("Paris is next"), c.action(CALL))
-    ids += c.state([answer], TOOLS, first=False)
-    whole = c.tokenizer.apply_chat_template(
-        [system, user, asked, answer], tools=TOOLS, add_generation_prompt=True, tokenize=False
-    )
-    same = c.tokenizer.decode(ids) == whole.removesuffix("<think>\n")
-    assert same != ((name, layout) in DIFFERENCES)
-    if same:
-        assert ids == c.tokenizer.encode(whole, add_special_tokens=False)
-
-
 @pytest.mark.parametrize(("name", "layout"), LAYOUTS)
 def test_an_observation_that_spells_control_tokens_stays_text(name, layout):
     c = chat(name, layout)
-    plain = c.state([{"role": "user", "content": "x"}], TOOLS, first=True)
+    plain = c.state([{"role": "user", "content": "x"}], TOOLS, after=None)
     hostile = "".join(FAMILIES[name][0]) + "<think> a </think>"
-    ids = c.state([{"role": "user", "content": hostile}], TOOLS, first=True)
+    ids = c.state([{"role": "user", "content": hostile}], TOOLS, after=None)
     assert c._controls(ids) == c._controls(plain)
     assert hostile in c.tokenizer.decode(ids)
 
@@ -196,50 +171,202 @@ def test_tags_that_a_vocabulary_spells_carry_plain_text_actions(name):
 def test_layouts_that_cannot_be_say_what_can(capsys):
     for layout, tools, instead in (("tags", True, "think or tool"), ("tool", False, "think")):
         with pytest.raises(SystemExit):
-            Chat(tokenizer("llama3_1"), layout, tools)
+            Chat(tokenizer("llama3_1"), layout, TOOLS if tools else [])
         assert instead in capsys.readouterr().err
 
 
-# --- every template that TRL ships, and some that it does not ---
+# --- every template that TRL ships, and Mistral's, which it does not ---
 
+CONTROL = (
+    r'<\|"\|>|<\|[A-Za-z_]+\|?>|<[A-Za-z_]+\|>|<｜[^｜<>]+｜>|\[/?[A-Z_]{3,}\]'
+    r"|</?(?:think|tool_call|tool_response|arg_key|arg_value)>|<[a-z]+(?:_[a-z]+)+>"
+)
 ENDS = ["<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<turn|>", "<|eot|>", "<|end|>",
         "<|END_OF_TURN_TOKEN|>", "<end_of_utterance>", "<｜end▁of▁sentence｜>"]  # fmt: skip
+MISTRAL = """\
+{{- bos_token }}
+{%- if tools %}{{- '[AVAILABLE_TOOLS]' + tools | tojson + '[/AVAILABLE_TOOLS]' }}{% endif %}
+{%- for m in messages %}
+{%- if m.role == 'system' %}{{- '[SYSTEM_PROMPT]' + m.content + '[/SYSTEM_PROMPT]' }}
+{%- elif m.role == 'user' %}{{- '[INST]' + m.content + '[/INST]' }}
+{%- elif m.role == 'tool' %}{{- '[TOOL_RESULTS]' + m.content + '[/TOOL_RESULTS]' }}
+{%- else %}
+{%- if m.reasoning_content %}{{- '[THINK]' + m.reasoning_content + '[/THINK]' }}{% endif %}
+{{- m.content or '' }}
+{%- for c in m.tool_calls or [] %}
+{%- if c.id | length != 9 %}{{- raise_exception('an id has nine letters') }}{% endif %}
+{{- '[TOOL_CALLS]' + c.function.name + '[ARGS]' + c.function.arguments | tojson }}
+{%- endfor %}
+{{- eos_token }}
+{%- endif %}
+{%- endfor %}"""
+NAMES = sorted(p.stem for p in TEMPLATES.glob("*.jinja") if "training" not in p.stem)
+WITH_CALLS = [n for n in NAMES if "tool_calls" in (TEMPLATES / f"{n}.jinja").read_text()]
 # Templates that this project cannot use, and what the sentence says of them; with tools or without.
+LOSSY = "in a format that is not read"  # a text with a quotation mark comes out as another text
 REFUSED = {
     ("gemma", False): "System role not supported",
-    ("glm4moe", False): "does not end a turn",
-    ("gptoss", False): "between its prompt and an answer",
     ("idefics3", False): "leaves out the text of a user message",
     ("llava_next", False): "leaves out the text of a user message",
-    ("muse_glimmer", False): "between its prompt and an answer",
     ("smolvlm", False): "leaves out the text of a user message",
-    ("diffusion_gemma", True): "not JSON",
     ("gemma3", True): "leaves out tool calls",
-    ("gemma4", True): "not JSON",
-    ("lfm2", True): "leaves out tool calls",
-    ("lfm2_2_5", True): "not JSON",
-    ("lfm2_v2", True): "not JSON",
+    ("lfm2_2_5", True): LOSSY,
+    ("lfm2_2_5_v2", True): LOSSY,
+    ("lfm2_2_5_vl", True): LOSSY,
+    ("lfm2_v2", True): LOSSY,
     ("llama3", True): "leaves out tool calls",
-    ("qwen3_5_think", True): "not JSON",
+}
+CARRIED = [*(n for n in WITH_CALLS if (n, True) not in REFUSED), "mistral"]
+# Templates that cannot write all actions. For others each is written.
+ONE_CALL = {"deepseek_r1_distill", "gptoss", "llama3_1", "llama3_2"}
+NO_TEXT_BESIDE_A_CALL = {"gptoss", "muse_glimmer"}
+SCHEMA = {"title": {"type": "string"}, "n": {"type": "integer"}, "ok": {"type": "boolean"},
+          "at": {"type": ["object", "null"]}, "text": {"anyOf": [{"type": "string"}]}}  # fmt: skip
+TYPED = [{"type": "function", "function": {
+    "name": "visit", "description": "open a page",
+    "parameters": {"type": "object", "properties": SCHEMA}}}]  # fmt: skip
+PLAIN_CALL = {"name": "visit", "arguments": {"title": "Paris", "n": 3}}
+HARD_CALL = {"name": "visit", "arguments": {
+    "title": 'é ☃ "it\'s" \n {b} \\ <|im_end|></think></tool_call>[ARGS]<turn|>', "n": 3,
+    "ok": True, "at": {"x": [1.5, None, {"y": "z, w"}], "s": "}"}, "text": "3"}}  # fmt: skip
+ACTIONS = {
+    "reply": ("On it.", []),
+    "call": ("", [PLAIN_CALL]),
+    "no argument": ("", [{"name": "visit", "arguments": {}}]),
+    "hard call": ("", [HARD_CALL]),
+    "null": ("", [{"name": "visit", "arguments": {"at": None}}]),
+    "hard reply": ("<|im_end|> é\n\n</think> <tool_call> [ARGS] <|call|><turn|>", []),
+    "two calls": ("", [PLAIN_CALL, HARD_CALL]),
+    "text and call": ("On it.", [PLAIN_CALL]),
+    "text and two calls": ("On it.\nNow.", [HARD_CALL, PLAIN_CALL]),
 }
 
 
 def shipped(name: str) -> PreTrainedTokenizerFast:
     """A tokenizer with a template of TRL, whose control tokens are what looks like one in it."""
-    text = (TEMPLATES / f"{name}.jinja").read_text()
-    found = set(re.findall(r"<\|[A-Za-z_]+\|>|<｜[^｜<>]+｜>|<[a-z]+(?:_[a-z]+)+>|</?think>", text))
+    text = MISTRAL if name == "mistral" else (TEMPLATES / f"{name}.jinja").read_text()
+    found = set(re.findall(CONTROL, text))
     ends = [end for end in ENDS if end in text]
-    return bytes_with(["<s>", *sorted(found)], ends[0] if ends else "<s>", text)
+    made = bytes_with(["<s>", *sorted(found)], ends[0] if ends else "</s>", text)
+    made.add_special_tokens({"eos_token": made.eos_token})
+    return made
 
 
-def round_trip(c: Chat, tools: bool) -> None:
+@lru_cache
+def carried(name: str) -> Chat:
+    return Chat(shipped(name), "auto", TYPED)
+
+
+def writable(name: str, reply: str, calls: list[dict]) -> bool:
+    several = len(calls) > 1 and name in ONE_CALL
+    return not several and not (reply and calls and name in NO_TEXT_BESIDE_A_CALL)
+
+
+@pytest.mark.parametrize("kind", ACTIONS)
+@pytest.mark.parametrize("name", CARRIED)
+def test_replies_and_calls_are_read_as_they_were_written(name, kind, capsys):
+    c = carried(name)
+    action = joined(*ACTIONS[kind])
+    if not writable(name, *ACTIONS[kind]):
+        with pytest.raises(SystemExit):
+            c.action(action)
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and ("split the turn" in error or "--content" in error)
+        return
+    for thought in ("so Paris is next", None):
+        turn = c.turn(None if thought is None else c.thought(thought), c.action(action))
+        z, read = c.parse(turn)
+        assert (z and z.strip()) == thought and normalise(read) == normalise(action)
+        assert turn[-1] in c.ends and turn[-1] not in turn[:-1]
+        assert c.without_thought(turn) == c.turn(None, c.action(action))
+        assert c.parse(turn[:-1])[1] is None  # it was cut for its length
+        # what the two kinds of action differ in belongs to the action
+        assert turn[: len(turn) - len(c.action(action) + c.end)] == c.opening(
+            None if thought is None else c.thought(thought)
+        )
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_an_action_is_tokenised_as_the_model_would_write_it(name):
+    c = carried(name)
+    for kind in ("reply", "call", "text and call"):
+        if writable(name, *ACTIONS[kind]):
+            ids = c.action(joined(*ACTIONS[kind]))
+            assert ids == c.tokenizer.encode(c.text(ids), add_special_tokens=False)
+
+
+# What differs from the template's own rendering of a conversation, and why.
+HISTORY = "thoughts of earlier turns stay in the history"
+BESIDE = "the template drops text beside a call, or writes it behind the call"
+ALONE = "the template writes thoughts beside calls alone"
+RETURN = "the history keeps the end that was sampled; " + HISTORY
+DIFFERENCES = {}
+for family in ("qwen3", "qwen3_5_nothink", "qwen3_5_think", "qwen3_6", "nemotron_3_5_lightning",
+               "nemotron_3_nano", "nemotron_3_super", "nemotron_3_ultra", "glm4moe",
+               "diffusion_gemma", "gemma4_v5"):  # fmt: skip
+    DIFFERENCES[family, "reply"] = ("later", HISTORY)
+for family in ("gemma4", "gemma4_v3", "gemma4_v4"):
+    DIFFERENCES[family, "reply"] = ("newest", ALONE)
+for family in ("deepseek_r1_distill", "llama3_1", "llama3_2", "diffusion_gemma", "gemma4",
+               "gemma4_v2", "gemma4_v3", "gemma4_v4", "gemma4_v5"):  # fmt: skip
+    DIFFERENCES[family, "text and call"] = ("newest", BESIDE)
+DIFFERENCES["gptoss", "reply"] = ("later", RETURN)
+
+
+def messages_of(name: str, reply: str, calls: list[dict]) -> tuple[dict, list[dict]]:
+    """The action as a chat message with a thought, and what comes after it."""
+    message = {"role": "assistant", "content": reply}
+    if calls and name == "deepseek_r1_distill":
+        message["content"] = reply or None
+    if calls:
+        message["tool_calls"] = made = []
+        for i, call in enumerate(calls):
+            text = json.dumps(call["arguments"])
+            function = {**call, "arguments": text} if "deepseek" in name else call
+            made.append({"id": f"call0000{i}", "type": "function", "function": function})
+    if not calls:
+        return message, [{"role": "user", "content": "go on"}]
+    return message, [
+        {"role": "tool", "name": "visit", "tool_call_id": f"call0000{i}", "content": f'"{i}" big'}
+        for i in range(len(calls))
+    ]
+
+
+@pytest.mark.parametrize("kind", ["reply", "call", "two calls", "text and call"])
+@pytest.mark.parametrize("name", CARRIED)
+def test_segments_are_what_the_template_renders_or_the_difference_is_listed(name, kind):
+    reply, calls = ACTIONS[kind]
+    calls = [PLAIN_CALL] * len(calls)
+    if not writable(name, reply, calls):
+        return
+    c = carried(name)
+    message, later = messages_of(name, reply, calls)
+    asked = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "go on"}]
+    thought = None
+    if c._chat_template.turns.reasoning.key:  # the template has a place for thoughts
+        message[c._chat_template.turns.reasoning.key] = "so Paris is next"
+        thought = c.thought("so Paris is next")
+    action = joined(reply, calls)
+    ids = c.state(asked, TOOLS, after=None) + c.turn(thought, c.action(action))
+    render = partial(c.tokenizer.apply_chat_template, tools=TOOLS, tokenize=False)
+    newest = render([*asked, message])
+    # GLM's turns end by the token that begins the next message
+    text = c.text(ids[:-1]) if name == "glm4moe" else c.text(ids)
+    found = "" if newest.startswith(text) else "newest"
+    if not found:
+        whole = render([*asked, message, *later], add_generation_prompt=True)
+        ids += c.state(later, TOOLS, after=action)
+        found = "" if c._chat_template.turns.reasoning.bare(whole) == c.text(ids) else "later"
+    assert found == DIFFERENCES.get((name, kind), ("", ""))[0]
+
+
+def round_trip(c: Chat, tools: list[dict]) -> None:
     """A conversation of two turns: each text comes back, and each turn is read as written."""
-    declared = TOOLS if tools else []
     role = "tool" if tools else "user"
     rules = {"role": "system", "content": "be brief"}
     action = CALL if tools else "open c"
-    first = c.text(c.state([rules, {"role": "user", "content": "go on"}], declared, first=True))
-    later = c.text(c.state([{"role": role, "content": "Paris is big"}], declared, first=False))
+    first = c.text(c.state([rules, {"role": "user", "content": "go on"}], tools, after=None))
+    later = c.text(c.state([{"role": role, "content": "Paris is big"}], tools, after=action))
     assert "be brief" in first and "go on" in first and "Paris is big" in later
     for prompt in (first, later):
         _, _, after = prompt.rpartition("Paris is big" if prompt == later else "go on")
@@ -250,27 +377,30 @@ def round_trip(c: Chat, tools: bool) -> None:
     assert c.parse(c.turn(None, c.action(action))) == (None, action)
 
 
-@pytest.mark.parametrize("tools", [False, True])
-@pytest.mark.parametrize(
-    "name", sorted(p.stem for p in TEMPLATES.glob("*.jinja") if "training" not in p.stem)
-)
+@pytest.mark.parametrize("tools", [[], TOOLS], ids=["plain", "tools"])
+@pytest.mark.parametrize("name", NAMES)
 def test_a_template_keeps_every_text_or_is_refused_in_a_sentence(name, tools, capsys):
-    said = REFUSED.get((name, tools))
+    said = REFUSED.get((name, bool(tools)))
     try:
         round_trip(Chat(shipped(name), "think", tools), tools)
     except SystemExit as stop:
         error = capsys.readouterr().err
         assert stop.code == 2 and error.count("\n") == 1 and "another --model" in error
         assert said is None or said in error
-        assert said or tools  # without tools, those that are refused are listed
+        assert said or name not in WITH_CALLS  # those that are refused are listed
     else:
         assert said is None
+
+
+def test_most_templates_with_tools_are_carried():
+    assert len(WITH_CALLS) == 29 and len(set(CARRIED) & set(WITH_CALLS)) == 25
+    print(", ".join(CARRIED))
 
 
 def test_a_thought_is_opened_once_where_the_template_writes_an_empty_one():
     for name in ("qwen3_5_nothink", "qwen3_5_think", "nemotron_3_nano", "qwen3"):
         c = Chat(shipped(name), "think")
-        text = c.text(c.state([{"role": "user", "content": "go on"}], [], first=True))
+        text = c.text(c.state([{"role": "user", "content": "go on"}], [], after=None))
         text += c.text(c.turn(c.thought("next"), c.action("open c")))
         assert text.count("<think>") == text.count("</think>") == 1, name
 
@@ -282,7 +412,6 @@ PROMPT = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 @pytest.mark.parametrize(
     ("template", "said"),
     [
-        (None, "no chat template"),
         ("{{ broken", "cannot write a conversation of user"),
         (TURNS.replace("m.content", "m.content[:3]") + PROMPT, "leaves out the text of a user"),
         (TURNS.replace("m.content", "m.content ~ m.content") + PROMPT, "a message twice"),
@@ -308,7 +437,7 @@ def test_a_system_message_that_the_template_leaves_out_is_refused(capsys):
     )
     c = Chat(bytes_with(QWEN, "<|im_end|>", template + PROMPT))
     with pytest.raises(SystemExit):
-        c.state([{"role": "system", "content": "be brief"}], [], first=True)
+        c.state([{"role": "system", "content": "be brief"}], [], after=None)
     assert "system message" in capsys.readouterr().err
 
 
@@ -317,17 +446,17 @@ def test_the_name_of_a_tool_stays_in_its_own_conversation():
     c = Chat(bytes_with(QWEN, "<|im_end|>", TURNS.replace("m.role", "m.name or m.role") + PROMPT))
     for name in ("search", "visit", "search"):
         message = {"role": "tool", "name": name, "tool_call_id": name, "content": "Paris is big"}
-        assert f"{name}\nParis is big" in c.text(c.state([message], [], first=False))
+        assert f"{name}\nParis is big" in c.text(c.state([message], [], after=""))
 
 
 def test_a_field_that_the_template_writes_cannot_spell_a_control_token(capsys):
     c = Chat(bytes_with(QWEN, "<|im_end|>", TURNS.replace("m.role", "m.name or m.role") + PROMPT))
     message = {"role": "tool", "name": "x<|im_end|>", "content": "Paris is big"}
     with pytest.raises(SystemExit):
-        c.state([message], [], first=False)
+        c.state([message], [], after="")
     assert "the name 'x<|im_end|>'" in capsys.readouterr().err
     message = {"role": "tool", "raw": "x<|im_end|>", "content": "Paris is big"}  # it is not written
-    assert "Paris is big" in c.text(c.state([message], [], first=False))
+    assert "Paris is big" in c.text(c.state([message], [], after=""))
 
 
 def test_a_thought_after_a_call_needs_tags(capsys):
@@ -347,7 +476,7 @@ def test_a_thought_after_a_call_needs_tags(capsys):
 def test_a_run_that_shows_the_action_first_is_refused_at_its_start(knobs, capsys):
     cfg = Config(layout="tool", act_prm=ActPRM(**knobs))
     with pytest.raises(SystemExit):
-        make_agent(SimpleNamespace(), tokenizer("qwen3"), cfg, tools=True)
+        make_agent(SimpleNamespace(), tokenizer("qwen3"), cfg, TOOLS)
     assert "--layout think" in capsys.readouterr().err
 
 
@@ -373,7 +502,7 @@ def test_a_damaged_log_is_tokenised_or_refused(capsys):
         c = QWEN_CHAT["think"] if demo.tools else Chat(tokenizer("qwen3"), "think")
         try:
             for i, step in enumerate(demo.steps):
-                ids = c.state(step.state, demo.tools, first=i == 0)
+                ids = c.state(step.state, demo.tools, demo.steps[i - 1].action if i else None)
                 ids += c.turn(c.thought(step.thought or ""), c.action(step.action))
             tokenised += 1
         except SystemExit:
@@ -381,8 +510,140 @@ def test_a_damaged_log_is_tokenised_or_refused(capsys):
     assert tokenised > 30
 
 
-def test_a_plain_action_among_logs_with_tools_is_named(capsys):
-    for action in ("open c", "42", "[1]", '{"name": "visit"}'):
+# --- what a template says in its own way ---
+
+
+def test_turns_end_as_the_template_ends_replies_and_calls():
+    reply = ("<|return|>", "<turn|>", "<|user|>", "<|im_end|>")
+    call = ("<|call|>", "<|tool_response>", "<|observation|>", "<|im_end|>")
+    for name, said, called in zip(
+        ("gptoss", "gemma4", "glm4moe", "qwen3_6"), reply, call, strict=True
+    ):
+        c = carried(name)
+        assert c.text(c.turn(None, c.action("On it."))).endswith(said)
+        assert c.text(c.turn(None, c.action(CALL))).endswith(called)
+        assert {c.text([i]) for i in c.ends} == {said, called}
+        assert c.text(c.close) == said  # also of a turn that was cut
+        assert c.parse([*c.action(CALL)[:-1], *c.close])[1] is None or said == called
+
+
+def test_an_answer_is_written_by_the_name_of_its_call():
+    """In any order of the answers, where they are named; in the order of the calls, where not."""
+    c = carried("gemma4")
+    after = joined("", [{**PLAIN_CALL, "name": name} for name in ("search", "visit")])
+    answer = {"role": "tool", "content": "Paris is big"}
+    for names, expected in ((("visit", "search"), ("visit", "search")),
+                            ((None, None), ("search", "visit"))):  # fmt: skip
+        messages = [{**answer, "name": name} if name else answer for name in names]
+        text = c.text(c.state(messages, TYPED, after))
+        assert re.findall(r"response:(\w+)", text) == list(expected)
+    assert "response" not in c.text(c.state([{"role": "user", "content": "x"}], TYPED, "On it."))
+
+
+def test_a_text_that_the_template_writes_inside_json_is_escaped():
+    c = carried("llama3_1")
+    text = c.text(c.state([{"role": "tool", "content": 'a "b"\n\\ é'}], TYPED, CALL))
+    assert json.dumps('a "b"\n\\ é', ensure_ascii=False) in text
+
+
+def test_a_value_without_quotation_marks_has_the_type_of_its_schema():
+    schema = {"s": {"type": "string"}, "i": {"type": "integer"}, "b": {"type": "boolean"},
+              "u": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "any": {}}  # fmt: skip
+    parameters = {"type": "object", "properties": schema}
+    tools = [{"type": "function", "function": {"name": "go", "parameters": parameters}}]
+    c = Chat(shipped("qwen3_5_think"), "auto", tools)
+    read = {"s": "3", "i": 3, "b": True, "u": None, "any": [1], "unknown": "x y"}
+    action = joined("", [{"name": "go", "arguments": read}])
+    assert "True" in c.text(c.action(action))  # as Python writes it
+    assert json.loads(c.parse(c.turn(None, c.action(action)))[1])["arguments"] == read
+
+
+@pytest.mark.parametrize("name", ["qwen3_6", "gptoss", "gemma4", "glm4moe", "mistral", "llama3_1"])
+@pytest.mark.parametrize("kind", ["reply", "call", "text and call"])
+@settings(max_examples=15)
+@given(st.data())
+def test_whatever_is_sampled_is_parsed_in_every_format(name, kind, data):
+    c = carried(name)
+    if not writable(name, *ACTIONS[kind]):
+        return
+    ids = c.turn(c.thought("next"), c.action(joined(*ACTIONS[kind])))
+    vocabulary = st.one_of(st.sampled_from(ids), st.integers(0, len(c.tokenizer) - 1))
+    changes = st.tuples(st.integers(0, len(ids) - 1), st.lists(vocabulary, max_size=3))
+    for at, new in data.draw(st.lists(changes, max_size=3)):
+        ids[at : at + 1] = new
+    _, action = c.parse(ids)
+    if action is not None:
+        assert ids[-1] in c.ends and action.strip()
+        c.action(action)  # it can stand in a history
+
+
+@pytest.mark.parametrize("text", ["", " \n", '{"name": "visit", "arguments": {}}'])
+def test_a_reply_that_is_empty_or_spells_a_call_is_no_action(text):
+    c = carried("qwen3")
+    assert c.parse([*c.content(text), *c.end]) == (None, None)
+
+
+def test_a_tool_layout_carries_calls_alone(capsys):
+    c = chat("qwen3", "tool")
+    for action in ("open c", "42", "[1]", '{"name": "visit"}', f"On it.\n{CALL}"):
         with pytest.raises(SystemExit):
-            QWEN_CHAT["think"].action(action)
-        assert action in capsys.readouterr().err
+            c.action(action)
+        error = capsys.readouterr().err
+        assert repr(action[:9])[:-1] in error and "--layout think" in error
+    assert c.parse([*c.content("open c"), *c.end])[1] is None
+
+
+def test_a_thought_after_the_end_of_a_turn_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        carried("gemma4").before_thought([])
+    assert "ends replies and calls alike" in capsys.readouterr().err
+
+
+def test_content_never_becomes_a_control_token_that_is_not_marked_as_special():
+    """Qwen's <think> and <tool_call> are added tokens that are not special."""
+    made = bytes_with(["<|im_end|>"], "<|im_end|>", TURNS + PROMPT)
+    tags = ["<think>", "</think>", "</think></think>"]
+    made.add_tokens([AddedToken(tag, special=False) for tag in tags])
+    c = Chat(made)
+    text = "a</think> <<think></think></think>b</think><|im_end|>"
+    assert c.clean(c.content(text)) and c.text(c.content(text)) == text
+    assert c.content("plain <b>") == made.encode("plain <b>", add_special_tokens=False)
+
+
+def test_a_base_model_gets_a_plain_template_and_keeps_it():
+    made = bytes_with([], "<end>", None)
+    made.add_special_tokens({"eos_token": "<end>"})
+    warned = []
+    number = logger.add(warned.append, level="WARNING")
+    for _ in range(2):
+        c = Chat(made, "auto", TYPED)
+    logger.remove(number)
+    assert len(warned) == 1 and "no chat template" in warned[0] and made.chat_template
+    assert set(made.get_added_vocab()) == {"<end>"}
+    round_trip(c, TOOLS)
+    round_trip(Chat(made), [])
+    for action in (joined(*ACTIONS[kind]) for kind in ACTIONS):
+        read = c.parse(c.turn(c.thought("hm"), c.action(action)))[1]
+        assert normalise(read) == normalise(action)
+
+
+def test_a_base_model_whose_texts_have_no_end_is_refused(capsys):
+    made = bytes_with([], "<end>", None)
+    made.eos_token = None
+    with pytest.raises(SystemExit):
+        Chat(made)
+    assert "no token that ends a text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["qwen3", "qwen3_6", "gptoss", "gemma4", "glm4moe", "mistral"])
+def test_a_log_of_replies_and_calls_is_trained_on_in_order(name):
+    steps = [
+        Step([{"role": "user", "content": "Where is the Louvre?"}], "look it up", CALL),
+        Step([{"role": "tool", "content": "Paris"}], "that is it", "In Paris."),
+        Step([{"role": "user", "content": "And Big Ben?"}], None, "In London."),
+    ]
+    (sample,) = to_samples(Demo("t", [], TYPED, steps), carried(name), History())
+    text = carried(name).text([i for i, t in zip(sample.ids, sample.trained, strict=True) if t])
+    expected = ["look it up", "visit", "Paris", "that is it", "In Paris.", "In London."]
+    assert re.findall("|".join(map(re.escape, expected)), text) == expected
+    assert "Louvre" not in text and "Big Ben" not in text

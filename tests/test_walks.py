@@ -308,7 +308,7 @@ def test_episode_credit_sparse_and_dense_worked_out_by_hand(parts):
 def test_an_episode_that_outgrows_the_context_ends_there_and_is_counted(parts):
     p, chat, _ = parts
     first = len(
-        chat.state([{"role": "user", "content": Cups(rounds=3, swaps=1).reset(5)}], [], True)
+        chat.state([{"role": "user", "content": Cups(rounds=3, swaps=1).reset(5)}], [], None)
     )
     limit = CUPS.thought_tokens + CUPS.action_tokens + 3
     (e,) = played(p, replace(CUPS, context=first + limit), [5])
@@ -343,7 +343,7 @@ def test_act_prm_reads_the_history_that_will_be_deployed(parts, history):
     asked = agent(p, Config(thought_tokens=8, history=history))
     _, groups = walk_logs(asked, demos[:1], ActPRM(group=2), seed=3)
     last = groups[-1].thoughts[0].path
-    state = chat.state(demos[0].steps[2].state, [], first=False)
+    state = chat.state(demos[0].steps[2].state, [], after="")
     assert last.history.whole() == flat(chat.history(last.turns, history)) + state
     before = lineage(groups[1].thoughts[0].path.history)  # state, answer, state
     shared = [a is b for a, b in zip(before, lineage(last.history), strict=False)]

@@ -33,6 +33,7 @@ from minprm.model.load import (
     weights_here,
 )
 from minprm.model.policy import CHUNK
+from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
 from minprm.text.instruction import shown
 from minprm.text.logs import read_demos
@@ -51,7 +52,7 @@ def dry_run(cfg: Config, checkpoints: Path) -> Iterator[str]:
     sides = split(demos, cfg)
     require_sampler(cfg.sampler)
     model, tokenizer, planned, here = shape_of(cfg)
-    agent = make_agent(None, tokenizer, cfg, tools=any(demo.tools for demo in demos))
+    agent = make_agent(None, tokenizer, cfg, tools=all_tools(demos))
     train_demos, *_ = [fitting_demos(side, agent, cfg) for side in sides]
     if cfg.demos:
         _, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad)
@@ -187,7 +188,8 @@ def rendered(demo: Demo, chat: Chat) -> str:
     """A demo as the model reads it."""
     text = ""
     for i, step in enumerate(demo.steps):
-        state = chat.text(chat.state(step.state, demo.tools, first=i == 0))
+        after = demo.steps[i - 1].action if i else None
+        state = chat.text(chat.state(step.state, demo.tools, after))
         text += GREY + printable(state) + GREEN
         opening = chat.act_without_thought
         if step.thought is not None:

@@ -31,6 +31,7 @@ from minprm.model.policy import Policy
 from minprm.play import Episode
 from minprm.run.randomness import noise_seed
 from minprm.run.table import chart, details, pass_at_k, table
+from minprm.text.actions import all_tools
 from minprm.text.logs import read_demos
 from minprm.text.printable import printable
 
@@ -100,7 +101,7 @@ def played(cfg: Config, flags: Evaluation) -> list[Episode]:
     """All episodes of one checkpoint; the samples of a task stand together."""
     model = load_model(cfg.model)
     tokenizer = pretrained(AutoTokenizer, cfg.model)
-    agent = make_agent(model, tokenizer, cfg, tools=bool(make_world(cfg).tools))
+    agent = make_agent(model, tokenizer, cfg, tools=make_world(cfg).tools)
     check_model(agent)
     # the noise of a ladder with this seed
     return evaluate(agent, cfg, noise_seed(flags.seed, "evaluate", 0), flags.samples)
@@ -111,8 +112,7 @@ def replayed(demos: list[Demo], cfg: Config, flags: Evaluation) -> dict[str, obj
     model = load_model(cfg.model)
     tokenizer = pretrained(AutoTokenizer, cfg.model)
     policy = Policy(model, tokenizer, cfg.micro_tokens)
-    tools = any(demo.tools for demo in demos)
-    agent = make_agent(model, tokenizer, cfg, tools=tools, policy=policy)
+    agent = make_agent(model, tokenizer, cfg, tools=all_tools(demos), policy=policy)
     check_model(agent)
     fit = fitting_demos(demos, agent, cfg)
     return replay(agent, cfg, fit, noise_seed(flags.seed, "evaluate", 0))

@@ -57,11 +57,12 @@ def main(argv: list[str]) -> None:
     served = serving(tokenizer, asked, tools, thinks)
     line = command(flags, base, rank, served)
     merged = flags.merge or not rank
+    ends = Chat(tokenizer, asked["layout"], about["tools"] if about else ()).ends
     name = Path(flags.out).name
     text = card(name, base if rank else about.get("base", base), about, rows, line, served.notes,
                 merged)  # fmt: skip
     try:
-        write(flags, merged, tokenizer, Chat(tokenizer, asked["layout"]).end[-1], about, text)
+        write(flags, merged, tokenizer, ends, about, text)
     except (OSError, SafetensorError) as error:
         fail(f"{flags.out}: {error}; nothing is half written")
     print(line, *(f"- {note}" for note in served.notes), sep="\n")
@@ -135,11 +136,11 @@ def write(
     flags: Export,
     merged: bool,
     tokenizer: PreTrainedTokenizerBase,
-    end: int,
+    ends: list[int],
     about: dict,
     text: str,
 ) -> None:
-    """Writes the whole folder, or nothing. `end`: the token that ends a turn."""
+    """Writes the whole folder, or nothing. `ends`: the tokens that end a turn."""
     out = Path(flags.out)
     half = out.with_name(f".{out.name}.tmp")
     shutil.rmtree(half, ignore_errors=True)
@@ -147,7 +148,7 @@ def write(
     try:
         if merged:
             model = load_merged(flags.checkpoint, flags.dtype)
-            stop_at(model.generation_config, end)
+            stop_at(model.generation_config, ends)
             model.save_pretrained(half)
         else:
             copy_adapters(flags.checkpoint, half)
@@ -160,12 +161,12 @@ def write(
         shutil.rmtree(half, ignore_errors=True)
 
 
-def stop_at(generation_config, end: int) -> None:
-    """Puts the token that ends a turn among those at which a server stops."""
+def stop_at(generation_config, ends: list[int]) -> None:
+    """Puts the tokens that end a turn among those at which a server stops."""
     known = generation_config.eos_token_id
     others = known if isinstance(known, list) else [known]
-    ends = [end, *(token for token in others if token not in (None, end))]
-    generation_config.eos_token_id = ends if len(ends) > 1 else end
+    ends = [*ends, *(token for token in others if token not in (None, *ends))]
+    generation_config.eos_token_id = ends if len(ends) > 1 else ends[0]
 
 
 def push(folder: str, name: str) -> None:

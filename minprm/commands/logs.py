@@ -22,7 +22,7 @@ from minprm.constants import Config, Count, Range, fail
 from minprm.data import Demo
 from minprm.ladder import split
 from minprm.model.load import pretrained
-from minprm.text.actions import parts
+from minprm.text.actions import all_tools, parts
 from minprm.text.atif import to_atif
 from minprm.text.chat import Chat
 from minprm.text.files import Problem
@@ -63,8 +63,7 @@ def main(argv: list[str]) -> None:
     demos, report = read_logs(cfg.demos, cfg.content)
     chat = None
     if flags.model and demos:
-        tools = any(demo.tools for demo in demos)
-        chat = Chat(pretrained(AutoTokenizer, flags.model), flags.layout, tools)
+        chat = Chat(pretrained(AutoTokenizer, flags.model), flags.layout, all_tools(demos))
     print(summary(demos, report, cfg, chat))
     bad = len(report.problems)
     if bad and not flags.skip_bad:
@@ -164,8 +163,9 @@ def _tokens(demos: list[Demo], cfg: Config, chat: Chat) -> list[tuple[str, str]]
         fitting = 0
         length = 0
         for i, step in enumerate(demo.steps):
+            after = demo.steps[i - 1].action if i else None
             action = chat.action(step.action)
-            length += len(chat.state(step.state, demo.tools, first=i == 0))
+            length += len(chat.state(step.state, demo.tools, after))
             length += len(chat.turn([], action))
             fitting += length + (i + 1) * cfg.thought_tokens <= cfg.context
             actions.append(len(chat.turn(None, action)) - len(chat.end))

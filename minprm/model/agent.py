@@ -33,12 +33,12 @@ class Agent:
     asked: bool = True  # does it read the instruction now (`asks` in ladder.py)
 
     def state_ids(
-        self, messages: list[dict], tools: list[dict], first: bool
+        self, messages: list[dict], tools: list[dict], after: str | None
     ) -> tuple[list[int], list[int]]:
         """`Chat.state_ids` of what it reads: the instruction too, where a conversation begins."""
-        if first and self.asked:
+        if after is None and self.asked:
             messages = self.instruction.told(messages)
-        return self.chat.state_ids(messages, tools, first)
+        return self.chat.state_ids(messages, tools, after)
 
     def sync(self) -> None:
         """Tells the sampler of the new weights: what it writes next comes from them."""
@@ -50,15 +50,15 @@ def make_agent(
     model: PreTrainedModel | None,
     tokenizer: PreTrainedTokenizerBase,
     cfg: Config,
-    tools: bool,
+    tools: list[dict],
     policy: Policy | None = None,
     own_weights: bool = False,
 ) -> Agent:
     """The agent of this model, asked as `cfg` says; without a policy it only acts, and without a
     model it only turns text into tokens.
 
-    tools: its actions are tool calls. own_weights: its sampler keeps a copy of the weights, as old
-    as the last sync, so that it can write while the policy learns.
+    tools: schemas of all tools that its actions may call. own_weights: its sampler keeps a copy of
+    the weights, as old as the last sync, so that it can write while the policy learns.
     """
     chat = Chat(tokenizer, cfg.layout, tools)
     if cfg.act_prm.thoughts_from == "state_action" or cfg.act_prm.trained_on in SHOWS_ACTION:

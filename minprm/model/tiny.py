@@ -181,7 +181,7 @@ def _episode(world: World, chat: Chat, cfg: Tiny, rng: random.Random) -> Sample:
         order = rng.choice(ORDERS) if any_order else "natural"
         thought_ids = None if thought is None else chat.content(thought)
         state = [{"role": "user", "content": observation}]
-        sample.extend(chat.state(state, [], first=not sample.ids))
+        sample.extend(chat.state(state, [], after="" if sample.ids else None))
         sample.extend(chat.turn(thought_ids, chat.content(action), order), 1.0)
         observation, _, done, _ = world.step(action)
     return sample
@@ -238,7 +238,7 @@ def _expert_turns(world: World, chat: Chat, seed: int) -> list[tuple[list[int], 
     while not done:
         state = [{"role": "user", "content": observation}]
         # a new list each time: the prompts of earlier turns hold the old ones
-        history = history + chat.state(state, [], first=not history)
+        history = history + chat.state(state, [], after="" if history else None)
         thought = chat.content(world.thought())
         action = chat.content(world.expert())
         sample = Sample().extend(history + chat.opening(thought)).extend(action, 0.0)

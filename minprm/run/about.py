@@ -22,7 +22,7 @@ from transformers.utils import cached_file
 from minprm.constants import Config, arms_of, fail, flat
 from minprm.data import Demo
 from minprm.run.log import to_json, write_atomically
-from minprm.text.actions import parse_json
+from minprm.text.actions import all_tools, parse_json
 
 FILE = "minprm.json"
 VERSION = 1
@@ -71,7 +71,7 @@ def about(
             "held_out": len(held_out),
             "tested": len(test),
         },
-        "tools": _tools(train),
+        "tools": all_tools(train),
         "libraries": _libraries(),
         "row": {},
     }
@@ -85,14 +85,6 @@ def _changed(cfg: Config) -> dict[str, object]:
         if value != plain[knob] and knob.split(".")[0] not in (*ASKED, *NAMED_ELSEWHERE):
             found[knob] = value
     return found
-
-
-def _tools(demos: list[Demo]) -> list[dict]:
-    """All schemas of tools in these logs, each once."""
-    tools = []
-    for demo in demos:
-        tools += [tool for tool in demo.tools if tool not in tools]
-    return tools
 
 
 def _libraries() -> dict[str, str]:

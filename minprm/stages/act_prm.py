@@ -129,13 +129,13 @@ class Walk:
     def arrive(self, t: int, agent: Agent, known: dict) -> Group:
         """Opens step t: its state now ends the history of each path."""
         step = self.demo.steps[t]
-        state_ids = agent.state_ids(step.state, self.demo.tools, t == 0)
+        after = self.demo.steps[t - 1].action if t else None
+        state_ids = agent.state_ids(step.state, self.demo.tools, after)
         for path in self.paths:
             before = agent.chat.history(path.turns, agent.history)
             path.history = chain([*before, state_ids[0]], known)
-        group = Group(step, agent.chat.action(step.action), state_ids, self.paths)
-        self.groups.append(group)
-        return group
+        self.groups.append(Group(step, agent.chat.action(step.action), state_ids, self.paths))
+        return self.groups[-1]
 
     def commit(self, group: Group, chat: Chat, cfg: ActPRM, u: float) -> None:
         """Decides which thoughts the next step will see; u is uniform in [0, 1)."""

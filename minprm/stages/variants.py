@@ -56,7 +56,7 @@ def rewards_by_writing(groups: list, pairs: list[tuple], agent: Agent, seed: int
         openings.append(chat.opening(z.ids))
         prompts.append(z.path.history.whole() + openings[-1])
     limit = max(len(group.action) for group in groups) + len(chat.act_end + chat.end)
-    drawn = agent.sampler.generate(prompts, 1, limit, chat.end[-1:], 1.0, seed)
+    drawn = agent.sampler.generate(prompts, 1, limit, chat.ends, 1.0, seed)
     rewards = []
     for (group, _), opening, (completion,) in zip(pairs, openings, drawn, strict=True):
         _, written = chat.parse(opening + completion.ids)

@@ -71,7 +71,7 @@ def turn_metrics(episodes: list[Episode], chat: Chat) -> dict[str, float]:
     for e in episodes:
         for step, info, (sample, _, end) in zip(e.steps, e.infos, e.spans, strict=True):
             lengths.append(info["thought_tokens"])
-            unclosed.append(sample.ids[end - 1] != chat.end[-1])  # cut for its length
+            unclosed.append(sample.ids[end - 1] not in chat.ends)  # cut for its length
             copied.append(copies(step.thought or "", step.action, step.observation()))
     return {
         "policy/thought_length": fmean(lengths),

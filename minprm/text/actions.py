@@ -11,6 +11,7 @@ import json
 from typing import Any
 
 from minprm.algorithms import normalise
+from minprm.data import Demo
 
 MAX_DEPTH = 100  # levels of objects and lists in one another; Python's recursion ends near 1,000
 
@@ -74,6 +75,14 @@ def parts(action: str) -> tuple[str, list[dict]]:
     return "".join(lines).strip(), calls
 
 
+def all_tools(demos: list[Demo]) -> list[dict]:
+    """The schemas of all tools of these logs, each once."""
+    tools = []
+    for demo in demos:
+        tools += [tool for tool in demo.tools if tool not in tools]
+    return tools
+
+
 def _call(line: str) -> dict | None:
     """The tool call that this line is, if it is one."""
     try:
@@ -96,17 +105,17 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 
 def copies(thought: str, action: str, state: str) -> bool:
-    """Does the thought name the action (or all its arguments), where the state does not?
+    """Does the thought name the action, where the state does not?
+
+    Of tool calls it is all arguments that count. What is said beside them is no part of it.
 
     A reward that rises together with the share of such thoughts is worth nothing.
 
     >>> copies("so I open c .", "open c", "ball under a ."), copies("bare", "open c", "")
     (True, False)
     """
-    try:
-        values = [str(value) for value in parse_json(action).get("arguments", {}).values()]
-    except (ValueError, AttributeError):
-        values = []
+    _, calls = parts(action)
+    values = [str(value) for call in calls for value in call["arguments"].values()]
     thought = _padded(thought)
     state = _padded(state)
     words = [_padded(value) for value in values or [normalise(action)]]

@@ -14,15 +14,18 @@ is a turn in Qwen3's template whose action is a tool call (layout `think`; ⏎ i
     think     <think>⏎
     thought   The page on Paris says it.⏎
     stop      </think>
-    act       ⏎⏎<tool_call>⏎{"name": "
-    action    visit", "arguments": {"title": "Paris"}
-    act_end   }⏎</tool_call>
+    act       ⏎⏎
+    action    <tool_call>⏎{"name": "visit", "arguments": {"title": "Paris"}}⏎</tool_call>
+    act_end
     end       <|im_end|>
+
+Where actions may be replies or tool calls, all in which the two differ is part of the action: the
+texts that open and close a call, and the end of the turn where calls have one of their own.
 
 Text is tokenised piece by piece, never a whole conversation at once, for two reasons:
 
-- Content never becomes a control token. Only the template's own pieces are tokenised with control
-  tokens. A web page that spells </think> stays ordinary text, and cannot end a thought.
+- Content never becomes a control token. Only in the template's own pieces is a control token one
+  token. A web page that spells </think> stays ordinary text, and cannot end a thought.
 - Nothing sampled is tokenised again. Decoding ids and encoding the text may give other ids, and
   the sampler's log-probs belong to the ids that it drew. So the history grows by appending.
 
@@ -32,13 +35,15 @@ vocabulary has no closing tag and spells it in several tokens, `stop` is the fir
 """
 
 import json
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
 from minprm.constants import History, fail
-from minprm.text.actions import parse_json
+from minprm.text.actions import parts
+from minprm.text.render import Control, Hole
 from minprm.text.template import ChatTemplate
 
 ORDERS = ("natural", "action_first")
@@ -58,23 +63,25 @@ class Chat:
 
     layout: how a turn shows where its thought and its action are.
         `tags`   the thought and a plain-text action each stand in tags of their own
-        `think`  the thought stands in <think> ... </think>, and the action follows
+        `think`  the thought stands in the template's own tags, or in <think> ... </think> where it
+                 has none, and the action follows
         `tool`   the thought is plain text, and the token that opens the tool call ends it
-        `auto`   the one of these that fits the template
-    tools: True where actions are tool calls. Such an action is given as JSON objects
-        {"name", "arguments"}, one a line, and is written in the template's own format.
+        `auto`   `tags` where the vocabulary has them, else `think`
+    tools: the schemas of all tools that actions may call. With tools, an action is a reply, calls,
+        or both, as one text (text/actions.py); without, it is plain text.
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, layout: str = "auto", tools: bool = False
+        self, tokenizer: PreTrainedTokenizerBase, layout: str = "auto", tools: Sequence[dict] = ()
     ):
         self.tokenizer = tokenizer
         # The control tokens. `content` never writes one; `clean` says whether a thought has one.
         self.special = {i: token for token, i in tokenizer.get_added_vocab().items()}
-        self._chat_template = ChatTemplate(tokenizer, layout, tools)
+        self._ids = tokenizer.get_added_vocab()
+        self._chat_template = ChatTemplate(tokenizer, layout, list(tools))
         # Most states differ in their contents alone, so their pieces are rendered once and kept.
         self._known_pieces = lru_cache(maxsize=1024)(self._new_pieces)
-        self.call = self._chat_template.call
+        self.tools = bool(tools)
         self.layout = self._chat_template.layout
 
         # The segments that are the same in every turn.
@@ -84,27 +91,32 @@ class Chat:
         self.act = self._template(self.layout.act)
         self.act_without_thought = self._template(self.layout.act_without_thought)
         self.act_end = self._template(self.layout.act_end)
-        self.end = self._template(self._chat_template.end)
+        turns = self._chat_template.turns
+        self.end = self._template(turns.end)  # empty where replies and calls end differently
+        # Where sampling of a turn ends.
+        self.ends = list({self._ids[turns.reply_end]: 0, self._ids[turns.call_end]: 0})
+        self.close = self._template(turns.close)  # ends a turn that was cut for its length
 
     # Writing: from messages, thoughts and actions to ids.
 
-    def state(self, messages: list[dict], tools: list[dict], first: bool) -> list[int]:
+    def state(self, messages: list[dict], tools: list[dict], after: str | None) -> list[int]:
         """Ids from the end of the last turn to where the assistant writes.
 
-        first: these messages begin the conversation.
+        after: the action of the last turn, because templates write the answer to a call by its
+        name; "" where no action could be read. None: these messages begin the conversation.
         """
-        return self.state_ids(messages, tools, first)[0]
+        return self.state_ids(messages, tools, after)[0]
 
     def state_ids(
-        self, messages: list[dict], tools: list[dict], first: bool
+        self, messages: list[dict], tools: list[dict], after: str | None
     ) -> tuple[list[int], list[int]]:
         """The first two fields of a Turn: the state, and the state without what was observed."""
         state: list[int] = []
         hidden: list[int] = []
-        for piece in self._state_pieces(messages, tools, first):
-            if isinstance(piece, int):
-                message = messages[piece]
-                ids = self.content(message["content"])
+        for piece in self._state_pieces(messages, tools, after):
+            if isinstance(piece, Hole):
+                message = messages[piece.number]
+                ids = self.content(piece.fill(message["content"]))
                 observed = message["role"] != "system"  # the rules are no observation
             else:
                 ids = piece
@@ -134,39 +146,35 @@ class Chat:
 
         Exits at a word that the vocabulary lacks.
         """
+        ids: list[int] = []
         try:
-            return self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)
+            for part in self._chat_template.render.without_controls(text):
+                ids += self.tokenizer.encode(
+                    part, add_special_tokens=False, split_special_tokens=True
+                )
         except Exception as error:  # tokenizers raises nothing narrower
             start = text[:80]
             fail(f"a text holds a word that the model's vocabulary lacks ({error}): {start!r}")
+        return ids
 
     def thought(self, text: str) -> list[int]:
         """Ids of a given thought, with the white space that templates put after it."""
         return self.content(text.strip() + self.layout.gap)
 
     def action(self, text: str) -> list[int]:
-        """Ids of an action. Tool calls are written in the template's own format."""
-        if self.call is None:
+        """Ids of an action; with tools, as the template writes its replies and calls.
+
+        Exits where the template or the layout has no place for it.
+        """
+        if not self.tools:
             return self.content(text)
+        try:
+            written = self._chat_template.write(text)
+        except ValueError as error:
+            fail(f"{error} (the action {text[:80]!r})")
         ids: list[int] = []
-        for i, line in enumerate(text.splitlines()):
-            try:
-                call = json.loads(line)
-                name = call["name"]
-                arguments = call["arguments"]
-            except (ValueError, TypeError, KeyError):
-                fail(f"the action {line[:80]!r} is no tool call, and other logs have tools")
-            if i > 0:
-                if self.call.join is None:
-                    fail(
-                        "the chat template allows one tool call a turn, and a logged turn has two:"
-                        " split the turn, or use another --model"
-                    )
-                ids += self._template(self.call.join)
-            ids += self.content(name)
-            ids += self._template(self.call.middle)
-            # Templates write an é as it is, not as \u00e9.
-            ids += self.content(json.dumps(arguments, ensure_ascii=False))
+        for part in written:
+            ids += [self._ids[part]] if isinstance(part, Control) else self.content(part)
         return ids
 
     def opening(self, thought: list[int] | None) -> list[int]:
@@ -191,8 +199,14 @@ class Chat:
     def before_thought(self, action: list[int]) -> list[int]:
         """Ids of an action that is shown before the thought about it.
 
-        Exits in layout `tool`: there the token that ends a thought would open a second call.
+        Exits in layout `tool`, where the token that ends a thought would open a second call, and
+        where the end of the turn is part of the action.
         """
+        if not self.end:
+            fail(
+                "a thought after its action needs a template that ends replies and calls alike: use"
+                " another --model, or --act-prm.thoughts-from state and trained-on thought_action"
+            )
         if not self.think:
             fail(
                 "a thought after its action needs tags around it, which this layout lacks: use"
@@ -241,29 +255,17 @@ class Chat:
             return thought, None
         # The control tokens must be those that we would write ourselves. This refuses a tag that
         # the model spelled in letters, a second tag, and a tag inside the action.
-        written = [*opening, *self._template_inside(action), *self.act_end, *self.end]
-        if self._controls(rest) != self._controls(written):
+        inside = self._controls_inside(action)
+        if inside is None:
+            return thought, None
+        around = self._controls(opening), self._controls([*self.act_end, *self.end])
+        if self._controls(rest) != [*around[0], *inside, *around[1]]:
             return thought, None
         return thought, action
 
     def read(self, text: str) -> str | None:
-        """The action in the text between its tags. None: the text is no tool call of the template.
-
-        Tool calls come back as `Chat.action` takes them: JSON objects, one a line.
-        """
-        if self.call is None:
-            return text.strip()
-        parts = [text]
-        if self.call.join:
-            parts = text.split(self.call.join.strip())
-        lines = []
-        for part in parts:
-            call = self._read_call(part)
-            if call is None:
-                return None
-            # In ASCII, so that no character of an argument is a line break to splitlines().
-            lines.append(json.dumps(call))
-        return "\n".join(lines)
+        """The action in the text between its tags. None: with tools, nothing or a broken call."""
+        return self._chat_template.read(text) if self.tools else text.strip()
 
     def clean(self, ids: list[int]) -> bool:
         """True where no control token is among the ids."""
@@ -278,33 +280,40 @@ class Chat:
     # Helpers.
 
     def _state_pieces(
-        self, messages: list[dict], tools: list[dict], first: bool
-    ) -> list[list[int] | int]:
-        """The template's pieces of a state as ids, with the numbers of the messages between them.
+        self, messages: list[dict], tools: list[dict], after: str | None
+    ) -> list[list[int] | Hole]:
+        """The template's pieces of a state as ids, and the holes for the messages between them.
 
         They depend on all of a message but its content: some templates write the name of a tool.
         """
         fields = []
         for message in messages:
-            fields.append({key: value for key, value in message.items() if key != "content"})
-        return self._known_pieces(json.dumps(fields), json.dumps(tools), first)
+            left_out = ("content", "tool_call_id")  # an id is another one in each log
+            fields.append({key: v for key, v in message.items() if key not in left_out})
+        called = None
+        if after is not None:
+            called = tuple(call["name"] for call in parts(after)[1])
+        return self._known_pieces(json.dumps(fields), json.dumps(tools), called)
 
-    def _new_pieces(self, messages: str, tools: str, first: bool) -> list[list[int] | int]:
-        """The same, of messages without contents and tools as JSON."""
+    def _new_pieces(
+        self, messages: str, tools: str, called: tuple[str, ...] | None
+    ) -> list[list[int] | Hole]:
+        """The same, of messages without contents and tools as JSON, and the names of the calls
+        before."""
         pieces = []
-        found = self._chat_template.state_pieces(json.loads(messages), json.loads(tools), first)
+        found = self._chat_template.state_pieces(json.loads(messages), json.loads(tools), called)
         for piece in found:
-            pieces.append(piece if isinstance(piece, int) else self._template(piece))
+            pieces.append(piece if isinstance(piece, Hole) else self._template(piece))
         return pieces
 
     def _body(self, ids: list[int], opening: list[int]) -> str | None:
         """The text between the opening and the end of the action. None: the turn lacks either."""
-        if ids[-1:] != self.end[-1:]:
+        if not ids or ids[-1] not in self.ends:
             return None
-        text = self.text(ids[: -len(self.end)]).strip()
+        text = self.text(ids[:-1]).strip()
         # A model may leave out white space at the edges, or add some.
         head = self.text(opening).strip()
-        tail = self.text(self.act_end).strip()
+        tail = self.text([*self.act_end, *self.end[:-1]]).strip()
         # Head and tail may not overlap: each must have its own characters.
         if len(text) < len(head) + len(tail):
             return None
@@ -312,28 +321,15 @@ class Chat:
             return None
         return text[len(head) : len(text) - len(tail)]
 
-    def _read_call(self, text: str) -> dict | None:
-        """The one tool call in this text, as {"name", "arguments"}."""
-        name, _, arguments_text = text.strip().partition(self.call.middle.strip())
+    def _controls_inside(self, action: str) -> list[int] | None:
+        """The control tokens that the template writes in an action. None: it cannot write it."""
+        if not self.tools:
+            return []
         try:
-            arguments = parse_json(arguments_text)
+            written = self._chat_template.write(action)
         except ValueError:
             return None
-        call = {"name": name.strip(), "arguments": arguments}
-        if not call["name"] or not isinstance(arguments, dict):
-            return None
-        return call
-
-    def _template_inside(self, action: str) -> list[int]:
-        """Ids that the template writes inside an action, between the names and the arguments."""
-        if self.call is None:
-            return []
-        middle = self._template(self.call.middle)
-        ids = list(middle)
-        for _ in action.splitlines()[1:]:
-            ids += self._template(self.call.join)
-            ids += middle
-        return ids
+        return [self._ids[part] for part in written if isinstance(part, Control)]
 
     def _controls(self, ids: list[int]) -> list[int]:
         """The control tokens among these ids, in their order."""

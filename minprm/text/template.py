@@ -1,115 +1,187 @@
 """What is learned once from a model's chat template, as text. Token ids are chat.py's business.
 
-A chat template is a program (Jinja) that writes a conversation as one text. We run it on messages
-whose contents are placeholders, and split its output there. What lies between the placeholders is
-the template's own writing. In Qwen3's template, with one user message:
-
-    <|im_start|>user⏎xMINPRM0x<|im_end|>⏎<|im_start|>assistant⏎
-    becomes  ["<|im_start|>user⏎", 0, "<|im_end|>⏎<|im_start|>assistant⏎"]
-
-Three things are found in this way: the text that ends a turn, the text of a tool call, and the
-text between one action and the next. With the first two, `Layout` says how a turn is written.
+Three things are found by running the template on placeholders (render.py): how the assistant's turn
+is written (turns.py), how its calls are read (calls.py), and, here, the text between one action and
+the next. With these, `Layout` says how a turn is written.
 
 No text is lost in silence: a template that leaves out a placeholder, or raises an error, ends the
 program with a sentence.
 """
 
-import json
-import re
 from typing import NamedTuple
 
+from loguru import logger
 from transformers import PreTrainedTokenizerBase
 
 from minprm.constants import fail
+from minprm.text.actions import joined, parts
+from minprm.text.calls import CallReader
+from minprm.text.render import QUESTION, Hole, Renderer, numbers, placeholder, split
+from minprm.text.turns import Turns, call_id
 
 TAGS = ("<think>", "</think>", "<act>", "</act>")
-
-# Placeholders: words that no template writes by itself.
-_MESSAGE = "xMINPRM{}x"
-_MESSAGE_PATTERN = r"xMINPRM(\d+)x"
-_OPENED_THOUGHT = r"<think>\s*$"  # as it ends a prompt
-_EMPTY_THOUGHT = r"<think>\s*</think>\s*$"
-_CONTENT = "xMINPRMCx"
-_NAME = "xMINPRMNx"
-_ARGUMENTS = {"xMINPRMKx": "xMINPRMVx"}
-_ARGUMENTS_PATTERN = r"\{\s*\"xMINPRMKx\":\s*\"xMINPRMVx\"\s*\}"  # templates differ in white space
-
-# The shortest conversation in which the assistant has finished a turn.
-_EXCHANGE = [{"role": "user"}, {"role": "assistant"}]
+# For models without a template of their own. The end of a text is the only control token it needs.
+PLAIN = """\
+{%- if tools %}
+{{- 'Tools:\\n' }}
+{%- for tool in tools %}{{- tool | tojson + '\\n' }}{% endfor %}
+{{- 'To call one, write <tool_call>{"name": ..., "arguments": {...}}</tool_call>\\n\\n' }}
+{%- endif %}
+{%- for message in messages %}
+{{- message.role + ':\\n' + (message.content or '') }}
+{%- for call in message.tool_calls or [] %}
+{{- '\\n<tool_call>{"name": ' + call.function.name | tojson + ', "arguments": ' }}
+{{- call.function.arguments | tojson + '}</tool_call>' }}
+{%- endfor %}
+{{- (eos_token if message.role == 'assistant' else '') + '\\n\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- 'assistant:\\n' }}{% endif %}
+"""
 
 
 class Layout(NamedTuple):
     """The texts around the thought and the action in an assistant's turn."""
 
+    name: str
     think: str  # opens a thought; forced in sampling, learned in SFT
     gap: str  # templates write it between a thought and its stop
     stop: str  # ends a thought
     act: str  # opens the action after a thought
     act_without_thought: str  # opens the action of a turn that has no thought
     act_end: str  # ends the action
-
-
-class Call(NamedTuple):
-    """The texts around a tool call: a turn with one call is open, name, middle, arguments, close.
-
-    A second call of the same turn follows after `join`, which closes one call and opens the next.
-    """
-
-    open: str
-    middle: str
-    close: str
-    join: str | None  # None: the template allows one call a turn
+    opened: str = ""  # what a call begins with, where `stop` is a part of it
 
 
 class ChatTemplate:
-    """One tokenizer's template: `end`, `call` and `layout` as texts, and the pieces of a state.
+    """One tokenizer's template: `turns`, `calls` and `layout`, and the pieces of a state.
 
     It exits with a sentence where the template or the vocabulary cannot carry the layout.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, layout: str, tools: bool):
-        self.tokenizer = tokenizer
-        if not tokenizer.chat_template:
-            fail(
-                f"the tokenizer of {tokenizer.name_or_path or 'this model'} has no chat template"
-                " (base models have none): use an instruct model as --model"
-            )
-        self.control_tokens = list(tokenizer.get_added_vocab())
-        self._check_opening()
-        self.end = self._find_end()
-        self.call: Call | None = self._find_call() if tools else None
-        self.layout = self._choose_layout(layout)
-        # A template that loses what a user says next is refused now, and not at the second step.
-        self.state_pieces([{"role": "user"}], [], first=False)
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, layout: str, tools: list[dict]):
+        _give_template(tokenizer)
+        self.render = Renderer(tokenizer)
+        self.vocabulary = tokenizer.get_vocab()
+        try:
+            self._check_question()
+            self.turns = Turns(self.render, bool(tools))
+            self.calls = CallReader(self._write_calls, tools) if tools else None
+            self.layout = self._choose_layout(layout)
+            # A template that loses what a user says next is refused now, not at the second step.
+            self.state_pieces([{"role": "user"}], [], called=())
+        except ValueError as error:
+            advice = ", or logs and a world without tools" if tools else ""
+            fail(f"{error}: use another --model{advice}")
 
-    def state_pieces(self, messages: list[dict], tools: list[dict], first: bool) -> list[str | int]:
-        """What stands between two actions: template texts, and numbers of `messages` between them.
+    # --- actions ---
 
-        first: these messages begin the conversation; otherwise an assistant's turn comes before.
+    def write(self, action: str) -> list[str]:
+        """An action as its control tokens (each a Control) and the texts between them.
+
+        Raises ValueError where the template or the layout has no place for it.
         """
-        before = [] if first else _EXCHANGE
-        pieces = self._pieces([*before, *messages], tools, prompt=True)
-        if not first:
+        reply, calls = parts(action)
+        if self.layout.name == "tool" and (reply or not calls):
+            raise ValueError(
+                "--layout tool carries tool calls alone, and this action is or has plain text: use"
+                " --layout think"
+            )
+        if len(calls) > 1 and not self.calls.several:
+            raise ValueError(
+                "the chat template allows one tool call a turn, and this one has more: split the"
+                " turn, or use another --model"
+            )
+        pieces, texts = self.turns.pieces(reply, calls)
+        pieces = [pieces[0].removeprefix(self.layout.opened), *pieces[1:]]
+        return self.render.with_controls(pieces, texts)
+
+    def read(self, text: str) -> str | None:
+        """The action that this text is. None: it is empty, or begins as a call and is none."""
+        opened = self.layout.opened
+        if opened:
+            rest = self.calls.open.removeprefix(opened)
+            opened += rest[: len(rest) - len(rest.lstrip())]
+        text = opened + text.strip()
+        said, calls = self.calls.read(text) or (text, [])
+        if not calls and (self.layout.name == "tool" or self.calls.begins(text)):
+            return None
+        if said:
+            head, tail = self.turns.around_reply
+            tail = "" if calls else tail
+            if len(said) < len(head + tail) or not (said.startswith(head) and said.endswith(tail)):
+                return None
+            said = said[len(head) : len(said) - len(tail)]
+        try:
+            return joined(said, calls) or None
+        except ValueError:
+            return None
+
+    # --- between two actions ---
+
+    def state_pieces(
+        self, messages: list[dict], tools: list[dict], called: tuple[str, ...] | None
+    ) -> list[str | Hole]:
+        """What stands between two actions: template texts, and holes for the texts of `messages`.
+
+        called: the tools that the action before called; None: the messages begin the conversation.
+        """
+        try:
+            return self._state_pieces(messages, tools, called)
+        except ValueError as error:
+            fail(f"{error}: use another --model, or logs and a world without such messages")
+
+    def _state_pieces(
+        self, messages: list[dict], tools: list[dict], called: tuple[str, ...] | None
+    ) -> list[str | Hole]:
+        messages = _with_ids(messages, called or ())
+        marked = [{**m, "content": placeholder(i)} for i, m in enumerate(messages)]
+        if called is None:
+            pieces = split(self.render(marked, tools, prompt=True))
+        else:
             # The turn before is in the history already, and so is the text that ended it.
-            pieces = pieces[pieces.index(1) + 1 :]
-            if not pieces[0].startswith(self.end):
-                fail(
-                    f"the chat template ends the newest turn by {self.end!r} and earlier turns in"
-                    " another way, so a history cannot grow by appending: use another --model"
-                )
-            pieces[0] = pieces[0].removeprefix(self.end)
+            before = self.turns.before(called, len(messages))
+            text = self.render([QUESTION, before, *marked], tools, prompt=True)
+            pieces = split(text)
+            holes = [i for i, piece in enumerate(pieces) if _is_hole(piece, len(messages))]
+            if not holes:
+                raise ValueError("the chat template leaves out the turn before")
+            pieces = pieces[holes[-1] + 1 :]
+            pieces[0] = self.turns.behind(called, pieces[0])
+        self._check_nothing_is_lost(messages, numbers(pieces))
         pieces[-1] = self._without_thought(pieces[-1])
         self._check_fields(messages, pieces)
-        return [piece - len(before) if isinstance(piece, int) else piece for piece in pieces]
+        return pieces
 
-    def _check_fields(self, messages: list[dict], pieces: list[str | int]) -> None:
+    def _check_question(self) -> None:
+        question = {**QUESTION, "content": placeholder(0)}
+        pieces = split(self.render([question], [], prompt=True))
+        self._check_nothing_is_lost([question], numbers(pieces))
+
+    def _check_nothing_is_lost(self, messages: list[dict], written: list[int]) -> None:
+        """Raises ValueError where the template did not write each message once, and in order."""
+        for i, message in enumerate(messages):
+            rules = message["role"] == "system"
+            if i in written or (rules and not self.render.reads_any_text()):
+                continue
+            raise ValueError(
+                f"the chat template leaves out the text of a {message['role']} message (templates"
+                " of image models do, or those that know no tools)"
+            )
+        if written != sorted(set(written)):
+            roles = ", ".join(message["role"] for message in messages)
+            raise ValueError(
+                f"the chat template writes a conversation of {roles} in another order, or a message"
+                " twice"
+            )
+
+    def _check_fields(self, messages: list[dict], pieces: list[str | Hole]) -> None:
         """Exits where a field that the template wrote spells a control token, and would be one."""
         written = "".join(piece for piece in pieces if isinstance(piece, str))
         for message in messages:
             for key, value in message.items():
                 if not isinstance(value, str) or value not in written:
                     continue
-                if any(token in value for token in self.control_tokens):
+                if self.render.controls(value):
                     fail(
                         f"the {key} {value[:80]!r} of a {message['role']} message spells a control"
                         " token of the model: take it out of the logs"
@@ -121,107 +193,34 @@ class ChatTemplate:
         The layout opens the thought itself, and twice would be wrong. Templates that ask for no
         thinking write an empty thought. It stays only where the layout's thoughts are plain text.
         """
-        if self.layout.think:
-            prompt = re.sub(_EMPTY_THOUGHT, "", prompt)
-        return re.sub(_OPENED_THOUGHT, "", prompt)
+        return self.turns.reasoning.bare(prompt, empty=bool(self.layout.think))
 
-    def _check_opening(self) -> None:
-        """Exits where an answer does not begin at the prompt's end, a thought aside."""
-        prompt = self._pieces(_EXCHANGE[:1], [], prompt=True)[-1]
-        before_answer = self._pieces(_EXCHANGE, [], prompt=False)[2]
-        bare = []
-        for text in (prompt, before_answer):
-            text = re.sub(_EMPTY_THOUGHT, "", text)
-            bare.append(re.sub(_OPENED_THOUGHT, "", text).strip())
-        if bare[0] != bare[1]:
-            fail(
-                f"the chat template writes {bare[1].removeprefix(bare[0])!r} between its prompt and"
-                " an answer, which no layout here can: use another --model"
-            )
-
-    def _find_end(self) -> str:
-        """The text that ends a turn: all that follows the answer, up to the first control token."""
-        after = self._pieces(_EXCHANGE, [], prompt=False)[-1]
-        ends = [after.index(token) + len(token) for token in self.control_tokens if token in after]
-        if not ends:
-            fail(
-                "the chat template does not end a turn with a control token, so sampling would not"
-                " stop: use another --model"
-            )
-        # What comes later, a line break for instance, belongs to the next state.
-        return after[: min(ends)]
-
-    def _find_call(self) -> Call:
-        """The template's tool call."""
-        reasons = []
-        # Most templates take the arguments as an object, some take them as its JSON text.
-        for arguments in (_ARGUMENTS, json.dumps(_ARGUMENTS)):
-            try:
-                opening, middle, close = self._around_calls(1, arguments)
-            except ValueError as error:
-                reasons.append(str(error))
-                continue
-            return Call(opening, middle, close, self._find_join(arguments))
-        fail(f"{reasons[0]}: use another --model, or logs and a world without tools")
-
-    def _find_join(self, arguments: dict | str) -> str | None:
-        """The text from the arguments of one call to the name of the next."""
-        try:
-            around = self._around_calls(2, arguments)
-        except ValueError:
-            return None
-        return around[2] if around[2].strip() else None  # white space would part no two calls
-
-    def _around_calls(self, number: int, arguments: dict | str) -> tuple[str, ...]:
-        """The texts before, between and after the names and the arguments of `number` calls.
-
-        Raises ValueError with what is wrong where the template does not write them as JSON.
-        """
-        function = {"name": _NAME, "arguments": arguments}
-        calls = [{"type": "function", "function": function}] * number
-        question = {"role": "user", "content": "x"}
-        answer = {"role": "assistant", "content": _CONTENT, "tool_calls": calls}
-        text = self._render([question, answer], [], prompt=False)
-        start = len(self._render([question], [], prompt=True))
-        if _CONTENT in text:  # Llama's template drops the text beside a call
-            start = text.index(_CONTENT) + len(_CONTENT)
-        if _NAME not in text:
-            raise ValueError("the chat template leaves out tool calls")
-        *around, after = re.split(f"{_NAME}|{_ARGUMENTS_PATTERN}", text[start:])
-        if len(around) != 2 * number or not around[1].strip():
-            raise ValueError("the chat template writes tool calls in a format that is not JSON")
-        if self.end not in after:
-            raise ValueError("the chat template ends a turn with tool calls in another way")
-        close = after[: after.index(self.end)]
-        return *around, close
+    # --- the layout ---
 
     def _choose_layout(self, name: str) -> Layout:
         """The layout of this name; for `auto`, the one that fits the template."""
-        vocabulary = self.tokenizer.get_vocab()
-        has_tags = all(tag in vocabulary for tag in TAGS)
+        has_tags = all(tag in self.vocabulary for tag in TAGS)
         if name == "auto":
-            name = self._fitting_layout(has_tags)
+            name = "tags" if has_tags else "think"
         if name == "tags":
             return self._tags_layout(has_tags)
         if name == "think":
             return self._think_layout()
         return self._tool_layout()
 
-    def _fitting_layout(self, has_tags: bool) -> str:
-        if has_tags:
-            return "tags"
-        # A model whose template knows </think> was trained to close its thoughts by it.
-        if self.call is None or "</think>" in self.tokenizer.chat_template:
-            return "think"
-        return "tool"
-
     def _tags_layout(self, has_tags: bool) -> Layout:
-        if self.call is not None:
+        if self.calls:
             fail("--layout tags is for plain-text actions, and here are tools: use think or tool")
+        if self.turns.act_without_thought.strip():
+            fail(
+                f"--layout tags: the chat template begins an answer by"
+                f" {self.turns.act_without_thought!r}; use --layout think"
+            )
         # A tag that the vocabulary lacks is spelled in several tokens, and a line of its own sets
         # it apart from the text around it.
         line = "" if has_tags else "\n"
         return Layout(
+            name="tags",
             think="<think>" + line,
             gap=line,
             stop="</think>",
@@ -231,97 +230,79 @@ class ChatTemplate:
         )
 
     def _think_layout(self) -> Layout:
-        opening = ""
-        close = ""
-        if self.call is not None:
-            opening = self.call.open.lstrip("\n")  # `act` below writes these line breaks
-            close = self.call.close
         return Layout(
-            think="<think>\n",
-            gap="\n",
-            stop="</think>",
-            act="\n\n" + opening,
-            act_without_thought=opening,
-            act_end=close,
+            name="think",
+            think=self.turns.reasoning.open,
+            gap=self.turns.reasoning.gap,
+            stop=self.turns.reasoning.stop,
+            act=self.turns.act,
+            act_without_thought=self.turns.act_without_thought,
+            act_end="",
         )
 
     def _tool_layout(self) -> Layout:
-        if self.call is None:
+        if self.calls is None:
             fail("--layout tool: neither the logs nor the world have tools; use --layout think")
-        gap, stop, rest = self._opening_token()
-        return Layout(
-            think="",
-            gap=gap,
-            stop=stop,
-            act=rest,
-            act_without_thought=stop + rest,
-            act_end=self.call.close,
-        )
-
-    def _opening_token(self) -> tuple[str, str, str]:
-        """The control token that opens a tool call, with the text before it and after it."""
-        opening = self.call.open
-        for token in self.control_tokens:
-            if opening.strip().startswith(token):
-                return opening.partition(token)
+        opening = self.calls.open
+        found = self.render.controls(opening)
+        if found and not (self.turns.act_without_thought + opening[: found[0].start()]).strip():
+            stop = found[0].group()
+            gap = self._gap_before_calls()
+            return Layout("tool", "", gap, stop, "", stop, "", opening[: found[0].end()])
         # Llama 3.1 opens a call with plain JSON, but has this token for calls of built-in tools.
         token = "<|python_tag|>"
-        if token not in self.tokenizer.get_vocab():
+        if token not in self.vocabulary:
             fail(
                 "--layout tool: no control token opens a tool call in this chat template, so none"
                 " ends a thought; use --layout think"
             )
-        return "", token, opening
+        return Layout("tool", "", "", token, "", token, "")
 
-    def _pieces(self, messages: list[dict], tools: list[dict], prompt: bool) -> list[str | int]:
-        """The template's texts, and between them the number of the message that belongs there."""
-        marked = [{**message, "content": _MESSAGE.format(i)} for i, message in enumerate(messages)]
-        try:
-            text = self._render(marked, tools, prompt)
-        except ValueError as error:
-            fail(f"{error}: use another --model, or logs and a world without such messages")
-        pieces: list[str | int] = re.split(_MESSAGE_PATTERN, text)
-        pieces[1::2] = map(int, pieces[1::2])  # every second piece is what the pattern captured
-        self._check_nothing_is_lost(messages, pieces[1::2])
-        return pieces
+    def _gap_before_calls(self) -> str:
+        """The white space between what is said and the calls beside it."""
+        if self.turns.beside != "template":
+            return ""
+        text = self.turns.written("x", [{"name": "x", "arguments": {}}])[1:]
+        return text[: len(text) - len(text.lstrip())]
 
-    def _check_nothing_is_lost(self, messages: list[dict], written: list[int]) -> None:
-        """Exits where the template did not write each message once, and in order."""
-        for i, message in enumerate(messages):
-            if i in written or (message["role"] == "system" and not self._reads_rules()):
-                continue
-            fail(
-                f"the chat template leaves out the text of a {message['role']} message (templates"
-                " of image models do, or those that know no tools): use another --model, or logs"
-                " and a world without such messages"
-            )
-        if written != sorted(set(written)):
-            roles = ", ".join(message["role"] for message in messages)
-            fail(
-                f"the chat template writes a conversation of {roles} in another order, or a message"
-                " twice: use another --model"
-            )
+    def _write_calls(self, calls: list[dict]) -> str:
+        return self.turns.written("", calls)
 
-    def _reads_rules(self) -> bool:
-        """False for the embedded model: its words are those of a world, and none are for rules."""
-        try:
-            self.tokenizer.encode(_CONTENT)
-        except Exception:  # tokenizers raises nothing narrower
-            return False
-        return True
 
-    def _render(self, messages: list[dict], tools: list[dict], prompt: bool) -> str:
-        """The template's text. Raises ValueError where the template raises anything."""
-        try:
-            return self.tokenizer.apply_chat_template(
-                messages,
-                tools=tools or None,  # some templates take an empty list for tools
-                add_generation_prompt=prompt,
-                tokenize=False,
-            )
-        except Exception as error:  # a template raises whatever its author liked
-            roles = ", ".join(message["role"] for message in messages)
-            reason = " ".join(str(error).split())
-            raise ValueError(
-                f"the chat template cannot write a conversation of {roles} ({reason})"
-            ) from error
+def _is_hole(piece: str | Hole, number: int) -> bool:
+    return isinstance(piece, Hole) and piece.number == number
+
+
+def _with_ids(messages: list[dict], names: tuple[str, ...]) -> list[dict]:
+    """Messages whose tool answers have the ids that `Turns` gives to calls of these names.
+
+    An action holds no ids, so an answer belongs to the first call that is not answered yet; where
+    it has a name, to the first of that name.
+    """
+    open_calls = list(enumerate(names))
+    named = []
+    for message in messages:
+        if message["role"] == "tool":
+            same = [call for call in open_calls if call[1] == message.get("name")]
+            found = (same or open_calls)[:1]
+            message = {**message, "tool_call_id": call_id(found[0][0] if found else len(names))}
+            open_calls = [call for call in open_calls if call not in found]
+        named.append(message)
+    return named
+
+
+def _give_template(tokenizer: PreTrainedTokenizerBase) -> None:
+    """A tokenizer without a chat template gets the plain one, and is saved with it."""
+    if tokenizer.chat_template:
+        return
+    name = tokenizer.name_or_path or "this model"
+    if not tokenizer.eos_token:
+        fail(
+            f"the tokenizer of {name} has no chat template and no token that ends a text: use"
+            " another --model"
+        )
+    logger.warning(
+        f"the tokenizer of {name} has no chat template (base models have none): it gets a plain"
+        " one, with the roles as words, which is saved with the model"
+    )
+    tokenizer.chat_template = PLAIN

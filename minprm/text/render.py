@@ -1,0 +1,145 @@
+"""A chat template is run on placeholders, and its output is split where they come out.
+
+A chat template is a program (Jinja) that writes a conversation as one text. Where a message has a
+placeholder, the output shows what stands around the message. In Qwen3's template:
+
+    <|im_start|>user⏎xMINPRM0"x<|im_end|>⏎<|im_start|>assistant⏎
+    becomes  ["<|im_start|>user⏎", Hole(0), "<|im_end|>⏎<|im_start|>assistant⏎"]
+
+A placeholder holds a quotation mark. Where it comes out as \\" the template writes that text inside
+JSON, and the text that takes its place has to be written so too.
+"""
+
+import json
+import re
+from typing import Any, NamedTuple
+
+from transformers import PreTrainedTokenizerBase
+
+# A question that no conversation needs to be told apart by.
+QUESTION = {"role": "user", "content": "x"}
+MARK = "xMINPRM"  # begins every placeholder: no template writes it by itself
+_PLACEHOLDER = re.compile(MARK + r'(\d+)(\\?)"x')
+
+
+class Hole(NamedTuple):
+    """A place in the template's output where a text belongs."""
+
+    number: int  # which text
+    escaped: bool  # the template writes it inside JSON
+
+    def fill(self, text: str) -> str:
+        """The text as it stands in this place."""
+        return json.dumps(text, ensure_ascii=False)[1:-1] if self.escaped else text
+
+
+class Control(str):
+    """A control token of the template's own."""
+
+
+def placeholder(number: int) -> str:
+    return f'{MARK}{number}"x'
+
+
+def split(text: str) -> list[str | Hole]:
+    """The template's output, as texts and the holes between them. First and last is a text."""
+    found = _PLACEHOLDER.split(text)
+    pieces: list[str | Hole] = [found[0]]
+    for i in range(1, len(found), 3):
+        pieces += [Hole(int(found[i]), bool(found[i + 1])), found[i + 2]]
+    return pieces
+
+
+def common_start(texts: list[str]) -> str:
+    """What all texts begin with."""
+    start = texts[0]
+    for text in texts:
+        while not text.startswith(start):
+            start = start[:-1]
+    return start
+
+
+def numbers(pieces: list[str | Hole]) -> list[int]:
+    """The numbers of the holes, in their order."""
+    return [piece.number for piece in pieces if isinstance(piece, Hole)]
+
+
+def with_placeholders(value: Any, texts: list[str]) -> Any:
+    """This JSON with a placeholder for each text in it. The texts are appended to `texts`."""
+    if isinstance(value, str):
+        texts.append(value)
+        return placeholder(len(texts) - 1)
+    if isinstance(value, list):
+        return [with_placeholders(part, texts) for part in value]
+    if isinstance(value, dict):
+        return {key: with_placeholders(part, texts) for key, part in value.items()}
+    return value
+
+
+class Renderer:
+    """A tokenizer's template as a function of messages."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+        self.tokenizer = tokenizer
+        # Longer tokens first, so that none is taken for the beginning of itself.
+        self.control_tokens = sorted(tokenizer.get_added_vocab(), key=len, reverse=True)
+        self._controls = _any_of(self.control_tokens)
+        # The tokenizer knows how to spell control tokens that are marked as special, and no others.
+        special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
+        self._unmarked = _any_of([t for t in self.control_tokens if t not in special])
+
+    def __call__(self, messages: list[dict], tools: list[dict], prompt: bool) -> str:
+        """The template's text. Raises ValueError where the template raises anything."""
+        try:
+            return self.tokenizer.apply_chat_template(
+                messages,
+                tools=tools or None,  # some templates take an empty list for tools
+                add_generation_prompt=prompt,
+                tokenize=False,
+            )
+        except Exception as error:  # a template raises whatever its author liked
+            roles = ", ".join(message["role"] for message in messages)
+            reason = " ".join(str(error).split())
+            raise ValueError(
+                f"the chat template cannot write a conversation of {roles} ({reason})"
+            ) from error
+
+    def controls(self, text: str) -> list[re.Match]:
+        """Where control tokens stand in a text."""
+        return list(self._controls.finditer(text))
+
+    def with_controls(self, pieces: list[str | Hole], texts: list[str]) -> list[str]:
+        """The pieces with their holes filled: control tokens of the template, and the texts between
+        them, each to be tokenised at once, as a model would write it."""
+        parts = [""]
+        for piece in pieces:
+            if isinstance(piece, Hole):
+                parts[-1] += piece.fill(texts[piece.number])
+                continue
+            start = 0
+            for found in self.controls(piece):
+                parts[-1] += piece[start : found.start()]
+                parts += [Control(found.group()), ""]
+                start = found.end()
+            parts[-1] += piece[start:]
+        return parts
+
+    def without_controls(self, text: str) -> list[str]:
+        """The text in parts, none of which is or holds an unmarked control token."""
+        parts = []
+        while found := self._unmarked.search(text):
+            parts.append(text[: found.start() + 1])
+            text = text[found.start() + 1 :]
+        return [*parts, text]
+
+    def reads_any_text(self) -> bool:
+        """False for the embedded model: its words are those of a world, and none are for rules."""
+        try:
+            self.tokenizer.encode(MARK)
+        except Exception:  # tokenizers raises nothing narrower
+            return False
+        return True
+
+
+def _any_of(tokens: list[str]) -> re.Pattern:
+    return re.compile("|".join(map(re.escape, tokens)) or r"(?!)")
