@@ -2,8 +2,9 @@
 
 Runs, checkpoints and the Hugging Face cache live in volumes. After every snapshot the volume is
 committed, and a container that is lost is started again and goes on from there. A file after
---demos or --config travels along. For gated models: a Modal secret with HF_TOKEN, its name in the
-environment variable MINPRM_SECRET.
+--demos, --config, --few-shot or --instruction travels along, and so does one with a reward or an
+advantage. For gated models: a Modal secret with HF_TOKEN, its name in the environment variable
+MINPRM_SECRET.
 
     modal volume get minprm-runs runs/<run>        what a run left
 """
@@ -25,6 +26,11 @@ image = (
     .pip_install("loguru", "matplotlib", "tensorboard", "tqdm", "tyro")
     .add_local_python_source("minprm")
 )
+# flags whose value is a file, if it ends like one: others are texts, or names of ours
+MAY_NAME_FILES = (
+    "--few-shot", "--instruction", "--act-prm.reward", "--act-prm.advantage", "--rl.advantage",
+)  # fmt: skip
+SUFFIXES = (".jsonl", ".json", ".txt", ".md", ".py")
 app = modal.App("minprm", image=image)
 
 
@@ -77,6 +83,16 @@ def packed(arguments: list[str]) -> tuple[str, list[str], dict[str, bytes]]:
                 raise SystemExit(f"{key} {path}: what travels is one file; write all into one")
             flags[at] = path.name
             files[path.name] = path.read_bytes()
+    for key in MAY_NAME_FILES:
+        if key in flags:
+            at = flags.index(key) + 1
+            file, _, function = flags[at].rpartition(":")
+            if not file.endswith(".py"):
+                file, function = flags[at], ""
+            path = Path(file)
+            if path.suffix in SUFFIXES:
+                flags[at] = f"{path.name}:{function}" if function else path.name
+                files[path.name] = path.read_bytes()
     return gpu, flags, files
 
 

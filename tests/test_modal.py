@@ -21,6 +21,18 @@ def test_flags_pass_through_and_files_travel(tmp_path):
         modal_train.packed(["--demos", str(tmp_path)])
 
 
+def test_functions_instructions_and_examples_travel_too(tmp_path):
+    (tmp_path / "mine.py").write_text("def brief(logp): return 1.0")
+    (tmp_path / "told.md").write_text("Think.")
+    flags = ["--act-prm.reward", f"{tmp_path}/mine.py:brief", "--rl.advantage", "mean",
+             "--instruction", f"{tmp_path}/told.md"]  # fmt: skip
+    _, found, files = modal_train.packed([*flags, "--run", "a"])
+    assert found[1:6:2] == ["mine.py:brief", "mean", "told.md"]
+    assert files == {"mine.py": b"def brief(logp): return 1.0", "told.md": b"Think."}
+    _, found, files = modal_train.packed(["--instruction", "Think. " * 999, "--run", "a"])
+    assert found[1] == "Think. " * 999 and not files
+
+
 def test_the_body_runs_and_a_second_try_goes_on_with_the_same_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     flags = "--preset smoke --no-gate --tiny.updates 5 --act-prm.updates 2 --num-demos 8 "

@@ -47,7 +47,10 @@ KNOWN = (
     "Where your turn already shows an action, that action is right: explain what leads to it, and"
     " do not name it."
 )
-EXAMPLES = "Examples of whole conversations, with the reasoning before each action:"
+EXAMPLES = (
+    "Examples of whole conversations, with the reasoning before each action. They are written out"
+    " as text; your own turns keep their format."
+)
 _MARK = "xMINPRMSx"  # a word that no template writes by itself
 
 
@@ -108,8 +111,7 @@ def examples(file: str) -> str:
     if not file:
         return ""
     texts = [EXAMPLES]
-    demos, _ = read_demos(file)
-    for number, demo in enumerate(demos, start=1):
+    for number, demo in enumerate(_logs(file), start=1):
         if any(not step.thought for step in demo.steps):
             fail(
                 f"--few-shot {file}: a turn of log {number} has no thought, and that is what the"
@@ -123,14 +125,18 @@ def check_examples(demos: list[Demo], cfg: Config) -> None:
     """Exits where a log is also an example of --few-shot: it would read its own actions."""
     if cfg.model == "tiny" or not cfg.few_shot:
         return
-    examples, _ = read_demos(cfg.few_shot)
-    shown = {demo.task for demo in examples}
+    shown = {demo.task for demo in _logs(cfg.few_shot)}
     for demo in demos:
         if demo.task in shown:
             fail(
                 f"--few-shot {cfg.few_shot}: the task {demo.task[:40]!r} is also in the demos, and"
                 " they would read their own actions there: take it out of one of the two"
             )
+
+
+def _logs(file: str) -> list[Demo]:
+    """The logs of a --few-shot file."""
+    return read_demos(file)[0]
 
 
 def _example(demo: Demo) -> str:
