@@ -17,16 +17,15 @@ from transformers import AutoTokenizer
 
 from minprm import own
 from minprm.constants import Config, arms_of, fail, flat, reads_base
-from minprm.data import Demo
+from minprm.demos import demos_of, fitting_demos, split
 from minprm.envs import make_world
 from minprm.evaluation import evaluate, reference_rows, replay, summary
 from minprm.model import tiny
-from minprm.model.agent import Agent, make_agent
+from minprm.model.agent import make_agent
 from minprm.model.check import check
 from minprm.model.load import base_for, load_model, pretrained
 from minprm.model.policy import Policy
 from minprm.model.tensors import fingerprint_of_model, require_finite
-from minprm.play import expert_demos
 from minprm.run.about import about, write_about
 from minprm.run.log import Log, to_json, write_atomically
 from minprm.run.prefetch import Prefetch
@@ -38,7 +37,6 @@ from minprm.stages.rl import rl, synth
 from minprm.stages.sft import sft
 from minprm.text.actions import all_tools
 from minprm.text.instruction import check_examples
-from minprm.text.logs import read_demos, split_tasks
 from minprm.trainer import Run
 
 # Each stage is a function of (run, stage_id). What stands after the colon is a variant.
@@ -63,8 +61,6 @@ STAGES: dict[str, Callable[[Run, str], None]] = {
 
 # Knobs that no stage's result depends on. All others stand in each snapshot.
 WHAT_TO_RUN = ("preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds")
-# Stages that leave a thought at every step of the demos.
-WRITERS = ("relabel", "sample", "copy", "synth")
 # What every row of ladder.json holds.
 COLUMNS = ("seed", "success", "thought_rate", "copy_rate", "seconds")
 
@@ -240,77 +236,6 @@ def checked_base(cfg: Config) -> tuple[str, int]:
             "starts from; use --*.kl-to sampler and --act-prm.scored-by policy"
         )
     return base, rank
-
-
-def demos_of(cfg: Config, seed: int) -> list[Demo]:
-    """The demos of --demos, or those that the world's expert leaves."""
-    if cfg.demos:
-        demos, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad)
-        if report.in_a_line():
-            logger.info(f"--demos {cfg.demos}: {report.in_a_line()}")
-    else:
-        demos = expert_demos(cfg, "train", seed, cfg.num_demos)
-        # split_tasks takes the last; the tasks of "seed 0" are those of --split validation
-        demos += expert_demos(cfg, "validation", seed + 1, cfg.held_out)
-    thoughts = [step.thought for demo in demos for step in demo.steps]
-    for arm, stages in arms_of(cfg).items():
-        if None in thoughts and _reads_thoughts(stages):
-            fail(f"--arms {arm}: a step has no thought; this arm needs demos that have them all")
-    return demos
-
-
-def _reads_thoughts(stages: list[str]) -> bool:
-    """Does an arm learn the thoughts that the demos came with?"""
-    written = False
-    for stage in stages:
-        if stage == "sft:expert" or (stage == "sft:thoughts" and not written):
-            return True
-        written = written or stage.split(":")[0] in WRITERS
-    return False
-
-
-def split(demos: list[Demo], cfg: Config) -> tuple[list[Demo], list[Demo], list[Demo]]:
-    """(training, validation, test). A task is in one of them only, with all of its demos.
-
-    Validation is for the held-out reward, by which training stops early. Test is for the score
-    where there is no world: half of the tasks that are held out, which no choice was made by.
-    """
-    train, held_out = split_tasks(demos, cfg.held_out)
-    if cfg.world:
-        return train, held_out, []
-    tasks = len({demo.task for demo in held_out})
-    if tasks < 2:
-        fail(
-            f"--held-out {cfg.held_out}: these logs leave {tasks} task to hold out; without a "
-            "--world it takes two, one to stop early by and one for the score, beside one to learn"
-        )
-    validation, test = split_tasks(held_out, tasks // 2)
-    return train, validation, test
-
-
-def fitting_demos(demos: list[Demo], agent: Agent, cfg: Config) -> list[Demo]:
-    """The demos up to where they outgrow the context; those that do so at once are left out."""
-    fit = [_until_it_fits(demo, agent, cfg) for demo in demos]
-    cut = sum(len(short.steps) < len(demo.steps) for demo, short in zip(demos, fit, strict=True))
-    if cut:
-        logger.warning(f"{cut} of {len(demos)} logs are cut where they outgrow --context")
-    fit = [demo for demo in fit if demo.steps]
-    if demos and not fit:
-        fail(f"--context {cfg.context} does not hold the first step of any log")
-    return fit
-
-
-def _until_it_fits(demo: Demo, agent: Agent, cfg: Config) -> Demo:
-    """The log up to where it would outgrow the context, if each thought were as long as it may."""
-    length = 0
-    for i, step in enumerate(demo.steps):
-        after = demo.steps[i - 1].action if i else None
-        state, _ = agent.state_ids(step.state, demo.tools, after)
-        turn = agent.chat.turn([], agent.chat.action(step.action))
-        length += len(state) + len(turn) + cfg.thought_tokens
-        if length > cfg.context:
-            return demo.until(i)
-    return demo
 
 
 def read_ladder(path: Path) -> dict[str, list[dict]]:

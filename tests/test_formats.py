@@ -18,7 +18,7 @@ from minprm.commands.cli import parse
 from minprm.commands.dry_run import dry_run
 from minprm.commands.logs import main
 from minprm.constants import Config
-from minprm.ladder import demos_of
+from minprm.demos import demos_of
 from minprm.text.actions import joined, parts
 from minprm.text.chat import Chat
 from minprm.text.logs import from_chat, read_demos, read_logs, to_chat, to_openai

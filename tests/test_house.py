@@ -26,7 +26,7 @@ FLOORS = (
     ("model",),
     ("run",),
     ("play", "trainer"),
-    ("evaluation",),
+    ("evaluation", "demos"),
     ("stages",),
     ("ladder",),
     ("commands",),

@@ -18,8 +18,9 @@ from minprm.commands.estimate import disk, measured, not_measured, stages_table
 from minprm.commands.logs import summary
 from minprm.constants import Config, fail, reads_base
 from minprm.data import Demo
+from minprm.demos import demos_of, fitting_demos, split
 from minprm.envs import make_world
-from minprm.ladder import checked_base, demos_of, fitting_demos, split
+from minprm.ladder import checked_base
 from minprm.model import tiny
 from minprm.model.agent import make_agent
 from minprm.model.load import (

@@ -19,11 +19,11 @@ from minprm.commands.cli import given_knobs, read_flags
 from minprm.commands.dry_run import GREEN, GREY, PLAIN, YELLOW
 from minprm.constants import Config
 from minprm.data import Demo
+from minprm.demos import fitting_demos
 from minprm.envs import check_tasks, make_world
 from minprm.envs.audit import FILE as AUDIT
 from minprm.envs.audit import table as worlds_table
 from minprm.evaluation import evaluate, reference_rows, replay, summary
-from minprm.ladder import fitting_demos
 from minprm.model.agent import make_agent
 from minprm.model.check import check as check_model
 from minprm.model.load import load_model, pretrained

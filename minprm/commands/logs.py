@@ -20,7 +20,7 @@ from minprm.commands.effects import no_effect
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Count, Range, fail
 from minprm.data import Demo
-from minprm.ladder import split
+from minprm.demos import split
 from minprm.model.load import pretrained
 from minprm.text.actions import all_tools, parts
 from minprm.text.atif import to_atif
