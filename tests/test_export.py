@@ -1,12 +1,14 @@
 """A checkpoint becomes a folder that serves what was learned, with a card that tells of it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import huggingface_hub
 import pytest
 import torch
 from test_cli import refusal
+from test_policy import policy
 from test_templates import TEMPLATES, TOOLS, tokenizer
 from transformers import (
     AutoModelForCausalLM,
@@ -18,8 +20,10 @@ from transformers import (
 
 from minprm.commands import evaluate, export, train
 from minprm.commands.serving import serving, tool_parser
+from minprm.constants import Config
 from minprm.model.precision import own_logprobs
-from minprm.run.about import FILE, asked_of, read_about
+from minprm.run.about import FILE, asked_of, read_about, write_about
+from minprm.run.about import about as about_of
 
 peft = pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
 IDS = list(range(40, 70))
@@ -164,6 +168,23 @@ def test_a_number_that_the_dtype_has_not_is_refused(tmp_path, capsys):
     flags = [str(tmp_path / "large"), str(tmp_path / "out"), "--dtype", "fp16"]
     assert "another --dtype" in refusal(export.main, flags, capsys)
     assert [path.name for path in tmp_path.iterdir()] == ["large"]
+
+
+@pytest.mark.parametrize("layout", ["auto", "tool"])
+def test_a_checkpoint_of_each_layout_is_exported(layout, tmp_path, capsys):
+    shutil.copytree("checkpoints/whole/action_sft-0", tmp_path / "arm-0")
+    about = read_about(str(tmp_path / "arm-0"))
+    write_about(tmp_path / "arm-0", about | {"asked": about["asked"] | {"layout": layout}})
+    out, told = exported(capsys, tmp_path, str(tmp_path / "arm-0"))
+    assert GenerationConfig.from_pretrained(out).eos_token_id[1] == 3 and "hermes" in told
+
+
+def test_the_embedded_model_is_exported_too(tmp_path, capsys):
+    """Its thoughts and its actions stand in tags."""
+    policy().save(tmp_path / "rl-0")
+    write_about(tmp_path / "rl-0", about_of(Config(run="r", arms=["rl"]), "rl", 0, [], [], []))
+    _, told = exported(capsys, tmp_path, str(tmp_path / "rl-0"))
+    assert "between <act> and </act>" in told and "tool-call-parser" not in told
 
 
 def test_the_card_tells_data_method_results_and_limits(tmp_path, capsys):

@@ -20,13 +20,12 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from minprm.commands.card import card
 from minprm.commands.checks import refuse
 from minprm.commands.cli import given_knobs, read_flags
-from minprm.commands.serving import Serving, serving, tool_parser
+from minprm.commands.serving import TOOL, Serving, serving, tool_parser
 from minprm.commands.train import RUNS
 from minprm.constants import fail
 from minprm.ladder import read_ladder, require_row
 from minprm.model.load import base_of, copy_adapters, load_merged, pretrained
 from minprm.run.about import asked_of, read_about, write_about
-from minprm.text.chat import Chat
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM makes room for
 
@@ -48,21 +47,15 @@ def main(argv: list[str]) -> None:
     base, rank = base_of(flags.checkpoint)
     check(flags, given_knobs(argv), base, rank)
     about = read_about(flags.checkpoint)
-    rows = rows_of(about)
     tokenizer = pretrained(AutoTokenizer, flags.checkpoint)
-    asked = asked_of(about)
-    thinks = asked["think"] and about.get("row", {}).get("thought_rate", 1.0) >= 0.5
-    # of a foreign model nothing is known, so its calls are read where its template writes some
-    tools = bool(about["tools"] if about else tool_parser(tokenizer))
-    served = serving(tokenizer, asked, tools, thinks)
+    served = how_to_serve(tokenizer, about)
     line = command(flags, base, rank, served)
     merged = flags.merge or not rank
-    ends = Chat(tokenizer, asked["layout"], about["tools"] if about else ()).ends
+    origin = base if rank else about.get("base", base)
     name = Path(flags.out).name
-    text = card(name, base if rank else about.get("base", base), about, rows, line, served.notes,
-                merged)  # fmt: skip
+    text = card(name, origin, about, rows_of(about), line, served.notes, merged)
     try:
-        write(flags, merged, tokenizer, ends, about, text)
+        write(flags, merged, tokenizer, served.ends, about, text)
     except (OSError, SafetensorError) as error:
         fail(f"{flags.out}: {error}; nothing is half written")
     print(line, *(f"- {note}" for note in served.notes), sep="\n")
@@ -119,6 +112,15 @@ def rows_of(about: dict) -> dict[str, list[dict]]:
         if same_seed:
             found[arm] = same_seed[:1]
     return found
+
+
+def how_to_serve(tokenizer: PreTrainedTokenizerBase, about: dict) -> Serving:
+    """How vLLM serves the checkpoint, by what its minprm.json says."""
+    if not about:  # a foreign model's calls are read where its template writes some
+        return serving(tokenizer, asked_of({}), [TOOL] if tool_parser(tokenizer) else [], thinks=True)
+    # as it was measured: what acts at once would have its answers taken for thoughts
+    thinks = about["asked"]["think"] and about["row"].get("thought_rate", 1.0) >= 0.5
+    return serving(tokenizer, about["asked"], about["tools"], thinks)
 
 
 def command(flags: Export, base: str, rank: int, served: Serving) -> str:

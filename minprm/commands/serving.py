@@ -33,7 +33,7 @@ ANY_REASONING = "deepseek_r1"
 
 _THOUGHT = "xMINPRMTx"
 _PARAMETERS = {"type": "object", "properties": {"title": {"type": "string"}}}
-_TOOL = {
+TOOL = {
     "type": "function",
     "function": {"name": "lookup", "description": "x", "parameters": _PARAMETERS},
 }
@@ -44,17 +44,20 @@ _RESULT = {"role": "tool", "tool_call_id": "a1b2c3d4e", "name": "lookup", "conte
 
 
 class Serving(NamedTuple):
-    """The flags of `vllm serve`, and sentences about what they cannot mend."""
+    """What a server is told, and what its clients are told."""
 
-    flags: list[str]
-    notes: list[str]
+    flags: list[str]  # of `vllm serve`
+    notes: list[str]  # sentences about what no flag mends
+    ends: list[int]  # the tokens that end a turn
 
 
-def serving(tokenizer: PreTrainedTokenizerBase, asked: dict, tools: bool, thinks: bool) -> Serving:
+def serving(
+    tokenizer: PreTrainedTokenizerBase, asked: dict, tools: list[dict], thinks: bool
+) -> Serving:
     """How a model with this tokenizer is served.
 
-    asked: the knobs by which it was asked in training (run/about.py). tools: its actions are tool
-    calls. thinks: most of its turns begin with a thought.
+    asked: the knobs by which it was asked in training (run/about.py). tools: the
+    schemas of those that it may call. thinks: most of its turns begin with a thought.
     """
     chat = Chat(tokenizer, asked["layout"], tools)
     parser = tool_parser(tokenizer) if tools else None
@@ -75,14 +78,14 @@ def serving(tokenizer: PreTrainedTokenizerBase, asked: dict, tools: bool, thinks
             "no parser of vLLM takes away."
         )
     more, said = _of_prompt(tokenizer, asked, thinks)
-    notes += said + _of_history(tokenizer, asked, tools, thinks)
-    return Serving(flags + more, notes)
+    notes += said + _of_history(tokenizer, asked, bool(tools), thinks)
+    return Serving(flags + more, notes, chat.ends)
 
 
 def tool_parser(tokenizer: PreTrainedTokenizerBase) -> str | None:
     """The --tool-call-parser for the calls that this template writes; None: we know none."""
     for call in _calls():
-        text = _rendered(tokenizer, [_USER, call], [_TOOL]) or ""
+        text = _rendered(tokenizer, [_USER, call], [TOOL]) or ""
         turn = text.rpartition(_USER["content"])[2]  # without the list of tools
         for pattern, name in TOOL_PARSERS:
             if "lookup" in turn and re.search(pattern, turn):
@@ -169,7 +172,7 @@ def _of_history(
 
 def keeps_thoughts(tokenizer: PreTrainedTokenizerBase, later: list[dict]) -> bool:
     """Does the template write the thought in these messages, which follow a user's?"""
-    return _THOUGHT in (_rendered(tokenizer, [_USER, *later], [_TOOL]) or "")
+    return _THOUGHT in (_rendered(tokenizer, [_USER, *later], [TOOL]) or "")
 
 
 def _calls() -> list[dict]:
