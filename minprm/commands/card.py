@@ -83,16 +83,12 @@ def _of_training(about: dict) -> list[str]:
     told = []
     for stage, words in zip(about["stages"], stages, strict=True):
         told.append(f"`{stage}`: {words}" if words else f"`{stage}`")
+    method = _list(told) if told else "Nothing was trained: it is the base model."
+    parts = ["## Data", _data(about), "## Method", method]
+    if about["knobs"]:
+        parts += ["Knobs that differ from minprm's defaults:", _knobs(about["knobs"])]
     return [
-        "## Data",
-        _data(about),
-        "## Method",
-        _list(told) if told else "Nothing was trained: it is the base model.",
-        *(
-            ["Knobs that differ from minprm's defaults:", _knobs(about["knobs"])]
-            if about["knobs"]
-            else []
-        ),
+        *parts,
         "How it was asked, in training and in the evaluation:",
         _knobs(about["asked"]),
     ]
@@ -110,6 +106,9 @@ def _data(about: dict) -> str:
     logs = about["logs"]
     world = about["asked"]["world"]
     args = " ".join(about["asked"]["world_args"])
+    kinds = {stage.split(":")[0] for stage in about["stages"]}
+    if kinds <= {"rl"} or "synth" in kinds:
+        return f"No logs of others: it played in the world `{world}`." if kinds else "None."
     source = f"from `{logs['file']}`" if logs["file"] else f"of the expert of the world `{world}`"
     text = f"{logs['learned']:,} logs of {logs['tasks']:,} tasks {source}"
     text += f" ({args})" if args and not logs["file"] else ""
