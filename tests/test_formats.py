@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from test_templates import tokenizer
 
 from minprm.commands.cli import parse
 from minprm.commands.dry_run import dry_run
-from minprm.commands.logs import main
+from minprm.commands.logs import Logs, main
 from minprm.constants import Config
 from minprm.demos import demos_of
 from minprm.text.actions import joined, parts
@@ -24,6 +25,7 @@ from minprm.text.chat import Chat
 from minprm.text.logs import from_chat, read_demos, read_logs, to_chat, to_openai
 from minprm.text.schemas import schema
 
+ROOT = Path(__file__).parents[1]
 USER = {"role": "user", "content": "where is my parcel?"}
 REPLY = {"role": "assistant", "content": "In the hall."}
 GO = {"name": "go", "arguments": {"to": "hall"}}
@@ -286,14 +288,18 @@ def test_a_broken_line_is_one_problem_wherever_it_stands(broken, tmp_path):
         path.write_text("\n".join(lines) + "\n")
         demos, report = read_logs(path)
         assert len(demos) == 2
-        assert [problem.place for problem in report.problems] == [f"{path}, line {number}"]
+        (problem,) = report.problems
+        assert problem.place.startswith(f"{path}, line {number}, column ")
+        assert problem.what.startswith("no JSON: ")
 
 
 def test_an_object_that_is_cut_off_is_one_problem(tmp_path):
     path = tmp_path / "log.json"
-    path.write_text(json.dumps(TEXT, indent=2)[:-30])
+    text = json.dumps(TEXT, indent=2)[:-30]
+    path.write_text(text)
     demos, report = read_logs(path)
     assert not demos and len(report.problems) == 1
+    assert report.problems[0].place.startswith(f"{path}, line {text.count(chr(10)) + 1}, column")
 
 
 # --- one form -------------------------------------------------------------------------------------
@@ -325,6 +331,7 @@ THINK = "thoughts between <think> and </think>, taken out of content"
             REPLY | {"content": "In the hall.\nLook."},
             "content in parts, joined line by line",
         ),
+        (REPLY | {"content": ["In the hall."]}, REPLY, "content in parts, joined line by line"),
         (REPLY | {"content": None, "refusal": "No."}, REPLY | {"content": "No."},
          "refusals, read as text"),
         (REPLY | {"content": "<think>\nit says so\n</think>\n\nIn the hall."},
@@ -759,3 +766,11 @@ def test_content_thought_reaches_training(tmp_path):
     cfg = Config(demos=str(written(tmp_path, log)), arms=["base"])
     assert demos_of(cfg, 0)[0].steps[0].thought is None
     assert demos_of(replace(cfg, content="thought"), 0)[0].steps[0].thought == "This way, please."
+
+
+def test_the_page_about_logs_names_every_format_and_only_flags_that_exist():
+    page = (ROOT / "docs" / "logs.md").read_text(encoding="utf-8")
+    for name in ("ShareGPT", "ATIF", "batch", "preference", "chat"):
+        assert name in page
+    for flag in re.findall(r"--[a-z][a-z-]+", page):
+        assert flag[2:].replace("-", "_") in {*Logs.__annotations__, *Config.__annotations__}

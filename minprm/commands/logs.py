@@ -44,9 +44,8 @@ class Logs:
     content: Literal["reply", "thought"] = "reply"  # what text beside a call is
     held_out: Annotated[int, Range(0, 10_000)] = 16  # tasks held out, as training would
     skip_bad: bool = False  # go on without the bad lines
-    to: tuple[Literal["atif", "openai"], str] | None = (
-        None  # atif or openai, and a new file: write the logs there
-    )
+    # write the logs to a new file, in this form
+    to: tuple[Literal["atif", "openai"], str] | None = None
 
 
 def main(argv: list[str]) -> None:

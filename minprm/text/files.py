@@ -5,6 +5,7 @@ over several lines. What the values are is formats.py's business.
 """
 
 import glob
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,5 +104,8 @@ def _is_json(text: str) -> bool:
 def _parsed(place: str, text: str) -> tuple[str, Any | Problem]:
     try:
         return place, parse_json(text)
+    except json.JSONDecodeError as error:
+        line = f", line {error.lineno}" if "\n" in text else ""
+        return place, Problem(f"{place}{line}, column {error.colno}", f"no JSON: {error.msg}")
     except ValueError as error:
         return place, Problem(place, str(error))
