@@ -114,8 +114,8 @@ def test_the_first_sample_is_shown_in_three_colours(tmp_path, model):  # noqa: F
     flags += " --thought-tokens 6 --act-prm.batch 2"
     text = "\n".join(dry_run(parse(flags.split()), tmp_path))
     assert "parameters" in text and "GiB" in text
-    assert f"{GREEN}look at visit Paris\n" in text and YELLOW in text and GREY in text
-    before, after = text.split(f"{GREEN}look at visit Paris")
+    assert f"{GREEN}<think>\nlook at visit Paris\n" in text and YELLOW in text and GREY in text
+    before, after = text.split(f"{GREEN}<think>\nlook at visit Paris")
     assert "how big is Paris?" in before and '"title": "Paris"' in after
 
 
