@@ -209,10 +209,24 @@ def test_exact_match_forgives_spelling_and_not_arguments():
     assert alg.exact_match(None, "open c") == 0.0
 
 
+def test_exact_match_forgives_spelling_in_what_is_said_and_in_each_call():
+    said = 'On it,  {sir}.\n{"name": "go", "arguments": {"x": 1, "y": "a  b"}}'
+    call = '{"arguments": {"y": "a  b", "x": 1}, "name": "go"}'
+    assert alg.exact_match(f"On it,\n{{sir}}.\n{call}", said) == 1.0
+    assert alg.exact_match(f"{call}\n{call}", f"{said.splitlines()[1]}\n{call}") == 1.0
+    for other in (call, f"On it.\n{call}", f"{said}\n{call}", said.replace("a  b", "a b")):
+        assert alg.exact_match(other, said) == 0.0
+
+
 def test_a_copy_is_the_action_or_its_argument_values_and_not_from_the_state():
     call = '{"name": "go", "arguments": {"room": "attic"}}'
     assert copies("the attic then", call, "you are in the hall")
     assert not copies("the attic then", call, "doors: attic cellar")
+    for action in (f"On it.\n{call}", f"{call}\n{call}"):  # of what is said beside a call, nothing
+        assert copies("the attic then", action, "you are in the hall")
+    both = call + '\n{"name": "take", "arguments": {"what": "lamp"}}'
+    assert not copies("the attic then", both, "") and copies("attic , then lamp", both, "")
+    assert copies("I say it is  open .", "it is open", "")
     assert not copies("ball under c .", "open c", "ball under a .")
     assert not copies("reopen cc", "open c", "")
 

@@ -18,7 +18,7 @@ from minprm.constants import Config
 from minprm.envs import WORLDS, audit, base, check_tasks
 from minprm.envs import __main__ as by_hand
 from minprm.envs.base import called, task_seed
-from minprm.play import expert_demo
+from minprm.play import Episode, act, expert_demo
 from minprm.text.logs import from_chat, read_demos, to_chat
 
 EXTRAS = {"babyai": "minigrid", "textworld": "textworld", "search": "bm25s", "gym": "gymnasium",
@@ -579,3 +579,15 @@ def test_what_is_no_action_is_illegal_earns_nothing_and_changes_nothing():
 def test_a_call_with_other_arguments_is_told_those_that_the_tool_takes():
     with pytest.raises(base.Illegal, match="visit takes title"):
         called(base.call("visit", page="Rome"), make("hotpot").tools)
+
+
+@pytest.mark.parametrize("action", ["The Louvre is in Paris.", None, "[1]"])
+def test_what_is_no_call_in_a_world_with_tools_is_illegal_and_answered_by_the_user(action):
+    """A tool's message answers a call: many templates lose it, or fail, where there was none."""
+    world = WORLDS["search"]()
+    e = Episode(world, state=[{"role": "user", "content": world.reset(0)}])
+    act(e, None, action)
+    assert e.state[0]["role"] == "user" and "make exactly one tool call" in e.state[0]["content"]
+    assert e.steps[0].action == (action or "") and not e.infos[0]["valid"]
+    act(e, None, world.expert())
+    assert e.state[0]["role"] == "tool"
