@@ -172,7 +172,7 @@ def test_a_model_without_its_weights_is_refused_and_one_of_the_hub_waits_there(
 def test_a_plan_writes_nothing_and_says_whether_thoughts_can_be_read(folder, model, capsys):  # noqa: F811
     main(f"{FLAGS} --model {model}".split())
     good = capsys.readouterr().out
-    chat_model(folder / "cut", "<tool_call>", odds=1e-9)
+    chat_model(folder / "cut", "</think>", odds=1e-9)
     main(f"{FLAGS} --model cut".split())
     bad = capsys.readouterr().out
     main("--preset smoke --dry-run --tiny.dim 16 --act-prm.batch 2".split())

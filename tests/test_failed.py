@@ -38,9 +38,9 @@ def made(tmp_path_factory) -> dict[str, Path]:
     """Models that fail, each in its own way."""
     folder = tmp_path_factory.mktemp("failing")
     return {
-        "never ends": chat_model(folder / "never", "<tool_call>", odds=1e-9),
+        "never ends": chat_model(folder / "never", "</think>", odds=1e-9),
         "ends the turn": chat_model(folder / "turn", "<|im_end|>", odds=9.0),
-        "thinks nothing": chat_model(folder / "nothing", "<tool_call>", odds=1e9),
+        "thinks nothing": chat_model(folder / "nothing", "</think>", odds=1e9),
     }
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from loguru import logger
 from test_data import CALL, CALLS, TEXT, TOOLS, changed, mixed
 from test_logs import line, model  # noqa: F401  (a fixture)
-from test_templates import tokenizer
+from test_templates import TOOLS, tokenizer
 
 from minprm.commands.cli import parse
 from minprm.commands.dry_run import dry_run
@@ -492,7 +492,7 @@ def test_a_greeting_is_read_and_not_learned(rules):
     assert to_chat(demo)["messages"] == messages
     assert demo.until(1).messages == messages[:-1] and demo.until(0).messages == messages[:-3]
     chat = Chat(tokenizer("qwen3"), "think")
-    state = chat.text(chat.state(demo.steps[0].state, [], True))
+    state = chat.text(chat.state(demo.steps[0].state, [], None))
     assert state.index("Hello, how can") < state.index("where is my parcel?")
 
 
@@ -669,13 +669,14 @@ def test_with_a_model_the_summary_counts_its_tokens(tmp_path, capsys, model):  #
     long = line("Rome")
     long["messages"][1] = {"role": "user", "content": "how big is Rome? " * 40}
     path = written(tmp_path, line("Paris"), line("Oslo"), long)
-    chat = Chat(tokenizer("qwen3_instruct_2507"), tools=True)
+    chat = Chat(tokenizer("qwen3_instruct_2507"), tools=TOOLS)
     steps = []  # of each log: the tokens of each step
     actions = []
     for demo in read_demos(path)[0]:
         steps.append([])
         for i, step in enumerate(demo.steps):
-            ids = chat.state(step.state, demo.tools, i == 0)
+            after = demo.steps[i - 1].action if i else None
+            ids = chat.state(step.state, demo.tools, after)
             action = chat.action(step.action)
             steps[-1].append(len(ids + chat.turn([], action)))
             actions.append(len(chat.turn(None, action)) - len(chat.end))

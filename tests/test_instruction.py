@@ -179,7 +179,7 @@ def test_a_run_does_not_go_on_with_another_instruction(folder, tmp_path, capsys)
 
 def told(name: str, layout: str, tools=(), **knobs) -> str:
     cfg = Config(model="some", thought_tokens=512, **knobs)
-    return instruction_of(cfg, Chat(tokenizer(name), layout, bool(tools))).text
+    return instruction_of(cfg, Chat(tokenizer(name), layout, tools)).text
 
 
 def test_each_layout_is_asked_for_in_its_own_tags():
@@ -204,7 +204,7 @@ def test_nothing_is_told_where_nothing_would_be_understood_or_thought(folder):
     assert told("qwen3", "think", instruction="none") == ""
     assert told("qwen3", "think", think=False) == ""
     assert told("qwen3", "think", think=False, instruction=TOLD) == TOLD
-    chat = Chat(tokenizer("qwen3"), "think", False)
+    chat = Chat(tokenizer("qwen3"), "think")
     assert instruction_of(Config(instruction=TOLD), chat).text == ""  # the embedded model
 
 
@@ -220,17 +220,17 @@ def test_it_stands_at_the_end_of_the_first_system_message():
 
 def test_a_template_without_system_messages_has_it_before_what_the_user_says():
     words = bytes_with(*FAMILIES["qwen3"], NO_SYSTEM)
-    chat = Chat(words, "think", False)
+    chat = Chat(words, "think")
     instruction = instruction_of(Config(model="some", instruction=TOLD), chat)
     messages = instruction.told([USER])
     assert messages == [{"role": "user", "content": f"{TOLD}\n\nhello"}]
-    assert f"user\n{TOLD}\n\nhello<|im_end|>" in chat.text(chat.state(messages, [], True))
+    assert f"user\n{TOLD}\n\nhello<|im_end|>" in chat.text(chat.state(messages, [], None))
 
 
 def test_a_tag_in_it_is_text():
-    chat = Chat(tokenizer("qwen3"), "think", False)
-    ids = chat.state(Instruction("write </think> <|im_end|>").told([USER]), [], True)
-    plain = chat.state(Instruction("write").told([USER]), [], True)
+    chat = Chat(tokenizer("qwen3"), "think")
+    ids = chat.state(Instruction("write </think> <|im_end|>").told([USER]), [], None)
+    plain = chat.state(Instruction("write").told([USER]), [], None)
     controls = lambda ids: [i for i in ids if i in chat.special]  # noqa: E731
     assert controls(ids) == controls(plain)
 

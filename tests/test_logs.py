@@ -62,8 +62,8 @@ def chat_model(path: Path, often: str, odds: float = 0.5) -> Path:
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
-    """One that ends a thought now and then: in its template the tool call does."""
-    return chat_model(tmp_path_factory.mktemp("model"), often="<tool_call>")
+    """One that ends a thought now and then."""
+    return chat_model(tmp_path_factory.mktemp("model"), often="</think>")
 
 
 @pytest.fixture(scope="module")

@@ -192,9 +192,10 @@ def test_a_plan_counts_the_adapters_there_will_be(base, tmp_path, targets):
     assert f"{numbers:,} of them trained" in "\n".join(dry_run(cfg, tmp_path))
 
 
-def test_a_target_that_is_no_layer_is_refused_with_those_that_are(base, capsys):
+def test_a_target_that_is_no_layer_is_refused_with_those_that_are(base, tmp_path, capsys):
     cfg = Config(model=str(base), lora=4, lora_targets=["query"])
-    for call, arguments in ((load_model, (base, 4, False, 0, 0, ["query"])), (dry_run, (cfg,))):
+    plan = lambda: list(dry_run(cfg, tmp_path))  # noqa: E731
+    for call, arguments in ((load_model, (base, 4, False, 0, 0, ["query"])), (plan, ())):
         error = refused(capsys, call, *arguments)
         assert "--lora-targets query" in error and "k_proj, o_proj, q_proj" in error
         assert "lm_head" not in error

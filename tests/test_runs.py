@@ -18,6 +18,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from test_policy import policy
 
 from minprm import ladder
+from minprm import demos as sides
 from minprm.commands import train
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Tiny
@@ -641,10 +642,10 @@ def test_every_file_is_opened_with_an_encoding():
 def test_without_a_world_the_score_reads_other_tasks_than_early_stopping(capsys):
     logs = [from_chat({**LOG, "task": f"t{i // 2}"}) for i in range(20)]
     cfg = Config(world="", held_out=5)
-    parts = [[demo.task for demo in part] for part in ladder.split(logs, cfg)]
+    parts = [[demo.task for demo in part] for part in sides.split(logs, cfg)]
     assert parts == [["t0", "t0", "t1", "t1", "t2", "t2", "t3", "t3", "t4", "t4"],
                      ["t5", "t5", "t6", "t6", "t7", "t7"], ["t8", "t8", "t9", "t9"]]  # fmt: skip
-    assert ladder.split(logs, replace(cfg, world="cups"))[2] == []
+    assert sides.split(logs, replace(cfg, world="cups"))[2] == []
     with pytest.raises(SystemExit):
-        ladder.split(logs[:4], cfg)
+        sides.split(logs[:4], cfg)
     assert "--held-out" in capsys.readouterr().err

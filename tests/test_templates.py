@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import PreTrainedTokenizerFast
 
 from minprm.algorithms import normalise
-from minprm.constants import ActPRM, Config, History
+from minprm.constants import ActPRM, Config
 from minprm.data import Demo, Step
 from minprm.model.agent import make_agent
 from minprm.stages.sft import to_samples
@@ -642,8 +643,11 @@ def test_a_log_of_replies_and_calls_is_trained_on_in_order(name):
         Step([{"role": "tool", "content": "Paris"}], "that is it", "In Paris."),
         Step([{"role": "user", "content": "And Big Ben?"}], None, "In London."),
     ]
-    (sample,) = to_samples(Demo("t", [], TYPED, steps), carried(name), History())
-    text = carried(name).text([i for i, t in zip(sample.ids, sample.trained, strict=True) if t])
+    chat = carried(name)
+    cfg = Config(model="some", instruction="none")
+    agent = replace(make_agent(None, chat.tokenizer, cfg, TYPED), chat=chat)
+    (sample,) = to_samples(Demo("t", [], TYPED, steps), agent)
+    text = chat.text([i for i, t in zip(sample.ids, sample.trained, strict=True) if t])
     expected = ["look it up", "visit", "Paris", "that is it", "In Paris.", "In London."]
     assert re.findall("|".join(map(re.escape, expected)), text) == expected
     assert "Louvre" not in text and "Big Ben" not in text

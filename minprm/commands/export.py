@@ -117,7 +117,9 @@ def rows_of(about: dict) -> dict[str, list[dict]]:
 def how_to_serve(tokenizer: PreTrainedTokenizerBase, about: dict) -> Serving:
     """How vLLM serves the checkpoint, by what its minprm.json says."""
     if not about:  # a foreign model's calls are read where its template writes some
-        return serving(tokenizer, asked_of({}), [TOOL] if tool_parser(tokenizer) else [], thinks=True)
+        return serving(
+            tokenizer, asked_of({}), [TOOL] if tool_parser(tokenizer) else [], thinks=True
+        )
     # as it was measured: what acts at once would have its answers taken for thoughts
     thinks = about["asked"]["think"] and about["row"].get("thought_rate", 1.0) >= 0.5
     return serving(tokenizer, about["asked"], about["tools"], thinks)
