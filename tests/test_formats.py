@@ -15,9 +15,8 @@ from test_data import CALL, CALLS, TEXT, TOOLS, changed, mixed
 from test_logs import line, model  # noqa: F401  (a fixture)
 from test_templates import TOOLS, tokenizer
 
-from minprm.commands.cli import parse
-from minprm.commands.dry_run import dry_run
 from minprm.commands.logs import Logs, main
+from minprm.commands.train import main as train
 from minprm.constants import Config
 from minprm.demos import demos_of
 from minprm.text.actions import joined, parts
@@ -202,7 +201,7 @@ def test_a_step_of_atif_that_another_trajectory_has_is_not_learned(read):
     said = {"source": "agent", "message": "Hm.", "is_copied_context": True}
     log["steps"][2:2] = [said, {"source": "user", "message": "go on"}]
     demos, report = read(log)
-    assert "answers of weight 0, read and not learned" in report.normalised
+    assert report.normalised["answers of weight 0, read and not learned"] == 1
     assert actions(demos) == actions([from_chat(CALLS)])
     log["steps"][4]["is_copied_context"] = True
     _, report = read(log)
@@ -546,7 +545,7 @@ def test_a_call_of_a_tool_that_the_log_lacks_adds_it(read):
     demos, report = read(lacking, undeclared)
     assert [tool["function"]["name"] for tool in demos[0].tools] == ["go", "stop"]
     assert demos[1].tools == TOOLS  # another log's schema, where there is one
-    assert 'calls of tools that "tools" lacks, added to it: stop' in report.normalised
+    assert report.normalised['calls of tools that "tools" lacks, added to it: stop'] == 1
     many = [calling({"name": name, "arguments": "{}"}) for name in "jihgfedcba"]
     _, report = read({"messages": [USER, *many]})
     assert next(iter(report.normalised)).endswith(": a, b, c, d, e, f, g, h and 2 more")
@@ -741,12 +740,20 @@ def test_training_refuses_bad_lines_or_leaves_them_out(tmp_path, capsys):
         demos_of(replace(cfg, demos=str(bad), skip_bad=True), seed=0)
 
 
-def test_the_plan_of_a_run_says_what_is_in_the_logs(tmp_path, model):  # noqa: F811
-    path = written(tmp_path, line("Paris"), line("Oslo"), exchange(tools=5))
+def test_the_plan_of_a_run_says_what_is_in_the_logs(
+    tmp_path,
+    model,  # noqa: F811
+    monkeypatch,
+    capsys,
+):
+    logs = [line(page) for page in ("Paris", "Oslo", "Rome")]
+    path = written(tmp_path, *logs, exchange(tools=5))
     flags = f"--preset logs --demos {path} --model {model} --held-out 2 --skip-bad --dry-run"
-    text = "\n".join(dry_run(parse(flags.split()), tmp_path))
-    assert "logs        2 of 2 tasks" in text and "tokens      a log" in text
-    assert '"tools" is no list of objects' in text
+    monkeypatch.chdir(tmp_path)
+    train([*flags.split(), "--lora", "0"])
+    text = capsys.readouterr().out
+    assert "logs        3 of 3 tasks" in text and "tokens      a log" in text
+    assert "1 training, 1 held out, 1 test" in text and '"tools" is no list of objects' in text
 
 
 def test_training_says_in_a_line_what_was_changed(tmp_path):
