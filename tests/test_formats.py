@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from loguru import logger
 from test_data import CALL, CALLS, TEXT, TOOLS, changed, mixed
 from test_logs import line, model  # noqa: F401  (a fixture)
-from test_templates import TOOLS, tokenizer
+from test_templates import TOOLS as VISIT
+from test_templates import tokenizer
 
 from minprm.commands.logs import Logs, main
 from minprm.commands.train import main as train
@@ -668,7 +669,7 @@ def test_with_a_model_the_summary_counts_its_tokens(tmp_path, capsys, model):  #
     long = line("Rome")
     long["messages"][1] = {"role": "user", "content": "how big is Rome? " * 40}
     path = written(tmp_path, line("Paris"), line("Oslo"), long)
-    chat = Chat(tokenizer("qwen3_instruct_2507"), tools=TOOLS)
+    chat = Chat(tokenizer("qwen3_instruct_2507"), tools=VISIT)
     steps = []  # of each log: the tokens of each step
     actions = []
     for demo in read_demos(path)[0]:

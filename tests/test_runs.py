@@ -17,8 +17,8 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from test_policy import policy
 
-from minprm import ladder
 from minprm import demos as sides
+from minprm import ladder
 from minprm.commands import train
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Tiny
