@@ -94,7 +94,7 @@ class Chat:
         turns = self._chat_template.turns
         self.end = self._template(turns.end)  # empty where replies and calls end differently
         # Where sampling of a turn ends.
-        self.ends = list({self._ids[turns.reply_end]: 0, self._ids[turns.call_end]: 0})
+        self.ends = [self._ids[end] for end in dict.fromkeys((turns.reply_end, turns.call_end))]
         self.close = self._template(turns.close)  # ends a turn that was cut for its length
 
     # Writing: from messages, thoughts and actions to ids.

@@ -120,7 +120,7 @@ class Turns:
         head, _, after = text.partition(end)
         pieces = split((head + end).removesuffix(self.end))
         calls = message.get("tool_calls", [])
-        if any(call["function"]["name"] in after for call in calls):
+        if any(call["function"]["name"] in after for call in calls[1:]):
             raise ValueError("the chat template ends a turn after one call of several")
         if sorted(numbers(pieces)) != expected:
             what = "parts of tool calls" if calls else "the text of an assistant message"
@@ -186,18 +186,18 @@ class Turns:
     def _choose_style(self) -> None:
         """How the template takes calls: most take arguments as an object, some as its text."""
         reasons = []
-        for self.no_content in ("", None):
-            for self.text_arguments in (False, True):
-                try:
-                    text = self._newest(self._call())
-                except ValueError as error:
-                    reasons.append(str(error))
-                    continue
-                if NAME in text and numbers(split(text)) == [1] and call_id(0) not in text:
-                    return
-        if reasons and len(reasons) == 4:
-            raise ValueError(reasons[0])
-        raise ValueError("the chat template leaves out tool calls, or writes ids into them")
+        for style in (("", False), ("", True), (None, False), (None, True)):
+            self.no_content, self.text_arguments = style
+            try:
+                text = self._newest(self._call())
+            except ValueError as error:
+                reasons.append(str(error))
+                continue
+            if call_id(0) in text:
+                raise ValueError("the chat template writes ids of calls, which actions do not have")
+            if NAME in text and numbers(split(text)) == [1]:
+                return
+        raise ValueError(reasons[3] if reasons[3:] else "the chat template leaves out tool calls")
 
     def _find_ends(self, tools: bool) -> None:
         """The tokens at which a turn ends. GLM's is the one that begins the next message."""
