@@ -228,7 +228,8 @@ TYPED = [{"type": "function", "function": {
     "parameters": {"type": "object", "properties": SCHEMA}}}]  # fmt: skip
 PLAIN_CALL = {"name": "visit", "arguments": {"title": "Paris", "n": 3}}
 HARD_CALL = {"name": "visit", "arguments": {
-    "title": 'é ☃ "it\'s" \n {b} \\ <|im_end|></think></tool_call>[ARGS]<turn|>', "n": 3,
+    "title": 'é ☃ "it\'s" \n {b} \\ <|im_end|></think></tool_call>[ARGS]<|"|><turn|></arg_value>',
+    "n": 3,
     "ok": True, "at": {"x": [1.5, None, {"y": "z, w"}], "s": "}"}, "text": "3"}}  # fmt: skip
 ACTIONS = {
     "reply": ("On it.", []),

@@ -53,10 +53,6 @@ class CallReader:
         """May a turn have more than one call?"""
         return self.join is not None
 
-    def begins(self, text: str) -> bool:
-        """Does the text begin as a call does?"""
-        return bool(self.open.strip()) and text.startswith(self.open.strip())
-
     def read(self, text: str) -> tuple[str, list[dict]] | None:
         """(what stands before the calls, the calls). None: the text does not end in calls."""
         opening = self.open.strip()

@@ -310,10 +310,12 @@ class Chat:
         """The text between the opening and the end of the action. None: the turn lacks either."""
         if not ids or ids[-1] not in self.ends:
             return None
-        text = self.text(ids[:-1]).strip()
+        # With tools, control tokens are marked, so that none is mistaken for its spelling.
+        text_of = self._chat_template.render.readable if self.tools else self.text
+        text = text_of(ids[:-1]).strip()
         # A model may leave out white space at the edges, or add some.
-        head = self.text(opening).strip()
-        tail = self.text([*self.act_end, *self.end[:-1]]).strip()
+        head = text_of(opening).strip()
+        tail = text_of([*self.act_end, *self.end[:-1]]).strip()
         # Head and tail may not overlap: each must have its own characters.
         if len(text) < len(head) + len(tail):
             return None

@@ -83,7 +83,10 @@ class Renderer:
         self.tokenizer = tokenizer
         # Longer tokens first, so that none is taken for the beginning of itself.
         self.control_tokens = sorted(tokenizer.get_added_vocab(), key=len, reverse=True)
+        self._tokens = {i: token for token, i in tokenizer.get_added_vocab().items()}
         self._controls = _any_of(self.control_tokens)
+        # Unicode leaves these characters to private use.
+        self._marks = {token: chr(0xF0000 + i) for i, token in enumerate(self.control_tokens)}
         # The tokenizer knows how to spell control tokens that are marked as special, and no others.
         special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
         self._unmarked = _any_of([t for t in self.control_tokens if t not in special])
@@ -123,6 +126,29 @@ class Renderer:
                 start = found.end()
             parts[-1] += piece[start:]
         return parts
+
+    def marked(self, parts: list[str]) -> str:
+        """The parts as one text to be read, in which a control token is a character that no text
+        has: so no content that spells a token is taken for one."""
+        return "".join(self._marks[part] if isinstance(part, Control) else part for part in parts)
+
+    def readable(self, ids: list[int]) -> str:
+        """The marked text of ids."""
+        parts: list[str] = []
+        run: list[int] = []
+        for i in ids:
+            if i in self._tokens:
+                parts += [self.tokenizer.decode(run), Control(self._tokens[i])]
+                run = []
+            else:
+                run.append(i)
+        return self.marked([*parts, self.tokenizer.decode(run)])
+
+    def unmarked(self, text: str) -> str:
+        """The same with control tokens as they are written."""
+        for token, mark in self._marks.items():
+            text = text.replace(mark, token)
+        return text
 
     def without_controls(self, text: str) -> list[str]:
         """The text in parts, none of which is or holds an unmarked control token."""

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from minprm.constants import fail
 from minprm.text.actions import joined, parts
 from minprm.text.calls import CallReader
-from minprm.text.render import QUESTION, Hole, Renderer, numbers, placeholder, split
+from minprm.text.render import QUESTION, Control, Hole, Renderer, numbers, placeholder, split
 from minprm.text.turns import Turns, call_id
 
 TAGS = ("<think>", "</think>", "<act>", "</act>")
@@ -92,18 +92,15 @@ class ChatTemplate:
                 " turn, or use another --model"
             )
         pieces, texts = self.turns.pieces(reply, calls)
-        pieces = [pieces[0].removeprefix(self.layout.opened), *pieces[1:]]
+        if self.layout.opened:
+            pieces = [pieces[0].lstrip().removeprefix(self.layout.opened), *pieces[1:]]
         return self.render.with_controls(pieces, texts)
 
     def read(self, text: str) -> str | None:
-        """The action that this text is. None: it is empty, or begins as a call and is none."""
-        opened = self.layout.opened
-        if opened:
-            rest = self.calls.open.removeprefix(opened)
-            opened += rest[: len(rest) - len(rest.lstrip())]
-        text = opened + text.strip()
+        """The action that a marked text is. None: it is empty, or begins as a call and is none."""
+        text = self._opened_call() + text.strip()
         said, calls = self.calls.read(text) or (text, [])
-        if not calls and (self.layout.name == "tool" or self.calls.begins(text)):
+        if not calls and (self.layout.name == "tool" or self._begins_a_call(text)):
             return None
         if said:
             head, tail = self.turns.around_reply
@@ -115,6 +112,20 @@ class ChatTemplate:
             return joined(said, calls) or None
         except ValueError:
             return None
+
+    def _opened_call(self) -> str:
+        """What the stop of a thought has already opened of a call, up to the next word."""
+        if not self.layout.opened:
+            return ""
+        opening = self.calls.open
+        opened = self.render.marked([Control(self.layout.opened)])
+        rest = opening.partition(opened)[2]
+        return opened + rest[: len(rest) - len(rest.lstrip())]
+
+    def _begins_a_call(self, text: str) -> bool:
+        """Also where the tokens that open a call are spelled in letters."""
+        opening = self.render.unmarked(self.calls.open).strip()
+        return bool(opening) and self.render.unmarked(text).startswith(opening)
 
     # --- between two actions ---
 
@@ -243,12 +254,12 @@ class ChatTemplate:
     def _tool_layout(self) -> Layout:
         if self.calls is None:
             fail("--layout tool: neither the logs nor the world have tools; use --layout think")
-        opening = self.calls.open
+        opening = self.render.unmarked(self.calls.open)
         found = self.render.controls(opening)
         if found and not (self.turns.act_without_thought + opening[: found[0].start()]).strip():
             stop = found[0].group()
             gap = self._gap_before_calls()
-            return Layout("tool", "", gap, stop, "", stop, "", opening[: found[0].end()])
+            return Layout("tool", "", gap, stop, "", stop, "", stop)
         # Llama 3.1 opens a call with plain JSON, but has this token for calls of built-in tools.
         token = "<|python_tag|>"
         if token not in self.vocabulary:

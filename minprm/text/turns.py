@@ -65,8 +65,9 @@ class Turns:
         self._known = lru_cache(maxsize=1024)(self._new_pieces)
         self._closings = lru_cache(maxsize=1024)(self._closing)
         reply = self._split_action(self._reply(), self.reply_end, [0])
-        self.around_reply = reply[0].strip(), reply[-1].removesuffix(self.reply_end).strip()
         self.beside = self._find_beside(reply[0]) if tools else None
+        head, _, tail = self.written(MARK, []).partition(MARK)
+        self.around_reply = head.strip(), tail.strip()
 
     # --- writing ---
 
@@ -85,12 +86,11 @@ class Turns:
         return self._known(bool(reply), json.dumps(marked), len(texts)), texts
 
     def written(self, reply: str, calls: list[dict]) -> str:
-        """The same as one text, without what ends the turn."""
-        pieces, texts = self.pieces(reply, calls)
-        text = ""
-        for piece in pieces:
-            text += piece.fill(texts[piece.number]) if isinstance(piece, Hole) else piece
-        return text.removesuffix(self.call_end if calls else self.reply_end)
+        """The same as one text to be read, without what ends the turn."""
+        parts = self.render.with_controls(*self.pieces(reply, calls))
+        if not self.end:
+            parts = parts[:-2]  # the end, and the nothing behind it
+        return self.render.marked(parts)
 
     def _new_pieces(self, says: bool, marked_calls: str, count: int) -> list[str | Hole]:
         """The pieces of an action whose texts are placeholders already."""
