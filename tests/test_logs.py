@@ -37,14 +37,16 @@ def line(page: str, thought: str | None = None) -> dict:
     return {"messages": messages[:-1], "tools": TOOLS}
 
 
-def chat_model(path: Path, often: str, odds: float = 0.5) -> Path:
+def chat_model(
+    path: Path, often: str, odds: float = 0.5, template: str = "qwen3_instruct_2507"
+) -> Path:
     """A tiny chat model of the Qwen3 family on disk, as a hub's would be. Each token that it writes
     is `often` with these odds to all other tokens together."""
-    words = tokenizer("qwen3_instruct_2507")
+    words = tokenizer(template)
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=len(words), hidden_size=32, intermediate_size=32, num_hidden_layers=1,
-        num_attention_heads=1, num_key_value_heads=1, head_dim=32, max_position_embeddings=2048,
+        num_attention_heads=1, num_key_value_heads=1, head_dim=32, max_position_embeddings=8192,
         eos_token_id=words.eos_token_id, bos_token_id=None, pad_token_id=None,
         tie_word_embeddings=False, initializer_range=0.1,
     )  # fmt: skip
