@@ -99,23 +99,25 @@ def _check_files(flags: Evaluation) -> None:
 def as_trained(flags: Evaluation, argv: list[str], given: set[str]) -> dict[str, Evaluation]:
     """The flags that hold for each checkpoint, its own file read. Exits where they cannot be meant.
 
-    A checkpoint without a file is asked like the first that has one, for a fair comparison.
+    A checkpoint without a file is asked like the first that has one, for a fair comparison; but
+    what that one is told is its own matter, since it may have been trained to need no telling.
     """
     files = {path: read_about(path) for path in flags.checkpoints}
     known = [path for path in files if files[path]]
-    example = files[known[0]] if known else {}
+    example = dict(files[known[0]]["asked"]) if known else {}
+    example.pop("instruction", None)
     asked = {}
     for path, file in files.items():
-        asked[path] = _asked(argv, given, (file or example).get("asked", {}))
+        asked[path] = _asked(argv, given, file.get("asked", example))
         check_ranges(asked[path])  # a file can be changed by hand
     _check_effects(list(asked.values()), given)
     _check_world(asked)
     for path, file in files.items():
         if known and not file:
-            _say(f"{path} has no minprm.json: it is asked as {known[0]} was trained")
+            say(f"{path} has no minprm.json: it is asked as {known[0]} was trained")
         # the file is the default, so what differs was given
         for before, now in differences(file.get("asked", {}), asdict(asked[path])):
-            _say(f"{path} was trained with {before}, not {now}")
+            say(f"{path} was trained with {before}, not {now}")
     return asked
 
 
@@ -128,7 +130,7 @@ def _asked(argv: list[str], given: set[str], trained: dict) -> Evaluation:
     return flags
 
 
-def _say(sentence: str) -> None:
+def say(sentence: str) -> None:
     print(sentence, file=sys.stderr)
 
 

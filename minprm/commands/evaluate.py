@@ -11,10 +11,9 @@ import time
 from pathlib import Path
 
 import torch
-from loguru import logger
 from transformers import AutoTokenizer
 
-from minprm.commands.ask import PROGRAM, Evaluation, as_trained, check, configured
+from minprm.commands.ask import PROGRAM, Evaluation, as_trained, check, configured, say
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.commands.dry_run import GREEN, GREY, PLAIN, YELLOW
 from minprm.constants import Config
@@ -76,12 +75,15 @@ def play_all(asked: dict[str, Evaluation], flags: Evaluation) -> None:
 def replay_all(asked: dict[str, Evaluation], flags: Evaluation) -> None:
     """Replays the logs with every checkpoint, and prints how many actions each one matched."""
     rows = {}
+    demos: dict[str, list[Demo]] = {}  # by what text beside a call is taken for
     for path, name in names(flags.checkpoints).items():
+        content = asked[path].content
+        if content not in demos:
+            demos[content], report = read_demos(flags.demos, content, flags.skip_bad)
+            if report.in_a_line():
+                say(f"{flags.demos}: {report.in_a_line()}")
         began = time.perf_counter()
-        demos, report = read_demos(flags.demos, asked[path].content, flags.skip_bad)
-        if said := report.in_a_line():
-            logger.info(f"{flags.demos}: {said}")
-        row = replayed(demos, configured(path, asked[path]), flags)
+        row = replayed(demos[content], configured(path, asked[path]), flags)
         rows[name] = [{"seed": flags.seed, **row, "seconds": time.perf_counter() - began}]
     print(table(rows))
     if flags.chart:
