@@ -59,7 +59,7 @@ def bytes_with(controls: list[str], end: str, template: str | None) -> PreTraine
     bpe.decoder = decoders.ByteLevel()
     letters = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=letters, show_progress=False)
-    bpe.train_from_iterator(["visit the page and the name of it. \n\n"] * 3, trainer)
+    bpe.train_from_iterator(['visit the page and the name of it. \n\n "/ >/'] * 3, trainer)
     bos = controls[0] if controls else end
     made = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=end, bos_token=bos)
     made.add_tokens(controls, special_tokens=True)
@@ -291,9 +291,10 @@ def test_replies_and_calls_are_read_as_they_were_written(name, kind, capsys):
 @pytest.mark.parametrize("name", CARRIED)
 def test_an_action_is_tokenised_as_the_model_would_write_it(name):
     c = carried(name)
-    for kind in ("reply", "call", "text and call"):
-        if writable(name, *ACTIONS[kind]):
-            ids = c.action(joined(*ACTIONS[kind]))
+    call = {"name": "visit", "arguments": {"title": "/Paris"}}  # "/ is one token
+    for reply, calls in (("On it.", []), ("", [call]), ("On it.", [call])):
+        if writable(name, reply, calls):
+            ids = c.action(joined(reply, calls))
             assert ids == c.tokenizer.encode(c.text(ids), add_special_tokens=False)
 
 
@@ -560,6 +561,17 @@ def test_a_value_without_quotation_marks_has_the_type_of_its_schema():
     assert json.loads(c.parse(c.turn(None, c.action(action)))[1])["arguments"] == read
 
 
+def test_an_action_that_is_read_as_another_one_is_told_once():
+    warned = []
+    number = logger.add(warned.append, level="WARNING")
+    for name in ("qwen3_6", "qwen3"):  # JSON has quotation marks
+        c = Chat(shipped(name), "auto", TYPED)
+        for arguments in ({"title": "3", "n": 3}, {"n": "3"}, {"n": "4"}):
+            c.action(joined("", [{"name": "visit", "arguments": arguments}]))
+    logger.remove(number)
+    assert len(warned) == 1 and '"n": "3"' in warned[0] and '"n": 3' in warned[0]
+
+
 @pytest.mark.parametrize("name", ["qwen3_6", "gptoss", "gemma4", "glm4moe", "mistral", "llama3_1"])
 @pytest.mark.parametrize("kind", ["reply", "call", "text and call"])
 @settings(max_examples=15)
@@ -583,6 +595,17 @@ def test_whatever_is_sampled_is_parsed_in_every_format(name, kind, data):
 def test_a_reply_that_is_empty_or_spells_a_call_is_no_action(text):
     c = carried("qwen3")
     assert c.parse([*c.content(text), *c.end]) == (None, None)
+
+
+def test_a_reply_that_begins_as_a_call_is_a_broken_call():
+    """Also where no control token opens calls, or the model spells the token in letters."""
+    for name, text in (
+        ("llama3_1", '{"name": "visit", "parameters": {"title": "Par'),
+        ("qwen3", f"<tool_call>\n{CALL}\n</tool_call>"),
+    ):
+        c = carried(name)
+        assert c.parse([*c.content(text), *c.end]) == (None, None)
+        assert c.parse([*c.content(f"Look: {text}"), *c.end])[1] == f"Look: {text}"
 
 
 def test_a_tool_layout_carries_calls_alone(capsys):
@@ -612,6 +635,14 @@ def test_content_never_becomes_a_control_token_that_is_not_marked_as_special():
     assert c.content("plain <b>") == made.encode("plain <b>", add_special_tokens=False)
 
 
+def test_a_template_that_writes_ids_of_calls_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        made = shipped("mistral")
+        made.chat_template = MISTRAL.replace("'[ARGS]'", "'[CALL_ID]' + c.id + '[ARGS]'")
+        Chat(made, "auto", TYPED)
+    assert "writes ids of calls" in capsys.readouterr().err
+
+
 def test_a_base_model_gets_a_plain_template_and_keeps_it():
     made = bytes_with([], "<end>", None)
     made.add_special_tokens({"eos_token": "<end>"})
@@ -624,6 +655,11 @@ def test_a_base_model_gets_a_plain_template_and_keeps_it():
     assert set(made.get_added_vocab()) == {"<end>"}
     round_trip(c, TOOLS)
     round_trip(Chat(made), [])
+    asked = [{"role": "user", "content": "go on"}]
+    assert c.text(c.state(asked, [], after=None)) == "user:\ngo on\n\nassistant:\n"
+    assert c.text(c.state(asked, [], after="x")) == "\n\nuser:\ngo on\n\nassistant:\n"
+    begins = bytes_with(["<s>"], "<end>", None)  # some models have to see where a text begins
+    assert Chat(begins).state(asked, [], after=None)[0] == begins.bos_token_id
     for action in (joined(*ACTIONS[kind]) for kind in ACTIONS):
         read = c.parse(c.turn(c.thought("hm"), c.action(action)))[1]
         assert normalise(read) == normalise(action)

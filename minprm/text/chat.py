@@ -172,6 +172,7 @@ class Chat:
             written = self._chat_template.write(text)
         except ValueError as error:
             fail(f"{error} (the action {text[:80]!r})")
+        self._chat_template.warn_of_other_reading(text)
         ids: list[int] = []
         for part in written:
             ids += [self._ids[part]] if isinstance(part, Control) else self.content(part)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from loguru import logger
 from transformers import PreTrainedTokenizerBase
 
+from minprm.algorithms import normalise
 from minprm.constants import fail
 from minprm.text.actions import joined, parts
 from minprm.text.calls import CallReader
@@ -20,8 +21,10 @@ from minprm.text.render import QUESTION, Control, Hole, Renderer, numbers, place
 from minprm.text.turns import Turns, call_id
 
 TAGS = ("<think>", "</think>", "<act>", "</act>")
-# For models without a template of their own. The end of a text is the only control token it needs.
+# For models without a template of their own. It needs no control tokens but those that begin and
+# end a text, and no model has to learn new ones.
 PLAIN = """\
+{{- bos_token if bos_token and bos_token != eos_token else '' }}
 {%- if tools %}
 {{- 'Tools:\\n' }}
 {%- for tool in tools %}{{- tool | tojson + '\\n' }}{% endfor %}
@@ -62,6 +65,7 @@ class ChatTemplate:
         _give_template(tokenizer)
         self.render = Renderer(tokenizer)
         self.vocabulary = tokenizer.get_vocab()
+        self._warned = False
         try:
             self._check_question()
             self.turns = Turns(self.render, bool(tools))
@@ -95,6 +99,21 @@ class ChatTemplate:
         if self.layout.opened:
             pieces = [pieces[0].lstrip().removeprefix(self.layout.opened), *pieces[1:]]
         return self.render.with_controls(pieces, texts)
+
+    def warn_of_other_reading(self, action: str) -> None:
+        """Says once that a logged action would be read as another one: a number that stands there
+        as a text, say, where the template has no quotation marks and the schema says number."""
+        reply, calls = parts(action)
+        if not calls or self.layout.name == "tool" or self._warned:
+            return
+        read = self.read(self.turns.written(reply, calls))
+        if normalise(read or "") == normalise(action):
+            return
+        self._warned = True
+        logger.warning(
+            f"the logged action {action[:200]!r} is read back as {read!r}, so nothing that the"
+            " model writes can match it: give its arguments the types that the tool's schema names"
+        )
 
     def read(self, text: str) -> str | None:
         """The action that a marked text is. None: it is empty, or begins as a call and is none."""
