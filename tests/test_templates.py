@@ -543,6 +543,15 @@ def test_an_answer_is_written_by_the_name_of_its_call():
     assert "response" not in c.text(c.state([{"role": "user", "content": "x"}], TYPED, "On it."))
 
 
+def test_without_tools_an_action_that_spells_a_call_is_a_text():
+    for name in ("gemma4", "llama3", "gptoss"):
+        c = Chat(shipped(name))
+        turn = c.turn(None, c.action(CALL))
+        assert c.parse(turn) == (None, CALL) and c.text(turn).count(CALL) == 1
+        later = [{"role": "user", "content": "go on"}]
+        assert c.state(later, [], after=CALL) == c.state(later, [], after="open c")
+
+
 def test_a_text_that_the_template_writes_inside_json_is_escaped():
     c = carried("llama3_1")
     text = c.text(c.state([{"role": "tool", "content": 'a "b"\n\\ é'}], TYPED, CALL))

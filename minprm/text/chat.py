@@ -291,8 +291,8 @@ class Chat:
         for message in messages:
             left_out = ("content", "tool_call_id")  # an id is another one in each log
             fields.append({key: v for key, v in message.items() if key not in left_out})
-        called = None
-        if after is not None:
+        called = None if after is None else ()
+        if after and self.tools:
             called = tuple(call["name"] for call in parts(after)[1])
         return self._known_pieces(json.dumps(fields), json.dumps(tools), called)
 
