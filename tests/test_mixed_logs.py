@@ -1,0 +1,48 @@
+"""Logs of replies and calls, all the way: trained on, sampled, parsed, scored and matched."""
+
+import pytest
+import torch
+from test_templates import TYPED, shipped
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from minprm.constants import SFT, ActPRM, Config
+from minprm.data import Demo, Step
+from minprm.evaluation import replay
+from minprm.model.agent import make_agent
+from minprm.model.policy import Policy
+from minprm.stages.act_prm import walk_logs
+from minprm.stages.sft import to_samples
+from minprm.text.actions import joined
+
+VISIT = {"name": "visit", "arguments": {"title": "Paris", "n": 3}}
+STEPS = [
+    Step([{"role": "user", "content": "how big?"}], "look", joined("", [VISIT])),
+    Step([{"role": "tool", "content": '9 "gates"'}], "good", "It has 9 gates."),
+    Step([{"role": "user", "content": "and Rome?"}], "more", joined("", [VISIT, VISIT])),
+]
+
+
+@pytest.mark.parametrize("name", ["gemma4", "glm4moe", "mistral"])
+def test_a_model_that_has_learned_a_log_of_replies_and_calls_writes_it(name):
+    """The end of a turn, the answer by its call's name and the types of values are all in it."""
+    words = shipped(name)
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(words), hidden_size=64, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=2, num_key_value_heads=2, head_dim=32, tie_word_embeddings=True,
+    )  # fmt: skip
+    policy = Policy(Qwen3ForCausalLM(config), words, 10_000)
+    cfg = Config(thought_tokens=8, action_tokens=250, eval_temperature=0.0)
+    agent = make_agent(policy.model, words, cfg, TYPED, policy)
+    demo = Demo("t", [], TYPED, STEPS)
+    before = replay(agent, cfg, [demo], noise=0)
+    samples = to_samples(demo, agent.chat, cfg.history)
+    for update in range(150):
+        policy.update(samples, SFT(), lr=5e-3 * min(1, (150 - update) / 75))
+    agent.sync()
+    row = replay(agent, cfg, [demo], noise=0)
+    assert before["success"] == 0.0 and row["success"] == row["thought_rate"] == 1.0
+    assert row["likelihood"] > 0.5
+    _, groups = walk_logs(agent, [demo], ActPRM(group=2), seed=0)
+    assert all(z.reward > 0.5 for group in groups for z in group.thoughts if z.usable)
+    assert any(z.usable for group in groups for z in group.thoughts)
