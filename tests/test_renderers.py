@@ -11,7 +11,9 @@ from test_templates import ACTIONS, PLAIN_CALL, TYPED, shipped, writable
 from minprm.text.actions import joined
 from minprm.text.chat import Chat
 
-configs = pytest.importorskip("renderers.configs", reason="needs renderers: pip install renderers")
+configs = pytest.importorskip(
+    "renderers.configs", reason='needs renderers: pip install -e ".[dev]"'
+)
 base = pytest.importorskip("renderers.base")
 
 FAMILIES = {

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 from test_envs import SEEDS, make
 
-from minprm import ladder
+from minprm import demos, ladder
 from minprm.commands.train import main as train
 from minprm.constants import Config, Tiny
 from minprm.envs import WORLDS, check_tasks, make_world
@@ -147,8 +147,8 @@ def test_what_a_run_trains_on_is_never_what_it_is_tested_on(tmp_path, monkeypatc
     monkeypatch.setattr(ladder, "evaluate", during("test", ladder.evaluate))
     monkeypatch.setattr(ladder, "reference_rows", during("test", ladder.reference_rows))
     monkeypatch.setattr(tiny, "gate", during("gate", tiny.gate))
-    demos = {"train": ladder.expert_demos, "validation": during("held out", ladder.expert_demos)}
-    monkeypatch.setattr(ladder, "expert_demos", lambda cfg, split, *n: demos[split](cfg, split, *n))
+    logs = {"train": demos.expert_demos, "validation": during("held out", demos.expert_demos)}
+    monkeypatch.setattr(demos, "expert_demos", lambda cfg, split, *n: logs[split](cfg, split, *n))
     monkeypatch.setattr("minprm.commands.train.check_tasks", lambda cfg: None)
     flags = "--preset smoke --world-args rounds=1 swaps=2 cups=4 --run r --arms action_sft rl"
     flags += " --no-gate --tiny.updates 20 --episodes 60 --num-demos 40 --rl.updates 2 --threads 1"
