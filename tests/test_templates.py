@@ -644,6 +644,20 @@ def test_content_never_becomes_a_control_token_that_is_not_marked_as_special():
     assert c.content("plain <b>") == made.encode("plain <b>", add_special_tokens=False)
 
 
+def test_a_token_for_a_line_break_or_a_word_of_html_is_no_control_token():
+    """Gemma has such tokens among those that were added, and so may stand in thoughts."""
+    made = shipped("gemma4")
+    made.add_tokens([AddedToken(token, special=False) for token in ("\n", "\n\n", "<b>")])
+    c = Chat(made, "auto", TYPED)
+    text = "a\n\n<b>b"
+    assert c.content(text) == made.encode(text, add_special_tokens=False)
+    assert len(c.content(text)) == 4 and c.clean(c.thought(text))
+    turn = c.turn(c.thought(text), c.action(joined(text, [PLAIN_CALL])))
+    assert c.text(c.think).endswith("thought\n")
+    assert c.parse(turn)[0] == f"{text}\n"
+    assert normalise(c.parse(turn)[1]) == normalise(joined(text, [PLAIN_CALL]))
+
+
 def test_a_template_that_writes_ids_of_calls_is_refused(capsys):
     with pytest.raises(SystemExit):
         made = shipped("mistral")

@@ -75,10 +75,10 @@ class Chat:
         self, tokenizer: PreTrainedTokenizerBase, layout: str = "auto", tools: Sequence[dict] = ()
     ):
         self.tokenizer = tokenizer
-        # The control tokens. `content` never writes one; `clean` says whether a thought has one.
-        self.special = {i: token for token, i in tokenizer.get_added_vocab().items()}
-        self._ids = tokenizer.get_added_vocab()
         self._chat_template = ChatTemplate(tokenizer, layout, list(tools))
+        # The control tokens. `content` never writes one; `clean` says whether a thought has one.
+        self.special = self._chat_template.render.tokens
+        self._ids = self._chat_template.render.ids
         # Most states differ in their contents alone, so their pieces are rendered once and kept.
         self._known_pieces = lru_cache(maxsize=1024)(self._new_pieces)
         self.tools = bool(tools)

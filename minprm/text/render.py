@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
+TAGS = ("<think>", "</think>", "<act>", "</act>")
 # A question that no conversation needs to be told apart by.
 QUESTION = {"role": "user", "content": "x"}
 MARK = "xMINPRM"  # begins every placeholder: no template writes it by itself
@@ -81,15 +82,20 @@ class Renderer:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase):
         self.tokenizer = tokenizer
-        # Longer tokens first, so that none is taken for the beginning of itself.
-        self.control_tokens = sorted(tokenizer.get_added_vocab(), key=len, reverse=True)
-        self._tokens = {i: token for token, i in tokenizer.get_added_vocab().items()}
-        self._controls = _any_of(self.control_tokens)
-        # Unicode leaves these characters to private use.
-        self._marks = {token: chr(0xF0000 + i) for i, token in enumerate(self.control_tokens)}
-        # The tokenizer knows how to spell control tokens that are marked as special, and no others.
         special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
-        self._unmarked = _any_of([t for t in self.control_tokens if t not in special])
+        # Its control tokens. Of those that are not marked as special, only tags are: Gemma has such
+        # tokens for line breaks and for <b> too.
+        self.ids: dict[str, int] = {}
+        for token, i in tokenizer.get_added_vocab().items():
+            is_tag = token in TAGS or token in tokenizer.chat_template
+            if token in special or (is_tag and token.strip()):
+                self.ids[token] = i
+        self.tokens = {i: token for token, i in self.ids.items()}
+        self._controls = _any_of(list(self.ids))
+        # The tokenizer knows how to spell those that are marked as special, and no others.
+        self._unmarked = _any_of([token for token in self.ids if token not in special])
+        # Unicode leaves these characters to private use.
+        self._marks = {token: chr(0xF0000 + i) for i, token in enumerate(self.ids)}
 
     def __call__(self, messages: list[dict], tools: list[dict], prompt: bool) -> str:
         """The template's text. Raises ValueError where the template raises anything."""
@@ -137,8 +143,8 @@ class Renderer:
         parts: list[str] = []
         run: list[int] = []
         for i in ids:
-            if i in self._tokens:
-                parts += [self.tokenizer.decode(run), Control(self._tokens[i])]
+            if i in self.tokens:
+                parts += [self.tokenizer.decode(run), Control(self.tokens[i])]
                 run = []
             else:
                 run.append(i)
@@ -168,4 +174,6 @@ class Renderer:
 
 
 def _any_of(tokens: list[str]) -> re.Pattern:
-    return re.compile("|".join(map(re.escape, tokens)) or r"(?!)")
+    # longer ones first, so that none is taken for the beginning of another
+    longest_first = sorted(tokens, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")

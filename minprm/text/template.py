@@ -17,10 +17,9 @@ from minprm.algorithms import normalise
 from minprm.constants import fail
 from minprm.text.actions import joined, parts
 from minprm.text.calls import CallReader
-from minprm.text.render import QUESTION, Control, Hole, Renderer, numbers, placeholder, split
+from minprm.text.render import QUESTION, TAGS, Control, Hole, Renderer, numbers, placeholder, split
 from minprm.text.turns import Turns, call_id
 
-TAGS = ("<think>", "</think>", "<act>", "</act>")
 # For models without a template of their own. It needs no control tokens but those that begin and
 # end a text, and no model has to learn new ones.
 PLAIN = """\
