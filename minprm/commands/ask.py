@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
+from tyro.conf import Positional, arg
 
 from minprm.commands.checks import check_ranges, refuse
 from minprm.commands.cli import as_flags, differences, read_flags
@@ -37,7 +37,8 @@ class Evaluation:
     A checkpoint's minprm.json says what it was trained for. Its knobs are the defaults here.
     """
 
-    checkpoints: Annotated[list[str], tyro.conf.Positional]  # directories of runs, or hub ids
+    # directories of runs, or hub ids
+    checkpoints: Annotated[list[str], Positional, arg(metavar="CHECKPOINT ...")]
     worlds: bool = False  # list all worlds, with random and expert success, and stop
     world: str = "cups"  # name of a world in minprm/envs
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5

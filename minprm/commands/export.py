@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
 from safetensors import SafetensorError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from tyro.conf import Positional, arg
 
 from minprm.commands.card import card
 from minprm.commands.checks import refuse
@@ -34,8 +34,9 @@ RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM makes room for
 class Export:
     """Writes a checkpoint as a folder that vLLM and transformers load, with a model card."""
 
-    checkpoint: Annotated[str, tyro.conf.Positional]  # directory of a run, or hub id
-    out: Annotated[str, tyro.conf.Positional]  # new folder
+    # directory of a run, or hub id
+    checkpoint: Annotated[str, Positional, arg(metavar="CHECKPOINT")]
+    out: Annotated[str, Positional, arg(metavar="OUT")]  # new folder
     merge: bool = False  # add the adapters to their base, so that it takes one model to serve
     dtype: Literal["bf16", "fp16", "fp32"] = "bf16"  # of the weights; it was trained in fp32
     push: str = ""  # OWNER/NAME of a new private repository on the Hugging Face hub

@@ -11,8 +11,8 @@ from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-import tyro
 from transformers import AutoTokenizer
+from tyro.conf import Positional, arg
 
 from minprm.commands.checks import check_ranges, refuse
 from minprm.commands.cli import given_knobs, read_flags
@@ -37,7 +37,7 @@ MESSAGE = re.compile(r"^(message \d+)(?: \((\w+)\))?: ")
 class Logs:
     """Reads logs as training would, prints what is in them, and names every bad line."""
 
-    path: Annotated[str, tyro.conf.Positional]  # a file, a folder or a quoted pattern
+    path: Annotated[str, Positional, arg(metavar="PATH")]  # a file, a folder or a quoted pattern
     model: str = ""  # hub id or path: count tokens by its tokenizer
     context: Count = PRESETS["logs"].context  # say what this context cuts; with --model
     layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (template.py)
