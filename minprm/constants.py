@@ -47,6 +47,10 @@ Loss = Literal[
 ]  # fmt: skip
 Aggregation = Literal["token", "sequence", "constant"]
 Preset = Literal["cups", "smoke", "errand", "logs", "paper", "qwen3-4b", "qwen3-0.6b"]
+LayoutName = Literal["auto", "tags", "think", "tool"]  # of a turn (text/chat.py)
+Content = Literal["reply", "thought"]
+SamplerName = Literal["auto", "vllm", "transformers"]
+Split = Literal["test", "validation"]
 
 # An arm is a list of stages, each a function in ladder.STAGES. Every arm starts from the same base
 # model and the same demos. What each arm asks: README.
@@ -206,24 +210,24 @@ class Config:
     world: str = "cups"  # name of a world in minprm/envs; none: replay held-out logs instead
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     model: str = "tiny"  # hub id or path of a chat model; tiny: the embedded one
-    sampler: Literal["auto", "vllm", "transformers"] = "auto"  # auto: vllm if there is a GPU
+    sampler: SamplerName = "auto"  # auto: vllm if there is a GPU
     lora: Few = 0  # rank of LoRA adapters; 0: all weights, or those that --model has
     lora_alpha: CountOrNone = 0  # adapters count alpha / rank times; 0: alpha is twice the rank
     lora_targets: list[str] = field(default_factory=list)  # layers with adapters; none: all linear
     checkpointing: bool = False  # compute activations again for the gradient, to save memory
     gate: bool = True  # stop where the embedded model lacks the world's skills
-    layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (template.py)
+    layout: LayoutName = "auto"  # what ends a thought (template.py)
     think: bool = True  # may a played turn think first; --no-think opens its action at once
     # told to a --model until SFT has taught it: auto, none, a text, or a .txt or .md file
     instruction: str = "auto"
     few_shot: str = ""  # logs with thoughts, shown as text after the instruction
     demos: str = ""  # logs: a file, a folder or a quoted pattern; default: the world's expert plays
-    content: Literal["reply", "thought"] = "reply"  # text beside a call in --demos is that
+    content: Content = "reply"  # what text beside a call in --demos is
     skip_bad: bool = False  # go on without the bad lines of --demos
     num_demos: Annotated[int, Range(1, 90_000)] = 128  # demos to learn from
     held_out: Annotated[int, Range(0, 10_000)] = 16  # further demos, for the held-out reward
     episodes: Episodes = 400  # evaluation episodes of an arm
-    split: Literal["test", "validation"] = "test"  # evaluation tasks; make choices on validation
+    split: Split = "test"  # evaluation tasks; make choices on validation
     temperature: Positive = 1.0  # of everything that is sampled for training
     eval_temperature: Temperature = 0.0  # of evaluation; 0: greedy
     thought_tokens: Count = 32  # a longer thought is cut and earns nothing

@@ -8,7 +8,7 @@ import os
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 
@@ -17,11 +17,15 @@ from minprm.commands.cli import as_flags, differences, read_flags
 from minprm.commands.effects import Need, no_effect, unmet
 from minprm.constants import (
     Config,
+    Content,
     Count,
     CountOrNone,
     Engine,
     Episodes,
     History,
+    LayoutName,
+    SamplerName,
+    Split,
     Temperature,
 )
 from minprm.model.load import uses_vllm
@@ -43,11 +47,11 @@ class Evaluation:
     world: str = "cups"  # name of a world in minprm/envs
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     demos: str = ""  # instead of a world: logs that no training saw, replayed step by step
-    content: Literal["reply", "thought"] = "reply"  # what text beside a tool call is, in --demos
+    content: Content = "reply"  # what text beside a call in --demos is
     skip_bad: bool = False  # go on without the bad lines of --demos
     episodes: Episodes = 400  # tasks played
     samples: Count = 1  # times that each task is played; pass@2, pass@4 ... are reported up to it
-    split: Literal["test", "validation"] = "test"  # which tasks
+    split: Split = "test"  # which tasks
     temperature: Temperature = 0.0  # 0: greedy
     seed: CountOrNone = 0  # of random play, and of the sampler above temperature 0
     instruction: str = "auto"  # what the model is told: auto, none, a text, or a .txt or .md file
@@ -55,9 +59,9 @@ class Evaluation:
     thought_tokens: Count = 32  # a longer thought is cut
     action_tokens: Count = 8  # longest action, its tags included
     context: Count = 4096  # longest prompt with its answer; an episode that outgrows it is lost
-    layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (template.py)
+    layout: LayoutName = "auto"  # what ends a thought (template.py)
     history: History = field(default_factory=History)
-    sampler: Literal["auto", "vllm", "transformers"] = "auto"  # auto: vllm if there is a GPU
+    sampler: SamplerName = "auto"  # auto: vllm if there is a GPU
     engine: Engine = field(default_factory=Engine)
     transcripts: str = ""  # new file to write every episode to, JSONL
     show: CountOrNone = 0  # episodes to print: state grey, thought green, action yellow

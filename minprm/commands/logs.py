@@ -18,7 +18,7 @@ from minprm.commands.checks import check_ranges, refuse
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.commands.effects import no_effect
 from minprm.commands.presets import PRESETS
-from minprm.constants import Config, Count, Range, fail
+from minprm.constants import Config, Content, Count, LayoutName, Range, fail
 from minprm.data import Demo
 from minprm.demos import split
 from minprm.model.load import pretrained
@@ -40,8 +40,8 @@ class Logs:
     path: Annotated[str, Positional, arg(metavar="PATH")]  # a file, a folder or a quoted pattern
     model: str = ""  # hub id or path: count tokens by its tokenizer
     context: Count = PRESETS["logs"].context  # say what this context cuts; with --model
-    layout: Literal["auto", "tags", "think", "tool"] = "auto"  # what ends a thought (template.py)
-    content: Literal["reply", "thought"] = "reply"  # what text beside a call is
+    layout: LayoutName = "auto"  # what ends a thought (template.py)
+    content: Content = "reply"  # what text beside a call is
     held_out: Annotated[int, Range(0, 10_000)] = 16  # tasks held out, as training would
     skip_bad: bool = False  # go on without the bad lines
     # write the logs to a new file, in this form

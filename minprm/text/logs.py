@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from minprm.constants import fail
+from minprm.constants import Content, fail
 from minprm.data import Demo, Step
 from minprm.text.actions import joined, parse_json
 from minprm.text.files import Problem, files_of, lines_of, values_of
 from minprm.text.formats import logs_in, opened
-from minprm.text.normalise import REASONING, Content, normalised
+from minprm.text.normalise import REASONING, normalised
 from minprm.text.schemas import add_missing_tools
 
 T = TypeVar("T")

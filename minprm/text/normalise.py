@@ -14,11 +14,10 @@ in `notes` by a name that people can read. What would be lost is refused in a se
 import hashlib
 import json
 from collections import Counter
-from typing import Any, Literal
+from typing import Any
 
+from minprm.constants import Content
 from minprm.text.actions import parse_json
-
-Content = Literal["reply", "thought"]
 
 ROLES = ("system", "user", "assistant", "tool")
 OTHER_ROLES = {"developer": "system", "function": "tool"}
