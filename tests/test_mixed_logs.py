@@ -36,7 +36,7 @@ def test_a_model_that_has_learned_a_log_of_replies_and_calls_writes_it(name):
     agent = make_agent(policy.model, words, cfg, TYPED, policy)
     demo = Demo("t", [], TYPED, STEPS)
     before = replay(agent, cfg, [demo], noise=0)
-    samples = to_samples(demo, agent.chat, cfg.history)
+    samples = to_samples(demo, agent)
     for update in range(150):
         policy.update(samples, SFT(), lr=5e-3 * min(1, (150 - update) / 75))
     agent.sync()
