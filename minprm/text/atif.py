@@ -8,6 +8,8 @@ import json
 from collections import Counter
 from typing import Any
 
+from minprm.text.normalise import note_rest
+
 VERSION = "ATIF-v1.7"
 SOURCES = {"system": "system", "user": "user", "agent": "assistant"}
 # Read here, or bookkeeping whose loss changes nothing.
@@ -33,8 +35,7 @@ def from_atif(log: dict, notes: Counter) -> dict:
             raise ValueError(f"step {i}: {error}") from error
     agent = log.get("agent") or {}
     extra = log.get("extra") or {}
-    rest = {k: v for k, v in log.items() if k not in ("schema_version", "agent", "steps", "extra")}
-    notes.update(f'"{key}" of a log, left out' for key, value in rest.items() if value)
+    note_rest(log, ("schema_version", "agent", "steps", "extra"), "a log", notes)
     task = extra.get("task") if isinstance(extra, dict) else None
     tools = agent.get("tool_definitions") if isinstance(agent, dict) else None
     return {"task": task, "messages": messages, "tools": tools}

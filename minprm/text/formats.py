@@ -16,6 +16,7 @@ from typing import Any
 
 from minprm.text.actions import parse_json
 from minprm.text.atif import from_atif
+from minprm.text.normalise import note_rest
 
 KNOWN = (
     'chat ("messages"), OpenAI batch requests ("body") and preference pairs ("input"), ShareGPT '
@@ -77,7 +78,7 @@ def _from_batch(log: dict, notes: Counter) -> dict:
             "a batch's answer without its request: what was answered stands in the requests, so"
             ' put each request\'s "body" beside the "response" of the same custom_id'
         )
-    _note_rest(log, ("method", "url", "body", "id", "response", "error"), notes)
+    note_rest(log, ("method", "url", "body", "id", "response", "error"), "a log", notes)
     response = log.get("response")
     if not response:
         return body
@@ -90,18 +91,12 @@ def _from_batch(log: dict, notes: Counter) -> dict:
 
 def _from_preference(log: dict, notes: Counter) -> dict:
     """The conversation with the answer that was preferred."""
-    asked = log.get("input")
-    if not isinstance(asked, dict) or not isinstance(asked.get("messages"), list):
+    conversation = log.get("input")
+    if not isinstance(conversation, dict) or not isinstance(conversation.get("messages"), list):
         raise ValueError('a preference pair whose "input" has no list "messages"')
     notes["preference pairs, of which the preferred answer is read alone"] += 1
-    _note_rest(log, ("input", "preferred_output", "non_preferred_output"), notes)
-    return {**asked, "messages": [*asked["messages"], *log["preferred_output"]]}
-
-
-def _note_rest(log: dict, read: tuple[str, ...], notes: Counter) -> None:
-    for key, value in log.items():
-        if key not in read and value:
-            notes[f'"{key}" of a log, left out'] += 1
+    note_rest(log, ("input", "preferred_output", "non_preferred_output"), "a log", notes)
+    return {**conversation, "messages": [*conversation["messages"], *log["preferred_output"]]}
 
 
 def _from_sharegpt(log: dict, notes: Counter) -> dict:

@@ -14,6 +14,7 @@ in `notes` by a name that people can read. What would be lost is refused in a se
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from minprm.constants import Content
@@ -35,6 +36,7 @@ READ = {
     "tool": ("role", "content", "name", "tool_call_id"),
 }  # fmt: skip
 READ_OF_A_LINE = ("task", "messages", "tools", "functions")
+READ_OF_A_CALL = ("id", "type", "function", "name", "arguments")
 
 
 def normalised(line: dict, content: Content, notes: Counter) -> dict:
@@ -50,15 +52,20 @@ def normalised(line: dict, content: Content, notes: Counter) -> dict:
             messages.append(_message(message, content, notes))
         except ValueError as error:
             raise ValueError(f"message {i}{_role_in_brackets(message)}: {error}") from error
-    for key, value in line.items():
-        if key not in READ_OF_A_LINE and not _is_nothing(value):
-            notes[f'"{key}" of a log, left out'] += 1
+    note_rest(line, READ_OF_A_LINE, "a log", notes)
     return {"task": _task(line, messages), "messages": messages, "tools": _tools(line, notes)}
 
 
 def _role_in_brackets(message: Any) -> str:
     role = message.get("role") if isinstance(message, dict) else None
     return f" ({role})" if isinstance(role, str) and role in ROLES else ""
+
+
+def note_rest(fields: dict, read: Sequence[str], of: str, notes: Counter) -> None:
+    """Counts the fields that are not read, and so left out."""
+    for key, value in fields.items():
+        if key not in read and not _is_nothing(value):
+            notes[f'"{key}" of {of}, left out'] += 1
 
 
 def _is_nothing(value: Any) -> bool:
@@ -74,11 +81,10 @@ def _message(message: Any, content: Content, notes: Counter) -> dict:
     if not isinstance(message, dict):
         raise ValueError("it is no object")
     role = _role(message, notes)
-    for key, value in message.items():
-        if key in MEDIA and not _is_nothing(value):
+    for key in MEDIA:
+        if not _is_nothing(message.get(key)):
             raise ValueError(_no_media(key))
-        if key not in READ[role] and not _is_nothing(value):
-            notes[f'"{key}" of a message of the {role}, left out'] += 1
+    note_rest(message, READ[role], f"a message of the {role}", notes)
     found = {"role": role}
     for key in ("name", "tool_call_id"):
         if key in READ[role] and not _is_nothing(message.get(key)):
@@ -241,9 +247,7 @@ def _call(call: Any, notes: Counter) -> dict:
         found = {"id": call["id"], **found}
     if function is call:
         notes["calls without a function around name and arguments"] += 1
-    for key, value in call.items():
-        if key not in ("id", "type", "function", "name", "arguments") and not _is_nothing(value):
-            notes[f'"{key}" of a call, left out'] += 1
+    note_rest(call, READ_OF_A_CALL, "a call", notes)
     return found
 
 
