@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Iterable
 from functools import cache, wraps
 from inspect import signature
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
@@ -130,18 +130,21 @@ def rewards(name: str, logps: list[Tensor], texts: list[Texts]) -> list[float]:
     reads = takes(judge, 4)
     found = []
     for logp, each in zip(logps, texts, strict=True):
-        found.append(_number(name, judge(logp, *each) if reads else judge(logp)))
+        number = as_number(name, judge(logp, *each) if reads else judge(logp))
+        if number < 0:
+            fail(f"{name} returned {number}, and the reward of a thought is 0 or more")
+        found.append(number)
     return found
 
 
-def _number(name: str, value: object) -> float:
-    """What a user's reward returned, as a number. Exits where it is none."""
+def as_number(name: str, found: object) -> float:
+    """What a user's reward returned, as a number. Exits where it is no finite one."""
     try:
-        number = float(value)
+        number = float(found)
     except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
-        fail(f"{name} returned {value!r}, and a reward is one number"[:300])
-    if not isfinite(number) or number < 0:
-        fail(f"{name} returned {number}, and a reward is a finite number of 0 or more")
+        number = nan
+    if not isfinite(number):
+        fail(f"{name} returned {found!r}, and a reward is a finite number"[:300])
     return number
 
 

@@ -126,10 +126,10 @@ def test_a_reward_takes_log_probs_or_log_probs_and_three_texts(here):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("negative", "returned -0.25, and a reward is a finite number of 0 or more"),
+        ("negative", "returned -0.25, and the reward of a thought is 0 or more"),
         ("nan", "returned nan"),
         ("many", "returned tensor("),
-        ("word", "returned 'much', and a reward is one number"),
+        ("word", "returned 'much', and a reward is a finite number"),
         ("wrong", "raised ZeroDivisionError: division by zero (mine.py, line 26)"),
     ],
 )

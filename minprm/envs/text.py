@@ -15,10 +15,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-from minprm.constants import fail
 from minprm.envs.base import Illegal, World, check_splits, needs
 from minprm.envs.metrics import LIBRARIES, METRICS, Metric, diversity, exact_match
-from minprm.own import function, takes
+from minprm.own import as_number, function, takes
 from minprm.text.logs import read_jsonl
 
 
@@ -124,17 +123,6 @@ def of_best_reference(name: str, reward: Callable[[str, str], float]) -> Metric:
         raise ValueError(f"{name}: it has to take (answer, reference)")
 
     def best(answer: str, references: list[str]) -> float:
-        return max(_finite(name, reward(answer, reference)) for reference in references)
+        return max(as_number(name, reward(answer, reference)) for reference in references)
 
     return best
-
-
-def _finite(name: str, found: object) -> float:
-    """What a user's function returned, as a number. Exits where it is no finite one."""
-    try:
-        number = float(found)
-    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
-        number = math.nan
-    if not math.isfinite(number):
-        fail(f"{name} returned {found!r}, and a reward is a finite number"[:300])
-    return number
