@@ -117,7 +117,7 @@ class SFT(Training):
     decay: bool = True  # after the warm-up, does the learning rate fall linearly to zero
     batch: Count = 16  # demos in an update
     epochs: Count = 5  # passes over the demos
-    asked: bool = False  # do its samples hold --instruction, and all that comes after it
+    keep_instruction: bool = False  # its samples, and all that comes after, hold --instruction
 
 
 @dataclass

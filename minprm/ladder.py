@@ -103,10 +103,10 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> dict:
     seconds = 0.0
     for i in range(len(stages)):
         seconds += run_stage(run, "+".join(stages[: i + 1]))
-    run.agent.asked = asks(stages, run.cfg)
+    run.agent.reads_instruction = reads_instruction(stages, run.cfg)
     folder = checkpoints / f"{name}-{run.seed}"
     policy.save(folder)
-    told = run.agent.instruction.text if run.agent.asked else ""
+    told = run.agent.instruction.text if run.agent.reads_instruction else ""
     what = about(run.cfg, name, run.seed, told, run.train_demos, run.held_out, run.test)
     write_about(folder, what)
     run.sync()
@@ -136,8 +136,9 @@ def run_stage(run: Run, stage_id: str) -> float:
     began = time.perf_counter() - saved.get("seconds", 0.0)
     run.log.rewind(run.seed, stage_id, saved.get("update", 0))
     run.sync()  # the policy may have restarted
-    *_, name = stages = stage_id.split("+")
-    run.agent.asked = asks(stages, run.cfg)
+    stages = stage_id.split("+")
+    name = stages[-1]
+    run.agent.reads_instruction = reads_instruction(stages, run.cfg)
     try:
         STAGES[name](run, stage_id)
         seconds = time.perf_counter() - began
@@ -150,13 +151,13 @@ def run_stage(run: Run, stage_id: str) -> float:
     return seconds
 
 
-def asks(stages: list[str], cfg: Config) -> bool:
+def reads_instruction(stages: list[str], cfg: Config) -> bool:
     """Does the model read the instruction in the last of these stages, and when it acts after it?
 
-    It does until SFT, and then no more: a model is to be asked as it was trained
-    (text/instruction.py). With --sft.asked it always does.
+    It does until SFT, and then no more, because SFT teaches it to think without being told
+    (text/instruction.py). With --sft.keep-instruction it always does.
     """
-    return cfg.sft.asked or not any(stage.startswith("sft:") for stage in stages)
+    return cfg.sft.keep_instruction or not any(stage.startswith("sft:") for stage in stages)
 
 
 def start(

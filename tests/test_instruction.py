@@ -14,7 +14,7 @@ from minprm.commands.cli import as_flags, parse, read
 from minprm.constants import SFT, ActPRM, Config, Relabel
 from minprm.envs.cups import Cups
 from minprm.evaluation import evaluate
-from minprm.ladder import asks, run_arm, start
+from minprm.ladder import reads_instruction, run_arm, start
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
@@ -72,7 +72,9 @@ def config(folder, **knobs) -> Config:
 def test_what_is_sampled_before_sft_holds_it_and_what_sft_learns_does_not(
     folder, tmp_path, monkeypatch, always
 ):
-    run = start(config(folder, sft=SFT(epochs=1, batch=4, asked=always)), 0, Lines(), tmp_path)
+    run = start(
+        config(folder, sft=SFT(epochs=1, batch=4, keep_instruction=always)), 0, Lines(), tmp_path
+    )
     run.log.folder = tmp_path
     read = {}
     now = ["sampled"]
@@ -108,12 +110,13 @@ def test_what_is_sampled_before_sft_holds_it_and_what_sft_learns_does_not(
     assert read == {"replayed": {1}}
 
 
-def test_who_is_asked():
+def test_who_reads_it():
     cfg = Config()
-    assert asks([], cfg) and asks(["act_prm", "relabel"], cfg) and asks(["rl"], cfg)
-    assert not asks(["relabel", "sft:thoughts"], cfg)
-    assert not asks(["relabel", "sft:thoughts", "rl:finetune"], cfg)
-    assert asks(["sft:actions", "rl"], replace(cfg, sft=SFT(asked=True)))
+    for stages in ([], ["act_prm", "relabel"], ["rl"]):
+        assert reads_instruction(stages, cfg)
+    assert not reads_instruction(["relabel", "sft:thoughts"], cfg)
+    assert not reads_instruction(["relabel", "sft:thoughts", "rl:finetune"], cfg)
+    assert reads_instruction(["sft:actions", "rl"], replace(cfg, sft=SFT(keep_instruction=True)))
 
 
 def test_act_prm_learns_by_the_prompt_that_it_sampled_with(folder, tmp_path):
@@ -128,9 +131,9 @@ def test_act_prm_learns_by_the_prompt_that_it_sampled_with(folder, tmp_path):
     gap = run.agent.policy.update(samples, cfg.act_prm, lr=0.0)["policy/gap_mean"]
     assert gap < 1e-5
     # the same thoughts after the prompt without it have other log-probs
-    run.agent.asked = False
-    _, unasked = walk_logs(run.agent, run.train_demos[:2], cfg.act_prm, seed=0)
-    samples[0].parent = unasked[0].paths[0].history
+    run.agent.reads_instruction = False
+    _, untold = walk_logs(run.agent, run.train_demos[:2], cfg.act_prm, seed=0)
+    samples[0].parent = untold[0].paths[0].history
     assert run.agent.policy.update(samples[:1], cfg.act_prm, lr=0.0)["policy/gap_mean"] > 100 * gap
 
 
@@ -138,11 +141,11 @@ def test_what_is_played_holds_it(folder, tmp_path):
     """RL and evaluation, whose updates and scores are those of the same ids."""
     knobs = {"world": "cups", "demos": "", "num_demos": 2, "episodes": 2}
     run = start(config(folder, **knobs), 0, Lines(), tmp_path)
-    for asked in (True, False):
-        run.agent.asked = asked
+    for told in (True, False):
+        run.agent.reads_instruction = told
         for e in evaluate(run.agent, run.cfg, noise=0):
             text = run.agent.chat.text(e.samples[-1].whole())
-            assert text.count(TOLD) == asked and Cups.system in text
+            assert text.count(TOLD) == told and Cups.system in text
 
 
 def test_it_is_counted_where_logs_have_to_fit_the_context(folder, tmp_path, capsys):
@@ -157,8 +160,8 @@ def test_sfts_samples_are_those_of_a_run_that_tells_nothing(folder, tmp_path):
     silent = start(config(folder, instruction="none"), 0, Lines(), tmp_path).agent
     (demo, *_), _ = read_demos(f"{folder}/demos.jsonl")
     ids = lambda agent: [sample.ids for sample in logged(demo, agent)]  # noqa: E731
-    assert ids(told) != ids(silent)  # the agent is asked, until a stage sft begins
-    told.asked = False
+    assert ids(told) != ids(silent)  # the agent reads it, until a stage sft begins
+    told.reads_instruction = False
     assert ids(told) == ids(silent)
 
 
@@ -276,10 +279,10 @@ def test_an_example_that_is_also_learned_from_is_refused(folder, tmp_path, capsy
         ("--instruction latin.txt", "latin.txt: not in UTF-8"),
         ("--few-shot nowhere.jsonl", "nowhere.jsonl: no such file"),
         ("--few-shot bare.jsonl", "--few-shot bare.jsonl: a turn of log 1 has no thought"),
-        ("--instruction none --sft.asked", "--sft.asked has no effect here"),
+        ("--instruction none --sft.keep-instruction", "--sft.keep-instruction has no effect here"),
         ("--arms action_sft --instruction Think", "--instruction has no effect here"),
         ("--arms copied_actions --few-shot few.jsonl", "--few-shot has no effect here"),
-        ("--arms base --sft.asked", "a stage that reads it: sft:"),
+        ("--arms base --sft.keep-instruction", "a stage that reads it: sft:"),
     ],
 )
 def test_what_cannot_be_told_is_refused_in_a_sentence(
@@ -303,7 +306,9 @@ def test_a_run_that_goes_on_is_told_the_same(folder):
     assert read(as_flags(json.loads(json.dumps(asdict(cfg))))) == cfg
 
 
-@pytest.mark.parametrize("knob", ["--instruction Think", "--few-shot few.jsonl", "--sft.asked"])
+@pytest.mark.parametrize(
+    "knob", ["--instruction Think", "--few-shot few.jsonl", "--sft.keep-instruction"]
+)
 def test_the_embedded_model_has_no_words_for_it(tmp_path, monkeypatch, capsys, knob):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "few.jsonl").write_text(json.dumps(log(1)))

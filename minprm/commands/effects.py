@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from minprm.commands.checks import flag, refuse, stages_of
 from minprm.constants import ActPRM, Config, arms_of, flat
-from minprm.ladder import asks
+from minprm.ladder import reads_instruction
 from minprm.model.load import uses_vllm
 from minprm.text.instruction import NOTHING
 
@@ -18,7 +18,7 @@ SFT = "sft:actions sft:thoughts sft:expert"
 ACT_PRM = "act_prm act_prm:resample"
 RELABEL = "relabel relabel:matched relabel:resample"
 RL = "rl rl:dense rl:finetune"
-SILENT = ("copy", "shuffle")  # stages that write thoughts without a model
+WITHOUT_MODEL = ("copy", "shuffle")  # stages that write thoughts and run no model
 OURS = {*f"{SFT} {ACT_PRM} {RELABEL} {RL} sample shuffle copy synth demos".split()}
 
 # The stages that read a knob, or a whole section of knobs. The longer name counts.
@@ -76,31 +76,35 @@ def _of_run(config: Config) -> list[Need]:
         Need(not config.stages, "no --stages", "arms"),
         Need(config.world, "a --world", "world_args episodes split think"),
         Need(embedded, "the embedded model", "gate tiny."),
-        Need(not embedded, "a --model", "lora checkpointing instruction few_shot sft.asked"),
+        Need(
+            not embedded,
+            "a --model",
+            "lora checkpointing instruction few_shot sft.keep_instruction",
+        ),
         Need(config.lora, "--lora above 0", "lora_alpha lora_targets"),
         Need(vllm, "the vLLM sampler", "engine.memory engine.sleep"),
         Need(vllm or sampled, "the vLLM sampler, or a stage act_prm or rl", "engine.max_gap"),
         Need(
-            _asked(config),
-            "an arm in which the model writes before SFT, or --sft.asked",
+            _writes_instructed(config),
+            "an arm in which the model writes before SFT, or --sft.keep-instruction",
             "instruction few_shot",
         ),
         Need(
             config.few_shot or config.instruction not in NOTHING,
             "an --instruction, or --few-shot",
-            "sft.asked",
+            "sft.keep_instruction",
         ),
         Need(config.history.last, "--history.last above 0", "history.first"),
     ]
 
 
-def _asked(config: Config) -> bool:
+def _writes_instructed(config: Config) -> bool:
     """Does a model write anything after the instruction, in a stage or when it is evaluated?"""
     for stages in arms_of(config).values():
-        if asks(stages, config):
+        if reads_instruction(stages, config):
             return True
         for i, stage in enumerate(stages):
-            if stage not in SILENT and asks(stages[: i + 1], config):
+            if stage not in WITHOUT_MODEL and reads_instruction(stages[: i + 1], config):
                 return True
     return False
 

@@ -30,13 +30,13 @@ class Agent:
     context: int  # longest prompt with its answer
     temperature: float  # at which it writes, and at which what it wrote is scored
     version: int = 0  # of the weights that the sampler writes with
-    asked: bool = True  # does it read the instruction now (`asks` in ladder.py)
+    reads_instruction: bool = True  # as the stage wants it (ladder.py)
 
     def state_ids(
         self, messages: list[dict], tools: list[dict], after: str | None
     ) -> tuple[list[int], list[int]]:
         """`Chat.state_ids` of what it reads: the instruction too, where a conversation begins."""
-        if after is None and self.asked:
+        if after is None and self.reads_instruction:
             messages = self.instruction.told(messages)
         return self.chat.state_ids(messages, tools, after)
 

@@ -5,11 +5,11 @@ stands, how long it may be, and what it is for. The instruction ends the first s
 whatever is sampled; a --few-shot file adds whole logs to it, written out as text. It is content
 like any other text, so no tag in it becomes a control token.
 
-Who is told, and who is not (`asks` in ladder.py):
+Who is told, and who is not (`reads_instruction` in ladder.py):
 
-    until SFT    Act-PRM, relabelling, sampling, RL and evaluation read the instruction
-    from SFT on  neither SFT's logs nor what comes after, evaluation included
-    --sft.asked  all of them
+    until SFT                Act-PRM, relabelling, sampling, RL and evaluation read the instruction
+    from SFT on              neither SFT's logs nor what comes after, evaluation included
+    --sft.keep-instruction   all of them
 
 Act-PRM has one prompt from a thought's first token to the update. With the instruction i it draws
 z ~ p(z | i, s), rewards z by p(a | i, s, z), and reinforces log p(z | i, s). Log-probs belong to
@@ -188,5 +188,9 @@ def shown(cfg: Config, chat: Chat) -> list[str]:
     if not found.text:
         return []
     place = "at the end of the system message" if found.in_system else "before the first message"
-    readers = "whatever is sampled or learned" if cfg.sft.asked else "what is sampled before SFT"
+    readers = (
+        "whatever is sampled or learned"
+        if cfg.sft.keep_instruction
+        else "what is sampled before SFT"
+    )
     return ["", f"--instruction, {place} of {readers}:", printable(found.text)]
