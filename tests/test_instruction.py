@@ -20,7 +20,7 @@ from minprm.model.sampler import Sampler
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.stages.sft import to_samples as logged
 from minprm.text.chat import Chat
-from minprm.text.instruction import KNOWN, Instruction, examples, instruction_of
+from minprm.text.instruction import EXPLAIN, Instruction, examples, instruction_of
 from minprm.text.logs import from_chat, read_demos, write_demos
 
 TOLD = "Think aloud about ducks."
@@ -194,13 +194,13 @@ def test_each_layout_is_asked_for_in_its_own_tags():
     tool = told("qwen3", "tool", TOOLS)
     assert "as plain text" in tool and "about 256 words" in tool and "<think>" not in tool
     for text in (think, tags, tool):
-        assert KNOWN not in text and "{" not in text
+        assert EXPLAIN not in text and "{" not in text
 
 
 def test_a_thought_that_sees_its_action_is_asked_to_explain_it():
     knobs = {"act_prm": ActPRM(thoughts_from="state_action")}
-    assert told("qwen3", "think", **knobs).endswith(KNOWN)
-    assert "do not name it" in KNOWN
+    assert told("qwen3", "think", **knobs).endswith(EXPLAIN)
+    assert "do not name it" in EXPLAIN
 
 
 def test_nothing_is_told_where_nothing_would_be_understood_or_thought(folder):

@@ -23,7 +23,7 @@ from minprm.constants import (
 )
 from minprm.envs import WORLDS
 from minprm.ladder import STAGES
-from minprm.text.instruction import examples, written
+from minprm.text import instruction
 
 CENTRED = ("mean", "mean_std", "asym_clip", "rloo", "opo")
 MOST_STAGES = 10  # of --stages: the names of a stage's files hold all stages before it
@@ -69,8 +69,8 @@ def check(config: Config) -> None:
     check_ranges(config)
     _check_names(config)
     _check_functions(config)
-    written(config.instruction)
-    examples(config.few_shot)
+    instruction.text_of(config.instruction)
+    instruction.examples(config.few_shot)
     _check_run(config)
     _check_mixture(config)
     _check_act_prm(config)

@@ -34,9 +34,9 @@ from minprm.model.load import (
     weights_here,
 )
 from minprm.model.policy import CHUNK
+from minprm.text import instruction
 from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
-from minprm.text.instruction import shown
 from minprm.text.logs import read_demos
 from minprm.text.printable import printable
 
@@ -67,7 +67,7 @@ def dry_run(cfg: Config, checkpoints: Path) -> Iterator[str]:
     fits, verdict = fit(plan["sum"])
     yield verdict
     yield disk(planned, total, trained)
-    yield from shown(cfg, agent.chat)
+    yield from instruction.plan(cfg, agent.chat)
     yield ""
     yield rendered(demos[0], agent.chat)
     yield ""

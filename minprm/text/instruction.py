@@ -29,6 +29,7 @@ from minprm.data import Demo
 from minprm.text.chat import Chat
 from minprm.text.logs import read_demos
 from minprm.text.printable import printable
+from minprm.text.render import MARK, QUESTION, Renderer
 from minprm.text.template import Layout
 
 NOTHING = ("", "none")
@@ -37,13 +38,16 @@ GUIDE = (
     "in at most about {words} words: what matters in what you have seen, what is still missing, and"
     " what to do next."
 )
+IN_TAGS = f"Begin each turn with your reasoning between {{think}} and {{stop}}, {GUIDE}"
 # by layout: where a thought stands, and how the action follows
-TAGS = f"Begin each turn with your reasoning between {{think}} and {{stop}}, {GUIDE}"
-THINK = f"{TAGS} Then act."
-ACT = f"{TAGS} Then write your action between {{act}} and {{act_end}}, and nothing else."
-TOOL = f"Before each tool call write your reasoning as plain text, {GUIDE} Then make the call."
+AUTO = {
+    "think": f"{IN_TAGS} Then act.",
+    "tags": f"{IN_TAGS} Then write your action between {{act}} and {{act_end}}, and nothing else.",
+    "tool": f"Before each tool call write your reasoning as plain text, {GUIDE}"
+    " Then make the call.",
+}
 # with --act-prm.thoughts-from state_action; it holds also where the action is not shown
-KNOWN = (
+EXPLAIN = (
     "Where your turn already shows an action, that action is right: explain what leads to it, and"
     " do not name it."
 )
@@ -51,7 +55,6 @@ EXAMPLES = (
     "Examples of whole conversations, with the reasoning before each action. They are written out"
     " as text; your own turns keep their format."
 )
-_MARK = "xMINPRMSx"  # a word that no template writes by itself
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def instruction_of(cfg: Config, chat: Chat) -> Instruction:
     """What this configuration tells a model. Exits where its vocabulary lacks a word of it."""
     if cfg.model == "tiny":  # its words are those of a world
         return Instruction("")
-    parts = [written(cfg.instruction), examples(cfg.few_shot)]
+    parts = [text_of(cfg.instruction), examples(cfg.few_shot)]
     if cfg.instruction == "auto":
         parts[0] = _default(cfg, chat)
     text = "\n\n".join(part for part in parts if part)
@@ -89,7 +92,7 @@ def instruction_of(cfg: Config, chat: Chat) -> Instruction:
     return Instruction(text, _knows_system(chat.tokenizer))
 
 
-def written(knob: str) -> str:
+def text_of(knob: str) -> str:
     """The text that --instruction names: itself, or that of a file. Exits where there is none."""
     if knob in NOTHING:
         return ""
@@ -125,9 +128,9 @@ def check_examples(demos: list[Demo], cfg: Config) -> None:
     """Exits where a log is also an example of --few-shot: it would read its own actions."""
     if cfg.model == "tiny" or not cfg.few_shot:
         return
-    shown = {demo.task for demo in _logs(cfg.few_shot)}
+    tasks = {demo.task for demo in _logs(cfg.few_shot)}
     for demo in demos:
-        if demo.task in shown:
+        if demo.task in tasks:
             fail(
                 f"--few-shot {cfg.few_shot}: the task {demo.task[:40]!r} is also in the demos, and"
                 " they would read their own actions there: take it out of one of the two"
@@ -156,7 +159,7 @@ def _default(cfg: Config, chat: Chat) -> str:
         return ""
     text = _for_layout(chat.layout, max(cfg.thought_tokens // 2, 1))
     if cfg.act_prm.thoughts_from == "state_action":
-        text = f"{text} {KNOWN}"
+        text = f"{text} {EXPLAIN}"
     try:
         chat.tokenizer.encode(text)
     except Exception:  # tokenizers raises nothing narrower
@@ -166,31 +169,26 @@ def _default(cfg: Config, chat: Chat) -> str:
 
 def _for_layout(layout: Layout, words: int) -> str:
     """How a model whose turns have this layout is asked for thoughts of so many words."""
-    text = TOOL
-    if layout.think:
-        text = ACT if "<act>" in layout.act else THINK
     tags = {name: tag.strip() for name, tag in layout._asdict().items()}
-    return text.format(words=words, **tags)
+    return AUTO[layout.name].format(words=words, **tags)
 
 
 def _knows_system(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Does the template write system messages?"""
-    messages = [{"role": "system", "content": _MARK}, {"role": "user", "content": "x"}]
+    messages = [{"role": "system", "content": MARK}, QUESTION]
     try:
-        return _MARK in tokenizer.apply_chat_template(messages, tokenize=False)
-    except Exception:  # a template raises whatever its author liked
+        return MARK in Renderer(tokenizer)(messages, [], prompt=False)
+    except ValueError:
         return False
 
 
-def shown(cfg: Config, chat: Chat) -> list[str]:
-    """Lines for --dry-run: the instruction in full, and who reads it. None where there is none."""
+def plan(cfg: Config, chat: Chat) -> list[str]:
+    """Lines for --dry-run: the instruction in full, and who reads it; [] where there is none."""
     found = instruction_of(cfg, chat)
     if not found.text:
         return []
     place = "at the end of the system message" if found.in_system else "before the first message"
-    readers = (
-        "whatever is sampled or learned"
-        if cfg.sft.keep_instruction
-        else "what is sampled before SFT"
-    )
+    readers = "what is sampled before SFT"
+    if cfg.sft.keep_instruction:
+        readers = "whatever is sampled or learned"
     return ["", f"--instruction, {place} of {readers}:", printable(found.text)]
