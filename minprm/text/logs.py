@@ -39,11 +39,11 @@ class Report:
 
     def in_a_line(self) -> str:
         """What was changed and what was left out; empty where that is nothing."""
-        said = [f"{n:,} x {what}" for what, n in self.normalised.most_common()]
+        parts = [f"{n:,} x {what}" for what, n in self.normalised.most_common()]
         if self.problems:
             lines = "line" if len(self.problems) == 1 else "lines"
-            said.append(f"{len(self.problems):,} bad {lines} left out")
-        return "; ".join(said)
+            parts.append(f"{len(self.problems):,} bad {lines} left out")
+        return "; ".join(parts)
 
 
 # --- one log --------------------------------------------------------------------------------------
@@ -152,23 +152,23 @@ def read_logs(path: str | Path, content: Content = "reply") -> tuple[list[Demo],
         fail(str(problem))
     report = Report(files=len(files))
     demos: list[Demo] = []
-    silent: list[bool] = []  # which logs do not say what tools there were
+    declares: list[bool] = []  # does each of them say what tools there were
     for file in files:
         for place, value in values_of(file):
             for log_place, log in logs_in(place, value):
                 try:
-                    demo, is_silent = _read_log(log_place, log, content, report)
+                    demo, declares_tools = _read_log(log_place, log, content, report)
                 except Problem as problem:
                     report.problems.append(problem)
                     continue
                 demos.append(demo)
-                silent.append(is_silent)
-    add_missing_tools(demos, silent, report.normalised)
+                declares.append(declares_tools)
+    add_missing_tools(demos, declares, report.normalised)
     return demos, report
 
 
 def _read_log(place: str, log: Any, content: Content, report: Report) -> tuple[Demo, bool]:
-    """(demo, whether the log is silent about tools). Raises Problem where the log is bad."""
+    """(demo, does the log say what tools there were). Raises Problem where the log is bad."""
     if isinstance(log, Problem):
         raise log
     notes: Counter[str] = Counter()
@@ -181,7 +181,7 @@ def _read_log(place: str, log: Any, content: Content, report: Report) -> tuple[D
         raise Problem(place + as_what, str(error)) from error
     report.formats[name] += 1
     report.normalised += notes
-    return demo, line.get("tools") in (None, "") and not line.get("functions")
+    return demo, line.get("tools") not in (None, "") or bool(line.get("functions"))
 
 
 def read_demos(

@@ -5,6 +5,7 @@ their JSON types, and as required those that every call has.
 """
 
 from collections import Counter
+from collections.abc import Iterable
 
 from minprm.data import Demo
 from minprm.text.actions import parts
@@ -13,26 +14,29 @@ TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: 
          dict: "object", type(None): "null"}  # fmt: skip
 
 
-def add_missing_tools(demos: list[Demo], silent: list[bool], notes: Counter) -> None:
-    """Gives each log the tools that it calls. A silent one does not say which tools there were, and
-    is given all that silent logs call."""
-    called = [_called(demo) for demo in demos]
+def add_missing_tools(demos: list[Demo], declares: list[bool], notes: Counter) -> None:
+    """Gives each log the tools that it calls.
+
+    declares: does each log say what tools there were. One that does not is given all tools that
+    such logs call. notes: counts the logs that are given any.
+    """
     declared: dict[str, dict] = {}
     for demo in demos:
         for tool in demo.tools:
             declared.setdefault(tool["function"]["name"], tool)
-    shared: dict[str, None] = {}  # as an ordered set
-    lacking: list[list[str]] = []
-    for demo, names, is_silent in zip(demos, called, silent, strict=True):
+    missing: list[list[str]] = []  # of each log
+    shared: set[str] = set()  # called by the logs that declare none
+    for demo, declares_tools in zip(demos, declares, strict=True):
+        names = _called(demo)
         own = {tool["function"]["name"] for tool in demo.tools}
-        lacking.append([name for name in names if name not in own])
-        if is_silent:
-            shared.update(dict.fromkeys(names))
-    unknown = {name for names in lacking for name in names} - declared.keys()
+        missing.append([name for name in names if name not in own])
+        if not declares_tools:
+            shared.update(names)
+    unknown = {name for names in missing for name in names} - declared.keys()
     known = declared | (inferred(demos, unknown) if unknown else {})
     given = [known[name] for name in sorted(shared)]
-    for demo, names, is_silent in zip(demos, lacking, silent, strict=True):
-        if is_silent and given:
+    for demo, names, declares_tools in zip(demos, missing, declares, strict=True):
+        if given and not declares_tools:
             notes[f'logs without "tools", given those of the calls: {_listed(shared)}'] += 1
             demo.tools = given
         elif names:
@@ -86,6 +90,6 @@ def _called(demo: Demo) -> dict[str, None]:
     return names
 
 
-def _listed(names) -> str:
+def _listed(names: Iterable[str]) -> str:
     names = sorted(names)
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
