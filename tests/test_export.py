@@ -216,7 +216,7 @@ def test_a_ladder_of_another_run_is_not_told(tmp_path, monkeypatch, capsys):
     assert list(own) == ["action_sft"]
     ladder = Path("runs/whole/ladder.json")
     ladder.parent.mkdir(parents=True)
-    ladder.write_text(json.dumps({"action_sft": [own["action_sft"][0] | {"success": 1.0}]}))
+    ladder.write_text(json.dumps({"action_sft": [own["action_sft"] | {"success": 1.0}]}))
     assert export.rows_of(read_about(path)) == own
 
 

@@ -36,7 +36,7 @@ def card(
     name: str,
     base: str,
     about: dict,
-    rows: dict[str, list[dict]],
+    rows: dict[str, dict],
     serve: str,
     notes: list[str],
     merged: bool,
@@ -44,7 +44,7 @@ def card(
     """The text of README.md.
 
     base: hub id or path of the base model. about: what minprm.json says; {} where there is none.
-    rows: of the ladder, by arm. serve: the command that serves it. notes: of serving.py.
+    rows: of the ladder, one for each arm. serve: the command that serves it. notes: of serving.py.
     """
     parts = [_head(base, merged), f"# {name}", _what(base, about, merged)]
     if about:
@@ -119,18 +119,18 @@ def _data(about: dict) -> str:
     return text + (f". Tools: {', '.join(tools)}." if tools else ". There were no tools.")
 
 
-def _results(rows: dict[str, list[dict]], about: dict) -> list[str]:
+def _results(rows: dict[str, dict], about: dict) -> list[str]:
     """The ladder of this seed as a table, and what its numbers mean."""
-    replayed = all("likelihood" in row for (row,) in rows.values())
+    replayed = all("likelihood" in row for row in rows.values())
     what = "steps matched" if replayed else "success"
     lines = [f"| | {what} | 95 % interval | turns with a thought |", "|-|-|-|-|"]
-    for arm, (row,) in rows.items():
+    for arm, row in rows.items():
         mean, low, high = interval([row])
         told = f"**{arm}**" if arm == about["arm"] else arm
         lines.append(
             f"| {told} | {mean:.3f} | {low:.3f} to {high:.3f} | {row['thought_rate']:.2f} |"
         )
-    row = rows[about["arm"]][0]
+    row = rows[about["arm"]]
     if replayed:
         text = (
             f"Share of {row['steps']:,} steps in {row['logs']:,} held-out logs at which the model "
@@ -144,7 +144,7 @@ def _results(rows: dict[str, list[dict]], about: dict) -> list[str]:
     return ["\n".join(lines), text]
 
 
-def _limits(about: dict, rows: dict[str, list[dict]]) -> list[str]:
+def _limits(about: dict, rows: dict[str, dict]) -> list[str]:
     """What a reader may not conclude."""
     limits = []
     if about and not about["asked"]["world"]:

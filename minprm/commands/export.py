@@ -50,8 +50,8 @@ def main(argv: list[str]) -> None:
     about = read_about(flags.checkpoint)
     tokenizer = pretrained(AutoTokenizer, flags.checkpoint)
     served = how_to_serve(tokenizer, about)
-    line = command(flags, base, rank, served)
     merged = flags.merge or not rank
+    line = command(flags.out, base, 0 if merged else rank, served)
     origin = base if rank else about.get("base", base)
     name = Path(flags.out).name
     text = card(name, origin, about, rows_of(about), line, served.notes, merged)
@@ -91,7 +91,7 @@ def check(flags: Export, given: set[str], base: str, rank: int) -> None:
     )
 
 
-def rows_of(about: dict) -> dict[str, list[dict]]:
+def rows_of(about: dict) -> dict[str, dict]:
     """The rows of the ladder with this checkpoint's seed, or its own row; {} where none is known.
 
     The ladder is looked for in runs/, and counts where it holds the same row.
@@ -105,13 +105,13 @@ def rows_of(about: dict) -> dict[str, list[dict]]:
         fail(f"minprm.json holds a broken row ({error!r}): replace it by an empty one, {{}}")
     ladder = read_ladder(RUNS / about["run"] / "ladder.json")
     if row not in ladder.get(about["arm"], []):
-        return {about["arm"]: [row]}
+        return {about["arm"]: row}
     order = ["random", *(arm for arm in ladder if arm not in ("random", "expert")), "expert"]
     found = {}
     for arm in order:
         same_seed = [other for other in ladder.get(arm, []) if other["seed"] == row["seed"]]
         if same_seed:
-            found[arm] = same_seed[:1]
+            found[arm] = same_seed[0]
     return found
 
 
@@ -126,14 +126,13 @@ def how_to_serve(tokenizer: PreTrainedTokenizerBase, about: dict) -> Serving:
     return serving(tokenizer, about["asked"], about["tools"], thinks)
 
 
-def command(flags: Export, base: str, rank: int, served: Serving) -> str:
-    """The line that serves the folder."""
-    words = ["vllm", "serve", flags.out]
-    if rank and not flags.merge:
+def command(out: str, base: str, rank: int, served: Serving) -> str:
+    """The line that serves the folder, which holds adapters of this rank; 0: a whole model."""
+    words = ["vllm", "serve", out]
+    if rank:
         room = next((size for size in RANKS if size >= rank), rank)
-        name = f"{Path(flags.out).name}={flags.out}"
         words = ["vllm", "serve", base, "--enable-lora", "--max-lora-rank", str(room)]
-        words += ["--lora-modules", name]
+        words += ["--lora-modules", f"{Path(out).name}={out}"]
     return shlex.join([*words, *served.flags])
 
 
