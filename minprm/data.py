@@ -108,6 +108,10 @@ class Demo:
         """The same log with actions alone."""
         return self.with_thoughts([None] * len(self.steps))
 
+    def action_before(self, n: int) -> str | None:
+        """The action of the step before step n. None: step n is the first."""
+        return self.steps[n - 1].action if n else None
+
     def until(self, n: int) -> "Demo":
         """The demo before its step n: a step is its state, and one message of the assistant's."""
         before = sum(len(step.state) + 1 for step in self.steps[:n]) + len(self.steps[n].state)

@@ -77,8 +77,7 @@ def _until_it_fits(demo: Demo, agent: Agent, cfg: Config) -> Demo:
     """The log up to where it would outgrow the context, if each thought were as long as it may."""
     length = 0
     for i, step in enumerate(demo.steps):
-        after = demo.steps[i - 1].action if i else None
-        state, _ = agent.state_ids(step.state, demo.tools, after)
+        state, _ = agent.state_ids(step.state, demo.tools, demo.action_before(i))
         turn = agent.chat.turn([], agent.chat.action(step.action))
         length += len(state) + len(turn) + cfg.thought_tokens
         if length > cfg.context:

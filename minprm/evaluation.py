@@ -112,9 +112,9 @@ def replay(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> dict[str
         states = []
         nodes = []
         for i in live:
-            steps = demos[i].steps
-            after = steps[t - 1].action if t else None
-            states.append(agent.state_ids(steps[t].state, demos[i].tools, after))
+            demo = demos[i]
+            after = demo.action_before(t)
+            states.append(agent.state_ids(demo.steps[t].state, demo.tools, after))
             before = agent.chat.history(turns[i], agent.history)
             nodes.append(chain([*before, states[-1][0]], known))
         drawn = agent.sampler.generate(

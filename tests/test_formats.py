@@ -675,7 +675,7 @@ def test_with_a_model_the_summary_counts_its_tokens(tmp_path, capsys, model):  #
     for demo in read_demos(path)[0]:
         steps.append([])
         for i, step in enumerate(demo.steps):
-            after = demo.steps[i - 1].action if i else None
+            after = demo.action_before(i)
             ids = chat.state(step.state, demo.tools, after)
             action = chat.action(step.action)
             steps[-1].append(len(ids + chat.turn([], action)))

@@ -505,7 +505,7 @@ def test_a_damaged_log_is_tokenised_or_refused(capsys):
         c = QWEN_CHAT["think"] if demo.tools else Chat(tokenizer("qwen3"), "think")
         try:
             for i, step in enumerate(demo.steps):
-                ids = c.state(step.state, demo.tools, demo.steps[i - 1].action if i else None)
+                ids = c.state(step.state, demo.tools, demo.action_before(i))
                 ids += c.turn(c.thought(step.thought or ""), c.action(step.action))
             tokenised += 1
         except SystemExit:

@@ -189,9 +189,8 @@ def rendered(demo: Demo, chat: Chat) -> str:
     """A demo as the model reads it."""
     text = ""
     for i, step in enumerate(demo.steps):
-        after = demo.steps[i - 1].action if i else None
-        state = chat.text(chat.state(step.state, demo.tools, after))
-        text += GREY + printable(state) + GREEN
+        state = chat.state(step.state, demo.tools, demo.action_before(i))
+        text += GREY + printable(chat.text(state)) + GREEN
         opening = chat.act_without_thought
         if step.thought is not None:
             thought = chat.text([*chat.think, *chat.thought(step.thought), *chat.think_end])

@@ -162,9 +162,8 @@ def _tokens(demos: list[Demo], cfg: Config, chat: Chat) -> list[tuple[str, str]]
         fitting = 0
         length = 0
         for i, step in enumerate(demo.steps):
-            after = demo.steps[i - 1].action if i else None
             action = chat.action(step.action)
-            length += len(chat.state(step.state, demo.tools, after))
+            length += len(chat.state(step.state, demo.tools, demo.action_before(i)))
             length += len(chat.turn([], action))
             fitting += length + (i + 1) * cfg.thought_tokens <= cfg.context
             actions.append(len(chat.turn(None, action)) - len(chat.end))

@@ -129,7 +129,7 @@ class Walk:
     def arrive(self, t: int, agent: Agent, known: dict) -> Group:
         """Opens step t: its state now ends the history of each path."""
         step = self.demo.steps[t]
-        after = self.demo.steps[t - 1].action if t else None
+        after = self.demo.action_before(t)
         state_ids = agent.state_ids(step.state, self.demo.tools, after)
         for path in self.paths:
             before = agent.chat.history(path.turns, agent.history)

@@ -48,8 +48,7 @@ def to_samples(demo: Demo, agent: Agent) -> list[Sample]:
     turns: list[Turn] = []
     known = {}
     for i, step in enumerate(demo.steps):
-        after = demo.steps[i - 1].action if i else None
-        state_ids = agent.state_ids(step.state, demo.tools, after)
+        state_ids = agent.state_ids(step.state, demo.tools, demo.action_before(i))
         thought = None if step.thought is None else chat.thought(step.thought)
         action = chat.action(step.action)
         turn = chat.turn(thought, action)
