@@ -14,7 +14,13 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from minprm.commands.estimate import disk, measured, not_measured, stages_table
+from minprm.commands.estimate import (
+    NEEDS_LESS,
+    disk,
+    measured_table,
+    stages_table,
+    why_not_measured,
+)
 from minprm.commands.logs import summary
 from minprm.constants import Config, fail, reads_base
 from minprm.data import Demo
@@ -72,10 +78,10 @@ def dry_run(cfg: Config, checkpoints: Path) -> Iterator[str]:
     yield rendered(demos[0], agent.chat)
     yield ""
     if fits and here:
-        yield from measured(cfg, checkpoints)
+        yield from measured_table(cfg, checkpoints)
     else:
         yield from stages_table(cfg, train_demos)
-        yield not_measured(cfg, here)
+        yield why_not_measured(cfg, here)
 
 
 def shape_of(cfg: Config) -> tuple[PreTrainedModel, Tokenizer, Config, bool]:
@@ -120,10 +126,7 @@ def fit(needed: float) -> tuple[bool, str]:
     size = f"{where}: {has / 2**30:.2f} GiB can be used"
     if needed <= has:
         return True, f"it fits {size}"
-    return False, (
-        f"it does not fit {size}; fewer --micro-tokens, --checkpointing, --lora or a smaller "
-        "--model need less"
-    )
+    return False, f"it does not fit {size}; {NEEDS_LESS}"
 
 
 def count(model: PreTrainedModel, lora: int, targets: str | Sequence[str] = ()) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import torch
 from loguru import logger
@@ -25,12 +26,20 @@ from minprm.run.log import Log
 from minprm.run.randomness import pick
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.stages.failure import Tally
-from minprm.stages.relabel import thoughts_a_step, written
+from minprm.stages.relabel import thoughts_a_step, with_thoughts
 from minprm.stages.sft import to_samples as logged
 from minprm.trainer import Run, learn
 
-THINK = ("act_prm", "relabel", "sample")  # stages that draw thoughts for the steps of logs
-Seconds = dict[str, float]  # of a walk through a batch, of an update of Act-PRM, of one of SFT
+NEEDS_LESS = "fewer --micro-tokens, --checkpointing, --lora or a smaller --model need less"
+DRAWS_THOUGHTS = ("act_prm", "relabel", "sample")  # stages that do, for the steps of logs
+
+
+class Seconds(NamedTuple):
+    """What one batch took."""
+
+    walk: float  # to draw and score its thoughts
+    act_prm: float  # to learn from them
+    sft: float  # an update of SFT
 
 
 def stage_ids(cfg: Config) -> list[str]:
@@ -113,12 +122,12 @@ def seconds_of(stage_id: str, updates: int, run: Run, took: Seconds) -> float | 
     act = run.cfg.act_prm
 
     def walks(demos: list[Demo], group: int) -> float:
-        return took["walk"] * len(demos) / act.batch * group / act.group
+        return took.walk * len(demos) / act.batch * group / act.group
 
     match kind(stage_id):
         case "act_prm":
             looks = math.ceil(updates / act.eval_every)
-            learned = updates * (took["walk"] + took["act_prm"])
+            learned = updates * (took.walk + took.act_prm)
             return learned + looks * walks(run.held_out, act.group)
         case "relabel":
             matched = stage_id.endswith(":matched")
@@ -126,13 +135,13 @@ def seconds_of(stage_id: str, updates: int, run: Run, took: Seconds) -> float | 
         case "sample":
             return walks(run.train_demos, 1)
         case "sft":
-            return updates * took["sft"]
+            return updates * took.sft
         case "shuffle" | "copy":
             return 0.0
     return None
 
 
-def measured(cfg: Config, checkpoints: Path) -> Iterator[str]:
+def measured_table(cfg: Config, checkpoints: Path) -> Iterator[str]:
     """The table with times, and what they were measured on. Exits where a run could not start."""
     raised = cfg.model != "tiny" or _is_raised(cfg, checkpoints)
     kinds = {kind(stage_id) for stage_id in stage_ids(cfg)}
@@ -142,14 +151,14 @@ def measured(cfg: Config, checkpoints: Path) -> Iterator[str]:
         else:
             stand_in = replace(cfg, tiny=replace(cfg.tiny, updates=1), gate=False)
             run = start(stand_in, cfg.seeds[0], log, Path(folder))
-        found, took = measure(run) if kinds & {*THINK, "sft"} else (None, None)
+        found, took = measure(run) if kinds & {*DRAWS_THOUGHTS, "sft"} else (None, None)
     yield from stages_table(cfg, run.train_demos, run, took)
     if not took:
         yield "Time was not measured: that of playing depends on what is learned."
         return
     yield (
-        f"Measured: {took['walk']:.1f} s to write and score {found.drawn} thoughts, "
-        f"{took['act_prm']:.1f} s to learn from them, {took['sft']:.1f} s for an update of SFT. "
+        f"Measured: {took.walk:.1f} s to write and score {found.drawn} thoughts, "
+        f"{took.act_prm:.1f} s to learn from them, {took.sft:.1f} s for an update of SFT. "
         "All else is a multiple of that; playing and evaluation are not in it."
     )
     if not raised:
@@ -157,7 +166,7 @@ def measured(cfg: Config, checkpoints: Path) -> Iterator[str]:
             "The embedded model is not raised yet: one of its size was measured, whose thoughts "
             "are as long as they may be. The run is faster than that, but raises it first."
         )
-    elif found.readable == 0 and kinds & {*THINK}:
+    elif found.readable == 0 and kinds & {*DRAWS_THOUGHTS}:
         yield f"None of these thoughts can be read, so a run would stop; {found.why(run.agent)}."
     else:
         yield f"{found.readable} of {found.drawn} thoughts can be read."
@@ -171,10 +180,7 @@ def _quiet() -> Iterator[None]:
     try:
         yield
     except torch.OutOfMemoryError:
-        fail(
-            "the memory of the card ran out in the first update: fewer --micro-tokens, "
-            "--checkpointing, --lora or a smaller --model need less"
-        )
+        fail(f"the memory of the card ran out in the first update; {NEEDS_LESS}")
     finally:
         logger.enable("minprm")
 
@@ -185,25 +191,24 @@ def _is_raised(cfg: Config, checkpoints: Path) -> bool:
 
 
 def measure(run: Run) -> tuple[Tally, Seconds]:
-    """(the thoughts of one batch, the seconds that its parts took)."""
+    """(what was drawn for one batch, the seconds that its parts took)."""
     act = run.cfg.act_prm
     run.running = {"baseline": 0.0, "kl": act.kl}
     run.sync()
-    took = {}
     demos = pick(run.train_demos, act.batch, run.seed, "act_prm", 0)
     began = time.perf_counter()
     walks, groups = walk_logs(run.agent, demos, act, seed=0)
     outcomes(walks, act)
     credit(groups, act)
     samples = to_samples(groups, run.agent.chat, act, run.agent.version)
-    took["walk"] = time.perf_counter() - began
-    took["act_prm"] = _seconds(run, samples, act)
+    walk = time.perf_counter() - began
+    act_prm = _seconds(run, samples, act)
     logs = []
-    for walk in walks:
-        demo = written(walk, walk.paths[0].thoughts, run.agent.chat).demo
+    for each in walks:
+        demo = with_thoughts(each, each.paths[0].thoughts, run.agent.chat).demo
         logs += logged(demo, run.agent)
-    took["sft"] = _seconds(run, pick(logs, run.cfg.sft.batch, run.seed, "sft", 0), run.cfg.sft)
-    return Tally().add(groups, run.agent.chat), took
+    sft = _seconds(run, pick(logs, run.cfg.sft.batch, run.seed, "sft", 0), run.cfg.sft)
+    return Tally().add(groups, run.agent.chat), Seconds(walk, act_prm, sft)
 
 
 def _seconds(run: Run, samples: list[Sample], cfg: Training) -> float:
@@ -214,7 +219,7 @@ def _seconds(run: Run, samples: list[Sample], cfg: Training) -> float:
     return time.perf_counter() - began
 
 
-def not_measured(cfg: Config, here: bool) -> str:
+def why_not_measured(cfg: Config, here: bool) -> str:
     """Why there are no times."""
     if here:
         return "Time was not measured: the model does not fit, so it was not loaded."

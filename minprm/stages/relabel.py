@@ -58,9 +58,9 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
         found.add(groups, run.agent.chat)
         for walk in walks:
             logs += relabelled(walk, run.agent, act, cfg.keep)
-    with_thoughts = [log for log in logs if log.readable]
-    require_thoughts(stage_id, len(logs), [log.demo for log in with_thoughts], found, run.agent)
-    kept = good_enough(with_thoughts, cfg, stage_id)
+    readable = [log for log in logs if log.readable]
+    require_thoughts(stage_id, len(logs), [log.demo for log in readable], found, run.agent)
+    kept = good_enough(readable, cfg, stage_id)
     run.demos = [log.demo for log in kept]
     reward = fmean(step.reward for demo in run.demos for step in demo.steps)
     logger.info(f"{stage_id}: {len(kept)} demos, mean reward {reward:.3f}{_beside(kept)}")
@@ -128,14 +128,14 @@ def relabelled(walk: Walk, agent: Agent, cfg: ActPRM, keep: int) -> list[Relabel
         chosen = sorted(distinct.values(), key=lambda thoughts: -min(z.reward for z in thoughts))
     logs = []
     for thoughts in chosen[:keep]:
-        log = written(walk, thoughts, agent.chat)
+        log = with_thoughts(walk, thoughts, agent.chat)
         if log.readable and cfg.reward != "exact_match":  # a chance by writing would be 0 or 1
             log = log._replace(chances=without_thought(walk.groups, thoughts, agent, cfg))
         logs.append(log)
     return logs
 
 
-def written(walk: Walk, thoughts: list[Thought], chat: Chat) -> Relabelled:
+def with_thoughts(walk: Walk, thoughts: list[Thought], chat: Chat) -> Relabelled:
     """The log with these thoughts. One that was cut, or holds a control token, is no thought."""
     texts = [chat.text(z.ids) if z.usable else None for z in thoughts]
     demo = walk.demo.with_thoughts(texts, [z.reward for z in thoughts])
@@ -162,7 +162,7 @@ def sample(run: Run, stage_id: str) -> None:
     one = replace(run.cfg.act_prm, group=1, continues="own", thoughts_from="state")
     walks, groups = walk_logs(run.agent, run.train_demos, one, noise_seed(run.seed, stage_id, 0))
     chat = run.agent.chat
-    logs = [written(walk, walk.paths[0].thoughts, chat) for walk in walks]
+    logs = [with_thoughts(walk, walk.paths[0].thoughts, chat) for walk in walks]
     run.demos = [log.demo for log in logs if log.readable]
     require_thoughts(stage_id, len(logs), run.demos, Tally().add(groups, chat), run.agent)
 
