@@ -21,7 +21,7 @@ from minprm.commands.estimate import (
     stages_table,
     why_not_measured,
 )
-from minprm.commands.logs import summary
+from minprm.commands.logs import describe
 from minprm.constants import Config, fail, reads_base
 from minprm.data import Demo
 from minprm.demos import demos_of, fitting_demos, split
@@ -63,7 +63,7 @@ def dry_run(cfg: Config, checkpoints: Path) -> Iterator[str]:
     train_demos, *_ = [fitting_demos(side, agent, cfg) for side in sides]
     if cfg.demos:
         _, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad)
-        yield summary(demos, report, cfg, agent.chat)
+        yield describe(demos, report, cfg, agent.chat)
         yield ""
     total, trained = count(model, planned.lora, planned.lora_targets)
     yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"

@@ -63,7 +63,7 @@ def main(argv: list[str]) -> None:
     chat = None
     if flags.model and demos:
         chat = Chat(pretrained(AutoTokenizer, flags.model), flags.layout, all_tools(demos))
-    print(summary(demos, report, cfg, chat))
+    print(describe(demos, report, cfg, chat))
     bad = len(report.problems)
     if bad and not flags.skip_bad:
         fail(f"{cfg.demos}: mend the bad lines ({bad:,}), or leave them out by --skip-bad")
@@ -94,7 +94,7 @@ def write_as(form: str, file: str, demos: list[Demo]) -> None:
 # --- the summary ----------------------------------------------------------------------------------
 
 
-def summary(demos: list[Demo], report: Report, cfg: Config, chat: Chat | None) -> str:
+def describe(demos: list[Demo], report: Report, cfg: Config, chat: Chat | None) -> str:
     """What is in the logs, what was changed, and what is wrong; with `chat` in tokens too."""
     rows = [("logs", _logs(demos, report))]
     if demos:

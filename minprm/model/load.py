@@ -66,9 +66,7 @@ def load_model(
     return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def base_for(
-    path: str, lora: int, alpha: float = 0.0, targets: Sequence[str] = ()
-) -> tuple[str, int]:
+def base_for(path: str, lora: int, alpha: int = 0, targets: Sequence[str] = ()) -> tuple[str, int]:
     """`base_of` for a run with these knobs. Exits where the adapters of the path do not allow them;
     lora 0 asks for none of its own."""
     base, rank = base_of(path)
