@@ -15,7 +15,7 @@ from pathlib import Path
 
 FILE = Path(__file__).with_name("logs.jsonl")
 LOGS = 60
-LOST_EVERY = 5  # every fifth log is lost
+LOST_EVERY = 5  # of five rounds through the stories, one is lost
 POLICY = """You are the support agent of a small shop. Today is day {today}.
 - Look an order up before you speak about it. Ask for its number if you have none.
 - A refund is for orders delivered at most 14 days ago. It pays the price without shipping.
