@@ -127,7 +127,7 @@ def rewards(name: str, logps: list[Tensor], texts: list[Texts]) -> list[float]:
     judge = function(name, REWARDS)
     if not is_own(name):
         return [judge(logp) for logp in logps]
-    reads = takes(judge, 4)
+    reads = reads_texts(name)
     found = []
     for logp, each in zip(logps, texts, strict=True):
         number = as_number(name, judge(logp, *each) if reads else judge(logp))
@@ -135,6 +135,11 @@ def rewards(name: str, logps: list[Tensor], texts: list[Texts]) -> list[float]:
             fail(f"{name} returned {number}, and the reward of a thought is 0 or more")
         found.append(number)
     return found
+
+
+def reads_texts(name: str) -> bool:
+    """Is this a user's reward that judges texts? It says nothing of a turn without a thought."""
+    return is_own(name) and takes(function(name, REWARDS), 4)
 
 
 def as_number(name: str, found: object) -> float:

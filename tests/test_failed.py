@@ -3,22 +3,28 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from test_logs import PAGES, chat_model, line
 from test_policy import agent
 from test_rl import CFG, Lines
+from test_templates import CALL, TOOLS, tokenizer
 from test_walks import parts  # noqa: F401  (a fixture)
 
 from minprm import ladder
+from minprm.commands.cli import parse
 from minprm.commands.train import main
 from minprm.constants import RL, ActPRM, Config, Relabel
+from minprm.data import Step
 from minprm.ladder import run_stage, start
 from minprm.run.table import details
-from minprm.stages.act_prm import walk_logs
+from minprm.stages.act_prm import Group, Thought, score, walk_logs
+from minprm.stages.act_prm import Path as LogPath
 from minprm.stages.relabel import relabelled, without_thought
 from minprm.stages.rl import synth
+from minprm.text.chat import Chat
 from minprm.text.logs import read_demos
 
 SMALL = (
@@ -205,6 +211,49 @@ def test_the_chance_of_an_action_is_what_it_earns_in_a_turn_without_a_thought(
         logits = p.model(torch.tensor([whole])).logits[0].log_softmax(-1)
         logp = torch.stack([logits[i - 1, whole[i]] for i in range(first, last)])
         assert chance == pytest.approx(logp.mean().exp().item(), rel=1e-4)
+
+
+def test_a_reward_of_the_users_own_says_what_an_action_earns_without_a_thought(
+    parts,  # noqa: F811
+    tmp_path,
+):
+    p, _, demos = parts
+    (tmp_path / "mine.py").write_text(
+        "def prob(logp): return logp.sum().exp()\n"
+        "def brief(logp, thought, state, action): return 1 / len(thought)\n"
+    )
+    asked = agent(p, Config(thought_tokens=12))
+    chances = {}
+    for reward in ("action_prob", f"{tmp_path}/mine.py:prob", f"{tmp_path}/mine.py:brief"):
+        (walk,), _ = walk_logs(asked, demos[:1], ActPRM(group=3), seed=3)
+        for z in [z for group in walk.groups for z in group.thoughts]:
+            z.usable = True
+        (log,) = relabelled(walk, asked, ActPRM(group=3, reward=reward), keep=1)
+        chances[reward.rpartition(":")[2]] = log.chances
+    assert chances["prob"] == chances["action_prob"] and None not in chances["prob"]
+    assert chances["brief"] is None  # it judges a thought, and there is none
+    with pytest.raises(SystemExit):
+        parse(f"--act-prm.reward {tmp_path}/mine.py:brief --relabel.min-gain 0.1".split())
+    parse(f"--act-prm.reward {tmp_path}/mine.py:prob --relabel.min-gain 0.1".split())
+
+
+def test_the_token_that_opens_a_call_is_scored_neither_with_nor_without_a_thought():
+    chat = Chat(tokenizer("qwen3"), "tool", TOOLS)
+    scored = []
+
+    def logprobs(samples, base):
+        for sample in samples:
+            scored.append([i for i, t in zip(sample.ids, sample.trained, strict=True) if t])
+        return [torch.zeros(1)] * len(samples)
+
+    asked = SimpleNamespace(chat=chat, policy=SimpleNamespace(logprobs=logprobs))
+    cfg = ActPRM(reward_span="turn")
+    step = Step([{"role": "user", "content": "x"}], None, CALL)
+    z = Thought(LogPath(), chat.content("hm"), [], [], closed=True, usable=True)
+    group = Group(step, chat.action(CALL), ([], []), [], [z])
+    score([group], asked, cfg, seed=0)
+    without_thought([group], [z], asked, cfg)
+    assert scored[0] == scored[1] == [*group.action, *chat.end]
 
 
 def test_of_thoughts_that_earn_nothing_one_that_can_be_read_is_written(parts):  # noqa: F811

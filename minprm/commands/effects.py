@@ -12,6 +12,7 @@ from minprm.commands.checks import flag, refuse, stages_of
 from minprm.constants import ActPRM, Config, arms_of, flat
 from minprm.ladder import reads_instruction
 from minprm.model.load import uses_vllm
+from minprm.own import reads_texts
 from minprm.text.instruction import NOTHING
 
 SFT = "sft:actions sft:thoughts sft:expert"
@@ -146,6 +147,11 @@ def _of_act_prm(act_prm: ActPRM) -> list[Need]:
             act_prm.reward != "exact_match",
             "another --act-prm.reward than exact_match",
             "act_prm.reward_span act_prm.scored_by relabel.min_gain",
+        ),
+        Need(
+            not reads_texts(act_prm.reward),
+            "an --act-prm.reward that does not judge the thought itself",
+            "relabel.min_gain",
         ),
         Need(
             drawn,

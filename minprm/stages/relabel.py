@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from loguru import logger
 
-from minprm.algorithms import REWARDS
+from minprm import own
 from minprm.constants import ActPRM, Relabel, fail
 from minprm.data import Demo, Sample
 from minprm.model.agent import Agent
@@ -129,7 +129,8 @@ def relabelled(walk: Walk, agent: Agent, cfg: ActPRM, keep: int) -> list[Relabel
     logs = []
     for thoughts in chosen[:keep]:
         log = with_thoughts(walk, thoughts, agent.chat)
-        if log.readable and cfg.reward != "exact_match":  # a chance by writing would be 0 or 1
+        # a chance by writing would be 0 or 1, and of no thought there is no text to judge
+        if log.readable and cfg.reward != "exact_match" and not own.reads_texts(cfg.reward):
             log = log._replace(chances=without_thought(walk.groups, thoughts, agent, cfg))
         logs.append(log)
     return logs
@@ -148,13 +149,16 @@ def without_thought(
     """The reward of each step's action if the turn had no thought, after the same history."""
     tags = 0.0 if cfg.reward_span == "turn" else None
     chat = agent.chat
+    # in layout `tool` the token that opens a call ends a thought, too, and is not scored there
+    opening = None if chat.opening(None) == chat.think_end else tags
     samples = []
     for group, z in zip(groups, thoughts, strict=True):
-        sample = Sample(parent=z.path.history).extend(chat.opening(None), tags)
+        sample = Sample(parent=z.path.history).extend(chat.opening(None), opening)
         sample.extend(group.action, 0.0).extend([*chat.act_end, *chat.end], tags)
         samples.append(sample)
     logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")
-    return [REWARDS[cfg.reward](logp) for logp in logps]
+    no_texts = [("", "", "")] * len(logps)  # for a reward that judges none
+    return own.rewards(cfg.reward, logps, no_texts)
 
 
 def sample(run: Run, stage_id: str) -> None:
