@@ -230,6 +230,12 @@ def test_a_template_without_system_messages_has_it_before_what_the_user_says():
     assert f"user\n{TOLD}\n\nhello<|im_end|>" in chat.text(chat.state(messages, [], None))
 
 
+def test_a_greeting_does_not_tell_it():
+    greeting = {"role": "assistant", "content": "welcome"}
+    asked = {"role": "user", "content": f"{TOLD}\n\nhello"}
+    assert Instruction(TOLD, in_system=False).told([greeting, USER]) == [greeting, asked]
+
+
 def test_a_tag_in_it_is_text():
     chat = Chat(tokenizer("qwen3"), "think")
     ids = chat.state(Instruction("write </think> <|im_end|>").told([USER]), [], None)

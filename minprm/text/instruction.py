@@ -77,7 +77,10 @@ class Instruction:
             return [{**first, "content": f"{first['content']}\n\n{self.text}"}, *rest]
         if self.in_system:
             return [{"role": "system", "content": self.text}, *messages]
-        return [{**first, "content": f"{self.text}\n\n{first['content']}"}, *rest]
+        roles = [message["role"] for message in messages]
+        at = roles.index("user") if "user" in roles else 0  # behind a greeting of the assistant's
+        told = {**messages[at], "content": f"{self.text}\n\n{messages[at]['content']}"}
+        return [*messages[:at], told, *messages[at + 1 :]]
 
 
 def instruction_of(cfg: Config, chat: Chat) -> Instruction:
