@@ -93,6 +93,17 @@ def test_content_thought_takes_it_for_one_where_there_is_no_other():
     assert from_chat(to_chat(demo)) == demo  # a later reader need not be told
 
 
+def test_a_log_is_read_again_as_it_was_read_where_an_empty_thought_stands_before_another():
+    content = "<think>\n\n</think>\n\n<think>hm</think>open c"
+    said = {"role": "assistant", "content": content}
+    demo = from_chat({"messages": [{"role": "user", "content": "hi"}, said]})
+    assert (demo.steps[0].thought, demo.steps[0].action) == ("hm", "open c")
+    assert from_chat(to_chat(demo)) == demo
+    said["content"] = "<think>a</think><think>b</think>open c"
+    with pytest.raises(ValueError, match="more than one thought"):
+        from_chat({"messages": [{"role": "user", "content": "hi"}, said]})
+
+
 def test_an_action_that_is_nested_without_end_is_compared_as_text():
     deep = "[" * 100_000
     assert exact_match(deep, "open c") == 0.0 and exact_match(deep, deep) == 1.0

@@ -200,13 +200,16 @@ def _text_and_thought(message: dict, notes: Counter) -> tuple[str, str]:
         thought = message["reasoning"]
     if not _is_nothing(thought) and not isinstance(thought, str):
         raise ValueError(f"its {REASONING} is no text")
-    if not text.lstrip().startswith(THINK) or END_OF_THINK not in text:
-        return text, thought or ""
-    notes[f"thoughts between {THINK} and {END_OF_THINK}, taken out of content"] += 1
-    inside, _, text = text.lstrip().removeprefix(THINK).partition(END_OF_THINK)
-    if inside.strip() and thought:
-        raise ValueError(f"it has a thought in content and another in {REASONING}: keep one")
-    return text.lstrip(), inside.strip() or thought or ""
+    thought = thought or ""
+    # an empty one may stand before it, as templates write those for agents that do not think
+    while text.lstrip().startswith(THINK) and END_OF_THINK in text:
+        notes[f"thoughts between {THINK} and {END_OF_THINK}, taken out of content"] += 1
+        inside, _, text = text.lstrip().removeprefix(THINK).partition(END_OF_THINK)
+        if inside.strip() and thought:
+            raise ValueError(f"it has more than one thought, in content or {REASONING}: keep one")
+        text = text.lstrip()
+        thought = inside.strip() or thought
+    return text, thought
 
 
 # --- tool calls and tools -------------------------------------------------------------------------
