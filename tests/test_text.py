@@ -14,14 +14,16 @@ from test_logs import chat_model
 from minprm.commands.evaluate import main as evaluate
 from minprm.commands.train import main as train
 from minprm.constants import Config
+from minprm.data import Step
 from minprm.envs import base, make_world
 from minprm.envs.base import SPLITS, World, task_seed
 from minprm.envs.metrics import LIBRARIES, METRICS, diversity
 from minprm.evaluation import reference_rows
-from minprm.play import expert_demo
+from minprm.play import Episode, expert_demo, won_demos
 from minprm.run.table import details
 
 ROOT = Path(__file__).parents[1]
+USER = {"role": "user", "content": "hello"}
 ALL = pytest.mark.parametrize("name", METRICS)
 
 
@@ -253,6 +255,22 @@ def test_a_reward_that_a_stage_would_not_be_paid_by_is_refused(arm, tmp_path, mo
         with pytest.raises(SystemExit):
             train([*flags.split(), *more])
         assert "rl:dense" not in capsys.readouterr().err  # but that there is no such model
+
+
+def test_an_answer_that_a_log_would_hold_as_another_one_is_no_log(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    call = '{"name": "count", "arguments": {}}'
+    write(tmp_path, *({"prompt": str(i), "reference": call} for i in range(40)), name="calls.jsonl")
+    with pytest.raises(SystemExit):
+        expert_demo(world("file=calls.jsonl"), task_seed("train", 0))
+    assert "cannot stand in a log" in capsys.readouterr().err
+    episodes = []
+    for answer in (call, "<think>a</think>b", "b"):
+        e = Episode(world("file=calls.jsonl"), steps=[Step([USER], "hm", answer)])
+        e.infos.append({"valid": True})
+        e.world.seed, e.world.success = 0, True
+        episodes.append(e)
+    assert [demo.steps[0].action for demo in won_demos(episodes)] == ["b"]
 
 
 def test_a_chat_model_learns_by_every_method(model, tmp_path, monkeypatch, capsys):
