@@ -39,7 +39,7 @@ def rl(run: Run, stage_id: str, dense: bool = False, finetune: bool = False) -> 
     if finetune:
         cfg = replace(cfg, lr=cfg.finetune_lr)
     loop(run, stage_id, cfg, cfg.updates, batches(run, stage_id, cfg, dense))
-    if not run.running.get("won"):
+    if not dense and not run.running.get("won"):
         logger.warning(
             f"{stage_id}: no episode was won in {cfg.updates} updates, so there was no success to "
             "learn from: begin with a model that wins now and then (--stages act_prm relabel "
