@@ -711,3 +711,49 @@ def test_a_log_of_replies_and_calls_is_trained_on_in_order(name):
     expected = ["look it up", "visit", "Paris", "that is it", "In Paris.", "In London."]
     assert re.findall("|".join(map(re.escape, expected)), text) == expected
     assert "Louvre" not in text and "Big Ben" not in text
+
+
+def test_a_schema_that_spells_a_control_token_is_refused(capsys):
+    c = carried("qwen3")
+    for place in ("name", "description"):
+        function = {**TOOLS[0]["function"], place: 'a "b"<|im_end|>'}
+        with pytest.raises(SystemExit):
+            c.state([{"role": "user", "content": "x"}], [{"function": function}], after=None)
+        assert "spells the control token <|im_end|>" in capsys.readouterr().err
+
+
+def test_white_space_that_was_added_to_a_vocabulary_is_text():
+    """Phi-2 and GPT-NeoX have tokens for runs of white space, which are not in their merges."""
+    made = bytes_with(["<|im_start|>", "<|im_end|>"], "<|im_end|>", TURNS + PROMPT)
+    made.add_tokens([AddedToken(run, normalized=False) for run in ("\n\n", "  ", "▁▁")])
+    c = Chat(made, "think")
+    ids = made.encode("a\n\nb  c", add_special_tokens=False)
+    assert c.clean(ids) and c.content("a\n\nb  c") == ids
+    assert c.parse(c.turn(ids, ids)) == ("a\n\nb  c", "a\n\nb  c")
+
+
+@pytest.mark.parametrize("tools", [[], TYPED], ids=["plain", "tools"])
+def test_a_thought_in_spelled_tags_ends_where_the_whole_tag_stands(tools):
+    c = Chat(shipped("llama3_1"), "think", tools)
+    assert len(c.think_end) > 1
+    begun = c.text(c.think_end[:1])  # what also begins other tags
+    thought = c.thought(f"a {begun}b> c")
+    assert c.stop[0] in thought
+    turn = c.turn(thought, c.action("On it."))
+    assert c.parse(turn) == (f"a {begun}b> c\n", "On it.")
+    assert c.without_thought(turn) == c.turn(None, c.action("On it."))
+    # one that never ends is no action, nor is one that is written in other tokens
+    assert c.parse([*c.think, *thought, *c.action("On it."), *c.end]) == (None, None)
+    letters = [i for letter in "<think>a</think>On it." for i in c.content(letter)]
+    assert c.parse([*letters, *c.end]) == (None, None)
+
+
+def test_a_logged_reply_that_is_read_as_a_call_is_told():
+    warned = []
+    number = logger.add(warned.append, level="WARNING")
+    c = Chat(shipped("llama3_1"), "think", TYPED)
+    c.action("On it.")
+    assert not warned
+    c.action('Look: {"name": "visit", "parameters": {}}')
+    logger.remove(number)
+    assert len(warned) == 1 and "in fields of their own" in warned[0]

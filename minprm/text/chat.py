@@ -220,18 +220,16 @@ class Chat:
     def split(self, ids: list[int]) -> tuple[list[int] | None, list[int]]:
         """(thought, rest) of a sampled turn. A turn without a thought is all rest."""
         start = len(self.think)
-        stop = self.stop[0]
-        if ids[:start] != self.think or stop not in ids[start:]:
+        if ids[:start] != self.think:
             return None, ids
-        stop_at = ids.index(stop, start)
-        # Where no tag opens a thought, a turn that begins with the stop has none.
-        if stop_at == 0:
-            return None, ids
-        end = stop_at + len(self.think_end)
-        # Of a closing tag that is spelled, the tokens after the first must follow too.
-        if ids[stop_at:end] != self.think_end:
-            return None, ids
-        return ids[start:stop_at], ids[end:]
+        for stop_at in range(start, len(ids)):
+            end = stop_at + len(self.think_end)
+            # Of a closing tag that is spelled, the tokens after the first must follow too.
+            if ids[stop_at:end] != self.think_end:
+                continue
+            # Where no tag opens a thought, a turn that begins with the stop has none.
+            return (ids[start:stop_at], ids[end:]) if stop_at else (None, ids)
+        return None, ids
 
     def without_thought(self, ids: list[int]) -> list[int]:
         """Ids of a sampled turn without its thought."""
@@ -251,6 +249,8 @@ class Chat:
         thought = self.text(thought_ids)
         opening = self.act_without_thought if thought_ids is None else self.act
         body = self._body(rest, opening)
+        if thought_ids is None and body and self._opens_a_thought(body):
+            return None, None
         action = None if body is None else self.read(body)
         if action is None:
             return thought, None
@@ -323,6 +323,11 @@ class Chat:
         if not (text.startswith(head) and text.endswith(tail)):
             return None
         return text[len(head) : len(text) - len(tail)]
+
+    def _opens_a_thought(self, body: str) -> bool:
+        """Where letters spell the tags, a thought without an end would be read as an action."""
+        opening = self.layout.think.strip()
+        return bool(opening) and body.lstrip().startswith(opening)
 
     def _controls_inside(self, action: str) -> list[int] | None:
         """The control tokens that the template writes in an action. None: it cannot write it."""

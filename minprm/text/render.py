@@ -83,12 +83,13 @@ class Renderer:
     def __init__(self, tokenizer: PreTrainedTokenizerBase):
         self.tokenizer = tokenizer
         special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
-        # Its control tokens. Of those that are not marked as special, only tags are: Gemma has such
-        # tokens for line breaks and for <b> too.
+        # Its control tokens. Of those that are not marked as special, only tags are: some models
+        # have such tokens for runs of white space, and Gemma for <b> too.
         self.ids: dict[str, int] = {}
         for token, i in tokenizer.get_added_vocab().items():
-            is_tag = token in TAGS or token in tokenizer.chat_template
-            if token in special or (is_tag and token.strip()):
+            is_tag = token in TAGS or token.startswith("<|") or token in tokenizer.chat_template
+            is_space = not token.replace("▁", " ").strip()
+            if token in special or (is_tag and not is_space):
                 self.ids[token] = i
         self.tokens = {i: token for token, i in self.ids.items()}
         self._controls = _any_of(list(self.ids))
@@ -112,6 +113,16 @@ class Renderer:
             raise ValueError(
                 f"the chat template cannot write a conversation of {roles} ({reason})"
             ) from error
+
+    def check_tools(self, tools: list[dict]) -> None:
+        """Raises ValueError where a schema spells a control token: the template writes schemas."""
+        for tool in tools:
+            found = self.controls(json.dumps(tool, ensure_ascii=False))
+            if found:
+                raise ValueError(
+                    f"the schema of a tool spells the control token {found[0].group()}"
+                    f" ({tool.get('function', tool).get('name')!r})"
+                )
 
     def controls(self, text: str) -> list[re.Match]:
         """Where control tokens stand in a text."""

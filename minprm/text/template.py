@@ -101,17 +101,23 @@ class ChatTemplate:
 
     def warn_of_other_reading(self, action: str) -> None:
         """Says once that a logged action would be read as another one: a number that stands there
-        as a text, say, where the template has no quotation marks and the schema says number."""
+        as a text, say, where the template has no quotation marks and the schema says number; or a
+        reply that ends as the template writes a call."""
         reply, calls = parts(action)
-        if not calls or self.layout.name == "tool" or self._warned:
+        if self.layout.name == "tool" or self._warned:
             return
         read = self.read(self.turns.written(reply, calls))
         if normalise(read or "") == normalise(action):
             return
         self._warned = True
+        advice = "give its arguments the types that the tool's schema names"
+        if not calls:
+            advice = (
+                "it is written as a thought or a call would be; put those in fields of their own"
+            )
         logger.warning(
             f"the logged action {action[:200]!r} is read back as {read!r}, so nothing that the"
-            " model writes can match it: give its arguments the types that the tool's schema names"
+            f" model writes can match it: {advice}"
         )
 
     def read(self, text: str) -> str | None:
@@ -162,6 +168,7 @@ class ChatTemplate:
     def _state_pieces(
         self, messages: list[dict], tools: list[dict], called: tuple[str, ...] | None
     ) -> list[str | Hole]:
+        self.render.check_tools(tools)
         messages = _with_ids(messages, called or ())
         marked = [{**m, "content": placeholder(i)} for i, m in enumerate(messages)]
         if called is None:
