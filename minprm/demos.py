@@ -54,8 +54,8 @@ def split(demos: list[Demo], cfg: Config) -> tuple[list[Demo], list[Demo], list[
     tasks = len({demo.task for demo in held_out})
     if tasks < 2:
         fail(
-            f"--held-out {cfg.held_out}: these logs leave {tasks} task to hold out; without a "
-            "--world it takes two, one to stop early by and one for the score, beside one to learn"
+            f"--held-out {cfg.held_out} is too few: without a --world it takes two tasks or more, "
+            "one to stop early by and one for the score, and logs of another to learn from"
         )
     validation, test = split_tasks(held_out, tasks // 2)
     return train, validation, test

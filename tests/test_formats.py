@@ -661,8 +661,15 @@ def test_the_summary_counts_what_is_there(tmp_path, capsys):
     assert found["split"] == "--held-out 2: 2 training, 1 held out, 1 test"
     assert found["characters"].endswith("the longest action 99")
     assert "tokens" not in found
-    _, text, _ = shown(path, capsys=capsys)
-    assert "--held-out 16 leaves nothing to learn from" in rows(text)["split"]
+    for held_out, said in (
+        ("16", "leaves nothing to learn from"),
+        ("1", "is too few"),
+        ("0", "is"),
+    ):
+        _, text, _ = shown(path, "--held-out", held_out, capsys=capsys)
+        assert f"--held-out {held_out} {said}" in rows(text)["split"]
+    _, text, _ = shown(written(tmp_path, TEXT), capsys=capsys)
+    assert "add logs of other tasks" in text and "--held-out" not in rows(text)["split"]
 
 
 def test_with_a_model_the_summary_counts_its_tokens(tmp_path, capsys, model):  # noqa: F811

@@ -257,12 +257,12 @@ def split_tasks(demos: list[Demo], held_out: int) -> tuple[list[Demo], list[Demo
     if held_out and len(tasks) < 2:
         fail(
             f"all logs are of one task ({tasks[0][:40]!r}), so none can be held out: add logs of"
-            ' other tasks, name the tasks apart by a "task" in each line, or use --held-out 0'
+            ' other tasks, or name the tasks apart by a "task" in each line'
         )
     if held_out >= len(tasks):
         fail(
             f"--held-out {held_out} leaves nothing to learn from: these logs are of "
-            f"{len(tasks)} tasks"
+            f"{len(tasks)} tasks, so hold out fewer"
         )
     kept = set(tasks[: len(tasks) - held_out])
     train = [demo for demo in demos if demo.task in kept]
