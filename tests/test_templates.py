@@ -720,6 +720,16 @@ def test_a_schema_that_spells_a_control_token_is_refused(capsys):
         with pytest.raises(SystemExit):
             c.state([{"role": "user", "content": "x"}], [{"function": function}], after=None)
         assert "spells the control token <|im_end|>" in capsys.readouterr().err
+    made = shipped("qwen3")
+    made.add_tokens([AddedToken("<b>"), AddedToken("<think>")])
+    for text, allowed in (("in HTML, as <b>", True), ("in <think>", False)):
+        function = {**TOOLS[0]["function"], "description": text}
+        state = partial(Chat(made, "think", TOOLS).state, [{"role": "user", "content": "x"}])
+        if allowed:
+            state([{"function": function}], None)
+            continue
+        with pytest.raises(SystemExit):
+            state([{"function": function}], None)
 
 
 def test_white_space_that_was_added_to_a_vocabulary_is_text():

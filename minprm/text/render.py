@@ -117,10 +117,10 @@ class Renderer:
     def check_tools(self, tools: list[dict]) -> None:
         """Raises ValueError where a schema spells a control token: the template writes schemas."""
         for tool in tools:
-            found = self.controls(json.dumps(tool, ensure_ascii=False))
+            found = self._controls.search(json.dumps(tool, ensure_ascii=False))
             if found:
                 raise ValueError(
-                    f"the schema of a tool spells the control token {found[0].group()}"
+                    f"the schema of a tool spells the control token {found.group()}"
                     f" ({tool.get('function', tool).get('name')!r})"
                 )
 

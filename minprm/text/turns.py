@@ -9,7 +9,8 @@ split there. So no template's format of a call has code of its own. In Qwen3's t
 
 The text around actions is in three parts. `act` and `end` are what all kinds of actions have in
 common; the rest is part of the action. So the choice between a reply and a call, and an end that
-only calls have, are part of what is scored and trained.
+only calls have, are part of what is scored and trained. That nothing follows an action, a call
+behind a reply say, is always trained; scored it is with `end` (--act-prm.reward-span turn).
 """
 
 import json
