@@ -114,6 +114,8 @@ def copies(thought: str, action: str, state: str) -> bool:
     >>> copies("so I open c .", "open c", "ball under a ."), copies("bare", "open c", "")
     (True, False)
     """
+    if not thought.strip():  # an empty text would be found in it
+        return False
     _, calls = parts(action)
     values = [str(value) for call in calls for value in call["arguments"].values()]
     thought = _padded(thought)
