@@ -151,7 +151,8 @@ def test_adapters_are_copied_as_they_are_beside_a_base_that_is_found_from_anywhe
     ("adapters/action_sft-0 new --dtype fp16", "--dtype has no effect"),
     ("whole/action_sft-0 new --push mine", "OWNER/NAME"),
     ("adapters/action_sft-0 new --push me/mine", "add --merge"),
-    ("whole/nobody-0 new", "is no model that transformers loads"),
+    ("whole/nobody-0 new", "whole/nobody-0 is no model that transformers loads: there is no such"),
+    ("whole/nobody-0 new --merge", "is no model that transformers loads"),
     ("whole/action_sft-0", "minprm export --help"),
 ])  # fmt: skip
 def test_what_cannot_be_meant_is_refused_and_leaves_nothing(flags, said, capsys):

@@ -46,9 +46,9 @@ def main(argv: list[str]) -> None:
     """The command."""
     flags = read_flags(Export, argv, "minprm export")
     base, rank = base_of(flags.checkpoint)
+    tokenizer = pretrained(AutoTokenizer, flags.checkpoint)  # first: is there a checkpoint at all
     check(flags, given_knobs(argv), base, rank)
     about = read_about(flags.checkpoint)
-    tokenizer = pretrained(AutoTokenizer, flags.checkpoint)
     served = how_to_serve(tokenizer, about)
     merged = flags.merge or not rank
     line = command(flags.out, base, 0 if merged else rank, served)
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> None:
 
 
 def check(flags: Export, given: set[str], base: str, rank: int) -> None:
-    """Refuses what cannot be meant, before anything is loaded."""
+    """Refuses what cannot be meant, before the model is loaded."""
     out = Path(flags.out)
     refuse(out.exists() or out.is_symlink(), f"{out} exists: name a new folder")
     refuse(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from huggingface_hub.constants import HF_HUB_OFFLINE
+from huggingface_hub.utils import HFValidationError, validate_repo_id
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
@@ -37,7 +38,17 @@ def pretrained(kind, path: str, **knobs):
         return kind.from_pretrained(path, trust_remote_code=False, **knobs)
     except Exception as error:  # a broken file raises what its reader likes, down to Exception
         reason = (str(error) or repr(error)).splitlines()[0]
+        if "/" in path and not Path(path).exists() and not _may_be_on_the_hub(path):
+            reason = "there is no such folder"
         fail(f"{path} is no model that transformers loads: {reason}")
+
+
+def _may_be_on_the_hub(name: str) -> bool:
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return True
 
 
 def load_model(
