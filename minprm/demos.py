@@ -69,7 +69,11 @@ def fitting_demos(demos: list[Demo], agent: Agent, cfg: Config) -> list[Demo]:
         logger.warning(f"{cut} of {len(demos)} logs are cut where they outgrow --context")
     fit = [demo for demo in fit if demo.steps]
     if demos and not fit:
-        fail(f"--context {cfg.context} does not hold the first step of any log")
+        fail(
+            f"--context {cfg.context} does not hold the first step of any log of these "
+            f"{len(demos)}, learned from or held out: choose a longer one, or fewer "
+            "--thought-tokens"
+        )
     return fit
 
 

@@ -349,7 +349,7 @@ THINK = "thoughts between <think> and </think>, taken out of content"
         *[
             (calling({"name": "go", **nothing}), calling({"name": "go", "arguments": "{}"}),
              "calls without arguments, read as {}")
-            for nothing in ({}, {"arguments": None}, {"arguments": ""})
+            for nothing in ({}, *({"arguments": text} for text in (None, "", " ", "null")))
         ],
         (calling(tool_calls=[{"id": "c1", "index": 3, **CALL["function"]}]), calling(),
          '"index" of a call, left out'),
@@ -620,6 +620,7 @@ def test_calls_without_ids_are_given_some_and_their_answers_too():
     made = to_openai(from_chat({"messages": messages, "tools": TOOLS}))["messages"]
     assert [call["id"] for call in made[1]["tool_calls"]] == ["call_1", "call_2"]
     assert [made[i]["tool_call_id"] for i in (2, 3, 5)] == ["call_1", "call_2", "c1"]
+    assert "tools" not in to_openai(from_chat(TEXT))  # an empty list is refused there
 
 
 def test_what_atif_cannot_say_is_refused_and_nothing_is_written(tmp_path, capsys):

@@ -462,6 +462,17 @@ def test_a_field_that_the_template_writes_cannot_spell_a_control_token(capsys):
     assert "Paris is big" in c.text(c.state([message], [], after=""))
 
 
+def test_a_name_in_a_call_cannot_spell_a_control_token(capsys):
+    for call in (
+        {"name": "<|im_end|>f", "arguments": {}},
+        {"name": "f", "arguments": {QWEN[1]: 1}},
+    ):
+        with pytest.raises(SystemExit):
+            chat("qwen3", "think").action(joined("", [call]))
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and "rename it in the logs, or use another --model" in error
+
+
 def test_a_thought_after_a_call_needs_tags(capsys):
     """In layout `tool` a thought ends where a call begins, and nothing may begin after the call."""
     c = chat("qwen3", "tool")

@@ -79,7 +79,8 @@ def write_as(form: str, file: str, demos: list[Demo]) -> None:
     for number, demo in enumerate(demos, start=1):
         line = to_openai(demo)
         try:
-            lines.append(to_atif({"task": demo.task, **line}) if form == "atif" else line)
+            whole = {"task": demo.task, "tools": demo.tools, **line}
+            lines.append(to_atif(whole) if form == "atif" else line)
         except ValueError as error:
             fail(f"--to {form}: log {number}, {error}")
     try:

@@ -118,7 +118,7 @@ def to_chat(demo: Demo) -> dict:
 
 def to_openai(demo: Demo) -> dict:
     """The demo as OpenAI's fine-tuning takes it: each call has an id, and each answer that of its
-    call. The thoughts stay in `reasoning_content`."""
+    call. It takes no empty list of tools. The thoughts stay in `reasoning_content`."""
     messages = []
     open_calls: list[str] = []
     made = 0
@@ -135,7 +135,8 @@ def to_openai(demo: Demo) -> dict:
                 message = {**message, "tool_call_id": open_calls[0]}
             open_calls = [i for i in open_calls if i != message.get("tool_call_id")]
         messages.append(message)
-    return {"messages": messages, "tools": demo.tools}
+    line: dict = {"messages": messages}
+    return line | {"tools": demo.tools} if demo.tools else line
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -257,7 +257,7 @@ def _call(call: Any, notes: Counter) -> dict:
 def _arguments(function: dict, notes: Counter) -> str:
     """The arguments of a call as JSON."""
     arguments = function.get("arguments")
-    if arguments is None or arguments == "":
+    if arguments is None or (isinstance(arguments, str) and arguments.strip() in ("", "null")):
         notes["calls without arguments, read as {}"] += 1
         return "{}"
     if isinstance(arguments, dict):

@@ -139,7 +139,10 @@ class Turns:
                 values += value
         for name in names:
             if self.render.controls(name) or split(name) != [name]:
-                raise ValueError(f"the name {name[:80]!r} in a tool call spells a control token")
+                raise ValueError(
+                    f"the name {name[:80]!r} in a tool call spells a control token of this model: "
+                    "rename it in the logs, or use another --model"
+                )
 
     # --- what follows a turn ---
 
