@@ -48,7 +48,7 @@ def function(name: str, ours: dict[str, Callable]) -> Callable:
         known = ", ".join(ours)
         raise ValueError(f"{name}: no such name. Names: {known}, or FILE.py:NAME, one of your own")
     file, _, wanted = name.rpartition(":")
-    module, _ = _loaded(Path(file).resolve())
+    module, _ = loaded(Path(file).resolve())
     if not hasattr(module, wanted):
         raise ValueError(f"{name}: {file} defines no {wanted or 'function without a name'}")
     found = getattr(module, wanted)
@@ -88,12 +88,12 @@ def fingerprints(names: Iterable[str]) -> dict[str, str]:
     found = {}
     for name in filter(is_own, names):
         file = name.rpartition(":")[0]
-        found[file] = _loaded(Path(file).resolve())[1]
+        found[file] = loaded(Path(file).resolve())[1]
     return found
 
 
 @cache
-def _loaded(file: Path) -> tuple[ModuleType, str]:
+def loaded(file: Path) -> tuple[ModuleType, str]:
     """(a user's file as a module, the hash of its text). Raises ValueError where it cannot run."""
     try:
         source = file.read_bytes()
