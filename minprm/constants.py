@@ -216,7 +216,7 @@ class Config:
     lora_targets: list[str] = field(default_factory=list)  # layers with adapters; none: all linear
     checkpointing: bool = False  # compute activations again for the gradient, to save memory
     gate: bool = True  # stop where the embedded model lacks the world's skills
-    layout: LayoutName = "auto"  # what ends a thought (template.py)
+    layout: LayoutName = "auto"  # what ends a thought (text/layout.py)
     think: bool = True  # may a played turn think first; --no-think opens its action at once
     # told to a --model until SFT has taught it: auto, none, a text, or a .txt or .md file
     instruction: str = "auto"

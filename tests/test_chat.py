@@ -5,7 +5,7 @@ import pytest
 from minprm.envs.cups import Cups
 from minprm.model.tiny import make_tokenizer
 from minprm.text.chat import Chat
-from minprm.text.template import TAGS
+from minprm.text.render import TAGS
 
 TURNS = [
     ("ball under a . swap a b .", "ball under a . swap a b b", "open b"),

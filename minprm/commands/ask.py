@@ -59,7 +59,7 @@ class Evaluation:
     thought_tokens: Count = 32  # a longer thought is cut
     action_tokens: Count = 8  # longest action, its tags included
     context: Count = 4096  # longest prompt with its answer; an episode that outgrows it is lost
-    layout: LayoutName = "auto"  # what ends a thought (template.py)
+    layout: LayoutName = "auto"  # what ends a thought (text/layout.py)
     history: History = field(default_factory=History)
     sampler: SamplerName = "auto"  # auto: vllm if there is a GPU
     engine: Engine = field(default_factory=Engine)

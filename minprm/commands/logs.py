@@ -40,7 +40,7 @@ class Logs:
     path: Annotated[str, Positional, arg(metavar="PATH")]  # a file, a folder or a quoted pattern
     model: str = ""  # hub id or path: count tokens by its tokenizer
     context: Count = PRESETS["logs"].context  # say what this context cuts; with --model
-    layout: LayoutName = "auto"  # what ends a thought (template.py)
+    layout: LayoutName = "auto"  # what ends a thought (text/layout.py)
     content: Content = "reply"  # what text beside a call is
     held_out: Annotated[int, Range(0, 10_000)] = 16  # tasks held out, as training would
     skip_bad: bool = False  # go on without the bad lines

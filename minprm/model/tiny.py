@@ -31,7 +31,7 @@ from minprm.model.policy import Policy, schedule
 from minprm.model.sampler import Sampler
 from minprm.model.tensors import require_finite
 from minprm.text.chat import ORDERS, Chat
-from minprm.text.template import TAGS
+from minprm.text.render import TAGS
 
 GATE_TASKS = 50  # episodes of the expert at which the skills are measured
 TEMPLATE = (

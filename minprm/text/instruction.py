@@ -27,10 +27,10 @@ from transformers import PreTrainedTokenizerBase
 from minprm.constants import Config, fail
 from minprm.data import Demo
 from minprm.text.chat import Chat
+from minprm.text.layout import Layout
 from minprm.text.logs import read_demos
 from minprm.text.printable import printable
 from minprm.text.render import MARK, QUESTION, Renderer
-from minprm.text.template import Layout
 
 NOTHING = ("", "none")
 FILES = (".txt", ".md")  # an --instruction that ends so is the path of a file

@@ -42,7 +42,7 @@ def placeholder(number: int) -> str:
     return f'{MARK}{number}"x'
 
 
-def split(text: str) -> list[str | Hole]:
+def at_holes(text: str) -> list[str | Hole]:
     """The template's output, as texts and the holes between them. First and last is a text."""
     found = _PLACEHOLDER.split(text)
     pieces: list[str | Hole] = [found[0]]
@@ -60,7 +60,7 @@ def common_start(texts: list[str]) -> str:
     return start
 
 
-def numbers(pieces: list[str | Hole]) -> list[int]:
+def hole_numbers(pieces: list[str | Hole]) -> list[int]:
     """The numbers of the holes, in their order."""
     return [piece.number for piece in pieces if isinstance(piece, Hole)]
 

@@ -2,13 +2,11 @@
 
 Three things are found by running the template on placeholders (render.py): how the assistant's turn
 is written (turns.py), how its calls are read (calls.py), and, here, the text between one action and
-the next. With these, `Layout` says how a turn is written.
+the next. With these, layout.py says where a turn has its thought and its action.
 
 No text is lost in silence: a template that leaves out a placeholder, or raises an error, ends the
 program with a sentence.
 """
-
-from typing import NamedTuple
 
 from loguru import logger
 from transformers import PreTrainedTokenizerBase
@@ -17,7 +15,16 @@ from minprm.algorithms import normalise
 from minprm.constants import fail
 from minprm.text.actions import joined, parts
 from minprm.text.calls import CallReader
-from minprm.text.render import QUESTION, TAGS, Control, Hole, Renderer, numbers, placeholder, split
+from minprm.text.layout import choose_layout
+from minprm.text.render import (
+    QUESTION,
+    Control,
+    Hole,
+    Renderer,
+    at_holes,
+    hole_numbers,
+    placeholder,
+)
 from minprm.text.turns import Turns, call_id
 
 # For models without a template of their own. It needs no control tokens but those that begin and
@@ -41,19 +48,6 @@ PLAIN = """\
 """
 
 
-class Layout(NamedTuple):
-    """The texts around the thought and the action in an assistant's turn."""
-
-    name: str
-    think: str  # opens a thought; forced in sampling, learned in SFT
-    gap: str  # templates write it between a thought and its stop
-    stop: str  # ends a thought
-    act: str  # opens the action after a thought
-    act_without_thought: str  # opens the action of a turn that has no thought
-    act_end: str  # ends the action
-    opened: str = ""  # what a call begins with, where `stop` is a part of it
-
-
 class ChatTemplate:
     """One tokenizer's template: `turns`, `calls` and `layout`, and the pieces of a state.
 
@@ -63,13 +57,12 @@ class ChatTemplate:
     def __init__(self, tokenizer: PreTrainedTokenizerBase, layout: str, tools: list[dict]):
         _give_template(tokenizer)
         self.render = Renderer(tokenizer)
-        self.vocabulary = tokenizer.get_vocab()
         self._warned = False
         try:
             self._check_question()
             self.turns = Turns(self.render, bool(tools))
             self.calls = CallReader(self._write_calls, tools) if tools else None
-            self.layout = self._choose_layout(layout)
+            self.layout = choose_layout(layout, self.turns, self.calls, tokenizer.get_vocab())
             # A template that loses what a user says next is refused now, not at the second step.
             self.state_pieces([{"role": "user"}], [], called=())
         except ValueError as error:
@@ -172,26 +165,26 @@ class ChatTemplate:
         messages = _with_ids(messages, called or ())
         marked = [{**m, "content": placeholder(i)} for i, m in enumerate(messages)]
         if called is None:
-            pieces = split(self.render(marked, tools, prompt=True))
+            pieces = at_holes(self.render(marked, tools, prompt=True))
         else:
             # The turn before is in the history already, and so is the text that ended it.
             before = self.turns.before(called, len(messages))
             text = self.render([QUESTION, before, *marked], tools, prompt=True)
-            pieces = split(text)
+            pieces = at_holes(text)
             holes = [i for i, piece in enumerate(pieces) if _is_hole(piece, len(messages))]
             if not holes:
                 raise ValueError("the chat template leaves out the turn before")
             pieces = pieces[holes[-1] + 1 :]
             pieces[0] = self.turns.behind(called, pieces[0])
-        self._check_nothing_is_lost(messages, numbers(pieces))
+        self._check_nothing_is_lost(messages, hole_numbers(pieces))
         pieces[-1] = self._without_thought(pieces[-1])
         self._check_fields(messages, pieces)
         return pieces
 
     def _check_question(self) -> None:
         question = {**QUESTION, "content": placeholder(0)}
-        pieces = split(self.render([question], [], prompt=True))
-        self._check_nothing_is_lost([question], numbers(pieces))
+        pieces = at_holes(self.render([question], [], prompt=True))
+        self._check_nothing_is_lost([question], hole_numbers(pieces))
 
     def _check_nothing_is_lost(self, messages: list[dict], written: list[int]) -> None:
         """Raises ValueError where the template did not write each message once, and in order."""
@@ -230,76 +223,6 @@ class ChatTemplate:
         thinking write an empty thought. It stays only where the layout's thoughts are plain text.
         """
         return self.turns.reasoning.bare(prompt, empty=bool(self.layout.think))
-
-    # --- the layout ---
-
-    def _choose_layout(self, name: str) -> Layout:
-        """The layout of this name; for `auto`, the one that fits the template."""
-        has_tags = all(tag in self.vocabulary for tag in TAGS)
-        if name == "auto":
-            name = "tags" if has_tags else "think"
-        if name == "tags":
-            return self._tags_layout(has_tags)
-        if name == "think":
-            return self._think_layout()
-        return self._tool_layout()
-
-    def _tags_layout(self, has_tags: bool) -> Layout:
-        if self.calls:
-            fail("--layout tags is for plain-text actions, and here are tools: use think or tool")
-        if self.turns.act_without_thought.strip():
-            fail(
-                f"--layout tags: the chat template begins an answer by"
-                f" {self.turns.act_without_thought!r}; use --layout think"
-            )
-        # A tag that the vocabulary lacks is spelled in several tokens, and a line of its own sets
-        # it apart from the text around it.
-        line = "" if has_tags else "\n"
-        return Layout(
-            name="tags",
-            think="<think>" + line,
-            gap=line,
-            stop="</think>",
-            act=line + "<act>",
-            act_without_thought="<act>",
-            act_end="</act>",
-        )
-
-    def _think_layout(self) -> Layout:
-        return Layout(
-            name="think",
-            think=self.turns.reasoning.open,
-            gap=self.turns.reasoning.gap,
-            stop=self.turns.reasoning.stop,
-            act=self.turns.act,
-            act_without_thought=self.turns.act_without_thought,
-            act_end="",
-        )
-
-    def _tool_layout(self) -> Layout:
-        if self.calls is None:
-            fail("--layout tool: neither the logs nor the world have tools; use --layout think")
-        opening = self.render.unmarked(self.calls.open)
-        found = self.render.controls(opening)
-        if found and not (self.turns.act_without_thought + opening[: found[0].start()]).strip():
-            stop = found[0].group()
-            gap = self._gap_before_calls()
-            return Layout("tool", "", gap, stop, "", stop, "", stop)
-        # Llama 3.1 opens a call with plain JSON, but has this token for calls of built-in tools.
-        token = "<|python_tag|>"
-        if token not in self.vocabulary:
-            fail(
-                "--layout tool: no control token opens a tool call in this chat template, so none"
-                " ends a thought; use --layout think"
-            )
-        return Layout("tool", "", "", token, "", token, "")
-
-    def _gap_before_calls(self) -> str:
-        """The white space between what is said and the calls beside it."""
-        if self.turns.beside != "template":
-            return ""
-        text = self.turns.written("x", [{"name": "x", "arguments": {}}])[1:]
-        return text[: len(text) - len(text.lstrip())]
 
     def _write_calls(self, calls: list[dict]) -> str:
         return self.turns.written("", calls)

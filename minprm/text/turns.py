@@ -22,10 +22,10 @@ from minprm.text.render import (
     QUESTION,
     Hole,
     Renderer,
+    at_holes,
     common_start,
-    numbers,
+    hole_numbers,
     placeholder,
-    split,
     with_placeholders,
 )
 
@@ -119,8 +119,8 @@ class Turns:
             text = self.act + self._without_thought(message).removeprefix(self.act_without_thought)
         text = text.removeprefix(self.act)
         head, _, _ = text.partition(end)
-        pieces = split((head + end).removesuffix(self.end))
-        if sorted(numbers(pieces)) != expected:
+        pieces = at_holes((head + end).removesuffix(self.end))
+        if sorted(hole_numbers(pieces)) != expected:
             calls = "tool_calls" in message
             what = "parts of tool calls" if calls else "the text of an assistant message"
             raise ValueError(f"the chat template leaves out {what}, or writes it twice")
@@ -138,7 +138,7 @@ class Turns:
             if isinstance(value, list):
                 values += value
         for name in names:
-            if self.render.controls(name) or split(name) != [name]:
+            if self.render.controls(name) or at_holes(name) != [name]:
                 raise ValueError(
                     f"the name {name[:80]!r} in a tool call spells a control token of this model: "
                     "rename it in the logs, or use another --model"
@@ -176,12 +176,12 @@ class Turns:
     def _closing(self, names: tuple[str, ...]) -> str:
         """What the newest turn has between its last text and its end."""
         message = self.before(names, 0)
-        after = split(self._newest(message))[-1]
+        after = at_holes(self._newest(message))[-1]
         return after.partition(self.call_end if names else self.reply_end)[0]
 
     def _ends_a_question(self, token: str) -> bool:
         asked = {**QUESTION, "content": placeholder(0)}
-        return split(self.render([asked], [], prompt=True))[-1].startswith(token)
+        return at_holes(self.render([asked], [], prompt=True))[-1].startswith(token)
 
     # --- what is learned once ---
 
@@ -197,7 +197,7 @@ class Turns:
                 continue
             if call_id(0) in text:
                 raise ValueError("the chat template writes ids of calls, which actions do not have")
-            if NAME in text and numbers(split(text)) == [1]:
+            if NAME in text and hole_numbers(at_holes(text)) == [1]:
                 return
         raise ValueError(reasons[3] if reasons[3:] else "the chat template leaves out tool calls")
 
@@ -217,7 +217,7 @@ class Turns:
         self.close = self.end = reply[: found[0].end()]  # what comes later begins the next state
         if not tools:
             return
-        call = split(self._newest(self._call()))[-1]
+        call = at_holes(self._newest(self._call()))[-1]
         if self.next_ends:
             later = self._followed_by(self._call(), self._answer()).removeprefix(call)
             self.call_end = (self.render.controls(later) or found)[0].group()
@@ -234,7 +234,7 @@ class Turns:
 
     def _followed_by(self, message: dict, later: dict) -> str:
         """What the template writes after the last text of a message that another one follows."""
-        return split(self.render([QUESTION, message, later], [], prompt=False))[-1]
+        return at_holes(self.render([QUESTION, message, later], [], prompt=False))[-1]
 
     def _find_beside(self, head: str) -> str | None:
         """Who writes text beside a call: the `template`; or we (`ours`), where a reply is bare.
