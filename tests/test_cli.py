@@ -2,8 +2,11 @@
 
 import io
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import get_type_hints
@@ -278,6 +281,15 @@ def test_control_characters_are_shown_and_not_obeyed(capsys):
 
 
 # --- and around them ------------------------------------------------------------------------------
+
+
+def test_who_has_read_enough_of_the_flags_gets_no_traceback():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "minprm", "train", "--help"]
+    done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_bars_are_for_terminals_alone():
