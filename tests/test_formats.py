@@ -469,6 +469,22 @@ def test_calls_nested_as_deep_as_may_be_are_still_calls():
 # --- which messages are actions -------------------------------------------------------------------
 
 
+def test_calls_that_an_answer_spells_are_calls():
+    spelled = f"<tool_call>\n{json.dumps(GO)}\n</tool_call>"
+    said = f"<think>so</think>On it.\n{spelled}\n{spelled}\n"
+    messages = [USER, {"role": "assistant", "content": said}]
+    notes = Counter()
+    (step,) = from_chat({"messages": messages, "tools": TOOLS}, notes=notes).steps
+    assert step.action == joined("On it.", [GO, GO]) and step.thought == "so"
+    assert notes["calls between <tool_call> and </tool_call>, taken out of content"] == 1
+    for text in ("Write <tool_call> for a call.", "<tool_call> is closed by </tool_call>, I say."):
+        messages[1]["content"] = text
+        assert from_chat({"messages": messages}).steps[0].action == text
+    messages[1]["content"] = "<tool_call>\n<function=go>\n</function>\n</tool_call>"
+    with pytest.raises(ValueError, match=r"message 1 \(assistant\): what stands behind a <tool_ca"):
+        from_chat({"messages": messages})
+
+
 def test_a_log_mixes_calls_and_answers_and_may_end_in_a_tools_answer():
     tool = {"role": "tool", "content": "x", "tool_call_id": "c1"}
     two = calling(content="Both.")

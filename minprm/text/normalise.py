@@ -27,6 +27,7 @@ TEXTS = ("text", "input_text", "output_text")  # parts of content that hold "tex
 MEDIA = ("image_url", "image", "input_image", "images", "input_audio", "audio", "file",
          "input_file", "files", "video", "videos", "document")  # fmt: skip
 THINK, END_OF_THINK = "<think>", "</think>"
+CALL, END_OF_CALL = "<tool_call>", "</tool_call>"
 # What is read of a message. All else is left out, because a template might write it.
 READ = {
     "system": ("role", "content", "name"),
@@ -161,6 +162,8 @@ def _of_assistant(message: dict, content: Content, notes: Counter) -> dict:
     """Text, thought, calls and weight of an assistant's message."""
     calls = _calls(message, notes)
     text, thought = _text_and_thought(message, notes)
+    if not calls:
+        text, calls = _spelled_calls(text, notes)
     if calls and text.strip() and content == "thought" and not thought:
         notes["text beside a call, taken for its thought"] += 1
         text, thought = "", text
@@ -227,6 +230,21 @@ def _calls(message: dict, notes: Counter) -> list[dict]:
         raise ValueError("it has both tool_calls and function_call: keep one")
     notes["function_call, read as tool_calls"] += 1
     return [_call({"function": old}, notes)]
+
+
+def _spelled_calls(text: str, notes: Counter) -> tuple[str, list[dict]]:
+    """(text, calls) of an answer that ends in calls as the models of Hermes and Qwen spell them."""
+    reply, *bodies = text.split(CALL)
+    if not bodies or not all(body.rstrip().endswith(END_OF_CALL) for body in bodies):
+        return text, []
+    notes[f"calls between {CALL} and {END_OF_CALL}, taken out of content"] += 1
+    calls = []
+    for body in bodies:
+        try:
+            calls.append(_call(parse_json(body.rstrip().removesuffix(END_OF_CALL)), notes))
+        except ValueError as error:
+            raise ValueError(f"what stands behind a {CALL} is no call: {error}") from error
+    return reply, calls
 
 
 def _call(call: Any, notes: Counter) -> dict:
