@@ -2,7 +2,7 @@
 
 import sys
 
-from minprm.commands.train import main
+from minprm.__main__ import main
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(["train", *sys.argv[1:]])

@@ -1,5 +1,6 @@
 """minprm COMMAND [FLAGS]: the commands of the package. `python -m minprm` is the same."""
 
+import os
 import sys
 from importlib import import_module
 
@@ -16,7 +17,12 @@ def main(argv: list[str] | None = None) -> None:
     argv = sys.argv[1:] if argv is None else argv
     name = argv[0] if argv else "--help"
     if name in COMMANDS:
-        import_module(f"minprm.commands.{name}").main(argv[1:])
+        command = import_module(f"minprm.commands.{name}")
+        try:
+            command.main(argv[1:])
+            sys.stdout.flush()
+        except BrokenPipeError:  # whoever reads has read enough, as head does
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is buffered
         return
     lines = [f"  {command:<10}{what}" for command, what in COMMANDS.items()]
     told = "minprm COMMAND [FLAGS]; COMMAND --help lists its flags.\n" + "\n".join(lines)

@@ -283,10 +283,13 @@ def test_control_characters_are_shown_and_not_obeyed(capsys):
 # --- and around them ------------------------------------------------------------------------------
 
 
-def test_who_has_read_enough_of_the_flags_gets_no_traceback():
+@pytest.mark.parametrize(
+    "command", ["train.py --help", "-m minprm logs examples/support/logs.jsonl"]
+)
+def test_who_has_read_enough_gets_no_traceback(command):
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "minprm", "train", "--help"]
+    command = [sys.executable, *command.split()]
     done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, b"")
