@@ -86,7 +86,7 @@ def test_one_update_of_many_thoughts_is_enough_where_none_can_be_read(
 def test_thoughts_that_are_all_empty_stop_the_run(made, tmp_path, monkeypatch, capsys):
     flags = f"--model {made['thinks nothing']} --stages relabel sft:thoughts"
     sentence = said(flags, tmp_path, monkeypatch, capsys)
-    assert "every thought is empty" in sentence and "--act-prm.length-penalty" in sentence
+    assert "32 of 32 thoughts are empty" in sentence and "--act-prm.length-penalty" in sentence
 
 
 # --- a stage of Act-PRM ---
@@ -229,6 +229,7 @@ def test_a_reward_of_the_users_own_says_what_an_action_earns_without_a_thought(
         (walk,), _ = walk_logs(asked, demos[:1], ActPRM(group=3), seed=3)
         for z in [z for group in walk.groups for z in group.thoughts]:
             z.usable = True
+            z.ids = z.ids or walk.groups[0].action  # any word
         (log,) = relabelled(walk, asked, ActPRM(group=3, reward=reward), keep=1)
         chances[reward.rpartition(":")[2]] = log.chances
     assert chances["prob"] == chances["action_prob"] and None not in chances["prob"]

@@ -28,6 +28,7 @@ class Tally:
     drawn: int = 0
     readable: int = 0
     cut: int = 0  # ended by their length
+    empty: int = 0  # ended at once
     controls: Counter = field(default_factory=Counter)  # how many hold this control token
 
     def add(self, groups: list, chat: Chat) -> "Tally":
@@ -36,6 +37,7 @@ class Tally:
             self.drawn += 1
             self.readable += z.usable
             self.cut += not z.closed
+            self.empty += z.usable and not chat.text(z.ids).strip()
             self.controls.update({chat.special[i] for i in z.ids if i in chat.special})
         return self
 
@@ -47,6 +49,12 @@ class Tally:
                 f"{times} of {self.drawn} thoughts hold the control token {token}, so this model "
                 "does not end a thought as the layout asks it to: choose another --layout or "
                 "another --model"
+            )
+        if self.empty > self.cut:
+            return (
+                f"{self.empty} of {self.drawn} thoughts are empty, so this model ends a thought at "
+                "once: use a smaller --act-prm.length-penalty, another --instruction or another "
+                "--model"
             )
         return (
             f"{self.cut} of {self.drawn} thoughts were cut at --thought-tokens "
@@ -106,7 +114,7 @@ def _why_zero(cfg: ActPRM) -> str:
 def require_thoughts(stage_id: str, demos: int, kept: list, found: Tally, agent: Agent) -> None:
     """Says how many of the demos are left out because a step has no thought that can be read.
 
-    kept: those that stay. Exits where none does, or where they teach to think nothing.
+    kept: those that stay. Exits where none does.
     """
     if not kept:
         fail(
@@ -118,13 +126,3 @@ def require_thoughts(stage_id: str, demos: int, kept: list, found: Tally, agent:
             f"{stage_id}: {demos - len(kept)} of {demos} demos are left out, because a step has no "
             f"thought that can be read; {found.why(agent)}"
         )
-    thoughts = [step.thought for demo in kept for step in demo.steps]
-    empty = sum(not thought.strip() for thought in thoughts)
-    if empty == len(thoughts):
-        fail(
-            f"{stage_id}: every thought is empty, so there is nothing to learn from them: the "
-            "model ends each thought at once; use a smaller --act-prm.length-penalty, or choose "
-            "another --layout or another --model"
-        )
-    if empty:
-        logger.warning(f"{stage_id}: {empty} of {len(thoughts)} thoughts are empty")

@@ -137,10 +137,13 @@ def relabelled(walk: Walk, agent: Agent, cfg: ActPRM, keep: int) -> list[Relabel
 
 
 def with_thoughts(walk: Walk, thoughts: list[Thought], chat: Chat) -> Relabelled:
-    """The log with these thoughts. One that was cut, or holds a control token, is no thought."""
-    texts = [chat.text(z.ids) if z.usable else None for z in thoughts]
+    """The log with these thoughts. One that was cut, holds a control token or is empty, is none."""
+    texts = []
+    for z in thoughts:
+        text = chat.text(z.ids) if z.usable else ""
+        texts.append(text if text.strip() else None)
     demo = walk.demo.with_thoughts(texts, [z.reward for z in thoughts])
-    return Relabelled(demo, all(z.usable for z in thoughts), None)
+    return Relabelled(demo, None not in texts, None)
 
 
 def without_thought(
