@@ -6,8 +6,10 @@ stages differ in learning rate, group size and advantage. Defaults for a languag
 the tiny one: commands/presets.py. What is refused, and why: commands/checks.py and effects.py.
 """
 
+import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, NamedTuple, NoReturn
 
@@ -292,6 +294,17 @@ def pairs(texts: list[str], kind: type) -> dict:
             number = "" if kind is str else ", the value a number"
             fail(f"{text}: write name=value{number}")
     return found
+
+
+def refusal(function: Callable, *arguments) -> str:
+    """The sentence with which the function exits by `fail`; empty where it does not."""
+    box = io.StringIO()
+    try:
+        with redirect_stderr(box):
+            function(*arguments)
+    except SystemExit:
+        return box.getvalue().strip()
+    return ""
 
 
 def fail(sentence: str) -> NoReturn:

@@ -5,11 +5,13 @@ They are read from --demos or left by the expert, put on sides by task, and cut 
 
 from loguru import logger
 
-from minprm.constants import Config, arms_of, fail
+from minprm.constants import Config, arms_of, fail, refusal
 from minprm.data import Demo
 from minprm.model.agent import Agent
 from minprm.play import expert_demos
-from minprm.text.logs import read_demos, split_tasks
+from minprm.text.chat import Chat
+from minprm.text.files import Problem
+from minprm.text.logs import Report, read_demos, split_tasks
 
 # Stages that leave a thought at every step of the demos.
 WRITERS = ("relabel", "sample", "copy", "synth")
@@ -61,8 +63,38 @@ def split(demos: list[Demo], cfg: Config) -> tuple[list[Demo], list[Demo], list[
     return train, validation, test
 
 
+def what_cannot_be_written(demo: Demo, chat: Chat) -> str:
+    """The first message that the model's chat template cannot write, and why; empty where it can
+    write all."""
+    number = 0
+    for i, step in enumerate(demo.steps):
+        why = refusal(chat.state, step.state, demo.tools, demo.action_before(i))
+        number += len(step.state)
+        why = why or refusal(chat.action, step.action)
+        if why:
+            return f"message {number} (assistant): {why.partition(' (the action ')[0]}"
+        number += 1
+    return ""
+
+
+def leave_out_unwritable(demos: list[Demo], report: Report, chat: Chat) -> list[Demo]:
+    """The demos that the chat template can write. The others become problems of the report."""
+    kept = []
+    for demo, place in zip(demos, report.places, strict=True):
+        what = what_cannot_be_written(demo, chat)
+        if what:
+            report.problems.append(Problem(place, what))
+        else:
+            kept.append(demo)
+    return kept
+
+
 def fitting_demos(demos: list[Demo], agent: Agent, cfg: Config) -> list[Demo]:
-    """The demos up to where they outgrow the context; those that do so at once are left out."""
+    """The demos up to where they outgrow the context; those that do so at once are left out.
+
+    Exits at one that the chat template cannot write; with --skip-bad such demos are left out.
+    """
+    demos = _writable(demos, agent.chat, cfg)
     fit = [_until_it_fits(demo, agent, cfg) for demo in demos]
     cut = sum(len(short.steps) < len(demo.steps) for demo, short in zip(demos, fit, strict=True))
     if cut:
@@ -75,6 +107,27 @@ def fitting_demos(demos: list[Demo], agent: Agent, cfg: Config) -> list[Demo]:
             "--thought-tokens"
         )
     return fit
+
+
+def _writable(demos: list[Demo], chat: Chat, cfg: Config) -> list[Demo]:
+    """The demos that the chat template can write."""
+    written = []
+    for demo in demos:
+        what = what_cannot_be_written(demo, chat)
+        if not what:
+            written.append(demo)
+        elif not cfg.skip_bad:
+            way_on = f"minprm logs {cfg.demos} --model {cfg.model} lists all such logs"
+            way_on = f" ({way_on}, --skip-bad leaves them out)" if cfg.demos else ""
+            fail(f"the log of task {demo.task[:40]!r}, {what}{way_on}")
+    if len(written) < len(demos):
+        left_out = len(demos) - len(written)
+        logger.warning(
+            f"{left_out} of {len(demos)} logs, which the template cannot write, are left out"
+        )
+    if demos and not written:
+        fail(f"the chat template of {cfg.model} can write none of {len(demos)} logs: {what}")
+    return written
 
 
 def _until_it_fits(demo: Demo, agent: Agent, cfg: Config) -> Demo:

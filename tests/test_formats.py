@@ -19,7 +19,8 @@ from test_templates import tokenizer
 from minprm.commands.logs import Logs, main
 from minprm.commands.train import main as train
 from minprm.constants import Config
-from minprm.demos import demos_of
+from minprm.demos import demos_of, fitting_demos
+from minprm.model.agent import make_agent
 from minprm.text.actions import joined, parts
 from minprm.text.chat import Chat
 from minprm.text.logs import from_chat, read_demos, read_logs, to_chat, to_openai
@@ -807,3 +808,35 @@ def test_the_page_about_logs_names_every_format_and_only_flags_that_exist():
         assert name in page
     for flag in re.findall(r"--[a-z][a-z-]+", page):
         assert flag[2:].replace("-", "_") in {*Logs.__annotations__, *Config.__annotations__}
+
+
+def test_what_a_template_cannot_write_is_told_of_each_log(tmp_path, capsys):
+    """Llama's has one call a turn."""
+    words = tokenizer("llama3_1")
+    words.save_pretrained(tmp_path / "words")
+    both = line("Rome")
+    both["messages"][2]["tool_calls"] *= 2
+    path = written(tmp_path, line("Oslo"), both, line("Bern"), both)
+    code, out, error = shown(path, "--model", tmp_path / "words", capsys=capsys)
+    assert code == 2 and "mend the bad lines (2)" in error
+    assert "logs        2 of 2 tasks" in out and "one tool call a turn" in out
+    assert f"{path}, line 2, message 2; {path}, line 4, message 2" in out
+    code, out, _ = shown(path, "--model", tmp_path / "words", "--skip-bad", capsys=capsys)
+    assert code == 0 and "logs        2 of 2 tasks" in out
+
+
+def test_training_refuses_what_its_template_cannot_write_or_leaves_it_out(tmp_path, capsys):
+    both = line("Rome")
+    both["messages"][2]["tool_calls"] *= 2
+    logs = [from_chat({**log, "task": f"t{i}"}) for i, log in enumerate([line("Oslo"), both])]
+    cfg = Config(demos="mine.jsonl", model="llama", instruction="none", context=9999)
+    agent = make_agent(None, tokenizer("llama3_1"), cfg, tools=logs[0].tools)
+    with pytest.raises(SystemExit):
+        fitting_demos(logs, agent, cfg)
+    error = capsys.readouterr().err
+    assert "the log of task 't1', message 2 (assistant): " in error and "--skip-bad" in error
+    skipping = replace(cfg, skip_bad=True)
+    assert [demo.task for demo in fitting_demos(logs, agent, skipping)] == ["t0"]
+    with pytest.raises(SystemExit):
+        fitting_demos(logs[1:], agent, skipping)
+    assert "can write none of 1 logs" in capsys.readouterr().err

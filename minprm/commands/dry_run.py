@@ -24,7 +24,7 @@ from minprm.commands.estimate import (
 from minprm.commands.logs import describe
 from minprm.constants import Config, fail, reads_base
 from minprm.data import Demo
-from minprm.demos import demos_of, fitting_demos, split
+from minprm.demos import demos_of, fitting_demos, leave_out_unwritable, split
 from minprm.envs import make_world
 from minprm.ladder import checked_base
 from minprm.model import tiny
@@ -60,11 +60,11 @@ def dry_run(cfg: Config, checkpoints: Path) -> Iterator[str]:
     require_sampler(cfg.sampler)
     model, tokenizer, planned, here = shape_of(cfg)
     agent = make_agent(None, tokenizer, cfg, tools=all_tools(demos))
-    train_demos, *_ = [fitting_demos(side, agent, cfg) for side in sides]
     if cfg.demos:
-        _, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad)
-        yield describe(demos, report, cfg, agent.chat)
+        read, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad)
+        yield describe(leave_out_unwritable(read, report, agent.chat), report, cfg, agent.chat)
         yield ""
+    train_demos, *_ = [fitting_demos(side, agent, cfg) for side in sides]
     total, trained = count(model, planned.lora, planned.lora_targets)
     yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
     plan = memory(model, planned, card_memory())
@@ -75,7 +75,7 @@ def dry_run(cfg: Config, checkpoints: Path) -> Iterator[str]:
     yield disk(planned, total, trained)
     yield from instruction.plan(cfg, agent.chat)
     yield ""
-    yield rendered(demos[0], agent.chat)
+    yield rendered(train_demos[0], agent.chat)
     yield ""
     if fits and here:
         yield from measured_table(cfg, checkpoints)

@@ -4,10 +4,8 @@ It reads as training would, so what it says is what training gets. With --model 
 (the tokenizer is loaded, the model is not), by which --context and --action-tokens can be chosen.
 """
 
-import io
 import re
 from collections import Counter
-from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -18,9 +16,9 @@ from minprm.commands.checks import check_ranges, refuse
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.commands.effects import no_effect
 from minprm.commands.presets import PRESETS
-from minprm.constants import Config, Content, Count, LayoutName, Range, fail
+from minprm.constants import Config, Content, Count, LayoutName, Range, fail, refusal
 from minprm.data import Demo
-from minprm.demos import split
+from minprm.demos import leave_out_unwritable, split
 from minprm.model.load import pretrained
 from minprm.text.actions import all_tools, parts
 from minprm.text.atif import to_atif
@@ -63,6 +61,7 @@ def main(argv: list[str]) -> None:
     chat = None
     if flags.model and demos:
         chat = Chat(pretrained(AutoTokenizer, flags.model), flags.layout, all_tools(demos))
+        demos = leave_out_unwritable(demos, report, chat)
     print(describe(demos, report, cfg, chat))
     bad = len(report.problems)
     if bad and not flags.skip_bad:
@@ -189,13 +188,10 @@ def _spread(logs: list[int], actions: list[int]) -> str:
 
 def _sides(demos: list[Demo], cfg: Config) -> str:
     """How many logs each side of the split gets, or the sentence with which training refuses it."""
-    box = io.StringIO()
-    try:
-        with redirect_stderr(box):
-            sides = split(demos, cfg)
-    except SystemExit:
-        return box.getvalue().strip()
-    train, held_out, test = map(len, sides)
+    sentence = refusal(split, demos, cfg)
+    if sentence:
+        return sentence
+    train, held_out, test = map(len, split(demos, cfg))
     return f"--held-out {cfg.held_out}: {train:,} training, {held_out:,} held out, {test:,} test"
 
 

@@ -36,6 +36,7 @@ class Report:
     formats: Counter[str] = field(default_factory=Counter)  # how many logs came in each
     normalised: Counter[str] = field(default_factory=Counter)  # how often each change was made
     problems: list[Problem] = field(default_factory=list)  # one for each bad line
+    places: list[str] = field(default_factory=list)  # of the good ones: file and line
 
     def in_a_line(self) -> str:
         """What was changed and what was left out; empty where that is nothing."""
@@ -163,6 +164,7 @@ def read_logs(path: str | Path, content: Content = "reply") -> tuple[list[Demo],
                     report.problems.append(problem)
                     continue
                 demos.append(demo)
+                report.places.append(log_place)
                 declares.append(declares_tools)
     add_missing_tools(demos, declares, report.normalised)
     return demos, report
