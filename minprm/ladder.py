@@ -169,8 +169,7 @@ def start(
     """
     demos = demos_of(cfg, seed)
     check_examples(demos, cfg)
-    # a task is on one side only, with all of its demos
-    sides = split(demos, cfg)
+    split(demos, cfg)  # what is refused is refused before the model is loaded
     began = time.perf_counter()
     policy = base_policy(cfg, seed, checkpoints)
     logger.info(f"seed {seed}: base model ready in {time.perf_counter() - began:.1f} s")
@@ -183,7 +182,8 @@ def start(
         own_weights=cfg.rl.max_async_level > 0,
     )
     check(agent)
-    train_demos, held_out, test = (fitting_demos(side, agent, cfg) for side in sides)
+    # a task is on one side only, with all of its demos
+    train_demos, held_out, test = split(fitting_demos(demos, agent, cfg), cfg)
     made_by = {name: value for name, value in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
     named = [cfg.act_prm.reward, cfg.act_prm.advantage, cfg.rl.advantage, *cfg.world_args]
     made_by |= own.fingerprints(text.rpartition("=")[2] for text in named)

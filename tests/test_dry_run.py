@@ -132,7 +132,7 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize(("flags", "sentence"), [
-    ("--context 8", "hold the first step of any log of these 4, learned from or held out: choose"),
+    ("--context 8", "hold the first step of any of these 6 logs: choose"),
     ("--held-out 6", "--held-out 6 leaves nothing to learn from"),
     ("--sampler vllm", "--sampler vllm: it is not installed"),
     ("--arms expert_thoughts", "--arms expert_thoughts: a step has no thought"),

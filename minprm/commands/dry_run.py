@@ -56,7 +56,7 @@ def dry_run(cfg: Config, checkpoints: Path) -> Iterator[str]:
         yield f"the expert's logs of {cfg.episodes} tasks; no model is needed for them"
         return
     demos = demos_of(cfg, cfg.seeds[0])
-    sides = split(demos, cfg)
+    split(demos, cfg)
     require_sampler(cfg.sampler)
     model, tokenizer, planned, here = shape_of(cfg)
     agent = make_agent(None, tokenizer, cfg, tools=all_tools(demos))
@@ -64,7 +64,7 @@ def dry_run(cfg: Config, checkpoints: Path) -> Iterator[str]:
         read, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad)
         yield describe(leave_out_unwritable(read, report, agent.chat), report, cfg, agent.chat)
         yield ""
-    train_demos, *_ = [fitting_demos(side, agent, cfg) for side in sides]
+    train_demos, *_ = split(fitting_demos(demos, agent, cfg), cfg)
     total, trained = count(model, planned.lora, planned.lora_targets)
     yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
     plan = memory(model, planned, card_memory())
