@@ -102,8 +102,8 @@ def fitting_demos(demos: list[Demo], agent: Agent, cfg: Config) -> list[Demo]:
     fit = [demo for demo in fit if demo.steps]
     if demos and not fit:
         fail(
-            f"--context {cfg.context} does not hold the first step of any of these {len(demos)} logs: "
-            "choose a longer one, or fewer --thought-tokens"
+            f"--context {cfg.context} does not hold the first step of any of these "
+            f"{len(demos)} logs: choose a longer one, or fewer --thought-tokens"
         )
     return fit
 
