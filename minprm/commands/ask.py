@@ -120,7 +120,8 @@ def as_trained(flags: Evaluation, argv: list[str], given: set[str]) -> dict[str,
     for path, file in files.items():
         if known and not file:
             say(
-                f"{path} has no minprm.json: it is asked as {known[0]} was trained, but for --instruction"
+                f"{path} has no minprm.json: it is asked as {known[0]} was trained, but for"
+                " --instruction"
             )
         # the file is the default, so what differs was given
         for before, now in differences(file.get("asked", {}), asdict(asked[path])):
