@@ -193,3 +193,9 @@ def test_training_on_tells_what_differs_from_the_checkpoint(trained, monkeypatch
     said = capsys.readouterr().err
     assert "was trained with --thought-tokens 6, and goes on with --thought-tokens 32" in said
     assert "--history.first 0" in said and "--history.last" not in said
+
+
+def test_bad_logs_are_left_out_of_the_replay_where_that_is_asked_for(tmp_path):
+    flags = ask.Evaluation([str(tmp_path)], demos="logs.jsonl", skip_bad=True)
+    cfg = ask.configured(str(tmp_path), flags)
+    assert cfg.skip_bad and cfg.demos == "logs.jsonl" and cfg.model == str(tmp_path)

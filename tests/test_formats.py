@@ -840,3 +840,8 @@ def test_training_refuses_what_its_template_cannot_write_or_leaves_it_out(tmp_pa
     with pytest.raises(SystemExit):
         fitting_demos(logs[1:], agent, skipping)
     assert "can write none of 1 logs" in capsys.readouterr().err
+
+
+def test_a_form_that_is_not_known_is_refused(tmp_path, capsys):
+    code, _, error = shown(written(tmp_path, TEXT), "--to", "csv", "x", capsys=capsys)
+    assert code == 2 and error == "--to csv: no such form. Forms: atif, openai\n"

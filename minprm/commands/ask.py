@@ -180,6 +180,6 @@ def _check_world(asked: dict[str, Evaluation]) -> None:
 
 def configured(path: str, flags: Evaluation) -> Config:
     """The configuration of an agent whose model is at this path, and that is asked so."""
-    names = ("episodes", "split", "sampler", "engine", *ASKED)
+    names = ("episodes", "split", "sampler", "engine", "demos", "skip_bad", *ASKED)
     knobs = {name: getattr(flags, name) for name in names}
     return Config(model=path, eval_temperature=flags.temperature, **knobs)

@@ -7,7 +7,7 @@ It reads as training would, so what it says is what training gets. With --model 
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 from transformers import AutoTokenizer
 from tyro.conf import Positional, arg
@@ -27,6 +27,7 @@ from minprm.text.files import Problem
 from minprm.text.logs import Report, read_logs, to_openai, write_lines
 from minprm.text.printable import printable
 
+FORMS = ("atif", "openai")  # of --to
 PLACES = 3  # of a problem that occurs many times
 MESSAGE = re.compile(r"^(message \d+)(?: \((\w+)\))?: ")
 
@@ -42,8 +43,8 @@ class Logs:
     content: Content = "reply"  # what text beside a call is
     held_out: Annotated[int, Range(0, 10_000)] = 16  # tasks held out, as training would
     skip_bad: bool = False  # go on without the bad lines
-    # write the logs to a new file, in this form
-    to: tuple[Literal["atif", "openai"], str] | None = None
+    # write the logs to a new file, as atif or openai
+    to: Annotated[tuple[str, str] | None, arg(metavar="FORM FILE")] = None
 
 
 def main(argv: list[str]) -> None:
@@ -51,6 +52,8 @@ def main(argv: list[str]) -> None:
     flags = read_flags(Logs, argv, "minprm logs")
     given = given_knobs(argv)
     check_ranges(flags)
+    form = flags.to[0] if flags.to else FORMS[0]
+    refuse(form not in FORMS, f"--to {form}: no such form. Forms: {', '.join(FORMS)}")
     for knob in ("context", "layout"):
         refuse(knob in given and not flags.model, no_effect(knob, "a --model, to count tokens"))
     cfg = replace(
