@@ -2,9 +2,7 @@
 
 import contextlib
 import io
-import os
 import re
-import sys
 import tomllib
 from copy import deepcopy
 from itertools import pairwise
@@ -51,9 +49,6 @@ def read_flags(schema: type, argv: list[str], program: str, **default):
     except SystemExit as stop:
         if not stop.code:  # --help
             raise
-    except BrokenPipeError:  # whoever reads --help has read enough, as head does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is still to come
-        raise SystemExit(0) from None
     fail(f"{_sentence(box.getvalue())} ({program} --help lists every flag)")
 
 
