@@ -16,7 +16,7 @@ ends in one sentence that names it.
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, wraps
 from inspect import signature
 from math import isfinite, nan
@@ -122,15 +122,18 @@ def _told(error: BaseException) -> str:
 # --- rewards --------------------------------------------------------------------------------------
 
 
-def rewards(name: str, logps: list[Tensor], texts: list[Texts]) -> list[float]:
-    """What the reward of this name says of each thought.  logps: [K] each"""
+def rewards(name: str, logps: list[Tensor], texts: Sequence[Texts] = ()) -> list[float]:
+    """What the reward of this name says of each thought.  logps: [K] each
+
+    texts: of each thought; read only by a reward that judges texts (`reads_texts`).
+    """
     judge = function(name, REWARDS)
     if not is_own(name):
         return [judge(logp) for logp in logps]
     reads = reads_texts(name)
     found = []
-    for logp, each in zip(logps, texts, strict=True):
-        number = as_number(name, judge(logp, *each) if reads else judge(logp))
+    for i, logp in enumerate(logps):
+        number = as_number(name, judge(logp, *texts[i]) if reads else judge(logp))
         if number < 0:
             fail(f"{name} returned {number}, and the reward of a thought is 0 or more")
         found.append(number)

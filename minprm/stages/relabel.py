@@ -160,8 +160,7 @@ def without_thought(
         sample.extend(group.action, 0.0).extend([*chat.act_end, *chat.end], tags)
         samples.append(sample)
     logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")
-    no_texts = [("", "", "")] * len(logps)  # for a reward that judges none
-    return own.rewards(cfg.reward, logps, no_texts)
+    return own.rewards(cfg.reward, logps)
 
 
 def sample(run: Run, stage_id: str) -> None:

@@ -38,6 +38,8 @@ def rewards_by_reading(
     pairs: list[tuple], logps: list[Tensor], name: str, chat: Chat
 ) -> list[float]:
     """The reward of this name for each (group, z) in pairs. logps: [K], of each one's action."""
+    if not own.reads_texts(name):
+        return own.rewards(name, logps)
     texts = []
     for group, z in pairs:
         texts.append((chat.text(z.ids), group.step.observation(), group.step.action))
