@@ -19,6 +19,13 @@ WRITERS = ("relabel", "sample", "copy", "synth")
 
 def demos_of(cfg: Config, seed: int) -> list[Demo]:
     """The demos of --demos, or those that the world's expert leaves."""
+    demos, _ = logs_of(cfg, seed)
+    return demos
+
+
+def logs_of(cfg: Config, seed: int) -> tuple[list[Demo], Report | None]:
+    """The same, and what there is to say of the logs; None where the expert has left them."""
+    report = None
     if cfg.demos:
         demos, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad)
         if report.in_a_line():
@@ -31,7 +38,7 @@ def demos_of(cfg: Config, seed: int) -> list[Demo]:
     for arm, stages in arms_of(cfg).items():
         if None in thoughts and _reads_thoughts(stages):
             fail(f"--arms {arm}: a step has no thought; this arm needs demos that have them all")
-    return demos
+    return demos, report
 
 
 def _reads_thoughts(stages: list[str]) -> bool:

@@ -24,7 +24,7 @@ from minprm.commands.estimate import (
 from minprm.commands.logs import describe
 from minprm.constants import Config, fail, reads_base
 from minprm.data import Demo
-from minprm.demos import demos_of, fitting_demos, leave_out_unwritable, split
+from minprm.demos import fitting_demos, leave_out_unwritable, logs_of, split
 from minprm.envs import make_world
 from minprm.ladder import checked_base
 from minprm.model import tiny
@@ -43,7 +43,6 @@ from minprm.model.policy import CHUNK
 from minprm.text import instruction
 from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
-from minprm.text.logs import read_demos
 from minprm.text.printable import printable
 
 GREY, GREEN, YELLOW, PLAIN = "\033[90m", "\033[32m", "\033[33m", "\033[0m"
@@ -55,14 +54,13 @@ def dry_run(cfg: Config, checkpoints: Path) -> Iterator[str]:
     if cfg.stages == ["demos"]:
         yield f"the expert's logs of {cfg.episodes} tasks; no model is needed for them"
         return
-    demos = demos_of(cfg, cfg.seeds[0])
+    demos, report = logs_of(cfg, cfg.seeds[0])
     split(demos, cfg)
     require_sampler(cfg.sampler)
     model, tokenizer, planned, here = shape_of(cfg)
     agent = make_agent(None, tokenizer, cfg, tools=all_tools(demos))
-    if cfg.demos:
-        read, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad)
-        yield describe(leave_out_unwritable(read, report, agent.chat), report, cfg, agent.chat)
+    if report:
+        yield describe(leave_out_unwritable(demos, report, agent.chat), report, cfg, agent.chat)
         yield ""
     train_demos, *_ = split(fitting_demos(demos, agent, cfg), cfg)
     total, trained = count(model, planned.lora, planned.lora_targets)
@@ -73,7 +71,7 @@ def dry_run(cfg: Config, checkpoints: Path) -> Iterator[str]:
     fits, verdict = fit(plan["sum"])
     yield verdict
     yield disk(planned, total, trained)
-    yield from instruction.plan(cfg, agent.chat)
+    yield from instruction.plan(agent.instruction, cfg.sft.keep_instruction)
     yield ""
     yield rendered(train_demos[0], agent.chat)
     yield ""

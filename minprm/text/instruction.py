@@ -185,13 +185,15 @@ def _knows_system(tokenizer: PreTrainedTokenizerBase) -> bool:
         return False
 
 
-def plan(cfg: Config, chat: Chat) -> list[str]:
-    """Lines for --dry-run: the instruction in full, and who reads it; [] where there is none."""
-    found = instruction_of(cfg, chat)
+def plan(found: Instruction, kept: bool) -> list[str]:
+    """Lines for --dry-run: the instruction in full, and who reads it; [] where there is none.
+
+    kept: SFT and what comes after read it too.
+    """
     if not found.text:
         return []
     place = "at the end of the system message" if found.in_system else "before the first message"
     readers = "what is sampled before SFT"
-    if cfg.sft.keep_instruction:
+    if kept:
         readers = "whatever is sampled or learned"
     return ["", f"--instruction, {place} of {readers}:", printable(found.text)]
