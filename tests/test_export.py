@@ -9,13 +9,11 @@ import pytest
 import torch
 from test_cli import refusal
 from test_policy import policy
-from test_templates import TEMPLATES, TOOLS, tokenizer
+from test_templates import TEMPLATES, TOOLS, random_qwen3, tokenizer
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
-    Qwen3Config,
-    Qwen3ForCausalLM,
 )
 
 from minprm.commands import evaluate, export, train
@@ -34,13 +32,7 @@ def folder(tmp_path_factory) -> Path:
     """A folder with a tiny chat model, and two runs of it on logs: of adapters, of all weights."""
     folder = tmp_path_factory.mktemp("export")
     words = tokenizer("qwen3")
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(words), hidden_size=32, intermediate_size=32, num_hidden_layers=1,
-        num_attention_heads=1, num_key_value_heads=1, head_dim=32, max_position_embeddings=2048,
-        eos_token_id=3, bos_token_id=None, pad_token_id=None,
-    )  # fmt: skip
-    model = Qwen3ForCausalLM(config)
+    model = random_qwen3(words, eos_token_id=3)
     model.generation_config = GenerationConfig(eos_token_id=3, top_p=0.9, do_sample=True)
     model.save_pretrained(folder / "base")
     words.save_pretrained(folder / "base")

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_templates import TOOLS, tokenizer
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from test_templates import TOOLS, random_qwen3, tokenizer
 
 from minprm.commands.train import main
 from minprm.text.logs import read_demos, split_tasks, write_demos
@@ -43,14 +42,9 @@ def chat_model(
     """A tiny chat model of the Qwen3 family on disk, as a hub's would be. Each token that it writes
     is `often` with these odds to all other tokens together."""
     words = tokenizer(template)
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(words), hidden_size=32, intermediate_size=32, num_hidden_layers=1,
-        num_attention_heads=1, num_key_value_heads=1, head_dim=32, max_position_embeddings=8192,
-        eos_token_id=words.eos_token_id, bos_token_id=None, pad_token_id=None,
-        tie_word_embeddings=False, initializer_range=0.1,
-    )  # fmt: skip
-    written = Qwen3ForCausalLM(config)
+    written = random_qwen3(
+        words, max_position_embeddings=8192, tie_word_embeddings=False, initializer_range=0.1
+    )
     with torch.no_grad():
         # one number is the same in every hidden state: a norm of 32 numbers makes it sqrt(32)
         written.model.embed_tokens.weight[:, 0] = 10.0

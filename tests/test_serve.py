@@ -14,10 +14,8 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-import torch
 from test_export import line
-from test_templates import TEMPLATES, TOOLS, bytes_with, tokenizer
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from test_templates import TEMPLATES, TOOLS, bytes_with, random_qwen3, tokenizer
 
 from minprm.commands import evaluate, export, train
 from minprm.commands.serving import ANY_REASONING, REASONING_PARSERS, TOOL_PARSERS, tool_parser
@@ -108,13 +106,7 @@ def folder(tmp_path_factory) -> Path:
     """A run of adapters on logs, and its exports: merged, and as adapters."""
     folder = tmp_path_factory.mktemp("serve")
     words = tokenizer("qwen3")
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(words), hidden_size=64, intermediate_size=64, num_hidden_layers=1,
-        num_attention_heads=2, num_key_value_heads=2, head_dim=32, max_position_embeddings=2048,
-        eos_token_id=words.eos_token_id, bos_token_id=None, pad_token_id=None,
-    )  # fmt: skip
-    Qwen3ForCausalLM(config).save_pretrained(folder / "base")
+    random_qwen3(words, width=64).save_pretrained(folder / "base")
     words.save_pretrained(folder / "base")
     (folder / "logs.jsonl").write_text("".join(json.dumps(line(i)) + "\n" for i in range(6)))
     with pytest.MonkeyPatch.context() as monkeypatch:

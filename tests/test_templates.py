@@ -9,12 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loguru import logger
 from test_data import CALLS, TEXT, changed
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from minprm.algorithms import normalise
 from minprm.constants import ActPRM, Config
@@ -50,6 +51,18 @@ CALL = json.dumps({"name": "visit", "arguments": {"title": "Paris"}})
 def tokenizer(name: str) -> PreTrainedTokenizerFast:
     """A byte-level BPE with the family's control tokens and template."""
     return bytes_with(*FAMILIES[name], (TEMPLATES / f"{name}.jinja").read_text())
+
+
+def random_qwen3(words: PreTrainedTokenizerFast, width: int = 32, **shape) -> Qwen3ForCausalLM:
+    """A Qwen3 of one layer for this tokenizer, with the weights of seed 0 and heads of width 32."""
+    torch.manual_seed(0)
+    known = {
+        "vocab_size": len(words), "hidden_size": width, "intermediate_size": width,
+        "num_hidden_layers": 1, "num_attention_heads": width // 32,
+        "num_key_value_heads": width // 32, "head_dim": 32, "max_position_embeddings": 2048,
+        "eos_token_id": words.eos_token_id, "bos_token_id": None, "pad_token_id": None,
+    }  # fmt: skip
+    return Qwen3ForCausalLM(Qwen3Config(**known | shape))
 
 
 def bytes_with(controls: list[str], end: str, template: str | None) -> PreTrainedTokenizerFast:
