@@ -1,0 +1,3 @@
+"""Figures of chapter 1, the idea."""
+
+FIGURES = {}

@@ -1,0 +1,25 @@
+"""Draws the book's figures: `python -m docs.figures [NAME ...]`, all without a name.
+
+A figure is a function without arguments that returns a matplotlib figure. Its docstring is the
+sentence that is read aloud in its place. It reads docs/results/*.json, never a run: so a figure
+shows the same numbers as the tables beside it.
+"""
+
+import sys
+from pathlib import Path
+
+from docs.drawing import idea
+from docs.drawing.style import save
+
+FOLDER = Path(__file__).with_name("figures")
+FIGURES = {**idea.FIGURES}
+
+
+def main(names: list[str]) -> None:
+    for name in names or FIGURES:
+        draw = FIGURES[name]
+        save(draw(), FOLDER / f"{name}.svg", " ".join(draw.__doc__.split()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
