@@ -52,10 +52,11 @@ Preset = Literal["cups", "smoke", "errand", "logs", "paper", "qwen3-4b", "qwen3-
 LayoutName = Literal["auto", "tags", "think", "tool"]  # of a turn (text/chat.py)
 Content = Literal["reply", "thought"]
 SamplerName = Literal["auto", "vllm", "transformers"]
+DeviceName = Literal["auto", "cpu", "cuda", "mps"]  # mps: Apple's GPU
 Split = Literal["test", "validation"]
 
 # An arm is a list of stages, each a function in ladder.STAGES. Every arm starts from the same base
-# model and the same demos. What each arm asks: README.
+# model and the same demos. What each arm asks: docs/ladder.md.
 ARMS: dict[str, list[str]] = {
     "base": [],
     "action_sft": ["sft:actions"],
@@ -74,7 +75,7 @@ ARMS: dict[str, list[str]] = {
 }
 
 # The variant act_prm:resample. It trains thoughts alone: with action tokens trained too, the model
-# learned the commonest action after short thoughts, whose reward meant nothing (README, errand).
+# learned the commonest action after short thoughts, whose reward meant nothing (docs/credit.md).
 RESAMPLE = {"continues": "resample", "trained_on": "thought", "advantage": "posterior"}
 
 
@@ -210,13 +211,14 @@ class Config:
     run: str = ""  # name of the run; default: preset and time
     dry_run: bool = False  # print what the run would take, and the first sample; and stop
     resume: bool = False  # go on with --run (default: the newest) where it stopped
-    arms: list[str] = field(default_factory=lambda: list(ARMS))  # arms of the ladder (README)
+    arms: list[str] = field(default_factory=lambda: list(ARMS))  # arms of the ladder
     stages: list[str] = field(default_factory=list)  # instead of arms: one unnamed arm's stages
     seeds: list[Seed] = field(default_factory=lambda: [0])  # one ladder for each seed
     world: str = "cups"  # name of a world in minprm/envs; none: replay held-out logs instead
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     model: str = "tiny"  # hub id or path of a chat model; tiny: the embedded one
-    sampler: SamplerName = "auto"  # auto: vllm if there is a GPU
+    sampler: SamplerName = "auto"  # auto: vllm if there is an Nvidia GPU
+    device: DeviceName = "auto"  # where the model computes; auto: cuda if it is there, else cpu
     lora: Few = 0  # rank of LoRA adapters; 0: all weights, or those that --model has
     lora_alpha: CountOrNone = 0  # adapters count alpha / rank times; 0: alpha is twice the rank
     lora_targets: list[str] = field(default_factory=list)  # layers with adapters; none: all linear

@@ -248,7 +248,13 @@ def base_policy(cfg: Config, seed: int, checkpoints: Path) -> Policy:
         if rank:
             logger.info(f"the adapters of {cfg.model} go on learning; their rank is {rank}")
         model = load_model(
-            cfg.model, cfg.lora, cfg.checkpointing, seed, cfg.lora_alpha, cfg.lora_targets
+            cfg.model,
+            cfg.lora,
+            cfg.checkpointing,
+            seed,
+            cfg.lora_alpha,
+            cfg.lora_targets,
+            cfg.device,
         )
         policy = Policy(model, tokenizer, cfg.micro_tokens)
         try:
@@ -257,7 +263,7 @@ def base_policy(cfg: Config, seed: int, checkpoints: Path) -> Policy:
             fail(f"--model {cfg.model} holds weights that are no finite numbers")
         return policy
     world = make_world(cfg)
-    policy = tiny.raised(world, cfg.tiny, seed, cfg.micro_tokens, checkpoints)
+    policy = tiny.raised(world, cfg.tiny, seed, cfg.micro_tokens, checkpoints, cfg.device)
     # a base without the world's skills would make every number that follows meaningless
     skills = tiny.gate(policy, world, cfg.thought_tokens)
     tiny.check_gate(skills, stop=cfg.gate)

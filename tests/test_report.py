@@ -587,7 +587,7 @@ def test_the_list_says_how_each_run_stands_and_how_it_goes_on(here, capsys):
     (running / "ladder.json").unlink()
     lock = locked(running / "lock")
     found = listed(capsys)
-    lock.close()
+    lock.release()
     assert "2/2" in found["one"] and "done" in found["one"] and "0.900 act_prm" in found["one"]
     assert "matched" not in found["one"]
     logs = {"base": [row(0, 0.5) | {"likelihood": 0.1}]}

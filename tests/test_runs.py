@@ -437,14 +437,14 @@ def test_the_lock_of_a_run_is_released_by_death(tmp_path, capsys):
     assert stop.value.code == 2 and f"process {other.pid}" in error and error.count("\n") == 1
     other.kill()
     other.wait()
-    locked(tmp_path / "lock").close()
+    locked(tmp_path / "lock").release()
 
 
 def test_a_second_resume_is_refused_while_the_first_one_runs(here, capsys):
     first = locked(Path("runs/whole/lock"))
     before = Path("runs/whole/ladder.json").stat().st_mtime_ns
     assert f"process {os.getpid()}" in refused(capsys, "whole", "--resume")
-    first.close()
+    first.release()
     run("whole", "--resume")
     assert Path("runs/whole/ladder.json").stat().st_mtime_ns == before
 

@@ -20,6 +20,7 @@ from minprm.constants import (
     Content,
     Count,
     CountOrNone,
+    DeviceName,
     Engine,
     Episodes,
     History,
@@ -28,7 +29,7 @@ from minprm.constants import (
     Split,
     Temperature,
 )
-from minprm.model.load import uses_vllm
+from minprm.model.load import require_device, uses_vllm
 from minprm.run.about import ASKED, read_about
 
 PROGRAM = "minprm evaluate"
@@ -61,7 +62,8 @@ class Evaluation:
     context: Count = 4096  # longest prompt with its answer; an episode that outgrows it is lost
     layout: LayoutName = "auto"  # what ends a thought (text/layout.py)
     history: History = field(default_factory=History)
-    sampler: SamplerName = "auto"  # auto: vllm if there is a GPU
+    sampler: SamplerName = "auto"  # auto: vllm if there is an Nvidia GPU
+    device: DeviceName = "auto"  # where the model computes; auto: cuda if it is there, else cpu
     engine: Engine = field(default_factory=Engine)
     transcripts: str = ""  # new file to write every episode to, JSONL
     atif: str = ""  # new folder to write every episode to, each a file of ATIF for other viewers
@@ -86,6 +88,7 @@ def check(flags: Evaluation, given: set[str]) -> None:
         "--samples above 1 needs a --temperature above 0: greedy samples differ by luck at most",
     )
     refuse(flags.watch and len(flags.checkpoints) > 1, "--watch shows one checkpoint: name one")
+    require_device(flags.device, flags.sampler)
     _check_files(flags)
 
 
@@ -180,6 +183,6 @@ def _check_world(asked: dict[str, Evaluation]) -> None:
 
 def configured(path: str, flags: Evaluation) -> Config:
     """The configuration of an agent whose model is at this path, and that is asked so."""
-    names = ("episodes", "split", "sampler", "engine", "demos", "skip_bad", *ASKED)
+    names = ("episodes", "split", "sampler", "device", "engine", "demos", "skip_bad", *ASKED)
     knobs = {name: getattr(flags, name) for name in names}
     return Config(model=path, eval_temperature=flags.temperature, **knobs)

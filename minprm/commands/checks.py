@@ -24,6 +24,7 @@ from minprm.constants import (
 )
 from minprm.envs import WORLDS
 from minprm.ladder import STAGES
+from minprm.model.load import require_device
 from minprm.text import instruction
 
 CENTRED = ("mean", "mean_std", "asym_clip", "rloo", "opo")
@@ -156,6 +157,7 @@ def _check_run(config: Config) -> None:
         config.track != "none" and not find_spec(config.track),
         f'--track {config.track}: it is not installed; pip install -e ".[{config.track}]"',
     )
+    require_device(config.device, config.sampler)
     refuse(
         config.lora > 0 and embedded,
         "--lora is for a --model: of the embedded one all weights are trained",

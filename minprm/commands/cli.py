@@ -11,6 +11,7 @@ import tyro
 
 from minprm.commands.checks import check, flag, refuse
 from minprm.commands.effects import check_effects
+from minprm.commands.knobs import short_help
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, fail, flat
 
@@ -32,6 +33,10 @@ def read(flags: list[str]) -> Config:
     """The configuration of these flags, checked. Whether each of them has an effect is not asked:
     the config.json of a run names every knob."""
     preset = PRESETS.get(_value(flags, "--preset"), PRESETS["cups"])
+    if {"-h", "--help"} & {*flags}:
+        print(short_help(preset))
+        raise SystemExit
+    flags = ["--help" if word == "--help-all" else word for word in flags]
     config = read_flags(Config, flags, "minprm train", default=deepcopy(preset))
     check(config)
     return config
@@ -49,7 +54,7 @@ def read_flags(schema: type, argv: list[str], program: str, **default):
     except SystemExit as stop:
         if not stop.code:  # --help
             raise
-    fail(f"{_sentence(box.getvalue())} ({program} --help lists every flag)")
+    fail(f"{_sentence(box.getvalue())} ({program} --help tells more)")
 
 
 def _sentence(box: str) -> str:

@@ -122,7 +122,7 @@ def names(paths: list[str]) -> dict[str, str]:
 
 def played(cfg: Config, flags: Evaluation) -> list[Episode]:
     """All episodes of one checkpoint; the samples of a task stand together."""
-    model = load_model(cfg.model)
+    model = load_model(cfg.model, device=cfg.device)
     tokenizer = pretrained(AutoTokenizer, cfg.model)
     agent = make_agent(model, tokenizer, cfg, tools=make_world(cfg).tools)
     check_model(agent)
@@ -139,7 +139,7 @@ def replayed(demos: list[Demo], cfg: Config, flags: Evaluation) -> dict[str, obj
 
 def scoring_agent(cfg: Config, tools: list[dict]) -> Agent:
     """The checkpoint as an agent that writes turns, and tells how likely an action is."""
-    model = load_model(cfg.model)
+    model = load_model(cfg.model, device=cfg.device)
     tokenizer = pretrained(AutoTokenizer, cfg.model)
     policy = Policy(model, tokenizer, cfg.micro_tokens)
     agent = make_agent(model, tokenizer, cfg, tools=tools, policy=policy)

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import cached_file, find_adapter_config_file, logging
 
-from minprm.constants import Engine, fail
+from minprm.constants import DeviceName, Engine, SamplerName, fail
 from minprm.model.precision import make_head_fp32
 from minprm.model.sampler import Sampler
 
@@ -58,8 +58,9 @@ def load_model(
     seed: int = 0,
     alpha: int = 0,
     targets: Sequence[str] = (),
+    device: DeviceName = "auto",
 ) -> PreTrainedModel:
-    """The causal language model of a hub id or a local path, on the GPU where there is one.
+    """The causal language model of a hub id or a local path, on the device.
 
     All weights are trained in fp32 (under bf16 autocast on a GPU), because AdamW at 1e-6 does not
     move bf16 weights. With adapters those are fp32, and the frozen base is bf16. A path that holds
@@ -74,7 +75,23 @@ def load_model(
         model = with_saved_adapters(model, path, checkpointing)
     else:
         model = adapted(model, lora, checkpointing, seed, alpha, targets)
-    return model.to("cuda" if torch.cuda.is_available() else "cpu")
+    return model.to(device_of(device))
+
+
+def device_of(name: DeviceName) -> torch.device:
+    """The device of that name; auto is an Nvidia GPU where there is one, and else the CPU."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def require_device(name: DeviceName, sampler: SamplerName) -> None:
+    """Exits where the device is not here, or where vLLM would write on another one."""
+    here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not here.get(name, True):
+        fail(f"--device {name}: this machine has none, or torch cannot use it; leave it out")
+    if name in ("cpu", "mps") and torch.cuda.is_available() and uses_vllm(sampler):
+        fail(f"--device {name}: vLLM writes on the Nvidia GPU; add --sampler transformers")
 
 
 def base_for(path: str, lora: int, alpha: int = 0, targets: Sequence[str] = ()) -> tuple[str, int]:

@@ -23,7 +23,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from minprm.constants import Tiny, Training, fail, pairs
+from minprm.constants import DeviceName, Tiny, Training, fail, pairs
 from minprm.data import Sample
 from minprm.envs.base import World, task_seed
 from minprm.model.load import load_model, pretrained
@@ -44,8 +44,18 @@ TEMPLATE = (
 # --- raising it ---
 
 
-def raised(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) -> Policy:
-    """The model raised on this world; from the folder `root` where it was raised before."""
+def raised(
+    world: World,
+    cfg: Tiny,
+    seed: int,
+    micro_tokens: int,
+    root: Path,
+    device: DeviceName = "auto",
+) -> Policy:
+    """The model raised on this world; from the folder `root` where it was raised before.
+
+    It is raised on the CPU and then brought to the device.
+    """
     name = type(world).__name__
     if not world.thought_mix:
         fail(f"the embedded model cannot be raised on {name}: name a --model")
@@ -61,7 +71,8 @@ def raised(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) ->
         keep(policy, path)
     # read it back even when it is new: weights that lie elsewhere in memory round differently, now
     # and then, and a first run has to give the numbers of a second one
-    return Policy(load_model(path), pretrained(AutoTokenizer, path), micro_tokens)
+    model = load_model(path, device=device)
+    return Policy(model, pretrained(AutoTokenizer, path), micro_tokens)
 
 
 def path_of(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) -> Path:

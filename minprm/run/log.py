@@ -1,13 +1,12 @@
 """What a run writes while it goes: console, TensorBoard, metrics.jsonl, samples.jsonl."""
 
-import fcntl
 import json
 import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TextIO
 
+from filelock import FileLock, Timeout
 from loguru import logger
 from tqdm import tqdm
 
@@ -26,7 +25,7 @@ class Log:
     def __init__(self, folder: Path):
         """Nothing is written before `open`: a run that is refused leaves no folder."""
         self.folder = folder
-        self.lock: TextIO | None = None
+        self.lock: FileLock | None = None
         self.arm = "stages"  # the one whose stages run now
         self.screen = Screen()
         self.tensorboard = TensorBoard(folder / "tensorboard")
@@ -70,7 +69,7 @@ class Log:
         for dashboard in self.dashboards:
             dashboard.close()
         if self.lock:
-            self.lock.close()
+            self.lock.release()
         logger.remove(self.sink)
 
     def update(self, seed: int, stage_id: str, update: int, stats: dict[str, float]) -> None:
@@ -137,33 +136,31 @@ def require_new(folder: Path) -> None:
         fail(f"--run {folder.name} exists: add --resume to go on with it, or choose another name")
 
 
-def locked(path: Path) -> TextIO:
-    """The open lock of a run; the system releases it when this process ends, in whatever way.
+def locked(path: Path) -> FileLock:
+    """The lock of a run; the system releases it when this process ends, in whatever way.
 
-    Exits where another process holds it.
+    Exits where another process holds it. Which one it is stands in a file beside it.
     """
-    file = open(path, "a+", encoding="utf-8")  # noqa: SIM115  closed by Log.close
+    process = path.with_suffix(".pid")
+    lock = FileLock(path, blocking=False)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.seek(0)
-        fail(f"{path.parent} is in use by process {file.read()}: wait until that has ended")
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
-    return file
+        lock.acquire()
+    except Timeout:
+        told = process.read_text(encoding="utf-8") if process.exists() else "of another user"
+        fail(f"{path.parent} is in use by process {told}: wait until that has ended")
+    process.write_text(str(os.getpid()), encoding="utf-8")
+    return lock
 
 
 def held(path: Path) -> bool:
-    """Does a process hold this lock? Nothing is written."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    """Does a process hold this lock?"""
+    if not path.exists():
         return False
-    except BlockingIOError:
+    try:
+        with FileLock(path, blocking=False):
+            return False
+    except Timeout:
         return True
-    return False
 
 
 def _place(line: str, path: Path, number: int) -> tuple[int, str, int]:
