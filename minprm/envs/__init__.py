@@ -1,4 +1,4 @@
-"""The worlds by name, in the order of the table in README. `base.py` is the protocol of all.
+"""The worlds by name, in the order of docs/worlds.md. `base.py` is the protocol of all.
 
 A world of your own is one more file, one import and one line of WORLDS.
 """

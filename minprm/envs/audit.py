@@ -53,7 +53,7 @@ def audit(names: list[str]) -> dict:
 
 
 def write(told: dict) -> None:
-    """Puts the audit into the file that README's table is compared with."""
+    """Puts the audit into the file that the table of docs/worlds.md is compared with."""
     FILE.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
@@ -83,7 +83,8 @@ def table(told: dict) -> str:
         )
     versions = ", ".join(f"{package} {number}" for package, number in told["versions"].items())
     lines.append("")
-    lines.append(f"{told['date']}, {versions}; `python -m minprm.envs --audit`.")
+    lines.append(f"{told['date']}, {versions};")
+    lines.append("`python -m minprm.envs --audit`.")
     return "\n".join(lines)
 
 

@@ -1,0 +1,71 @@
+"""The world that docs/worlds.md tells a reader to write, taken out of the page and played."""
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from minprm import envs
+from minprm.commands import train
+from minprm.envs import __main__ as by_hand
+from minprm.envs import audit
+from minprm.envs.base import SPLITS, task_seed
+
+PAGE = Path(__file__).parents[1] / "docs/worlds.md"
+
+
+@pytest.fixture
+def page() -> str:
+    return PAGE.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def guess(page, monkeypatch) -> type:
+    """The class of the page, as a world of the library."""
+    (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len([line for line in source.splitlines() if line]) <= 40
+    module = ModuleType("guess")
+    exec(source, module.__dict__)
+    monkeypatch.setitem(envs.WORLDS, "guess", module.Guess)
+    return module.Guess
+
+
+def test_the_pages_numbers_of_its_own_world_are_those_that_are_measured(guess, page):
+    row = audit.audit(["guess"])["worlds"]["guess"]
+    told = re.search(r"its expert wins ([\d.]+), random play ([\d.]+)", page)
+    assert told
+    assert f"{row['expert']:.3f}" == told[1]
+    assert f"{row['random']:.3f}".lstrip("0") == told[2].rstrip(".")
+    assert row["seen"] == 0.0, "a test task occurs in training"
+
+
+def test_its_tasks_are_of_one_split_each(guess):
+    world = guess()
+    hidden = {}
+    for split in SPLITS:
+        hidden[split] = set()
+        for index in range(50):
+            world.reset(task_seed(split, index))
+            hidden[split].add(world.hidden)
+    train, validation, test = hidden.values()
+    assert not train & validation and not train & test and not validation & test
+
+
+def test_its_knobs_are_its_arguments_and_are_checked(guess, capsys):
+    cfg = train.Config(world="guess", world_args=["highest=1000", "turns=10"])
+    assert envs.make_world(cfg).highest == 1000
+    with pytest.raises(SystemExit):
+        envs.make_world(train.Config(world="guess", world_args=["highest=3"]))
+    assert "highest from 10 to 9999" in capsys.readouterr().err
+
+
+def test_it_is_played_by_hand_and_its_expert_writes_logs(guess, monkeypatch, capsys, tmp_path):
+    typed = iter(["?", "ten", ""])
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    by_hand.play(guess(), seed=0)
+    shown = capsys.readouterr().out
+    assert "the middle halves that. 50" in shown and "illegal: answer with one number" in shown
+    monkeypatch.chdir(tmp_path)
+    train.main("--world guess --stages demos --episodes 3 --run g".split())
+    assert (tmp_path / "runs/g/demos.jsonl").read_text().count("\n") == 3
