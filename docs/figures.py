@@ -8,11 +8,11 @@ shows the same numbers as the tables beside it.
 import sys
 from pathlib import Path
 
-from docs.drawing import idea, worlds
+from docs.drawing import idea, path, worlds
 from docs.drawing.style import save
 
 FOLDER = Path(__file__).with_name("figures")
-FIGURES = {**idea.FIGURES, **worlds.FIGURES}
+FIGURES = {**idea.FIGURES, **path.FIGURES, **worlds.FIGURES}
 
 
 def main(names: list[str]) -> None:
