@@ -1,6 +1,6 @@
-"""Draws docs/report.png: the top of a run's page, with the group before update 10 on view.
+"""Draws docs/report.png: a group of thoughts on the page of a run, before update 10.
 
-    python train.py --run cups-ladder && python docs/screenshot.py runs/cups-ladder/report.html
+    minprm train --threads 1 --run cups && python docs/screenshot.py runs/cups/report.html
 
 It needs Debian's chromium and the package playwright (`pip install -e ".[dev]"`).
 """
@@ -20,7 +20,7 @@ def main(page_file: str) -> None:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
-        page = browser.new_page(viewport={"width": 1200, "height": 1400})
+        page = browser.new_page(viewport={"width": 1200, "height": 1600})
         page.goto(Path(page_file).resolve().as_uri())
         slider = page.get_by_role("slider").first
         slider.focus()
@@ -28,7 +28,9 @@ def main(page_file: str) -> None:
             slider.press("ArrowRight")
         slider.blur()
         page.wait_for_timeout(1000)  # rows glide to their places
-        page.screenshot(path=OUT)
+        top = page.locator(".bar").first.bounding_box()["y"]  # the slider
+        end = page.get_by_text("marks the committed thought").bounding_box()["y"]
+        page.screenshot(path=OUT, clip={"x": 0, "y": top, "width": 1200, "height": end - top})
         browser.close()
     Image.open(OUT).convert("P", palette=Image.Palette.ADAPTIVE, colors=200).save(
         OUT, optimize=True
