@@ -302,7 +302,7 @@ def test_the_commands_of_the_docs_run_and_print_what_they_say(model, tmp_path, m
     rows = [{**row, "prompt": f"{i}. {row['prompt']}"} for i in range(20) for row in rows]
     write(tmp_path, *rows, name="notes.jsonl")
     (tmp_path / "my_reward.py").write_text(blocks["python"])
-    _, warm, paid, both = (line.split() for line in blocks["bash"].splitlines())
+    _, warm, paid, both = (line.split() for line in blocks["bash"].replace("\\\n", "").splitlines())
     small = "--episodes 4 --threads 1 --micro-tokens 512 --no-checkpointing".split()
     train([*warm[2:], *f"--model {model} --num-demos 4 --sft.epochs 1".split(), *small])
     train([*paid[2:], *"--rl.updates 1 --rl.batch 2 --rl.group 2".split(), *small])
