@@ -69,3 +69,15 @@ def test_it_is_played_by_hand_and_its_expert_writes_logs(guess, monkeypatch, cap
     monkeypatch.chdir(tmp_path)
     train.main("--world guess --stages demos --episodes 3 --run g".split())
     assert (tmp_path / "runs/g/demos.jsonl").read_text().count("\n") == 3
+
+
+def test_the_game_that_it_shows_is_the_one_that_is_played(page, monkeypatch, capsys):
+    (game,) = re.findall(r"```\n(start .*?)```", page, re.DOTALL)
+    typed = re.findall(r"^> (.*)$", game, re.MULTILINE)
+    answers = iter([*typed, ""])
+    monkeypatch.setattr("builtins.input", lambda _: next(answers))
+    by_hand.play(envs.WORLDS["errand"](), seed=0)
+    shown = [line for line in capsys.readouterr().out.splitlines() if line]
+    told = [line for line in game.splitlines() if line and not line.startswith(">")]
+    start = shown.index(told[0])
+    assert shown[start : start + len(told)] == told
