@@ -5,10 +5,10 @@ of the thoughts that it trained on beside that of thoughts sampled from the stat
 logs). A run that exists is gone on with, so an interrupted series can be started again.
 """
 
-from statistics import fmean
-
+from docs.results import asked, over_seeds, save_run, t_interval
 from minprm.commands.train import go_on
 
+SEEDS = [0, 1, 2]
 LADDER = "--preset smoke --episodes 400 --arms base act_prm --seeds 0 1 2"
 MEAN = "--act-prm.reward action_prob_mean"
 TURN = f"{MEAN} --act-prm.reward-span turn"
@@ -33,19 +33,33 @@ ABLATIONS = {
 }
 
 
-def row(name: str, ladder: dict, lines: list[dict]) -> str:
-    """One line of the table, from what the run left."""
+def measured(ladder: dict, lines: list[dict]) -> dict[str, list[float]]:
+    """Of each seed: success of both arms, and the two rewards at the last update."""
     lines = [x for x in lines if x["stage"] == "act_prm"]
-    ends = [max((x for x in lines if x["seed"] == s), key=lambda x: x["update"]) for s in (0, 1, 2)]
-    columns = [[r["success"] for r in ladder[arm]] for arm in ("base", "act_prm")]
-    columns += [[x[key] for x in ends] for key in ("reward/mean", "eval/held_out_reward")]
-    cells = (f"{fmean(c):.3f} ({' '.join(f'{x:.2f}' for x in c)})" for c in columns)
-    return f"| {name} | {' | '.join(cells)} |"
+    ends = [max((x for x in lines if x["seed"] == s), key=lambda x: x["update"]) for s in SEEDS]
+    return {
+        "base": [r["success"] for r in ladder["base"]],
+        "act_prm": [r["success"] for r in ladder["act_prm"]],
+        "reward": [x["reward/mean"] for x in ends],
+        "held_out_reward": [x["eval/held_out_reward"] for x in ends],
+    }
+
+
+def main() -> None:
+    path = asked()
+    rows = {}
+    for i, (name, flags) in enumerate(ABLATIONS.items()):
+        columns = measured(*go_on(f"ablation-{i}", f"{LADDER} {flags}".split()))
+        rows[name] = {key: over_seeds(values) for key, values in columns.items()}
+    print("| what | base | act_prm | reward in training | reward from the state alone |")
+    print("|---|---|---|---|---|")
+    for name, columns in rows.items():
+        cells = []
+        for c in columns.values():
+            cells.append(f"{c['mean']:.3f} ({' '.join(f'{x:.2f}' for x in c['values'])})")
+        print(f"| {name} | {' | '.join(cells)} |")
+    save_run(path, SEEDS, t_interval(SEEDS), rows)
 
 
 if __name__ == "__main__":
-    runs = [go_on(f"ablation-{i}", f"{LADDER} {flags}".split())
-            for i, flags in enumerate(ABLATIONS.values())]  # fmt: skip
-    print("| what | base | act_prm | reward in training | reward from the state alone |")
-    print("|---|---|---|---|---|")
-    print(*(row(name, *run) for name, run in zip(ABLATIONS, runs, strict=True)), sep="\n")
+    main()

@@ -17,6 +17,7 @@ from statistics import median
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from docs.results import asked, save_run
 from minprm.constants import Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
@@ -93,6 +94,7 @@ def peak(p: Policy, share: str) -> None:
 
 
 def main() -> None:
+    path = asked()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     torch.set_flush_denormal(True)
     torch.manual_seed(0)
@@ -111,7 +113,7 @@ def main() -> None:
     )
     print("| T | G | state | unique | trees | rows | trees, s | rows, s | rows / trees |")
     print("|---|---|---|---|---|---|---|---|---|")
-    rows = []
+    rows, told = [], {}
     for steps, group, state in GRID:
         samples = episode(steps, group, state)
         unique = len(row(samples).ids)
@@ -119,10 +121,15 @@ def main() -> None:
         if abs(norm / other - 1) > 1e-4:
             raise SystemExit(f"gradient norms differ: {norm} and {other}")
         rows.append((steps, group, state, a, b, x, y))
+        told[f"T {steps}, G {group}, state {state}"] = {
+            "T": steps, "G": group, "state": state, "unique": unique, "trees": a, "rows": b,
+            "trees_seconds": x, "rows_seconds": y, "ratio": y / x,
+        }  # fmt: skip
         print(f"| {steps} | {group} | {state} | {unique:,} | {a:,} | {b:,} | {x:.2f} | {y:.2f} | "
               f"{y / x:.1f}x |", flush=True)  # fmt: skip
     if len(sys.argv) > 1:
         chart(rows, sys.argv[1])
+    save_run(path, [0], f"medians of {ROUNDS}", told)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import time
 
 import torch
 
+from docs.results import asked, save_run
 from minprm import ladder
 from minprm.commands.cli import parse
 from minprm.commands.train import CHECKPOINTS, RUNS
@@ -53,6 +54,7 @@ def cost(arm: str, knobs: list[str]) -> tuple[float, float, int]:
 
 
 if __name__ == "__main__":
+    path, rows = asked(), {}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arms", nargs="+", default=ARMS, help="one run is made of each")
     flags, knobs = parser.parse_known_args()  # the rest are flags of `minprm train`
@@ -64,5 +66,7 @@ if __name__ == "__main__":
     print("| arm | CPU s | to keep | share | kB |\n|---|---|---|---|---|")
     for arm in flags.arms:
         seconds, kept, size = cost(arm, knobs)
-        share = f"{kept / (seconds - kept):.1%}"
-        print(f"| {arm} | {seconds:.1f} | {kept:.2f} | {share} | {size // 1000} |", flush=True)
+        share = kept / (seconds - kept)
+        rows[arm] = {"cpu_seconds": seconds, "to_keep": kept, "share": share, "kB": size // 1000}
+        print(f"| {arm} | {seconds:.1f} | {kept:.2f} | {share:.1%} | {size // 1000} |", flush=True)
+    save_run(path, [0], "one run", rows)

@@ -10,11 +10,12 @@ import re
 import sys
 from statistics import fmean
 
+from docs.results import asked, over_seeds, save_run, t_interval
 from minprm.commands.train import go_on
-from minprm.run.table import interval
 
 BUDGET = "--preset cups --arms rl --rl.updates 50 --threads 1"  # 50 updates of 64 episodes
 RATES = (2e-4, 5e-4, 1e-3)
+SEEDS = [20, 21, 22]
 CHOICE, REPORT = "--split validation --episodes 200 --seeds 11", "--seeds 20 21 22"
 TWICE = "--rl.passes 2 --rl.loss"
 AHEAD = "--rl.max-async-level 1 --save-every 50"
@@ -55,8 +56,8 @@ def updates_to(share: float, lines: list[dict], seed: int) -> int | None:
     return next((i + 5 for i, mean in enumerate(means) if mean >= share), None)
 
 
-def row(name: str) -> str:
-    """One line of the table."""
+def measured(name: str) -> dict:
+    """The row of one method."""
     tag, flags = f"objective-{re.sub('[^a-z0-9]+', '-', name.lower())}", METHODS[name]
     success = {}
     for lr in RATES:
@@ -64,20 +65,30 @@ def row(name: str) -> str:
         success[lr] = ladder["rl"][0]["success"]
     lr = max(RATES, key=success.get)
     ladder, lines = go_on(tag, f"{BUDGET} {flags} --rl.lr {lr} {REPORT}".split())
-    won = [r["success"] for r in ladder["rl"]]
-    reached = [updates_to(0.9, lines, r["seed"]) for r in ladder["rl"]]
-    tried = " ".join(f"{x:.2f}" for x in success.values())
-    mean, low, high = interval(ladder["rl"])
-    cells = [f"{mean:.3f} ({' '.join(f'{x:.3f}' for x in won)})", f"[{low:.3f}, {high:.3f}]",
-             f"{min(won):.3f}",
-             " ".join(str(x or "-") for x in reached), f"{lr:.0e} ({tried})",
-             f"{fmean(r['seconds'] for r in ladder['rl']):.0f}"]  # fmt: skip
+    return {
+        **over_seeds([r["success"] for r in ladder["rl"]]),
+        "updates_to_.9": [updates_to(0.9, lines, r["seed"]) for r in ladder["rl"]],
+        "lr": lr,
+        "tried": list(success.values()),
+        "seconds": fmean(r["seconds"] for r in ladder["rl"]),
+    }
+
+
+def line(name: str, row: dict) -> str:
+    """One line of the table."""
+    cells = [f"{row['mean']:.3f} ({' '.join(f'{x:.3f}' for x in row['values'])})",
+             f"[{row['low']:.3f}, {row['high']:.3f}]", f"{min(row['values']):.3f}",
+             " ".join(str(x or "-") for x in row["updates_to_.9"]),
+             f"{row['lr']:.0e} ({' '.join(f'{x:.2f}' for x in row['tried'])})",
+             f"{row['seconds']:.0f}"]  # fmt: skip
     return f"| {name} | {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":
-    rows = [row(name) for name in sys.argv[1:] or METHODS]
+    path = asked()
+    rows = {name: measured(name) for name in sys.argv[1:] or METHODS}
     print(
         "| method | success | 95 % | worst seed | updates to .9 | lr (success of each) | seconds |"
     )
-    print("|---|---|---|---|---|---|---|", *rows, sep="\n")
+    print("|---|---|---|---|---|---|---|", *(line(*row) for row in rows.items()), sep="\n")
+    save_run(path, SEEDS, t_interval(SEEDS), rows)

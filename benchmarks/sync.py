@@ -15,6 +15,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from docs.results import asked, save_run
+
 os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERROR"}
 SHAPE = dict(hidden_size=512, intermediate_size=1536, num_hidden_layers=12, num_attention_heads=8,
              num_key_value_heads=4, head_dim=64, vocab_size=16_384)  # fmt: skip
@@ -50,6 +52,7 @@ def main() -> None:
     from minprm.constants import Engine
     from minprm.model.vllm import VLLM
 
+    path, told = asked(), {}
     torch.manual_seed(0)
     model = Qwen3ForCausalLM(Qwen3Config(**SHAPE))
     with tempfile.TemporaryDirectory() as folder:
@@ -76,7 +79,10 @@ def main() -> None:
     print(f"{size:,} parameters, rank {RANK}, torch {torch.__version__}; medians of {ROUNDS}")
     for name, seconds in rows.items():
         seconds = seconds[1:]  # the first round warms up
+        told[name] = {"median": median(seconds), "low": min(seconds), "high": max(seconds)}
         print(f"{name:<14}{median(seconds):>8.3f} s   [{min(seconds):.3f}, {max(seconds):.3f}]")
+    between = f"median of {ROUNDS}, smallest and largest"
+    save_run(path, [0], between, told, parameters=size, rank=RANK)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import transformers
 import trl
 from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 
+from docs.results import asked, save_run
 from minprm.constants import Engine, Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
@@ -129,13 +130,19 @@ def timed(function) -> float:
     return time.perf_counter() - began
 
 
-def told(name: str, seconds: list[float], against: list[float] | None = None) -> None:
-    ratio = f"   TRL / minprm {median(against) / median(seconds):.2f}x" if against else ""
-    spread = f"[{min(seconds):.2f}, {max(seconds):.2f}]"
-    print(f"  {name:<28}{median(seconds):>7.2f} s {spread:<16}{ratio}", flush=True)
+def told(name: str, seconds: list[float], against: list[float] | None = None) -> dict:
+    """Prints one line, and returns its numbers."""
+    row = {"median": median(seconds), "low": min(seconds), "high": max(seconds)}
+    if against:
+        row["ratio"] = median(against) / median(seconds)
+    ratio = f"   TRL / minprm {row['ratio']:.2f}x" if against else ""
+    spread = f"[{row['low']:.2f}, {row['high']:.2f}]"
+    print(f"  {name:<28}{row['median']:>7.2f} s {spread:<16}{ratio}", flush=True)
+    return row
 
 
-def regime(name: str, lengths: tuple[int, int], longest: int, average: int, vllm: bool) -> None:
+def regime(name: str, lengths: tuple[int, int], longest: int, average: int, vllm: bool) -> dict:
+    """Compares, then times. The seconds by what was timed, and completions' mean lengths."""
     tokenizer = make_tokenizer([f"w{i}" for i in range(WORDS)])
     tokenizer.padding_side = "left"
     model, rng = model_of(tokenizer, average), random.Random(0)
@@ -158,24 +165,30 @@ def regime(name: str, lengths: tuple[int, int], longest: int, average: int, vllm
     size = mean(int(batch["completion_mask"].sum()) / PROMPTS / GROUP for batch in trainer.batches)
     print(f"  TRL's completions: {size:.0f} tokens on average")
     after = [a - b for a, b in zip(seconds, trainer.sampling, strict=True)][1:]
-    told("update, TRL", after)
-    told("update, minprm", updates[1:], after)
-    told("step, TRL", seconds[1:])
+    rows = {
+        "update, TRL": told("update, TRL", after),
+        "update, minprm": told("update, minprm", updates[1:], after),
+        "step, TRL": told("step, TRL", seconds[1:]) | {"tokens": size},
+    }
     prompts = tokenizer(texts)["input_ids"]
     stops = [tokenizer.eos_token_id]
-    told("step, minprm", steps_of(Sampler(p.model), p, prompts, longest, stops, cfg),
-         seconds[1:])  # fmt: skip
+    times, drawn = steps_of(Sampler(p.model), p, prompts, longest, stops, cfg)
+    rows["step, minprm"] = told("step, minprm", times, seconds[1:]) | {"tokens": drawn}
     if vllm:  # its head has no bias: as many tokens end a completion as make it as long
         plain = Qwen3ForCausalLM(model.config)
         p = Policy(plain, tokenizer, 16_384)
         engine = start(plain, Engine(), 1024)
         stops = list(range(WORDS // average))
-        told("step, minprm with vLLM", steps_of(engine, p, prompts, longest, stops, cfg),
-             seconds[1:])  # fmt: skip
+        times, drawn = steps_of(engine, p, prompts, longest, stops, cfg)
+        name = "step, minprm with vLLM"
+        rows[name] = told(name, times, seconds[1:]) | {"tokens": drawn}
+    return rows
 
 
-def steps_of(sampler, p: Policy, prompts, longest: int, stops: list[int], cfg) -> list[float]:
-    """Seconds of whole steps: sample, reward, update, sync."""
+def steps_of(
+    sampler, p: Policy, prompts, longest: int, stops: list[int], cfg
+) -> tuple[list[float], float]:
+    """(seconds of whole steps: sample, reward, update, sync; tokens of a completion)."""
     sizes = []
 
     def step(seed: int) -> None:
@@ -193,14 +206,16 @@ def steps_of(sampler, p: Policy, prompts, longest: int, stops: list[int], cfg) -
 
     seconds = [timed(lambda i=i: step(i)) for i in range(1 + TIMED)][1:]
     print(f"  our completions: {mean(sizes):.0f} tokens on average")
-    return seconds
+    return seconds, mean(sizes)
 
 
 if __name__ == "__main__":
+    path, rows = asked(), {}
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     torch.set_flush_denormal(True)
     transformers.utils.logging.set_verbosity_error()
     print(f"TRL {trl.__version__}, transformers {transformers.__version__}, "
           f"torch {torch.__version__}, {torch.get_num_threads()} threads, fp32")  # fmt: skip
     for name, (lengths, longest, average) in REGIMES.items():
-        regime(name, lengths, longest, average, "--vllm" in sys.argv)
+        rows[name] = regime(name, lengths, longest, average, "--vllm" in sys.argv)
+    save_run(path, [0], f"median of {TIMED}, smallest and largest", rows)

@@ -1,11 +1,141 @@
-"""Results that the book quotes: each docs/results/NAME.json names the command that wrote it."""
+"""Results that the book quotes: docs/results/NAME.json says which command made its numbers.
+
+    python -m docs.results RUN [NAME]       # of a finished ladder: its name in runs/, or a path
+    python -m benchmarks.idea --json FILE   # benchmarks and examples write theirs by themselves
+
+    command    what was typed
+    commit     the last one that changed the code that ran
+    date       of the day that it ran
+    python, libraries, machine
+    seeds      of the rows
+    interval   how [low, high] of a row was made
+    note       what else a reader of the numbers should know
+    rows       the numbers, by the names that the tables have
+
+A file may hold more: groups of real thoughts, curves. Tables and figures are made from these files
+alone, so that a page, its tables and its figures show the same numbers.
+"""
 
 import json
+import os
+import platform
+import subprocess
+import sys
+from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 
+from minprm.constants import fail
+from minprm.run.log import to_json, write_atomically
+from minprm.run.starts import as_line, libraries
+from minprm.run.table import interval
+
+ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).with_name("results")
+CODE = ("minprm", "act_prm.py")  # what the numbers depend on; the page around them may change
 
 
 def load(name: str) -> dict:
     """The results of that name: rows, and the command, commit, machine and versions behind them."""
     return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def save(path: str | Path, **results) -> None:
+    """Writes the file, one line for each short list or dict so that a change is easy to read."""
+    write_atomically(Path(path), to_text(results) + "\n")
+    print(f"written: {path}")
+
+
+def asked() -> str:
+    """The file named by `--json FILE`, which is taken out of sys.argv; "" where there is none."""
+    if "--json" not in sys.argv:
+        return ""
+    place = sys.argv.index("--json")
+    if place + 1 == len(sys.argv):
+        fail("--json needs the name of a file")
+    return [sys.argv.pop(place), sys.argv.pop(place)][1]
+
+
+def save_run(path: str, seeds: list[int], between: str, rows: dict, **more) -> None:
+    """Writes what the program that is running has measured. No path: writes nothing."""
+    if path:
+        save(path, **this_program(), seeds=seeds, interval=between, rows=rows, **more)
+
+
+def this_program(*other: str) -> dict:
+    """Where the numbers of this process come from; `other` are libraries beside the usual."""
+    return {
+        "command": as_line(["python", *sys.orig_argv[1:]]),
+        "commit": commit(),
+        "date": date.today().isoformat(),
+        "python": platform.python_version(),
+        "machine": machine(),
+        "libraries": libraries() | {name: version(name) for name in other},
+    }
+
+
+def commit() -> str:
+    """The last commit that changed the code; "-dirty" after it where it was changed since."""
+    git = ["git", "-C", str(ROOT)]
+    told = subprocess.run(
+        [*git, "log", "-1", "--format=%h", "--", *CODE], capture_output=True, text=True
+    )
+    if told.returncode or not told.stdout.strip():
+        fail("results name the commit that made them: run this in a git checkout of minprm")
+    changed = subprocess.run(
+        [*git, "status", "--porcelain", "--", *CODE], capture_output=True, text=True
+    )
+    return told.stdout.strip() + "-dirty" * bool(changed.stdout.strip())
+
+
+def machine() -> str:
+    """The processor, its cores, the system, and the first GPU; never the name of the host."""
+    import torch
+
+    name = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        names = [line.split(": ")[1] for line in lines if line.startswith("model name")]
+        name = names[0] if names else name
+    told = f"{name}, {torch.get_num_threads()} of {os.cpu_count()} cores, {platform.system()}"
+    return f"{torch.cuda.get_device_name()}, {told}" if torch.cuda.is_available() else told
+
+
+def over_seeds(values: list[float]) -> dict:
+    """A row: mean and interval of one success a seed, and each of them."""
+    mean, low, high = interval([{"success": value} for value in values])
+    return {"mean": mean, "low": low, "high": high, "values": values}
+
+
+def t_interval(seeds: list) -> str:
+    return f"95 %, t over seeds, n = {len(seeds)}"
+
+
+def to_text(value, indent: int = 0) -> str:
+    """JSON in which what fits a line stands on one.
+
+    >>> print(to_text({"seeds": [0, 1], "rows": {"base": {"mean": 0.5}}}))
+    {"seeds": [0, 1], "rows": {"base": {"mean": 0.5}}}
+    """
+    flat = to_json(value)
+    if len(flat) + indent <= 100 or not isinstance(value, dict | list):
+        return flat
+    inner = " " * (indent + 1)
+    if isinstance(value, dict):
+        parts = [f"{to_json(key)}: {to_text(item, indent + 1)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(inner + part for part in parts) + "\n" + " " * indent + "}"
+    parts = [inner + to_text(item, indent + 1) for item in value]
+    return "[\n" + ",\n".join(parts) + "\n" + " " * indent + "]"
+
+
+def main(words: list[str]) -> None:
+    """Writes the results of a ladder under its own name, or under another."""
+    from docs.ladders import of_run
+
+    if len(words) not in (1, 2):
+        fail("usage: python -m docs.results RUN [NAME]")
+    save(FOLDER / f"{Path(words[-1]).name}.json", **of_run(words[0]), machine=machine())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -14,6 +14,7 @@ Prints success on cups after 20 updates of GRPO from a start that is too cold.
 import math
 import time
 
+from docs.results import asked, over_seeds, save_run, t_interval
 from minprm.commands.train import go_on
 from minprm.ladder import STAGES
 from minprm.stages.looks import SUCCESS, Looks
@@ -53,6 +54,7 @@ def rl_adaptive(run: Run, stage_id: str) -> None:
 
 def main() -> None:
     """The three runs and their table."""
+    path = asked()
     STAGES["rl_adaptive"] = rl_adaptive
     rows = {}
     for name, stage, temperature in (
@@ -66,6 +68,8 @@ def main() -> None:
         rows[name] = [row["success"] for row in ladder["stages"]]
     for name, won in rows.items():
         print(f"{name:<20}{' '.join(f'{success:.3f}' for success in won)}")
+    table = {name: over_seeds(won) for name, won in rows.items()}
+    save_run(path, [0, 1, 2], t_interval([0, 1, 2]), table)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer
 
+from docs.results import asked, save_run
 from examples.text_rewards import untrained
 from minprm.algorithms import mean_std, ppo_clip
 from minprm.commands.train import CHECKPOINTS
@@ -104,6 +105,7 @@ def refresh(mask, model) -> None:
 
 
 def main() -> None:
+    json_file, rows = asked(), {}
     run = f"nlpo-{time.strftime('%Y%m%d-%H%M%S')}"
     path = CHECKPOINTS / run / "stages-0"
     warm = f"--run {run} --world text --stages sft:actions --num-demos 768"
@@ -116,11 +118,13 @@ def main() -> None:
         ("top-p .9 in sampling and likelihood", 0.9, True),
     ):
         runs = [learn(load_model(path), chat, p, same_set, seed) for seed in (0, 1, 2)]
-        first, last = (
-            "  ".join(f"{fmean(won[part]):.2f}" for won, _ in runs)
-            for part in (slice(10), slice(-10, None))
-        )
-        print(f"{name:<38}{runs[0][1][0]:>18.1e}  {first:<22} {last}")
+        gap = runs[0][1][0]
+        first = [fmean(won[:10]) for won, _ in runs]
+        last = [fmean(won[-10:]) for won, _ in runs]
+        rows[name] = {"log_ratio_first": gap, "updates_1_10": first, "updates_51_60": last}
+        first, last = ("  ".join(f"{x:.2f}" for x in won) for won in (first, last))
+        print(f"{name:<38}{gap:>18.1e}  {first:<22} {last}")
+    save_run(json_file, [0, 1, 2], "none: every seed is given", rows)
 
 
 if __name__ == "__main__":

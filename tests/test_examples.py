@@ -101,6 +101,6 @@ def test_the_kl_holds_ppo_to_its_warm_start(here, capsys):
     text_rewards.main("--run t --demos 160 --updates 12 --kl 1.0 --kl-target 0.01".split())
     assert capsys.readouterr().out.splitlines()[-3:] == [warm, free, held]  # gone on with, not anew
     assert warm.startswith("warm start") and kl[1] < 0.5 * kl[0]
-    lines = (here / "runs/t-held/metrics.jsonl").read_text().splitlines()
+    lines = (here / "runs/t-0-held/metrics.jsonl").read_text().splitlines()
     weights = [json.loads(x)["policy/kl_weight"] for x in lines]
     assert weights[0] == 1.0 and all(abs(b / a - 1) <= 0.0201 for a, b in pairwise(weights))
