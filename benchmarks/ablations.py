@@ -18,18 +18,19 @@ COPIES = (
     "--tiny.updates 600 --tiny.action-first 0.3 "
     "--tiny.mixture faithful=.1 wrong=.4 restate=.2 bare=.15 copy=.15"
 )
+UNSKILLED = "--no-gate --tiny.mixture restate=.7 bare=.3"
 HINTED = "--act-prm.thoughts-from state_action"
 ABLATIONS = {
-    "action_prob; posterior; thought and action": "",
-    "exact_match; posterior; thought and action": "--act-prm.reward exact_match",
-    "action_prob_mean, span action; posterior; thought and action": MEAN,
-    "action_prob_mean, span turn; posterior; thought and action": TURN,
-    "action_prob; mean_std; thought": STD,
-    "action_prob_mean, span action; mean_std; thought": f"{STD} {MEAN}",
-    "action_prob_mean, span turn; mean_std; thought": f"{STD} {TURN}",
-    "base that copies; thoughts from state": COPIES,
-    "base that copies; thoughts from state_action": f"{COPIES} {HINTED}",
-    "base without the skill": "--no-gate --tiny.mixture restate=.7 bare=.3",
+    "`action_prob`; `posterior`; thought and action (the default)": "",
+    "`exact_match`; `posterior`; thought and action": "--act-prm.reward exact_match",
+    "`action_prob_mean`, span `action`; `posterior`; thought and action": MEAN,
+    "`action_prob_mean`, span `turn`; `posterior`; thought and action": TURN,
+    "`action_prob`; `mean_std`; thought": STD,
+    "`action_prob_mean`, span `action`; `mean_std`; thought": f"{STD} {MEAN}",
+    "`action_prob_mean`, span `turn`; `mean_std`; thought": f"{STD} {TURN}",
+    "base that copies; thoughts from `state`": COPIES,
+    "base that copies; thoughts from `state_action`": f"{COPIES} {HINTED}",
+    "base without the skill (`restate` and `bare` only)": UNSKILLED,
 }
 
 

@@ -13,18 +13,24 @@ import re
 from datetime import datetime
 from statistics import fmean
 
+from docs.results import machine
 from minprm.constants import fail
 from minprm.report.files import Broken, Files, arms_done, folder_of, read_files
 from minprm.report.gather import curves_of, interval_kind, ladder_of
 from minprm.report.looks import looks_of, trees_of
 from minprm.run.starts import as_line
 
-LEARNING = ("act_prm", "act_prm:resample", "rl")  # the stages whose thoughts and curves are kept
-CURVES = ("reward/mean", "eval/held_out_reward", "eval/success")
+LEARNING = (
+    "act_prm",
+    "act_prm:resample",
+    "rl",
+    "rl:dense",
+)  # the stages whose thoughts and curves are kept
+LOOKS = {"held_out_reward": "eval/held_out_reward", "success": "eval/success"}
 
 
 def of_run(run: str) -> dict:
-    """The results of a finished run, all but the machine, which is the one that asks."""
+    """The results of a finished run."""
     files = finished(run)
     text = (files.folder / "log.txt").read_text(encoding="utf-8")
     first = files.starts[0]
@@ -34,16 +40,16 @@ def of_run(run: str) -> dict:
         "commit": first["commit"],
         "date": first["started"][:10],
         "python": first["python"],
+        "machine": machine(files.config["threads"]),
         "libraries": first["libraries"],
         "seeds": files.config["seeds"],
         "interval": between(files.ladder),
-        "note": "an arm's seconds hold the stages that it shares with others",
         "wall_seconds": wall_seconds(files),
         "base_seconds": numbers(r"base model ready in ([\d.]+) s", text),
         "rows": rows,
         "relabelled": relabelled(text),
         "groups": groups(files),
-        "trees": trees(files),
+        "paths": paths(files),
         "curves": curves(files),
     }
 
@@ -112,7 +118,7 @@ def groups(files: Files) -> dict[str, list[dict]]:
     """The watched states of the first seed, each before the first update and at the last look."""
     found = {}
     for look in looks_of(files.samples, files.config):
-        if look["seed"] == files.config["seeds"][0] and look["stage"] in ("act_prm", LEARNING[1]):
+        if look["seed"] == files.config["seeds"][0] and look["stage"] == "act_prm":
             found[look["stage"]] = [state_of(state) for state in look["states"]]
     return found
 
@@ -140,26 +146,39 @@ def counted(group: list[dict]) -> list[dict]:
     return list(found.values())
 
 
-def trees(files: Files) -> list[dict]:
-    """The first log of resampled paths, at the first look of the first seed that has one."""
-    found = trees_of(files.samples)[:1]
-    for tree in found:
-        for step in tree["steps"]:
-            for z in step["thoughts"]:
-                z["reward"] = round(z["reward"], 3)
-    return found
+def paths(files: Files) -> dict:
+    """The log of resampled paths with the most distinct steps, as the first seed walked it at its
+    first look. `up` is a thought's parent in the step before; {} where nothing was resampled."""
+    known = trees_of(files.samples)
+    first = [tree for tree in known if tree["seed"] == files.config["seeds"][0]]
+    first = [tree for tree in first if tree["update"] == 0]
+    if not first:
+        return {}
+    tree = max(first, key=lambda tree: len(tree["steps"]))
+    steps = []
+    for step in tree["steps"]:
+        group = [{**z, "reward": round(z["reward"], 3)} for z in step["thoughts"]]
+        steps.append({"state": step["state"], "action": step["action"], "group": group})
+    return {**tree, "steps": steps}
 
 
-def curves(files: Files) -> list[dict]:
-    """The curves of the stages that learn; a metric that is looked at now and then has its own
-    updates."""
-    found = []
+def curves(files: Files) -> dict[str, dict]:
+    """Of each stage that learns a list for each seed: the reward at every update, and what is
+    looked at now and then, at the updates of those looks."""
+    found: dict[str, dict] = {}
     for curve in curves_of(files.metrics):
-        if curve["stage"] in LEARNING:
-            metrics = {}
-            for name in CURVES:
-                values = zip(curve["updates"], curve["metrics"].get(name, []), strict=False)
-                known = [(update, round(x, 4)) for update, x in values if x is not None]
-                metrics[name] = {"updates": [u for u, _ in known], "values": [x for _, x in known]}
-            found.append({"seed": curve["seed"], "stage": curve["stage"], **metrics})
+        if curve["stage"] not in LEARNING:
+            continue
+        kept = found.setdefault(curve["stage"], {})
+        kept.setdefault("reward", []).append(rounded(curve["metrics"]["reward/mean"]))
+        for name, metric in LOOKS.items():
+            values = curve["metrics"].get(metric, [])
+            looked = [u for u, x in zip(curve["updates"], values, strict=False) if x is not None]
+            if looked:
+                kept["updates"] = looked
+                kept.setdefault(name, []).append(rounded(x for x in values if x is not None))
     return found
+
+
+def rounded(values) -> list[float]:
+    return [round(x, 4) for x in values]

@@ -1,7 +1,7 @@
 """Results that the book quotes: docs/results/NAME.json says which command made its numbers.
 
-    python -m docs.results RUN [NAME]       # of a finished ladder: its name in runs/, or a path
-    python -m benchmarks.idea --json FILE   # benchmarks and examples write theirs by themselves
+    python -m docs.results RUN [NAME [NOTE]]   # of a finished ladder: its name in runs/, or a path
+    python -m benchmarks.idea --json FILE      # benchmarks and examples write theirs by themselves
 
     command    what was typed
     commit     the last one that changed the code that ran
@@ -16,6 +16,7 @@ A file may hold more: groups of real thoughts, curves. Tables and figures are ma
 alone, so that a page, its tables and its figures show the same numbers.
 """
 
+import argparse
 import json
 import os
 import platform
@@ -25,7 +26,10 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
+import torch
+
 from minprm.constants import fail
+from minprm.envs import audit
 from minprm.run.log import to_json, write_atomically
 from minprm.run.starts import as_line, libraries
 from minprm.run.table import interval
@@ -36,8 +40,12 @@ CODE = ("minprm", "act_prm.py")  # what the numbers depend on; the page around t
 
 
 def load(name: str) -> dict:
-    """The results of that name: rows, and the command, commit, machine and versions behind them."""
-    return json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    """The results of that name: rows, and the command, commit, machine and versions behind them.
+
+    `audit` is what every world was measured by; it lies beside the worlds.
+    """
+    path = audit.FILE if name == "audit" else FOLDER / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def save(path: str | Path, **results) -> None:
@@ -69,7 +77,7 @@ def this_program(*other: str) -> dict:
         "commit": commit(),
         "date": date.today().isoformat(),
         "python": platform.python_version(),
-        "machine": machine(),
+        "machine": machine(torch.get_num_threads()),
         "libraries": libraries() | {name: version(name) for name in other},
     }
 
@@ -88,16 +96,14 @@ def commit() -> str:
     return told.stdout.strip() + "-dirty" * bool(changed.stdout.strip())
 
 
-def machine() -> str:
+def machine(threads: int) -> str:
     """The processor, its cores, the system, and the first GPU; never the name of the host."""
-    import torch
-
     name = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         names = [line.split(": ")[1] for line in lines if line.startswith("model name")]
         name = names[0] if names else name
-    told = f"{name}, {torch.get_num_threads()} of {os.cpu_count()} cores, {platform.system()}"
+    told = f"{name}, {threads} of {os.cpu_count()} cores, {platform.system()}"
     return f"{torch.cuda.get_device_name()}, {told}" if torch.cuda.is_available() else told
 
 
@@ -112,7 +118,7 @@ def t_interval(seeds: list) -> str:
 
 
 def to_text(value, indent: int = 0) -> str:
-    """JSON in which what fits a line stands on one.
+    """JSON in which what fits a line stands on one, and numbers fill lines.
 
     >>> print(to_text({"seeds": [0, 1], "rows": {"base": {"mean": 0.5}}}))
     {"seeds": [0, 1], "rows": {"base": {"mean": 0.5}}}
@@ -120,22 +126,36 @@ def to_text(value, indent: int = 0) -> str:
     flat = to_json(value)
     if len(flat) + indent <= 100 or not isinstance(value, dict | list):
         return flat
-    inner = " " * (indent + 1)
+    inner = indent + 1
     if isinstance(value, dict):
-        parts = [f"{to_json(key)}: {to_text(item, indent + 1)}" for key, item in value.items()]
-        return "{\n" + ",\n".join(inner + part for part in parts) + "\n" + " " * indent + "}"
-    parts = [inner + to_text(item, indent + 1) for item in value]
-    return "[\n" + ",\n".join(parts) + "\n" + " " * indent + "]"
+        parts = [f"{to_json(key)}: {to_text(item, inner)}" for key, item in value.items()]
+    else:
+        parts = [to_text(item, inner) for item in value]
+    lines = [""]
+    for part in parts:
+        full = len(lines[-1]) + len(part) + inner > 98
+        if not lines[-1] or full or "{" in part:
+            lines.append(part)
+        else:
+            lines[-1] += f", {part}"
+    body = ",\n".join(" " * inner + line for line in lines[1:])
+    start, end = "{}" if isinstance(value, dict) else "[]"
+    return f"{start}\n{body}\n{' ' * indent}{end}"
 
 
-def main(words: list[str]) -> None:
-    """Writes the results of a ladder under its own name, or under another."""
+def main() -> None:
+    """Writes the results of a finished ladder."""
     from docs.ladders import of_run
 
-    if len(words) not in (1, 2):
-        fail("usage: python -m docs.results RUN [NAME]")
-    save(FOLDER / f"{Path(words[-1]).name}.json", **of_run(words[0]), machine=machine())
+    parser = argparse.ArgumentParser(prog="python -m docs.results")
+    parser.add_argument("run", help="its name in runs/, or a path")
+    parser.add_argument("name", nargs="?", help="of the file; default: the run's")
+    parser.add_argument("note", nargs="?", default="", help="what a reader should know of that day")
+    flags = parser.parse_args()
+    save(
+        FOLDER / f"{flags.name or Path(flags.run).name}.json", **of_run(flags.run), note=flags.note
+    )
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

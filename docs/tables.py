@@ -1,0 +1,268 @@
+"""Fills the tables of README and the book from docs/results/*.json: `python -m docs.tables`.
+
+A table stands between two comments, and is written there in place:
+
+    <!-- table cups -->
+    | arm | success | 95 % | …
+    <!-- end -->
+
+The name is that of a results file, perhaps with a variant after a colon: `cups:six`. TABLES has
+each of them, and a test compares what stands on the pages with what would be written.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from docs.results import load
+from minprm.constants import fail
+from minprm.envs import audit
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"(<!-- table (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+# The arms of README's table, and what is learned from in each
+SIX = {
+    "base": "the base model, as it was raised",
+    "action_sft": "SFT on the log as it is, without thoughts",
+    "best_of_base_matched": "SFT on the log with the base's own thoughts, the best of 24",
+    "act_prm": "SFT on the log with the thoughts of Act-PRM, from as many samples",
+    "shuffled_thoughts": "the same thoughts, on the wrong steps",
+    "expert_thoughts": "SFT on the log with the world's own explanations",
+}
+# The worlds of the book, by how much the agent is shown
+WORLDS = {
+    "cups": "cups: the state is never shown",
+    "errand": "errand: only the thoughts carry it",
+    "rooms": "rooms: the map is in the history",
+    "frozenlake": "lake: all in view",
+}
+
+
+def pages() -> list[Path]:
+    """README and the book."""
+    return [ROOT / "README.md", ROOT / "benchmarks/README.md", *sorted(ROOT.glob("docs/*.md"))]
+
+
+def filled(text: str) -> str:
+    """The page with every table as it is made from its file."""
+    return BLOCK.sub(lambda found: f"{found[1]}{made(found[2])}\n{found[4]}", text)
+
+
+def made(name: str) -> str:
+    """The table of this name, from its file."""
+    if name not in TABLES:
+        fail(f"<!-- table {name} -->: no such table. Tables: {', '.join(TABLES)}")
+    return TABLES[name]()
+
+
+def main() -> None:
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        page.write_text(filled(text), encoding="utf-8")
+
+
+# ------------------------------------------------------------------ The parts of a table
+def grid(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown."""
+    head = list(head)
+    rule = "|" + "---|" * len(head)
+    first, *others = ("| " + " | ".join(cells) + " |" for cells in (head, *rows))
+    return "\n".join([first, rule, *others]).replace("|  |", "| |")
+
+
+def share(x: float, digits: int = 3) -> str:
+    """A share as the book writes it.
+
+    >>> share(0.983), share(1.0), share(0.2, 2)
+    ('.983', '1.00', '.20')
+    """
+    text = f"{x:.{digits}f}"
+    return "1.00" if float(text) == 1 else text.removeprefix("0")
+
+
+def shares(values: Iterable[float], digits: int = 3) -> str:
+    return " ".join(share(x, digits) for x in values)
+
+
+def between(row: dict) -> str:
+    return f"[{share(row['low'])}, {share(row['high'])}]"
+
+
+def with_seeds(row: dict, digits: int = 3) -> str:
+    """The mean, and every seed in brackets."""
+    return f"{share(row['mean'], digits)} ({shares(row['values'], digits)})"
+
+
+# --------------------------------------------------------------------------- Ladders
+def ladder(name: str) -> str:
+    """Every arm."""
+    rows = []
+    for arm, row in load(name)["rows"].items():
+        rows.append([
+            f"`{arm}`", share(row["mean"]), between(row), shares(row["values"]),
+            f"{row['thoughts']:.2f}", f"{row['copies']:.2f}", f"{row['seconds']:.0f}",
+        ])  # fmt: skip
+    return grid(["arm", "success", "95 %", "seeds", "thoughts", "copies", "seconds"], rows)
+
+
+def six() -> str:
+    """README's six arms of cups."""
+    rows = load("cups")["rows"]
+    return grid(
+        ["arm", "what it learns from", "success", "95 %"],
+        [[f"`{arm}`", what, share(rows[arm]["mean"]), between(rows[arm])]
+         for arm, what in SIX.items()],
+    )  # fmt: skip
+
+
+def one_line(name: str) -> str:
+    """A ladder of one seed: an arm a column."""
+    rows = load(name)["rows"]
+    arms = [arm for arm in rows if arm != "expert"]
+    return grid(
+        [f"`{arm}`" for arm in arms], [[f"{share(rows[arm]['mean'])} {between(rows[arm])}"
+                                        for arm in arms]]
+    )  # fmt: skip
+
+
+def act_prm() -> str:
+    rows = load("act_prm")["rows"].items()
+    return grid(
+        ["`act_prm.py`", "success", "95 %", "seeds"],
+        [[name, share(row["mean"]), between(row), shares(row["values"])] for name, row in rows],
+    )
+
+
+def worlds() -> str:
+    """Where thoughts help: four ladders, a line each."""
+    lines = []
+    for name, what in WORLDS.items():
+        rows = load(name)["rows"]
+        found = with_seeds(rows["act_prm"])
+        if "act_prm_resampled" in rows:
+            found += f" one step, {with_seeds(rows['act_prm_resampled'])} paths resampled"
+        lines.append([what, share(rows["random"]["mean"]), with_seeds(rows["action_sft"]), found,
+                      with_seeds(rows["expert_thoughts"])])  # fmt: skip
+    return grid(["world", "random", "no thought", "Act-PRM", "thought"], lines)
+
+
+# ------------------------------------------------------------ Benchmarks and examples
+def ablations() -> str:
+    lines = []
+    for name, row in load("ablations")["rows"].items():
+        line = [name, with_seeds(row["base"], 2), with_seeds(row["act_prm"], 2)]
+        for reward in (row["reward"], row["held_out_reward"]):
+            apart = max(reward["values"]) - min(reward["values"]) > 0.15
+            line.append(with_seeds(reward, 2) if apart else share(reward["mean"], 2))
+        lines.append(line)
+    return grid(["what", "`base`", "`act_prm`", "reward in training",
+                 "reward from the state alone"], lines)  # fmt: skip
+
+
+def objectives() -> str:
+    lines = []
+    for name, row in load("objectives")["rows"].items():
+        rate = f"{row['lr']:.0e}".replace("e-0", "e-")
+        lines.append([
+            name, with_seeds(row), between(row), share(min(row["values"])),
+            " ".join(str(x or "-") for x in row["updates_to_.9"]),
+            f"{rate} ({shares(row['tried'], 2)})", f"{row['seconds']:.0f}",
+        ])  # fmt: skip
+    return grid(["method", "success (seeds)", "95 % (t)", "worst seed", "updates to .9",
+                 "lr (success of each)", "seconds"], lines)  # fmt: skip
+
+
+def text_rewards() -> str:
+    lines = []
+    for name, row in load("text_rewards")["rows"].items():
+        digits = 3 if max(row["kl"]) < 1 else 2
+        kl = shares(row["kl"], digits) if any(row["kl"]) else ""
+        lines.append([name, shares(row["reward"]), shares(row["right"]), kl])
+    return grid(["", "reward", "answers that are right",
+                 "KL to the warm start, nats a token, last ten updates"], lines)  # fmt: skip
+
+
+def nlpo() -> str:
+    sets = (("whole vocabulary", "whole"), ("top-p .9", "whole"), ("top-p .9", "the same set"))
+    lines = []
+    for (sampling, likelihood), row in zip(sets, load("nlpo")["rows"].values(), strict=True):
+        gap = f"{row['log_ratio_first']:.0e}".replace("e-0", "e-")
+        first, last = shares(row["updates_1_10"], 2), shares(row["updates_51_60"], 2)
+        lines.append([sampling, likelihood, gap, first, last])
+    return grid(["sampling", "likelihood", "mean \\|log ratio\\| before anything moved",
+                 "success, updates 1-10", "51-60, seeds 0 1 2"], lines)  # fmt: skip
+
+
+def adaptive_temperature() -> str:
+    names = ("fixed at 1.0", "fixed at .2", "from .2 and adapted")
+    rows = load("adaptive_temperature")["rows"].values()
+    lines = [[name, shares(row["values"])] for name, row in zip(names, rows, strict=True)]
+    return grid(["temperature", "success, seeds 0 1 2"], lines)
+
+
+def looks() -> str:
+    lines = []
+    for arm, row in load("looks")["rows"].items():
+        lines.append([f"`{arm}`", f"{row['cpu_seconds']:.1f}", f"{row['to_keep']:.2f}",
+                      f"{100 * row['share']:.1f} %", str(row["kB"])])  # fmt: skip
+    return grid(["arm", "CPU seconds", "of them to keep", "share of the rest", "kB kept"], lines)
+
+
+def prefetch() -> str:
+    lines = []
+    for level, row in load("prefetch")["rows"].items():
+        numbers = [f"{row[key]:.2f}" for key in ("seconds", "waiting", "learning")]
+        lines.append([level.removeprefix("level "), *numbers])
+    return grid(["level", "seconds an update", "waiting for the batch", "learning"], lines)
+
+
+def actprm() -> str:
+    lines = []
+    for row in load("actprm")["rows"].values():
+        counts = [f"{row[key]:,}" for key in ("T", "G", "state", "unique", "trees", "rows")]
+        seconds = [f"{row[key]:.2f}" for key in ("trees_seconds", "rows_seconds")]
+        lines.append([*counts, *seconds, f"{row['ratio']:.1f}x"])
+    return grid(["T", "G", "state", "unique", "trees", "rows", "trees, s", "rows, s",
+                 "rows / trees"], lines)  # fmt: skip
+
+
+def vs_trl() -> str:
+    """Seconds of each part."""
+    lines = []
+    for regime, parts in load("vs_trl")["rows"].items():
+        for part, row in parts.items():
+            seconds = f"{row['median']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
+            ratio = f"{row['ratio']:.2f}x" if "ratio" in row else ""
+            lines.append([regime, part, seconds, ratio])
+    return grid(["regime", "", "seconds", "TRL / minprm"], lines)
+
+
+def vs_trl_ratios() -> str:
+    lines = []
+    for regime, parts in load("vs_trl")["rows"].items():
+        ratios = [f"{row['ratio']:.1f}x" for row in parts.values() if "ratio" in row]
+        size = f"{parts['step, TRL']['tokens']:.0f}"
+        lines.append([f"{regime} ({size} on average)", *ratios])
+    kinds = ["an update", "a whole step, plain loop", "a whole step, vLLM writing"]
+    return grid(["TRL / minprm", *kinds[: len(lines[0]) - 1]], lines)
+
+
+def sync() -> str:
+    lines = []
+    for name, row in load("sync")["rows"].items():
+        lines.append([name, f"{row['median']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"])
+    return grid(["", "seconds"], lines)
+
+
+LADDERS = ("cups", "errand", "rooms", "frozenlake", "cups-more", "frozenlake-more")
+TABLES = {name: partial(ladder, name) for name in LADDERS} | {
+    "cups:six": six, "errand-two": partial(one_line, "errand-two"), "act_prm": act_prm,
+    "worlds": worlds, "ablations": ablations, "objectives": objectives,
+    "text_rewards": text_rewards, "nlpo": nlpo, "adaptive_temperature": adaptive_temperature,
+    "looks": looks, "prefetch": prefetch, "actprm": actprm, "vs_trl": vs_trl,
+    "vs_trl:ratios": vs_trl_ratios, "sync": sync, "audit": lambda: audit.table(load("audit")),
+}  # fmt: skip
+
+if __name__ == "__main__":
+    main()
