@@ -82,15 +82,21 @@ def profile(p: Policy) -> None:
     print(prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=12))
 
 
-def peak(p: Policy, share: str) -> None:
-    """Memory of a process that makes one update; without `share` both ways, each in its own."""
-    if not share:
-        for way in ("rows", "trees"):
-            subprocess.run([sys.executable, "-m", "benchmarks.actprm", "--peak", way], check=True)
-        return
-    p.shares_prefixes = share == "trees"
+def peaks() -> dict[str, float]:
+    """GiB of a process that makes one update, both ways, each in a process of its own."""
+    found = {}
+    for way in ("rows", "trees"):
+        command = [sys.executable, "-m", "benchmarks.actprm", "--peak", way]
+        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        found[way] = float(told.split()[1])
+    return found
+
+
+def peak(p: Policy, way: str) -> None:
+    """Memory of this process after one update."""
+    p.shares_prefixes = way == "trees"
     p.update(episode(8, 8, 200), Training(), lr=0.0)
-    print(f"{share}: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+    print(f"{way}: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
 
 
 def main() -> None:
@@ -105,8 +111,11 @@ def main() -> None:
     p = Policy(Qwen3ForCausalLM(config), None, 16_384)
     if "--profile" in sys.argv:
         return profile(p)
+    if sys.argv[1:] == ["--peak"]:
+        print(peaks())
+        return
     if "--peak" in sys.argv:
-        return peak(p, " ".join(sys.argv[2:]))
+        return peak(p, sys.argv[2])
     print(
         f"torch {torch.__version__}, {torch.get_num_threads()} threads, fp32, medians of {ROUNDS}, "
         "or one update where it reads 50,000 tokens or more\n"
@@ -129,7 +138,8 @@ def main() -> None:
               f"{y / x:.1f}x |", flush=True)  # fmt: skip
     if len(sys.argv) > 1:
         chart(rows, sys.argv[1])
-    save_run(path, [0], f"medians of {ROUNDS}", told)
+    if path:
+        save_run(path, [0], f"medians of {ROUNDS}", told, peak=peaks())
 
 
 if __name__ == "__main__":

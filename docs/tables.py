@@ -251,7 +251,7 @@ def vs_trl_ratios() -> str:
 def sync() -> str:
     lines = []
     for name, row in load("sync")["rows"].items():
-        lines.append([name, f"{row['median']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"])
+        lines.append([name, f"{row['median']:.2f}"])
     return grid(["", "seconds"], lines)
 
 
