@@ -31,7 +31,7 @@ NO_PROSE = re.compile(
     r"|!?\[[^\]]*\]\([^)]*\.svg\)|\]\([^)]*\)|https?://\S+|arXiv:\S+",  # figures, links, ids
     re.DOTALL | re.MULTILINE,
 )
-NUMBER = re.compile(r"(?<![\w.])(\d*\.\d+)(?!\w*\.\d)( %| per cent| M\b)?")
+NUMBER = re.compile(r"(?<![\w.])(\d*\.\d+)(?!\d|[a-wyzA-Z]|\.\d)( %| per cent| M\b)?")
 
 
 def prose(text: str) -> str:
