@@ -1,7 +1,8 @@
 """One style for all figures: an SVG that follows the reader's light or dark mode.
 
 matplotlib draws with the light colours; `save` turns each into a CSS variable that has a value for
-either mode. Text stays text, so that it can be searched and read aloud.
+either mode. Text stays text, so that it can be searched and read aloud. A figure is six inches wide
+and has a ground of its own, so that it can be read on any page and on a phone.
 """
 
 import re
@@ -15,6 +16,7 @@ import matplotlib.pyplot as plt
 
 # name: (light, dark). The names and colours are those of the page of a run.
 COLOURS = {
+    "paper": ("#ffffff", "#14161a"),  # the ground
     "ink": ("#1b1e23", "#e7e9ec"),  # text
     "soft": ("#565d66", "#a8afb8"),  # text that explains
     "line": ("#e4e6ea", "#2b2f36"),  # grids and borders
@@ -23,12 +25,20 @@ COLOURS = {
     "accent": ("#1d5fc2", "#659df3"),  # what the figure is about
     "against": ("#c4461a", "#ff8f5c"),  # what stands against it
 }
-INK, SOFT, LINE, WASH, GREY, ACCENT, AGAINST = (light for light, _ in COLOURS.values())
+PAPER, INK, SOFT, LINE, WASH, GREY, ACCENT, AGAINST = (light for light, _ in COLOURS.values())
+WIDTH = 396  # of what a figure shows, in points; around it is a margin
+MARGIN = 10
+LETTER = 0.602  # a letter of the fonts in which all are as wide, by its size
+FONTS = {  # the font that matplotlib measures: those of the same width that a reader may have
+    "'DejaVu Sans'": "Verdana, 'DejaVu Sans'",
+    "'DejaVu Sans Mono'": "Menlo, 'DejaVu Sans Mono', 'Lucida Console'",
+}
 
 plt.rcParams.update(
     {
         "font.family": "sans-serif",
         "font.sans-serif": ["DejaVu Sans"],
+        "font.monospace": ["DejaVu Sans Mono"],
         "font.size": 10,
         "text.color": INK,
         "axes.edgecolor": GREY,
@@ -36,14 +46,47 @@ plt.rcParams.update(
         "axes.labelcolor": SOFT,
         "axes.spines.right": False,
         "axes.spines.top": False,
-        "figure.facecolor": "none",
-        "savefig.bbox": "tight",
+        "figure.constrained_layout.use": True,
+        "figure.facecolor": PAPER,
+        "figure.figsize": ((WIDTH + 2 * MARGIN) / 72, 3),
         "svg.fonttype": "none",
         "svg.hashsalt": "minprm",  # the same figure is the same file
         "xtick.color": SOFT,
         "ytick.color": SOFT,
     }
 )
+
+
+def page(height: float):
+    """(figure, axes) to draw on as on paper: in points, from the upper left corner."""
+    size = (WIDTH + 2 * MARGIN) / 72, (height + 2 * MARGIN) / 72
+    figure = plt.figure(figsize=size, layout="none")
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set(xlim=(-MARGIN, WIDTH + MARGIN), ylim=(height + MARGIN, -MARGIN))
+    axes.axis("off")
+    return figure, axes
+
+
+def write(axes, x: float, y: float, text: str, size=9, mono=False, **how) -> None:
+    """Writes text whose lower left corner is (x, y)."""
+    family = "monospace" if mono else "sans-serif"
+    axes.text(x, y, text, fontsize=size, family=family, **{"va": "baseline", **how})
+
+
+def bar(axes, x: float, y: float, width: float, height: float, colour: str) -> None:
+    """A bar whose upper left corner is (x, y)."""
+    axes.add_patch(plt.Rectangle((x, y), width, height, color=colour, linewidth=0))
+
+
+def share(p: float) -> str:
+    """A probability to three digits.
+
+    >>> share(0.9976), share(0.0001), share(0.99996)
+    ('.998', '< .001', '> .999')
+    """
+    if p < 0.0005:
+        return "< .001"
+    return "> .999" if p > 0.9995 else f"{p:.3f}".removeprefix("0")
 
 
 def save(figure, path: Path, title: str) -> None:
@@ -56,7 +99,7 @@ def save(figure, path: Path, title: str) -> None:
     text = path.read_text(encoding="utf-8")
     for name, (colour, _) in COLOURS.items():
         text = text.replace(colour, f"var(--{name})")
-    # Verdana is as wide as the font that was measured; readers have one of the two
-    text = text.replace("'DejaVu Sans'", "Verdana, 'DejaVu Sans'")
+    for measured, fonts in FONTS.items():
+        text = text.replace(measured, fonts)
     text = re.sub(r"(<style[^>]*>)", rf"\1{modes}", text, count=1)
     path.write_text(text, encoding="utf-8", newline="\n")
