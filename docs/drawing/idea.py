@@ -1,6 +1,6 @@
 """Figures of chapter 1, the idea: one state of cups, and what thoughts make of it."""
 
-from docs.drawing.style import ACCENT, GREY, INK, LETTER, SOFT, bar, page, share, write
+from docs.drawing.style import ACCENT, GREY, INK, LETTER, SOFT, WIDTH, bar, page, share, write
 from docs.results import load
 
 
@@ -73,4 +73,94 @@ def _thought_lines(axes, x: float, y: float, thought: str, expert: str) -> None:
     write(axes, end, y, last[-1], size=8.5, mono=True, color=colour, weight="bold")
 
 
-FIGURES = {"reward": reward}
+# ------------------------------------------------------------ One group, before and after
+ROW = 29  # points from thought to thought
+BLOCK = 80  # width of one group's column
+DRAW = 4.4  # from one draw to the next
+
+
+def update():
+    """A group of sixteen thoughts for one state before the first update and after the last, each
+    square one draw. Before, one thought in sixteen follows the ball and has the largest advantage;
+    after, fifteen do."""
+    groups = load("act_prm")["groups"]
+    before, after = (_by_thought(groups[when]) for when in ("before", "after"))
+    thoughts = before | after
+    figure, axes = page(68 + ROW * len(thoughts))
+    state_lines(axes, groups["before"])
+    for i, (thought, row) in enumerate(thoughts.items()):
+        write(axes, 0, 81 + ROW * i, thought, size=7.5, mono=True)
+        write(axes, 0, 92 + ROW * i, kind(row, groups["before"]), size=8, color=SOFT)
+    write(axes, 0, 63, f"{groups['before']['size']} draws, a square each", size=8, color=SOFT)
+    later = f"after {groups['after']['update']} updates"
+    _column(axes, WIDTH - 2 * BLOCK - 12, "before", [before.get(thought) for thought in thoughts])
+    _column(axes, WIDTH - BLOCK, later, [after.get(thought) for thought in thoughts])
+    return figure
+
+
+def kind(row: dict, group: dict) -> str:
+    """What a thought does. Those that act_prm.py has no name for lose the ball on the way."""
+    start = group["state"].split(" swap")[0]
+    as_long = len(row["thought"]) == len(group["state"])
+    lost = row["kind"] == "something else" and row["thought"].startswith(start) and as_long
+    return "loses the ball on the way" if lost else row["kind"]
+
+
+def _by_thought(group: dict) -> dict[str, dict]:
+    return {row["thought"]: row for row in group["thoughts"]}
+
+
+def _column(axes, x: float, title: str, rows: list[dict | None]) -> None:
+    """One group: how often each thought was drawn, in squares; below, its reward and advantage."""
+    write(axes, x, 52, title, size=8.5, weight="bold")
+    write(axes, x, 63, "reward", size=8, color=SOFT)
+    write(axes, x + BLOCK, 63, "advantage", size=8, color=SOFT, ha="right")
+    for i, row in enumerate(rows):
+        if row is None:
+            continue
+        y = 81 + ROW * i
+        colour = ACCENT if row["reward"] > 0.5 else GREY
+        for k in range(row["times"]):
+            bar(axes, x + DRAW * k, y - 6, DRAW - 1, 6, colour)
+        write(axes, x + DRAW * row["times"] + 2, y, str(row["times"]), size=8)
+        write(axes, x, y + 11, share(row["reward"]), size=8)
+        write(axes, x + BLOCK, y + 11, f"{row['advantage']:.2f}", size=8, ha="right")
+
+
+# ------------------------------------------------------------ The E-step
+PANEL = 32  # points of a bar of probability 1
+
+
+def estep():
+    """The E-step by draws: the share of the draws that a thought has, times its reward, divided by
+    the sum over all thoughts, is its posterior probability. Half of it belongs to the one thought
+    that follows the ball."""
+    group = load("act_prm")["groups"]["before"]
+    thoughts = group["thoughts"]
+    figure, axes = page(90 + 20 * len(thoughts))
+    state_lines(axes, group)
+    for i, row in enumerate(thoughts):
+        write(axes, 0, 86 + 20 * i, row["thought"], size=7.5, mono=True)
+    drawn = [row["times"] / group["size"] for row in thoughts]
+    rewards = [row["reward"] for row in thoughts]
+    weights = [p * r / group["reward"] for p, r in zip(drawn, rewards, strict=True)]
+    counts = [f"{row['times']}/{group['size']}" for row in thoughts]
+    _panel(axes, 226, "drawn", "p(z | s)", GREY, drawn, counts)
+    _panel(axes, 284, "× reward", "p(a | s, z)", GREY, rewards, map(share, rewards))
+    _panel(axes, 342, "∝ posterior", "p(z | s, a)", ACCENT, weights, map(share, weights))
+    note = f"The advantage of one draw: {group['size']} × posterior / times drawn."
+    write(axes, 0, 90 + 20 * len(thoughts), note, color=SOFT)
+    return figure
+
+
+def _panel(axes, x, title: str, formula: str, colour: str, lengths, labels) -> None:
+    """A bar for each thought, with its number."""
+    write(axes, x, 54, title, size=8.5, weight="bold", color=ACCENT if colour == ACCENT else INK)
+    write(axes, x, 66, formula, size=8, color=SOFT)
+    for i, (length, label) in enumerate(zip(lengths, labels, strict=True)):
+        y = 86 + 20 * i
+        bar(axes, x, y - 8, PANEL * length, 10, colour)
+        write(axes, x + PANEL * length + 3, y, label, size=7.5, color=SOFT)
+
+
+FIGURES = {"reward": reward, "update": update, "estep": estep}
