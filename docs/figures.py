@@ -12,13 +12,20 @@ from docs.drawing import idea, path, worlds
 from docs.drawing.style import save
 
 FOLDER = Path(__file__).with_name("figures")
-FIGURES = {**idea.FIGURES, **path.FIGURES, **worlds.FIGURES}
+FIGURES = {
+    **idea.FIGURES,
+    **path.FIGURES,
+    **worlds.FIGURES,
+}
+
+
+def title_of(name: str) -> str:
+    return " ".join(FIGURES[name].__doc__.split())
 
 
 def main(names: list[str]) -> None:
     for name in names or FIGURES:
-        draw = FIGURES[name]
-        save(draw(), FOLDER / f"{name}.svg", " ".join(draw.__doc__.split()))
+        save(FIGURES[name](), FOLDER / f"{name}.svg", title_of(name))
 
 
 if __name__ == "__main__":

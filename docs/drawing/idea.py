@@ -1,7 +1,31 @@
 """Figures of chapter 1, the idea: one state of cups, and what thoughts make of it."""
 
-from docs.drawing.style import ACCENT, GREY, INK, LETTER, SOFT, WIDTH, bar, page, share, write
+from docs.drawing.style import (
+    ACCENT,
+    GREY,
+    INK,
+    LETTER,
+    SOFT,
+    WASH,
+    WIDTH,
+    arrow,
+    bar,
+    page,
+    share,
+    write,
+)
 from docs.results import load
+
+
+def the_group(when: str = "before") -> dict:
+    """The group that act_prm.py prints before, or after, its updates; the best thought first."""
+    group = load("act_prm")["groups"][when]
+    cup = group["expert"][-1]
+    for row in group["thoughts"]:
+        row["reward"] = row["cups"][cup]  # with four digits
+    group["thoughts"].sort(key=lambda row: row["reward"], reverse=True)
+    group["size"] = sum(row["times"] for row in group["thoughts"])
+    return group
 
 
 def clauses(thought: str) -> list[str]:
@@ -14,7 +38,7 @@ def state_lines(axes, group: dict) -> None:
     write(axes, 0, 12, "state", color=SOFT)
     write(axes, 80, 12, group["state"], mono=True)
     write(axes, 0, 26, "the expert did", color=SOFT)
-    write(axes, 80, 26, group["action"], mono=True, color=ACCENT, weight="bold")
+    write(axes, 80, 26, group["expert"], mono=True, color=ACCENT, weight="bold")
 
 
 # ------------------------------------------------------------ The reward as a picture
@@ -27,17 +51,17 @@ def reward():
     """The reward of a thought is the height of the expert's bar: after the best thought of the
     group the model opens the expert's cup, after the worst one another cup, and without a thought
     it guesses among five cups."""
-    group = load("act_prm")["groups"]["before"]
+    group = the_group()
     best, worst = group["thoughts"][0], group["thoughts"][-1]
     figure, axes = page(230)
     state_lines(axes, group)
     columns = {
         "after the best thought": best,
         "after the worst thought": worst,
-        "without a thought": group["without_thought"],
+        "without a thought": {"cups": group["without_thought"]},
     }
     for i, (title, row) in enumerate(columns.items()):
-        _cups_after(axes, 143 * i, title, row, group["action"][-1])
+        _cups_after(axes, 143 * i, title, row, group["expert"][-1])
     write(axes, PITCH + 5, FLOOR - 66, "its reward is\nthe height\nof this bar", color=ACCENT)
     write(axes, 0, 230, "bars: how probable it is that the model opens this cup", color=SOFT)
     return figure
@@ -83,18 +107,23 @@ def update():
     """A group of sixteen thoughts for one state before the first update and after the last, each
     square one draw. Before, one thought in sixteen follows the ball and has the largest advantage;
     after, fifteen do."""
-    groups = load("act_prm")["groups"]
-    before, after = (_by_thought(groups[when]) for when in ("before", "after"))
+    group = the_group()
+    before, after = _by_thought(group), _by_thought(the_group("after"))
     thoughts = before | after
     figure, axes = page(68 + ROW * len(thoughts))
-    state_lines(axes, groups["before"])
+    state_lines(axes, group)
     for i, (thought, row) in enumerate(thoughts.items()):
         write(axes, 0, 81 + ROW * i, thought, size=7.5, mono=True)
-        write(axes, 0, 92 + ROW * i, kind(row, groups["before"]), size=8, color=SOFT)
-    write(axes, 0, 63, f"{groups['before']['size']} draws, a square each", size=8, color=SOFT)
-    later = f"after {groups['after']['update']} updates"
+        write(axes, 0, 92 + ROW * i, kind(row, group), size=8, color=SOFT)
+    write(axes, 0, 63, f"{group['size']} draws, a square each", size=8, color=SOFT)
+    updates = load("act_prm")["curves"]["0"]["updates"][-1] + 1
     _column(axes, WIDTH - 2 * BLOCK - 12, "before", [before.get(thought) for thought in thoughts])
-    _column(axes, WIDTH - BLOCK, later, [after.get(thought) for thought in thoughts])
+    _column(
+        axes,
+        WIDTH - BLOCK,
+        f"after {updates} updates",
+        [after.get(thought) for thought in thoughts],
+    )
     return figure
 
 
@@ -135,7 +164,7 @@ def estep():
     """The E-step by draws: the share of the draws that a thought has, times its reward, divided by
     the sum over all thoughts, is its posterior probability. Half of it belongs to the one thought
     that follows the ball."""
-    group = load("act_prm")["groups"]["before"]
+    group = the_group()
     thoughts = group["thoughts"]
     figure, axes = page(90 + 20 * len(thoughts))
     state_lines(axes, group)
@@ -143,7 +172,8 @@ def estep():
         write(axes, 0, 86 + 20 * i, row["thought"], size=7.5, mono=True)
     drawn = [row["times"] / group["size"] for row in thoughts]
     rewards = [row["reward"] for row in thoughts]
-    weights = [p * r / group["reward"] for p, r in zip(drawn, rewards, strict=True)]
+    products = [p * r for p, r in zip(drawn, rewards, strict=True)]
+    weights = [product / sum(products) for product in products]
     counts = [f"{row['times']}/{group['size']}" for row in thoughts]
     _panel(axes, 226, "drawn", "p(z | s)", GREY, drawn, counts)
     _panel(axes, 284, "× reward", "p(a | s, z)", GREY, rewards, map(share, rewards))
@@ -163,4 +193,75 @@ def _panel(axes, x, title: str, formula: str, colour: str, lengths, labels) -> N
         write(axes, x + PANEL * length + 3, y, label, size=7.5, color=SOFT)
 
 
-FIGURES = {"reward": reward, "update": update, "estep": estep}
+# ------------------------------------------------------------ The loop
+WIDE, HIGH = 184, 92  # points of a step's box
+RIGHT, TOP, LOW = WIDTH - WIDE, 44, 164  # where the boxes stand
+LAST = 302  # where it is said what comes after the loop
+
+
+def loop():
+    """Each step of an expert's log goes round: think, score, credit, update. Afterwards the best
+    thoughts are written into the log, a fresh model is fine-tuned on it, and acts by itself."""
+    group = the_group()
+    rows = [group["thoughts"][i] for i in (0, 1, -1)]
+    drawn = [f"{row['times']} of {group['size']}" for row in rows]
+    rewards = [share(row["reward"]) for row in rows]
+    shares = [f"{row['advantage']:.2f}" for row in rows]
+    figure, axes = page(LAST + 34)
+    write(axes, 0, 9, "An expert's log: what was seen and done, never why", weight="bold")
+    write(axes, 0, 24, group["state"], size=8.5, mono=True)
+    end = 8.5 * LETTER * (len(group["state"]) + 2)
+    write(axes, end, 24, group["expert"], size=8.5, mono=True, color=ACCENT, weight="bold")
+    steps = {
+        "1 Think": (0, TOP, "thoughts from the state alone", "z ~ p(z | s)", drawn),
+        "2 Score": (RIGHT, TOP, "how probable is what was done?", "r = p(a | s, z)", rewards),
+        "3 Credit": (RIGHT, LOW, "its share of all rewards, times G", "A = G r / Σ r", shares),
+        "4 Update": (
+            0,
+            LOW,
+            "make it likelier",
+            "−Σ A log p(z, a | s)",
+            ["much", "a little", "not"],
+        ),
+    }
+    for title, (x, y, words, formula, values) in steps.items():
+        _step(axes, x, y, [title, words, formula], zip(rows, values, strict=True))
+    _afterwards(axes)
+    return figure
+
+
+def _step(axes, x: float, y: float, texts: list[str], values) -> None:
+    """A box: a step's name, what it does, its formula, and what becomes of three real thoughts."""
+    title, words, formula = texts
+    bar(axes, x, y, WIDE, HIGH, WASH)
+    write(axes, x + 8, y + 15, title, size=10, weight="bold", color=ACCENT)
+    write(axes, x + WIDE - 8, y + 15, formula, size=8.5, ha="right")
+    write(axes, x + 8, y + 30, words, size=8.5)
+    for i, (row, value) in enumerate(values):
+        write(axes, x + 8, y + 51 + 15 * i, row["kind"], size=8, color=SOFT)
+        write(axes, x + WIDE - 8, y + 51 + 15 * i, value, size=8, ha="right")
+
+
+def _afterwards(axes) -> None:
+    """The arrows of the loop, and the three steps that come after it."""
+    arrow(axes, (WIDE, TOP + 46), (RIGHT, TOP + 46), ACCENT)
+    arrow(axes, (RIGHT + 92, TOP + HIGH), (RIGHT + 92, LOW), ACCENT)
+    arrow(axes, (RIGHT, LOW + 46), (WIDE, LOW + 46), ACCENT)
+    arrow(axes, (92, LOW), (92, TOP + HIGH), ACCENT)
+    write(axes, 100, LOW - 10, "again, with the next steps of the log", size=8, color=SOFT)
+    arrow(axes, (92, LOW + HIGH), (92, LAST - 14), SOFT)
+    write(axes, 100, LAST - 26, "afterwards", size=8, color=SOFT)
+    steps = {
+        "Relabel": "the best thought\ninto every step",
+        "Fine-tune": "a fresh model\non that log",
+        "Act": "on new tasks; then\nRL, if there is a world",
+    }
+    for i, (title, words) in enumerate(steps.items()):
+        x = 140 * i
+        write(axes, x, LAST, title, size=10, weight="bold")
+        write(axes, x, LAST + 6, words, size=8.5, color=SOFT, va="top")
+        if i:
+            arrow(axes, (x - 50, LAST - 4), (x - 8, LAST - 4), SOFT)
+
+
+FIGURES = {"reward": reward, "update": update, "estep": estep, "loop": loop}

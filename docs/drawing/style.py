@@ -78,6 +78,10 @@ def bar(axes, x: float, y: float, width: float, height: float, colour: str) -> N
     axes.add_patch(plt.Rectangle((x, y), width, height, color=colour, linewidth=0))
 
 
+def arrow(axes, start: tuple, end: tuple, colour: str) -> None:
+    axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": colour, "shrinkA": 0})
+
+
 def share(p: float) -> str:
     """A probability to three digits.
 
