@@ -28,6 +28,7 @@ COLOURS = {
 PAPER, INK, SOFT, LINE, WASH, GREY, ACCENT, AGAINST = (light for light, _ in COLOURS.values())
 WIDTH = 396  # of what a figure shows, in points; around it is a margin
 MARGIN = 10
+INCHES = (WIDTH + 2 * MARGIN) / 72  # of the whole, as matplotlib counts
 LETTER = 0.602  # a letter of the fonts in which all are as wide, by its size
 FONTS = {  # the font that matplotlib measures: those of the same width that a reader may have
     "'DejaVu Sans'": "Verdana, 'DejaVu Sans'",
@@ -39,16 +40,19 @@ plt.rcParams.update(
         "font.family": "sans-serif",
         "font.sans-serif": ["DejaVu Sans"],
         "font.monospace": ["DejaVu Sans Mono"],
-        "font.size": 10,
+        "font.size": 9,
         "text.color": INK,
         "axes.edgecolor": GREY,
         "axes.facecolor": "none",
         "axes.labelcolor": SOFT,
         "axes.spines.right": False,
         "axes.spines.top": False,
+        "axes.titlesize": 9,
         "figure.constrained_layout.use": True,
+        "figure.constrained_layout.h_pad": MARGIN / 72,
+        "figure.constrained_layout.w_pad": MARGIN / 72,
         "figure.facecolor": PAPER,
-        "figure.figsize": ((WIDTH + 2 * MARGIN) / 72, 3),
+        "figure.figsize": (INCHES, 3),
         "svg.fonttype": "none",
         "svg.hashsalt": "minprm",  # the same figure is the same file
         "xtick.color": SOFT,
@@ -59,8 +63,8 @@ plt.rcParams.update(
 
 def page(height: float):
     """(figure, axes) to draw on as on paper: in points, from the upper left corner."""
-    size = (WIDTH + 2 * MARGIN) / 72, (height + 2 * MARGIN) / 72
-    figure = plt.figure(figsize=size, layout="none")
+    tall = (height + 2 * MARGIN) / 72
+    figure = plt.figure(figsize=(INCHES, tall), layout="none")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(-MARGIN, WIDTH + MARGIN), ylim=(height + MARGIN, -MARGIN))
     axes.axis("off")
