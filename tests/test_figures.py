@@ -1,11 +1,13 @@
 """The book's figures: drawn from the results alone, in one style, for either mode of a page."""
 
+import doctest
 import re
 from pathlib import Path
 
 import matplotlib
 import pytest
 
+from docs.drawing import style
 from docs.drawing.style import COLOURS, plt, save
 from docs.figures import FIGURES, FOLDER, title_of
 
@@ -64,6 +66,11 @@ def test_letters_are_large_enough_and_inside_the_figure(name, svg):
             assert figure.bbox.x0 <= box.x0, text.get_text()
             assert box.x1 <= figure.bbox.x1, text.get_text()
     plt.close(figure)
+
+
+def test_numbers_are_written_as_the_style_says():
+    assert doctest.testmod(style).attempted == 1
+    assert doctest.testmod(style).failed == 0
 
 
 def test_there_is_no_figure_that_the_script_does_not_draw():

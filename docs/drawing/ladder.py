@@ -75,6 +75,7 @@ def _arm(axes, y: float, arm: str, row: dict, colour: str) -> None:
 
 
 def digits(number: float) -> str:
+    """A share of tasks, as the tables write it."""
     return f"{number:.3f}".removeprefix("0") if number < 0.9995 else "1.00"
 
 
