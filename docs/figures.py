@@ -8,13 +8,15 @@ shows the same numbers as the tables beside it.
 import sys
 from pathlib import Path
 
-from docs.drawing import idea, ladder, path, worlds
+from docs.drawing import idea, ladder, objectives, path, speed, worlds
 from docs.drawing.style import save
 
 FOLDER = Path(__file__).with_name("figures")
 FIGURES = {
     **idea.FIGURES,
     **ladder.FIGURES,
+    **objectives.FIGURES,
+    **speed.FIGURES,
     **path.FIGURES,
     **worlds.FIGURES,
 }

@@ -1,0 +1,78 @@
+"""Figure of chapter 8: what is read for an update, as rows and as a tree."""
+
+import matplotlib.pyplot as plt
+
+from docs.drawing.style import ACCENT, GREY, INCHES, INK, SOFT
+from minprm.data import Sample
+from minprm.model.tree import lineage, row
+
+STEPS, GROUP = 3, 4
+STATE, THOUGHT, ACTION = 200, 24, 6  # tokens, as in benchmarks/actprm.py
+
+
+def episode() -> list[Sample]:
+    """The samples of one log: states and the thoughts that were kept are the trunk."""
+    trunk = Sample().extend([1] * STATE)
+    samples = []
+    for _ in range(STEPS):
+        for _ in range(GROUP):
+            samples.append(Sample(parent=trunk).extend([1] * (THOUGHT + ACTION), 1.0))
+        trunk = Sample(parent=trunk).extend([1] * (THOUGHT + ACTION + STATE))
+    return samples
+
+
+def before(sample: Sample) -> int:
+    """Tokens that stand before the sample's own."""
+    return sum(len(node.ids) for node in lineage(sample)[:-1])
+
+
+def bar(axis, begin: int, tokens: int, y: float, colour: str) -> None:
+    axis.barh(y, tokens, left=begin, height=0.62, color=colour, linewidth=0)
+
+
+def rows(axis, samples: list[Sample]) -> None:
+    """A row a thought: each reads all that stands before it."""
+    for y, sample in enumerate(samples):
+        bar(axis, 0, before(sample), y, GREY)
+        bar(axis, before(sample), len(sample.ids), y, ACCENT)
+    end = before(samples[0]) + len(samples[0].ids) + 10
+    again = "what stands before it, read again in each row"
+    axis.text(end, 0, "a thought and the action", color=ACCENT, va="center", fontsize=8)
+    axis.text(end, 1, again, color=SOFT, va="center", fontsize=8)
+
+
+def tree(axis, samples: list[Sample]) -> None:
+    """One trunk, and each thought as a branch where it begins."""
+    trunk = before(samples[-1])
+    bar(axis, 0, trunk, 0, GREY)
+    for i, sample in enumerate(samples):
+        y = 1 + i % GROUP
+        axis.plot([before(sample)] * 2, [0.31, y + 0.31], color=ACCENT, linewidth=1)
+        bar(axis, before(sample), len(sample.ids), y, ACCENT)
+
+
+def speed():
+    """One log of three steps with four thoughts a step, drawn to scale. As twelve rows of one
+    thought each, every row reads the states before its thought again. As one tree the states are
+    one trunk that is read once, and the thoughts are its branches. The titles count the tokens."""
+    samples = episode()
+    many = sum(len(row([sample]).ids) for sample in samples)
+    once = len(row(samples).ids)
+    figure, axes = plt.subplots(
+        2, 1, figsize=(INCHES, 3.6), sharex=True, height_ratios=(STEPS * GROUP, GROUP + 1)
+    )
+    rows(axes[0], samples)
+    tree(axes[1], samples)
+    told = (f"a row a thought: {many:,} tokens", f"one tree: {once:,} tokens")
+    for axis, title in zip(axes, told, strict=True):
+        axis.set_title(title, color=INK, loc="left", fontweight="bold")
+        axis.invert_yaxis()
+        axis.set_yticks([])
+        axis.spines[:].set_visible(False)
+        axis.tick_params(length=0)
+    starts = [t * (STATE + THOUGHT + ACTION) for t in range(STEPS)]
+    axes[1].set_xticks(starts, [f"state {t + 1}" for t in range(STEPS)], ha="left", color=SOFT)
+    return figure
+
+
+FIGURES = {"speed": speed}
