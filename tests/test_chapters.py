@@ -1,0 +1,55 @@
+"""What chapters 4, 8 and 9 say, by another road than the pages' own."""
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from docs.drawing import objectives, speed
+from minprm.zoo import LOSSES
+
+DOCS = Path(__file__).parents[1] / "docs"
+# What users of Act-PRM's code, MinRL, PRIME-RL, RAGEN and RL4LMs look for, and where nothing is
+LEFT_OUT = (
+    "FSDP", "verl", "Ray", "Tinker", "sandboxes", "verifiers", "WebShop", "ALFWorld", "tau-bench",
+    "BrowseComp+", "Zork", "Lean", "DeepCoder", "seq2seq", "TRPO", "A2C", "NLPO", "reward model",
+    "BERTScore", "DPO", "offline RL", "replay", "asynchronous", "distillation", "images", "LoRA",
+    "FP8", "sweeps", "OpenRouter",
+)  # fmt: skip
+
+
+def page(name: str) -> str:
+    return (DOCS / f"{name}.md").read_text(encoding="utf-8")
+
+
+def test_the_advantages_of_chapter_4_are_what_the_functions_return():
+    failed, tried = doctest.testfile(str(DOCS / "objectives.md"), module_relative=False)
+    assert tried >= 4 and failed == 0
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_figure_of_losses_is_in_units_of_the_plain_gradient(sign):
+    """pg is 1 at every ratio, and importance sampling is the ratio itself."""
+    assert torch.equal(objectives.factors(LOSSES["pg"], sign), torch.ones_like(objectives.RATIOS))
+    assert torch.allclose(objectives.factors(LOSSES["is"], sign), objectives.RATIOS, rtol=1e-4)
+    assert set(objectives.PANELS) <= set(LOSSES)
+
+
+def test_chapter_8_counts_the_tokens_that_its_figure_draws():
+    """A row of step t reads t states, the thoughts kept between them, and one thought; by hand."""
+    state, kept, steps, group = 200, 30, 3, 4
+    rows = sum(group * (t * (state + kept)) for t in range(1, steps + 1))
+    tree = steps * state + (steps - 1) * kept + steps * group * kept
+    for count in (rows, tree):
+        assert f"{count:,} tokens" in " ".join(page("speed").split())
+        assert f"{count:,} tokens" in (DOCS / "figures" / "speed.svg").read_text(encoding="utf-8")
+    assert (state, kept) == (speed.STATE, speed.THOUGHT + speed.ACTION)
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_chapter_9_names_what_is_left_out(name):
+    table = page("failures").partition("## What is left out")[2].partition("## What of five")[0]
+    rows = re.findall(r"^\| (.+?) \| (.+?) \|", table, re.MULTILINE)
+    assert any(name in looked_for for looked_for, _ in rows)
