@@ -1,10 +1,10 @@
-"""python -m benchmarks.actprm [FILE.png]: an Act-PRM update as trees, and as a row a thought.
+"""python -m benchmarks.actprm: an Act-PRM update as trees, and as a row a thought.
 
 One logged episode of T steps, G thoughts a step, states of S tokens; random ids, random weights of
 4 layers x 256. Both give the same gradient norm (checked) from different numbers of tokens. Prints
-tokens computed against tokens that are unique, and seconds; the chart shows both as T grows.
-`--profile` shows where the time of one update of T 8, G 8 goes instead, `--peak` how much memory
-the process has taken after it, both ways.
+tokens computed against tokens that are unique, and seconds; docs/figures/trees.svg shows both as T
+grows. `--profile` shows where the time of one update of T 8, G 8 goes instead, `--peak` how much
+memory the process has taken after it, both ways.
 """
 
 import os
@@ -52,25 +52,6 @@ def measure(p: Policy, samples: list[Sample], share: bool) -> tuple[int, float, 
         norm = p.update(samples, Training(), lr=0.0)["policy/grad_norm"]
         seconds.append(time.perf_counter() - began)
     return tokens, median(seconds), norm
-
-
-def chart(rows: list[tuple], path: str) -> None:
-    """Tokens and seconds against T."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.2))
-    grown = [r for r in rows if r[1:3] == (8, 200)]
-    for axis, k, name in ((axes[0], 3, "tokens computed"), (axes[1], 5, "seconds an update")):
-        axis.plot([r[0] for r in grown], [r[k + 1] for r in grown], "o-", label="a row a thought")
-        axis.plot([r[0] for r in grown], [r[k] for r in grown], "o-", label="trees")
-        axis.set(xscale="log", yscale="log", xlabel="steps T (G 8, states of 200)", title=name)
-        axis.set_xticks([r[0] for r in grown], [str(r[0]) for r in grown])
-    axes[0].legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
 
 
 def profile(p: Policy) -> None:
@@ -122,22 +103,19 @@ def main() -> None:
     )
     print("| T | G | state | unique | trees | rows | trees, s | rows, s | rows / trees |")
     print("|---|---|---|---|---|---|---|---|---|")
-    rows, told = [], {}
+    told = {}
     for steps, group, state in GRID:
         samples = episode(steps, group, state)
         unique = len(row(samples).ids)
         (a, x, norm), (b, y, other) = (measure(p, samples, share) for share in (True, False))
         if abs(norm / other - 1) > 1e-4:
             raise SystemExit(f"gradient norms differ: {norm} and {other}")
-        rows.append((steps, group, state, a, b, x, y))
         told[f"T {steps}, G {group}, state {state}"] = {
             "T": steps, "G": group, "state": state, "unique": unique, "trees": a, "rows": b,
             "trees_seconds": x, "rows_seconds": y, "ratio": y / x,
         }  # fmt: skip
         print(f"| {steps} | {group} | {state} | {unique:,} | {a:,} | {b:,} | {x:.2f} | {y:.2f} | "
               f"{y / x:.1f}x |", flush=True)  # fmt: skip
-    if len(sys.argv) > 1:
-        chart(rows, sys.argv[1])
     if path:
         save_run(path, [0], f"medians of {ROUNDS}", told, peak=peaks())
 

@@ -7,7 +7,7 @@
     UPDATE    what a token's loss is                             pg, ppo_clip, kl_k3, token
 
 These are pure functions, which know nothing of models or worlds. The dicts at the end map names in
-the configuration to most of them. zoo.py has the objectives that README's ladder does not need.
+the configuration to most of them. zoo.py has the objectives that the ladder does not need.
 
     r, adv      the rewards of one group, and its advantages
     logp        log-probs of tokens under the model that learns

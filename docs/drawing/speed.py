@@ -1,8 +1,9 @@
-"""Figure of chapter 8: what is read for an update, as rows and as a tree."""
+"""Figures of chapter 8: what is read for an update, as rows and as a tree."""
 
 import matplotlib.pyplot as plt
 
-from docs.drawing.style import ACCENT, GREY, INCHES, INK, SOFT
+from docs.drawing.style import ACCENT, GREY, INCHES, INK, LINE, SOFT
+from docs.results import load
 from minprm.data import Sample
 from minprm.model.tree import lineage, row
 
@@ -75,4 +76,27 @@ def speed():
     return figure
 
 
-FIGURES = {"speed": speed}
+def trees():
+    """Tokens read and seconds taken by an Act-PRM update of 1 to 16 steps with eight thoughts a
+    step. As a row a thought both grow with the square of the steps; as trees the tokens grow with
+    the steps, and the seconds a little faster."""
+    grown = [row for row in load("actprm")["rows"].values() if (row["G"], row["state"]) == (8, 200)]
+    steps = [row["T"] for row in grown]
+    figure, axes = plt.subplots(1, 2, figsize=(INCHES, 2.6))
+    for axis, unit, title in ((axes[0], "", "tokens read"), (axes[1], "_seconds", "seconds")):
+        for way, colour, name in (("rows", GREY, "a row a thought"), ("trees", ACCENT, "trees")):
+            values = [row[way + unit] for row in grown]
+            axis.plot(steps, values, "o-", color=colour, markersize=4)
+            if axis is axes[0]:
+                above = values[2] * (2 if way == "rows" else 0.3)
+                axis.text(steps[2], above, name, color=INK, ha="right", fontsize=8)
+        axis.set(xscale="log", yscale="log", xlabel="steps of the log, T")
+        axis.set_title(title, color=INK, loc="left", fontweight="bold")
+        axis.set_xticks(steps, [str(t) for t in steps])
+        axis.yaxis.set_major_formatter("{x:,.0f}")
+        axis.minorticks_off()
+        axis.grid(color=LINE, linewidth=0.8)
+    return figure
+
+
+FIGURES = {"speed": speed, "trees": trees}
