@@ -8,7 +8,7 @@ shows the same numbers as the tables beside it.
 import sys
 from pathlib import Path
 
-from docs.drawing import idea, ladder, objectives, path, speed, worlds
+from docs.drawing import failures, idea, ladder, objectives, path, speed, worlds
 from docs.drawing.style import save
 
 FOLDER = Path(__file__).with_name("figures")
@@ -16,9 +16,10 @@ FIGURES = {
     **idea.FIGURES,
     **ladder.FIGURES,
     **objectives.FIGURES,
-    **speed.FIGURES,
     **path.FIGURES,
     **worlds.FIGURES,
+    **speed.FIGURES,
+    **failures.FIGURES,
 }
 
 
