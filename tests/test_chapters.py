@@ -1,4 +1,4 @@
-"""What chapters 4, 8 and 9 say, by another road than the pages' own."""
+"""What chapters say, by another road than the pages' own."""
 
 import doctest
 import re
@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from docs.drawing import objectives, speed
+from minprm.constants import ARMS
 from minprm.zoo import LOSSES
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -22,6 +23,18 @@ LEFT_OUT = (
 
 def page(name: str) -> str:
     return (DOCS / f"{name}.md").read_text(encoding="utf-8")
+
+
+def test_the_ladder_tells_the_question_of_every_arm():
+    text = page("ladder")
+    section = text.split("## One question an arm")[1].split("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == list(ARMS)
+
+
+def test_the_glossary_has_each_word_once_and_in_order():
+    text = page("glossary")
+    words = [word.lower() for word in re.findall(r"^\| \*\*(.+?)\*\* \|", text, re.M)]
+    assert len(words) > 40 and words == sorted(set(words))
 
 
 def test_the_advantages_of_chapter_4_are_what_the_functions_return():
