@@ -8,13 +8,14 @@ shows the same numbers as the tables beside it.
 import sys
 from pathlib import Path
 
-from docs.drawing import failures, idea, ladder, objectives, path, speed, worlds
+from docs.drawing import credit, failures, idea, ladder, objectives, path, speed, worlds
 from docs.drawing.style import save
 
 FOLDER = Path(__file__).with_name("figures")
 FIGURES = {
     **idea.FIGURES,
     **ladder.FIGURES,
+    **credit.FIGURES,
     **objectives.FIGURES,
     **path.FIGURES,
     **worlds.FIGURES,
