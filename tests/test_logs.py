@@ -64,7 +64,7 @@ def model(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(model, tmp_path_factory) -> Path:
-    """The command of README, shortened."""
+    """The command of docs/path.md, shortened."""
     folder = tmp_path_factory.mktemp("run")
     logs = folder / "my_logs.jsonl"
     logs.write_text("".join(json.dumps(line(p, "given")) + "\n" for p in PAGES))

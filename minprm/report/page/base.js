@@ -154,7 +154,7 @@ function section(title, see, how, ...figure) {
 
 const MINUS = "−";
 
-// A share as README writes it: .187, 1.00, < .001
+// A share as the book writes it: .187, 1.00, < .001
 function share(x) {
   if (!known(x)) return "–";
   if (x < 0) return MINUS + share(-x);
