@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
+from docs.drawing.idea import kind, the_group
 from docs.results import load
 from minprm.constants import fail
 from minprm.envs import audit
@@ -23,12 +24,12 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- table (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 # The arms of README's table, and what is learned from in each
 SIX = {
-    "base": "the base model, as it was raised",
-    "action_sft": "SFT on the log as it is, without thoughts",
-    "best_of_base_matched": "SFT on the log with the base's own thoughts, the best of 24",
-    "act_prm": "SFT on the log with the thoughts of Act-PRM, from as many samples",
-    "shuffled_thoughts": "the same thoughts, on the wrong steps",
-    "expert_thoughts": "SFT on the log with the world's own explanations",
+    "base": "nothing: the base model as it is",
+    "action_sft": "the log as it is, without thoughts",
+    "best_of_base_matched": "the log with the base model's own thoughts, the best of 24",
+    "act_prm": "the log with Act-PRM's thoughts, equally many drawn in all",
+    "expert_thoughts": "the log with correct thoughts, written by a script",
+    "rl": "no log: GRPO in the game itself, paid for winning",
 }
 # The worlds of the book, by how much the agent is shown
 WORLDS = {
@@ -132,6 +133,20 @@ def act_prm() -> str:
         ["`act_prm.py`", "success", "95 %", "seeds"],
         [[name, share(row["mean"]), between(row), shares(row["values"])] for name, row in rows],
     )
+
+
+def group() -> str:
+    """README's group of thoughts, before and after Act-PRM: the first five of them."""
+    before, after = the_group("before"), the_group("after")
+    times = {row["thought"]: row["times"] for row in after["thoughts"]}
+    before["thoughts"].sort(key=lambda row: (-row["advantage"], -row["times"]))
+    rows = []
+    for row in before["thoughts"][:5]:
+        rows.append([
+            f"`{row['thought']}` {kind(row, before)}", share(row["reward"]),
+            f"{row['advantage']:.2f}", f"{row['times']}", f"{times.get(row['thought'], 0)}",
+        ])  # fmt: skip
+    return grid(["thought", "reward", "advantage", "drawn", "after 31 updates"], rows)
 
 
 def worlds() -> str:
@@ -257,7 +272,7 @@ def sync() -> str:
 
 LADDERS = ("cups", "errand", "rooms", "frozenlake", "cups-more", "frozenlake-more")
 TABLES = {name: partial(ladder, name) for name in LADDERS} | {
-    "cups:six": six, "errand-two": partial(one_line, "errand-two"), "act_prm": act_prm,
+    "cups:six": six, "act_prm:group": group, "errand-two": partial(one_line, "errand-two"), "act_prm": act_prm,
     "worlds": worlds, "ablations": ablations, "objectives": objectives,
     "text_rewards": text_rewards, "nlpo": nlpo, "adaptive_temperature": adaptive_temperature,
     "looks": looks, "prefetch": prefetch, "actprm": actprm, "vs_trl": vs_trl,

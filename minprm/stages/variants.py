@@ -1,8 +1,8 @@
 """What Act-PRM can also do: thoughts that have seen the action, and rewards of other kinds.
 
 The story in stages/act_prm.py does without. Thoughts that see the action (--act-prm.thoughts-from
-state_action) are easier to find, and pay for naming it: docs/ladder.md measures how that fails. A reward of
-the user's own may read texts beside log-probs (own.py). A reward by writing (--act-prm.reward
+state_action) are easier to find, and pay for naming it (docs/ladder.md#ablations). A reward of the
+user's own may read texts beside log-probs (own.py). A reward by writing (--act-prm.reward
 exact_match) needs no log-probs, and costs sampling. `group` and `z` are a Group of
 stages/act_prm.py and one of its Thoughts.
 """
