@@ -17,14 +17,14 @@ from pathlib import Path
 import modal
 
 WORK = Path("/minprm")
+EXTRAS = ["vllm", "lora"]
 SECRET = os.environ.get("MINPRM_SECRET")
 runs = modal.Volume.from_name("minprm-runs", create_if_missing=True)
 models = modal.Volume.from_name("minprm-huggingface", create_if_missing=True)
 image = (
     modal.Image.debian_slim(python_version="3.11")
-    .pip_install("vllm==0.32.0", "torch==2.13.0", "transformers==5.19.0", "peft==0.21.2")
-    .pip_install("loguru", "matplotlib", "tensorboard", "tqdm", "tyro")
-    .add_local_python_source("minprm")
+    .pip_install_from_pyproject(str(Path(__file__).with_name("pyproject.toml")), EXTRAS)
+    .add_local_python_source("minprm", ignore=[])  # the page's files too, which are no Python
 )
 # flags whose value is a file, if it ends like one: others are texts, or names of ours
 MAY_NAME_FILES = (

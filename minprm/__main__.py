@@ -4,12 +4,15 @@ import os
 import sys
 from importlib import import_module
 
+from minprm import __version__
+
 COMMANDS = {
     "train": "trains the arms of a ladder and prints their table",
     "evaluate": "plays checkpoints on tasks that no training saw, or replays held-out logs",
     "logs": "reads logs as training would; says what is in them, and what is wrong",
     "report": "writes a run as one page for a browser; without a run, lists all runs",
     "export": "writes a checkpoint as a folder to serve, with a model card",
+    "serve": "serves a checkpoint with vLLM, as OpenAI's server would",
 }
 
 
@@ -26,9 +29,13 @@ def main(argv: list[str] | None = None) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is buffered
         return
     lines = [f"  {command:<10}{what}" for command, what in COMMANDS.items()]
-    told = "minprm COMMAND [FLAGS]; COMMAND --help lists its flags.\n" + "\n".join(lines)
+    told = "minprm COMMAND [FLAGS]; COMMAND --help lists its flags; minprm --version.\n"
+    told += "\n".join(lines)
     if name in ("-h", "--help"):
         print(told)
+        return
+    if name == "--version":
+        print(f"minprm {__version__}")
         return
     print(f"minprm {name}: no such command. Commands: {', '.join(COMMANDS)}", file=sys.stderr)
     raise SystemExit(2)

@@ -9,17 +9,42 @@ from statistics import fmean
 from typing import NamedTuple
 
 import torch
+from transformers import AutoTokenizer
 
 from minprm.algorithms import exact_match
-from minprm.constants import Config
+from minprm.constants import Config, History
 from minprm.data import Demo, Sample, Step, chain
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
-from minprm.model.agent import Agent
+from minprm.model.agent import Agent, make_agent
+from minprm.model.check import check
+from minprm.model.load import load_model, pretrained
+from minprm.model.policy import Policy
 from minprm.play import Episode, act, begin, play, turn_limit
+from minprm.run.about import asked_of, read_about
 from minprm.run.table import by_log
 from minprm.text.actions import copies
 from minprm.text.chat import Turn
+
+
+def load_agent(path: str, **knobs) -> tuple[Agent, Config]:
+    """The model of a checkpoint or a hub id as an agent, and the configuration that asks it as it
+    was trained; `knobs` of Config are set over that."""
+    about = read_about(path)
+    asked = asked_of(about)
+    cfg = Config(**{**asked, "history": History(**asked["history"]), "model": path, **knobs})
+    return scoring_agent(cfg, make_world(cfg).tools if cfg.world else about["tools"]), cfg
+
+
+def scoring_agent(cfg: Config, tools: list[dict]) -> Agent:
+    """The model of this configuration as an agent that writes turns, and tells how likely an action
+    is."""
+    model = load_model(cfg.model, device=cfg.device)
+    tokenizer = pretrained(AutoTokenizer, cfg.model)
+    policy = Policy(model, tokenizer, cfg.micro_tokens)
+    agent = make_agent(model, tokenizer, cfg, tools=tools, policy=policy)
+    check(agent)
+    return agent
 
 
 def evaluate(agent: Agent, cfg: Config, noise: int, samples: int = 1) -> list[Episode]:

@@ -81,7 +81,7 @@ def learn(run: Run, samples: list[Sample], cfg: Training, lr: float) -> dict[str
     temperature = run.agent.temperature
     if not run.prefetch.pending:
         run.agent.sampler.sleep()  # the update needs the sampler's memory
-    cfg = replace(cfg, kl=run.running["kl"])
+    cfg = replace(cfg, kl=run.running.get("kl", cfg.kl))
     samples, gaps = reweighted(policy, samples, cfg.correction, temperature)
     passes = [policy.update(samples, cfg, lr, temperature) for _ in range(cfg.passes)]
     stats = passes[-1]

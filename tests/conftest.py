@@ -17,7 +17,7 @@ DRAWN = (
 def browser() -> Iterator:
     """Chromium without a window. Skips where it, or Playwright, is not there."""
     playwright = pytest.importorskip(
-        "playwright.sync_api", reason='needs Playwright: pip install -e ".[dev]"'
+        "playwright.sync_api", reason='needs Playwright: pip install "minprm[dev]"'
     )
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not program:

@@ -46,7 +46,7 @@ def test_parameters_are_those_of_the_model_cards():
 
 
 def test_adapters_are_counted_as_peft_makes_them():
-    peft = pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
+    peft = pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
     made = peft.get_peft_model(shape("0.6B"), peft.LoraConfig(r=8, target_modules="all-linear"))
     trained = sum(p.numel() for p in made.parameters() if p.requires_grad)
     assert count(shape("0.6B"), lora=8)[1] == trained

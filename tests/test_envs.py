@@ -36,7 +36,7 @@ def make(name: str, **knobs):
     """The world, or a skip that names the extra."""
     if name in EXTRAS and find_spec(EXTRAS[name]) is None:
         extra = "gym" if name == "taxi" else name
-        pytest.skip(f'needs {EXTRAS[name]}: pip install -e ".[{extra}]"')
+        pytest.skip(f'needs {EXTRAS[name]}: pip install "minprm[{extra}]"')
     return WORLDS[name](**knobs)
 
 
@@ -484,7 +484,7 @@ def test_a_missing_extra_is_one_sentence_with_its_install_line(monkeypatch, caps
     monkeypatch.setattr(base, "find_spec", lambda name: None)
     with pytest.raises(SystemExit):
         WORLDS["babyai"]()
-    assert 'pip install -e ".[babyai]"' in capsys.readouterr().err
+    assert 'pip install "minprm[babyai]"' in capsys.readouterr().err
 
 
 # --- by hand, and demos ---

@@ -1,6 +1,7 @@
 """A checkpoint becomes a folder that serves what was learned, with a card that tells of it."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -16,14 +17,14 @@ from transformers import (
     GenerationConfig,
 )
 
-from minprm.commands import evaluate, export, train
+from minprm.commands import evaluate, export, serve, train
 from minprm.commands.serving import serving, tool_parser
 from minprm.constants import Config
 from minprm.model.precision import own_logprobs
 from minprm.run.about import FILE, asked_of, read_about, write_about
 from minprm.run.about import about as about_of
 
-peft = pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
+peft = pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
 IDS = list(range(40, 70))
 
 
@@ -305,3 +306,38 @@ def test_history_is_served_as_it_was_trained_or_the_difference_is_told():
     keeps = (TEMPLATES / "qwen3_8.jinja").read_text()
     assert "send the `reasoning` of each" in served("qwen3", tools=False, template=keeps)[1]
     assert "first 1 and the newest 3" in served("qwen3", history=short | {"last": 3})[1]
+
+
+@pytest.mark.parametrize("flags", [["--merge"], []])
+def test_an_exported_folder_is_served_by_the_line_that_export_prints(
+    flags, tmp_path, monkeypatch, capsys
+):
+    out, told = exported(capsys, tmp_path, "checkpoints/adapters/action_sft-0", *flags)
+    more = ["--port", "8001", "--served-model-name", "mine"]
+    serve.main([str(out), *more, "--dry-run"])
+    line, *notes = told.splitlines()
+    printed = capsys.readouterr().out.splitlines()
+    assert printed == [f"{line} {' '.join(more)}", *notes]
+    began = []
+    monkeypatch.setattr(serve, "find_spec", lambda name: name)
+    monkeypatch.setattr(serve.os, "execv", lambda program, words: began.append(words))
+    serve.main([str(out), *more])
+    ((_, dash_m, module, model, *rest),) = began
+    assert (dash_m, module, model) == ("-m", "vllm.entrypoints.openai.api_server", "--model")
+    assert rest == shlex.split(printed[0])[2:]
+
+
+def test_what_cannot_be_served_is_refused_in_a_sentence(tmp_path, monkeypatch, capsys):
+    said = refusal(serve.main, ["--port", "8001", "base"], capsys)
+    assert said == "name the checkpoint first: minprm serve CHECKPOINT --port 8001 base\n"
+    monkeypatch.setattr(serve, "find_spec", lambda name: None)
+    assert 'pip install "minprm[vllm]"' in refusal(serve.main, ["base"], capsys)
+    words = AutoTokenizer.from_pretrained("base")
+    words.eos_token = "<|endoftext|>"  # the model would go on behind its turn
+    AutoModelForCausalLM.from_pretrained("base").save_pretrained(tmp_path / "on")
+    words.save_pretrained(tmp_path / "on")
+    refused = refusal(serve.main, [str(tmp_path / "on"), "--dry-run"], capsys)
+    assert f"minprm export {tmp_path / 'on'} OUT writes" in refused
+    serve.main([str(exported(capsys, tmp_path, str(tmp_path / "on"))[0]), "--dry-run"])
+    (tmp_path / "on/generation_config.json").unlink()
+    assert "would not stop" in refusal(serve.main, [str(tmp_path / "on"), "--dry-run"], capsys)

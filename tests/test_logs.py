@@ -14,7 +14,7 @@ from test_templates import TOOLS, random_qwen3, tokenizer
 from minprm.commands.train import main
 from minprm.text.logs import read_demos, split_tasks, write_demos
 
-trl = pytest.importorskip("trl", reason='needs trl: pip install -e ".[dev]"')
+trl = pytest.importorskip("trl", reason='needs trl: pip install "minprm[dev]"')
 datasets = pytest.importorskip("datasets", reason="trl brings it")
 ROOT = Path(__file__).parents[1]
 PAGES = ["Paris", "Rome", "Oslo", "Bern", "Kiev", "Riga"]

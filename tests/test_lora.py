@@ -22,7 +22,7 @@ from minprm.model.policy import Policy
 from minprm.model.vllm import under_adapters
 from minprm.model.vllm import weights as merged
 
-peft = pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
+peft = pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,32 @@
 """The rented GPU's command, as far as it goes without an account."""
 
 import json
+import runpy
+import tomllib
+from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
-pytest.importorskip("modal", reason='needs modal: pip install -e ".[modal]"')
+pytest.importorskip("modal", reason='needs modal: pip install "minprm[modal]"')
+import modal
+
 import modal_train
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_image_holds_what_pyproject_asks_for_and_all_files_of_the_package(monkeypatch):
+    image = MagicMock()
+    monkeypatch.setattr(modal, "Image", image)
+    monkeypatch.setattr(modal, "App", MagicMock())
+    runpy.run_path(str(ROOT / "modal_train.py"))
+    installed, added = (call.args for call in image.mock_calls[1:])
+    file, extras = installed
+    assert Path(file) == ROOT / "pyproject.toml"
+    known = tomllib.loads(Path(file).read_text(encoding="utf-8"))["project"]
+    assert set(extras) <= set(known["optional-dependencies"])  # Modal leaves out what is not there
+    assert added == ("minprm",) and image.mock_calls[2].kwargs == {"ignore": []}
 
 
 def test_flags_pass_through_and_files_travel(tmp_path):

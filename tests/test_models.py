@@ -219,7 +219,7 @@ def test_a_sampler_of_a_model_with_windows_reads_anew_also_where_nobody_checked(
 
 @pytest.mark.parametrize("name", ["Llama", "Mistral", "Gemma2"])
 def test_adapters_on_a_base_in_bf16_are_checked_as_well(name, tmp_path):
-    pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
+    pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
     p = Policy(load_model(str(saved(name, tmp_path)), lora=4, checkpointing=True), None, 10_000)
     who = replace(loaded(name, tmp_path), policy=p, sampler=Sampler(p.model, own_weights=True))
     check(who)

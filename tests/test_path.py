@@ -17,7 +17,7 @@ from examples.support import make
 from minprm.commands import evaluate, export, logs, train
 from minprm.text.logs import read_demos
 
-pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
+pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
 SMALL = (
     "--preset logs --demos mine --run r --held-out 4 --arms base act_prm --lora 4 --threads 1 "
     "--thought-tokens 12 --action-tokens 48 --act-prm.updates 2 --act-prm.batch 2 "
@@ -103,7 +103,7 @@ def test_the_export_is_a_model_by_itself(folder):
     assert "vllm serve" in card and str(folder) not in card
 
 
-@pytest.mark.skipif(find_spec("vllm") is None, reason='needs vllm: pip install -e ".[vllm]"')
+@pytest.mark.skipif(find_spec("vllm") is None, reason='needs vllm: pip install "minprm[vllm]"')
 def test_the_engine_serves_it(folder, monkeypatch, capsys):
     from test_serve import asked
 

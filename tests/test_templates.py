@@ -26,7 +26,7 @@ from minprm.text.actions import joined
 from minprm.text.chat import Chat
 from minprm.text.logs import from_chat
 
-trl = pytest.importorskip("trl", reason='needs trl: pip install -e ".[dev]"')
+trl = pytest.importorskip("trl", reason='needs trl: pip install "minprm[dev]"')
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"
 QWEN = ["<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>"]
 LLAMA = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",

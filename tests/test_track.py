@@ -165,7 +165,7 @@ def test_a_missing_package_is_said_before_anything_begins(name, tmp_path, capsys
     with pytest.raises(SystemExit):
         parse(["--track", name])
     assert capsys.readouterr().err.strip() == (
-        f'--track {name}: it is not installed; pip install -e ".[{name}]"'
+        f'--track {name}: it is not installed; pip install "minprm[{name}]"'
     )
     assert not list(tmp_path.iterdir())
     extras = (ROOT / "pyproject.toml").read_text()
@@ -195,7 +195,7 @@ for first in (0, 2):
 
 def twice(package: str, folder: Path) -> None:
     """A log that is opened, closed and opened again, without a network."""
-    pytest.importorskip(package, reason=f'needs the extra: pip install -e ".[{package}]"')
+    pytest.importorskip(package, reason=f'needs the extra: pip install "minprm[{package}]"')
     env = os.environ | {
         "PYTHONPATH": str(ROOT),
         "TRACKIO_DIR": str(folder),

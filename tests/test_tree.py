@@ -155,7 +155,7 @@ def test_varied_batches_compile_few_kernels(skipping, monkeypatch):
 
 
 def test_also_with_checkpointing_and_adapters():
-    peft = pytest.importorskip("peft", reason='needs peft: pip install -e ".[lora]"')
+    peft = pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
     base, samples = policy(), grown("nested")
     model = base.model
     model.gradient_checkpointing_enable({"use_reentrant": False})

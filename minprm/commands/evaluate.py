@@ -25,11 +25,10 @@ from minprm.demos import fitting_demos
 from minprm.envs import check_tasks, make_world
 from minprm.envs.audit import FILE as AUDIT
 from minprm.envs.audit import table as worlds_table
-from minprm.evaluation import evaluate, reference_rows, replay, summary
-from minprm.model.agent import Agent, make_agent
+from minprm.evaluation import evaluate, reference_rows, replay, scoring_agent, summary
+from minprm.model.agent import make_agent
 from minprm.model.check import check as check_model
 from minprm.model.load import load_model, pretrained
-from minprm.model.policy import Policy
 from minprm.play import Episode
 from minprm.run.randomness import noise_seed
 from minprm.run.table import chart, details, pass_at_k, table
@@ -135,16 +134,6 @@ def replayed(demos: list[Demo], cfg: Config, flags: Evaluation) -> dict[str, obj
     agent = scoring_agent(cfg, all_tools(demos))
     fit = fitting_demos(demos, agent, cfg)
     return replay(agent, cfg, fit, noise_seed(flags.seed, "evaluate", 0))
-
-
-def scoring_agent(cfg: Config, tools: list[dict]) -> Agent:
-    """The checkpoint as an agent that writes turns, and tells how likely an action is."""
-    model = load_model(cfg.model, device=cfg.device)
-    tokenizer = pretrained(AutoTokenizer, cfg.model)
-    policy = Policy(model, tokenizer, cfg.micro_tokens)
-    agent = make_agent(model, tokenizer, cfg, tools=tools, policy=policy)
-    check_model(agent)
-    return agent
 
 
 def passes(episodes: list[Episode], samples: int) -> dict[str, float]:

@@ -314,7 +314,7 @@ def _prepare(model: PreTrainedModel, checkpointing: bool) -> None:
 
 def _need_peft(what: str) -> None:
     if find_spec("peft") is None:
-        fail(f'{what} peft: pip install -e ".[lora]"')
+        fail(f'{what} peft: pip install "minprm[lora]"')
 
 
 def make_sampler(
@@ -332,7 +332,7 @@ def make_sampler(
 def require_sampler(name: str) -> None:
     """Exits where the sampler of that name is not installed."""
     if uses_vllm(name) and find_spec("vllm") is None:
-        fail('--sampler vllm: it is not installed; pip install -e ".[vllm]", or use transformers')
+        fail('--sampler vllm: it is not installed; pip install "minprm[vllm]", or use transformers')
 
 
 def uses_vllm(name: str) -> bool:
