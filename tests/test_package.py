@@ -2,7 +2,6 @@
 
 import ast
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -212,9 +211,10 @@ def test_the_wheel_does_all_that_the_package_promises_in_an_empty_folder(program
     assert '"commit": null' in start and f'"minprm": "{minprm.__version__}"' in start
     assert "expert" in said("evaluate checkpoints/r/act_prm-0 --episodes 5")
     assert "cups" in said("evaluate --worlds")
-    shutil.rmtree(here / "runs/r/report.html", ignore_errors=True)
+    (here / "runs/r/report.html").unlink()
     assert said("report r").strip() == "runs/r/report.html"
     (demos,) = (here / "runs/r").glob("relabelled-*.jsonl")
-    assert "8 of 8 tasks" in said(f"logs {demos}") or "6 of 6 tasks" in said(f"logs {demos}")
+    number = len(demos.read_text(encoding="utf-8").splitlines())
+    assert f"{number} of {number} tasks" in said(f"logs {demos}")
     line = said("export checkpoints/r/act_prm-0 out").splitlines()[0]
     assert said("serve out --dry-run").splitlines()[0] == line.strip()
