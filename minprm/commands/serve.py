@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated
 
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+from transformers.utils import cached_file
 from tyro.conf import Positional, arg
 
 from minprm.commands.checks import refuse
 from minprm.commands.cli import read_flags
 from minprm.commands.export import command, how_to_serve
 from minprm.constants import fail
-from minprm.model.load import base_of, pretrained, stops_of
+from minprm.model.load import base_of, pretrained
 from minprm.run.about import read_about
 
 PROGRAM = "minprm serve"
@@ -65,6 +66,17 @@ def line(checkpoint: str) -> tuple[list[str], list[str]]:
             f"{checkpoint} OUT{merge} writes a folder that says so, and {PROGRAM} OUT serves it"
         )
     return shlex.split(command(checkpoint, base, rank, served)), served.notes
+
+
+def stops_of(base: str) -> list[int]:
+    """The tokens at which the engine stops, by what the files of a model say."""
+    file = "generation_config.json"
+    if cached_file(base, file, _raise_exceptions_for_missing_entries=False):
+        config = pretrained(GenerationConfig, base)
+    else:
+        config = GenerationConfig.from_model_config(pretrained(AutoConfig, base))
+    stops = config.eos_token_id
+    return stops if isinstance(stops, list) else [stops]
 
 
 def started(words: list[str]) -> list[str]:

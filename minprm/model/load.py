@@ -12,7 +12,7 @@ import torch
 from huggingface_hub.constants import HF_HUB_OFFLINE
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import cached_file, find_adapter_config_file, logging
 
@@ -162,16 +162,6 @@ def targets_of(path: str) -> str | list[str]:
     if file is None:
         return []
     return json.loads(Path(file).read_text(encoding="utf-8")).get("target_modules") or []
-
-
-def stops_of(path: str) -> list[int]:
-    """The tokens at which an engine stops, by what the files of a model say."""
-    try:
-        config = GenerationConfig.from_pretrained(path)
-    except OSError:  # it has no such file
-        config = GenerationConfig.from_model_config(pretrained(AutoConfig, path))
-    stops = config.eos_token_id
-    return stops if isinstance(stops, list) else [stops]
 
 
 def _adapter_config(path: str) -> str | None:
