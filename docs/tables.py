@@ -272,7 +272,8 @@ def sync() -> str:
 
 LADDERS = ("cups", "errand", "rooms", "frozenlake", "cups-more", "frozenlake-more")
 TABLES = {name: partial(ladder, name) for name in LADDERS} | {
-    "cups:six": six, "act_prm:group": group, "errand-two": partial(one_line, "errand-two"), "act_prm": act_prm,
+    "cups:six": six, "act_prm:group": group, "act_prm": act_prm,
+    "errand-two": partial(one_line, "errand-two"),
     "worlds": worlds, "ablations": ablations, "objectives": objectives,
     "text_rewards": text_rewards, "nlpo": nlpo, "adaptive_temperature": adaptive_temperature,
     "looks": looks, "prefetch": prefetch, "actprm": actprm, "vs_trl": vs_trl,
