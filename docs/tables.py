@@ -26,8 +26,8 @@ BLOCK = re.compile(r"(<!-- table (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 SIX = {
     "base": "nothing: the base model as it is",
     "action_sft": "the log as it is, without thoughts",
-    "best_of_base_matched": "the log with the base model's own thoughts, the best of 24",
-    "act_prm": "the log with Act-PRM's thoughts, equally many drawn in all",
+    "best_of_base_matched": "the log with the base model's own thoughts, the best of 24 a step",
+    "act_prm": "the log with Act-PRM's thoughts: 24 a step too, training included",
     "expert_thoughts": "the log with correct thoughts, written by a script",
     "rl": "no log: GRPO in the game itself, paid for winning",
 }
@@ -139,14 +139,14 @@ def group() -> str:
     """README's group of thoughts, before and after Act-PRM: the first five of them."""
     before, after = the_group("before"), the_group("after")
     times = {row["thought"]: row["times"] for row in after["thoughts"]}
-    before["thoughts"].sort(key=lambda row: (-row["advantage"], -row["times"]))
+    before["thoughts"].sort(key=lambda row: (-row["advantage"], -row["times"], row["reward"]))
     rows = []
     for row in before["thoughts"][:5]:
         rows.append([
             f"`{row['thought']}` {kind(row, before)}", share(row["reward"]),
             f"{row['advantage']:.2f}", f"{row['times']}", f"{times.get(row['thought'], 0)}",
         ])  # fmt: skip
-    return grid(["thought", "reward", "advantage", "drawn", "after 31 updates"], rows)
+    return grid(["thought", "reward", "advantage", "drawn before", "drawn after"], rows)
 
 
 def worlds() -> str:
