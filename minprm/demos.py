@@ -7,7 +7,7 @@ from loguru import logger
 
 from minprm.constants import Config, arms_of, fail, refusal
 from minprm.data import Demo
-from minprm.model.agent import Agent
+from minprm.model.agent import Prompter
 from minprm.play import expert_demos
 from minprm.text.chat import Chat
 from minprm.text.files import Problem
@@ -96,7 +96,7 @@ def leave_out_unwritable(demos: list[Demo], report: Report, chat: Chat) -> list[
     return kept
 
 
-def fitting_demos(demos: list[Demo], agent: Agent, cfg: Config) -> list[Demo]:
+def fitting_demos(demos: list[Demo], agent: Prompter, cfg: Config) -> list[Demo]:
     """The demos up to where they outgrow the context; those that do so at once are left out.
 
     Exits at one that the chat template cannot write; with --skip-bad such demos are left out.
@@ -118,6 +118,7 @@ def fitting_demos(demos: list[Demo], agent: Agent, cfg: Config) -> list[Demo]:
 def _writable(demos: list[Demo], chat: Chat, cfg: Config) -> list[Demo]:
     """The demos that the chat template can write."""
     written = []
+    what = ""
     for demo in demos:
         what = what_cannot_be_written(demo, chat)
         if not what:
@@ -136,7 +137,7 @@ def _writable(demos: list[Demo], chat: Chat, cfg: Config) -> list[Demo]:
     return written
 
 
-def _until_it_fits(demo: Demo, agent: Agent, cfg: Config) -> Demo:
+def _until_it_fits(demo: Demo, agent: Prompter, cfg: Config) -> Demo:
     """The log up to where it would outgrow the context, if each thought were as long as it may."""
     length = 0
     for i, step in enumerate(demo.steps):

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from transformers import AutoTokenizer
@@ -16,7 +16,7 @@ from minprm.constants import Config, History
 from minprm.data import Demo, Sample, Step, chain
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
-from minprm.model.agent import Agent, make_agent
+from minprm.model.agent import Agent, Player, make_agent
 from minprm.model.check import check
 from minprm.model.load import load_model, pretrained
 from minprm.model.policy import Policy
@@ -26,6 +26,7 @@ from minprm.run.table import by_log
 from minprm.text.actions import copies
 from minprm.text.chat import Turn
 
+Row = dict[str, Any]  # of a table: numbers, and the intervals of some of them
 
 def load_agent(path: str, **knobs) -> tuple[Agent, Config]:
     """The model of a checkpoint or a hub id as an agent, and the configuration that asks it as it
@@ -42,12 +43,12 @@ def scoring_agent(cfg: Config, tools: list[dict]) -> Agent:
     model = load_model(cfg.model, device=cfg.device)
     tokenizer = pretrained(AutoTokenizer, cfg.model)
     policy = Policy(model, tokenizer, cfg.micro_tokens)
-    agent = make_agent(model, tokenizer, cfg, tools=tools, policy=policy)
+    agent = make_agent(policy, cfg, tools)
     check(agent)
     return agent
 
 
-def evaluate(agent: Agent, cfg: Config, noise: int, samples: int = 1) -> list[Episode]:
+def evaluate(agent: Player, cfg: Config, noise: int, samples: int = 1) -> list[Episode]:
     """Plays `cfg.episodes` tasks of `cfg.split` at the evaluation's temperature.
 
     The `samples` episodes of one task stand together. The same noise gives the same episodes.
@@ -129,7 +130,7 @@ class Answer(NamedTuple):
     scored: Sample  # the agent's thought, and the expert's action after it
 
 
-def replay(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> dict[str, float]:
+def replay(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> Row:
     """Evaluation where there is no world, in numbers: `answers`, summed up."""
     return replay_summary(agent, demos, answers(agent, cfg, demos, noise))
 
@@ -165,7 +166,7 @@ def answers(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> list[An
     return found
 
 
-def replay_summary(agent: Agent, demos: list[Demo], found: list[Answer]) -> dict[str, float]:
+def replay_summary(agent: Agent, demos: list[Demo], found: list[Answer]) -> Row:
     """What to report of these answers.
 
     success: share of steps whose action is the expert's. likelihood: mean p(a | s, z) of the
@@ -199,7 +200,7 @@ def _by(log_of: list[int], numbers: list[float]) -> list[list[float]]:
 
 
 def _replayed(
-    agent: Agent, step: Step, ids: list[int], state: tuple[list[int], ...], node: Sample
+    agent: Agent, step: Step, ids: list[int], state: tuple[list[int], list[int]], node: Sample
 ) -> tuple[Turn, Sample]:
     """The agent's thought with the expert's action: as a turn of the history, and to be scored."""
     chat = agent.chat

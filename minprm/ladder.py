@@ -209,14 +209,8 @@ def start(
     seconds = time.perf_counter() - began
     log.screen.clock.done(base, seconds)
     logger.info(f"seed {seed}: base model ready in {seconds:.1f} s")
-    agent = make_agent(
-        policy.model,
-        policy.tokenizer,
-        cfg,
-        tools=all_tools(demos),
-        policy=policy,
-        own_weights=cfg.rl.max_async_level > 0,
-    )
+    own_weights = cfg.rl.max_async_level > 0  # it plays on while the policy learns
+    agent = make_agent(policy, cfg, all_tools(demos), own_weights)
     check(agent)
     # a task is on one side only, with all of its demos
     train_demos, held_out, test = split(fitting_demos(demos, agent, cfg), cfg)

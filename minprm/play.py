@@ -13,7 +13,7 @@ from minprm.constants import Config, fail
 from minprm.data import Demo, Sample, Step, chain
 from minprm.envs import make_world
 from minprm.envs.base import World, task_seed
-from minprm.model.agent import Agent
+from minprm.model.agent import Player
 from minprm.model.sampler import Completion
 from minprm.text.actions import parts
 from minprm.text.chat import Chat, Turn
@@ -56,7 +56,7 @@ class Episode:
 
 
 def play(
-    agent: Agent, new_world: Callable[[], World], seeds: list[int], noise: int
+    agent: Player, new_world: Callable[[], World], seeds: list[int], noise: int
 ) -> list[Episode]:
     """Plays each task to its end: one episode for each task seed, with noise of its own.
 
@@ -97,7 +97,7 @@ def begin(world: World, seed: int, noise: int) -> Episode:
     return Episode(world, state=_opening(world, seed, noise))
 
 
-def turn_limit(agent: Agent) -> int:
+def turn_limit(agent: Player) -> int:
     """Tokens of the longest turn: a thought with its tags, an action, the end."""
     chat = agent.chat
     limit = agent.action_tokens + len(chat.end)
@@ -106,7 +106,7 @@ def turn_limit(agent: Agent) -> int:
     return limit
 
 
-def forced_opening(agent: Agent) -> list[int]:
+def forced_opening(agent: Player) -> list[int]:
     """Ids that every turn has to begin with: none, but for an agent that may not think."""
     if agent.think:
         return []
@@ -114,7 +114,7 @@ def forced_opening(agent: Agent) -> list[int]:
     return agent.chat.act_without_thought or agent.chat.opening([])
 
 
-def ask(e: Episode, agent: Agent, limit: int, roots: dict[int, Sample]) -> None:
+def ask(e: Episode, agent: Player, limit: int, roots: dict[int, Sample]) -> None:
     """Puts the state before the agent, or ends the episode where that outgrows the context.
 
     limit: tokens of the longest turn.

@@ -54,7 +54,7 @@ def library_agent(model, thoughts) -> Agent:
         tokenizer_object=words, additional_special_tokens=act_prm.TAGS, chat_template=TEMPLATE
     )
     policy = Policy(model, tokenizer, 10_000)
-    agent = make_agent(model, tokenizer, Config(), tools=[], policy=policy)
+    agent = make_agent(policy, Config(), tools=[])
     agent.sampler = Scripted(thoughts)
     return agent
 

@@ -20,7 +20,7 @@ from minprm import constants
 from minprm.commands import train
 from minprm.commands.effects import idle
 from minprm.constants import ARMS, Config, flat
-from minprm.model.agent import Agent
+from minprm.model.agent import Agent, Prompter
 from minprm.play import expert_demos
 from minprm.run.glossary import ABOUT_ARMS, METRICS, table
 from minprm.text.logs import write_demos
@@ -103,7 +103,8 @@ def recording(monkeypatch) -> Iterator[set[str]]:
             reader = sys._getframe(1)
             copied = reader.f_globals["__name__"] == "dataclasses"
             # of what an agent has too, the agent's counts
-            handed_on = reader.f_code.co_name == "make_agent" and name in Agent.__annotations__
+            handed_on = reader.f_code.co_name == "make_prompter"
+            handed_on = handed_on and name in Prompter.__annotations__
             if prefix + name in KNOBS and not copied and not handed_on:
                 read.add(prefix + name)
             return object.__getattribute__(self, name)

@@ -20,7 +20,7 @@ from minprm.commands.logs import Logs, main
 from minprm.commands.train import main as train
 from minprm.constants import Config
 from minprm.demos import demos_of, fitting_demos
-from minprm.model.agent import make_agent
+from minprm.model.agent import make_prompter
 from minprm.text.actions import joined, parts
 from minprm.text.chat import Chat
 from minprm.text.logs import from_chat, read_demos, read_logs, to_chat, to_openai
@@ -830,15 +830,15 @@ def test_training_refuses_what_its_template_cannot_write_or_leaves_it_out(tmp_pa
     both["messages"][2]["tool_calls"] *= 2
     logs = [from_chat({**log, "task": f"t{i}"}) for i, log in enumerate([line("Oslo"), both])]
     cfg = Config(demos="mine.jsonl", model="llama", instruction="none", context=9999)
-    agent = make_agent(None, tokenizer("llama3_1"), cfg, tools=logs[0].tools)
+    prompter = make_prompter(tokenizer("llama3_1"), cfg, tools=logs[0].tools)
     with pytest.raises(SystemExit):
-        fitting_demos(logs, agent, cfg)
+        fitting_demos(logs, prompter, cfg)
     error = capsys.readouterr().err
     assert "the log of task 't1', message 2 (assistant): " in error and "--skip-bad" in error
     skipping = replace(cfg, skip_bad=True)
-    assert [demo.task for demo in fitting_demos(logs, agent, skipping)] == ["t0"]
+    assert [demo.task for demo in fitting_demos(logs, prompter, skipping)] == ["t0"]
     with pytest.raises(SystemExit):
-        fitting_demos(logs[1:], agent, skipping)
+        fitting_demos(logs[1:], prompter, skipping)
     assert "can write none of 1 logs" in capsys.readouterr().err
 
 

@@ -17,9 +17,9 @@ from minprm.commands.dry_run import dry_run
 from minprm.commands.evaluate import Evaluation, played
 from minprm.constants import RL, SFT, ActPRM, Config, Training
 from minprm.ladder import base_policy, run_stage, start
+from minprm.model.adapters import under_adapters
 from minprm.model.load import adapted, base_of, load_model
 from minprm.model.policy import Policy
-from minprm.model.vllm import under_adapters
 from minprm.model.vllm import weights as merged
 
 peft = pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')

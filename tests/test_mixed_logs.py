@@ -33,7 +33,7 @@ def test_a_model_that_has_learned_a_log_of_replies_and_calls_writes_it(name):
     )  # fmt: skip
     policy = Policy(Qwen3ForCausalLM(config), words, 10_000)
     cfg = Config(thought_tokens=8, action_tokens=250, eval_temperature=0.0)
-    agent = make_agent(policy.model, words, cfg, TYPED, policy)
+    agent = make_agent(policy, cfg, TYPED)
     demo = Demo("t", [], TYPED, STEPS)
     before = replay(agent, cfg, [demo], noise=0)
     samples = to_samples(demo, agent)

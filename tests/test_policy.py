@@ -27,7 +27,7 @@ def policy(micro_tokens: int = 10_000) -> Policy:
 
 def agent(p: Policy, cfg: Config) -> Agent:
     """The policy as an agent that is asked as `cfg` says."""
-    return make_agent(p.model, p.tokenizer, cfg, tools=[], policy=p)
+    return make_agent(p, cfg, tools=[])
 
 
 def sample(ids, mask=None, old=NAN, advantage=1.0, parent=None) -> Sample:

@@ -19,7 +19,7 @@ from minprm.envs.audit import different, expert_sees
 from minprm.envs.base import SPLITS, World, task_seed, tasks_split
 from minprm.envs.cups import Cups
 from minprm.model import tiny
-from minprm.model.agent import make_agent
+from minprm.model.agent import make_player
 from minprm.play import expert_demo, play
 from minprm.stages import looks
 
@@ -218,9 +218,9 @@ def test_a_group_and_every_sample_of_a_task_are_given_luck_of_their_own(monkeypa
     monkeypatch.setattr(World, "reset", watched)
     cfg = Config(world="cups", world_args=["rounds=1"])
     model, tokenizer = tiny.untrained(make_world(cfg), Tiny(), 0)
-    agent = make_agent(model, tokenizer, cfg, tools=[])
+    player = make_player(model, tokenizer, cfg, tools=[])
     for noise in (7, 7, 70_000):
-        play(agent, partial(make_world, cfg), [1, 1, 1, 2], noise)
+        play(player, partial(make_world, cfg), [1, 1, 1, 2], noise)
     groups = [given[i : i + 4] for i in range(0, 12, 4)]
     assert groups[0] == groups[1] and len(set(groups[0])) == 4
     assert not set(groups[0]) & set(groups[2])

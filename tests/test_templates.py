@@ -6,7 +6,6 @@ import re
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,7 +19,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from minprm.algorithms import normalise
 from minprm.constants import ActPRM, Config
 from minprm.data import Demo, Step
-from minprm.model.agent import make_agent
+from minprm.model.agent import make_prompter
 from minprm.stages.sft import to_samples
 from minprm.text.actions import joined
 from minprm.text.chat import Chat
@@ -503,7 +502,7 @@ def test_a_thought_after_a_call_needs_tags(capsys):
 def test_a_run_that_shows_the_action_first_is_refused_at_its_start(knobs, capsys):
     cfg = Config(layout="tool", act_prm=ActPRM(**knobs))
     with pytest.raises(SystemExit):
-        make_agent(SimpleNamespace(), tokenizer("qwen3"), cfg, TOOLS)
+        make_prompter(tokenizer("qwen3"), cfg, TOOLS)
     assert "--layout think" in capsys.readouterr().err
 
 
@@ -729,7 +728,7 @@ def test_a_log_of_replies_and_calls_is_trained_on_in_order(name):
     ]
     chat = carried(name)
     cfg = Config(model="some", instruction="none")
-    agent = replace(make_agent(None, chat.tokenizer, cfg, TYPED), chat=chat)
+    agent = replace(make_prompter(chat.tokenizer, cfg, TYPED), chat=chat)
     (sample,) = to_samples(Demo("t", [], TYPED, steps), agent)
     text = chat.text([i for i, t in zip(sample.ids, sample.trained, strict=True) if t])
     expected = ["look it up", "visit", "Paris", "that is it", "In Paris.", "In London."]

@@ -28,7 +28,7 @@ from minprm.demos import fitting_demos, leave_out_unwritable, logs_of, split
 from minprm.envs import make_world
 from minprm.ladder import checked_base
 from minprm.model import tiny
-from minprm.model.agent import make_agent
+from minprm.model.agent import make_prompter
 from minprm.model.load import (
     layers_with_adapters,
     linear_layers,
@@ -57,11 +57,12 @@ def dry_run(cfg: Config, checkpoints: Path) -> Iterator[str]:
     split(demos, cfg)
     require_sampler(cfg.sampler)
     model, tokenizer, planned, here = shape_of(cfg)
-    agent = make_agent(None, tokenizer, cfg, tools=all_tools(demos))
+    prompter = make_prompter(tokenizer, cfg, tools=all_tools(demos))
     if report:
-        yield describe(leave_out_unwritable(demos, report, agent.chat), report, cfg, agent.chat)
+        writable = leave_out_unwritable(demos, report, prompter.chat)
+        yield describe(writable, report, cfg, prompter.chat)
         yield ""
-    train_demos, *_ = split(fitting_demos(demos, agent, cfg), cfg)
+    train_demos, *_ = split(fitting_demos(demos, prompter, cfg), cfg)
     total, trained = count(model, planned.lora, planned.lora_targets)
     yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
     plan = memory(model, planned, card_memory())
@@ -70,9 +71,9 @@ def dry_run(cfg: Config, checkpoints: Path) -> Iterator[str]:
     fits, verdict = fit(plan["sum"])
     yield verdict
     yield disk(planned, total, trained, train_demos)
-    yield from instruction.plan(agent.instruction, cfg.sft.keep_instruction)
+    yield from instruction.plan(prompter.instruction, cfg.sft.keep_instruction)
     yield ""
-    yield rendered(train_demos[0], agent.chat)
+    yield rendered(train_demos[0], prompter.chat)
     yield ""
     if fits and here:
         yield from measured_table(cfg, checkpoints)
@@ -133,7 +134,8 @@ def count(model: PreTrainedModel, lora: int, targets: str | Sequence[str] = ()) 
         return total, total
     adapters = 0
     for layer in layers_with_adapters(model, targets):
-        adapters += lora * sum(layer.weight.shape)  # inputs and outputs, in whatever order
+        inputs_and_outputs = layer.get_parameter("weight").shape  # in whatever order
+        adapters += lora * sum(inputs_and_outputs)
     return total + adapters, adapters
 
 
@@ -147,7 +149,7 @@ def memory(model, cfg: Config, card: float = 0) -> dict[str, float]:
     shape = model.config.get_text_config()
     tokens = cfg.micro_tokens
     weights = total * 4
-    copied = sum(layer.weight.numel() for layer in linear_layers(model).values())
+    copied = sum(layer.get_parameter("weight").numel() for layer in linear_layers(model).values())
     head = 0  # it is fp32 as it is
     if cfg.lora:
         weights = (total - trained) * 2 + trained * 4

@@ -25,8 +25,8 @@ from minprm.demos import fitting_demos
 from minprm.envs import check_tasks, make_world
 from minprm.envs.audit import FILE as AUDIT
 from minprm.envs.audit import table as worlds_table
-from minprm.evaluation import evaluate, reference_rows, replay, scoring_agent, summary
-from minprm.model.agent import make_agent
+from minprm.evaluation import Row, evaluate, reference_rows, replay, scoring_agent, summary
+from minprm.model.agent import make_player
 from minprm.model.check import check as check_model
 from minprm.model.load import load_model, pretrained
 from minprm.play import Episode
@@ -123,13 +123,13 @@ def played(cfg: Config, flags: Evaluation) -> list[Episode]:
     """All episodes of one checkpoint; the samples of a task stand together."""
     model = load_model(cfg.model, device=cfg.device)
     tokenizer = pretrained(AutoTokenizer, cfg.model)
-    agent = make_agent(model, tokenizer, cfg, tools=make_world(cfg).tools)
-    check_model(agent)
+    player = make_player(model, tokenizer, cfg, tools=make_world(cfg).tools)
+    check_model(player)
     # the noise of a ladder with this seed
-    return evaluate(agent, cfg, noise_seed(flags.seed, "evaluate", 0), flags.samples)
+    return evaluate(player, cfg, noise_seed(flags.seed, "evaluate", 0), flags.samples)
 
 
-def replayed(demos: list[Demo], cfg: Config, flags: Evaluation) -> dict[str, object]:
+def replayed(demos: list[Demo], cfg: Config, flags: Evaluation) -> Row:
     """The row of one checkpoint that writes a turn at each step of the logs."""
     agent = scoring_agent(cfg, all_tools(demos))
     fit = fitting_demos(demos, agent, cfg)

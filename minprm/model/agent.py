@@ -8,28 +8,25 @@ from minprm.constants import Config, History
 from minprm.model.load import make_sampler
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
+from minprm.model.vllm import VLLM
 from minprm.text.chat import Chat
 from minprm.text.instruction import Instruction, instruction_of
 
 SHOWS_ACTION = ("action_first", "both")  # of --act-prm.trained-on: an action before its thought
 
 
-@dataclass
-class Agent:
-    """The model in its three roles, and how it is asked. Whoever plays, scores or trains gets it
-    whole."""
+@dataclass(kw_only=True)
+class Prompter:
+    """How a model is asked. It turns text into tokens, and has no weights."""
 
-    policy: Policy | None  # learns, and tells the log-prob of any tokens; None: it only acts
-    sampler: Sampler | None  # writes with the policy's weights; or a VLLM, of the same methods
     chat: Chat  # turns text into tokens and back
-    instruction: Instruction  # what it is told, so that it thinks
+    instruction: Instruction  # what the model is told, so that it thinks
     history: History  # which earlier turns it sees
     think: bool  # may a turn of its own begin with a thought
     thought_tokens: int  # longest thought
     action_tokens: int  # longest action, its tags included
     context: int  # longest prompt with its answer
     temperature: float  # at which it writes, and at which what it wrote is scored
-    version: int = 0  # of the weights that the sampler writes with
     reads_instruction: bool = True  # as the stage wants it (ladder.py)
 
     def state_ids(
@@ -40,35 +37,36 @@ class Agent:
             messages = self.instruction.told(messages)
         return self.chat.state_ids(messages, tools, after)
 
+
+@dataclass(kw_only=True)
+class Player(Prompter):
+    """A model that writes, and how it is asked. Whoever only plays needs no more."""
+
+    sampler: Sampler | VLLM  # of the same methods
+    version: int = 0  # of the weights that the sampler writes with
+
+
+@dataclass(kw_only=True)
+class Agent(Player):
+    """The model in its three roles, and how it is asked. Whoever scores or trains gets it whole."""
+
+    policy: Policy  # learns, and tells the log-prob of any tokens; the sampler has its weights
+
     def sync(self) -> None:
         """Tells the sampler of the new weights: what it writes next comes from them."""
         self.sampler.sync()
         self.version = self.policy.version
 
 
-def make_agent(
-    model: PreTrainedModel | None,
-    tokenizer: PreTrainedTokenizerBase,
-    cfg: Config,
-    tools: list[dict],
-    policy: Policy | None = None,
-    own_weights: bool = False,
-) -> Agent:
-    """The agent of this model, asked as `cfg` says; without a policy it only acts, and without a
-    model it only turns text into tokens.
+def make_prompter(tokenizer: PreTrainedTokenizerBase, cfg: Config, tools: list[dict]) -> Prompter:
+    """Asks a model with this tokenizer as `cfg` says.
 
-    tools: schemas of all tools that its actions may call. own_weights: its sampler keeps a copy of
-    the weights, as old as the last sync, so that it can write while the policy learns.
+    tools: schemas of all tools that actions may call.
     """
     chat = Chat(tokenizer, cfg.layout, tools)
     if cfg.act_prm.thoughts_from == "state_action" or cfg.act_prm.trained_on in SHOWS_ACTION:
         chat.before_thought([])  # a layout that cannot is refused now, not in the middle of a run
-    sampler = None
-    if model is not None:
-        sampler = make_sampler(model, cfg.sampler, cfg.engine, cfg.context, own_weights)
-    return Agent(
-        policy=policy,
-        sampler=sampler,
+    return Prompter(
         chat=chat,
         instruction=instruction_of(cfg, chat),
         history=cfg.history,
@@ -78,3 +76,23 @@ def make_agent(
         context=cfg.context,
         temperature=cfg.temperature,
     )
+
+
+def make_player(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, cfg: Config, tools: list[dict]
+) -> Player:
+    """This model, asked as `cfg` says; it writes and does not learn."""
+    prompter = make_prompter(tokenizer, cfg, tools)
+    sampler = make_sampler(model, cfg.sampler, cfg.engine, cfg.context)
+    return Player(**vars(prompter), sampler=sampler)
+
+
+def make_agent(policy: Policy, cfg: Config, tools: list[dict], own_weights: bool = False) -> Agent:
+    """The agent of this policy's model, asked as `cfg` says.
+
+    own_weights: its sampler keeps a copy of the weights, as old as the last sync, so that it can
+    write while the policy learns.
+    """
+    prompter = make_prompter(policy.tokenizer, cfg, tools)
+    sampler = make_sampler(policy.model, cfg.sampler, cfg.engine, cfg.context, own_weights)
+    return Agent(**vars(prompter), sampler=sampler, policy=policy)

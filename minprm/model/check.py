@@ -22,7 +22,7 @@ from transformers.cache_utils import DynamicSlidingWindowLayer, LinearAttentionL
 
 from minprm.constants import fail
 from minprm.data import Sample
-from minprm.model.agent import Agent
+from minprm.model.agent import Agent, Player
 from minprm.model.policy import Policy
 from minprm.model.precision import own_logprobs
 from minprm.model.sampler import Sampler
@@ -36,26 +36,26 @@ CANNOT = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError,
 KINDS = {"a sliding window": DynamicSlidingWindowLayer, "recurrent layers": LinearAttentionLayer}
 
 
-def check(agent: Agent) -> None:
+def check(player: Player) -> None:
     """Compares the four ways. What the model does not allow is switched off with a sentence, and a
     model whose log-probs we do not get right is refused.
 
-    An agent without a policy only writes: it has no trainer to compare. A sampler that is vLLM is
+    A player that is no agent only writes: it has no trainer to compare. A sampler that is vLLM is
     compared whenever it gets weights (vllm.py), and at every update (correction.check_gap).
     """
-    ours = isinstance(agent.sampler, Sampler)
-    sampler = agent.sampler if ours else Sampler(agent.sampler.model)
-    model = sampler.model
-    prompts = some_prompts(model, agent.context)
+    sampler = player.sampler
+    ours = sampler if isinstance(sampler, Sampler) else Sampler(sampler.model)
+    model = ours.model
+    prompts = some_prompts(model, player.context)
     try:
-        if ours:
-            check_sampler(sampler, prompts)
-        if agent.policy:
-            check_trainer(agent.policy, walk(sampler, prompts), agent.context)
+        if ours is sampler:
+            check_sampler(ours, prompts)
+        if isinstance(player, Agent):
+            check_trainer(player.policy, walk(ours, prompts), player.context)
     except CANNOT as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         fail(f"{name_of(model)} cannot be used: reading it raised {reason}; choose another --model")
-    sampler.begin()
+    ours.begin()
 
 
 def check_sampler(sampler: Sampler, prompts: list[list[int]]) -> None:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub.constants import HF_HUB_OFFLINE
@@ -14,11 +15,15 @@ from huggingface_hub.utils import HFValidationError, validate_repo_id
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
-from transformers.utils import cached_file, find_adapter_config_file, logging
+from transformers.utils import logging
+from transformers.utils.hub import cached_file
+from transformers.utils.peft_utils import find_adapter_config_file
 
 from minprm.constants import DeviceName, Engine, SamplerName, fail
+from minprm.model.adapters import as_model, merged
 from minprm.model.precision import make_head_fp32
 from minprm.model.sampler import Sampler
+from minprm.model.vllm import VLLM, start
 
 # what a LoRA configuration may hold beside two matrices a layer; nothing here merges or trains it
 EXTRAS = ("use_dora", "lora_bias", "modules_to_save", "target_parameters",
@@ -29,7 +34,7 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 logging.disable_progress_bar()  # the only bars are ours
 
 
-def pretrained(kind, path: str, **knobs):
+def pretrained(kind: Any, path: str, **knobs) -> Any:
     """`kind.from_pretrained(path)`. Whatever transformers complains of ends in one sentence.
 
     Code that a checkpoint brings is never run.
@@ -75,7 +80,7 @@ def load_model(
         model = with_saved_adapters(model, path, checkpointing)
     else:
         model = adapted(model, lora, checkpointing, seed, alpha, targets)
-    return model.to(device_of(device))
+    return _to(model, device=device_of(device))
 
 
 def device_of(name: DeviceName) -> torch.device:
@@ -116,8 +121,8 @@ def load_merged(path: str, dtype: str) -> PreTrainedModel:
     base, rank = base_of(path)
     model = pretrained(AutoModelForCausalLM, base, dtype=torch.float32, use_safetensors=True)
     if rank:
-        model = with_saved_adapters(model, path, checkpointing=False).merge_and_unload()
-    model = model.to(DTYPES[dtype])
+        model = merged(with_saved_adapters(model, path, checkpointing=False))
+    model = _to(model, dtype=DTYPES[dtype])
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             fail(f"{path}: {name} holds numbers that {dtype} has not; use another --dtype")
@@ -127,7 +132,8 @@ def load_merged(path: str, dtype: str) -> PreTrainedModel:
 def copy_adapters(path: str, folder: Path) -> None:
     """Copies the adapters of a path, which go on naming their base wherever the folder lies."""
     base, _ = base_of(path)
-    config = json.loads(Path(_adapter_config(path)).read_text(encoding="utf-8"))
+    file = _adapter_config(path) or fail(f"{path} holds no adapters")
+    config = json.loads(Path(file).read_text(encoding="utf-8"))
     text = json.dumps(config | {"base_model_name_or_path": base}, indent=2)
     (folder / "adapter_config.json").write_text(text, encoding="utf-8")
     shutil.copyfile(_adapter_weights(path), folder / ADAPTERS)
@@ -229,7 +235,7 @@ def adapted(
     # half of each adapter is random: a rerun, or a run that is resumed, has to begin with the same
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return get_peft_model(model, adapters)
+        return as_model(get_peft_model(model, adapters))
 
 
 def linear_layers(model: PreTrainedModel) -> dict[str, torch.nn.Module]:
@@ -276,7 +282,7 @@ def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) 
         with warnings.catch_warnings():
             # peft only warns where the file lacks weights, and would leave random ones in place
             warnings.filterwarnings("error", message="Found missing adapter keys")
-            model = PeftModel.from_pretrained(model, path, is_trainable=True)
+            model = as_model(PeftModel.from_pretrained(model, path, is_trainable=True))
     except (OSError, ValueError, RuntimeError, SafetensorError, UserWarning) as error:
         fail(f"the adapters of {path} do not fit their base: {str(error).splitlines()[0]}")
     switch_off_dropout(model)  # of the adapters
@@ -305,6 +311,11 @@ def switch_off_dropout(model: PreTrainedModel) -> None:
                     setattr(owner, name, 0.0)
 
 
+def _to(model: PreTrainedModel, **where) -> PreTrainedModel:
+    """`model.to(...)`, of which transformers loses the type."""
+    return model.to(**where)  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
 def _prepare(model: PreTrainedModel, checkpointing: bool) -> None:
     switch_off_dropout(model)
     make_head_fp32(model)
@@ -319,13 +330,11 @@ def _need_peft(what: str) -> None:
 
 def make_sampler(
     model: PreTrainedModel, name: str, cfg: Engine, context: int, own_weights: bool = False
-):
+) -> Sampler | VLLM:
     """The sampler of that name."""
     require_sampler(name)
     if not uses_vllm(name):
         return Sampler(model, own_weights=own_weights)
-    from minprm.model.vllm import start
-
     return start(model, cfg, context)
 
 

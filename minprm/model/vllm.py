@@ -2,7 +2,8 @@
 
 The engine is built from the model's configuration alone, with weights that mean nothing. The real
 ones come when somebody is about to write, the first time on the same path as every later one, so
-there is no second path to test. This is the only file in minprm that imports vLLM.
+there is no second path to test. This is the only file in minprm that imports vLLM, which is not
+installed where types are checked.
 """
 
 import json
@@ -19,6 +20,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from minprm.constants import Engine
+from minprm.model.adapters import under_adapters
 from minprm.model.precision import own_logprobs
 from minprm.model.sampler import Completion
 
@@ -99,7 +101,7 @@ class VLLM:
         seed: int,
     ) -> list[list[Completion]]:
         """`generate`, with the weights that the engine has."""
-        from vllm import SamplingParams
+        from vllm import SamplingParams  # pyright: ignore[reportAttributeAccessIssue]
 
         requests = []
         params = []
@@ -162,11 +164,6 @@ class VLLM:
             )
 
 
-def under_adapters(model: PreTrainedModel) -> PreTrainedModel:
-    """The model itself, or the one that is under its adapters."""
-    return model.get_base_model() if hasattr(model, "peft_config") else model
-
-
 def architecture(model: PreTrainedModel) -> str:
     """What an engine depends on, as JSON: the configuration without where its weights came from.
 
@@ -209,8 +206,9 @@ def weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
         # peft wraps a layer: layer.weight becomes layer.base_layer.weight, and the adapter of the
         # layer is beside it
         owner = modules[name.rpartition(".")[0].removesuffix(".base_layer")]
-        if hasattr(owner, "get_delta_weight") and name.endswith("base_layer.weight"):
-            weight = weight.float() + owner.get_delta_weight("default").float()
+        added = getattr(owner, "get_delta_weight", None)
+        if added and name.endswith("base_layer.weight"):
+            weight = weight.float() + added("default").float()
         yield name.removeprefix("base_model.model.").replace(".base_layer", ""), weight
 
 
@@ -221,7 +219,7 @@ def _engine(config: str, memory: float, context: int, sleep: bool):
     There is one for each architecture in a process, because its memory is never given back.
     """
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights change hands in memory
-    from vllm import LLM
+    from vllm import LLM  # pyright: ignore[reportAttributeAccessIssue]
 
     if torch.cuda.is_available():
         room = {"gpu_memory_utilization": memory, "dtype": "bfloat16"}
