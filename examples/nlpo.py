@@ -107,7 +107,7 @@ def refresh(mask, model) -> None:
 def main() -> None:
     json_file, rows = asked(), {}
     run = f"nlpo-{time.strftime('%Y%m%d-%H%M%S')}"
-    path = CHECKPOINTS / run / "stages-0"
+    path = str(CHECKPOINTS / run / "stages-0")
     warm = f"--run {run} --world text --stages sft:actions --num-demos 768"
     train([*warm.split(), "--action-tokens", "24", "--model", untrained(0)])
     chat = Chat(pretrained(AutoTokenizer, path))

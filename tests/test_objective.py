@@ -89,7 +89,7 @@ def test_the_kl_of_one_drawn_token_or_of_none(old, wanted):
 
 def test_a_critic_adds_its_clipped_error():
     values, old, returns = [0.5, 0.0, 0.1, 1.0, 0.3], [0.0] * 5, [1.0, 0.0, 0.2, 0.0, 0.3]
-    loss, stats, _ = minimised(RL(value_weight=0.5), values=values, old_values=old, returns=returns)
+    loss, stats, _ = minimised(RL(value_weight=0.5), values=values, critic=[old, returns])
     errors = []
     for v, before, target in zip(values, old, returns, strict=True):
         near = before + min(max(v - before, -0.2), 0.2)
@@ -120,10 +120,11 @@ def test_samples_become_tensors_of_their_trained_tokens():
     assert batch.weights.tolist() == pytest.approx([0.1, 0.1, 0.2, 0.2])
     assert batch.adv.tolist() == [0.5, 0.25, -1.0, -1.0]
     assert batch.old_logp.isnan().tolist() == [False, True, False, False]
-    assert batch.returns is None and batch.old_values is None
+    assert batch.critic is None
     for s in (one, two):
         s.values = [float(i) for i in s.ids]
         s.returns = [float(-i) for i in s.ids]
     batch = make_batch([one, two], [0.1, 0.2], tokens=4, drawn_tokens=3)
-    assert batch.old_values.tolist() == [9.0, 4.0, 5.0, 6.0]
-    assert batch.returns.tolist() == [-9.0, -4.0, -5.0, -6.0]
+    old_values, returns = batch.critic
+    assert old_values.tolist() == [9.0, 4.0, 5.0, 6.0]
+    assert returns.tolist() == [-9.0, -4.0, -5.0, -6.0]

@@ -606,6 +606,16 @@ def test_a_base_model_that_is_not_finite_is_not_kept(tmp_path, capsys):
     assert "lower --tiny.lr" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
+def test_a_raised_model_whose_files_are_broken_ends_in_a_sentence(tmp_path, capsys):
+    cfg = Tiny(updates=1, dim=32)
+    tiny.raised(Cups(), cfg, 0, 4096, tmp_path)
+    (path,) = tmp_path.iterdir()
+    (path / "tokenizer.json").write_text("{")
+    with pytest.raises(SystemExit):
+        tiny.raised(Cups(), cfg, 0, 4096, tmp_path)
+    assert f"{path} is no model that transformers loads" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("size", [3_000, 30_000])
 def test_a_full_disk_ends_in_a_sentence_and_the_run_goes_on_alike(size, here, capsys):
     expected = run("whole", "--resume"), metrics("whole")

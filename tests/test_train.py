@@ -15,6 +15,7 @@ from test_rl import clockless
 from minprm.constants import Config, Tiny
 from minprm.envs.cups import Cups
 from minprm.model import tiny
+from minprm.model.policy import Policy
 from minprm.text.logs import read_demos
 
 ROOT = Path(__file__).parents[1]
@@ -133,6 +134,17 @@ def test_a_base_model_without_the_skills_is_refused(tmp_path, capsys):
         tiny.check_gate(skills, stop=True)
     assert stopped.value.code == 2 and "--tiny.updates" in capsys.readouterr().err
     tiny.check_gate(skills, stop=False)
+
+
+def test_a_world_that_gives_no_reasons_cannot_be_judged_by_the_gate(capsys):
+    class Silent(Cups):
+        def thought(self) -> None:
+            return None
+
+    model, tokenizer = tiny.untrained(Silent(), Tiny(dim=32), 0)
+    with pytest.raises(SystemExit):
+        tiny.gate(Policy(model, tokenizer, 4096), Silent(), thought_tokens=32)
+    assert "Silent, which gives no reason" in capsys.readouterr().err
 
 
 def test_a_run_is_never_written_over(whole):

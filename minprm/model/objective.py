@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from minprm.algorithms import kl_k3
-from minprm.constants import Training
+from minprm.constants import RL, Training
 from minprm.data import Sample
 from minprm.zoo import LOSSES, kl_loss, value_clip
 
@@ -32,9 +32,9 @@ class MicroBatch:
     adv: Tensor
     tokens: int
     drawn_tokens: int
-    ref_logp: Tensor | None = None  # the base model's, where a KL to it is asked for
-    old_values: Tensor | None = None  # the critic's before the update, where there is a critic
-    returns: Tensor | None = None
+    ref_logp: Tensor | None = None  # the base model's; None: a KL is to the sampler's
+    # the critic's values before the update and their targets, where there is a critic
+    critic: tuple[Tensor, Tensor] | None = None
 
 
 def make_batch(
@@ -51,8 +51,7 @@ def make_batch(
         drawn_tokens=drawn_tokens,
     )
     if samples[0].returns:
-        batch.old_values = at_trained(samples, "values")
-        batch.returns = at_trained(samples, "returns")
+        batch.critic = at_trained(samples, "values"), at_trained(samples, "returns")
     return batch
 
 
@@ -80,12 +79,12 @@ def objective(
     per_token[drawn] = _sampled_losses(logp, batch, drawn, cfg)
     if cfg.kl:
         # an expert's token was not drawn from the policy, so it tells nothing of the policy's KL
-        reference = batch.old_logp if cfg.kl_to == "sampler" else batch.ref_logp
+        reference = batch.old_logp if batch.ref_logp is None else batch.ref_logp
         kl = kl_loss(logp[drawn], batch.old_logp[drawn], reference[drawn])
         per_token[drawn] = per_token[drawn] + cfg.kl * kl
         stats["policy/kl"] = kl.sum().item() / max(batch.drawn_tokens, 1)
-    if batch.returns is not None:
-        surprise = value_clip(values, batch.old_values, batch.returns)
+    if isinstance(cfg, RL) and batch.critic is not None:
+        surprise = value_clip(values, *batch.critic)
         per_token = per_token + cfg.value_weight * surprise
         stats["critic/loss"] = surprise.sum().item() / batch.tokens
     if cfg.entropy:

@@ -7,7 +7,7 @@ is `log_probs` and `update`.
 
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from copy import copy, deepcopy
 from functools import cached_property, partial
@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 from torch.optim import AdamW
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import ModelOutput
+from transformers.utils.generic import ModelOutput
 
 from minprm.constants import Training, fail
 from minprm.data import Sample
+from minprm.model.adapters import has_adapters, switched_off, under_adapters
 from minprm.model.objective import at_trained, make_batch, objective
-from minprm.model.precision import autocast
+from minprm.model.precision import autocast, output_layer
 from minprm.model.reading import Reading, project
 from minprm.model.tree import attend, layout, micro_batches
 from minprm.zoo import AGGREGATIONS
@@ -44,7 +45,7 @@ class Policy:
         # honours a tree's mask and positions
         self.shares_prefixes = True
         # the critic reads the policy's own trunk; where no advantage asks for it, nothing moves it
-        width = model.get_input_embeddings().embedding_dim
+        width = model.get_input_embeddings().get_parameter("weight").shape[1]
         self.critic = torch.nn.Parameter(torch.zeros(width + 1, device=model.device))
         # adapters are in the model by now: an optimizer that is built before them trains nothing
         self.parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
@@ -64,7 +65,7 @@ class Policy:
         return {n: p.detach().to("cpu", copy=True) for n, p in self.parameters.items()}
 
     @torch.no_grad()
-    def load(self, weights: dict[str, Tensor]) -> None:
+    def load(self, weights: Mapping[str, Tensor]) -> None:
         """Puts such a copy back."""
         for name, p in self.parameters.items():
             p.copy_(weights[name])
@@ -85,8 +86,8 @@ class Policy:
 
     def moved(self) -> float:
         """|theta - theta_0| / |theta_0| since `begin`: 0 means that nothing learns."""
-        distance = 0.0
-        length = 0.0
+        distance = self.critic.new_zeros(())
+        length = self.critic.new_zeros(())
         for name, p in self.parameters.items():
             start = self.start[name].to(p.device)
             distance = distance + (p.detach() - start).square().sum()
@@ -162,12 +163,10 @@ class Policy:
         drawn = _drawn([sample for row in rows for sample in row]).to(device)
         temperatures = torch.where(drawn, temperature, 1.0)[:, None]  # [T, 1]
         with (
-            self.model.disable_adapter() if base and self.lora else nullcontext(),
+            switched_off(self.model) if base else nullcontext(),
             autocast(device),
         ):
-            model = self.frozen if base and not self.lora else self.model
-            if self.lora:
-                model = model.get_base_model()
+            model = self.frozen if base and not self.lora else under_adapters(self.model)
             attend(model, attention_mask)
             output = model.base_model(
                 input_ids=ids,
@@ -178,17 +177,17 @@ class Policy:
             hidden = output.last_hidden_state.flatten(0, 1)[before]  # [B, L, D] -> [T, D]
             target_ids = ids.flatten()[scored]  # [T]
             logits = partial(_logits, model, output)
-            size = max(CHUNK // model.get_output_embeddings().weight.shape[0], 1)
+            size = max(CHUNK // output_layer(model).shape[0], 1)
             chunks = [x.split(size) for x in (hidden, temperatures, target_ids)]
-            told = project(logits, chunks, entropy_gradient, likely)
+            logp, entropy, top, top_logp = project(logits, chunks, entropy_gradient, likely)
         values = torch.empty(len(target_ids), 0)
         if rows[0][0].returns:  # no critic: no copy of all hidden states in fp32 for it
             values = (hidden.float() @ self.critic[:-1] + self.critic[-1]).cpu()
-        return Reading(*told, values)
+        return Reading(logp, entropy, top, top_logp, values)
 
     @property
     def lora(self) -> bool:
-        return hasattr(self.model, "peft_config")
+        return has_adapters(self.model)
 
     @cached_property
     def frozen(self) -> PreTrainedModel:
@@ -208,7 +207,7 @@ class Policy:
     @cached_property
     def size(self) -> int:
         """Weights that every token passes: all but the embedding."""
-        table = self.model.get_input_embeddings().weight.numel()
+        table = self.model.get_input_embeddings().get_parameter("weight").numel()
         return sum(p.numel() for p in self.model.parameters()) - table
 
     # --- learning ---

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
+from minprm.constants import fail
 from minprm.model.tree import attend
 
 BF16_DEVICES = {"cuda"}
@@ -35,11 +36,19 @@ def own_logprobs(model: PreTrainedModel, ids: list[int], n: int) -> Tensor:
 class FP32Head(nn.Linear):
     """An output layer that computes in fp32, also within `autocast` and with bf16 weights."""
 
-    def forward(self, hidden: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """[..., D] -> [..., V]"""
         bias = None if self.bias is None else self.bias.float()
-        with torch.autocast(hidden.device.type, enabled=False):
-            return functional.linear(hidden.float(), self.weight.float(), bias)
+        with torch.autocast(input.device.type, enabled=False):
+            return functional.linear(input.float(), self.weight.float(), bias)
+
+
+def output_layer(model: PreTrainedModel) -> Tensor:
+    """The weights from which the model's logits come.  [V, D]"""
+    layer = model.get_output_embeddings()
+    if layer is None:
+        fail(f"{model.name_or_path} has no output layer, so it writes nothing: use another --model")
+    return layer.get_parameter("weight")
 
 
 def make_head_fp32(model: PreTrainedModel) -> None:

@@ -7,7 +7,7 @@ runs a faster engine. Nothing here knows of thoughts, worlds or losses.
 import math
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -143,7 +143,7 @@ class Sampler:
                 rows = rows[running]
                 token = token[running]
                 mask = mask[running]
-                cache.reorder_cache(running)
+                _choose(cache, running)
             mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
             positions = mask.sum(1, keepdim=True) - 1
             logits = self._step(token[:, None], mask, positions, cache)
@@ -188,10 +188,9 @@ class Sampler:
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]  # padding does not count
         logits = self._step(ids.to(device), mask, positions, cache)
         if self.reuses_cache:
-            layers = [(layer.keys, layer.values) for layer in cache.layers]
-            self.last_call = LastCall(stamp, row_of, mask, layers)
+            self.last_call = LastCall(stamp, row_of, mask, _held(cache))
         which = torch.tensor([row_of[tuple(prompt)] for prompt in prompts], device=device)
-        cache.reorder_cache(which)
+        _choose(cache, which)
         return logits[which], mask[which], cache
 
     def _resume(
@@ -200,19 +199,18 @@ class Sampler:
         """(how many tokens of each prompt the last call has read, their mask, their cache)."""
         cache = DynamicCache(config=self.model.config)
         known = [0] * len(prompts)
+        nothing = torch.zeros(len(prompts), 0, dtype=torch.long, device=self.model.device)
         last = self.last_call
-        if last is not None and last.stamp == stamp:  # else its keys and values are outdated
-            sizes = sorted({len(prompt) for prompt in last.rows}, reverse=True)
-            known = [_longest_known(prompt, sizes, last.rows) for prompt in prompts]
-        if not any(known):
-            nothing = torch.zeros(len(prompts), 0, dtype=torch.long, device=self.model.device)
+        if last is None or last.stamp != stamp:  # its keys and values are outdated
             return known, nothing, cache
-        rows = []
-        for prompt, size in zip(prompts, known, strict=True):
-            # a prompt that is all new takes row 0, and its mask hides what is there
-            rows.append(last.rows.get(prompt[:size], 0))
+        sizes = sorted({len(prompt) for prompt in last.rows}, reverse=True)
+        known = [_longest_known(prompt, sizes, last.rows) for prompt in prompts]
+        if not any(known):
+            return known, nothing, cache
+        # a prompt that is all new takes row 0, and its mask hides what is there
+        places = [last.rows.get(prompt[:n], 0) for prompt, n in zip(prompts, known, strict=True)]
         device = last.mask.device
-        rows = torch.tensor(rows, device=device)
+        rows = torch.tensor(places, device=device)
         found = torch.tensor(known, device=device) > 0
         for number, (keys, values) in enumerate(last.layers):
             cache.update(keys[rows], values[rows], number)
@@ -282,6 +280,20 @@ def draw(logits: Tensor, uniform: Tensor, temperature: float) -> tuple[Tensor, T
         token = torch.searchsorted(cumulative, threshold, right=True)[:, 0]
         token = token.clamp(max=logits.shape[1] - 1)  # NaN passes no number; Completion refuses it
     return token, all_logp.gather(1, token[:, None])[:, 0]
+
+
+# transformers' types say neither that a layer has keys once it has been read, nor that rows are
+# chosen by a Tensor like any other.
+
+
+def _held(cache: DynamicCache) -> list[tuple[Tensor, Tensor]]:
+    """Keys and values of a cache whose layers keep all, layer by layer."""
+    return [(layer.keys, layer.values) for layer in cast(list[Any], cache.layers)]
+
+
+def _choose(cache: DynamicCache, rows: Tensor) -> None:
+    """Rows of the cache, in this order, become the cache."""
+    cache.reorder_cache(cast(torch.LongTensor, rows))
 
 
 def _longest_known(

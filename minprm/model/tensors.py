@@ -1,6 +1,7 @@
 """The numbers of a policy, as files keep them: AdamW's moments, what is finite, a hash."""
 
 import hashlib
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ def moments(policy: Policy) -> dict[str, Tensor]:
     return found
 
 
-def load_moments(policy: Policy, found: dict[str, Tensor]) -> None:
+def load_moments(policy: Policy, found: Mapping[str, Tensor]) -> None:
     """Puts such a dict into the optimizer. The rest of its state, its knobs, is as it was made.
 
     Raises ValueError or IndexError if the moments are those of other parameters.
@@ -33,7 +34,7 @@ def load_moments(policy: Policy, found: dict[str, Tensor]) -> None:
     policy.optimizer.load_state_dict(state)
 
 
-def require_finite(weights: dict[str, Tensor]) -> None:
+def require_finite(weights: Mapping[str, Tensor]) -> None:
     """Raises FloatingPointError with the name of a tensor whose norm is NaN or infinite.
 
     So it is for a NaN or an infinity, and for numbers that no forward pass could square.
@@ -48,5 +49,5 @@ def fingerprint_of_model(policy: Policy) -> str:
     digest = hashlib.sha256()
     for name, p in policy.model.named_parameters():
         digest.update(name.encode())
-        digest.update(p.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+        digest.update(p.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -71,8 +71,8 @@ def raised(
         keep(policy, path)
     # read it back even when it is new: weights that lie elsewhere in memory round differently, now
     # and then, and a first run has to give the numbers of a second one
-    model = load_model(path, device=device)
-    return Policy(model, pretrained(AutoTokenizer, path), micro_tokens)
+    model = load_model(str(path), device=device)
+    return Policy(model, pretrained(AutoTokenizer, str(path)), micro_tokens)
 
 
 def path_of(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) -> Path:
@@ -122,6 +122,7 @@ def untrained(
     """(model, tokenizer), before the model has read anything."""
     torch.manual_seed(seed)
     tokenizer = make_tokenizer(world.words)
+    ids = tokenizer.get_vocab()
     config = Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=cfg.dim,
@@ -134,8 +135,8 @@ def untrained(
         rope_parameters={"rope_type": "default", "rope_theta": cfg.rope_theta},
         initializer_range=cfg.init,
         tie_word_embeddings=True,  # one table of words for reading and writing
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=ids["<pad>"],
+        eos_token_id=ids["<end>"],
         bos_token_id=None,
     )
     return Qwen3ForCausalLM(config), tokenizer
@@ -239,6 +240,14 @@ def check_gate(skills: dict[str, float], stop: bool) -> None:
         )
 
 
+def _reason(world: World) -> str:
+    """The world's own thought. Exits where it has none."""
+    return world.thought() or fail(
+        f"the embedded model cannot be raised on {type(world).__name__}, which gives no reason for "
+        "its expert's action: write its `thought`, or name a --model"
+    )
+
+
 def _expert_turns(world: World, chat: Chat, seed: int) -> list[tuple[list[int], Sample, World]]:
     """For each turn of the expert's episode: (the prompt to think, the expert's action after the
     world's own thought, the world in that state)."""
@@ -250,7 +259,7 @@ def _expert_turns(world: World, chat: Chat, seed: int) -> list[tuple[list[int], 
         state = [{"role": "user", "content": observation}]
         # a new list each time: the prompts of earlier turns hold the old ones
         history = history + chat.state(state, [], after="" if history else None)
-        thought = chat.content(world.thought())
+        thought = chat.content(_reason(world))
         action = chat.content(world.expert())
         sample = Sample().extend(history + chat.opening(thought)).extend(action, 0.0)
         turns.append((history + chat.think, sample, deepcopy(world)))

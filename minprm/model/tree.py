@@ -221,14 +221,16 @@ def attend(model: PreTrainedModel, attention_mask: Tensor | BlockMask | None) ->
     to attend as it did before.
     """
     current = model.config._attn_implementation
+    loaded = getattr(model, "loaded_attention", None)
     if isinstance(attention_mask, BlockMask):
         # beyond its limit torch runs the kernel uncompiled, and then all scores lie in memory
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, KERNELS)
         if current != "flex_attention":
-            model.loaded_attention = current
+            # torch's types allow a module tensors and modules alone
+            model.loaded_attention = current  # pyright: ignore[reportArgumentType]
             model.set_attn_implementation("flex_attention")
-    elif current == "flex_attention" and hasattr(model, "loaded_attention"):
-        model.set_attn_implementation(model.loaded_attention)
+    elif current == "flex_attention" and loaded:
+        model.set_attn_implementation(loaded)
 
 
 # --- which Samples are read together ---

@@ -16,7 +16,7 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from transformers.utils import cached_file
+from transformers.utils.hub import cached_file
 
 from minprm.constants import Config, fail, flat
 from minprm.data import Demo

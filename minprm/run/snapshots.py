@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from minprm.model.tensors import load_moments, moments, require_finite
 from minprm.run.stage_ids import stage_name
 from minprm.text.logs import from_chat, read_jsonl
 
-Weights = dict[str, Tensor]
+Weights = Mapping[str, Tensor]
 SUMS = "SHA256SUMS"
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, OSError, RecursionError,
               SafetensorError, TypeError, ValueError)  # fmt: skip

@@ -25,6 +25,7 @@ import torch
 from minprm.constants import Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
+from minprm.model.precision import output_layer
 from minprm.model.tree import lineage
 
 # Peak FLOPs a second in bf16 with fp32 sums and without sparsity, in 10^12: NVIDIA's data sheets.
@@ -85,8 +86,8 @@ def flops(policy: Policy, tokens: int, pairs: int, scored: int) -> float:
     """The arithmetic of one pass, forward and backward; see the table above."""
     model = policy.model
     shape = model.config.get_text_config()
-    head = model.get_output_embeddings().weight
-    tied = head is model.get_input_embeddings().weight
+    head = output_layer(model)
+    tied = head is model.get_input_embeddings().get_parameter("weight")
     layers = policy.size - (0 if tied else head.numel())  # weights that every token passes
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     if not policy.lora:  # all are trained, and the output layer is counted by itself
