@@ -12,6 +12,7 @@ from typing import NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from minprm.text.chat import Chat
+from minprm.text.render import applied
 
 # How a call to `lookup` begins, and the --tool-call-parser that reads it.
 TOOL_PARSERS = (
@@ -103,7 +104,7 @@ def _of_thoughts(chat: Chat, parser: str | None) -> tuple[list[str], list[str]]:
             "`content`, before the action."
         ]
     what = "An answer in plain text" if parser in REASONING_PARSERS else "An answer or a call"
-    return ["--reasoning-parser", REASONING_PARSERS.get(parser, ANY_REASONING)], [
+    return ["--reasoning-parser", REASONING_PARSERS.get(parser or "", ANY_REASONING)], [
         f"A thought arrives in `reasoning`. {what} without a thought arrives there too, and "
         "`content` is null."
     ]
@@ -194,6 +195,6 @@ def _rendered(
 ) -> str | None:
     """The template's text; None where it cannot write such a conversation."""
     try:
-        return tokenizer.apply_chat_template(messages, tools=tools or None, tokenize=False, **knobs)
+        return applied(tokenizer, messages, tools, **knobs)
     except Exception:  # a template raises whatever its author liked
         return None

@@ -228,7 +228,7 @@ def types_of(tools: list[dict]) -> dict[str, dict[str, set[str]]]:
     for tool in tools:
         function = tool.get("function") or {}
         parameters = function.get("parameters") or {}
-        known = types.setdefault(function.get("name"), {})
+        known = types.setdefault(function.get("name", ""), {})
         for key, schema in (parameters.get("properties") or {}).items():
             known.setdefault(key, set()).update(_types(schema))
     return types

@@ -43,7 +43,7 @@ from transformers import PreTrainedTokenizerBase
 
 from minprm.constants import History, fail
 from minprm.text.actions import parts
-from minprm.text.render import Control, Hole
+from minprm.text.render import Control, Hole, decoded
 from minprm.text.template import ChatTemplate
 
 ORDERS = ("natural", "action_first")
@@ -246,7 +246,7 @@ class Chat:
         in other tokens. Control tokens are compared as ids: only the token itself is a tag.
         """
         thought_ids, rest = self.split(ids)
-        thought = self.text(thought_ids)
+        thought = None if thought_ids is None else self.text(thought_ids)
         opening = self.act_without_thought if thought_ids is None else self.act
         body = self._body(rest, opening)
         if thought_ids is None and body and self._opens_a_thought(body):
@@ -272,11 +272,9 @@ class Chat:
         """True where no control token is among the ids."""
         return self.special.keys().isdisjoint(ids)
 
-    def text(self, ids: list[int] | None) -> str | None:
+    def text(self, ids: list[int]) -> str:
         """The text of ids, for worlds and people. Losses never see it."""
-        if ids is None:
-            return None
-        return self.tokenizer.decode(ids)
+        return decoded(self.tokenizer, ids)
 
     # Helpers.
 

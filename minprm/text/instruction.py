@@ -152,7 +152,7 @@ def _example(demo: Demo) -> str:
         for message in step.state:
             if message["role"] != "system":
                 lines.append(f"{message['role']}: {message['content']}")
-        lines += [f"reasoning: {step.thought.strip()}", f"action: {step.action}"]
+        lines += [f"reasoning: {(step.thought or '').strip()}", f"action: {step.action}"]
     return "\n".join(lines)
 
 

@@ -120,12 +120,13 @@ def _text(content: Any, notes: Counter) -> str | None:
         raise ValueError("it has no text content")
     texts = []
     for part in content:
-        kind = part.get("type") if isinstance(part, dict) else None
         text = part if isinstance(part, str) else None
-        if kind in TEXTS or kind == "refusal":
-            text = part.get("refusal" if kind == "refusal" else "text")
-        elif kind is not None:
-            raise ValueError(_no_media(kind))
+        if isinstance(part, dict):
+            kind = part.get("type")
+            if kind in TEXTS or kind == "refusal":
+                text = part.get("refusal" if kind == "refusal" else "text")
+            elif kind is not None:
+                raise ValueError(_no_media(kind))
         if not isinstance(text, str):
             raise ValueError("it has no text content: a part of its list holds none")
         texts.append(text)

@@ -6,6 +6,7 @@ from itertools import count
 from transformers import PreTrainedTokenizerBase
 
 from minprm.data import Step
+from minprm.text.render import decoded
 
 STATE_LETTERS = 2000  # of a state that is shown whole
 BROKEN = "\ufffd"  # what decoding writes for bytes that are no character
@@ -36,10 +37,10 @@ class Pieces:
         return [self.one(i) for i in ids]
 
     def _one(self, i: int) -> str:
-        text = self.tokenizer.decode([i])
+        text = decoded(self.tokenizer, [i])
         if BROKEN not in text:
             return text
-        token = self.tokenizer.convert_ids_to_tokens(i)
+        (token,) = self.tokenizer.convert_ids_to_tokens([i])
         known = _bytes_by_letter()
         if not all(letter in known for letter in token):
             return token  # <0xE2>: vocabularies of the other kind name a byte themselves

@@ -12,7 +12,7 @@ JSON, and the text that takes its place has to be written so too.
 
 import json
 import re
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from transformers import PreTrainedTokenizerBase
 
@@ -60,6 +60,18 @@ def common_start(texts: list[str]) -> str:
     return start
 
 
+def text_at(pieces: list[str | Hole], index: int) -> str:
+    """The piece at this index, which is a text: texts and holes take turns."""
+    piece = pieces[index]
+    assert isinstance(piece, str)
+    return piece
+
+
+def behind_holes(text: str) -> str:
+    """What stands behind the last hole of the template's output."""
+    return text_at(at_holes(text), -1)
+
+
 def hole_numbers(pieces: list[str | Hole]) -> list[int]:
     """The numbers of the holes, in their order."""
     return [piece.number for piece in pieces if isinstance(piece, Hole)]
@@ -77,19 +89,43 @@ def with_placeholders(value: Any, texts: list[str]) -> Any:
     return value
 
 
+# transformers' types allow more than is asked for here: several texts, or a conversation as ids.
+
+
+def decoded(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
+    """The text of ids."""
+    return cast(str, tokenizer.decode(ids))
+
+
+def applied(
+    tokenizer: PreTrainedTokenizerBase, messages: list[dict], tools: list[dict], **knobs
+) -> str:
+    """The text of the tokenizer's chat template. It raises whatever the template's author liked."""
+    text = tokenizer.apply_chat_template(
+        messages,
+        tools=[*tools] or None,  # some templates take an empty list for tools
+        tokenize=False,
+        **knobs,
+    )
+    return cast(str, text)
+
+
 class Renderer:
     """A tokenizer's template as a function of messages."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase):
         self.tokenizer = tokenizer
-        special = [str(token) for token in tokenizer.added_tokens_decoder.values() if token.special]
         # Its control tokens. Of those that are not marked as special, only tags are: some models
         # have such tokens for runs of white space, and Gemma for <b> too.
         self.ids: dict[str, int] = {}
-        for token, i in tokenizer.get_added_vocab().items():
+        special = []
+        for i, added in tokenizer.added_tokens_decoder.items():
+            token = str(added)
             is_tag = token in TAGS or token.startswith("<|") or token in tokenizer.chat_template
             is_space = not token.replace("▁", " ").strip()
-            if token in special or (is_tag and not is_space):
+            if added.special:
+                special.append(token)
+            if added.special or (is_tag and not is_space):
                 self.ids[token] = i
         self.tokens = {i: token for token, i in self.ids.items()}
         self._controls = _any_of(list(self.ids))
@@ -101,12 +137,7 @@ class Renderer:
     def __call__(self, messages: list[dict], tools: list[dict], prompt: bool) -> str:
         """The template's text. Raises ValueError where the template raises anything."""
         try:
-            return self.tokenizer.apply_chat_template(
-                messages,
-                tools=tools or None,  # some templates take an empty list for tools
-                add_generation_prompt=prompt,
-                tokenize=False,
-            )
+            return applied(self.tokenizer, messages, tools, add_generation_prompt=prompt)
         except Exception as error:  # a template raises whatever its author liked
             roles = ", ".join(message["role"] for message in messages)
             reason = " ".join(str(error).split())
@@ -155,11 +186,11 @@ class Renderer:
         run: list[int] = []
         for i in ids:
             if i in self.tokens:
-                parts += [self.tokenizer.decode(run), Control(self.tokens[i])]
+                parts += [decoded(self.tokenizer, run), Control(self.tokens[i])]
                 run = []
             else:
                 run.append(i)
-        return self.marked([*parts, self.tokenizer.decode(run)])
+        return self.marked([*parts, decoded(self.tokenizer, run)])
 
     def unmarked(self, text: str) -> str:
         """The same with control tokens as they are written."""

@@ -24,6 +24,7 @@ from minprm.text.render import (
     at_holes,
     hole_numbers,
     placeholder,
+    text_at,
 )
 from minprm.text.turns import Turns, call_id
 
@@ -61,8 +62,10 @@ class ChatTemplate:
         try:
             self._check_question()
             self.turns = Turns(self.render, bool(tools))
-            self.calls = CallReader(self._write_calls, tools) if tools else None
-            self.layout = choose_layout(layout, self.turns, self.calls, tokenizer.get_vocab())
+            calls = None
+            if tools:
+                calls = self.calls = CallReader(self._write_calls, tools)
+            self.layout = choose_layout(layout, self.turns, calls, tokenizer.get_vocab())
             # A template that loses what a user says next is refused now, not at the second step.
             self.state_pieces([{"role": "user"}], [], called=())
         except ValueError as error:
@@ -89,7 +92,8 @@ class ChatTemplate:
             )
         pieces, texts = self.turns.pieces(reply, calls)
         if self.layout.opened:
-            pieces = [pieces[0].lstrip().removeprefix(self.layout.opened), *pieces[1:]]
+            first = text_at(pieces, 0).lstrip().removeprefix(self.layout.opened)
+            pieces = [first, *pieces[1:]]
         return self.render.with_controls(pieces, texts)
 
     def warn_of_other_reading(self, action: str) -> None:
@@ -175,9 +179,9 @@ class ChatTemplate:
             if not holes:
                 raise ValueError("the chat template leaves out the turn before")
             pieces = pieces[holes[-1] + 1 :]
-            pieces[0] = self.turns.behind(called, pieces[0])
+            pieces[0] = self.turns.behind(called, text_at(pieces, 0))
         self._check_nothing_is_lost(messages, hole_numbers(pieces))
-        pieces[-1] = self._without_thought(pieces[-1])
+        pieces[-1] = self._without_thought(text_at(pieces, -1))
         self._check_fields(messages, pieces)
         return pieces
 

@@ -23,9 +23,11 @@ from minprm.text.render import (
     Hole,
     Renderer,
     at_holes,
+    behind_holes,
     common_start,
     hole_numbers,
     placeholder,
+    text_at,
     with_placeholders,
 )
 
@@ -58,15 +60,16 @@ class Turns:
         # Where the template has no thoughts, ours stands before what it writes.
         self.act = "\n\n" + self.act_without_thought.lstrip("\n")
         if self.reasoning.key:
-            behind = [self._behind_thought(message) for message in kinds]
-            for i, text in enumerate(behind):
-                behind[i] = without_thought[i] if text is None else text
+            behind = []
+            for message, bare in zip(kinds, without_thought, strict=True):
+                text = self._behind_thought(message)
+                behind.append(bare if text is None else text)
             self.act = self._common_start(behind)
         self._find_ends(tools)
         self._known = lru_cache(maxsize=1024)(self._new_pieces)
         self._closings = lru_cache(maxsize=1024)(self._closing)
         reply = self._split_action(self._reply(), self.reply_end, [0])
-        self.beside = self._find_beside(reply[0]) if tools else None
+        self.beside = self._find_beside(text_at(reply, 0)) if tools else None
         head, _, tail = self.written(MARK, []).partition(MARK)
         self.around_reply = head.strip(), tail.strip()
 
@@ -109,7 +112,7 @@ class Turns:
             return self._split_action(message, self.call_end, expected)
         pieces = self._split_action(self._call(calls), self.call_end, expected[says:])
         if says:
-            pieces = ["", Hole(0, escaped=False), "\n" + pieces[0], *pieces[1:]]
+            pieces = ["", Hole(0, escaped=False), "\n" + text_at(pieces, 0), *pieces[1:]]
         return pieces
 
     def _split_action(self, message: dict, end: str, expected: list[int]) -> list[str | Hole]:
@@ -176,12 +179,12 @@ class Turns:
     def _closing(self, names: tuple[str, ...]) -> str:
         """What the newest turn has between its last text and its end."""
         message = self.before(names, 0)
-        after = at_holes(self._newest(message))[-1]
+        after = behind_holes(self._newest(message))
         return after.partition(self.call_end if names else self.reply_end)[0]
 
     def _ends_a_question(self, token: str) -> bool:
         asked = {**QUESTION, "content": placeholder(0)}
-        return at_holes(self.render([asked], [], prompt=True))[-1].startswith(token)
+        return behind_holes(self.render([asked], [], prompt=True)).startswith(token)
 
     # --- what is learned once ---
 
@@ -217,7 +220,7 @@ class Turns:
         self.close = self.end = reply[: found[0].end()]  # what comes later begins the next state
         if not tools:
             return
-        call = at_holes(self._newest(self._call()))[-1]
+        call = behind_holes(self._newest(self._call()))
         if self.next_ends:
             later = self._followed_by(self._call(), self._answer()).removeprefix(call)
             self.call_end = (self.render.controls(later) or found)[0].group()
@@ -234,7 +237,7 @@ class Turns:
 
     def _followed_by(self, message: dict, later: dict) -> str:
         """What the template writes after the last text of a message that another one follows."""
-        return at_holes(self.render([QUESTION, message, later], [], prompt=False))[-1]
+        return behind_holes(self.render([QUESTION, message, later], [], prompt=False))
 
     def _find_beside(self, head: str) -> str | None:
         """Who writes text beside a call: the `template`; or we (`ours`), where a reply is bare.
@@ -244,8 +247,10 @@ class Turns:
         call = self._split_action(self._call(), self.call_end, [1])
         try:
             message = self._call(reply=placeholder(0))
-            said, reply, called, *_ = self._split_action(message, self.call_end, [0, 1])
-            if said == head and reply.number == 0 and called.strip() == call[0].strip():
+            found = self._split_action(message, self.call_end, [0, 1])
+            ahead, between = text_at(found, 0), text_at(found, 2)
+            says_first = hole_numbers(found) == [0, 1]
+            if ahead == head and says_first and between.strip() == text_at(call, 0).strip():
                 return "template"
         except ValueError:
             pass
