@@ -42,6 +42,7 @@ def play(world: World, seed: int) -> None:
     print(printable(world.system))  # after the reset: in some worlds a task has rules of its own
     print("`?` shows the expert's action, an empty line ends.")
     done = False
+    reward = 0.0
     while not done:
         print(f"\n{printable(observation)}")
         for name, parameters in parameters_of(world.tools).items():

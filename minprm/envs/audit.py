@@ -172,12 +172,13 @@ def expert_sees(world: World, seed: int) -> tuple[str, ...]:
 
 def _optimum(world: World, episodes: int) -> float | None:
     """Returns the mean of the exact best chance of success, or None if the world knows none."""
-    if not hasattr(world, "optimum"):
+    optimum = getattr(world, "optimum", None)
+    if optimum is None:
         return None
     values = []
     for index in range(episodes):
         world.reset(task_seed("test", index))
-        values.append(world.optimum())
+        values.append(optimum())
     return fmean(values)
 
 

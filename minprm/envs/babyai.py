@@ -8,6 +8,7 @@ al., arXiv:2302.02662).
 import contextlib
 import io
 from itertools import count
+from typing import Any
 
 from minprm.constants import fail
 from minprm.envs.base import World, call, called, needs, tool
@@ -59,7 +60,7 @@ class BabyAI(World):
         import gymnasium
 
         # the world counts turns itself, so the environment's own limit is out of the way
-        self.env = gymnasium.make(name, max_steps=10**6).unwrapped
+        self.env: Any = gymnasium.make(name, max_steps=10**6).unwrapped  # minigrid's, with a grid
         self._restart(seed)
         for _ in range(self.turns):
             reward, done = self._move(self.suggested)  # a trial run by the expert
@@ -202,7 +203,7 @@ class _Stack(list):
         super().append(item)
 
 
-def _bot(env):
+def _bot(env: Any) -> Any:
     from minigrid.utils.baby_ai_bot import BabyAIBot
 
     bot = BabyAIBot(env)

@@ -62,10 +62,11 @@ class Bandit(World):
 
     def expert(self) -> str:
         if self.turn < self.pulls:
-            lever = min(self.levers, key=self.pulled.get)  # so each lever has its turn
+            # so each lever has its turn
+            lever = min(self.levers, key=lambda lever: self.pulled[lever])
             return f"pull {lever}"
         rates = {lever: _rate(self.paid[lever], self.pulled[lever]) for lever in self.levers}
-        return f"choose {max(self.levers, key=rates.get)}"
+        return f"choose {max(self.levers, key=lambda lever: rates[lever])}"
 
     def optimum(self) -> float:
         """Returns the exact chance that the expert, from the start, names the better of two levers.

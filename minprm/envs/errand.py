@@ -130,12 +130,13 @@ class Errand(World):
 
     def _misread(self, rng: random.Random) -> Pose:
         """Returns the true pose with one of its three parts changed."""
-        # what may stand for x, y and the heading
-        possible = (range(self.size), range(self.size), HEADINGS)
-        part = rng.choice((0, 1, 2))
-        pose = list(self.pose)
-        pose[part] = rng.choice([value for value in possible[part] if value != pose[part]])
-        return tuple(pose)
+        x, y, heading = self.pose
+        part = rng.choice(("x", "y", "heading"))
+        if part == "x":
+            return rng.choice([other for other in range(self.size) if other != x]), y, heading
+        if part == "y":
+            return x, rng.choice([other for other in range(self.size) if other != y]), heading
+        return x, y, rng.choice([other for other in HEADINGS if other != heading])
 
 
 def _moved(pose: Pose, action: str, size: int) -> Pose:

@@ -11,6 +11,8 @@ import re
 from minprm.constants import fail
 from minprm.envs.base import Illegal, World
 
+SAID = "column {} row {} to column {} row {} so {}."  # a thought
+
 LAKES = 10_000  # lakes that are drawn before none is found to suit
 MOVES = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 SIDES = {  # where a slip may lead instead
@@ -113,12 +115,12 @@ class FrozenLake(World):
             return "right"
         # any cells and any action in the form of a thought
         number = "[0-9]+"
-        form = self._said((number, number), (number, number), f"({'|'.join(MOVES)})")
+        form = SAID.format(number, number, number, number, f"({'|'.join(MOVES)})")
         return "wrong" if re.fullmatch(form, thought) else "?"
 
     def _said(self, place: Cell, goal: Cell, action: str) -> str:
         """Returns a thought: where I am, where the goal is, and so what to do."""
-        return "column {} row {} to column {} row {} so {}.".format(*place, *goal, action)
+        return SAID.format(*place, *goal, action)
 
     def optimum(self) -> float:
         """Returns the exact chance of success of the best play from here, in the turns left."""

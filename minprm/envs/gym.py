@@ -7,6 +7,7 @@ a table of transitions (`P`, as gymnasium's toy texts do), the planner is value 
 
 import re
 from functools import cached_property
+from typing import Any
 
 from minprm.envs.base import SPLITS, Illegal, World, needs, tasks_split
 
@@ -94,8 +95,11 @@ class Gym(World):
         return end and reward > 0
 
 
-def _made(id: str):
-    """Returns the environment of this id. Raises ValueError where it cannot be a world."""
+def _made(id: str) -> Any:
+    """Returns the environment of this id. Raises ValueError where it cannot be a world.
+
+    Its type says too little: gymnasium's own has no table of transitions.
+    """
     import gymnasium
 
     if id not in gymnasium.registry:

@@ -125,7 +125,7 @@ class Search(World):
         if not question.document or self.turn == self.turns - 1:
             return call("answer", text=question.answer)
         if self.open and self.open[0] == question.document:
-            return self._read_on()
+            return self._read_on(*self.open)
         if any(title == question.document for title, _ in self.results):
             return call("expand", document=question.document)
         # the query names the festival, which only the right document shares
@@ -134,9 +134,8 @@ class Search(World):
     def key(self) -> tuple:
         return tuple(self.results), self.open, self.done
 
-    def _read_on(self) -> str:
+    def _read_on(self, title: str, here: int) -> str:
         """Scrolls towards the first chunk that holds the answer, and answers where it is open."""
-        title, here = self.open
         wanted = here
         for number, chunk in enumerate(self.corpus.chunks[title]):
             if self.question.answer in chunk:
@@ -159,8 +158,7 @@ class Search(World):
     def _expand(self, document: str) -> tuple[str, float]:
         for title, number in self.results:
             if title == document:
-                self.open = title, number  # its best chunk
-                return self._page(), 0.0
+                return self._page(title, number), 0.0  # its best chunk
         raise Illegal("illegal: no document of that title is among the last results")
 
     def _scroll(self, direction: str) -> tuple[str, float]:
@@ -169,16 +167,16 @@ class Search(World):
         title, number = self.open
         last = len(self.corpus.chunks[title]) - 1
         number += 1 if direction == "down" else -1
-        self.open = title, min(max(number, 0), last)
-        return self._page(), 0.0
+        return self._page(title, min(max(number, 0), last)), 0.0
 
     def _answer(self, text: str) -> tuple[str, float]:
         self.done = True
         self.success = normalised(text) == normalised(self.question.answer)
         return f"The answer is: {self.question.answer}", float(self.success)
 
-    def _page(self) -> str:
-        title, number = self.open
+    def _page(self, title: str, number: int) -> str:
+        """Opens a document at this chunk."""
+        self.open = title, number
         chunks = self.corpus.chunks[title]
         return f"{title}, chunk {number + 1} of {len(chunks)}: {chunks[number]}"
 

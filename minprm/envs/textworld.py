@@ -15,6 +15,7 @@ import tempfile
 import warnings
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from minprm.constants import fail
 from minprm.envs.base import SPLITS, Illegal, World, call, called, needs, tasks_split, tool
@@ -183,6 +184,7 @@ def _compile(game: str, level: int, split: str, number: int, path: Path) -> None
     from textworld.challenges.tw_coin_collector import coin_collector
     from textworld.challenges.tw_cooking import cooking
     from textworld.challenges.tw_treasure_hunter import treasure_hunter
+    from textworld.generator import compile_game
 
     options = textworld.GameOptions()
     options.path = str(path)
@@ -192,11 +194,11 @@ def _compile(game: str, level: int, split: str, number: int, path: Path) -> None
         foods = {"train": "train", "validation": "valid", "test": "test"}[split]
         knobs = {"drop": False, "split": foods, "recipe_seed": number + 1}
         made = cooking.make(COOKING[level - 1] | knobs, options)
-    elif game == "coin":
-        made = coin_collector.make({"level": level}, options)
     else:
-        made = treasure_hunter.make({"level": level}, options)
-    textworld.generator.compile_game(made, options)
+        kind = coin_collector if game == "coin" else treasure_hunter
+        level_of: Any = {"level": level}  # a number, where textworld's types say a text
+        made = kind.make(level_of, options)
+    compile_game(made, options)
 
 
 def _clean(feedback: str, objective: str = "") -> str:

@@ -39,7 +39,7 @@ class Wordle(World):
         return f"{action}\n{self.marks[action]}", float(self.success)
 
     def actions(self) -> list[str]:
-        return FIVE  # any five letters are legal, but only these words can be hidden
+        return list(FIVE)  # any five letters are legal, but only these words can be hidden
 
     def expert(self) -> str:
         """Returns the possible word whose answer will leave the fewest, on average."""

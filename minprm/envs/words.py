@@ -1,7 +1,9 @@
 """Words that several worlds are made of."""
 
+from collections.abc import Sequence
+
 # five letters, all small
-FIVE = """
+FIVE: Sequence[str] = """
 about alarm angle apple arena beach begin birth blame board brain bread brick bring brown build
 cabin candy chain chair cheap chest chief child claim clean clear climb clock cloth cloud coach
 coast count cover craft crane cream crime cross crowd dance depth dirty doubt draft dream dress
@@ -22,7 +24,7 @@ yield young youth
 """.split()
 
 # first names
-NAMES = """
+NAMES: Sequence[str] = """
 Ada Alan Barbara Carl Chandra Daniel Donald Edith Edsger Emmy Enrico Ernest Evelyn Felix Frances
 Fritz Grace Hans Hedy Henri Ida Isaac James Jean Joan Johannes Joseph Karen Katherine Kurt
 Leonhard Leslie Lise Louis Margaret Maria Marie Mary Max Maryam Nikola Niels Norbert Olga Otto
