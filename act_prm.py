@@ -72,7 +72,7 @@ def action_turn(task) -> list[int]:
 
 
 # ------------------------- The model: draw tokens, read tokens, update weights
-def make_model(seed: int):
+def make_model(seed: int) -> Qwen3ForCausalLM:
     torch.manual_seed(seed)
     return Qwen3ForCausalLM(Qwen3Config(vocab_size=len(WORDS), num_hidden_layers=2, hidden_size=64,
         intermediate_size=128, num_attention_heads=4, num_key_value_heads=4, head_dim=16,
@@ -107,8 +107,8 @@ def log_probs(model, prompts, targets) -> list[torch.Tensor]:
 def update(model, optimizer, prompts, targets, advantages) -> None:
     """One step on -A log p. With every A = 1 and an expert's words as targets this is SFT."""
     logps = log_probs(model, prompts, targets)
-    loss = -sum(advantage * logp.sum() for advantage, logp in zip(advantages, logps, strict=True))
-    loss = loss / sum(map(len, targets))  # the average over all trained tokens of the batch
+    terms = [advantage * logp.sum() for advantage, logp in zip(advantages, logps, strict=True)]
+    loss = -sum(terms, torch.zeros(())) / sum(map(len, targets))  # mean over all trained tokens
     optimizer.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -224,7 +224,7 @@ def success(model, tasks) -> float:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__ and __doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
     seed = parser.parse_args().seed
     torch.set_num_threads(1)

@@ -68,7 +68,7 @@ def chain(segments: list[list[int]], known: dict) -> Sample:
             # the list is kept too: if it were freed, Python could give its id to another one
             known[key] = (Sample(parent=node).extend(ids), ids)
         node, _ = known[key]
-    return node
+    return known[key][0]
 
 
 @dataclass

@@ -23,6 +23,7 @@ from math import isfinite, nan
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,8 +43,14 @@ def function(name: str, ours: dict[str, Callable]) -> Callable:
 
     Raises ValueError where there is no function of this name.
     """
+    found = users(name, ours)
+    return ours[name] if found is None else found
+
+
+def users(name: str, ours: Iterable[str]) -> Callable | None:
+    """The user's own function of this name; None where it is one of our names."""
     if name in ours:
-        return ours[name]
+        return None
     if not is_own(name):
         known = ", ".join(ours)
         raise ValueError(f"{name}: no such name. Names: {known}, or FILE.py:NAME, one of your own")
@@ -145,7 +152,7 @@ def reads_texts(name: str) -> bool:
     return is_own(name) and takes(function(name, REWARDS), 4)
 
 
-def as_number(name: str, found: object) -> float:
+def as_number(name: str, found: Any) -> float:
     """What a user's reward returned, as a number. Exits where it is no finite one."""
     try:
         number = float(found)

@@ -12,6 +12,8 @@ from typing import get_args, get_type_hints
 from minprm import own
 from minprm.constants import (
     ARMS,
+    RL,
+    ActPRM,
     Advantage,
     Baseline,
     Config,
@@ -48,6 +50,7 @@ def ranges(knobs: object, prefix: str = "") -> Iterator[tuple[str, float, Range]
         value = getattr(knobs, name)
         if is_dataclass(value):
             yield from ranges(value, f"{prefix}{name}.")
+            continue
         allowed = _range(kind)
         if allowed:
             for each in value if isinstance(value, list) else [value]:
@@ -135,10 +138,10 @@ def _check_functions(config: Config) -> None:
 def _check_function(knob: str, name: str, ours: tuple[str, ...], takes: dict[int, str]) -> None:
     """takes: what each number of arguments would be."""
     try:
-        found = own.function(name, dict.fromkeys(ours))
+        found = own.users(name, ours)
     except ValueError as error:
         fail(f"{flag(knob)} {error}")
-    fits = not own.is_own(name) or any(own.takes(found, number) for number in takes)
+    fits = found is None or any(own.takes(found, number) for number in takes)
     refuse(not fits, f"{flag(knob)} {name}: it has to take {', or '.join(takes.values())}")
 
 
@@ -242,7 +245,7 @@ def _check_text(config: Config) -> None:
 def _check_training(name: str, stage: Training) -> None:
     """What every stage has that takes gradient steps; SFT has no groups."""
     refuse(
-        name != "sft" and stage.group < 2 and stage.advantage in CENTRED,
+        isinstance(stage, ActPRM | RL) and stage.group < 2 and stage.advantage in CENTRED,
         f"--{name}.group 1: a group of one has no signal to compare",
     )
     refuse(

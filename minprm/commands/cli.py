@@ -6,6 +6,7 @@ import re
 import tomllib
 from copy import deepcopy
 from itertools import pairwise
+from typing import TypeVar
 
 import tyro
 
@@ -14,6 +15,8 @@ from minprm.commands.effects import check_effects
 from minprm.commands.knobs import short_help
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, fail, flat
+
+Flags = TypeVar("Flags")  # a dataclass of flags
 
 
 def parse(argv: list[str]) -> Config:
@@ -42,7 +45,7 @@ def read(flags: list[str]) -> Config:
     return config
 
 
-def read_flags(schema: type, argv: list[str], program: str, **default):
+def read_flags(schema: type[Flags], argv: list[str], program: str, **default) -> Flags:
     """An instance of the dataclass `schema` from flags.
 
     tyro draws its complaints as a box of several lines; here they end in one sentence.

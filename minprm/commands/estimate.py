@@ -72,17 +72,17 @@ def kept_checkpoints(cfg: Config, demos: list[Demo]) -> int:
 
 
 def stages_table(
-    cfg: Config, demos: list[Demo], run: Run | None = None, took: Seconds | None = None
+    cfg: Config, demos: list[Demo], measured: tuple[Run, Seconds] | None = None
 ) -> Iterator[str]:
     """A line for each stage: its updates, and its time where it was measured."""
     yield f"{'stage':<50}{'updates':>9}{'about':>12}"
     whole = 0.0
     for stage_id in stage_ids(cfg):
         updates = updates_of(stage_id, cfg, demos)
-        seconds = seconds_of(stage_id, updates, run, took) if took else None
+        seconds = seconds_of(stage_id, updates, *measured) if measured else None
         whole += seconds or 0.0
         yield f"{stage_id:<50}{updates or '-':>9}{duration(seconds):>12}"
-    if took:
+    if measured:
         name = "all of them, for all seeds"
         yield f"{name:<50}{'':>9}{duration(whole * len(cfg.seeds)):>12}"
 
@@ -122,11 +122,13 @@ def measured_table(cfg: Config, checkpoints: Path) -> Iterator[str]:
         else:
             stand_in = replace(cfg, tiny=replace(cfg.tiny, updates=1), gate=False)
             run = start(stand_in, cfg.seeds[0], log, Path(folder))
-        found, took = measure(run) if kinds & {*DRAWS_THOUGHTS, "sft"} else (None, None)
-    yield from stages_table(cfg, run.train_demos, run, took)
-    if not took:
+        measured = measure(run) if kinds & {*DRAWS_THOUGHTS, "sft"} else None
+    if measured is None:
+        yield from stages_table(cfg, run.train_demos)
         yield "Time was not measured: that of playing depends on what is learned."
         return
+    found, took = measured
+    yield from stages_table(cfg, run.train_demos, (run, took))
     yield (
         f"Measured: {took.walk:.1f} s to write and score {found.drawn} thoughts, "
         f"{took.act_prm:.1f} s to learn from them, {took.sft:.1f} s for an update of SFT. "

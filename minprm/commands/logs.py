@@ -72,7 +72,7 @@ def main(argv: list[str]) -> None:
     if not demos:
         fail(f"{cfg.demos}: there is no log in it that can be read; write one a line")
     if flags.to:
-        write_as(*flags.to, demos)
+        write_as(form, flags.to[1], demos)
 
 
 def write_as(form: str, file: str, demos: list[Demo]) -> None:

@@ -6,10 +6,10 @@ In that mean the tokens that are certain anyway hide the others, so how large it
 log than of the thoughts. Demos are kept by what thoughts add to it: no less than no thought.
 """
 
-from minprm.constants import RL, SFT, ActPRM, Config, Relabel, Tiny
+from minprm.constants import RL, SFT, ActPRM, Config, Preset, Relabel, Tiny
 
 
-def language_model(name: str, **knobs) -> Config:
+def language_model(name: Preset, **knobs) -> Config:
     """What the presets for language models have in common; `knobs` override it."""
     defaults = {
         "arms": ["base", "action_sft", "best_of_base", "act_prm"],

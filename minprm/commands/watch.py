@@ -8,6 +8,7 @@ Below an action stands how likely it was, with the thought and without one. For 
 the first of the two is the reward that Act-PRM gives to the thought.
 """
 
+import io
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -47,7 +48,7 @@ class Skipped(Exception):
 
 def watch(agent: Agent, cfg: Config, seed: int) -> None:
     """Plays the tasks of an evaluation one by one, until a person has seen enough."""
-    if hasattr(sys.stdin, "reconfigure"):
+    if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")  # what is no UTF-8 ends nothing
     audience = Audience(replace(agent, temperature=cfg.eval_temperature), cfg, seed)
     print(HELP)
@@ -98,7 +99,7 @@ class Audience:
             ask(e, self.agent, turn_limit(self.agent), {})
             if e.done:
                 break
-            written = None
+            order, written = "", None
             while written is None:
                 order = self.order() if waits else ""
                 written = self.write(e, order, noise + len(e.steps))
@@ -133,12 +134,12 @@ class Audience:
             show_actions(e.world)
             text = typed("action", e.world.expert)
             ids = self.readable(e, text, partial(self.acting, e.world), room=0)
-            return ids and ([], Completion(ids, []))
+            return None if ids is None else ([], Completion(ids, []))
         if order == "z":
             text = typed("thought", e.world.thought)
             room = turn_limit(replace(self.agent, think=False))  # for an action
             opening = self.readable(e, text, self.thinking, room)
-            return opening and (opening, self.drawn(e, opening, room, noise))
+            return None if opening is None else (opening, self.drawn(e, opening, room, noise))
         opening = forced_opening(self.agent)
         return opening, self.drawn(e, opening, turn_limit(self.agent), noise)
 

@@ -66,7 +66,7 @@ def best_arm(ladder: dict[str, list[dict]]) -> str:
             means[arm] = fmean(row["success"] for row in rows)
     if not means:
         return ""
-    arm = max(means, key=means.get)
+    arm = max(means, key=lambda arm: means[arm])
     steps = " (steps matched)" if replayed(ladder) else ""
     return f"{means[arm]:.3f} {printable(arm)}{steps}"
 

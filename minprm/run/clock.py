@@ -42,6 +42,8 @@ class Clock:
 
     def update(self) -> None:
         """One of its updates is over."""
+        if self.now is None:
+            raise RuntimeError("an update of no stage: none has begun")
         now = time.perf_counter()
         self._measure(self.now.name, now - self.since, 1)
         self.since = now

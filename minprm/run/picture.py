@@ -102,6 +102,7 @@ def _lines(line: dict, width: int) -> Iterator[Line]:
         yield "", "    every advantage is 0: an update learns nothing from this group"
     yield "", f"    advantage  reward  {'times':<{_width(group)}}  {unit}"
     best = rows_of(group)
+    between = []
     worst = []
     if len(best) > ROWS[unit]:
         best, between, worst = best[: ROWS[unit] - 2], best[ROWS[unit] - 2 : -2], best[-2:]
@@ -158,5 +159,6 @@ def _wrapped(text: str, width: int, lines: int = LINES) -> list[str]:
 
 def _probability(action: dict | None) -> float | None:
     """p(action) from the log-probs of its tokens, where all are known."""
-    logps = action["logp"] if action else [None]
-    return None if None in logps else math.exp(sum(logps))
+    if not action or None in action["logp"]:
+        return None
+    return math.exp(sum(action["logp"]))

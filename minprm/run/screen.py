@@ -6,6 +6,7 @@ bar.
 import shutil
 import sys
 from functools import partial
+from typing import TYPE_CHECKING
 
 from loguru import logger
 from tqdm import tqdm
@@ -14,6 +15,9 @@ from minprm.run.clock import Clock, Part
 from minprm.run.picture import picture
 from minprm.run.stage_ids import last_stage
 from minprm.text.printable import in_colours
+
+if TYPE_CHECKING:
+    from loguru import Record  # which is in its types alone
 
 # a progress bar, and none where nobody watches
 bar = partial(
@@ -70,7 +74,7 @@ class Screen:
             self._show(self.last_group)
         self.last_group = {}
 
-    def format(self, record: dict) -> str:
+    def format(self, record: "Record") -> str:
         """How loguru writes a message on the console: a picture in colours, where it has them."""
         text = "{extra[coloured]}" if "coloured" in record["extra"] else "{message}"
         return "{time:HH:mm:ss} " + text + "\n{exception}"

@@ -45,7 +45,7 @@ class Wandb:
         self.run.log({**values, f"{place}/update": update})
 
     def group(self, line: dict) -> object:
-        return self.library.Table(columns=markdown.COLUMNS, data=markdown.cells(line))
+        return self.library.Table(columns=[*markdown.COLUMNS], data=[*markdown.cells(line)])
 
 
 class Trackio:

@@ -104,6 +104,7 @@ def of_play(episodes: list[Episode], chat: Chat) -> list[Drawn]:
         if thought is not None:
             opened = begin + len(chat.think)
             closed = opened + len(thought) + 1
-            state = (*sample.parent.whole(), *sample.ids[:opened])
-            found.append(Drawn(state, sample.ids[opened:closed], sample.logprobs[opened:closed]))
+            state = Sample(parent=sample.parent).extend(sample.ids[:opened]).whole()
+            ids, logprobs = sample.ids[opened:closed], sample.logprobs[opened:closed]
+            found.append(Drawn(tuple(state), ids, logprobs))
     return found

@@ -261,7 +261,7 @@ class WatchedTasks:
         if self.run.cfg.watch and (regular or last):
             self.notes = Notes(self.run, self.stage_id, update, self.pieces)
             for number, group in enumerate(groups[: self.run.cfg.watch]):
-                self.notes.rows.append(self._row(number, group))
+                self.notes.rows.append(self._row(self.notes, number, group))
             self.notes.read_before()
 
     def after(self, update: int) -> None:
@@ -270,12 +270,12 @@ class WatchedTasks:
             self.notes.read_after()
             self.notes.write()
 
-    def _row(self, number: int, group: list[Episode]) -> dict:
+    def _row(self, notes: Notes, number: int, group: list[Episode]) -> dict:
         """The line of one task: its episodes, whose tokens are kept where they are not too many."""
         entries = [_episode(e) for e in group]
         sizes = [sum(len(turn.state) + len(turn.full) for turn in e.turns) for e in group]
         for i in with_tokens(sizes, [sum(e.rewards) for e in group]):
-            entries[i]["tokens"] = self._tokens(group[i])
+            entries[i]["tokens"] = self._tokens(notes, group[i])
         e = max(group, key=lambda e: len(e.steps))  # one that was asked at all, if any was
         return {
             "watched": number,
@@ -284,12 +284,12 @@ class WatchedTasks:
             "step": 0,
             "state": state_text(e.steps[0]) if e.steps else "",
             "action": None,
-            "prompt": self.notes.prompt(e.turns[0].state) if e.turns else None,
+            "prompt": notes.prompt(e.turns[0].state) if e.turns else None,
             "group": entries,
             "without_thought": None,
         }
 
-    def _tokens(self, e: Episode) -> dict:
+    def _tokens(self, notes: Notes, e: Episode) -> dict:
         """The tokens of all turns, with the states between them."""
         opening = len(forced_opening(self.run.agent))
         ids = []
@@ -305,7 +305,7 @@ class WatchedTasks:
             before, after = [None] * len(ahead), [None] * len(behind)
             advantages += [*before, *sample.advantages[begin:end], *after]
             sampled += [*before, *sample.logprobs[begin:end], *after]
-        return self.notes.turn(ids, roles, advantages, sampled, e.samples)
+        return notes.turn(ids, roles, advantages, sampled, e.samples)
 
 
 def _episode(e: Episode) -> dict:

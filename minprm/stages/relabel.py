@@ -31,7 +31,7 @@ class Relabelled(NamedTuple):
 
     demo: Demo  # the reward of a step is that of its thought
     readable: bool  # is there a thought at every step
-    chances: list[float] | None  # each step's reward without a thought; None: it is not scored
+    chances: list[float]  # each step's reward without a thought; [] where it is not scored
 
     def gain(self) -> float:
         """How much the thoughts raise the reward over no thought, on average over the steps."""
@@ -86,7 +86,7 @@ def good_enough(logs: list[Relabelled], cfg: Relabel, stage_id: str) -> list[Rel
             "a lower one, or with more updates"
         )
     # a step whose action is certain anyway cannot gain, so what counts is the whole demo's gain
-    gaining = [log for log in kept if log.chances is None or log.gain() >= cfg.min_gain]
+    gaining = [log for log in kept if not log.chances or log.gain() >= cfg.min_gain]
     if not gaining:
         fail(
             f"{stage_id}: no demo reached --relabel.min-gain {cfg.min_gain}: these thoughts do not "
@@ -102,7 +102,7 @@ def good_enough(logs: list[Relabelled], cfg: Relabel, stage_id: str) -> list[Rel
 
 def _beside(logs: list[Relabelled]) -> str:
     """How much of the mean reward the actions earn without any thought, where that was scored."""
-    chances = [chance for log in logs for chance in log.chances or []]
+    chances = [chance for log in logs for chance in log.chances]
     return f", {fmean(chances):.3f} without a thought" if chances else ""
 
 
@@ -143,7 +143,7 @@ def with_thoughts(walk: Walk, thoughts: list[Thought], chat: Chat) -> Relabelled
         text = chat.text(z.ids) if z.usable else ""
         texts.append(text if text.strip() else None)
     demo = walk.demo.with_thoughts(texts, [z.reward for z in thoughts])
-    return Relabelled(demo, None not in texts, None)
+    return Relabelled(demo, None not in texts, [])
 
 
 def without_thought(
