@@ -44,7 +44,7 @@ def page() -> str:
         lines.append("")
     lines += ["## Presets", "", "What each preset changes.", ""]
     for name, preset in PRESETS.items():
-        changes = differences(asdict(Config(preset=name)), asdict(preset))
+        changes = differences(asdict(Config(preset=preset.preset)), asdict(preset))
         changed = [f"`{now}`".replace(" `", " ''`") for _, now in changes]  # --world ''
         lines.append(f"- **{name}**: {' '.join(changed) or 'the defaults'}")
     return "\n".join(lines) + "\n"

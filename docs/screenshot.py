@@ -10,9 +10,17 @@ import sys
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Locator, sync_playwright
 
 OUT = Path(__file__).with_name("report.png")
+
+
+def height_of(part: Locator) -> float:
+    """Where a part of the page begins."""
+    box = part.bounding_box()
+    if box is None:
+        raise SystemExit(f"{part} is not on this page")
+    return box["y"]
 
 
 def main(page_file: str) -> None:
@@ -28,8 +36,8 @@ def main(page_file: str) -> None:
             slider.press("ArrowRight")
         slider.blur()
         page.wait_for_timeout(1000)  # rows glide to their places
-        top = page.locator(".bar").first.bounding_box()["y"]  # the slider
-        end = page.get_by_text("marks the committed thought").bounding_box()["y"]
+        top = height_of(page.locator(".bar").first)  # the slider
+        end = height_of(page.get_by_text("marks the committed thought"))
         page.screenshot(path=OUT, clip={"x": 0, "y": top, "width": 1200, "height": end - top})
         browser.close()
     Image.open(OUT).convert("P", palette=Image.Palette.ADAPTIVE, colors=200).save(

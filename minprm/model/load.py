@@ -80,7 +80,8 @@ def load_model(
         model = with_saved_adapters(model, path, checkpointing)
     else:
         model = adapted(model, lora, checkpointing, seed, alpha, targets)
-    return _to(model, device=device_of(device))
+    # transformers wraps `to`, and its type is lost
+    return model.to(device_of(device))  # pyright: ignore[reportArgumentType]
 
 
 def device_of(name: DeviceName) -> torch.device:
@@ -122,7 +123,7 @@ def load_merged(path: str, dtype: str) -> PreTrainedModel:
     model = pretrained(AutoModelForCausalLM, base, dtype=torch.float32, use_safetensors=True)
     if rank:
         model = merged(with_saved_adapters(model, path, checkpointing=False))
-    model = _to(model, dtype=DTYPES[dtype])
+    model = model.to(DTYPES[dtype])  # pyright: ignore[reportArgumentType]
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             fail(f"{path}: {name} holds numbers that {dtype} has not; use another --dtype")
@@ -309,11 +310,6 @@ def switch_off_dropout(model: PreTrainedModel) -> None:
             for name, value in list(vars(owner).items() if owner else []):
                 if "drop" in name and isinstance(value, float):
                     setattr(owner, name, 0.0)
-
-
-def _to(model: PreTrainedModel, **where) -> PreTrainedModel:
-    """`model.to(...)`, of which transformers loses the type."""
-    return model.to(**where)  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def _prepare(model: PreTrainedModel, checkpointing: bool) -> None:
