@@ -23,7 +23,8 @@ HOMES = {
     "ladder": ("start",),
     "commands.train": ("go_on",),
 }
-__all__ = ["__version__", *(name for names in HOMES.values() for name in names)]
+_names = [name for names in HOMES.values() for name in names]
+__all__ = ["__version__", *_names]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:

@@ -28,6 +28,7 @@ from minprm.text.chat import Turn
 
 Row = dict[str, Any]  # of a table: numbers, and the intervals of some of them
 
+
 def load_agent(path: str, **knobs) -> tuple[Agent, Config]:
     """The model of a checkpoint or a hub id as an agent, and the configuration that asks it as it
     was trained; `knobs` of Config are set over that."""

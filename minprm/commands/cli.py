@@ -6,7 +6,7 @@ import re
 import tomllib
 from copy import deepcopy
 from itertools import pairwise
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import tyro
 
@@ -46,14 +46,22 @@ def read(flags: list[str]) -> Config:
 
 
 def read_flags(schema: type[Flags], argv: list[str], program: str, **default) -> Flags:
-    """An instance of the dataclass `schema` from flags.
+    """An instance of the dataclass `schema` from flags."""
+    return _read(schema, argv, program, **default)
 
-    tyro draws its complaints as a box of several lines; here they end in one sentence.
-    """
+
+def read_known_flags(schema: type[Flags], argv: list[str], program: str) -> tuple[Flags, list[str]]:
+    """The same from the flags that it knows; and the others."""
+    return _read(schema, argv, program, return_unknown_args=True)
+
+
+def _read(schema: type, argv: list[str], program: str, **knobs) -> Any:
+    """What tyro reads. It draws its complaints as a box of several lines; here they end in one
+    sentence."""
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):
-            return tyro.cli(schema, args=argv, prog=program, **default)
+            return tyro.cli(schema, args=argv, prog=program, **knobs)
     except SystemExit as stop:
         if not stop.code:  # --help
             raise

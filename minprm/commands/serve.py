@@ -13,11 +13,11 @@ from importlib.util import find_spec
 from typing import Annotated
 
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
-from transformers.utils import cached_file
+from transformers.utils.hub import cached_file
 from tyro.conf import Positional, arg
 
 from minprm.commands.checks import refuse
-from minprm.commands.cli import read_flags
+from minprm.commands.cli import read_known_flags
 from minprm.commands.export import command, how_to_serve
 from minprm.constants import fail
 from minprm.model.load import base_of, pretrained
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> None:
         argv[:1] not in (["-h"], ["--help"]) and "".join(argv[:1]).startswith("-"),
         f"name the checkpoint first: {PROGRAM} CHECKPOINT {shlex.join(argv)}",
     )
-    flags, of_engine = read_flags(Serve, argv, PROGRAM, return_unknown_args=True)
+    flags, of_engine = read_known_flags(Serve, argv, PROGRAM)
     refuse(
         not flags.dry_run and find_spec("vllm") is None,
         f'{PROGRAM} needs vLLM: pip install "minprm[vllm]"; --dry-run prints the line for another '
