@@ -1,4 +1,5 @@
-"""What the tests of the page share: a browser, and tabs in which nothing may go wrong."""
+"""Fixtures of several test files: a tiny policy with logs, a chat model, and for the page a browser
+with tabs in which nothing may go wrong. Functions and constants that several use: shared/."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -6,11 +7,29 @@ from pathlib import Path
 
 import pytest
 
+pytest.register_assert_rewrite("shared")  # its asserts say what they compared, as those of a test
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # What needs a width is drawn in the frame after the one in which it has got it.
 DRAWN = (
     "new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(go))))"
 )
+
+
+@pytest.fixture(scope="module")
+def parts() -> tuple:
+    """(a policy that is hardly trained, its chat, two logs of cups)."""
+    from shared.stages import hardly_trained
+
+    return hardly_trained()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """A chat model on disk that ends a thought now and then."""
+    from shared.chats import chat_model  # skips without trl
+
+    return chat_model(tmp_path_factory.mktemp("model"), often="</think>", odds=0.2)
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,6 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
-from test_cli import refusal
-from test_policy import policy
 
 from minprm.commands import ask, evaluate, train
 from minprm.commands.cli import given_knobs, read_flags
@@ -14,19 +12,8 @@ from minprm.constants import Config, History
 from minprm.play import expert_demos
 from minprm.run.about import ASKED, FILE, about, read_about, write_about
 from minprm.text.logs import write_demos
-
-WORLD = ["rounds=1", "swaps=1"]
-TRAINED = Config(
-    world_args=WORLD, thought_tokens=5, context=300, think=False, history=History(last=2),
-    run="r", arms=["rl"], lora=4,
-)  # fmt: skip
-
-
-def checkpoint(folder: Path, cfg: Config = TRAINED) -> str:
-    """A folder that holds nothing but its minprm.json."""
-    folder.mkdir()
-    write_about(folder, about(cfg, "rl", ["rl"], 3, "", [], [], []))
-    return str(folder)
+from shared.commands import TRAINED, WORLD, checkpoint, refusal
+from shared.policies import policy
 
 
 def asked(*argv: str) -> dict[str, ask.Evaluation]:

@@ -27,17 +27,9 @@ from minprm.model import tiny
 from minprm.model.policy import Policy
 from minprm.play import begin
 from minprm.run.screen import bar
+from shared.commands import refusal
 
 ROOT = Path(__file__).parents[1]
-
-
-def refusal(command, flags: list[str], capsys) -> str:
-    """The sentence with which these flags are refused, by exit code 2 and before anything else."""
-    with pytest.raises(SystemExit) as stop:
-        command(flags)
-    error = capsys.readouterr().err
-    assert stop.value.code == 2 and error.count("\n") == 1 and len(error) < 400, error
-    return error
 
 
 # --- train ----------------------------------------------------------------------------------------

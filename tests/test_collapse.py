@@ -6,8 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_policy import agent, policy
-from test_walks import CUPS
 
 from minprm.constants import ActPRM
 from minprm.envs import make_world
@@ -17,6 +15,8 @@ from minprm.model.precision import own_logprobs
 from minprm.play import expert_demo, play
 from minprm.stages.act_prm import walk_logs
 from minprm.stages.collapse import STATES, THOUGHTS, Drawn, collapse, measures, of_play, of_walk
+from shared.policies import agent, policy
+from shared.stages import CUPS
 
 STOP = 0
 # p(z | x) in quarters: of four thoughts that are drawn, each comes as often as it should

@@ -10,36 +10,7 @@ from minprm.algorithms import exact_match
 from minprm.data import Sample, chain
 from minprm.text.actions import copies, parts
 from minprm.text.logs import from_chat, read_demos, read_jsonl, split_tasks, to_chat, write_demos
-
-CALL = {"id": "c1", "type": "function", "function": {"name": "go", "arguments": '{"to": "hall"}'}}
-TOOLS = [{"type": "function", "function": {"name": "go", "parameters": {}}}]
-CALLS = {
-    "task": "t1",
-    "tools": TOOLS,
-    "messages": [
-        {"role": "system", "content": "rules"},
-        {"role": "user", "content": "find the key"},
-        {
-            "role": "assistant",
-            "content": None,
-            "reasoning_content": "the hall is near",
-            "tool_calls": [CALL],
-        },
-        {"role": "tool", "content": "a hall", "tool_call_id": "c1"},
-        {"role": "assistant", "content": None, "tool_calls": [CALL]},
-        {"role": "tool", "content": "the end", "tool_call_id": "c1"},
-    ],
-}
-TEXT = {
-    "task": "t2",
-    "tools": [],
-    "messages": [
-        {"role": "user", "content": "ball under a ."},
-        {"role": "assistant", "content": "open a", "reasoning_content": "no swap"},
-        {"role": "user", "content": "ball under b ."},
-        {"role": "assistant", "content": "open b"},
-    ],
-}
+from shared.logs import CALL, CALLS, TEXT, changed, mixed
 
 
 @pytest.mark.parametrize("line", [CALLS, TEXT])
@@ -61,13 +32,6 @@ def test_thoughts_go_where_they_are_read_from(line):
     again = from_chat(json.loads(json.dumps(to_chat(demo))))
     assert [s.thought for s in again.steps] == ["first", "second"]
     assert [s.action for s in again.steps] == [s.action for s in from_chat(line).steps]
-
-
-def mixed() -> dict:
-    """CALLS, and something is said beside its first call."""
-    log = deepcopy(CALLS)
-    log["messages"][2]["content"] = "This way, please."
-    return log
 
 
 def test_what_is_said_beside_a_call_is_part_of_the_action_and_never_replaced():
@@ -204,29 +168,6 @@ def test_a_file_without_a_log_is_refused(tmp_path, capsys):
     path = tmp_path / "demos.jsonl"
     path.write_text("\n\n")
     assert "no log" in refused(path, capsys)
-
-
-def changed(log: dict, rng: random.Random) -> dict:
-    """The log after one or two accidents: a value of another type, or a missing one."""
-    log = deepcopy(log)
-    for _ in range(rng.randint(1, 2)):
-        places = list(all_places(log))
-        parent, key = rng.choice(places)
-        value = rng.choice([None, 5, -1.5, True, "", " ", "x", [], {}, [None], {"a": 1}, "\ud83d"])
-        if rng.random() < 0.3:
-            del parent[key]
-        else:
-            parent[key] = value
-    return log
-
-
-def all_places(value):
-    """Every (container, key) in a piece of JSON, from the outside in."""
-    keys = list(value) if isinstance(value, dict) else range(len(value))
-    for key in keys:
-        yield value, key
-        if isinstance(value[key], dict | list):
-            yield from all_places(value[key])
 
 
 def test_a_damaged_log_is_read_or_refused_in_one_sentence(tmp_path, capsys):

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_logs import PAGES, chat_model, line, model  # noqa: F401  (a fixture)
-from test_rl import CFG, Lines
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from minprm import ladder
@@ -24,6 +22,8 @@ from minprm.constants import SFT, ActPRM, Config, Relabel
 from minprm.model import load
 from minprm.run.stage_ids import stage_ids
 from minprm.text.printable import GREEN, GREY, YELLOW
+from shared.chats import PAGES, chat_model, line
+from shared.stages import CFG, Lines
 
 TOKENS = 48
 QWEN3 = dict(vocab_size=151_936, head_dim=128, num_key_value_heads=8, tie_word_embeddings=True)
@@ -109,7 +109,7 @@ def test_activations_are_those_that_autograd_saves():
     assert layer == pytest.approx(kept_bytes(Qwen3ForCausalLM(config), Config()) / 2, rel=0.01)
 
 
-def test_the_first_sample_is_shown_in_three_colours(tmp_path, model):  # noqa: F811
+def test_the_first_sample_is_shown_in_three_colours(tmp_path, model):
     logs = tmp_path / "logs.jsonl"
     logs.write_text("".join(json.dumps(line(page, "look at")) + "\n" for page in PAGES))
     flags = f"--preset logs --demos {logs} --model {model} --lora 0 --held-out 2 --dry-run"
@@ -141,7 +141,7 @@ def folder(tmp_path, monkeypatch) -> Path:
     ("--run old", "--run old exists"),
     ("--layout tool --act-prm.thoughts-from state_action", "a thought after its action needs tags"),
 ])  # fmt: skip
-def test_what_a_run_refuses_the_plan_refuses(folder, model, monkeypatch, capsys, flags, sentence):  # noqa: F811
+def test_what_a_run_refuses_the_plan_refuses(folder, model, monkeypatch, capsys, flags, sentence):
     monkeypatch.setattr(load, "find_spec", lambda name: None)
     Path("runs/old").mkdir(parents=True)
     Path("runs/old/config.json").write_text("{}")
@@ -154,7 +154,7 @@ def test_what_a_run_refuses_the_plan_refuses(folder, model, monkeypatch, capsys,
 
 def test_a_model_without_its_weights_is_refused_and_one_of_the_hub_waits_there(
     folder,
-    model,  # noqa: F811
+    model,
     monkeypatch,
     capsys,
 ):
@@ -171,7 +171,7 @@ def test_a_model_without_its_weights_is_refused_and_one_of_the_hub_waits_there(
     assert load.weights_here(str(model))
 
 
-def test_a_plan_writes_nothing_and_says_whether_thoughts_can_be_read(folder, model, capsys):  # noqa: F811
+def test_a_plan_writes_nothing_and_says_whether_thoughts_can_be_read(folder, model, capsys):
     main(f"{FLAGS} --model {model}".split())
     good = capsys.readouterr().out
     chat_model(folder / "cut", "</think>", odds=1e-9)
@@ -188,7 +188,7 @@ def test_a_plan_writes_nothing_and_says_whether_thoughts_can_be_read(folder, mod
     assert "Time was not measured: that of playing" in capsys.readouterr().out
 
 
-def test_what_does_not_fit_is_not_loaded(folder, model, monkeypatch, capsys):  # noqa: F811
+def test_what_does_not_fit_is_not_loaded(folder, model, monkeypatch, capsys):
     pages = {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr(os, "sysconf", pages.get)
     monkeypatch.delattr(ladder, "load_model")
@@ -251,7 +251,7 @@ def disk_of(free: int) -> object:
     return type("Usage", (), {"free": free})
 
 
-def test_a_card_that_is_full_after_all_ends_in_a_sentence(folder, model, monkeypatch, capsys):  # noqa: F811
+def test_a_card_that_is_full_after_all_ends_in_a_sentence(folder, model, monkeypatch, capsys):
     def learn(*_):
         raise torch.OutOfMemoryError
 

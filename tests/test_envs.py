@@ -7,7 +7,6 @@ import random
 import subprocess
 import sys
 from copy import deepcopy
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,44 +19,10 @@ from minprm.envs import __main__ as by_hand
 from minprm.envs.base import called, task_seed
 from minprm.play import Episode, act, expert_demo
 from minprm.text.logs import from_chat, read_demos, to_chat
+from shared.worlds import HOSTILE, SEEDS, make, observations, play
 
-EXTRAS = {"babyai": "minigrid", "textworld": "textworld", "search": "bm25s", "gym": "gymnasium",
-          "taxi": "gymnasium"}  # fmt: skip
-SEEDS = {"textworld": 3}  # games take seconds to make
 SURE = [name for name in WORLDS if name not in ("bandit", "gym")]  # chance cannot beat the expert
 ROOT = Path(__file__).parents[1]
-HOSTILE = ["", "nonsense", "open", "x" * 100_000, "<end> </act>", "ünï\0code", "forward forward",
-           "9" * 5_000, "(" * 5_000, "[" * 100_000, '{"name": "answer", "arguments": 3}',
-           '{"name": [], "arguments": {}}', '{"name": "visit", "arguments": {"title": []}}',
-           '{"name": "search", "arguments": {"query": ""}}', "1 / 0", "null", "१२३"]  # fmt: skip
-
-
-def make(name: str, **knobs):
-    """The world, or a skip that names the extra."""
-    if name in EXTRAS and find_spec(EXTRAS[name]) is None:
-        extra = "gym" if name == "taxi" else name
-        pytest.skip(f'needs {EXTRAS[name]}: pip install "minprm[{extra}]"')
-    return WORLDS[name](**knobs)
-
-
-def play(world, seed: int, choose) -> tuple[float, list[str]]:
-    """The return of one episode, and everything that was observed."""
-    seen, total, done = [world.reset(seed)], 0.0, False
-    while not done:
-        observation, reward, done, info = world.step(choose(world))
-        assert isinstance(observation, str) and set(info) == {"valid", "effective"}
-        total += reward
-        seen.append(observation)
-    return total, seen
-
-
-def observations(name: str) -> str:
-    """Three episodes at random, as text."""
-    world, out = WORLDS[name](), []
-    for seed in range(1 if name == "textworld" else 3):
-        rng = random.Random(seed)
-        out += play(world, seed, lambda w, rng=rng: rng.choice(w.actions()))[1]
-    return repr(out)
 
 
 ALL = pytest.mark.parametrize("name", WORLDS)
@@ -106,15 +71,11 @@ def test_a_copied_world_goes_on_as_the_first_one_does_and_apart_from_it():
             assert third.step(third.expert())[:3] == twin.step(twin.expert())[:3], name
 
 
-def installed() -> list[str]:
-    return [name for name in WORLDS if name not in EXTRAS or find_spec(EXTRAS[name])]
-
-
 @pytest.fixture(scope="session")
 def elsewhere() -> dict[str, str]:
     """What another process observes, with other hashes."""
-    code = "import json, test_envs as t; "
-    code += "print(json.dumps({n: t.observations(n) for n in t.installed()}))"
+    code = "import json; from shared import worlds as w; "
+    code += "print(json.dumps({n: w.observations(n) for n in w.installed()}))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
                          cwd=Path(__file__).parent,
                          env={**os.environ, "PYTHONHASHSEED": "7"})  # fmt: skip

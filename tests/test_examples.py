@@ -5,13 +5,13 @@ from itertools import pairwise, product
 
 import pytest
 import torch
-from test_policy import policy
 from torch import tensor
 
 from examples import adaptive_temperature, nlpo, text_rewards
 from minprm.commands.train import main as train
 from minprm.ladder import STAGES
 from minprm.zoo import importance
+from shared.policies import policy
 
 
 @pytest.fixture

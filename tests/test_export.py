@@ -8,9 +8,6 @@ from pathlib import Path
 import huggingface_hub
 import pytest
 import torch
-from test_cli import refusal
-from test_policy import policy
-from test_templates import TEMPLATES, TOOLS, random_qwen3, tokenizer
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -23,6 +20,9 @@ from minprm.constants import Config
 from minprm.model.precision import own_logprobs
 from minprm.run.about import FILE, asked_of, read_about, write_about
 from minprm.run.about import about as about_of
+from shared.chats import TEMPLATES, TOOLS, one_call, random_qwen3, tokenizer
+from shared.commands import refusal
+from shared.policies import policy
 
 peft = pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
 IDS = list(range(40, 70))
@@ -37,7 +37,7 @@ def folder(tmp_path_factory) -> Path:
     model.generation_config = GenerationConfig(eos_token_id=3, top_p=0.9, do_sample=True)
     model.save_pretrained(folder / "base")
     words.save_pretrained(folder / "base")
-    (folder / "logs.jsonl").write_text("".join(json.dumps(line(i)) + "\n" for i in range(6)))
+    (folder / "logs.jsonl").write_text("".join(json.dumps(one_call(i)) + "\n" for i in range(6)))
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
         flags = "--world= --demos logs.jsonl --model base --held-out 2 --thought-tokens 4 "
@@ -46,15 +46,6 @@ def folder(tmp_path_factory) -> Path:
         train.main(f"{flags} --run adapters --lora 4".split())
         train.main(f"{flags} --run whole".split())
     return folder
-
-
-def line(i: int) -> dict:
-    """A log of one call."""
-    function = {"name": "visit", "arguments": json.dumps({"title": f"page {i}"})}
-    call = {"id": "a1", "type": "function", "function": function}
-    messages = [{"role": "user", "content": f"show page {i}"},
-                {"role": "assistant", "content": None, "tool_calls": [call]}]  # fmt: skip
-    return {"messages": messages, "tools": TOOLS}
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from loguru import logger
-from test_logs import PAGES, chat_model, line
-from test_policy import agent
-from test_rl import CFG, Lines
-from test_templates import CALL, TOOLS, tokenizer
-from test_walks import parts  # noqa: F401  (a fixture)
 
 from minprm import ladder
 from minprm.commands.cli import parse
@@ -27,6 +22,9 @@ from minprm.stages.relabel import relabelled, without_thought
 from minprm.stages.rl import synth
 from minprm.text.chat import Chat
 from minprm.text.logs import read_demos
+from shared.chats import CALL, PAGES, TOOLS, chat_model, line, tokenizer
+from shared.policies import agent
+from shared.stages import CFG, Lines
 
 SMALL = (
     "--preset logs --demos logs.jsonl --run r --held-out 2 --thought-tokens 6 --action-tokens 40 "
@@ -194,7 +192,7 @@ def test_a_demo_is_left_out_where_a_step_has_no_thought_and_the_others_stay(
 @pytest.mark.parametrize("continues", ["best", "own"])
 @pytest.mark.parametrize("span", ["action", "turn"])
 def test_the_chance_of_an_action_is_what_it_earns_in_a_turn_without_a_thought(
-    parts,  # noqa: F811
+    parts,
     continues,
     span,
 ):
@@ -217,7 +215,7 @@ def test_the_chance_of_an_action_is_what_it_earns_in_a_turn_without_a_thought(
 
 
 def test_a_reward_of_the_users_own_says_what_an_action_earns_without_a_thought(
-    parts,  # noqa: F811
+    parts,
     tmp_path,
 ):
     p, _, demos = parts
@@ -260,7 +258,7 @@ def test_the_token_that_opens_a_call_is_scored_neither_with_nor_without_a_though
     assert scored[0] == scored[1] == [*group.action, *chat.end]
 
 
-def test_of_thoughts_that_earn_nothing_one_that_can_be_read_is_written(parts):  # noqa: F811
+def test_of_thoughts_that_earn_nothing_one_that_can_be_read_is_written(parts):
     p, _, demos = parts
     cfg = ActPRM(group=3, reward="exact_match")
     asked = agent(p, Config(thought_tokens=12))

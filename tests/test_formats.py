@@ -11,10 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loguru import logger
-from test_data import CALL, CALLS, TEXT, TOOLS, changed, mixed
-from test_logs import line, model  # noqa: F401  (a fixture)
-from test_templates import TOOLS as VISIT
-from test_templates import tokenizer
 
 from minprm.commands.logs import Logs, main
 from minprm.commands.train import main as train
@@ -25,6 +21,9 @@ from minprm.text.actions import joined, parts
 from minprm.text.chat import Chat
 from minprm.text.logs import from_chat, read_demos, read_logs, to_chat, to_openai
 from minprm.text.schemas import schema
+from shared.chats import TOOLS as VISIT
+from shared.chats import line, tokenizer
+from shared.logs import CALL, CALLS, TEXT, TOOLS, changed, mixed
 
 ROOT = Path(__file__).parents[1]
 USER = {"role": "user", "content": "where is my parcel?"}
@@ -690,7 +689,7 @@ def test_the_summary_counts_what_is_there(tmp_path, capsys):
     assert "add logs of other tasks" in text and "--held-out" not in rows(text)["split"]
 
 
-def test_with_a_model_the_summary_counts_its_tokens(tmp_path, capsys, model):  # noqa: F811
+def test_with_a_model_the_summary_counts_its_tokens(tmp_path, capsys, model):
     long = line("Rome")
     long["messages"][1] = {"role": "user", "content": "how big is Rome? " * 40}
     path = written(tmp_path, line("Paris"), line("Oslo"), long)
@@ -768,7 +767,7 @@ def test_training_refuses_bad_lines_or_leaves_them_out(tmp_path, capsys):
 
 def test_the_plan_of_a_run_says_what_is_in_the_logs(
     tmp_path,
-    model,  # noqa: F811
+    model,
     monkeypatch,
     capsys,
 ):

@@ -140,6 +140,16 @@ def test_nobody_reaches_into_anothers_private_parts():
         assert not found, f"{file.name}: {found}"
 
 
+def test_no_test_file_imports_another():
+    """What several use stands in conftest.py and in shared/, where there is no test."""
+    for file in Path(__file__).parent.rglob("*.py"):
+        for name in imported(file):
+            first = name.removeprefix("tests.").split(".")[0]
+            assert not first.startswith("test_"), f"{file.name} imports {first}"
+        if file.parent.name == "shared":
+            assert not re.search(r"^ *(def|class) [tT]est", file.read_text(), re.MULTILINE), file
+
+
 @pytest.mark.parametrize("door", [["-m", "minprm", "train"], ["train.py"]])
 def test_both_doors_lead_to_the_same_command(door):
     done = subprocess.run(

@@ -4,9 +4,6 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
-from test_logs import chat_model
-from test_rl import Lines
-from test_templates import FAMILIES, TOOLS, bytes_with, tokenizer
 
 from minprm import ladder
 from minprm.commands import train
@@ -22,6 +19,8 @@ from minprm.stages.sft import to_samples as logged
 from minprm.text.chat import Chat
 from minprm.text.instruction import EXPLAIN, Instruction, examples, instruction_of
 from minprm.text.logs import from_chat, read_demos, write_demos
+from shared.chats import FAMILIES, TOOLS, bytes_with, chat_model, tokenizer
+from shared.stages import Lines
 
 TOLD = "Think aloud about ducks."
 RULES = {"role": "system", "content": "be brief"}

@@ -14,9 +14,9 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from test_rl import clockless
 
 from minprm.commands import train
+from shared.stages import clockless
 
 pytestmark = pytest.mark.slow
 KILLS = 20

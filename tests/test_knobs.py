@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_rl import CFG, Lines, doubles, weights
 
 from minprm import own
 from minprm.constants import SFT, ActPRM, Relabel
@@ -13,6 +12,7 @@ from minprm.ladder import run_stage, start
 from minprm.stages import relabel as relabelling
 from minprm.stages.sft import sft
 from minprm.trainer import Run
+from shared.stages import CFG, Lines, doubles, weights
 
 BASE = replace(
     CFG, num_demos=12, act_prm=ActPRM(lr=3e-3, warmup=0, updates=3, batch=4, group=4),

@@ -1,65 +1,20 @@
 """A person's own logs in, thoughts out: no world, any chat model, files that others read."""
 
 import json
-import math
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import torch
-from test_templates import TOOLS, random_qwen3, tokenizer
 
 from minprm.commands.train import main
 from minprm.text.logs import read_demos, split_tasks, write_demos
+from shared.chats import PAGES, line, tokenizer
 
 trl = pytest.importorskip("trl", reason='needs trl: pip install "minprm[dev]"')
 datasets = pytest.importorskip("datasets", reason="trl brings it")
 ROOT = Path(__file__).parents[1]
-PAGES = ["Paris", "Rome", "Oslo", "Bern", "Kiev", "Riga"]
-
-
-def line(page: str, thought: str | None = None) -> dict:
-    """A log of two steps: a tool call, and an answer in a second one."""
-    calls = [("visit", {"title": page}), ("answer", {"text": f"{page} is big"})]
-    messages = [{"role": "system", "content": "be brief"},
-                {"role": "user", "content": f"how big is {page}?"}]  # fmt: skip
-    for i, (name, arguments) in enumerate(calls):
-        function = {"name": name, "arguments": json.dumps(arguments)}
-        message = {"role": "assistant", "content": None, "tool_calls": [
-            {"id": str(i), "type": "function", "function": function}]}  # fmt: skip
-        if thought:
-            message["reasoning_content"] = f"{thought} {name} {page}"
-        messages.append(message)
-        messages.append({"role": "tool", "content": f"{page} has 9 gates"})
-    return {"messages": messages[:-1], "tools": TOOLS}
-
-
-def chat_model(
-    path: Path, often: str, odds: float = 0.5, template: str = "qwen3_instruct_2507"
-) -> Path:
-    """A tiny chat model of the Qwen3 family on disk, as a hub's would be. Each token that it writes
-    is `often` with these odds to all other tokens together."""
-    words = tokenizer(template)
-    written = random_qwen3(
-        words, max_position_embeddings=8192, tie_word_embeddings=False, initializer_range=0.1
-    )
-    with torch.no_grad():
-        # one number is the same in every hidden state: a norm of 32 numbers makes it sqrt(32)
-        written.model.embed_tokens.weight[:, 0] = 10.0
-        written.lm_head.weight[:, 0] = 0.0
-        bias = math.log(odds * len(words))
-        written.lm_head.weight[words.convert_tokens_to_ids(often), 0] = bias / math.sqrt(32)
-    written.save_pretrained(path)
-    words.save_pretrained(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    """One that ends a thought now and then."""
-    return chat_model(tmp_path_factory.mktemp("model"), often="</think>", odds=0.2)
 
 
 @pytest.fixture(scope="module")

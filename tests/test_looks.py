@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 from loguru import logger
-from test_rl import CFG, Lines, weights
 from transformers import AutoModelForCausalLM
 
 from minprm import evaluation
@@ -22,6 +21,7 @@ from minprm.stages import looks
 from minprm.stages.looks import Looks
 from minprm.stages.metrics import turn_metrics
 from minprm.trainer import Run
+from shared.stages import CFG, Lines, weights
 
 BASE = replace(
     CFG, num_demos=12, watch=0, eval_every=2, eval_tasks=3, sft=SFT(warmup=0, batch=4, epochs=2),

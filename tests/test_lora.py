@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from test_policy import SAMPLES, policy
-from test_rl import Lines
 from transformers import AutoModelForCausalLM
 
 from minprm.commands import dry_run as planning
@@ -21,6 +19,8 @@ from minprm.model.adapters import under_adapters
 from minprm.model.load import adapted, base_of, load_model
 from minprm.model.policy import Policy
 from minprm.model.vllm import weights as merged
+from shared.policies import SAMPLES, policy
+from shared.stages import Lines
 
 peft = pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
 

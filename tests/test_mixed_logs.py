@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from test_templates import TYPED, shipped
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from minprm.constants import SFT, ActPRM, Config
@@ -13,6 +12,7 @@ from minprm.model.policy import Policy
 from minprm.stages.act_prm import walk_logs
 from minprm.stages.sft import to_samples
 from minprm.text.actions import joined
+from shared.templates import TYPED, shipped
 
 VISIT = {"name": "visit", "arguments": {"title": "Paris", "n": 3}}
 STEPS = [

@@ -11,8 +11,6 @@ import pytest
 import torch
 import transformers
 from loguru import logger
-from test_policy import agent
-from test_rl import Lines
 from transformers import AutoModelForCausalLM
 
 from minprm.commands.evaluate import Evaluation, played
@@ -29,6 +27,8 @@ from minprm.model.load import load_model
 from minprm.model.policy import Policy
 from minprm.model.sampler import Completion, Sampler
 from minprm.model.tiny import untrained
+from shared.policies import agent
+from shared.stages import Lines
 
 DOCS = Path(__file__).parents[1] / "docs/models.md"
 CONTEXT = 100

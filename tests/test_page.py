@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_report import HOSTILE, hostile_run, make_run
 
 from minprm.report import write
 from minprm.report.write import write_page
+from shared.pages import HOSTILE, hostile_run, make_run
 
 WIDTHS = (320, 390, 1280, 1800)
 

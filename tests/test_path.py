@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_logs import chat_model, datasets, trl
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from examples.support import make
 from minprm.commands import evaluate, export, logs, train
 from minprm.text.logs import read_demos
+from shared.chats import chat_model
 
+trl = pytest.importorskip("trl", reason='needs trl: pip install "minprm[dev]"')
+datasets = pytest.importorskip("datasets", reason="trl brings it")
 pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
 SMALL = (
     "--preset logs --demos mine --run r --held-out 4 --arms base act_prm --lora 4 --threads 1 "
@@ -105,7 +107,7 @@ def test_the_export_is_a_model_by_itself(folder):
 
 @pytest.mark.skipif(find_spec("vllm") is None, reason='needs vllm: pip install "minprm[vllm]"')
 def test_the_engine_serves_it(folder, monkeypatch, capsys):
-    from test_serve import asked
+    from shared.serving import asked
 
     monkeypatch.chdir(folder)
     export.main("checkpoints/r/act_prm-0 again --merge --dtype fp32".split())

@@ -7,10 +7,10 @@ so gspo is compared without a KL.
 
 import pytest
 import torch
-from test_policy import policy
 
 from minprm.constants import Training
 from minprm.data import Sample
+from shared.policies import policy
 
 trl = pytest.importorskip("trl", reason='needs trl: pip install "minprm[dev]"')
 datasets = pytest.importorskip("datasets", reason="trl brings it")

@@ -7,43 +7,15 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from minprm.constants import Config, Engine, Tiny, Training
+from minprm.constants import Engine, Training
 from minprm.data import NAN, Sample
-from minprm.envs.cups import Cups
-from minprm.model.agent import Agent, make_agent
 from minprm.model.correction import check_gap, reweighted
-from minprm.model.policy import Policy, schedule
+from minprm.model.policy import schedule
 from minprm.model.sampler import Sampler
-from minprm.model.tiny import untrained
 from minprm.text.chat import Chat
+from shared.policies import SAMPLES, policy, sample, weights
 
 LR = 1e-2
-
-
-def policy(micro_tokens: int = 10_000) -> Policy:
-    world = Cups()
-    return Policy(*untrained(world, Tiny(dim=32, head_dim=16, heads=2, ffn=32), 0), micro_tokens)
-
-
-def agent(p: Policy, cfg: Config) -> Agent:
-    """The policy as an agent that is asked as `cfg` says."""
-    return make_agent(p, cfg, tools=[])
-
-
-def sample(ids, mask=None, old=NAN, advantage=1.0, parent=None) -> Sample:
-    n = len(ids)
-    return Sample(list(ids), mask or [True] * n, [old] * n, [advantage] * n, parent=parent)
-
-
-SAMPLES = [
-    sample([3, 1, 4, 1, 5], [False, True, True, False, True], advantage=0.5),
-    sample([9, 2, 6], [False, True, True], advantage=-1.0),
-    sample([5, 3, 5, 8, 9, 7, 9], [False] + [True] * 6, advantage=2.0),
-]
-
-
-def weights(p: Policy) -> torch.Tensor:
-    return torch.cat([x.detach().flatten() for x in p.model.parameters()])
 
 
 def test_log_probs_are_those_of_a_full_softmax_one_position_earlier():

@@ -5,7 +5,6 @@ bf16 autocast is a GPU's; here it is switched on for the CPU, where it rounds in
 
 import pytest
 import torch
-from test_policy import policy, sample
 from torch.nn import functional
 
 from minprm.model import precision
@@ -13,6 +12,7 @@ from minprm.model import sampler as module
 from minprm.model.load import load_model
 from minprm.model.policy import Policy
 from minprm.model.sampler import ROWS, Sampler, bytes_of_row, rows_at_once
+from shared.policies import policy, sample
 
 PROMPTS = [[3, 4, 5, 6], [7], [8, 9, 1]]
 

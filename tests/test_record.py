@@ -9,8 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_policy import SAMPLES, policy
-from test_rl import Lines, weights
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
@@ -27,6 +25,8 @@ from minprm.run.log import Log
 from minprm.stages import notes
 from minprm.stages.record import classifier, roles_of, watched_demos
 from minprm.text.pieces import STATE_LETTERS, Pieces, state_text
+from shared.policies import SAMPLES, policy
+from shared.stages import Lines, weights
 
 CFG = Config(
     world_args=["rounds=2", "swaps=1", "cups=3"], thought_tokens=12, num_demos=6, held_out=4,

@@ -6,10 +6,10 @@ own template. Where both agree, neither has made the other's mistakes.
 """
 
 import pytest
-from test_templates import ACTIONS, PLAIN_CALL, TYPED, shipped, writable
 
 from minprm.text.actions import joined
 from minprm.text.chat import Chat
+from shared.templates import ACTIONS, PLAIN_CALL, TYPED, shipped, writable
 
 configs = pytest.importorskip(
     "renderers.configs", reason='needs renderers: pip install "minprm[dev]"'

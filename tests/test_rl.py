@@ -1,50 +1,17 @@
 """RL as a stage: every knob changes what is learned, playing ahead changes only how old it is."""
 
-import json
 import threading
 from dataclasses import fields, replace
 
 import pytest
 import torch
-from test_policy import policy
 
-from minprm.constants import RL, Config, Tiny
+from minprm.constants import RL
 from minprm.ladder import run_stage, start
 from minprm.model.sampler import Sampler
-from minprm.run.log import Log
 from minprm.run.prefetch import Prefetch
-from minprm.run.screen import Screen
-from minprm.trainer import Run
-
-CFG = Config(
-    world_args=["rounds=2", "swaps=1", "cups=3"], thought_tokens=12, num_demos=4, held_out=2,
-    gate=False, save_every=100, tiny=Tiny(dim=32, updates=150, batch=16),
-    eval_tasks=0, watch=0,  # what is measured and kept beside training has its own tests
-    rl=RL(lr=3e-3, warmup=0, updates=5, batch=3, group=4, max_grad_norm=1e9),
-)  # fmt: skip
-
-
-def clockless(line: dict) -> dict:
-    """A line of metrics without what a clock measured."""
-    return {k: v for k, v in line.items() if not k.startswith(("time/", "speed/"))}
-
-
-class Lines(Log):
-    """A log that is kept in memory."""
-
-    def __init__(self):
-        self.lines = []
-        self.screen = Screen()
-
-    def update(self, seed, stage, update, stats):
-        stats = json.loads(json.dumps(stats))  # as the real one: nothing but plain numbers
-        self.lines.append(clockless(stats))
-
-    def rewind(self, seed, stage, update):
-        pass
-
-    def samples(self, seed, stage, update, groups):
-        json.dumps(groups)
+from shared.policies import policy
+from shared.stages import CFG, Lines, doubles, weights
 
 
 @pytest.fixture(scope="module")
@@ -60,17 +27,6 @@ def learned(
     run = start(cfg, 0, Lines(), checkpoints, on_save)
     run_stage(run, stage)
     return weights(run), run.log.lines
-
-
-def weights(run: Run) -> torch.Tensor:
-    return torch.cat([p.flatten() for p in run.agent.policy.weights().values()])
-
-
-def doubles(found: dict[str, torch.Tensor]) -> list[tuple[str, str]]:
-    """Settings that ended with the very same numbers."""
-    names = list(found)
-    pairs = ((a, b) for i, a in enumerate(names) for b in names[:i])
-    return [(a, b) for a, b in pairs if torch.equal(found[a], found[b])]
 
 
 @pytest.fixture(scope="module")

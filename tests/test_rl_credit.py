@@ -6,9 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_policy import policy, sample
-from test_walks import CUPS
-from test_walks import played as episodes_of
 from torch import tensor
 
 from minprm.constants import RL, History
@@ -26,6 +23,9 @@ from minprm.zoo import (
     turn_gae,
     value_clip,
 )
+from shared.policies import policy, sample
+from shared.stages import CUPS
+from shared.stages import played as episodes_of
 
 
 @pytest.fixture(scope="module")

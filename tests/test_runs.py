@@ -15,8 +15,6 @@ from pathlib import Path
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from test_policy import policy
-from test_rl import clockless
 
 from minprm import demos as sides
 from minprm import ladder
@@ -31,6 +29,8 @@ from minprm.run.log import Log, locked, to_json
 from minprm.run.snapshots import Snapshots
 from minprm.text.logs import from_chat
 from minprm.trainer import Progress
+from shared.policies import policy
+from shared.stages import clockless
 
 ROOT = Path(__file__).parents[1]
 FLAGS = (

@@ -4,24 +4,16 @@ import json
 import os
 import re
 import shlex
-import signal
-import socket
-import subprocess
-import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
-from test_export import line
-from test_templates import TEMPLATES, TOOLS, bytes_with, random_qwen3, tokenizer
 
 from minprm.commands import evaluate, export, train
-from minprm.commands.serve import started
 from minprm.commands.serving import ANY_REASONING, REASONING_PARSERS, TOOL_PARSERS, tool_parser
 from minprm.run.about import read_about, write_about
+from shared.chats import TEMPLATES, TOOLS, bytes_with, one_call, random_qwen3, tokenizer
+from shared.serving import FAST, asked
 
-FAST = {"TORCH_COMPILE_DISABLE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}  # seconds, not minutes
 os.environ |= FAST
 pytest.importorskip("vllm", reason='needs vllm: pip install "minprm[vllm]"')
 pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
@@ -108,7 +100,7 @@ def folder(tmp_path_factory) -> Path:
     words = tokenizer("qwen3")
     random_qwen3(words, width=64).save_pretrained(folder / "base")
     words.save_pretrained(folder / "base")
-    (folder / "logs.jsonl").write_text("".join(json.dumps(line(i)) + "\n" for i in range(6)))
+    (folder / "logs.jsonl").write_text("".join(json.dumps(one_call(i)) + "\n" for i in range(6)))
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
         flags = "--world= --demos logs.jsonl --model base --held-out 2 --thought-tokens 4 --run r "
@@ -151,40 +143,3 @@ def test_an_export_is_served_by_the_line_that_is_printed(folder, flags, monkeypa
     model = out if flags else Path(out).name
     answer = asked(command[2:], model)
     assert answer["choices"][0]["message"]["role"] == "assistant"
-
-
-def asked(arguments: list[str], model: str) -> dict:
-    """The answer of a server, which is ended afterwards, to a chat with tools."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = started(["vllm", "serve", *arguments])  # as `minprm serve` starts it
-    server += f"--port {port} --enforce-eager --kv-cache-memory-bytes {2**26}".split()
-    server += ["--max-model-len", "1024", "--dtype", "float32"]
-    process = subprocess.Popen(server, env=os.environ | FAST, start_new_session=True)
-    body = {"model": model, "messages": [{"role": "user", "content": "show page 1"}],
-            "tools": TOOLS, "max_tokens": 12}  # fmt: skip
-    try:
-        until_ready(f"http://127.0.0.1:{port}/health", process)
-        sent = urllib.request.Request(
-            f"http://127.0.0.1:{port}/v1/chat/completions",
-            json.dumps(body).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(sent, timeout=60) as answer:
-            assert answer.status == 200
-            return json.load(answer)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def until_ready(address: str, process: subprocess.Popen) -> None:
-    """Waits until the server answers."""
-    while process.poll() is None:
-        try:
-            urllib.request.urlopen(address, timeout=5).close()
-            return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
-    raise AssertionError(f"the server ended with {process.returncode}")

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from test_policy import SAMPLES, policy, weights
 from transformers import AutoModelForCausalLM
 
 from minprm.constants import Training
 from minprm.model import policy as module
 from minprm.model.load import load_model
 from minprm.model.policy import Policy
+from shared.policies import SAMPLES, policy, weights
 
 
 @pytest.fixture

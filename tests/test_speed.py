@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_policy import policy
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM, Qwen3Config
 
@@ -14,6 +13,7 @@ from minprm.model.load import adapted
 from minprm.model.policy import Policy
 from minprm.model.tree import layout
 from minprm.run.speed import flops, peak_of, size, speed
+from shared.policies import policy
 
 
 def branches() -> list[Sample]:

@@ -9,7 +9,6 @@ import sys
 from functools import partial
 
 import pytest
-from test_envs import SEEDS, make
 
 from minprm import demos, ladder
 from minprm.commands.train import main as train
@@ -22,6 +21,7 @@ from minprm.model import tiny
 from minprm.model.agent import make_player
 from minprm.play import expert_demo, play
 from minprm.stages import looks
+from shared.worlds import SEEDS, make
 
 ALL = pytest.mark.parametrize("name", WORLDS)
 # with knobs that leave few tasks, so that an overlap could not be missed

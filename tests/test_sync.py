@@ -11,8 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from test_policy import policy
-from test_rl import CFG, Lines
 
 from minprm.constants import Engine, Tiny
 from minprm.envs.cups import Cups
@@ -22,6 +20,8 @@ from minprm.model import vllm
 from minprm.model.sampler import Sampler
 from minprm.model.tiny import untrained
 from minprm.model.vllm import VLLM, architecture
+from shared.policies import policy
+from shared.stages import CFG, Lines
 
 PROMPTS = [[3, 4, 5], [7, 8]]
 

@@ -5,16 +5,12 @@ import random
 import re
 from dataclasses import replace
 from functools import lru_cache, partial
-from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loguru import logger
-from test_data import CALLS, TEXT, changed
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from tokenizers import AddedToken
 
 from minprm.algorithms import normalise
 from minprm.constants import ActPRM, Config
@@ -24,59 +20,11 @@ from minprm.stages.sft import to_samples
 from minprm.text.actions import joined
 from minprm.text.chat import Chat
 from minprm.text.logs import from_chat
+from shared.chats import CALL, FAMILIES, QWEN, TEMPLATES, TOOLS, bytes_with, tokenizer
+from shared.logs import CALLS, TEXT, changed
+from shared.templates import ACTIONS, MISTRAL, PLAIN_CALL, TYPED, shipped, writable
 
-trl = pytest.importorskip("trl", reason='needs trl: pip install "minprm[dev]"')
-TEMPLATES = Path(trl.__file__).parent / "chat_templates"
-QWEN = ["<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>"]
-LLAMA = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
-         "<|python_tag|>"]  # fmt: skip
-DEEPSEEK = ["<｜begin▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>", "<think>", "</think>",
-            "<｜end▁of▁sentence｜>", *(f"<｜tool▁{t}｜>" for t in (
-                "calls▁begin", "call▁begin", "sep", "call▁end", "calls▁end", "outputs▁begin",
-                "output▁begin", "output▁end", "outputs▁end"))]  # fmt: skip
-FAMILIES = {
-    "qwen3": (QWEN, "<|im_end|>"),
-    "qwen3_instruct_2507": (QWEN, "<|im_end|>"),
-    "llama3_1": (LLAMA, "<|eot_id|>"),
-    "deepseekv3": (DEEPSEEK, "<｜end▁of▁sentence｜>"),
-}
 LAYOUTS = [(name, layout) for name in FAMILIES for layout in ("think", "tool")]
-TOOLS = [{"type": "function", "function": {
-    "name": "visit", "description": "open a page",
-    "parameters": {"type": "object", "properties": {"title": {"type": "string"}}}}}]  # fmt: skip
-CALL = json.dumps({"name": "visit", "arguments": {"title": "Paris"}})
-
-
-def tokenizer(name: str) -> PreTrainedTokenizerFast:
-    """A byte-level BPE with the family's control tokens and template."""
-    return bytes_with(*FAMILIES[name], (TEMPLATES / f"{name}.jinja").read_text())
-
-
-def random_qwen3(words: PreTrainedTokenizerFast, width: int = 32, **shape) -> Qwen3ForCausalLM:
-    """A Qwen3 of one layer for this tokenizer, with the weights of seed 0 and heads of width 32."""
-    torch.manual_seed(0)
-    known = {
-        "vocab_size": len(words), "hidden_size": width, "intermediate_size": width,
-        "num_hidden_layers": 1, "num_attention_heads": width // 32,
-        "num_key_value_heads": width // 32, "head_dim": 32, "max_position_embeddings": 2048,
-        "eos_token_id": words.eos_token_id, "bos_token_id": None, "pad_token_id": None,
-    }  # fmt: skip
-    return Qwen3ForCausalLM(Qwen3Config(**known | shape))
-
-
-def bytes_with(controls: list[str], end: str, template: str | None) -> PreTrainedTokenizerFast:
-    """A byte-level BPE with these control tokens, of which one ends a turn, and this template."""
-    bpe = Tokenizer(models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
-    letters = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=400, initial_alphabet=letters, show_progress=False)
-    bpe.train_from_iterator(['visit the page and the name of it. \n\n "/ >/'] * 3, trainer)
-    bos = controls[0] if controls else end
-    made = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=end, bos_token=bos)
-    made.add_tokens(controls, special_tokens=True)
-    made.chat_template = template
-    return made
 
 
 def chat(name: str, layout: str) -> Chat:
@@ -190,29 +138,6 @@ def test_layouts_that_cannot_be_say_what_can(capsys):
 
 # --- every template that TRL ships, and Mistral's, which it does not ---
 
-CONTROL = (
-    r'<\|"\|>|<\|[A-Za-z_]+\|?>|<[A-Za-z_]+\|>|<｜[^｜<>]+｜>|\[/?[A-Z_]{3,}\]'
-    r"|</?(?:think|tool_call|tool_response|arg_key|arg_value)>|<[a-z]+(?:_[a-z]+)+>"
-)
-ENDS = ["<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<turn|>", "<|eot|>", "<|end|>",
-        "<|END_OF_TURN_TOKEN|>", "<end_of_utterance>", "<｜end▁of▁sentence｜>"]  # fmt: skip
-MISTRAL = """\
-{{- bos_token }}
-{%- if tools %}{{- '[AVAILABLE_TOOLS]' + tools | tojson + '[/AVAILABLE_TOOLS]' }}{% endif %}
-{%- for m in messages %}
-{%- if m.role == 'system' %}{{- '[SYSTEM_PROMPT]' + m.content + '[/SYSTEM_PROMPT]' }}
-{%- elif m.role == 'user' %}{{- '[INST]' + m.content + '[/INST]' }}
-{%- elif m.role == 'tool' %}{{- '[TOOL_RESULTS]' + m.content + '[/TOOL_RESULTS]' }}
-{%- else %}
-{%- if m.reasoning_content %}{{- '[THINK]' + m.reasoning_content + '[/THINK]' }}{% endif %}
-{{- m.content or '' }}
-{%- for c in m.tool_calls or [] %}
-{%- if c.id | length != 9 %}{{- raise_exception('an id has nine letters') }}{% endif %}
-{{- '[TOOL_CALLS]' + c.function.name + '[ARGS]' + c.function.arguments | tojson }}
-{%- endfor %}
-{{- eos_token }}
-{%- endif %}
-{%- endfor %}"""
 NAMES = sorted(p.stem for p in TEMPLATES.glob("*.jinja") if "training" not in p.stem)
 WITH_CALLS = [n for n in NAMES if "tool_calls" in (TEMPLATES / f"{n}.jinja").read_text()]
 # Templates that this project cannot use, and what the sentence says of them; with tools or without.
@@ -230,50 +155,11 @@ REFUSED = {
     ("llama3", True): "leaves out tool calls",
 }
 CARRIED = [*(n for n in WITH_CALLS if (n, True) not in REFUSED), "mistral"]
-# Templates that cannot write all actions. For others each is written.
-ONE_CALL = {"deepseek_r1_distill", "gptoss", "llama3_1", "llama3_2"}
-NO_TEXT_BESIDE_A_CALL = {"gptoss", "muse_glimmer"}
-SCHEMA = {"title": {"type": "string"}, "n": {"type": "integer"}, "ok": {"type": "boolean"},
-          "at": {"type": ["object", "null"]}, "text": {"anyOf": [{"type": "string"}]}}  # fmt: skip
-TYPED = [{"type": "function", "function": {
-    "name": "visit", "description": "open a page",
-    "parameters": {"type": "object", "properties": SCHEMA}}}]  # fmt: skip
-PLAIN_CALL = {"name": "visit", "arguments": {"title": "Paris", "n": 3}}
-HARD_CALL = {"name": "visit", "arguments": {
-    "title": 'é ☃ "it\'s" \n {b} \\ <|im_end|></think></tool_call>[ARGS]<|"|><turn|></arg_value>',
-    "n": 3,
-    "ok": True, "at": {"x": [1.5, None, {"y": "z, w"}], "s": "}"}, "text": "3"}}  # fmt: skip
-ACTIONS = {
-    "reply": ("On it.", []),
-    "call": ("", [PLAIN_CALL]),
-    "no argument": ("", [{"name": "visit", "arguments": {}}]),
-    "hard call": ("", [HARD_CALL]),
-    "null": ("", [{"name": "visit", "arguments": {"at": None}}]),
-    "hard reply": ("<|im_end|> é\n\n</think> <tool_call> [ARGS] <|call|><turn|>", []),
-    "two calls": ("", [PLAIN_CALL, HARD_CALL]),
-    "text and call": ("On it.", [PLAIN_CALL]),
-    "text and two calls": ("On it.\nNow.", [HARD_CALL, PLAIN_CALL]),
-}
-
-
-def shipped(name: str) -> PreTrainedTokenizerFast:
-    """A tokenizer with a template of TRL, whose control tokens are what looks like one in it."""
-    text = MISTRAL if name == "mistral" else (TEMPLATES / f"{name}.jinja").read_text()
-    found = set(re.findall(CONTROL, text))
-    ends = [end for end in ENDS if end in text]
-    made = bytes_with(["<s>", *sorted(found)], ends[0] if ends else "</s>", text)
-    made.add_special_tokens({"eos_token": made.eos_token})
-    return made
 
 
 @lru_cache
 def carried(name: str) -> Chat:
     return Chat(shipped(name), "auto", TYPED)
-
-
-def writable(name: str, reply: str, calls: list[dict]) -> bool:
-    several = len(calls) > 1 and name in ONE_CALL
-    return not several and not (reply and calls and name in NO_TEXT_BESIDE_A_CALL)
 
 
 @pytest.mark.parametrize("kind", ACTIONS)

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_envs import HOSTILE
-from test_logs import chat_model
 
 from minprm.commands.evaluate import main as evaluate
 from minprm.commands.train import main as train
@@ -21,6 +19,8 @@ from minprm.envs.metrics import LIBRARIES, METRICS, diversity
 from minprm.evaluation import reference_rows
 from minprm.play import Episode, expert_demo, won_demos
 from minprm.run.table import details
+from shared.chats import chat_model
+from shared.worlds import HOSTILE
 
 ROOT = Path(__file__).parents[1]
 USER = {"role": "user", "content": "hello"}

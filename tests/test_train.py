@@ -10,13 +10,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from test_rl import clockless
 
 from minprm.constants import Config, Tiny
 from minprm.envs.cups import Cups
 from minprm.model import tiny
 from minprm.model.policy import Policy
 from minprm.text.logs import read_demos
+from shared.stages import clockless
 
 ROOT = Path(__file__).parents[1]
 TINY = (

@@ -6,16 +6,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from test_policy import agent, policy
 
 from minprm.commands import evaluate
 from minprm.commands.trajectories import write_trajectories
 from minprm.constants import Config
 from minprm.data import Sample
-from minprm.envs.base import World, call, called, task_seed, tool
+from minprm.envs.base import World, call, task_seed
 from minprm.envs.cups import Cups
 from minprm.play import Episode, act, begin, play, task_name
 from minprm.text.logs import read_demos
+from shared.policies import agent, policy
+from shared.worlds import Doors
 
 CUPS = Config(world_args=["rounds=2", "swaps=1"], thought_tokens=8, action_tokens=4)
 
@@ -33,22 +34,6 @@ def acted(world: World, *turns: tuple[str | None, str | None]) -> Episode:
 def written(folder: Path, *episodes: Episode) -> list[dict]:
     write_trajectories(folder, "checkpoints/r/act_prm-0", list(episodes))
     return [json.loads(file.read_text()) for file in sorted(folder.iterdir())]
-
-
-class Doors(World):
-    """Opened by a tool; an episode may also say something."""
-
-    system = "Find the right door."
-    tools = [tool("open", "open a door", door="its name")]  # noqa: RUF012
-    turns = 3
-
-    def begin(self) -> str:
-        return f"door {self.rng.randrange(10**6)} or b?"
-
-    def act(self, action: str) -> tuple[str, float]:
-        _, arguments = called(action, self.tools)
-        self.success = arguments["door"] == "b"
-        return f"{arguments['door']} is open", float(self.success)
 
 
 def same_steps(folder: Path, episodes: list[Episode]) -> None:

@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_policy import agent, policy
 from torch._dynamo.testing import CompileCounter
 from torch.nn.attention import flex_attention
 from torch.nn.attention.flex_attention import create_block_mask
@@ -19,6 +18,7 @@ from minprm.model.check import check
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
 from minprm.model.tree import filled, layout, lineage, micro_batches, row
+from shared.policies import agent, policy
 
 
 def grown(shape: str, seed: int = 0) -> list[Sample]:

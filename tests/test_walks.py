@@ -3,43 +3,25 @@
 import math
 import threading
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 
 import pytest
 import torch
-from test_policy import agent, policy
 
 from minprm.algorithms import REWARDS, posterior
 from minprm.commands.cli import parse
-from minprm.constants import RL, SFT, ActPRM, Config, History
+from minprm.constants import RL, ActPRM, Config, History
 from minprm.data import Sample, chain
-from minprm.envs import WORLDS, make_world
-from minprm.envs.base import task_seed
+from minprm.envs import WORLDS
 from minprm.envs.cups import Cups
 from minprm.evaluation import summary
 from minprm.model.correction import reweighted
-from minprm.model.policy import Policy
 from minprm.model.tree import lineage, row
-from minprm.play import expert_demo, play
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.stages.rl import compare, paid
-from minprm.stages.sft import to_samples as logged
 from minprm.text.chat import Chat, Turn
-
-CUPS = Config(world_args=["rounds=3", "swaps=1"], thought_tokens=8, action_tokens=3)
-
-
-@pytest.fixture(scope="module")
-def parts() -> tuple[Policy, Chat, list]:
-    p = policy()
-    chat = Chat(p.tokenizer)
-    demos = [expert_demo(Cups(rounds=3, swaps=1), task_seed("train", i)) for i in range(2)]
-    # it learns a little of the form of a turn, so that some of its thoughts end and some are cut
-    samples = [sample for demo in demos for sample in logged(demo, agent(p, CUPS))]
-    for _ in range(8):
-        p.update(samples, SFT(), lr=3e-3)
-    return Policy(p.model, p.tokenizer, 10_000), chat, demos
+from shared.policies import agent
+from shared.stages import CUPS, played
 
 
 def walk(parts, **knobs):
@@ -49,11 +31,6 @@ def walk(parts, **knobs):
     walks, groups = walk_logs(agent(p, Config(thought_tokens=12)), demos, cfg, seed=3)
     outcomes(walks, cfg)
     return cfg, groups, walks
-
-
-def played(p: Policy, cfg: Config, seeds: list[int]) -> list:
-    """Episodes of these tasks."""
-    return play(agent(p, cfg), partial(make_world, cfg), seeds, noise=0)
 
 
 def flat(segments: list[list[int]]) -> list[int]:

@@ -9,11 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_about import checkpoint
-from test_cli import refusal
-from test_policy import agent, policy
-from test_templates import random_qwen3, tokenizer
-from test_trajectories import Doors
 
 from minprm.commands import evaluate, watch
 from minprm.commands.dry_run import PLAIN, YELLOW
@@ -27,6 +22,10 @@ from minprm.model.sampler import Sampler
 from minprm.play import Episode, begin, expert_demo
 from minprm.run.randomness import noise_seed
 from minprm.stages.sft import to_samples
+from shared.chats import random_qwen3, tokenizer
+from shared.commands import checkpoint, refusal
+from shared.policies import agent, policy
+from shared.worlds import Doors
 
 ROOT = Path(__file__).parents[1]
 CUPS = Config(
