@@ -1,11 +1,25 @@
-"""A doctest of a metric is skipped where the library of the metric is missing."""
+"""How the tests run: all of them beside each other, those of a file that was named one by one."""
+
+import os
 
 import pytest
 
-from minprm.envs.metrics import LIBRARIES
+# A tiny model is no quicker with two threads. The processes share the cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One process a core, at most four, where nothing was named. Else this one: nothing else is
+    loaded, and a debugger and a breakpoint work."""
+    if config.args_source is not config.ArgsSource.TESTPATHS:
+        return 0
+    return min(4, os.cpu_count() or 1)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A doctest of a metric is skipped where the library of the metric is missing."""
+    from minprm.envs.metrics import LIBRARIES
+
     module, _, metric = item.name.rpartition(".")
     if module == "minprm.envs.metrics" and metric in LIBRARIES:
         pytest.importorskip(LIBRARIES[metric], reason='needs the extra: pip install "minprm[text]"')

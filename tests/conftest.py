@@ -24,6 +24,30 @@ def parts() -> tuple:
     return hardly_trained()
 
 
+@pytest.fixture(scope="session")
+def raised(tmp_path_factory) -> Path:
+    """The base model of shared.stages.CFG, which takes seconds to raise."""
+    from minprm.ladder import base_policy
+    from shared.stages import CFG
+
+    folder = tmp_path_factory.mktemp("raised")
+    base_policy(CFG, 0, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def checkpoints(raised, tmp_path_factory) -> Iterator[Path]:
+    """A folder for what a file's runs leave, with that base model in it.
+
+    Its skills would be measured whenever a run starts, a third of a small run's time, and CFG lets
+    a model pass whatever they are. They are not measured while this folder is used.
+    """
+    folder = shutil.copytree(raised, tmp_path_factory.mktemp("runs") / "checkpoints")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr("minprm.model.tiny.gate", lambda *_: {"acts": 1.0, "?": 0.0})
+        yield Path(folder)
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
     """A chat model on disk that ends a thought now and then."""

@@ -159,6 +159,7 @@ def test_its_narrator_has_the_librarys_mix_of_thoughts():
     assert set(seen) == set(mix)
 
 
+@pytest.mark.slow
 def test_it_needs_nothing_of_minprm_and_knows_one_flag():
     text = Path(act_prm.__file__).read_text()
     assert "import minprm" not in text and "from minprm" not in text

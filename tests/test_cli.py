@@ -288,6 +288,7 @@ def test_control_characters_are_shown_and_not_obeyed(capsys):
 # --- and around them ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", ["train.py --help", "-m minprm logs examples/support/logs.jsonl"]
 )

@@ -171,6 +171,7 @@ def test_a_model_without_its_weights_is_refused_and_one_of_the_hub_waits_there(
     assert load.weights_here(str(model))
 
 
+@pytest.mark.slow
 def test_a_plan_writes_nothing_and_says_whether_thoughts_can_be_read(folder, model, capsys):
     main(f"{FLAGS} --model {model}".split())
     good = capsys.readouterr().out
@@ -210,11 +211,7 @@ def test_a_card_has_to_hold_the_plan_and_cudas_own_gigabyte(monkeypatch):
 # --- disk, updates, time ---
 
 
-@pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("checkpoints")
-
-
+@pytest.mark.slow
 def test_the_plan_counts_the_bytes_and_the_updates_of_the_run_itself(
     checkpoints, tmp_path, monkeypatch
 ):

@@ -171,6 +171,7 @@ def other(config: Config, knob: str) -> object:
     return next((choice for choice in choices if choice != value), "logs.jsonl")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_what_nothing_reads_is_refused_and_what_is_refused_changes_nothing(
     name, folder, monkeypatch
@@ -201,6 +202,7 @@ def logged(folder: Path, tag: str) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_glossary_names_what_is_logged_and_nothing_else(folder, monkeypatch):
     found = {}
     everything = {

@@ -337,6 +337,7 @@ def test_a_level_that_needs_more_turns_says_so(capsys):
     assert "turns=2" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_game_is_made_once_also_by_two_processes_at_once(tmp_path):
     make("textworld")
     code = "from minprm.envs.textworld import TextWorld; print(repr(TextWorld(level=1).reset(0)))"
@@ -490,6 +491,7 @@ def test_the_audit_is_shown_and_written_only_when_asked(monkeypatch, tmp_path, c
         assert (tmp_path / "audit.json").exists() is written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rooms", "hotpot"])
 def test_demos_of_any_world_are_written_and_hold_no_thoughts(name, tmp_path):
     flags = f"--world {name} --stages demos --episodes 5 --run d".split()

@@ -66,6 +66,7 @@ def test_draws_stay_in_their_sets_and_the_mask_policy_really_is_refreshed():
         assert torch.equal(a, b) and a is not b
 
 
+@pytest.mark.slow
 def test_a_temperature_that_moves_is_still_the_one_that_was_sampled_at(here):
     flags = "--preset smoke --run t --stages rl_adaptive --no-gate --tiny.updates 60"
     flags += " --episodes 4 --threads 1"
@@ -94,6 +95,7 @@ def test_what_the_world_cannot_be_made_of_is_refused_before_the_warm_start(here,
     assert not list(here.iterdir())
 
 
+@pytest.mark.slow
 def test_the_kl_holds_ppo_to_its_warm_start(here, capsys):
     text_rewards.main("--run t --demos 160 --updates 12 --kl 1.0 --kl-target 0.01".split())
     *_, warm, free, held = capsys.readouterr().out.splitlines()

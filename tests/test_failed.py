@@ -90,11 +90,6 @@ def test_thoughts_that_are_all_empty_stop_the_run(made, tmp_path, monkeypatch, c
 # --- a stage of Act-PRM ---
 
 
-@pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory):
-    return tmp_path_factory.mktemp("checkpoints")
-
-
 def trained(checkpoints, folder, monkeypatch, rewards, **knobs) -> Lines:
     """The log of Act-PRM where the first updates pay these rewards: 0, or p to all thoughts, or
     None for what they deserve. Each update has two steps."""

@@ -98,6 +98,7 @@ def test_what_only_one_file_may_import(package, home):
     assert users <= home
 
 
+@pytest.mark.slow
 def test_the_maths_the_data_and_the_worlds_need_torch_alone():
     """Whatever else is installed is made to fail at import."""
     code = """
@@ -150,6 +151,7 @@ def test_no_test_file_imports_another():
             assert not re.search(r"^ *(def|class) [tT]est", file.read_text(), re.MULTILINE), file
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", [["-m", "minprm", "train"], ["train.py"]])
 def test_both_doors_lead_to_the_same_command(door):
     done = subprocess.run(

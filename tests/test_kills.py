@@ -1,4 +1,4 @@
-"""`pytest -m slow`: runs that are killed at random moments end as if nothing had happened.
+"""`pytest -m kills`: runs that are killed at random moments end as if nothing had happened.
 
 The processes are forks of this one, which has all imports behind it: a kill costs a second.
 """
@@ -18,7 +18,7 @@ import pytest
 from minprm.commands import train
 from shared.stages import clockless
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.kills
 KILLS = 20
 FLAGS = (
     "--preset smoke --no-gate --tiny.updates 10 --tiny.dim 32 --arms act_prm rl --seeds 0 1 "

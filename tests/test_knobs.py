@@ -48,11 +48,6 @@ SFT_KNOBS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory):
-    return tmp_path_factory.mktemp("checkpoints")
-
-
 def made(checkpoints, folder, stage: str, **parts) -> Run:
     """A run after this stage."""
     run = start(replace(BASE, run=str(folder), **parts), 0, Lines(), checkpoints)

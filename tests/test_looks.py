@@ -32,11 +32,6 @@ STAGES = {"sft:expert": BASE, "act_prm": BASE, "rl": BASE, "rl:dense": AHEAD}
 NEW = ("eval/", "collapse/")
 
 
-@pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory):
-    return tmp_path_factory.mktemp("checkpoints")
-
-
 def made(checkpoints: Path, folder: Path, stage: str, cfg: Config = BASE, **knobs) -> Run:
     """A run after this stage."""
     run = start(replace(cfg, run=folder.name, **knobs), 0, Lines(), checkpoints)

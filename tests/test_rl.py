@@ -14,11 +14,6 @@ from shared.policies import policy
 from shared.stages import CFG, Lines, doubles, weights
 
 
-@pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory):
-    return tmp_path_factory.mktemp("checkpoints")
-
-
 def learned(
     checkpoints, folder, stage="rl:dense", knobs=None, on_save=lambda: None, **rl
 ) -> tuple[torch.Tensor, list]:

@@ -194,11 +194,6 @@ def test_an_engine_that_drops_a_weight_is_caught_by_what_it_writes():
     assert llm.holds is None
 
 
-@pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory):
-    return tmp_path_factory.mktemp("checkpoints")
-
-
 def run_of(checkpoints, folder, engines: list | None, monkeypatch, **knobs):
     """A run with a plain sampler, or with engines, which are appended to the list."""
 
