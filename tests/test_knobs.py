@@ -66,6 +66,7 @@ def tried(checkpoints, folder, stage: str, part: str, settings: list[dict]) -> d
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_knob_of_act_prm_changes_what_is_learned(checkpoints, tmp_path):
     found = tried(checkpoints, tmp_path, "act_prm", "act_prm", ACT_PRM)
     assert not doubles(found), doubles(found)
@@ -91,6 +92,7 @@ def squared(r):
 """
 
 
+@pytest.mark.slow
 def test_a_function_of_a_users_own_is_learned_by_as_one_of_ours(checkpoints, tmp_path):
     """The same function gives the same weights, bit for bit, and another one others."""
     file = tmp_path / "mine.py"
@@ -121,6 +123,7 @@ def test_a_run_does_not_go_on_with_a_file_that_has_changed(checkpoints, tmp_path
     assert f"it differs in {file}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_patience_stops_at_the_best_held_out_reward(checkpoints, tmp_path):
     act = replace(BASE.act_prm, updates=30, lr=0.03, patience=2)
     patient = made(checkpoints, tmp_path / "patient", "act_prm", act_prm=act, eval_every=1)
@@ -132,6 +135,7 @@ def test_patience_stops_at_the_best_held_out_reward(checkpoints, tmp_path):
     assert torch.equal(weights(until), weights(patient))
 
 
+@pytest.mark.slow
 def test_every_knob_of_sft_changes_what_is_learned(checkpoints, tmp_path):
     found = tried(checkpoints, tmp_path, "sft:expert", "sft", SFT_KNOBS)
     assert not doubles(found), doubles(found)
@@ -142,6 +146,7 @@ def test_every_knob_of_sft_changes_what_is_learned(checkpoints, tmp_path):
     assert {f.name for f in fields(SFT)} == {k for knobs in SFT_KNOBS for k in knobs} | rest
 
 
+@pytest.mark.slow
 def test_every_knob_of_relabelling_changes_the_logs(checkpoints, tmp_path):
     logs = [
         [[(s.thought, s.reward) for s in d.steps] for d in made(

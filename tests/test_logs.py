@@ -1,9 +1,6 @@
 """A person's own logs in, thoughts out: no world, any chat model, files that others read."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,6 @@ from shared.chats import PAGES, line, tokenizer
 
 trl = pytest.importorskip("trl", reason='needs trl: pip install "minprm[dev]"')
 datasets = pytest.importorskip("datasets", reason="trl brings it")
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +23,9 @@ def run(model, tmp_path_factory) -> Path:
     flags += "--thought-tokens 16 --action-tokens 40 --act-prm.updates 2 --act-prm.group 3 "
     flags += "--relabel.group 2 --relabel.min-gain -1 --arms base act_prm --sft.epochs 1 "
     flags += "--threads 1 --lora 0"
-    command = [sys.executable, str(ROOT / "train.py"), *flags.split()]
-    done = subprocess.run(
-        command, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True
-    )
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        main(flags.split())
     return folder / "runs" / "r"
 
 
@@ -112,13 +106,14 @@ def test_trl_reads_relabelled_logs_and_learns_each_thought_and_action_once(tmp_p
     assert "how big" not in learned and "9 gates" not in learned
 
 
-def test_a_world_of_tools_is_trained_on_and_played_by_a_chat_model(model, tmp_path):
+@pytest.mark.slow
+def test_a_world_of_tools_is_trained_on_and_played_by_a_chat_model(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     flags = f"--world hotpot --world-args authors=2 --model {model} --run w --arms act_prm rl "
     flags += "--num-demos 4 --held-out 2 --episodes 3 --thought-tokens 6 --action-tokens 40 "
     flags += "--act-prm.updates 2 --act-prm.batch 2 --rl.updates 1 --rl.batch 2 --rl.group 2 "
     flags += "--sft.epochs 1 --threads 1 --act-prm.reward action_prob_mean"
-    command = [sys.executable, str(ROOT / "train.py"), *flags.split()]
-    subprocess.run(command, cwd=tmp_path, check=True, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    main(flags.split())
     rows = json.loads((tmp_path / "runs/w/ladder.json").read_text())
     assert rows["expert"][0]["success"] == 1.0 and rows["act_prm"][0]["turns"] == 8
     relabelled, _ = read_demos(tmp_path / "runs/w/relabelled-act_prm+relabel-0.jsonl")

@@ -41,6 +41,7 @@ def made(checkpoints: Path, folder: Path, stage: str, cfg: Config = BASE, **knob
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", STAGES)
 def test_training_is_bit_for_bit_the_same_with_looks_and_without(stage, checkpoints, tmp_path):
     looked, blind = (
@@ -76,6 +77,7 @@ def test_what_is_logged_of_collapse_is_of_the_batch_of_that_update(
     assert [line.get("collapse/entropy") for line in lines] == [0, 1, None, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", ["test", "validation"])
 def test_every_look_plays_the_same_validation_tasks_greedily_and_as_the_stage_asks(
     split, checkpoints, tmp_path, monkeypatch
@@ -122,6 +124,7 @@ def test_without_a_world_held_out_logs_are_replayed(checkpoints, tmp_path, monke
     assert not any("logs" in name for name in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stage", "knobs"), [
     ("sft:expert", {}), ("rl", {}), ("act_prm", {"best_by": "success"}),
 ])  # fmt: skip
@@ -164,6 +167,7 @@ def files(folder: Path) -> dict[str, str]:
     return {str(x.relative_to(folder)): sha256(x.read_bytes()).hexdigest() for x in found}
 
 
+@pytest.mark.slow
 def test_checkpoints_are_kept_and_load_and_a_killed_run_keeps_the_same(
     checkpoints, tmp_path, monkeypatch
 ):

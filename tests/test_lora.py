@@ -83,6 +83,7 @@ def learned(
     return run.agent.policy.weights()
 
 
+@pytest.mark.slow
 def test_a_rerun_and_a_killed_run_end_with_the_same_adapters(base, tmp_path):
     whole = learned(base, tmp_path / "whole")
     torch.rand(3)
@@ -101,6 +102,7 @@ def test_a_rerun_and_a_killed_run_end_with_the_same_adapters(base, tmp_path):
     assert not same(learned(base, tmp_path / "other", seed=1), whole)
 
 
+@pytest.mark.slow
 def test_a_killed_run_from_saved_adapters_ends_with_the_same_in_every_stage(base, tmp_path):
     trained(base, tmp_path / "arm-0")
     kwargs = {"lora": 0, "stages": ("sft:actions", "sft:expert")}

@@ -22,6 +22,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gemma4", "glm4moe", "mistral"])
 def test_a_model_that_has_learned_a_log_of_replies_and_calls_writes_it(name):
     """The end of a turn, the answer by its call's name and the types of values are all in it."""

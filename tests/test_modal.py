@@ -54,6 +54,7 @@ def test_functions_instructions_and_examples_travel_too(tmp_path):
     assert found[1] == "Think. " * 999 and not files
 
 
+@pytest.mark.slow
 def test_the_body_runs_and_a_second_try_goes_on_with_the_same_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     flags = "--preset smoke --no-gate --tiny.updates 5 --act-prm.updates 2 --num-demos 8 "

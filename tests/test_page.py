@@ -10,6 +10,8 @@ from minprm.report import write
 from minprm.report.write import write_page
 from shared.pages import HOSTILE, hostile_run, make_run
 
+pytestmark = pytest.mark.slow
+
 WIDTHS = (320, 390, 1280, 1800)
 
 

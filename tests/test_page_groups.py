@@ -8,6 +8,8 @@ import pytest
 
 from minprm.report.page import FOLDER, SCRIPTS, page
 
+pytestmark = pytest.mark.slow
+
 ACTION = ["open", "d"]
 HOSTILE = "<img src=x onerror=hit=1></script><script>hit=1</script>\u202eevil\x1b[2J\ud800"
 

@@ -4,6 +4,8 @@ import pytest
 
 from minprm.report.page import page
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = "<img src=x onerror=hit=1></script><script>hit=1</script>\u202eevil\x1b[2J\ud800"
 NAMED = "⟨U+202E⟩evil⟨U+001B⟩[2J⟨U+D800⟩"
 

@@ -86,6 +86,7 @@ def close(a: float | None, b: float) -> bool:
 # --- looking leaves training as it was ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stage", "knobs"), [
     ("act_prm", {}),
     ("act_prm", {"continues": "own", "history": History(thoughts=False, last=1)}),

@@ -266,6 +266,7 @@ def test_samples_are_a_table_in_tensorboard(seen):
     assert {each["thought"] for each in first["group"]} <= {*cells}
 
 
+@pytest.mark.slow
 def test_a_pipe_and_a_file_get_no_bar(tmp_path):
     command = [sys.executable, "-m", "minprm", "train", *FLAGS, "--arms", "act_prm"]
     with open(tmp_path / "err", "wb") as errors:

@@ -208,6 +208,7 @@ def twice(package: str, folder: Path) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_wandb_keeps_both_halves_offline_under_one_name(tmp_path):
     twice("wandb", tmp_path)
     name = (tmp_path / "runs/r" / FILE).read_text()
@@ -217,6 +218,7 @@ def test_wandb_keeps_both_halves_offline_under_one_name(tmp_path):
     assert b"stages-0/1-rl/reward/mean" in sent and b"ladder/rl-0/success" in sent
 
 
+@pytest.mark.slow
 def test_trackio_keeps_both_halves_as_one_run(tmp_path):
     twice("trackio", tmp_path)
     with closing(sqlite3.connect(tmp_path / "minprm.db")) as base:

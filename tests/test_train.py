@@ -18,6 +18,8 @@ from minprm.model.policy import Policy
 from minprm.text.logs import read_demos
 from shared.stages import clockless
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 TINY = (
     "--preset smoke --arms base act_prm --world-args rounds=1 swaps=2 cups=4 --num-demos 48 "
