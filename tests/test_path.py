@@ -17,6 +17,8 @@ from minprm.commands import evaluate, export, logs, train
 from minprm.text.logs import read_demos
 from shared.chats import chat_model
 
+pytestmark = pytest.mark.slow
+
 trl = pytest.importorskip("trl", reason='needs trl: pip install "minprm[dev]"')
 datasets = pytest.importorskip("datasets", reason="trl brings it")
 pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')

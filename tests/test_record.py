@@ -57,11 +57,6 @@ class Kept(Lines):
             self.rows.append(json.loads(json.dumps(line, allow_nan=False)))
 
 
-@pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory):
-    return tmp_path_factory.mktemp("checkpoints")
-
-
 def begun(checkpoints, folder, stage="act_prm", log=None, **knobs):
     """The run before its first stage. Knobs of the stage are told from those of the run."""
     section = stage.split(":")[0]
@@ -113,6 +108,7 @@ def test_training_is_the_same_to_the_bit_with_looks_and_without(
     assert looked.log.rows and not plain.log.rows
 
 
+@pytest.mark.slow
 def test_adapters_learn_the_same_with_looks_and_without(act_prm, checkpoints, tmp_path):
     pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
     (base,) = checkpoints.glob("tiny-*")  # it was raised for another run
@@ -461,6 +457,7 @@ def test_a_part_of_a_character_is_shown_by_its_bytes():
 # --- files ---
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_and_resumed_has_the_same_lines(checkpoints, tmp_path):
     def lines(name: str, stop_at: int | None) -> str:
         log = Log(tmp_path / name)

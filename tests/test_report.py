@@ -224,6 +224,7 @@ def ladder_of_size(stages: int, looks: int, length: int, seeds: int = 1) -> dict
     return data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stages", "looks", "length", "seeds"), [
     (5, 9, 24, 1),  # the default ladder
     (2, 100, 60, 1),
@@ -242,6 +243,7 @@ def test_the_page_stays_small_and_says_what_was_left_out(stages, looks, length, 
     assert thin(data, room) == small
 
 
+@pytest.mark.slow
 def test_each_limit_leaves_less_than_the_one_before():
     data = ladder_of_size(2, 30, 10, seeds=2)
     sizes = [len(json.dumps(within(data, limits))) for limits in LIMITS]

@@ -50,6 +50,7 @@ KNOBS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_knob_of_rl_changes_what_is_learned(checkpoints, default, tmp_path):
     """Also each from the other: a value that is read nowhere would be somebody's double."""
     elsewhere = {"finetune_lr", "patience"}  # below, and in test_looks.py
@@ -84,6 +85,7 @@ def test_sparse_rewards_are_another_task_than_dense_ones(checkpoints, default, t
     assert not torch.equal(learned(checkpoints, tmp_path, "rl")[0], default[0])
 
 
+@pytest.mark.slow
 def test_a_correction_matters_where_older_weights_wrote(checkpoints, tmp_path):
     stale = {"max_async_level": 1, "loss": "is", "advantage": "none", "passes": 4}
     runs = {
@@ -117,6 +119,7 @@ def test_staleness_is_logged_and_bounded_and_nothing_is_in_the_air_at_a_save(
     assert max(x["policy/gap_mean"] for x in default[1]) < 1e-4
 
 
+@pytest.mark.slow
 def test_a_rerun_repeats_itself_also_where_batches_are_played_ahead(checkpoints, default, tmp_path):
     again = learned(checkpoints, tmp_path / "again", max_async_level=0)
     assert torch.equal(again[0], default[0]) and again[1] == default[1]
@@ -126,6 +129,7 @@ def test_a_rerun_repeats_itself_also_where_batches_are_played_ahead(checkpoints,
     assert torch.equal(one, two)  # weights change only when nobody writes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rl", [
     {"advantage": "ema"}, {"advantage": "gae", "kl": 0.5, "kl_target": 0.01},
     {"max_async_level": 1, "loss": "is"},
