@@ -320,6 +320,7 @@ def test_numbers_are_read_with_commas_currency_and_stops(text, number):
     assert read(text) == number
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["GoToImpUnlock", "KeyCorridorS3R1", "SynthS5R2", "OpenDoor"])
 def test_the_bot_never_hangs_on_or_off_its_path(level):
     world = make("babyai", level=level, turns=64)

@@ -404,6 +404,7 @@ def broken(name: str, text: str, how: str) -> bytes:
     return changed[how].encode("utf-8", "surrogateescape")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "ways"), [
     ("config.json", "cut empty list deep foreign binary newer older type range"),
     ("ladder.json", "cut empty list deep foreign binary"),
@@ -423,6 +424,7 @@ def test_broken_files_of_a_run_end_in_a_sentence(name, ways, here, capsys):
     run("whole", "--resume")
 
 
+@pytest.mark.slow
 def test_the_lock_of_a_run_is_released_by_death(tmp_path, capsys):
     code = "import sys, time; from minprm.run.log import locked; from pathlib import Path; "
     code += "held = locked(Path('lock')); print('held', flush=True); time.sleep(60)"
@@ -470,6 +472,7 @@ def ctrl_c(*_, **__):
     os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["base", "evaluate", "reference_rows", "relabel"])
 def test_ctrl_c_is_obeyed_outside_of_training_too(where, tmp_path, monkeypatch):
     """In seed 0's last evaluation, its reference rows, or while seed 1's base is raised."""
@@ -511,6 +514,7 @@ def test_ctrl_c_before_anything_was_trained_leaves_no_run(tmp_path, monkeypatch,
     assert not Path("runs").exists() and not list(tmp_path.glob("checkpoints/*"))
 
 
+@pytest.mark.slow
 def test_after_any_number_of_stops_patience_ends_at_the_same_update(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     flags = "--stages act_prm --act-prm.patience 2 --act-prm.updates 30 --act-prm.lr 0.03"
@@ -616,6 +620,7 @@ def test_a_raised_model_whose_files_are_broken_ends_in_a_sentence(tmp_path, caps
     assert f"{path} is no model that transformers loads" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [3_000, 30_000])
 def test_a_full_disk_ends_in_a_sentence_and_the_run_goes_on_alike(size, here, capsys):
     expected = run("whole", "--resume"), metrics("whole")

@@ -84,6 +84,7 @@ def metrics(run: str) -> list[dict]:
     return [{k: v for k, v in x.items() if not k.startswith(clocked)} for x in found]
 
 
+@pytest.mark.slow
 def test_a_run_is_one_tracked_run_with_a_step_for_each_stage(service, capsys):
     train.main(["--run", "plain", *FLAGS])
     printed = capsys.readouterr().out
@@ -139,6 +140,7 @@ def test_a_service_that_fails_is_said_once_and_costs_nothing(service, capsys, mo
     assert (Path("runs/r/log.txt").read_text()).count("TRACKING HAS STOPPED") == 1
 
 
+@pytest.mark.slow
 def test_a_new_run_that_cannot_be_tracked_is_not_trained_and_an_old_one_is(
     service, capsys, monkeypatch
 ):

@@ -135,6 +135,7 @@ def test_blocks_are_those_that_torch_finds_by_looking_at_all_pairs(shape, skippi
         assert torch.equal(mask.full_kv_num_blocks, slow.full_kv_num_blocks)
 
 
+@pytest.mark.slow
 def test_varied_batches_compile_few_kernels(skipping, monkeypatch):
     """Compiled as on a GPU, but for torch's own interpreter: what counts is how often."""
     counter = CompileCounter()
