@@ -33,6 +33,7 @@ def test_every_kind_of_change_is_there():
         assert f"a {kind}" in title or f"an {kind}" in title
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", STEPS)
 def test_a_change_applies_and_its_command_passes(copy, title):
     diff, command = STEPS[title]
