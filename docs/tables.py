@@ -164,11 +164,13 @@ def worlds() -> str:
 
 # ------------------------------------------------------------ Benchmarks and examples
 def ablations() -> str:
+    """Rewards as means, and with their seeds where those of training are far apart."""
     lines = []
     for name, row in load("ablations")["rows"].items():
+        values = row["reward"]["values"]
+        apart = max(values) - min(values) > 0.15
         line = [name, with_seeds(row["base"], 2), with_seeds(row["act_prm"], 2)]
         for reward in (row["reward"], row["held_out_reward"]):
-            apart = max(reward["values"]) - min(reward["values"]) > 0.15
             line.append(with_seeds(reward, 2) if apart else share(reward["mean"], 2))
         lines.append(line)
     return grid(["what", "`base`", "`act_prm`", "reward in training",
