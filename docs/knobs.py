@@ -14,6 +14,8 @@ PAGE = Path(__file__).with_name("knobs.md")
 HEAD = """\
 # Every knob
 
+<!-- numbers: none -->
+
 A knob is a flag of `minprm train`, and a key in a TOML file for `--config`. Flags go before the
 file, the file before the preset, and the preset before the defaults below. A knob that would have
 no effect is refused. `python -m docs.knobs` writes this page from `minprm/constants.py`.
