@@ -228,7 +228,7 @@ def test_a_reward_of_the_users_own_says_what_an_action_earns_without_a_thought(
         (log,) = relabelled(walk, asked, ActPRM(group=3, reward=reward), keep=1)
         chances[reward.rpartition(":")[2]] = log.chances
     assert chances["prob"] == chances["action_prob"] and None not in chances["prob"]
-    assert chances["brief"] is None  # it judges a thought, and there is none
+    assert chances["brief"] == []  # it judges a thought, and there is none
     with pytest.raises(SystemExit):
         parse(f"--act-prm.reward {tmp_path}/mine.py:brief --relabel.min-gain 0.1".split())
     parse(f"--act-prm.reward {tmp_path}/mine.py:prob --relabel.min-gain 0.1".split())
