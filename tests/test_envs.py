@@ -245,6 +245,7 @@ def test_the_bandits_expert_is_right_as_often_as_its_closed_form_says():
         assert abs(wins / n - p) < 4 * (p * (1 - p) / n) ** 0.5
 
 
+@pytest.mark.slow
 def test_the_lakes_expert_is_as_good_as_the_exact_optimum():
     world, wins, optimum, n = make("frozenlake", size=4, path=3, slip=0.3), 0, 0.0, 500
     for seed in range(n):

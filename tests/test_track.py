@@ -131,6 +131,7 @@ def test_a_run_that_goes_on_is_the_same_tracked_run_and_a_new_one_is_not(service
     assert begin("one") != names[0]  # another run of the name
 
 
+@pytest.mark.slow
 def test_a_service_that_fails_is_said_once_and_costs_nothing(service, capsys, monkeypatch):
     monkeypatch.setenv("BROKEN", "1")
     train.main(["--run", "r", *FLAGS, "--track", service])
