@@ -23,6 +23,13 @@ no effect is refused. `python -m docs.knobs` writes this page from `minprm/const
 A yes-or-no knob is switched on by its name and off by `no-` before the name: `--no-gate`,
 `--act-prm.no-decay`. A list takes several words: `--seeds 0 1 2`.
 """
+PRESET_HEAD = """\
+## Presets
+
+What each preset changes.
+
+| preset | changes |
+|---|---|"""
 
 
 def page() -> str:
@@ -44,11 +51,11 @@ def page() -> str:
                 cells = (f"`{flag(knob.name)}`", knob.values, f"`{knob.default}`", knob.meaning)
                 lines.append(f"| {' | '.join(cell.replace('``', '') for cell in cells)} |")
         lines.append("")
-    lines += ["## Presets", "", "What each preset changes.", ""]
+    lines += [PRESET_HEAD]
     for name, preset in PRESETS.items():
         changes = differences(asdict(Config(preset=preset.preset)), asdict(preset))
         changed = [f"`{now}`".replace(" `", " ''`") for _, now in changes]  # --world ''
-        lines.append(f"- **{name}**: {' '.join(changed) or 'the defaults'}")
+        lines.append(f"| `{name}` | {' '.join(changed) or 'nothing: these are the defaults'} |")
     return "\n".join(lines) + "\n"
 
 

@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -174,20 +173,16 @@ def test_a_stage_of_ones_own_may_read_any_knob_of_a_stage(monkeypatch):
     )
 
 
-def test_every_preset_and_every_command_that_is_written_down_is_accepted(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    Path("my.toml").write_text("")
+def test_every_preset_and_every_command_of_a_benchmark_is_accepted():
     for preset, config in PRESETS.items():
         logs = [] if config.world else ["--demos", "logs.jsonl"]
         assert replace(parse(["--preset", preset, *logs]), demos="") == config
-    told = re.findall(r"^python train.py(.*?)(?: +#.*)?$", (ROOT / "README.md").read_text(), re.M)
-    told += [f"{objectives.BUDGET} {flags} {objectives.CHOICE} --rl.lr 1e-3"
-             for flags in objectives.METHODS.values()]  # fmt: skip
+    told = [f"{objectives.BUDGET} {flags} {objectives.CHOICE} --rl.lr 1e-3"
+            for flags in objectives.METHODS.values()]  # fmt: skip
     told += [f"{ablations.LADDER} {flags}" for flags in ablations.ABLATIONS.values()]
-    assert len(told) > 40
+    assert len(told) > 30
     for flags in told:
-        if "--help" not in flags:
-            parse(flags.split())
+        parse(flags.split())
 
 
 @pytest.mark.parametrize(
