@@ -13,12 +13,13 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 STEP = re.compile(r"^### (.*?)$.*?```diff\n(.*?)```.*?```bash\n(.*?)```", re.MULTILINE | re.DOTALL)
 STEPS = {title: (diff, command) for title, diff, command in STEP.findall(PAGE)}
+TOUCHED = ("minprm", "tests", "docs", "examples", "pyproject.toml", "conftest.py", "zensical.toml")
 
 
 @pytest.fixture
 def copy(tmp_path):
     """A copy of what the diffs and their commands touch."""
-    for name in ("minprm", "tests", "docs", "examples", "pyproject.toml", "conftest.py"):
+    for name in TOUCHED:
         if (ROOT / name).is_dir():
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
@@ -28,7 +29,7 @@ def copy(tmp_path):
 
 
 def test_every_kind_of_change_is_there():
-    kinds = ("reward", "advantage", "world", "stage")
+    kinds = ("reward", "advantage", "world", "stage", "page")
     for kind, title in zip(kinds, STEPS, strict=True):
         assert f"a {kind}" in title or f"an {kind}" in title
 

@@ -35,7 +35,8 @@ SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)|(?:src|href)=\"([^\"]+)\"")
 HEADING = re.compile(r"^#+ (.*)", re.MULTILINE)
 CHAPTER = re.compile(r"^\d\. \[(.*?)\]\((\w+\.md)\)", re.MULTILINE)
-OTHERS = ("pip ", "git ", "uv ", "vllm ", "docker ", "tensorboard ")  # programs that are not ours
+# Programs that are not ours, and pytest's own flag
+OTHERS = ("pip ", "pytest ", "--pdb", "git ", "uv ", "vllm ", "docker ", "tensorboard ")
 FILE = re.compile(r"[\w-]+(?:/[\w-]+)*\.(?:py|md|toml|ipynb)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w")
 
