@@ -21,7 +21,8 @@ def modules(folder: str) -> str:
     lines = ["", "| module | what it is |", "|---|---|"]
     for file in sorted((ROOT / folder).glob("*.py")):
         if file.name != "__init__.py":
-            lines.append(f"| [{file.name}](../{folder}/{file.name}) | {first_sentence(file)} |")
+            name = file.name.replace("__", r"\_\_")  # or it is bold
+            lines.append(f"| [{name}](../{folder}/{file.name}) | {first_sentence(file)} |")
     return "\n".join(lines) + "\n\n"
 
 

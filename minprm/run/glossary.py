@@ -5,8 +5,10 @@ The lines of metrics.jsonl, the curves and the page of a run have these names. `
 minprm.run.glossary` prints the table of docs/metrics.md.
 """
 
+import re
 from typing import NamedTuple
 
+FLAG = re.compile(r"(--[\w*.-]*\w)")  # as code in a table: an asterisk alone makes words slanted
 # The arms of the ladder, and the two that stand beside them.
 ABOUT_ARMS = {
     "random": "random legal actions: the floor",
@@ -280,7 +282,7 @@ def table() -> str:
     """The glossary as Markdown."""
     rows = ["| metric | what it is | broken |", "|---|---|---|"]
     for name, metric in METRICS.items():
-        what, broken = (text.replace("|", "\\|") for text in metric)
+        what, broken = (FLAG.sub(r"`\1`", text.replace("|", "\\|")) for text in metric)
         rows.append(f"| `{name}` | {what} | {broken} |")
     return "\n".join(rows)
 
