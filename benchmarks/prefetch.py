@@ -42,7 +42,7 @@ def seconds(level: int) -> tuple[float, float, float]:
     one = start(cfg, 0, Log(RUNS / run), CHECKPOINTS)
     Slow.delay = 0.3
     run_stage(one, "rl")
-    lines = map(json.loads, (RUNS / run / "metrics.jsonl").read_text().splitlines())
+    lines = map(json.loads, (RUNS / run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
     times = [(x["time/sample"], x["time/update"]) for x in list(lines)[2:-1]]
     return median(map(sum, times)), *(median(t) for t in zip(*times, strict=True))
 
