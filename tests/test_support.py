@@ -1,11 +1,14 @@
 """The sixty logs of examples/support: what its generator writes, and as its policy says."""
 
 import json
+import random
 import re
 
 import pytest
 
-from examples.support import make
+from examples.support import make, tiny
+from minprm.text.chat import Chat
+from minprm.text.logs import from_chat
 
 LOGS = [json.loads(line) for line in make.FILE.read_text(encoding="utf-8").splitlines()]
 
@@ -64,3 +67,28 @@ def test_a_log_is_won_exactly_where_it_follows_the_policy(log):
     if "come by" in messages[1]["content"]:
         done = messages[-1]["content"].split(",")[0].lower()
     assert (done == right(messages)) == log["won"]
+
+
+def test_a_narrated_turn_does_what_its_thought_names_with_the_numbers_that_were_read():
+    demos = [from_chat(log) for log in LOGS]
+    turns = {}
+    for demo in demos:
+        for step in demo.steps:
+            turns.setdefault(tiny.thought_of(step), []).append(step)
+    assert turns.keys() == set(tiny.THOUGHTS.values())
+    words = tiny.tokenizer()
+    chat = Chat(words, tools=make.TOOLS)
+    starts = {thought: start for start, thought in tiny.THOUGHTS.items()}
+    named = []
+    for demo in demos:
+        samples = tiny.narrated(demo, turns, chat, random.Random(demo.task))
+        for sample, step in zip(samples, demo.steps, strict=True):
+            turn = words.decode(sample.ids)
+            thought, found, action = turn.partition("</think>")
+            if found:
+                thought = thought.removeprefix("<think>").strip()
+                named.append(thought == tiny.thought_of(step))
+                assert all(sample.trained) and starts[thought] in action
+            number = re.search(r"[A-E]-\d{3}", demo.messages[1]["content"])
+            assert not number or set(re.findall(r"[A-E]-\d{3}", action)) <= {number[0]}
+    assert 0.2 < sum(named) / len(named) < 0.45 and len(named) < 139
