@@ -5,7 +5,7 @@ of the thoughts that it trained on beside that of thoughts sampled from the stat
 logs). A run that exists is gone on with, so an interrupted series can be started again.
 """
 
-from docs.results import asked, over_seeds, save_run, t_interval
+from docs.results import over_seeds, save_run, t_interval, take_json_flag
 from minprm.commands.train import go_on
 
 SEEDS = [0, 1, 2]
@@ -47,7 +47,7 @@ def measured(ladder: dict, lines: list[dict]) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    path = asked()
+    path = take_json_flag()
     rows = {}
     for i, (name, flags) in enumerate(ABLATIONS.items()):
         columns = measured(*go_on(f"ablation-{i}", f"{LADDER} {flags}".split()))

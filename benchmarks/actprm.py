@@ -17,7 +17,7 @@ from statistics import median
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from docs.results import asked, save_run
+from docs.results import save_run, take_json_flag
 from minprm.constants import Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
@@ -81,7 +81,7 @@ def peak(p: Policy, way: str) -> None:
 
 
 def main() -> None:
-    path = asked()
+    path = take_json_flag()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     torch.set_flush_denormal(True)
     torch.manual_seed(0)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from docs.results import asked, over_seeds, save_run, t_interval
+from docs.results import over_seeds, save_run, t_interval, take_json_flag
 
 FILE = Path(__file__).parents[1] / "act_prm.py"
 SEEDS = [0, 1, 2, 3, 4]
@@ -86,7 +86,7 @@ def cups(names: dict, model, thought: str) -> dict[str, float]:
 
 
 def main() -> None:
-    path = asked()
+    path = take_json_flag()
     rows: dict[str, list[float]] = {}
     curves, seconds, group = {}, [], {}
     for seed in SEEDS:

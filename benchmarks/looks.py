@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from docs.results import asked, save_run
+from docs.results import save_run, take_json_flag
 from minprm import ladder
 from minprm.commands.cli import parse
 from minprm.commands.train import CHECKPOINTS, RUNS
@@ -54,7 +54,8 @@ def cost(arm: str, knobs: list[str]) -> tuple[float, float, int]:
 
 
 if __name__ == "__main__":
-    path, rows = asked(), {}
+    path = take_json_flag()
+    rows = {}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arms", nargs="+", default=ARMS, help="one run is made of each")
     flags, knobs = parser.parse_known_args()  # the rest are flags of `minprm train`

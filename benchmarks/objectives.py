@@ -10,7 +10,7 @@ import re
 import sys
 from statistics import fmean
 
-from docs.results import asked, over_seeds, save_run, t_interval
+from docs.results import over_seeds, save_run, t_interval, take_json_flag
 from minprm.commands.train import go_on
 
 BUDGET = "--preset cups --arms rl --rl.updates 50 --threads 1"  # 50 updates of 64 episodes
@@ -85,7 +85,7 @@ def line(name: str, row: dict) -> str:
 
 
 if __name__ == "__main__":
-    path = asked()
+    path = take_json_flag()
     rows = {name: measured(name) for name in sys.argv[1:] or METHODS}
     print(
         "| method | success | 95 % | worst seed | updates to .9 | lr (success of each) | seconds |"

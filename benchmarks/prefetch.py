@@ -11,7 +11,7 @@ from statistics import median
 
 import torch
 
-from docs.results import asked, save_run
+from docs.results import save_run, take_json_flag
 from minprm.commands.cli import parse
 from minprm.commands.train import CHECKPOINTS, RUNS
 from minprm.envs import WORLDS
@@ -48,7 +48,7 @@ def seconds(level: int) -> tuple[float, float, float]:
 
 
 if __name__ == "__main__":
-    path = asked()
+    path = take_json_flag()
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     WORLDS["slow"] = Slow

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
-from docs.results import asked, save_run
+from docs.results import save_run, take_json_flag
 from minprm.constants import ARMS, Config, fail
 from minprm.data import Demo
 from minprm.envs import make_world
@@ -54,7 +54,7 @@ def line(arm: str, row: dict) -> str:
 
 
 def main() -> None:
-    path = asked()
+    path = take_json_flag()
     folder = Path(*sys.argv[1:])
     if not (folder / "config.json").exists():
         fail(f"{folder} holds no run: name the folder of a finished ladder, as runs/errand")

@@ -15,7 +15,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from docs.results import asked, save_run
+from docs.results import save_run, take_json_flag
 
 os.environ |= {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "VLLM_LOGGING_LEVEL": "ERROR"}
 SHAPE = dict(hidden_size=512, intermediate_size=1536, num_hidden_layers=12, num_attention_heads=8,
@@ -52,7 +52,8 @@ def main() -> None:
     from minprm.constants import Engine
     from minprm.model.vllm import VLLM
 
-    path, told = asked(), {}
+    path = take_json_flag()
+    told = {}
     torch.manual_seed(0)
     model = Qwen3ForCausalLM(Qwen3Config(**SHAPE))
     with tempfile.TemporaryDirectory() as folder:
@@ -81,8 +82,8 @@ def main() -> None:
         seconds = seconds[1:]  # the first round warms up
         told[name] = {"median": median(seconds), "low": min(seconds), "high": max(seconds)}
         print(f"{name:<14}{median(seconds):>8.3f} s   [{min(seconds):.3f}, {max(seconds):.3f}]")
-    between = f"median of {ROUNDS}, smallest and largest"
-    save_run(path, [0], between, told, parameters=size, rank=RANK)
+    interval = f"median of {ROUNDS}, smallest and largest"
+    save_run(path, [0], interval, told, parameters=size, rank=RANK)
 
 
 if __name__ == "__main__":

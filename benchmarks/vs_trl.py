@@ -22,7 +22,7 @@ import transformers
 import trl
 from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
 
-from docs.results import asked, save_run
+from docs.results import save_run, take_json_flag
 from minprm.constants import Engine, Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
@@ -210,7 +210,8 @@ def steps_of(
 
 
 if __name__ == "__main__":
-    path, rows = asked(), {}
+    path = take_json_flag()
+    rows = {}
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     torch.set_flush_denormal(True)
     transformers.utils.logging.set_verbosity_error()

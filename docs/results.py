@@ -30,9 +30,9 @@ import torch
 
 from minprm.constants import fail
 from minprm.envs import audit
+from minprm.run import table
 from minprm.run.log import to_json, write_atomically
 from minprm.run.starts import as_line, libraries
-from minprm.run.table import interval
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).with_name("results")
@@ -54,8 +54,8 @@ def save(path: str | Path, **results) -> None:
     print(f"written: {path}")
 
 
-def asked() -> str:
-    """The file named by `--json FILE`, which is taken out of sys.argv; "" where there is none."""
+def take_json_flag() -> str:
+    """Takes `--json FILE` out of sys.argv. Returns the FILE, or "" where there is none."""
     if "--json" not in sys.argv:
         return ""
     place = sys.argv.index("--json")
@@ -64,10 +64,10 @@ def asked() -> str:
     return [sys.argv.pop(place), sys.argv.pop(place)][1]
 
 
-def save_run(path: str, seeds: list[int], between: str, rows: dict, **more) -> None:
+def save_run(path: str, seeds: list[int], interval: str, rows: dict, **more) -> None:
     """Writes what the program that is running has measured. No path: writes nothing."""
     if path:
-        save(path, **this_program(), seeds=seeds, interval=between, rows=rows, **more)
+        save(path, **this_program(), seeds=seeds, interval=interval, rows=rows, **more)
 
 
 def this_program(*other: str) -> dict:
@@ -109,7 +109,7 @@ def machine(threads: int) -> str:
 
 def over_seeds(values: list[float]) -> dict:
     """A row: mean and interval of one success a seed, and each of them."""
-    mean, low, high = interval([{"success": value} for value in values])
+    mean, low, high = table.interval([{"success": value} for value in values])
     return {"mean": mean, "low": low, "high": high, "values": values}
 
 

@@ -14,7 +14,7 @@ Prints success on cups after 20 updates of GRPO from a start that is too cold.
 import math
 import time
 
-from docs.results import asked, over_seeds, save_run, t_interval
+from docs.results import over_seeds, save_run, t_interval, take_json_flag
 from minprm.commands.train import go_on
 from minprm.ladder import STAGES
 from minprm.stages.looks import SUCCESS, Looks
@@ -54,7 +54,7 @@ def rl_adaptive(run: Run, stage_id: str) -> None:
 
 def main() -> None:
     """The three runs and their table."""
-    path = asked()
+    path = take_json_flag()
     STAGES["rl_adaptive"] = rl_adaptive
     rows = {}
     for name, stage, temperature in (

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer
 
-from docs.results import asked, save_run
+from docs.results import save_run, take_json_flag
 from examples.text_rewards import untrained
 from minprm.algorithms import mean_std, ppo_clip
 from minprm.commands.train import CHECKPOINTS
@@ -105,7 +105,8 @@ def refresh(mask, model) -> None:
 
 
 def main() -> None:
-    json_file, rows = asked(), {}
+    json_file = take_json_flag()
+    rows = {}
     run = f"nlpo-{time.strftime('%Y%m%d-%H%M%S')}"
     path = str(CHECKPOINTS / run / "stages-0")
     warm = f"--run {run} --world text --stages sft:actions --num-demos 768"

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from statistics import fmean
 
-from docs.results import asked, save_run
+from docs.results import save_run, take_json_flag
 from minprm.commands.cli import read_flags
 from minprm.commands.train import CHECKPOINTS, go_on
 from minprm.constants import Config, Tiny, fail
@@ -106,5 +106,5 @@ def result(run: str, flags: list[str]) -> tuple[float, float, float]:
 
 
 if __name__ == "__main__":
-    json_file = asked()
+    json_file = take_json_flag()  # before the other flags are read
     main(sys.argv[1:], json_file)

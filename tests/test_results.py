@@ -104,8 +104,8 @@ def test_an_unfinished_run_becomes_no_file(run, capsys):
 def test_a_program_writes_its_rows_where_it_is_told(monkeypatch, tmp_path):
     file = tmp_path / "x.json"
     monkeypatch.setattr(sys, "argv", ["x.py", "--json", str(file), "METHOD"])
-    assert results.asked() == str(file) and sys.argv == ["x.py", "METHOD"]
-    assert results.asked() == ""
+    assert results.take_json_flag() == str(file) and sys.argv == ["x.py", "METHOD"]
+    assert results.take_json_flag() == ""
     rows = {"base": results.over_seeds([0.5, 0.7])}
     results.save_run("", [0], "none", rows)
     assert not file.exists()
