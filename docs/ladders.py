@@ -43,7 +43,7 @@ def of_run(run: str) -> dict:
         "machine": machine(files.config["threads"]),
         "libraries": first["libraries"],
         "seeds": files.config["seeds"],
-        "interval": between(files.ladder),
+        "interval": interval_of(files.ladder),
         "wall_seconds": wall_seconds(files),
         "base_seconds": numbers(r"base model ready in ([\d.]+) s", text),
         "rows": rows,
@@ -71,7 +71,7 @@ def finished(run: str) -> Files:
     return files
 
 
-def between(ladder: dict[str, list[dict]]) -> str:
+def interval_of(ladder: dict[str, list[dict]]) -> str:
     """How the intervals of the arms were made."""
     kinds = {len(rows): interval_kind(rows) for rows in ladder.values()}
     seeds = max(kinds)

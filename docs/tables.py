@@ -86,7 +86,7 @@ def shares(values: Iterable[float], digits: int = 3) -> str:
     return " ".join(share(x, digits) for x in values)
 
 
-def between(row: dict) -> str:
+def interval(row: dict) -> str:
     return f"[{share(row['low'])}, {share(row['high'])}]"
 
 
@@ -101,7 +101,7 @@ def ladder(name: str) -> str:
     rows = []
     for arm, row in load(name)["rows"].items():
         rows.append([
-            f"`{arm}`", share(row["mean"]), between(row), shares(row["values"]),
+            f"`{arm}`", share(row["mean"]), interval(row), shares(row["values"]),
             f"{row['thoughts']:.2f}", f"{row['copies']:.2f}", f"{row['seconds']:.0f}",
         ])  # fmt: skip
     return grid(["arm", "success", "95 %", "seeds", "thoughts", "copies", "seconds"], rows)
@@ -112,7 +112,7 @@ def six() -> str:
     rows = load("cups")["rows"]
     return grid(
         ["arm", "what it learns from", "success", "95 %"],
-        [[f"`{arm}`", what, share(rows[arm]["mean"]), between(rows[arm])]
+        [[f"`{arm}`", what, share(rows[arm]["mean"]), interval(rows[arm])]
          for arm, what in SIX.items()],
     )  # fmt: skip
 
@@ -122,7 +122,7 @@ def one_line(name: str) -> str:
     rows = load(name)["rows"]
     arms = [arm for arm in rows if arm != "expert"]
     return grid(
-        [f"`{arm}`" for arm in arms], [[f"{share(rows[arm]['mean'])} {between(rows[arm])}"
+        [f"`{arm}`" for arm in arms], [[f"{share(rows[arm]['mean'])} {interval(rows[arm])}"
                                         for arm in arms]]
     )  # fmt: skip
 
@@ -131,7 +131,7 @@ def act_prm() -> str:
     rows = load("act_prm")["rows"].items()
     return grid(
         ["`act_prm.py`", "success", "95 %", "seeds"],
-        [[name, share(row["mean"]), between(row), shares(row["values"])] for name, row in rows],
+        [[name, share(row["mean"]), interval(row), shares(row["values"])] for name, row in rows],
     )
 
 
@@ -182,7 +182,7 @@ def objectives() -> str:
     for name, row in load("objectives")["rows"].items():
         rate = f"{row['lr']:.0e}".replace("e-0", "e-")
         lines.append([
-            name, with_seeds(row), between(row), share(min(row["values"])),
+            name, with_seeds(row), interval(row), share(min(row["values"])),
             " ".join(str(x or "-") for x in row["updates_to_.9"]),
             f"{rate} ({shares(row['tried'], 2)})", f"{row['seconds']:.0f}",
         ])  # fmt: skip

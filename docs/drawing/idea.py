@@ -11,7 +11,7 @@ from docs.drawing.style import (
     arrow,
     bar,
     page,
-    share,
+    probability,
     write,
 )
 from docs.results import load
@@ -82,7 +82,7 @@ def _cups_after(axes, x: float, title: str, row: dict, expert: str) -> None:
         bar(axes, left, FLOOR - TALL * p, PITCH - 6, TALL * p, ACCENT if is_expert else GREY)
         write(axes, left + 8, FLOOR + 12, cup, mono=True, ha="center", **how)
         if is_expert or p > 0.1:
-            write(axes, left + 8, FLOOR - TALL * p - 3, share(p), size=8, ha="center", **how)
+            write(axes, left + 8, FLOOR - TALL * p - 3, probability(p), size=8, ha="center", **how)
 
 
 def _thought_lines(axes, x: float, y: float, thought: str, expert: str) -> None:
@@ -152,7 +152,7 @@ def _column(axes, x: float, title: str, rows: list[dict | None]) -> None:
         for k in range(row["times"]):
             bar(axes, x + DRAW * k, y - 6, DRAW - 1, 6, colour)
         write(axes, x + DRAW * row["times"] + 2, y, str(row["times"]), size=8)
-        write(axes, x, y + 11, share(row["reward"]), size=8)
+        write(axes, x, y + 11, probability(row["reward"]), size=8)
         write(axes, x + BLOCK, y + 11, f"{row['advantage']:.2f}", size=8, ha="right")
 
 
@@ -176,8 +176,8 @@ def estep():
     weights = [product / sum(products) for product in products]
     counts = [f"{row['times']}/{group['size']}" for row in thoughts]
     _panel(axes, 226, "drawn", "p(z | s)", GREY, drawn, counts)
-    _panel(axes, 284, "× reward", "p(a | s, z)", GREY, rewards, map(share, rewards))
-    _panel(axes, 342, "∝ posterior", "p(z | s, a)", ACCENT, weights, map(share, weights))
+    _panel(axes, 284, "× reward", "p(a | s, z)", GREY, rewards, map(probability, rewards))
+    _panel(axes, 342, "∝ posterior", "p(z | s, a)", ACCENT, weights, map(probability, weights))
     note = f"The advantage of one draw: {group['size']} × posterior / times drawn."
     write(axes, 0, 90 + 20 * len(thoughts), note, color=SOFT)
     return figure
@@ -205,7 +205,7 @@ def loop():
     group = the_group()
     rows = [group["thoughts"][i] for i in (0, 1, -1)]
     drawn = [f"{row['times']} of {group['size']}" for row in rows]
-    rewards = [share(row["reward"]) for row in rows]
+    rewards = [probability(row["reward"]) for row in rows]
     shares = [f"{row['advantage']:.2f}" for row in rows]
     figure, axes = page(LAST + 34)
     write(axes, 0, 9, "An expert's log: what was seen and done, never why", weight="bold")

@@ -14,6 +14,7 @@ from docs.drawing.style import (
     write,
 )
 from docs.results import load
+from docs.tables import share
 
 # What each group of arms asks, so that a control stands beside what it controls.
 QUESTIONS = {
@@ -45,7 +46,7 @@ def ladder(name: str, colours: dict[str, str]):
     height = 38 + ROW * (len(rows) - 2) + GAP * len(QUESTIONS)
     figure, axes = page(height)
     for arm in ("random", "expert"):
-        label = f"{arm} {digits(rows[arm]['mean'])}"
+        label = f"{arm} {share(rows[arm]['mean'])}"
         write(axes, place(rows[arm]["mean"]), 10, label, size=8, color=SOFT, ha="center")
     y = 12
     for question, arms in QUESTIONS.items():
@@ -67,16 +68,11 @@ def place(success: float) -> float:
 def _arm(axes, y: float, arm: str, row: dict, colour: str) -> None:
     ink = {"color": INK} if colour == SOFT else {"color": colour, "weight": "bold"}
     write(axes, 0, y, arm, size=8, mono=True, **ink)
-    write(axes, WIDTH, y, digits(row["mean"]), size=8, ha="right", **ink)
+    write(axes, WIDTH, y, share(row["mean"]), size=8, ha="right", **ink)
     low, high = place(row["low"]), place(row["high"])
     bar(axes, low, y - 3.2, high - low, 0.9, colour)
     dots = [place(value) for value in row["values"]]
     axes.scatter(dots, [y - 2.8] * len(dots), s=18, color=colour, linewidth=0, zorder=3)
-
-
-def digits(number: float) -> str:
-    """A share of tasks, as the tables write it."""
-    return f"{number:.3f}".removeprefix("0") if number < 0.9995 else "1.00"
 
 
 # ------------------------------------------------------------ Learning, update by update

@@ -86,10 +86,10 @@ def arrow(axes, start: tuple, end: tuple, colour: str) -> None:
     axes.annotate("", end, start, arrowprops={"arrowstyle": "-|>", "color": colour, "shrinkA": 0})
 
 
-def share(p: float) -> str:
+def probability(p: float) -> str:
     """A probability to three digits.
 
-    >>> share(0.9976), share(0.0001), share(0.99996)
+    >>> probability(0.9976), probability(0.0001), probability(0.99996)
     ('.998', '< .001', '> .999')
     """
     if p < 0.0005:
