@@ -20,12 +20,7 @@ from minprm.report.gather import curves_of, interval_kind, ladder_of
 from minprm.report.looks import looks_of, trees_of
 from minprm.run.starts import as_line
 
-LEARNING = (
-    "act_prm",
-    "act_prm:resample",
-    "rl",
-    "rl:dense",
-)  # the stages whose thoughts and curves are kept
+CURVES_OF = ("act_prm", "act_prm:resample", "rl", "rl:dense")  # the stages that learn
 LOOKS = {"held_out_reward": "eval/held_out_reward", "success": "eval/success"}
 
 
@@ -116,11 +111,10 @@ def relabelled(text: str) -> dict[str, list[float]]:
 
 def groups(files: Files) -> dict[str, list[dict]]:
     """The watched states of the first seed, each before the first update and at the last look."""
-    found = {}
     for look in looks_of(files.samples, files.config):
         if look["seed"] == files.config["seeds"][0] and look["stage"] == "act_prm":
-            found[look["stage"]] = [state_of(state) for state in look["states"]]
-    return found
+            return {"act_prm": [state_of(state) for state in look["states"]]}
+    return {}
 
 
 def state_of(state: dict) -> dict:
@@ -149,12 +143,12 @@ def counted(group: list[dict]) -> list[dict]:
 def paths(files: Files) -> dict:
     """The log of resampled paths with the most distinct steps, as the first seed walked it at its
     first look. `up` is a thought's parent in the step before; {} where nothing was resampled."""
+    first = (files.config["seeds"][0], 0)
     known = trees_of(files.samples)
-    first = [tree for tree in known if tree["seed"] == files.config["seeds"][0]]
-    first = [tree for tree in first if tree["update"] == 0]
-    if not first:
+    trees = [tree for tree in known if (tree["seed"], tree["update"]) == first]
+    if not trees:
         return {}
-    tree = max(first, key=lambda tree: len(tree["steps"]))
+    tree = max(trees, key=lambda tree: len(tree["steps"]))
     steps = []
     for step in tree["steps"]:
         group = [{**z, "reward": round(z["reward"], 3)} for z in step["thoughts"]]
@@ -167,7 +161,7 @@ def curves(files: Files) -> dict[str, dict]:
     looked at now and then, at the updates of those looks."""
     found: dict[str, dict] = {}
     for curve in curves_of(files.metrics):
-        if curve["stage"] not in LEARNING:
+        if curve["stage"] not in CURVES_OF:
             continue
         kept = found.setdefault(curve["stage"], {})
         kept.setdefault("reward", []).append(rounded(curve["metrics"]["reward/mean"]))

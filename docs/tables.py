@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from docs.drawing.idea import kind, the_group
+from docs.drawing.worlds import WORLDS
 from docs.results import load
 from minprm.constants import fail
 from minprm.envs import audit
@@ -30,13 +31,6 @@ SIX = {
     "act_prm": "the log with Act-PRM's thoughts: 24 a step too, training included",
     "expert_thoughts": "the log with correct thoughts, written by a script",
     "rl": "no log: GRPO in the game itself, paid for winning",
-}
-# The worlds of the book, by how much the agent is shown
-WORLDS = {
-    "cups": "cups: the state is never shown",
-    "errand": "errand: only the thoughts carry it",
-    "rooms": "rooms: the map is in the history",
-    "frozenlake": "lake: all in view",
 }
 
 
@@ -152,12 +146,13 @@ def group() -> str:
 def worlds() -> str:
     """Where thoughts help: four ladders, a line each."""
     lines = []
-    for name, what in WORLDS.items():
+    for name, (world, where) in WORLDS.items():
         rows = load(name)["rows"]
         found = with_seeds(rows["act_prm"])
         if name == "errand":  # the one where it matters
             found += f" one step, {with_seeds(rows['act_prm_resampled'])} paths resampled"
-        lines.append([what, share(rows["random"]["mean"]), with_seeds(rows["action_sft"]), found,
+        lines.append([f"{world}: {where}", share(rows["random"]["mean"]),
+                      with_seeds(rows["action_sft"]), found,
                       with_seeds(rows["expert_thoughts"])])  # fmt: skip
     return grid(["world", "random", "no thought", "Act-PRM", "thought"], lines)
 

@@ -12,7 +12,7 @@ WORLDS = {
     "cups": ("cups", "the state is never shown"),
     "errand": ("errand", "only the thoughts carry it"),
     "rooms": ("rooms", "the map is in the history"),
-    "frozenlake": ("lake", "all is in view"),
+    "frozenlake": ("lake", "all in view"),
 }
 # arm: (what it learns from, colour)
 ARMS = {
