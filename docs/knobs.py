@@ -34,29 +34,33 @@ What each preset changes.
 
 def page() -> str:
     """The page: all knobs by section, and what each preset changes."""
-    sections = {"": "The run"} | {
-        f"{field.name}.": cleandoc(type(value).__doc__ or "")
-        for field in fields(Config)
-        if is_dataclass(value := getattr(Config(), field.name))
-    }
-    found = list(knobs(Config()))
-    lines = [HEAD]
-    for prefix, title in sections.items():
-        name = flag(prefix) + "*" if prefix else title
-        lines += [f"## {name}", ""]
-        lines += [title, ""] if prefix else []
-        lines += ["| flag | may be | default | what it means |", "|---|---|---|---|"]
-        for knob in found:
-            if knob.name.rpartition(".")[0] == prefix.removesuffix("."):
-                cells = (f"`{flag(knob.name)}`", knob.values, f"`{knob.default}`", knob.meaning)
-                lines.append(f"| {' | '.join(cell.replace('``', '') for cell in cells)} |")
-        lines.append("")
-    lines += [PRESET_HEAD]
-    for name, preset in PRESETS.items():
-        changes = differences(asdict(Config(preset=preset.preset)), asdict(preset))
-        changed = [f"`{now}`".replace(" `", " ''`") for _, now in changes]  # --world ''
-        lines.append(f"| `{name}` | {' '.join(changed) or 'nothing: these are the defaults'} |")
+    parts = [HEAD, section("", "The run", "")]
+    for field in fields(Config):
+        value = getattr(Config(), field.name)
+        if is_dataclass(value):
+            what = cleandoc(value.__doc__ or "")
+            parts.append(section(field.name, f"{flag(field.name)}.*", what))
+    return "\n".join([*parts, PRESET_HEAD, *map(changes, PRESETS)]) + "\n"
+
+
+def section(stage: str, title: str, what: str) -> str:
+    """A heading, what stands below it, and the table of a stage's knobs; "" is the run itself."""
+    lines = [f"## {title}", ""]
+    lines += [what, ""] if what else []
+    lines += ["| flag | may be | default | what it means |", "|---|---|---|---|"]
+    for knob in knobs(Config()):
+        if knob.name.rpartition(".")[0] == stage:
+            default = f"`{knob.default}`" if knob.default else ""
+            lines.append(f"| `{flag(knob.name)}` | {knob.values} | {default} | {knob.meaning} |")
     return "\n".join(lines) + "\n"
+
+
+def changes(name: str) -> str:
+    """A row of the table of presets: what this one changes, as flags."""
+    preset = PRESETS[name]
+    found = differences(asdict(Config(preset=preset.preset)), asdict(preset))
+    changed = [f"`{now}`".replace(" `", " ''`") for _, now in found]  # --world ''
+    return f"| `{name}` | {' '.join(changed) or 'nothing: these are the defaults'} |"
 
 
 if __name__ == "__main__":
