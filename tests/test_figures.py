@@ -47,6 +47,10 @@ def test_a_figure_has_a_title_that_says_in_a_sentence_what_it_shows(svg):
     assert len(title.split()) > 12
 
 
+def test_all_figures_are_as_wide(svg):
+    assert re.search(r'<svg [^>]*width="416pt"', svg)
+
+
 def test_a_figure_has_the_colours_of_the_style_alone(svg):
     modes, drawing = svg.split("</style>", 1)
     assert not re.search(r"(fill|stroke|color): *(#|rgb)", drawing)

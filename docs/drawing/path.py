@@ -3,12 +3,7 @@
 import json
 from pathlib import Path
 
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch
-
-from docs.drawing.style import ACCENT, GREY, INK, SOFT, WASH
+from docs.drawing.style import ACCENT, INK, SOFT, WASH, WIDTH, arrow, bar, page, write
 
 LOGS = Path(__file__).parents[2] / "examples/support/logs.jsonl"
 THOUGHT = "why that comes next, in words: the best of those that the model wrote"
@@ -25,56 +20,47 @@ SERVING = (
 )
 
 
-def path() -> Figure:
-    """What becomes of a step of a log: first it holds the action alone, then a thought before it.
+LINE = 15  # points from line to line
 
-    In the end the served model thinks by itself, and its reasoning arrives apart from its answer.
-    """
+
+def path():
+    """What becomes of a step of a log. First it holds the action alone, then a thought before it.
+    In the end the served model thinks by itself, and its reasoning arrives apart from its
+    answer."""
     first = json.loads(LOGS.read_text(encoding="utf-8").splitlines()[0])
     _, customer, agent, *_ = first["messages"]
     call = agent["tool_calls"][0]["function"]
     action = ("action", f"{call['name']} {call['arguments']}", INK)
-    asked = ("customer", customer["content"], INK)
-    figure, axes = plt.subplots(figsize=(7.6, 5.6))
-    axes.set_xlim(0, 76)
-    axes.set_ylim(-59, 0)
-    axes.axis("off")
-    step(axes, 0, "mine.jsonl", [asked, action])
-    arrow(axes, -10, TRAINING)
-    step(axes, -21, "runs/desk/relabelled-….jsonl", [asked, ("thought", THOUGHT, ACCENT), action])
-    arrow(axes, -34, SERVING)
+    seen = ("customer", customer["content"], INK)
     answer = [
         ("customer", "the next question", INK),
         ("reasoning", "its own thought, apart from what the customer reads", ACCENT),
         ("answer", "words, calls of tools, or both", INK),
     ]
-    step(axes, -45, "support-agent/", answer)
+    figure, axes = page(307)
+    box(axes, 0, "mine.jsonl", [seen, action])
+    down(axes, 53, TRAINING)
+    box(axes, 112, "runs/desk/relabelled-….jsonl", [seen, ("thought", THOUGHT, ACCENT), action])
+    down(axes, 180, SERVING)
+    box(axes, 239, "support-agent/", answer)
     return figure
 
 
-def step(axes: Axes, top: float, name: str, lines: list[tuple[str, str, str]]) -> None:
+def box(axes, top: float, name: str, lines: list[tuple[str, str, str]]) -> None:
     """A box with the name of its file and one line each of (who, text, colour)."""
-    height = 3 * len(lines) + 4
-    shape = FancyBboxPatch(
-        (0.5, top - height), 75, height, boxstyle="round,pad=0,rounding_size=.6", fc=WASH, ec=GREY
-    )
-    axes.add_patch(shape)
-    axes.text(2, top - 2.2, name, family="monospace", fontsize=9, weight="bold", va="center")
-    for number, (who, text, colour) in enumerate(lines):
-        height = top - 5.3 - 3 * number
-        axes.text(2, height, who, color=SOFT, fontsize=9, va="center")
-        axes.text(13, height, text, color=colour, fontsize=9, va="center")
+    bar(axes, 0, top, WIDTH, LINE * len(lines) + 23, WASH)
+    write(axes, 8, top + LINE, name, mono=True, weight="bold")
+    for number, (who, text, colour) in enumerate(lines, start=2):
+        write(axes, 8, top + LINE * number, who, size=8, color=SOFT)
+        write(axes, 62, top + LINE * number, text, size=8, color=colour)
 
 
-def arrow(axes: Axes, top: float, commands: tuple[tuple[str, str], ...]) -> None:
+def down(axes, top: float, commands: tuple[tuple[str, str], ...]) -> None:
     """An arrow down to the next box, and beside it the commands that lead there."""
-    axes.annotate(
-        "", (6, top - 10.6), (6, top - 0.4), arrowprops={"arrowstyle": "-|>", "color": SOFT}
-    )
-    for number, (command, what) in enumerate(commands):
-        height = top - 2.5 - 3 * number
-        axes.text(9, height, command, family="monospace", fontsize=9, va="center")
-        axes.text(34, height, what, color=SOFT, fontsize=9, va="center")
+    arrow(axes, (20, top + 2), (20, top + 57), SOFT)
+    for number, (command, what) in enumerate(commands, start=1):
+        write(axes, 36, top + LINE * number, command, size=8, mono=True)
+        write(axes, 152, top + LINE * number, what, size=8, color=SOFT)
 
 
 FIGURES = {"path": path}

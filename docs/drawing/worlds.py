@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from docs.drawing.style import ACCENT, AGAINST, GREY, INK, SOFT
+from docs.drawing.style import ACCENT, AGAINST, GREY, INCHES, INK, SOFT
 from docs.results import load
 
 # results: (name, where the state is to be found)
@@ -29,13 +29,13 @@ def worlds() -> Figure:
     In cups and errand, actions alone stay at chance and thoughts reach nearly all. In rooms,
     actions alone win four of five. On the lake, where all is in view, nothing wins half.
     """
-    figure, axes = plt.subplots(figsize=(7.6, 4.4))
+    figure, axes = plt.subplots(figsize=(INCHES, 4))
     height = 0.0
     for name, (world, where) in WORLDS.items():
         rows = load(name)["rows"]
         top = height
-        axes.text(-1.12, top, world, weight="bold", va="center")
-        axes.text(-1.12, top - 1, where, color=SOFT, va="center", fontsize=9)
+        axes.text(-1.25, top, world, weight="bold", va="center")
+        axes.text(-1.25, top - 1, where, color=SOFT, va="center", fontsize=8)
         for arm in ARMS:
             if arm in rows:
                 draw_arm(axes, height, rows[arm]["values"], arm)
@@ -45,10 +45,10 @@ def worlds() -> Figure:
         if world == "errand":
             axes.text(chance + 0.01, top + 0.65, "random play", color=SOFT, fontsize=8)
         height -= 0.8
-    axes.set_xlim(-1.12, 1.02)
+    axes.set_xlim(-1.25, 1.02)
     axes.set_ylim(height + 0.6, 0.8)
     axes.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
-    axes.set_xlabel("success on 400 unseen tasks, a dot for each seed", x=0.76)
+    axes.set_xlabel("success on 400 unseen tasks, a dot for each seed", x=1, ha="right")
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0)
@@ -59,7 +59,7 @@ def draw_arm(axes: Axes, height: float, values: list[float], arm: str) -> None:
     """One line of the figure: what was learned from, a dot for each seed, and a bar at the mean."""
     label, colour = ARMS[arm]
     mean = sum(values) / len(values)
-    axes.text(-0.03, height, label, color=SOFT, ha="right", va="center", fontsize=9)
+    axes.text(-0.03, height, label, color=SOFT, ha="right", va="center", fontsize=8)
     axes.plot([0, 1], [height, height], color=GREY, linewidth=0.5, zorder=0)
     axes.plot([mean, mean], [height - 0.32, height + 0.32], color=colour, linewidth=2)
     axes.plot(values, [height] * len(values), "o", color=colour, markersize=5, mew=0, alpha=0.6)
