@@ -108,7 +108,7 @@ def update(model, optimizer, prompts, targets, advantages) -> None:
     """One step on -A log p. With every A = 1 and an expert's words as targets this is SFT."""
     logps = log_probs(model, prompts, targets)
     terms = [advantage * logp.sum() for advantage, logp in zip(advantages, logps, strict=True)]
-    loss = -sum(terms, torch.zeros(())) / sum(map(len, targets))  # mean over all trained tokens
+    loss = -sum(terms, torch.tensor(0.0)) / sum(map(len, targets))  # mean over all trained tokens
     optimizer.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -224,7 +224,7 @@ def success(model, tasks) -> float:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__ and __doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
     seed = parser.parse_args().seed
     torch.set_num_threads(1)

@@ -105,7 +105,7 @@ class Group:
 
     step: Step
     action: list[int]  # the expert's, as ids
-    state_ids: tuple[list[int], list[int]]  # as ids: the state, and it without what was observed
+    state_ids: tuple[list[int], list[int]]  # ids of the state, and of it without observations
     paths: list[Path]  # that lead to this step: one, or one for each thought
     thoughts: list[Thought] = field(default_factory=list)
 
