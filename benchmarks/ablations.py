@@ -5,6 +5,7 @@ of the thoughts that it trained on beside that of thoughts sampled from the stat
 logs). A run that exists is gone on with, so an interrupted series can be started again.
 """
 
+from docs import tables
 from docs.results import over_seeds, save_run, t_interval, take_json_flag
 from minprm.commands.train import go_on
 
@@ -52,13 +53,7 @@ def main() -> None:
     for i, (name, flags) in enumerate(ABLATIONS.items()):
         columns = measured(*go_on(f"ablation-{i}", f"{LADDER} {flags}".split()))
         rows[name] = {key: over_seeds(values) for key, values in columns.items()}
-    print("| what | base | act_prm | reward in training | reward from the state alone |")
-    print("|---|---|---|---|---|")
-    for name, columns in rows.items():
-        cells = []
-        for c in columns.values():
-            cells.append(f"{c['mean']:.3f} ({' '.join(f'{x:.2f}' for x in c['values'])})")
-        print(f"| {name} | {' | '.join(cells)} |")
+    print(tables.ablations(rows))
     save_run(path, SEEDS, t_interval(SEEDS), rows)
 
 

@@ -10,6 +10,7 @@ import re
 import sys
 from statistics import fmean
 
+from docs import tables
 from docs.results import over_seeds, save_run, t_interval, take_json_flag
 from minprm.commands.train import go_on
 
@@ -74,21 +75,8 @@ def measured(name: str) -> dict:
     }
 
 
-def line(name: str, row: dict) -> str:
-    """One line of the table."""
-    cells = [f"{row['mean']:.3f} ({' '.join(f'{x:.3f}' for x in row['values'])})",
-             f"[{row['low']:.3f}, {row['high']:.3f}]", f"{min(row['values']):.3f}",
-             " ".join(str(x or "-") for x in row["updates_to_.9"]),
-             f"{row['lr']:.0e} ({' '.join(f'{x:.2f}' for x in row['tried'])})",
-             f"{row['seconds']:.0f}"]  # fmt: skip
-    return f"| {name} | {' | '.join(cells)} |"
-
-
 if __name__ == "__main__":
     path = take_json_flag()
     rows = {name: measured(name) for name in sys.argv[1:] or METHODS}
-    print(
-        "| method | success | 95 % | worst seed | updates to .9 | lr (success of each) | seconds |"
-    )
-    print("|---|---|---|---|---|---|---|", *(line(*row) for row in rows.items()), sep="\n")
+    print(tables.objectives(rows))
     save_run(path, SEEDS, t_interval(SEEDS), rows)

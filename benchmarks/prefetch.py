@@ -11,6 +11,7 @@ from statistics import median
 
 import torch
 
+from docs import tables
 from docs.results import save_run, take_json_flag
 from minprm.commands.cli import parse
 from minprm.commands.train import CHECKPOINTS, RUNS
@@ -52,12 +53,9 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     WORLDS["slow"] = Slow
-    rows = [(level, *seconds(level)) for level in (0, 1)]
-    print("| level | seconds an update | waiting for the batch | learning |\n|---|---|---|---|")
-    for level, *numbers in rows:
-        print(f"| {level} | {' | '.join(f'{x:.2f}' for x in numbers)} |")
-    ratio = rows[0][1] / rows[1][1]
-    print(f"{ratio:.2f}x")
     names = ("seconds", "waiting", "learning")
-    told = {f"level {level}": dict(zip(names, numbers, strict=True)) for level, *numbers in rows}
-    save_run(path, [0], "medians over updates", told, ratio=ratio, delay=0.3)
+    rows = {f"level {i}": dict(zip(names, seconds(i), strict=True)) for i in (0, 1)}
+    print(tables.prefetch(rows))
+    ratio = rows["level 0"]["seconds"] / rows["level 1"]["seconds"]
+    print(f"{ratio:.2f}x")
+    save_run(path, [0], "medians over updates", rows, ratio=ratio, delay=0.3)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
+from docs import tables
 from docs.results import save_run, take_json_flag
 from minprm.constants import ARMS, Config, fail
 from minprm.data import Demo
@@ -46,13 +47,6 @@ def measured(folder: Path, config: dict) -> dict[str, dict]:
     return rows
 
 
-def line(arm: str, row: dict) -> str:
-    """One line of the table."""
-    logs, right = (" ".join(map(str, row[key])) for key in ("logs", "right"))
-    share = f"{row['mean']:.3f}".removeprefix("0")
-    return f"| `{arm}` | {logs} | {right} | {share} |"
-
-
 def main() -> None:
     path = take_json_flag()
     folder = Path(*sys.argv[1:])
@@ -60,8 +54,7 @@ def main() -> None:
         fail(f"{folder} holds no run: name the folder of a finished ladder, as runs/errand")
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     rows = measured(folder, config)
-    print("| arm | logs kept | right at every step | share |\n|---|---|---|---|")
-    print(*(line(arm, row) for arm, row in rows.items()), sep="\n")
+    print(tables.right_thoughts(rows))
     note = "right: every thought of the log is the world's own explanation of its step"
     save_run(path, config["seeds"], "none: each seed is told", rows, note=note)
 

@@ -12,7 +12,6 @@ each of them, and a test compares what stands on the pages with what would be wr
 
 import re
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 
 from docs.drawing.idea import kind, the_group
@@ -46,9 +45,11 @@ def filled(text: str) -> str:
 
 def made(name: str) -> str:
     """The table of this name, from its file."""
-    if name not in TABLES:
-        fail(f"<!-- table {name} -->: no such table. Tables: {', '.join(TABLES)}")
-    return TABLES[name]()
+    if name in TABLES:
+        return TABLES[name](load(name.partition(":")[0])["rows"])
+    if name in OTHERS:
+        return OTHERS[name]()
+    fail(f"<!-- table {name} -->: no such table. Tables: {', '.join([*TABLES, *OTHERS])}")
 
 
 def main() -> None:
@@ -90,20 +91,19 @@ def with_seeds(row: dict, digits: int = 3) -> str:
 
 
 # --------------------------------------------------------------------------- Ladders
-def ladder(name: str) -> str:
+def ladder(rows: dict) -> str:
     """Every arm."""
-    rows = []
-    for arm, row in load(name)["rows"].items():
-        rows.append([
+    lines = []
+    for arm, row in rows.items():
+        lines.append([
             f"`{arm}`", share(row["mean"]), interval(row), shares(row["values"]),
             f"{row['thoughts']:.2f}", f"{row['copies']:.2f}", f"{row['seconds']:.0f}",
         ])  # fmt: skip
-    return grid(["arm", "success", "95 %", "seeds", "thoughts", "copies", "seconds"], rows)
+    return grid(["arm", "success", "95 %", "seeds", "thoughts", "copies", "seconds"], lines)
 
 
-def six() -> str:
+def six(rows: dict) -> str:
     """README's six arms of cups."""
-    rows = load("cups")["rows"]
     return grid(
         ["arm", "what it learns from", "success", "95 %"],
         [[f"`{arm}`", what, share(rows[arm]["mean"]), interval(rows[arm])]
@@ -111,9 +111,8 @@ def six() -> str:
     )  # fmt: skip
 
 
-def one_line(name: str) -> str:
+def one_line(rows: dict) -> str:
     """A ladder of one seed: an arm a column."""
-    rows = load(name)["rows"]
     arms = [arm for arm in rows if arm != "expert"]
     return grid(
         [f"`{arm}`" for arm in arms], [[f"{share(rows[arm]['mean'])} {interval(rows[arm])}"
@@ -121,12 +120,11 @@ def one_line(name: str) -> str:
     )  # fmt: skip
 
 
-def act_prm() -> str:
-    rows = load("act_prm")["rows"].items()
-    return grid(
-        ["`act_prm.py`", "success", "95 %", "seeds"],
-        [[name, share(row["mean"]), interval(row), shares(row["values"])] for name, row in rows],
-    )
+def act_prm(rows: dict) -> str:
+    lines = []
+    for name, row in rows.items():
+        lines.append([name, share(row["mean"]), interval(row), shares(row["values"])])
+    return grid(["`act_prm.py`", "success", "95 %", "seeds"], lines)
 
 
 def group() -> str:
@@ -141,6 +139,15 @@ def group() -> str:
             f"{row['advantage']:.2f}", f"{row['times']}", f"{times.get(row['thought'], 0)}",
         ])  # fmt: skip
     return grid(["thought", "reward", "advantage", "drawn before", "drawn after"], rows)
+
+
+def right_thoughts(rows: dict) -> str:
+    """How many of the logs that an arm kept have right thoughts alone, seed by seed."""
+    lines = []
+    for arm, row in rows.items():
+        logs, right = (" ".join(map(str, row[key])) for key in ("logs", "right"))
+        lines.append([f"`{arm}`", logs, right, share(row["mean"])])
+    return grid(["arm", "logs kept", "right at every step", "share"], lines)
 
 
 def worlds() -> str:
@@ -158,10 +165,10 @@ def worlds() -> str:
 
 
 # ------------------------------------------------------------ Benchmarks and examples
-def ablations() -> str:
+def ablations(rows: dict) -> str:
     """Rewards as means, and with their seeds where those of training are far apart."""
     lines = []
-    for name, row in load("ablations")["rows"].items():
+    for name, row in rows.items():
         values = row["reward"]["values"]
         apart = max(values) - min(values) > 0.15
         line = [name, with_seeds(row["base"], 2), with_seeds(row["act_prm"], 2)]
@@ -172,9 +179,9 @@ def ablations() -> str:
                  "reward from the state alone"], lines)  # fmt: skip
 
 
-def objectives() -> str:
+def objectives(rows: dict) -> str:
     lines = []
-    for name, row in load("objectives")["rows"].items():
+    for name, row in rows.items():
         rate = f"{row['lr']:.0e}".replace("e-0", "e-")
         lines.append([
             name, with_seeds(row), interval(row), share(min(row["values"])),
@@ -185,9 +192,9 @@ def objectives() -> str:
                  "lr (success of each)", "seconds"], lines)  # fmt: skip
 
 
-def text_rewards() -> str:
+def text_rewards(rows: dict) -> str:
     lines = []
-    for name, row in load("text_rewards")["rows"].items():
+    for name, row in rows.items():
         digits = 3 if max(row["kl"]) < 1 else 2
         kl = shares(row["kl"], digits) if any(row["kl"]) else ""
         lines.append([name, shares(row["reward"]), shares(row["right"]), kl])
@@ -195,10 +202,10 @@ def text_rewards() -> str:
                  "KL to the warm start, nats a token, last ten updates"], lines)  # fmt: skip
 
 
-def nlpo() -> str:
+def nlpo(rows: dict) -> str:
     sets = (("whole vocabulary", "whole"), ("top-p .9", "whole"), ("top-p .9", "the same set"))
     lines = []
-    for (sampling, likelihood), row in zip(sets, load("nlpo")["rows"].values(), strict=True):
+    for (sampling, likelihood), row in zip(sets, rows.values(), strict=True):
         gap = f"{row['log_ratio_first']:.0e}".replace("e-0", "e-")
         first, last = shares(row["updates_1_10"], 2), shares(row["updates_51_60"], 2)
         lines.append([sampling, likelihood, gap, first, last])
@@ -206,32 +213,31 @@ def nlpo() -> str:
                  "success, updates 1-10", "51-60, seeds 0 1 2"], lines)  # fmt: skip
 
 
-def adaptive_temperature() -> str:
+def adaptive_temperature(rows: dict) -> str:
     names = ("fixed at 1.0", "fixed at .2", "from .2 and adapted")
-    rows = load("adaptive_temperature")["rows"].values()
-    lines = [[name, shares(row["values"])] for name, row in zip(names, rows, strict=True)]
+    lines = [[name, shares(row["values"])] for name, row in zip(names, rows.values(), strict=True)]
     return grid(["temperature", "success, seeds 0 1 2"], lines)
 
 
-def looks() -> str:
+def looks(rows: dict) -> str:
     lines = []
-    for arm, row in load("looks")["rows"].items():
+    for arm, row in rows.items():
         lines.append([f"`{arm}`", f"{row['cpu_seconds']:.1f}", f"{row['to_keep']:.2f}",
                       f"{100 * row['share']:.1f} %", str(row["kB"])])  # fmt: skip
     return grid(["arm", "CPU seconds", "of them to keep", "share of the rest", "kB kept"], lines)
 
 
-def prefetch() -> str:
+def prefetch(rows: dict) -> str:
     lines = []
-    for level, row in load("prefetch")["rows"].items():
+    for level, row in rows.items():
         numbers = [f"{row[key]:.2f}" for key in ("seconds", "waiting", "learning")]
         lines.append([level.removeprefix("level "), *numbers])
     return grid(["level", "seconds an update", "waiting for the batch", "learning"], lines)
 
 
-def actprm() -> str:
+def actprm(rows: dict) -> str:
     lines = []
-    for row in load("actprm")["rows"].values():
+    for row in rows.values():
         counts = [f"{row[key]:,}" for key in ("T", "G", "state", "unique", "trees", "rows")]
         seconds = [f"{row[key]:.2f}" for key in ("trees_seconds", "rows_seconds")]
         lines.append([*counts, *seconds, f"{row['ratio']:.1f}x"])
@@ -239,10 +245,10 @@ def actprm() -> str:
                  "rows / trees"], lines)  # fmt: skip
 
 
-def vs_trl() -> str:
+def vs_trl(rows: dict) -> str:
     """Seconds of each part."""
     lines = []
-    for regime, parts in load("vs_trl")["rows"].items():
+    for regime, parts in rows.items():
         for part, row in parts.items():
             seconds = f"{row['median']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
             ratio = f"{row['ratio']:.2f}x" if "ratio" in row else ""
@@ -250,9 +256,9 @@ def vs_trl() -> str:
     return grid(["regime", "", "seconds", "TRL / minprm"], lines)
 
 
-def vs_trl_ratios() -> str:
+def vs_trl_ratios(rows: dict) -> str:
     lines = []
-    for regime, parts in load("vs_trl")["rows"].items():
+    for regime, parts in rows.items():
         ratios = [f"{row['ratio']:.1f}x" for row in parts.values() if "ratio" in row]
         size = f"{parts['step, TRL']['tokens']:.0f}"
         lines.append([f"{regime} ({size} on average)", *ratios])
@@ -260,22 +266,28 @@ def vs_trl_ratios() -> str:
     return grid(["TRL / minprm", *kinds[: len(lines[0]) - 1]], lines)
 
 
-def sync() -> str:
+def sync(rows: dict) -> str:
     lines = []
-    for name, row in load("sync")["rows"].items():
+    for name, row in rows.items():
         lines.append([name, f"{row['median']:.2f}"])
     return grid(["", "seconds"], lines)
 
 
-LADDERS = ("cups", "errand", "rooms", "frozenlake", "cups-more", "frozenlake-more")
-TABLES = {name: partial(ladder, name) for name in LADDERS} | {
-    "cups:six": six, "act_prm:group": group, "act_prm": act_prm,
-    "errand-two": partial(one_line, "errand-two"),
-    "worlds": worlds, "ablations": ablations, "objectives": objectives,
-    "text_rewards": text_rewards, "nlpo": nlpo, "adaptive_temperature": adaptive_temperature,
-    "looks": looks, "prefetch": prefetch, "actprm": actprm, "vs_trl": vs_trl,
-    "vs_trl:ratios": vs_trl_ratios, "sync": sync, "audit": lambda: audit.table(load("audit")),
+# Made of the rows of a file
+TABLES = {
+    "cups": ladder, "errand": ladder, "rooms": ladder, "frozenlake": ladder,
+    "cups-more": ladder, "frozenlake-more": ladder, "errand-two": one_line,
+    "cups:six": six, "act_prm": act_prm, "errand-right": right_thoughts,
+    "ablations": ablations, "objectives": objectives, "text_rewards": text_rewards, "nlpo": nlpo,
+    "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
+    "actprm": actprm, "vs_trl": vs_trl, "vs_trl:ratios": vs_trl_ratios, "sync": sync,
 }  # fmt: skip
+# Made of something else
+OTHERS = {
+    "worlds": worlds,
+    "act_prm:group": group,
+    "audit": lambda: audit.table(load("audit")),
+}
 
 if __name__ == "__main__":
     main()
