@@ -125,8 +125,11 @@ def test_adapters_are_copied_as_they_are_beside_a_base_that_is_found_from_anywhe
     name = "adapter_model.safetensors"
     assert (out / name).read_bytes() == (source / name).read_bytes()
     assert (loose / "adapter_config.json").read_text() == text
-    line = f"vllm serve {base} --enable-lora --max-lora-rank 8 --lora-modules out={out}"
-    assert told.startswith(line)
+    line = f"vllm serve {base} --enable-lora --max-lora-rank 8 --lora-modules out="
+    assert told.startswith(line + str(out))
+    monkeypatch.chdir(out)
+    serve.main([".", "--dry-run"])
+    assert capsys.readouterr().out.startswith(line + ".")
 
 
 @pytest.mark.parametrize(("flags", "said"), [
@@ -323,6 +326,13 @@ def test_what_cannot_be_served_is_refused_in_a_sentence(tmp_path, monkeypatch, c
     assert said == "name the checkpoint first: minprm serve CHECKPOINT --port 8001 base\n"
     monkeypatch.setattr(serve, "find_spec", lambda name: None)
     assert 'pip install "minprm[vllm]"' in refusal(serve.main, ["base"], capsys)
+    out, _ = exported(capsys, tmp_path, "checkpoints/adapters/action_sft-0")
+    config = json.loads((out / "adapter_config.json").read_text())
+    elsewhere = json.dumps(config | {"base_model_name_or_path": "/elsewhere/base"})
+    (out / "adapter_config.json").write_text(elsewhere)
+    refused = refusal(serve.main, [str(out), "--dry-run"], capsys)
+    assert refused.startswith("/elsewhere/base is no model") and refused.count("\n") == 1
+    shutil.rmtree(out)
     words = AutoTokenizer.from_pretrained("base")
     words.eos_token = "<|endoftext|>"  # the model would go on behind its turn
     AutoModelForCausalLM.from_pretrained("base").save_pretrained(tmp_path / "on")

@@ -132,7 +132,7 @@ def command(out: str, base: str, rank: int, served: Serving) -> str:
     if rank:
         room = next((size for size in RANKS if size >= rank), rank)
         words = ["vllm", "serve", base, "--enable-lora", "--max-lora-rank", str(room)]
-        words += ["--lora-modules", f"{Path(out).name}={out}"]
+        words += ["--lora-modules", f"{Path(out).absolute().name}={out}"]
     return shlex.join([*words, *served.flags])
 
 

@@ -70,12 +70,12 @@ def line(checkpoint: str) -> tuple[list[str], list[str]]:
 
 def stops_of(base: str) -> list[int]:
     """The tokens at which the engine stops, by what the files of a model say."""
+    config = pretrained(AutoConfig, base)  # first: is there such a model at all
     file = "generation_config.json"
     if cached_file(base, file, _raise_exceptions_for_missing_entries=False):
-        config = pretrained(GenerationConfig, base)
+        stops = pretrained(GenerationConfig, base).eos_token_id
     else:
-        config = GenerationConfig.from_model_config(pretrained(AutoConfig, base))
-    stops = config.eos_token_id
+        stops = GenerationConfig.from_model_config(config).eos_token_id
     return stops if isinstance(stops, list) else [stops]
 
 
