@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from minprm.commands import report, train
 from minprm.constants import Config
@@ -396,6 +397,16 @@ def test_the_list_says_how_each_run_stands_and_how_it_goes_on(here, capsys):
     assert "0/2" in found["now"] and "running" in found["now"]
     assert "broken" in found["torn"]
     assert "stopped" in listed(capsys)["now"]
+
+
+def test_a_run_that_may_only_be_read_is_listed_too(here, capsys, monkeypatch):
+    locked(here / "lock").release()
+
+    def refused(lock) -> None:
+        raise PermissionError("its file is opened for writing")
+
+    monkeypatch.setattr(FileLock, "acquire", refused)
+    assert "done" in listed(capsys)["one"]
 
 
 def test_without_any_run_the_list_says_how_to_begin(tmp_path, monkeypatch, capsys):

@@ -153,7 +153,7 @@ def locked(path: Path) -> FileLock:
 
 
 def held(path: Path) -> bool:
-    """Does a process hold this lock?"""
+    """Does a process hold this lock? Who may only read here cannot ask, and hears no."""
     if not path.exists():
         return False
     try:
@@ -161,6 +161,8 @@ def held(path: Path) -> bool:
             return False
     except Timeout:
         return True
+    except OSError:  # of a folder that is read-only, or where there are no locks
+        return False
 
 
 def _place(line: str, path: Path, number: int) -> tuple[int, str, int]:
