@@ -7,9 +7,11 @@ A table stands between two comments, and is written there in place:
     <!-- end -->
 
 The name is that of a results file, perhaps with a variant after a colon: `cups:six`. TABLES has
-each of them, and a test compares what stands on the pages with what would be written.
+each of them. `modules:FOLDER` lists the modules of a folder, in their own words. A test compares
+what stands on the pages with what would be written.
 """
 
+import ast
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -45,8 +47,11 @@ def filled(text: str) -> str:
 
 def made(name: str) -> str:
     """The table of this name, from its file."""
+    file, _, variant = name.partition(":")
+    if file == "modules":
+        return modules(variant)
     if name in TABLES:
-        return TABLES[name](load(name.partition(":")[0])["rows"])
+        return TABLES[name](load(file)["rows"])
     if name in OTHERS:
         return OTHERS[name]()
     fail(f"<!-- table {name} -->: no such table. Tables: {', '.join([*TABLES, *OTHERS])}")
@@ -271,6 +276,23 @@ def sync(rows: dict) -> str:
     for name, row in rows.items():
         lines.append([name, f"{row['median']:.2f}"])
     return grid(["", "seconds"], lines)
+
+
+# ------------------------------------------------------------------ docs/code.md
+def modules(folder: str) -> str:
+    """The modules of a folder, each linked from docs/, with what it says of itself first."""
+    lines = []
+    for file in sorted((ROOT / folder).glob("*.py")):
+        if file.name != "__init__.py":
+            name = file.name.replace("__", r"\_\_")  # or it is bold
+            lines.append([f"[{name}](../{folder}/{file.name})", first_sentence(file)])
+    return grid(["module", "what it is"], lines)
+
+
+def first_sentence(file: Path) -> str:
+    told = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    paragraph = " ".join(told.split("\n\n")[0].split())
+    return re.split(r"(?<=[.?]) ", paragraph)[0]
 
 
 # Made of the rows of a file
