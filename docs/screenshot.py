@@ -15,8 +15,8 @@ from playwright.sync_api import Locator, sync_playwright
 OUT = Path(__file__).with_name("report.png")
 
 
-def height_of(part: Locator) -> float:
-    """Where a part of the page begins."""
+def top_of(part: Locator) -> float:
+    """How far below the top of the page a part of it begins."""
     box = part.bounding_box()
     if box is None:
         raise SystemExit(f"{part} is not on this page")
@@ -36,8 +36,8 @@ def main(page_file: str) -> None:
             slider.press("ArrowRight")
         slider.blur()
         page.wait_for_timeout(1000)  # rows glide to their places
-        top = height_of(page.locator(".bar").first)  # the slider
-        end = height_of(page.get_by_text("marks the committed thought"))
+        top = top_of(page.locator(".bar").first)  # the slider
+        end = top_of(page.get_by_text("marks the committed thought"))
         page.screenshot(path=OUT, clip={"x": 0, "y": top, "width": 1200, "height": end - top})
         browser.close()
     Image.open(OUT).convert("P", palette=Image.Palette.ADAPTIVE, colors=200).save(
@@ -45,4 +45,5 @@ def main(page_file: str) -> None:
     )
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])
