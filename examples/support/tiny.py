@@ -43,7 +43,8 @@ THOUGHTS = {
     "": "It is done, and I say so.",
 }
 NUMBERS = [r"\b[A-E]-\d{3}\b", r"\bP\d{5}\b"]  # of an order, of a parcel
-CONTROLS = ["<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>"]
+END = "<|im_end|>"  # of a message
+CONTROLS = ["<|im_start|>", END, "<think>", "</think>", "<tool_call>", "</tool_call>"]
 TEMPLATE = """\
 {%- for message in messages %}
 {{- '<|im_start|>' + message.role + '\\n' }}
@@ -122,7 +123,8 @@ def untrained(words: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
         vocab_size=len(words), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
         num_attention_heads=4, num_key_value_heads=4, head_dim=16, initializer_range=0.08,
         rope_parameters={"rope_type": "default", "rope_theta": 1000.0}, tie_word_embeddings=True,
-        max_position_embeddings=4096, eos_token_id=words.eos_token_id, bos_token_id=None,
+        max_position_embeddings=4096, bos_token_id=None,
+        eos_token_id=words.convert_tokens_to_ids(END),
     ))  # fmt: skip
 
 
@@ -138,7 +140,7 @@ def tokenizer() -> PreTrainedTokenizerFast:
     trainer = trainers.BpeTrainer(vocab_size=600, initial_alphabet=letters, show_progress=False)
     texts = [make.FILE.read_text(encoding="utf-8"), *THOUGHTS.values()]
     bpe.train_from_iterator(texts, trainer)
-    words = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<|im_end|>")
+    words = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token=END)
     words.add_tokens(CONTROLS, special_tokens=True)
     words.chat_template = TEMPLATE
     return words
