@@ -1,5 +1,6 @@
 """minprm COMMAND [FLAGS]: the commands of the package. `python -m minprm` is the same."""
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -18,6 +19,8 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> None:
     """Runs the command that is named first. Each is a module of minprm.commands with a `main`."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # it may know fewer letters than what it shows
+        sys.stdout.reconfigure(errors="backslashreplace")
     argv = sys.argv[1:] if argv is None else argv
     name = argv[0] if argv else "--help"
     if name in COMMANDS:

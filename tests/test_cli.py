@@ -296,6 +296,18 @@ def test_who_has_read_enough_gets_no_traceback(command):
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.slow
+def test_letters_that_the_terminal_does_not_know_are_spelled_out(tmp_path):
+    log = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "bye"}]
+    line = json.dumps({"messages": log, "höhe": 1})
+    (tmp_path / "maß.jsonl").write_text(line, encoding="utf-8")
+    command = [sys.executable, "-m", "minprm", "logs", "maß.jsonl"]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=ascii_only, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r'"h\xf6he" of a log, left out' in done.stdout
+
+
 def test_bars_are_for_terminals_alone():
     pipe = io.StringIO()
     assert list(bar(range(3), file=pipe)) == [0, 1, 2] and not pipe.getvalue()
