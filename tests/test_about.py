@@ -97,7 +97,7 @@ def test_checkpoints_keep_knobs_of_their_own_in_one_world(tmp_path, capsys):
     ("--demos logs.jsonl --split test", "--split has no effect"),
     ("--demos logs.jsonl --transcripts all.jsonl", "--transcripts has no effect"),
     ("--history.first 2", "--history.last above 0"),
-    ("--demos nowhere.jsonl", "no such file"),
+    ("--demos nowhere.jsonl", "no such file or folder; name one that holds logs"),
 ])  # fmt: skip
 def test_a_checkpoint_of_logs_alone_needs_logs_or_a_world(
     flags, said, tmp_path, monkeypatch, capsys

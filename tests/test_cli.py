@@ -267,6 +267,13 @@ def test_a_checkpoint_that_is_not_there_is_named(capsys):
     assert f"checkpoints/run/{said}" in error
 
 
+def test_a_model_that_no_network_brings_says_what_to_do(monkeypatch, capsys):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    error = refusal(evaluate.main, ["nobody/has-this", "--episodes", "1"], capsys)
+    assert error.startswith("nobody/has-this is no model that transformers loads: no folder here")
+    assert "Mend the name or the network, or name a folder that holds the model" in error
+
+
 def test_a_kept_checkpoint_is_called_by_its_stage_and_update():
     kept = ["runs/kept/rl-0/5", "runs/kept/rl-1/5", "rl-0", "a/rl", "b/rl"]
     assert list(evaluate.names(kept).values()) == ["rl-0/5", "rl-1/5", "rl-0", "a/rl", "b/rl"]

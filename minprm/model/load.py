@@ -45,6 +45,9 @@ def pretrained(kind: Any, path: str, **knobs) -> Any:
         reason = (str(error) or repr(error)).splitlines()[0]
         if "/" in path and not Path(path).exists() and not _may_be_on_the_hub(path):
             reason = "there is no such folder"
+        elif "couldn't connect" in reason:
+            reason = "no folder here has this name, and the hub does not answer. Mend the name or "
+            reason += "the network, or name a folder that holds the model"
         fail(f"{path} is no model that transformers loads: {reason}")
 
 

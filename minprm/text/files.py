@@ -38,7 +38,7 @@ def files_of(path: str | Path) -> list[Path]:
     if Path(path).exists():
         return [Path(path)]
     if not glob.has_magic(str(path)):
-        raise Problem(str(path), "no such file")
+        raise Problem(str(path), "no such file or folder; name one that holds logs")
     found = []
     for match in sorted(glob.glob(str(path), recursive=True)):
         found += files_of(match)
