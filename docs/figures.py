@@ -10,6 +10,7 @@ from pathlib import Path
 
 from docs.drawing import credit, failures, idea, ladder, objectives, path, speed, worlds
 from docs.drawing.style import save
+from minprm.constants import fail
 
 FOLDER = Path(__file__).with_name("figures")
 FIGURES = {
@@ -29,6 +30,9 @@ def title_of(name: str) -> str:
 
 
 def main(names: list[str]) -> None:
+    for name in names:
+        if name not in FIGURES:
+            fail(f"{name}: no such figure. Figures: {', '.join(FIGURES)}")
     for name in names or FIGURES:
         save(FIGURES[name](), FOLDER / f"{name}.svg", title_of(name))
 

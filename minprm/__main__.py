@@ -5,6 +5,8 @@ import os
 import sys
 from importlib import import_module
 
+from loguru import logger
+
 from minprm import __version__
 
 COMMANDS = {
@@ -21,6 +23,7 @@ def main(argv: list[str] | None = None) -> None:
     """Runs the command that is named first. Each is a module of minprm.commands with a `main`."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # it may know fewer letters than what it shows
         sys.stdout.reconfigure(errors="backslashreplace")
+    logger.configure(handlers=[{"sink": sys.stderr, "format": "{message}"}])  # a run has its own
     argv = sys.argv[1:] if argv is None else argv
     name = argv[0] if argv else "--help"
     if name in COMMANDS:

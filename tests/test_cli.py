@@ -315,6 +315,21 @@ def test_letters_that_the_terminal_does_not_know_are_spelled_out(tmp_path):
     assert r'"h\xf6he" of a log, left out' in done.stdout
 
 
+@pytest.mark.slow
+def test_what_a_plan_says_of_logs_is_a_sentence_and_no_more(tmp_path):
+    state = {"role": "user", "content": "ball under a . swap a b ."}
+    log = {"messages": [state, {"role": "assistant", "content": "open b"}], "score": 1}
+    (tmp_path / "mine.jsonl").write_text(json.dumps(log) + "\n")
+    command = [sys.executable, "-m", "minprm", "train", "--preset", "smoke", "--demos"]
+    command += ["mine.jsonl", "--held-out", "0", "--dry-run"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == '--demos mine.jsonl: 1 x "score" of a log, left out\n'
+
+
 def test_bars_are_for_terminals_alone():
     pipe = io.StringIO()
     assert list(bar(range(3), file=pipe)) == [0, 1, 2] and not pipe.getvalue()

@@ -9,7 +9,8 @@ import pytest
 
 from docs.drawing import style
 from docs.drawing.style import COLOURS, plt, save
-from docs.figures import FIGURES, FOLDER, title_of
+from docs.figures import FIGURES, FOLDER, main, title_of
+from shared.commands import refusal
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
@@ -39,6 +40,12 @@ def test_a_figure_is_what_the_script_draws_from_the_results(name, svg, tmp_path)
     ):  # another version may place things otherwise
         assert again == svg, f"python -m docs.figures {name}"
     assert texts(again) == texts(svg), f"python -m docs.figures {name}"
+
+
+def test_a_figure_that_is_not_there_is_refused_before_any_is_drawn(capsys, monkeypatch):
+    monkeypatch.setattr("docs.figures.save", None)
+    error = refusal(main, ["reward", "nosuch"], capsys)
+    assert error.startswith("nosuch: no such figure. Figures: reward, update, ")
 
 
 def test_a_figure_has_a_title_that_says_in_a_sentence_what_it_shows(svg):
