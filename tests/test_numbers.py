@@ -3,7 +3,8 @@
 A table between `<!-- table NAME -->` and `<!-- end -->` is what docs/tables.py makes of that file.
 After `<!-- numbers: cups, errand -->` every number with a decimal point occurs in one of these
 files, rounded to the digits that are shown. It holds up to the next such comment. On a page of
-`<!-- numbers: none -->` nothing was measured. Code, links and arXiv's ids are no prose.
+`<!-- numbers: none -->` nothing was measured. What was printed, a fence without a language, is read
+like prose. Code, links and arXiv's ids are not.
 
 Curves and paths are hundreds of numbers, among which any would be found: they count where they are
 named, as `cups:curves`.
@@ -24,7 +25,7 @@ RESULTS = sorted(path.stem for path in FOLDER.glob("*.json"))
 MANY = ("curves", "paths")
 NOTE = re.compile(r"<!-- numbers: (.*?) -->", re.DOTALL)
 NO_PROSE = re.compile(
-    r"^```.*?^```|(`+)(?!`).*?(?<!`)\1(?!`)"  # fenced code, code
+    r"^```\w+\n.*?^```|^```$|(`+)(?!`).*?(?<!`)\1(?!`)"  # fenced code, code
     r"|!?\[[^\]]*\]\([^)]*\.svg\)|\]\([^)]*\)|https?://\S+|arXiv:\S+",  # figures, links, ids
     re.DOTALL | re.MULTILINE,
 )
@@ -118,6 +119,8 @@ def test_a_number_that_no_file_has_is_found():
     """
     found = [line.split()[0] for line in unheld(page)]
     assert found == [".5", ".984", "98.4", "7.5"]
+    printed = "<!-- numbers: act_prm -->\n```\n0.983 0.984\n```\n```python\n0.985\n```\n"
+    assert [line.split()[0] for line in unheld(printed)] == ["0.984"]
 
 
 def test_curves_hold_a_number_only_where_they_are_named():
