@@ -86,8 +86,8 @@ def row_of(row: dict, seeds: list[dict]) -> dict:
 
 
 def wall_seconds(files: Files) -> int | None:
-    """Of all but the first seed's base model, which is raised before the run has a folder; None
-    where the run was interrupted."""
+    """From when the first base model was ready to the last line of the ladder; None where the run
+    was interrupted."""
     if len(files.starts) > 1:
         return None
     began = datetime.fromisoformat(files.starts[0]["started"]).timestamp()

@@ -18,7 +18,7 @@ from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.model.agent import Agent, Player, make_agent
 from minprm.model.check import check
-from minprm.model.load import load_model, pretrained
+from minprm.model.load import load_model, pretrained, require_device
 from minprm.model.policy import Policy
 from minprm.play import Episode, act, begin, play, turn_limit
 from minprm.run.about import asked_of, read_about
@@ -35,7 +35,9 @@ def load_agent(path: str, **knobs) -> tuple[Agent, Config]:
     about = read_about(path)
     asked = asked_of(about)
     cfg = Config(**{**asked, "history": History(**asked["history"]), "model": path, **knobs})
-    return scoring_agent(cfg, make_world(cfg).tools if cfg.world else about["tools"]), cfg
+    require_device(cfg.device, cfg.sampler)
+    tools = make_world(cfg).tools if cfg.world else about.get("tools", [])
+    return scoring_agent(cfg, tools), cfg
 
 
 def scoring_agent(cfg: Config, tools: list[dict]) -> Agent:

@@ -7,13 +7,16 @@ import sys
 import tarfile
 import tomllib
 from email.parser import Parser
+from functools import partial
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+import torch
 from readme_renderer import markdown
 
 import minprm
+from minprm.constants import refusal
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -155,6 +158,18 @@ def test_importing_the_package_waits_for_no_library():
     code = "import sys, minprm; print(*{name.split('.')[0] for name in sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert "minprm" in done.stdout and not {"torch", "transformers"} & {*done.stdout.split()}
+
+
+def test_a_model_without_minprm_json_is_loaded_and_a_device_that_is_not_here_is_refused(
+    parts, tmp_path, monkeypatch
+):
+    policy, _, _ = parts
+    policy.save(tmp_path)
+    agent, cfg = minprm.load_agent(str(tmp_path), world="", thought_tokens=5)
+    assert agent.thought_tokens == 5 and cfg.model == str(tmp_path)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    said = refusal(partial(minprm.load_agent, device="mps"), str(tmp_path))
+    assert said.startswith("--device mps: this machine")
 
 
 @pytest.mark.slow
