@@ -36,7 +36,8 @@ from minprm.run.starts import as_line, libraries
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).with_name("results")
-CODE = ("minprm", "act_prm.py")  # what the numbers depend on; the page around them may change
+# what the numbers depend on; the pages around them may change
+CODE = ("minprm", "act_prm.py", "benchmarks", "examples")
 
 
 def load(name: str) -> dict:

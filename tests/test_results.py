@@ -115,9 +115,10 @@ def test_a_program_writes_its_rows_where_it_is_told(monkeypatch, tmp_path):
     assert found["command"].startswith("python ") and "torch" in found["libraries"]
 
 
-def test_code_that_was_changed_since_its_commit_is_named_dirty(monkeypatch, tmp_path):
+@pytest.mark.parametrize("name", ["minprm", "benchmarks"])
+def test_code_that_was_changed_since_its_commit_is_named_dirty(name, monkeypatch, tmp_path):
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.c"]
-    file = tmp_path / "minprm"
+    file = tmp_path / name
     file.write_text("1")
     for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
         subprocess.run([*git, *words], check=True)
