@@ -6,6 +6,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from minprm import ladder
 from minprm.commands import dry_run as planning
 from minprm.commands.cli import parse
-from minprm.commands.dry_run import count, dry_run, fit, kept_bytes, memory
+from minprm.commands.dry_run import card_memory, count, dry_run, fit, kept_bytes, memory
 from minprm.commands.estimate import Seconds, disk, measure, seconds_of, updates_of
 from minprm.commands.presets import PRESETS
 from minprm.commands.train import main
@@ -202,10 +203,16 @@ def test_what_does_not_fit_is_not_loaded(folder, model, monkeypatch, capsys):
     assert "are not on this machine" in capsys.readouterr().out
 
 
-def test_a_card_has_to_hold_the_plan_and_cudas_own_gigabyte(monkeypatch):
-    monkeypatch.setattr(planning, "card_memory", lambda: 80 * 2**30)
-    assert fit(79 * 2**30)[0] and not fit(79.1 * 2**30)[0]
-    assert "--micro-tokens" in fit(79.1 * 2**30)[1] and "79.00 GiB" in fit(1)[1]
+def test_a_card_has_to_hold_the_plan_and_cudas_own_gigabyte_where_the_model_is_on_it(monkeypatch):
+    card = 80 * 2**30
+    assert fit(79 * 2**30, card)[0] and not fit(79.1 * 2**30, card)[0]
+    assert "--micro-tokens" in fit(79.1 * 2**30, card)[1] and "79.00 GiB" in fit(1, card)[1]
+    of_card = SimpleNamespace(total_memory=card)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: of_card)
+    assert [card_memory(name) for name in ("auto", "cuda", "cpu")] == [card, card, 0]
+    monkeypatch.delattr(os, "sysconf")  # as on Windows
+    assert "was not asked" in fit(1, 0)[1]
 
 
 # --- disk, updates, time ---

@@ -22,7 +22,7 @@ from minprm.commands.estimate import (
     why_not_measured,
 )
 from minprm.commands.logs import describe
-from minprm.constants import Config, fail, reads_base
+from minprm.constants import Config, DeviceName, fail, reads_base
 from minprm.data import Demo
 from minprm.demos import fitting_demos, leave_out_unwritable, logs_of, split
 from minprm.envs import make_world
@@ -30,6 +30,7 @@ from minprm.ladder import checked_base
 from minprm.model import tiny
 from minprm.model.agent import make_prompter
 from minprm.model.load import (
+    device_of,
     layers_with_adapters,
     linear_layers,
     pretrained,
@@ -65,10 +66,11 @@ def dry_run(cfg: Config, checkpoints: Path) -> Iterator[str]:
     train_demos, *_ = split(fitting_demos(demos, prompter, cfg), cfg)
     total, trained = count(model, planned.lora, planned.lora_targets)
     yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
-    plan = memory(model, planned, card_memory())
+    card = card_memory(cfg.device)
+    plan = memory(model, planned, card)
     for name, size in plan.items():
         yield f"{name:<42}{size / 2**30:>9.2f} GiB"
-    fits, verdict = fit(plan["sum"])
+    fits, verdict = fit(plan["sum"], card)
     yield verdict
     yield disk(planned, total, trained, train_demos)
     yield from instruction.plan(prompter.instruction, cfg.sft.keep_instruction)
@@ -106,18 +108,20 @@ def shape_of(cfg: Config) -> tuple[PreTrainedModel, Tokenizer, Config, bool]:
     return model, tokenizer, cfg, here
 
 
-def card_memory() -> int:
-    """Bytes of the GPU; 0 where there is none."""
-    if not torch.cuda.is_available():
+def card_memory(device: DeviceName) -> int:
+    """Bytes of the GPU; 0 where there is none, or where the model computes elsewhere."""
+    if device_of(device).type != "cuda":
         return 0
     return torch.cuda.get_device_properties(0).total_memory
 
 
-def fit(needed: float) -> tuple[bool, str]:
-    """(does a run that needs so many bytes fit this machine, the sentence that says so)."""
-    card = card_memory()
+def fit(needed: float, card: int) -> tuple[bool, str]:
+    """(does a run that needs so many bytes fit this machine, the sentence that says so). card:
+    bytes of the GPU; 0: the machine's own memory counts."""
     if card:
         has, where = card - CONTEXT, "on this card"
+    elif not hasattr(os, "sysconf"):
+        return True, "how much memory Windows has was not asked: compare it with the sum"
     else:
         has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         where = "into this machine's memory, without a GPU"
