@@ -13,6 +13,7 @@ from statistics import fmean
 from docs import tables
 from docs.results import over_seeds, save_run, t_interval, take_json_flag
 from minprm.commands.train import go_on
+from minprm.constants import fail
 
 BUDGET = "--preset cups --arms rl --rl.updates 50 --threads 1"  # 50 updates of 64 episodes
 RATES = (2e-4, 5e-4, 1e-3)
@@ -75,8 +76,16 @@ def measured(name: str) -> dict:
     }
 
 
+def chosen(names: list[str]) -> list[str]:
+    """The methods of these names; all where none is named."""
+    for name in names:
+        if name not in METHODS:
+            fail(f"{name}: no such method. Methods, in quotes: {'; '.join(METHODS)}")
+    return names or list(METHODS)
+
+
 if __name__ == "__main__":
     path = take_json_flag()
-    rows = {name: measured(name) for name in sys.argv[1:] or METHODS}
+    rows = {name: measured(name) for name in chosen(sys.argv[1:])}
     print(tables.objectives(rows))
     save_run(path, SEEDS, t_interval(SEEDS), rows)

@@ -330,6 +330,14 @@ def test_what_a_plan_says_of_logs_is_a_sentence_and_no_more(tmp_path):
     assert done.stderr == '--demos mine.jsonl: 1 x "score" of a log, left out\n'
 
 
+def test_a_method_that_is_not_there_is_refused_with_the_names(capsys, monkeypatch):
+    monkeypatch.setattr(objectives, "METHODS", {"GRPO": "", "group mean": ""})
+    error = refusal(objectives.chosen, ["GRPO", "grpo"], capsys)
+    assert error == "grpo: no such method. Methods, in quotes: GRPO; group mean\n"
+    assert objectives.chosen([]) == ["GRPO", "group mean"]
+    assert objectives.chosen(["GRPO"]) == ["GRPO"]
+
+
 def test_bars_are_for_terminals_alone():
     pipe = io.StringIO()
     assert list(bar(range(3), file=pipe)) == [0, 1, 2] and not pipe.getvalue()
