@@ -154,15 +154,13 @@ def locked(path: Path) -> FileLock:
 
 def held(path: Path) -> bool:
     """Does a process hold this lock? Who may only read here cannot ask, and hears no."""
-    if not path.exists():
+    if not path.exists() or not os.access(path, os.W_OK):
         return False
     try:
         with FileLock(path, blocking=False):
             return False
     except Timeout:
         return True
-    except OSError:  # of a folder that is read-only, or where there are no locks
-        return False
 
 
 def _place(line: str, path: Path, number: int) -> tuple[int, str, int]:
