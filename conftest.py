@@ -6,6 +6,8 @@ import pytest
 
 # A tiny model is no quicker with two threads. The processes share the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# No test needs a download. Without a network the hub's library would try again for half a minute.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

@@ -2,9 +2,9 @@
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
-import tarfile
 import tomllib
 from email.parser import Parser
 from functools import partial
@@ -30,8 +30,7 @@ def built(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("built")
     build(ROOT, "sdist", folder)
     (sdist,) = folder.glob("*.tar.gz")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
+    shutil.unpack_archive(sdist, folder)
     (folder / sdist.name.removesuffix(".tar.gz")).rename(folder / "source")
     build(folder / "source", "wheel", folder)
     return folder
