@@ -22,6 +22,7 @@ from minprm.run.log import Log
 
 # nothing is played ahead over a snapshot, so none is taken; 4 passes: learning as slow as playing
 FLAGS = "--world slow --rl.updates 10 --rl.passes 4 --rl.loss is --save-every 100"
+DELAY = 0.3  # seconds of a step
 
 
 class Slow(Cups):
@@ -40,8 +41,10 @@ def seconds(level: int) -> tuple[float, float, float]:
     run = f"prefetch-{level}-{time.strftime('%H%M%S')}"
     cfg = parse(["--run", run, "--rl.max-async-level", str(level), *FLAGS.split()])
     Slow.delay = 0.0
-    one = start(cfg, 0, Log(RUNS / run), CHECKPOINTS)
-    Slow.delay = 0.3
+    log = Log(RUNS / run)
+    log.open(cfg)
+    one = start(cfg, 0, log, CHECKPOINTS)
+    Slow.delay = DELAY
     run_stage(one, "rl")
     lines = map(json.loads, (RUNS / run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
     times = [(x["time/sample"], x["time/update"]) for x in list(lines)[2:-1]]
@@ -58,4 +61,4 @@ if __name__ == "__main__":
     print(tables.prefetch(rows))
     ratio = rows["level 0"]["seconds"] / rows["level 1"]["seconds"]
     print(f"{ratio:.2f}x")
-    save_run(path, [0], "medians over updates", rows, ratio=ratio, delay=0.3)
+    save_run(path, [0], "medians over updates", rows, ratio=ratio, delay=DELAY)

@@ -1,4 +1,4 @@
-"""The examples' own claims, small."""
+"""The examples' own claims, and a benchmark's, small."""
 
 import json
 from itertools import pairwise, product
@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch import tensor
 
+from benchmarks import prefetch
 from examples import adaptive_temperature, nlpo, text_rewards
 from minprm.commands.train import main as train
+from minprm.envs import WORLDS
 from minprm.ladder import STAGES
 from minprm.zoo import importance
 from shared.policies import policy
@@ -106,3 +108,15 @@ def test_the_kl_holds_ppo_to_its_warm_start(here, capsys):
     lines = (here / "runs/t-0-held/metrics.jsonl").read_text().splitlines()
     weights = [json.loads(x)["policy/kl_weight"] for x in lines]
     assert weights[0] == 1.0 and all(abs(b / a - 1) <= 0.0201 for a, b in pairwise(weights))
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_playing_ahead_measures_both_levels(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(WORLDS, "slow", prefetch.Slow)
+    tiny = "--tiny.updates 1 --tiny.dim 16 --no-gate --rl.batch 1 --eval-every 0 --num-demos 8"
+    monkeypatch.setattr(prefetch, "FLAGS", f"{prefetch.FLAGS} {tiny}")
+    monkeypatch.setattr(prefetch, "DELAY", 0.01)
+    for level in (0, 1):
+        update, waiting, learning = prefetch.seconds(level)
+        assert update > 0 and waiting >= 0 and learning > 0
