@@ -29,7 +29,7 @@ SIX = {
     "base": "nothing: the base model as it is",
     "action_sft": "the log as it is, without thoughts",
     "best_of_base_matched": "the log with the base model's own thoughts, the best of 24 a step",
-    "act_prm": "the log with Act-PRM's thoughts: 24 drawn a step, training's included",
+    "act_prm": "the log with Act-PRM's thoughts: 24 drawn a step in total, as above",
     "expert_thoughts": "the log with correct thoughts, written by a script",
     "rl": "no log: GRPO in the game itself, paid for winning",
 }
@@ -143,7 +143,7 @@ def group() -> str:
             f"`{row['thought']}` {kind(row, before)}", share(row["reward"]),
             f"{row['advantage']:.2f}", f"{row['times']}", f"{times.get(row['thought'], 0)}",
         ])  # fmt: skip
-    return grid(["thought", "reward", "advantage", "before training", "after training"], rows)
+    return grid(["thought", "reward", "advantage", "of 16, before training", "of 16, after"], rows)
 
 
 def right_thoughts(rows: dict) -> str:
