@@ -28,12 +28,6 @@ def test_the_citation_is_of_this_version_and_this_home():
     assert found["url"] == found["repository-code"] == HOME
 
 
-def test_every_page_names_the_same_home():
-    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("notebooks/*.ipynb")]:
-        for home in re.findall(r"https://github\.com/[\w-]*/minprm\b", page.read_text("utf-8")):
-            assert home == HOME, page
-
-
 def test_the_image_holds_the_engine_of_the_extra():
     (engine,) = PROJECT["optional-dependencies"]["vllm"]
     image = (ROOT / "Dockerfile").read_text(encoding="utf-8")
