@@ -1,12 +1,13 @@
 """Every knob as a table, from constants.py itself: `python -m docs.knobs` writes docs/knobs.md."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, fields, is_dataclass
 from inspect import cleandoc
 from pathlib import Path
 
 from minprm.commands.checks import flag
 from minprm.commands.cli import differences
-from minprm.commands.knobs import knobs
+from minprm.commands.knobs import Knob, knobs
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config
 
@@ -34,24 +35,24 @@ What each preset changes.
 
 def page() -> str:
     """The page: all knobs by section, and what each preset changes."""
-    parts = [HEAD, section("", "The run", "")]
+    of_run = [knob for knob in knobs(Config()) if "." not in knob.name]
+    parts = [HEAD, section("The run", "", of_run)]
     for field in fields(Config):
         value = getattr(Config(), field.name)
         if is_dataclass(value):
             what = cleandoc(value.__doc__ or "")
-            parts.append(section(field.name, f"{flag(field.name)}.*", what))
+            parts.append(section(f"{flag(field.name)}.*", what, knobs(value, f"{field.name}.")))
     return "\n".join([*parts, PRESET_HEAD, *map(changes, PRESETS)]) + "\n"
 
 
-def section(stage: str, title: str, what: str) -> str:
-    """A heading, what stands below it, and the table of a stage's knobs; "" is the run itself."""
+def section(title: str, what: str, of_section: Iterable[Knob]) -> str:
+    """A heading, what stands below it, and a table of these knobs."""
     lines = [f"## {title}", ""]
     lines += [what, ""] if what else []
     lines += ["| flag | may be | default | what it means |", "|---|---|---|---|"]
-    for knob in knobs(Config()):
-        if knob.name.rpartition(".")[0] == stage:
-            default = f"`{knob.default}`" if knob.default else ""
-            lines.append(f"| `{flag(knob.name)}` | {knob.values} | {default} | {knob.meaning} |")
+    for knob in of_section:
+        default = f"`{knob.default}`" if knob.default else ""
+        lines.append(f"| `{flag(knob.name)}` | {knob.values} | {default} | {knob.meaning} |")
     return "\n".join(lines) + "\n"
 
 

@@ -2,7 +2,7 @@
 
 rows        of each arm: success of each seed, mean and interval, shares, seconds
 groups      of the first seed's watched states: the thoughts before the first update and at last
-trees       one log of resampled paths at the first look: which thought came from which
+paths       one log of resampled paths at the first look: which thought came from which
 curves      rewards and success, update by update
 relabelled  mean reward of the thoughts that were written into the logs, one a seed
 """

@@ -62,7 +62,8 @@ def take_json_flag() -> str:
     place = sys.argv.index("--json")
     if place + 1 == len(sys.argv):
         fail("--json needs the name of a file")
-    return [sys.argv.pop(place), sys.argv.pop(place)][1]
+    sys.argv.pop(place)
+    return sys.argv.pop(place)
 
 
 def save_run(path: str, seeds: list[int], interval: str, rows: dict, **more) -> None:
