@@ -20,7 +20,8 @@ def branches() -> list[Sample]:
     state = Sample().extend([1, 2, 3])
     log = Sample(parent=state).extend([4, 5])
     return [Sample(parent=log).extend([6], 1.0), Sample(parent=log).extend([7, 8], 1.0),
-            Sample(parent=state).extend([9, 9], 1.0).extend([9])]  # fmt: skip
+            Sample(parent=state).extend([9, 9], 1.0).extend([9]),
+            Sample(parent=state).extend([9], 1.0).extend([9, 9])]  # fmt: skip
 
 
 def test_tokens_and_pairs_are_those_of_the_rows_that_are_read():

@@ -17,7 +17,7 @@ from minprm.model import tree
 from minprm.model.check import check
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
-from minprm.model.tree import filled, layout, lineage, micro_batches, row
+from minprm.model.tree import filled, layout, lineage, micro_batches, named, row
 from shared.policies import agent, policy
 
 
@@ -84,6 +84,33 @@ def test_one_row_gives_the_logprobs_of_separate_rows(shape):
     assert len(one) == sum(sum(s.trained) for s in samples) and (one - many).abs().max() < 1e-5
 
 
+def twins() -> list[Sample]:
+    """Thoughts with the same ids below states with the same ids; all else of them differs."""
+    samples = []
+    for n in range(3):
+        state = Sample().extend([3, 4, 5, 6])
+        known = Sample(parent=state).extend([7, 8], 0.5 - n, [-1.0 - n, -2.0])
+        samples.append(known.extend([9], 1.0 + n))
+    state = samples[0].parent
+    samples.append(Sample(parent=state).extend([7]).extend([8, 9], 2.0))  # another part is trained
+    samples.append(Sample(parent=samples[2]).extend([3, 3], 1.0, [-1.0, -1.0]))  # below a twin
+    samples.append(Sample(parent=samples[1]).extend([3, 3], 3.0))  # a twin below another; not drawn
+    return samples
+
+
+def test_equal_nodes_are_read_once_and_each_counts():
+    p, samples = policy(), twins()
+    (whole,) = micro_batches(samples, 10**4, linear=1.0, square=0.0, share=True)
+    assert len(whole) == 1 and row(samples).ids == [3, 4, 5, 6, 7, 8, 9, 3, 3]
+    one = p.read([samples], 0.7).logp
+    many = p.read([[s] for s in samples], 0.7).logp
+    assert len(one) == sum(sum(s.trained) for s in samples) and (one - many).abs().max() < 1e-5
+    cfg = Training(loss="ppo_clip", kl=0.1, max_grad_norm=1e9)
+    one = updated(p, samples, cfg, [whole])
+    many = updated(p, samples, cfg, [[[i] for i in range(len(samples))]])
+    assert one.norm() > 0 and (one - many).abs().max() < 1e-5
+
+
 @pytest.fixture
 def skipping(monkeypatch):
     """Block masks on a CPU: there they train only unfused, and only if nobody objects."""
@@ -116,7 +143,7 @@ def test_block_masks_give_the_numbers_of_dense_ones(shape, checkpointing, reques
 
 def test_blocks_that_nobody_sees_are_skipped(skipping):
     trunk = Sample().extend([1] * 128)
-    limbs = [Sample(parent=trunk).extend([2] * 128, 1.0) for _ in range(7)]
+    limbs = [Sample(parent=trunk).extend([2 + n] * 128, 1.0) for n in range(7)]
     # 8 x 8 blocks: each sees itself and the trunk, not the limbs before it
     blocks = layout([limbs]).attention_mask
     assert blocks.sparsity() == pytest.approx(100 * (1 - (1 + 7 * 2) / 64))
@@ -229,7 +256,7 @@ def test_tokens_grow_with_the_length_of_a_trajectory_not_with_its_square():
     def tokens(steps: int, share: bool) -> int:
         trunk, samples = Sample().extend([1] * 20), []
         for _ in range(steps):
-            samples += [Sample(parent=trunk).extend([2] * 5, 1.0) for _ in range(8)]
+            samples += [Sample(parent=trunk).extend([2 + n] * 5, 1.0) for n in range(8)]
             trunk = Sample(parent=trunk).extend([1] * 20)
         plan = micro_batches(samples, 10**6, 1.0, 0.0, share)
         return sum(len(row([samples[i] for i in r]).ids) for batch in plan for r in batch)
@@ -242,7 +269,7 @@ def test_tokens_grow_with_the_length_of_a_trajectory_not_with_its_square():
 @settings(max_examples=50)
 def test_every_sample_is_in_one_row_and_no_row_is_longer_than_its_limit(seed, limit):
     samples = grown("nested", seed) + grown("star", seed + 1) + grown("forest", seed + 2)
-    paths = [[(id(n), len(n.ids)) for n in lineage(s)] for s in samples]
+    paths = [[(number, len(node.ids)) for number, node in path] for path in named(samples)]
     rows = filled(paths, limit)
     assert sorted(i for _, members in rows for i in members) == list(range(len(samples)))
     for size, members in rows:

@@ -35,7 +35,8 @@ CPU = torch.device("cpu")
 BLOCK = 128  # tokens on each side of a block that attention may skip
 KERNELS = 64  # compiled for blocks, at most: with and without gradients, for one row and for many
 
-Lineage = list[tuple[int, int]]  # (identity, number of tokens) of a Sample and its ancestors
+Path = list[tuple[int, Sample]]  # a Sample's ancestors and itself, numbered
+Lineage = list[tuple[int, int]]  # the same: (number, how many tokens)
 Packed = tuple[int, list[int]]  # a row before it is laid out: (tokens, indices of its Samples)
 
 
@@ -65,7 +66,7 @@ class Row:
 
 
 class Node(NamedTuple):
-    """Where a Sample lies in its row. Its ancestors lie before it."""
+    """Where a node lies in its row. Its ancestors lie before it."""
 
     number: int
     first: int  # place of its first token
@@ -75,7 +76,7 @@ class Node(NamedTuple):
 
 
 def layout(rows: list[list[Sample]], device: torch.device = CPU) -> Rows:
-    """Lays out each row's Samples with their ancestors, each node once."""
+    """Lays out each row's Samples with their ancestors, equal nodes once."""
     made = [row(samples) for samples in rows]
     length = max(len(r.ids) for r in made)
     plain = all(_is_chain(r.above) for r in made)
@@ -110,12 +111,14 @@ def row(samples: list[Sample]) -> Row:
     ([1, 2, 3, 4], [0, 1, 2, 2], [0, 0, 0], [1, 1])
     """
     r = Row()
-    placed: dict[int, Node] = {}
-    for sample in samples:
-        for each in lineage(sample):
-            if id(each) not in placed:  # nodes are told apart as objects, equal ids prove nothing
-                placed[id(each)] = _append(r, each, placed)
-        node = placed[id(sample)]
+    placed: list[Node] = []
+    for sample, path in zip(samples, named(samples), strict=True):
+        node = None
+        for number, each in path:
+            if number == len(placed):  # numbers come in the order in which nodes are met
+                placed.append(_append(r, each.ids, node))
+            node = placed[number]
+        assert node is not None  # a path ends with the Sample
         for i, trained in enumerate(sample.trained):
             if trained:
                 r.scored.append(node.first + i)
@@ -127,6 +130,32 @@ def row(samples: list[Sample]) -> Row:
     return r
 
 
+def named(samples: list[Sample]) -> list[Path]:
+    """The path of each Sample: its ancestors and itself, root first, each with a number.
+
+    Nodes with equal ids below the same node have one number, whatever else their Samples hold: the
+    model says the same of them. Two thoughts with the same words are read once.
+
+    >>> state = Sample().extend([1])
+    >>> twins = [Sample(parent=state).extend([2]), Sample(parent=state).extend([2])]
+    >>> [[number for number, _ in path] for path in named(twins)]
+    [[0, 1], [0, 1]]
+    """
+    numbers: dict[tuple[int, tuple[int, ...]], int] = {}  # by the node above and the ids
+    known: dict[int, int] = {}  # by object, so that the ids of an ancestor are looked at once
+    paths = []
+    for sample in samples:
+        path = []
+        number = -1  # above a root
+        for node in lineage(sample):
+            if id(node) not in known:
+                known[id(node)] = numbers.setdefault((number, tuple(node.ids)), len(numbers))
+            number = known[id(node)]
+            path.append((number, node))
+        paths.append(path)
+    return paths
+
+
 def lineage(sample: Sample) -> list[Sample]:
     """The Sample and its ancestors, root first."""
     nodes = [sample]
@@ -135,16 +164,15 @@ def lineage(sample: Sample) -> list[Sample]:
     return nodes[::-1]
 
 
-def _append(r: Row, sample: Sample, placed: dict[int, Node]) -> Node:
-    """Appends a Sample's own ids to the row. Its parent is placed already."""
+def _append(r: Row, ids: list[int], parent: Node | None) -> Node:
+    """Appends the ids of a node to the row. Its parent is placed already."""
     number = len(r.above)
     first = len(r.ids)
-    size = len(sample.ids)
-    nothing = Node(number, first=0, before=-1, last=-1, position=0)  # what is above a root
-    parent = placed.get(id(sample.parent), nothing)
+    size = len(ids)
+    parent = parent or Node(number, first=0, before=-1, last=-1, position=0)  # above a root
     end = parent.position + size
     r.above.append(parent.number)
-    r.ids.extend(sample.ids)
+    r.ids.extend(ids)
     r.nodes.extend([number] * size)
     r.positions.extend(range(parent.position, end))
     last = first + size - 1 if size > 0 else parent.last
@@ -248,8 +276,8 @@ def micro_batches(
     if not samples:
         return []
     paths = []
-    for sample in samples:
-        paths.append([(id(node), len(node.ids)) for node in lineage(sample)])
+    for path in named(samples):
+        paths.append([(number, len(node.ids)) for number, node in path])
     limits = [0]
     limit = max(_tokens(path) for path in paths)
     while share and 0 < limit <= tokens:

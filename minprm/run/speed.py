@@ -26,7 +26,7 @@ from minprm.constants import Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
 from minprm.model.precision import output_layer
-from minprm.model.tree import lineage
+from minprm.model.tree import named
 
 # Peak FLOPs a second in bf16 with fp32 sums and without sparsity, in 10^12: NVIDIA's data sheets.
 # A card is known by the words in its name; of several that fit, the first.
@@ -69,12 +69,12 @@ def size(samples: list[Sample]) -> tuple[int, int, int]:
     pairs = 0
     scored = 0
     seen = set()
-    for sample in samples:
+    for sample, path in zip(samples, named(samples), strict=True):
         above = 0
-        for node in lineage(sample):
+        for number, node in path:
             n = len(node.ids)
-            if id(node) not in seen:
-                seen.add(id(node))
+            if number not in seen:
+                seen.add(number)
                 tokens += n
                 pairs += n * above + n * (n + 1) // 2  # each token sees itself too
             above += n
