@@ -265,6 +265,15 @@ def test_tokens_grow_with_the_length_of_a_trajectory_not_with_its_square():
     assert tokens(16, False) > 3.5 * tokens(8, False)
 
 
+def test_a_tree_is_cut_depth_first():
+    """Two branches of a root, met by turns: each part keeps to one branch."""
+    root = Sample().extend([1] * 10)
+    limbs = [Sample(parent=root).extend([2 + n] * 10) for n in range(2)]
+    samples = [Sample(parent=limbs[n % 2]).extend([4 + n], 1.0) for n in range(6)]
+    paths = [[(number, len(node.ids)) for number, node in path] for path in named(samples)]
+    assert filled(paths, 23) == [(23, [0, 2, 4]), (23, [1, 3, 5])]
+
+
 @given(st.integers(0, 10**6), st.sampled_from([0, 15, 30, 10**6]))
 @settings(max_examples=50)
 def test_every_sample_is_in_one_row_and_no_row_is_longer_than_its_limit(seed, limit):

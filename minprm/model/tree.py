@@ -323,9 +323,12 @@ def _longest_first(rows: list[Packed]) -> list[Packed]:
 
 
 def _cut(paths: list[Lineage], limit: int) -> list[Packed]:
-    """Cuts each tree into parts of at most `limit` tokens; one path is never cut."""
+    """Cuts each tree into parts of at most `limit` tokens; one path is never cut.
+
+    Paths are taken depth first: neighbours share most, so a part reads little again.
+    """
     trees = {}  # root -> the parts of its tree: ({node: tokens}, indices of Samples)
-    for i, path in enumerate(paths):
+    for i, path in sorted(enumerate(paths), key=lambda numbered: numbered[1]):
         root, _ = path[0]
         parts = trees.setdefault(root, [({}, [])])
         nodes, members = parts[-1]
