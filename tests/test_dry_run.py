@@ -181,11 +181,14 @@ def test_a_plan_writes_nothing_and_says_whether_thoughts_can_be_read(folder, mod
     bad = capsys.readouterr().out
     main("--preset smoke --dry-run --tiny.dim 16 --act-prm.batch 2".split())
     embedded = capsys.readouterr().out
+    main("--preset smoke --dry-run --act-prm.batch 2".split())
+    shipped = capsys.readouterr().out
     assert {path.name for path in folder.iterdir()} == {"logs.jsonl", "cut"}
     assert "of 256 thoughts can be read" in good and "would stop" not in good
     assert "so a run would stop; 256 of 256 thoughts were cut at --thought-tokens 6" in bad
     assert "it fits into this machine's memory" in good and "Measured: " in good
     assert "not raised yet" in embedded and "Measured: " in embedded
+    assert "of 16 thoughts can be read" in shipped, "the model that comes with minprm was asked"
     main("--preset smoke --arms rl --dry-run --tiny.dim 16".split())
     assert "Time was not measured: that of playing" in capsys.readouterr().out
 

@@ -2,35 +2,37 @@
 
 It stands in for a pretrained language model that has the skills and does not know which thought is
 useful. On the cups world it can follow the ball, but mostly it follows from a wrong start, repeats
-what it saw or says nothing of use; and its actions obey its thoughts. Nothing is downloaded, and
-the raised model is kept in `checkpoints/`.
+what it saw or says nothing of use; and its actions obey its thoughts. Nothing is downloaded. The
+models of the presets come with minprm (shipped.py). Any other is raised first, and is kept in
+`checkpoints/`.
 """
 
 import contextlib
 import hashlib
 import inspect
 import json
-import random
 from copy import deepcopy
-from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 from loguru import logger
+from safetensors.torch import load_model as load_weights
 from tokenizers import Tokenizer, models, pre_tokenizers
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from minprm.constants import DeviceName, Tiny, Training, fail, pairs
+from minprm.constants import DeviceName, Tiny, Training, fail
 from minprm.data import Sample
 from minprm.envs.base import World, task_seed
-from minprm.model.load import load_model, pretrained
+from minprm.model.load import device_of, load_model, pretrained
+from minprm.model.narration import Turn, narrated
 from minprm.model.policy import Policy, schedule
 from minprm.model.sampler import Sampler
+from minprm.model.shipped import settings, shipped
 from minprm.model.tensors import require_finite
-from minprm.text.chat import ORDERS, Chat
+from minprm.text.chat import Chat
 from minprm.text.render import TAGS
 
 GATE_TASKS = 50  # episodes of the expert at which the skills are measured
@@ -52,27 +54,46 @@ def raised(
     root: Path,
     device: DeviceName = "auto",
 ) -> Policy:
-    """The model raised on this world; from the folder `root` where it was raised before.
+    """The model raised on this world: the one that comes with minprm, or else from the folder
+    `root` where it was raised before.
 
     It is raised on the CPU and then brought to the device.
     """
-    name = type(world).__name__
     if not world.thought_mix:
-        fail(f"the embedded model cannot be raised on {name}: name a --model")
+        fail(f"the embedded model cannot be raised on {type(world).__name__}: name a --model")
+    weights = shipped(world, cfg, seed)
+    if weights:
+        logger.info(f"base model: {weights.stem}, which comes with minprm")
+        model, tokenizer = untrained(world, cfg, seed)
+        load_weights(model, weights)
+        # transformers wraps `to`, and its type is lost
+        model.eval().to(device_of(device))  # pyright: ignore[reportArgumentType]
+        return Policy(model, tokenizer, micro_tokens)
     path = path_of(world, cfg, seed, micro_tokens, root)
     if not path.is_dir():
-        model, tokenizer = untrained(world, cfg, seed)
-        policy = Policy(model, tokenizer, micro_tokens)
-        try:
-            _pretrain(policy, world, cfg, seed)
-            require_finite(policy.parameters)
-        except FloatingPointError as error:
-            fail(f"raising the base model: {error}".replace("--*", "--tiny"))
-        keep(policy, path)
+        keep(raise_one(world, cfg, seed, micro_tokens), path)
     # read it back even when it is new: weights that lie elsewhere in memory round differently, now
     # and then, and a first run has to give the numbers of a second one
     model = load_model(str(path), device=device)
     return Policy(model, pretrained(AutoTokenizer, str(path)), micro_tokens)
+
+
+def raise_one(world: World, cfg: Tiny, seed: int, micro_tokens: int) -> Policy:
+    """A model that is raised now, on the CPU."""
+    policy = Policy(*untrained(world, cfg, seed), micro_tokens)
+    try:
+        _pretrain(policy, world, cfg, seed)
+        require_finite(policy.parameters)
+    except FloatingPointError as error:
+        fail(f"raising the base model: {error}".replace("--*", "--tiny"))
+    return policy
+
+
+def is_here(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) -> bool:
+    """Need it not be raised first?"""
+    if shipped(world, cfg, seed):
+        return True
+    return path_of(world, cfg, seed, micro_tokens, root).is_dir()
 
 
 def path_of(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) -> Path:
@@ -92,17 +113,14 @@ def cache_key(world: World, cfg: Tiny, seed: int, micro_tokens: int) -> str:
     sources += [*package.glob("text/*.py"), *package.glob("model/*.py")]
     classes = type(world).__mro__[:-1]  # the world and what it inherits from, without `object`
     sources += [Path(inspect.getfile(each)) for each in classes]
-    settings = {
-        "tiny": asdict(cfg),
-        "seed": seed,
+    known = settings(world, cfg, seed) | {
         "micro_tokens": micro_tokens,
-        "knobs": {name: getattr(world, name) for name in inspect.signature(type(world)).parameters},
         "sources": [hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(sources)],
         "versions": [version(name) for name in ("torch", "transformers", "tokenizers")],
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.is_available(),
     }
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def keep(policy: Policy, path: Path) -> None:
@@ -167,35 +185,18 @@ def _pretrain(policy: Policy, world: World, cfg: Tiny, seed: int) -> None:
     lr = schedule(training, cfg.updates)
     title = "raising the base model"
     for update in tqdm(range(cfg.updates), title, leave=False, disable=None):
-        rng = random.Random(f"tiny {seed} {update}")
-        samples = [_episode(world, chat, cfg, rng) for _ in range(cfg.batch)]
+        samples = [as_sample(episode, chat) for episode in narrated(world, cfg, seed, update)]
         policy.update(samples, training, lr(update))
 
 
-def _episode(world: World, chat: Chat, cfg: Tiny, rng: random.Random) -> Sample:
-    """Random play with a narrator. The loss is on the assistant's tokens."""
-    mixture = pairs(cfg.mixture, float)
-    if not mixture:
-        mixture = world.thought_mix
-    # drawn once for the whole episode, so that all of its turns are of one kind
-    any_order = rng.random() < cfg.action_first
-    without_thoughts = rng.random() < cfg.act_only
+def as_sample(episode: list[Turn], chat: Chat) -> Sample:
+    """The episode as tokens. The loss is on the assistant's."""
     sample = Sample()
-    observation = world.reset(task_seed("train", rng.randrange(10**9)))
-    done = False
-    while not done:
-        (kind,) = rng.choices(list(mixture), list(mixture.values()))
-        thought, action = world.narrate(kind, rng)
-        if without_thoughts:
-            # without a thought to obey, the action teaches the format of a turn and no skill
-            thought = None
-            action = rng.choice(world.actions())
-        order = rng.choice(ORDERS) if any_order else "natural"
-        thought_ids = None if thought is None else chat.content(thought)
-        state = [{"role": "user", "content": observation}]
+    for turn in episode:
+        thought = None if turn.thought is None else chat.content(turn.thought)
+        state = [{"role": "user", "content": turn.observation}]
         sample.extend(chat.state(state, [], after="" if sample.ids else None))
-        sample.extend(chat.turn(thought_ids, chat.content(action), order), 1.0)
-        observation, _, done, _ = world.step(action)
+        sample.extend(chat.turn(thought, chat.content(turn.action), turn.order), 1.0)
     return sample
 
 

@@ -117,7 +117,7 @@ def is_raised(cfg: Config, seed: int, checkpoints: Path) -> bool:
     if cfg.model != "tiny":
         return True
     world = make_world(cfg)
-    return tiny.path_of(world, cfg.tiny, seed, cfg.micro_tokens, checkpoints).is_dir()
+    return tiny.is_here(world, cfg.tiny, seed, cfg.micro_tokens, checkpoints)
 
 
 def updates_of(stage_id: str, cfg: Config, demos: list[Demo]) -> int:

@@ -1,0 +1,44 @@
+"""Random play with a narrator who thinks aloud: all that the embedded model ever reads."""
+
+import random
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from minprm.constants import Tiny, pairs
+from minprm.envs.base import World, task_seed
+from minprm.text.chat import ORDERS
+
+
+class Turn(NamedTuple):
+    """One turn of an episode, as the embedded model reads it."""
+
+    observation: str
+    thought: str | None  # None: the turn has none
+    action: str
+    order: str  # of thought and action
+
+
+def narrated(world: World, cfg: Tiny, seed: int, update: int) -> list[list[Turn]]:
+    """The episodes of one update of raising. Every update has new ones."""
+    rng = random.Random(f"tiny {seed} {update}")
+    return [list(_episode(world, cfg, rng)) for _ in range(cfg.batch)]
+
+
+def _episode(world: World, cfg: Tiny, rng: random.Random) -> Iterator[Turn]:
+    mixture = pairs(cfg.mixture, float)
+    if not mixture:
+        mixture = world.thought_mix
+    # drawn once for the whole episode, so that all of its turns are of one kind
+    any_order = rng.random() < cfg.action_first
+    without_thoughts = rng.random() < cfg.act_only
+    observation = world.reset(task_seed("train", rng.randrange(10**9)))
+    done = False
+    while not done:
+        (kind,) = rng.choices(list(mixture), list(mixture.values()))
+        thought, action = world.narrate(kind, rng)
+        if without_thoughts:
+            # without a thought to obey, the action teaches the format of a turn and no skill
+            thought = None
+            action = rng.choice(world.actions())
+        yield Turn(observation, thought, action, rng.choice(ORDERS) if any_order else "natural")
+        observation, _, done, _ = world.step(action)
