@@ -7,13 +7,14 @@ runs a faster engine. Nothing here knows of thoughts, worlds or losses.
 import math
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
+from minprm.model.cache import choose, held
 from minprm.model.precision import autocast
 from minprm.model.tree import attend
 
@@ -117,7 +118,7 @@ class Sampler:
         noise: torch.Generator,
     ) -> list[Completion]:
         """One completion for each prompt; a prompt may stand there several times."""
-        logits, mask, cache = self._read(prompts)
+        logits, mask, cache = self._read(prompts, max_tokens - 1)  # the last token is not read
         total = len(prompts)
         device = mask.device
         stops = torch.tensor(stop, device=device)
@@ -143,7 +144,7 @@ class Sampler:
                 rows = rows[running]
                 token = token[running]
                 mask = mask[running]
-                _choose(cache, running)
+                choose(cache, running, max_tokens - t - 1)
             mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
             positions = mask.sum(1, keepdim=True) - 1
             logits = self._step(token[:, None], mask, positions, cache)
@@ -169,8 +170,8 @@ class Sampler:
 
     # --- prompts: nothing is read twice ---
 
-    def _read(self, prompts: list[list[int]]) -> tuple[Tensor, Tensor, DynamicCache]:
-        """(logits after each prompt, mask, cache).  [B, V], [B, L]
+    def _read(self, prompts: list[list[int]], more: int) -> tuple[Tensor, Tensor, DynamicCache]:
+        """(logits after each prompt, mask, cache with room for `more` tokens).  [B, V], [B, L]
 
         Equal prompts are read once. Where a prompt continues one of the last call, only what is new
         of it is read: the turns of an episode cost what they add.
@@ -188,9 +189,9 @@ class Sampler:
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]  # padding does not count
         logits = self._step(ids.to(device), mask, positions, cache)
         if self.reuses_cache:
-            self.last_call = LastCall(stamp, row_of, mask, _held(cache))
+            self.last_call = LastCall(stamp, row_of, mask, [held(layer) for layer in cache.layers])
         which = torch.tensor([row_of[tuple(prompt)] for prompt in prompts], device=device)
-        _choose(cache, which)
+        choose(cache, which, more)
         return logits[which], mask[which], cache
 
     def _resume(
@@ -280,20 +281,6 @@ def draw(logits: Tensor, uniform: Tensor, temperature: float) -> tuple[Tensor, T
         token = torch.searchsorted(cumulative, threshold, right=True)[:, 0]
         token = token.clamp(max=logits.shape[1] - 1)  # NaN passes no number; Completion refuses it
     return token, all_logp.gather(1, token[:, None])[:, 0]
-
-
-# transformers' types say neither that a layer has keys once it has been read, nor that rows are
-# chosen by a Tensor like any other.
-
-
-def _held(cache: DynamicCache) -> list[tuple[Tensor, Tensor]]:
-    """Keys and values of a cache whose layers keep all, layer by layer."""
-    return [(layer.keys, layer.values) for layer in cast(list[Any], cache.layers)]
-
-
-def _choose(cache: DynamicCache, rows: Tensor) -> None:
-    """Rows of the cache, in this order, become the cache."""
-    cache.reorder_cache(cast(torch.LongTensor, rows))
 
 
 def _longest_known(

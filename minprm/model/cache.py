@@ -1,0 +1,65 @@
+"""The sampler's cache: keys and values of what was read, in tensors with room for what is drawn.
+
+transformers' layer joins old and new keys in a new tensor, so each token costs a copy of all that
+was read before it: on a CPU half of the time of a step. Here a new token is written behind the old.
+Layers that forget (a sliding window) or that keep one state (a recurrent layer) stay as they are.
+"""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer
+
+
+class GrowingLayer(DynamicLayer):
+    """Some rows of another layer's keys and values, copied, with room for `more` tokens."""
+
+    def __init__(self, layer: DynamicLayer, rows: Tensor, more: int):
+        super().__init__()
+        keys, values = held(layer)
+        self.lazy_initialization(keys, values)
+        self.rooms = (_with_room(keys[rows], more), _with_room(values[rows], more))
+        self._show(keys.shape[2])
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args, **kwargs
+    ) -> tuple[Tensor, Tensor]:
+        """Writes what is new behind what is there.
+        [B, heads, new, D] -> [B, heads, old + new, D], for keys and for values"""
+        old = self.get_seq_length()
+        end = old + key_states.shape[2]
+        for room, new in zip(self.rooms, (key_states, value_states), strict=True):
+            room[:, :, old:end] = new  # raises where no room is left
+        self._show(end)
+        return held(self)
+
+    def _show(self, end: int) -> None:
+        """The keys and values are those of the first `end` tokens."""
+        self.keys, self.values = (room[:, :, :end] for room in self.rooms)
+
+
+def _with_room(old: Tensor, more: int) -> Tensor:
+    """[B, heads, L, D] -> [B, heads, L + more, D], not filled behind L"""
+    batch, heads, length, dim = old.shape
+    room = old.new_empty(batch, heads, length + more, dim)
+    room[:, :, :length] = old
+    return room
+
+
+def choose(cache: DynamicCache, rows: Tensor, more: int) -> None:
+    """Rows of the cache, in this order, become the cache, with room for `more` tokens.
+
+    They are copied: whoever holds the keys and values from before, holds them unchanged.
+    """
+    for number, layer in enumerate(cache.layers):
+        if isinstance(layer, GrowingLayer) or type(layer) is DynamicLayer:
+            cache.layers[number] = GrowingLayer(layer, rows, more)
+        else:
+            layer.reorder_cache(cast(torch.LongTensor, rows))
+
+
+def held(layer: Any) -> tuple[Tensor, Tensor]:
+    """Keys and values of a layer that was read; transformers' types do not say that it has them."""
+    return layer.keys, layer.values

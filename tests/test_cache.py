@@ -1,0 +1,100 @@
+"""The sampler's cache grows in place, and what is drawn is what transformers' cache would give."""
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import DynamicCache, Gemma2Config, MistralConfig
+from transformers.cache_utils import DynamicSlidingWindowLayer
+
+from minprm.model import sampler as module
+from minprm.model.cache import GrowingLayer, choose, held
+from minprm.model.sampler import Sampler, bytes_of_row
+from shared.policies import policy
+
+PROMPTS = [[1, 2, 3, 4, 5, 6], [7], [8, 9, 1]]
+SIZES = {"hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 1,
+         "num_hidden_layers": 2, "head_dim": 4, "sliding_window": 3}  # fmt: skip
+
+
+@pytest.fixture
+def caches(monkeypatch) -> list[DynamicCache]:
+    """The cache of each choice of rows, as it is in the end."""
+    found = []
+
+    def watched(cache, rows, more):
+        choose(cache, rows, more)
+        found.append(cache)
+
+    monkeypatch.setattr(module, "choose", watched)
+    return found
+
+
+def storages(layers: list[tuple[Tensor, Tensor]]) -> set[int]:
+    """Where the memory of these keys and values begins."""
+    return {x.untyped_storage().data_ptr() for pair in layers for x in pair}
+
+
+@pytest.mark.parametrize("stops", [[], [2, 7, 9]])  # with stops the batch becomes smaller
+@pytest.mark.parametrize("n", [1, 5])
+def test_what_is_drawn_is_to_the_digit_what_a_cache_that_is_copied_gives(monkeypatch, n, stops):
+    p = policy()
+    in_place = Sampler(p.model).generate(PROMPTS, n, 12, stops, 1.0, seed=4)
+    monkeypatch.setattr(module, "choose", lambda cache, rows, more: cache.reorder_cache(rows))
+    assert Sampler(p.model).generate(PROMPTS, n, 12, stops, 1.0, seed=4) == in_place
+
+
+def test_a_token_is_written_where_the_room_is_and_nothing_is_copied(caches):
+    model = policy().model
+    places = []
+    model.register_forward_hook(
+        lambda *_: places.append(storages(map(held, caches[0].layers)) if caches else None)
+    )
+    Sampler(model).generate(PROMPTS, 2, 8, [], 1.0, 0)
+    assert places[0] is None and len(places) == 8  # the prompts, then seven tokens
+    assert all(place == places[1] for place in places[2:])
+
+
+def test_kept_prompts_share_no_memory_with_what_is_drawn_after_them(caches):
+    """Also where each prompt has one completion, and no row would have to be copied."""
+    writer = Sampler(policy().model)
+    writer.generate(PROMPTS, 1, 8, [], 1.0, 0)
+    (cache,) = caches
+    kept = writer.last_call.layers
+    assert storages(kept).isdisjoint(storages(map(held, cache.layers)))
+    assert [keys.shape[2] for keys, _ in kept] == [6, 6]
+
+
+@pytest.mark.parametrize("tokens", [1, 8])
+def test_the_room_is_counted_before_it_is_taken(caches, tokens):
+    """All but the last token drawn are read, so that one has no room."""
+    p = policy()
+    Sampler(p.model).generate([PROMPTS[0]], 3, tokens, [], 1.0, 0)
+    taken = sum(room.nbytes for layer in caches[0].layers for room in layer.rooms)
+    logits = 4 * 4 * p.model.config.vocab_size
+    assert taken == 3 * (bytes_of_row(p.model, 6 + tokens - 1) - logits)
+
+
+def test_a_batch_that_becomes_smaller_takes_room_for_what_is_left_only(caches):
+    cache = DynamicCache()
+    cache.update(torch.rand(4, 2, 6, 16), torch.rand(4, 2, 6, 16), 0)
+    keys, values = held(cache.layers[0])
+    choose(cache, torch.tensor([3, 1]), more=5)
+    new = torch.rand(2, 2, 1, 16)
+    cache.update(new, new, 0)
+    choose(cache, torch.tensor([1]), more=2)
+    assert [room.shape for room in cache.layers[0].rooms] == [(1, 2, 6 + 1 + 2, 16)] * 2
+    for old, found in zip((keys, values), held(cache.layers[0]), strict=True):
+        assert torch.equal(found, torch.cat([old[1:2], new[1:]], 2))
+
+
+def test_layers_that_forget_stay_as_they_are():
+    for config, kinds in (
+        (MistralConfig(**SIZES), [DynamicSlidingWindowLayer, DynamicSlidingWindowLayer]),
+        (Gemma2Config(**SIZES), [DynamicSlidingWindowLayer, GrowingLayer]),
+    ):
+        cache = DynamicCache(config=config)
+        for number in range(2):
+            cache.update(torch.rand(2, 1, 5, 4), torch.rand(2, 1, 5, 4), number)
+        choose(cache, torch.tensor([1, 0, 0]), more=4)
+        assert [type(layer) for layer in cache.layers] == kinds
+        assert {len(held(layer)[0]) for layer in cache.layers} == {3}
