@@ -1,8 +1,8 @@
 """The base models that come with minprm, raised anew: `python -m docs.bases PRESET SEED ...`
 
-    python -m docs.bases cups 0 1 2      # 2 minutes on one thread
+    python -m docs.bases cups 0 1 2      # 2 minutes of one core of an AMD EPYC
     python -m docs.bases smoke 0         # 15 s
-    python -m docs.bases errand 0 3 4 5  # 7 minutes
+    python -m docs.bases errand 0 3 4 5  # 9 minutes
 
 Each is written to minprm/model/bases/, and what is known of it to bases.json there. One thread
 raises it. A processor that adds up in another order gives weights that differ in their rounding:
