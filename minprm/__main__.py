@@ -21,6 +21,8 @@ COMMANDS = {
 
 def main(argv: list[str] | None = None) -> None:
     """Runs the command that is named first. Each is a module of minprm.commands with a `main`."""
+    # threads that wait sleep, or a busy machine stops them all; torch reads it when it is imported
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if isinstance(sys.stdout, io.TextIOWrapper):  # it may know fewer letters than what it shows
         sys.stdout.reconfigure(errors="backslashreplace")
     logger.configure(handlers=[{"sink": sys.stderr, "format": "{message}"}])  # a run has its own

@@ -1,7 +1,7 @@
 """The maths of the methods and nothing else, in the order of the four steps of act_prm.py.
 
     THINK     nothing to compute: thoughts are sampled from the model
-    SCORE     how well a thought predicts the expert's action    action_prob, exact_match, ...
+    SCORE     how well a thought predicts the expert's action    action_prob, action_prob_mean
     CREDIT    what each thought of a group deserves              posterior, mean_std, ...
               the same over several steps                        returns_to_go, systematic_resample
     UPDATE    what a token's loss is                             pg, ppo_clip, kl_k3, token
@@ -16,8 +16,6 @@ the configuration to most of them. zoo.py has the objectives that the ladder doe
 Losses are minimised. A lower policy-gradient "loss" is *not* a better model: only its gradient
 means something.
 """
-
-import json
 
 import torch
 from torch import Tensor
@@ -46,26 +44,6 @@ def action_prob_mean(logp: Tensor) -> float:
     0.72
     """
     return logp.mean().exp().item()
-
-
-def exact_match(written: str | None, expert: str) -> float:
-    """r(z) = 1 if the model, after its own thought, wrote the expert's action, else 0.
-
-    >>> exact_match('{"y": 1,  "x": 2}', '{"x": 2, "y": 1}'), exact_match("open  c", "open c")
-    (1.0, 1.0)
-    """
-    return float(written is not None and normalise(written) == normalise(expert))
-
-
-def normalise(action: str) -> str:
-    """Without what does not matter: white space, and the order of keys in a line of JSON."""
-    parts = []
-    for line in action.splitlines():
-        try:
-            parts.append(json.dumps(json.loads(line), sort_keys=True))
-        except (ValueError, RecursionError):
-            parts += line.split()
-    return " ".join(parts)
 
 
 # --- CREDIT: from the rewards of one group to advantages, [G] -> [G] ------------------------------

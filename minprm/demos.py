@@ -3,18 +3,22 @@
 They are read from --demos or left by the expert, put on sides by task, and cut to --context.
 """
 
+from typing import TYPE_CHECKING
+
 from loguru import logger
 
 from minprm.constants import Config, arms_of, fail, refusal
 from minprm.data import Demo
-from minprm.model.agent import Prompter
 from minprm.play import expert_demos
 from minprm.text.chat import Chat
-from minprm.text.files import Problem
+from minprm.text.files import Problem, files_of
 from minprm.text.logs import Report, read_demos, split_tasks
 
 # Stages that leave a thought at every step of the demos.
 WRITERS = ("relabel", "sample", "copy", "synth")
+
+if TYPE_CHECKING:
+    from minprm.model.agent import Prompter
 
 
 def demos_of(cfg: Config, seed: int) -> list[Demo]:
@@ -49,6 +53,14 @@ def _reads_thoughts(stages: list[str]) -> bool:
             return True
         written = written or stage.split(":")[0] in WRITERS
     return False
+
+
+def require_logs(path: str) -> None:
+    """Exits where no file is meant by this path. What is in the files is looked into later."""
+    try:
+        files_of(path)
+    except Problem as problem:
+        fail(str(problem))
 
 
 def split(demos: list[Demo], cfg: Config) -> tuple[list[Demo], list[Demo], list[Demo]]:
@@ -96,7 +108,7 @@ def leave_out_unwritable(demos: list[Demo], report: Report, chat: Chat) -> list[
     return kept
 
 
-def fitting_demos(demos: list[Demo], agent: Prompter, cfg: Config) -> list[Demo]:
+def fitting_demos(demos: list[Demo], agent: "Prompter", cfg: Config) -> list[Demo]:
     """The demos up to where they outgrow the context; those that do so at once are left out.
 
     Exits at one that the chat template cannot write; with --skip-bad such demos are left out.
@@ -137,7 +149,7 @@ def _writable(demos: list[Demo], chat: Chat, cfg: Config) -> list[Demo]:
     return written
 
 
-def _until_it_fits(demo: Demo, agent: Prompter, cfg: Config) -> Demo:
+def _until_it_fits(demo: Demo, agent: "Prompter", cfg: Config) -> Demo:
     """The log up to where it would outgrow the context, if each thought were as long as it may."""
     length = 0
     for i, step in enumerate(demo.steps):

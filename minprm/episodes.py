@@ -7,7 +7,6 @@ held-out log, at each step of which the agent wrote a turn of its own.
 import json
 from pathlib import Path
 
-from minprm.algorithms import exact_match
 from minprm.constants import Config, fail
 from minprm.data import Demo, Step
 from minprm.envs import make_world
@@ -15,7 +14,7 @@ from minprm.envs.base import World
 from minprm.evaluation import Answer
 from minprm.play import Episode
 from minprm.run.log import to_json, write_atomically
-from minprm.text.actions import copies
+from minprm.text.actions import copies, exact_match
 from minprm.text.chat import Chat
 from minprm.text.pieces import state_text
 

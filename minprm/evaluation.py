@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 import torch
 from transformers import AutoTokenizer
 
-from minprm.algorithms import exact_match
 from minprm.constants import Config, History
 from minprm.data import Demo, Sample, Step, chain
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.model.agent import Agent, Player, make_agent
 from minprm.model.check import check
-from minprm.model.load import load_model, pretrained, require_device
+from minprm.model.load import load_model, pretrained
+from minprm.model.names import require_device
 from minprm.model.policy import Policy
 from minprm.play import Episode, act, begin, play, turn_limit
 from minprm.run.about import asked_of, read_about
 from minprm.run.table import by_log
-from minprm.text.actions import copies
+from minprm.text.actions import copies, exact_match
 from minprm.text.chat import Turn
 
 Row = dict[str, Any]  # of a table: numbers, and the intervals of some of them

@@ -33,7 +33,8 @@ from minprm.run.log import Log, to_json, write_atomically
 from minprm.run.prefetch import Prefetch
 from minprm.run.randomness import noise_seed
 from minprm.run.snapshots import Snapshots, fingerprint_of_demos
-from minprm.run.stage_ids import ids_of
+from minprm.run.stage_ids import ids_of, reads_instruction
+from minprm.stages import STAGES
 from minprm.stages.act_prm import act_prm
 from minprm.stages.checkpoint import save_checkpoint
 from minprm.stages.relabel import copy, relabel, sample, shuffle
@@ -44,7 +45,7 @@ from minprm.text.instruction import check_examples
 from minprm.trainer import Run
 
 # Each stage is a function of (run, stage_id). What stands after the colon is a variant.
-STAGES: dict[str, Callable[[Run, str], None]] = {
+STAGES |= {
     "act_prm": act_prm,
     "act_prm:resample": partial(act_prm, **RESAMPLE),
     "relabel": relabel,
@@ -182,15 +183,6 @@ def run_stage(run: Run, stage_id: str) -> float:
     run.log.screen.finish(run.seed, stage_id, seconds)
     logger.info(f"seed {run.seed}  {stage_id}  {seconds:.1f} s")
     return seconds
-
-
-def reads_instruction(stages: list[str], cfg: Config) -> bool:
-    """Does the model read the instruction in the last of these stages, and when it acts after it?
-
-    It does until SFT, and then no more, because SFT teaches it to think without being told
-    (text/instruction.py). With --sft.keep-instruction it always does.
-    """
-    return cfg.sft.keep_instruction or not any(stage.startswith("sft:") for stage in stages)
 
 
 def start(

@@ -16,7 +16,7 @@ ends in one sentence that names it.
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache, wraps
 from inspect import signature
 from math import isfinite, nan
@@ -25,14 +25,8 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from minprm import zoo
-from minprm.algorithms import REWARDS
 from minprm.constants import fail
 
-Texts = tuple[str, str, str]  # a thought, the state before it, the action after it
 # what a user's function may take, by the number of arguments
 REWARD_TAKES = {1: "logp alone", 4: "logp, thought, state and action"}
 ADVANTAGE_TAKES = {1: "the rewards of a group"}
@@ -90,6 +84,22 @@ def takes(found: Callable, arguments: int) -> bool:
     return True
 
 
+def reads_texts(name: str) -> bool:
+    """Is this a user's reward that judges texts? It says nothing of a turn without a thought."""
+    return is_own(name) and takes(function(name, {}), 4)
+
+
+def as_number(name: str, found: Any) -> float:
+    """What a user's reward returned, as a number. Exits where it is no finite one."""
+    try:
+        number = float(found)
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
+        number = nan
+    if not isfinite(number):
+        fail(f"{name} returned {found!r}, and a reward is a finite number"[:300])
+    return number
+
+
 def fingerprints(names: Iterable[str]) -> dict[str, str]:
     """A hash of each file that FILE.py:NAME names: a file that changed makes other numbers."""
     found = {}
@@ -124,67 +134,3 @@ def _told(error: BaseException) -> str:
         return reason
     place = extract_tb(error.__traceback__)[-1]
     return f"{reason} ({Path(place.filename).name}, line {place.lineno})"
-
-
-# --- rewards --------------------------------------------------------------------------------------
-
-
-def rewards(name: str, logps: list[Tensor], texts: Sequence[Texts] = ()) -> list[float]:
-    """What the reward of this name says of each thought.  logps: [K] each
-
-    texts: of each thought; read only by a reward that judges texts (`reads_texts`).
-    """
-    judge = function(name, REWARDS)
-    if not is_own(name):
-        return [judge(logp) for logp in logps]
-    reads = reads_texts(name)
-    found = []
-    for i, logp in enumerate(logps):
-        number = as_number(name, judge(logp, *texts[i]) if reads else judge(logp))
-        if number < 0:
-            fail(f"{name} returned {number}, and the reward of a thought is 0 or more")
-        found.append(number)
-    return found
-
-
-def reads_texts(name: str) -> bool:
-    """Is this a user's reward that judges texts? It says nothing of a turn without a thought."""
-    return is_own(name) and takes(function(name, REWARDS), 4)
-
-
-def as_number(name: str, found: Any) -> float:
-    """What a user's reward returned, as a number. Exits where it is no finite one."""
-    try:
-        number = float(found)
-    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
-        number = nan
-    if not isfinite(number):
-        fail(f"{name} returned {found!r}, and a reward is a finite number"[:300])
-    return number
-
-
-# --- advantages -----------------------------------------------------------------------------------
-
-
-def advantages(groups: list[Tensor], name: str, k: int, lengths: list[Tensor]) -> list[Tensor]:
-    """`advantages` of zoo.py, where the name can also be that of a user's function.  [G] each"""
-    if not is_own(name):
-        return zoo.advantages(groups, name, k, lengths)
-    compare = function(name, zoo.ADVANTAGES)
-    return [_as_many(name, r, compare(r.clone())) for r in groups]
-
-
-def _as_many(name: str, r: Tensor, found: object) -> Tensor:
-    """What a user's advantage returned for these rewards. Exits where it is not [G] numbers."""
-    try:
-        adv = torch.as_tensor(found, dtype=r.dtype).detach()
-    except (TypeError, ValueError, RuntimeError):
-        fail(f"{name} returned {found!r}, and an advantage is a tensor"[:300])
-    if adv.shape != r.shape:
-        fail(
-            f"{name} returned the shape {list(adv.shape)} for {len(r)} rewards, and an advantage "
-            "is one number for each"
-        )
-    if not adv.isfinite().all():
-        fail(f"{name} returned {adv.tolist()} for the rewards {r.tolist()}: not all are finite")
-    return adv

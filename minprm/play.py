@@ -8,16 +8,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TYPE_CHECKING
 
 from minprm.constants import Config, fail
 from minprm.data import Demo, Sample, Step, chain
 from minprm.envs import make_world
 from minprm.envs.base import World, task_seed
-from minprm.model.agent import Player
-from minprm.model.sampler import Completion
 from minprm.text.actions import parts
 from minprm.text.chat import Chat, Turn
 from minprm.text.logs import from_chat
+
+if TYPE_CHECKING:
+    from minprm.model.agent import Player
+    from minprm.model.sampler import Completion
 
 
 @dataclass
@@ -56,7 +59,7 @@ class Episode:
 
 
 def play(
-    agent: Player, new_world: Callable[[], World], seeds: list[int], noise: int
+    agent: "Player", new_world: Callable[[], World], seeds: list[int], noise: int
 ) -> list[Episode]:
     """Plays each task to its end: one episode for each task seed, with noise of its own.
 
@@ -97,7 +100,7 @@ def begin(world: World, seed: int, noise: int) -> Episode:
     return Episode(world, state=_opening(world, seed, noise))
 
 
-def turn_limit(agent: Player) -> int:
+def turn_limit(agent: "Player") -> int:
     """Tokens of the longest turn: a thought with its tags, an action, the end."""
     chat = agent.chat
     limit = agent.action_tokens + len(chat.end)
@@ -106,7 +109,7 @@ def turn_limit(agent: Player) -> int:
     return limit
 
 
-def forced_opening(agent: Player) -> list[int]:
+def forced_opening(agent: "Player") -> list[int]:
     """Ids that every turn has to begin with: none, but for an agent that may not think."""
     if agent.think:
         return []
@@ -114,7 +117,7 @@ def forced_opening(agent: Player) -> list[int]:
     return agent.chat.act_without_thought or agent.chat.opening([])
 
 
-def ask(e: Episode, agent: Player, limit: int, roots: dict[int, Sample]) -> None:
+def ask(e: Episode, agent: "Player", limit: int, roots: dict[int, Sample]) -> None:
     """Puts the state before the agent, or ends the episode where that outgrows the context.
 
     limit: tokens of the longest turn.
@@ -140,7 +143,7 @@ def ask(e: Episode, agent: Player, limit: int, roots: dict[int, Sample]) -> None
 
 
 def keep(
-    e: Episode, completion: Completion, chat: Chat, opening: list[int]
+    e: Episode, completion: "Completion", chat: Chat, opening: list[int]
 ) -> tuple[str | None, str | None, int]:
     """Keeps a turn as it was drawn. Returns its thought, its action, and the number of tokens in
     the thought.

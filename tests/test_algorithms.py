@@ -14,7 +14,7 @@ from minprm import algorithms as alg
 from minprm import constants, zoo
 from minprm.algorithms import effective_sample_size, returns_to_go, systematic_resample
 from minprm.commands.presets import PRESETS
-from minprm.text.actions import copies
+from minprm.text.actions import copies, exact_match
 
 CENTRED = ("mean", "mean_std", "rloo")
 
@@ -202,20 +202,20 @@ def test_a_certain_model_earns_one_and_a_uniform_one_what_chance_is(length):
 
 def test_exact_match_forgives_spelling_and_not_arguments():
     call = '{"name": "go", "arguments": {"x": 1, "y": 2}}'
-    assert alg.exact_match('{"arguments":{"y":2,"x":1},  "name":"go"}', call) == 1.0
-    assert alg.exact_match('{"name": "go", "arguments": {"x": 1, "y": 3}}', call) == 0.0
-    assert alg.exact_match(" open\n c ", "open c") == 1.0
-    assert alg.exact_match("open d", "open c") == 0.0
-    assert alg.exact_match(None, "open c") == 0.0
+    assert exact_match('{"arguments":{"y":2,"x":1},  "name":"go"}', call) == 1.0
+    assert exact_match('{"name": "go", "arguments": {"x": 1, "y": 3}}', call) == 0.0
+    assert exact_match(" open\n c ", "open c") == 1.0
+    assert exact_match("open d", "open c") == 0.0
+    assert exact_match(None, "open c") == 0.0
 
 
 def test_exact_match_forgives_spelling_in_what_is_said_and_in_each_call():
     said = 'On it,  {sir}.\n{"name": "go", "arguments": {"x": 1, "y": "a  b"}}'
     call = '{"arguments": {"y": "a  b", "x": 1}, "name": "go"}'
-    assert alg.exact_match(f"On it,\n{{sir}}.\n{call}", said) == 1.0
-    assert alg.exact_match(f"{call}\n{call}", f"{said.splitlines()[1]}\n{call}") == 1.0
+    assert exact_match(f"On it,\n{{sir}}.\n{call}", said) == 1.0
+    assert exact_match(f"{call}\n{call}", f"{said.splitlines()[1]}\n{call}") == 1.0
     for other in (call, f"On it.\n{call}", f"{said}\n{call}", said.replace("a  b", "a b")):
-        assert alg.exact_match(other, said) == 0.0
+        assert exact_match(other, said) == 0.0
 
 
 def test_a_copy_is_the_action_or_its_argument_values_and_not_from_the_state():

@@ -13,8 +13,7 @@ from typing import get_type_hints
 import pytest
 
 from benchmarks import ablations, objectives
-from minprm.algorithms import exact_match
-from minprm.commands import evaluate
+from minprm.commands import ask, evaluate, scoring
 from minprm.commands.checks import ranges
 from minprm.commands.cli import parse
 from minprm.commands.presets import PRESETS
@@ -26,6 +25,7 @@ from minprm.model import tiny
 from minprm.model.policy import Policy
 from minprm.play import begin
 from minprm.run.screen import bar
+from minprm.text.actions import exact_match
 from shared.commands import refusal
 
 ROOT = Path(__file__).parents[1]
@@ -143,7 +143,7 @@ def test_what_cannot_be_meant_ends_in_one_sentence_and_code_2(flags, said, capsy
 
 
 def test_every_number_of_both_commands_has_a_range_and_its_default_lies_in_it():
-    for schema in (Config(), evaluate.Evaluation(checkpoints=[])):
+    for schema in (Config(), ask.Evaluation(checkpoints=[])):
         found = {knob for knob, _, _ in ranges(schema)}
         assert found == set(numbers(schema))
         assert all(r.least <= value <= r.most for _, value, r in ranges(schema))
@@ -276,13 +276,13 @@ def test_a_model_that_no_network_brings_says_what_to_do(monkeypatch, capsys):
 
 def test_a_kept_checkpoint_is_called_by_its_stage_and_update():
     kept = ["runs/kept/rl-0/5", "runs/kept/rl-1/5", "rl-0", "a/rl", "b/rl"]
-    assert list(evaluate.names(kept).values()) == ["rl-0/5", "rl-1/5", "rl-0", "a/rl", "b/rl"]
+    assert list(scoring.names(kept).values()) == ["rl-0/5", "rl-1/5", "rl-0", "a/rl", "b/rl"]
 
 
 def test_control_characters_are_shown_and_not_obeyed(capsys):
     e = begin(Cups(), 0, noise=0)
     e.steps.append(Step(e.state, "clear \x1b[2J", "open \x1b]0;x\x07"))
-    evaluate.report("c", [e], evaluate.Evaluation(checkpoints=["c"], show=1))
+    scoring.report("c", [e], ask.Evaluation(checkpoints=["c"], show=1))
     shown = capsys.readouterr().out
     assert "\x1b" not in shown and "\x07" not in shown and r"clear \x1b[2J" in shown
 

@@ -6,9 +6,8 @@ from copy import deepcopy
 
 import pytest
 
-from minprm.algorithms import exact_match
 from minprm.data import Sample, chain
-from minprm.text.actions import copies, parts
+from minprm.text.actions import copies, exact_match, parts
 from minprm.text.logs import from_chat, read_demos, read_jsonl, split_tasks, to_chat, write_demos
 from shared.logs import CALL, CALLS, TEXT, changed, mixed
 

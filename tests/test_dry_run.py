@@ -15,12 +15,15 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from minprm import ladder
 from minprm.commands import dry_run as planning
 from minprm.commands.cli import parse
-from minprm.commands.dry_run import card_memory, count, dry_run, fit, kept_bytes, memory
-from minprm.commands.estimate import Seconds, disk, measure, seconds_of, updates_of
+from minprm.commands.counted import disk
+from minprm.commands.dry_run import card_memory, count, fit, kept_bytes, memory
+from minprm.commands.estimate import Seconds, measure, seconds_of
+from minprm.commands.plan import plan as whole_plan
 from minprm.commands.presets import PRESETS
 from minprm.commands.train import main
 from minprm.constants import SFT, ActPRM, Config, Relabel
-from minprm.model import load
+from minprm.model import load, names
+from minprm.run.clock import updates_of
 from minprm.run.stage_ids import stage_ids
 from minprm.text.printable import GREEN, GREY, YELLOW
 from shared.chats import PAGES, chat_model, line
@@ -115,7 +118,7 @@ def test_the_first_sample_is_shown_in_three_colours(tmp_path, model):
     logs.write_text("".join(json.dumps(line(page, "look at")) + "\n" for page in PAGES))
     flags = f"--preset logs --demos {logs} --model {model} --lora 0 --held-out 2 --dry-run"
     flags += " --thought-tokens 6 --act-prm.batch 2"
-    text = "\n".join(dry_run(parse(flags.split()), tmp_path))
+    text = "\n".join(whole_plan(parse(flags.split()), tmp_path))
     assert "parameters" in text and "GiB" in text
     assert f"{GREEN}<think>\nlook at visit Paris\n" in text and YELLOW in text and GREY in text
     before, after = text.split(f"{GREEN}<think>\nlook at visit Paris")
@@ -143,7 +146,7 @@ def folder(tmp_path, monkeypatch) -> Path:
     ("--layout tool --act-prm.thoughts-from state_action", "a thought after its action needs tags"),
 ])  # fmt: skip
 def test_what_a_run_refuses_the_plan_refuses(folder, model, monkeypatch, capsys, flags, sentence):
-    monkeypatch.setattr(load, "find_spec", lambda name: None)
+    monkeypatch.setattr(names, "find_spec", lambda name: None)
     Path("runs/old").mkdir(parents=True)
     Path("runs/old/config.json").write_text("{}")
     given = {word.split()[0]: word for word in (" " + FLAGS + flags).split(" --")[1:]}
@@ -247,10 +250,10 @@ def test_the_plan_counts_the_bytes_and_the_updates_of_the_run_itself(
     saved = (checkpoint / "model.safetensors").stat().st_size
     needed = (stages + 2 * 3) * weights + (2 + kept) * saved
     total = sum(p.numel() for p in run.agent.policy.model.parameters())
-    monkeypatch.setattr("minprm.commands.estimate.shutil.disk_usage", lambda _: disk_of(2**40))
+    monkeypatch.setattr("minprm.commands.counted.shutil.disk_usage", lambda _: disk_of(2**40))
     found = float(disk(cfg, total * 10**4, total * 10**4, run.train_demos).split()[5])
     assert stages == 4 and kept == 5 and found == pytest.approx(needed * 1e4 / 2**30, rel=0.02)
-    monkeypatch.setattr("minprm.commands.estimate.shutil.disk_usage", lambda _: disk_of(2**10))
+    monkeypatch.setattr("minprm.commands.counted.shutil.disk_usage", lambda _: disk_of(2**10))
     assert "make room" in disk(cfg, total, total, run.train_demos)
 
 

@@ -15,6 +15,7 @@ from transformers import (
 )
 
 from minprm.commands import evaluate, export, serve, train
+from minprm.commands.folder import rows_of
 from minprm.commands.serving import serving, tool_parser
 from minprm.constants import Config
 from minprm.model.precision import own_logprobs
@@ -202,12 +203,12 @@ def test_a_ladder_of_another_run_is_not_told(tmp_path, monkeypatch, capsys):
     """Away from runs/, and beside a run of the same name, the checkpoint's own row is all."""
     path = str(Path("checkpoints/whole/action_sft-0").resolve())
     monkeypatch.chdir(tmp_path)
-    own = export.rows_of(read_about(path))
+    own = rows_of(read_about(path))
     assert list(own) == ["action_sft"]
     ladder = Path("runs/whole/ladder.json")
     ladder.parent.mkdir(parents=True)
     ladder.write_text(json.dumps({"action_sft": [own["action_sft"] | {"success": 1.0}]}))
-    assert export.rows_of(read_about(path)) == own
+    assert rows_of(read_about(path)) == own
 
 
 def test_a_model_without_minprm_json_has_a_card_that_claims_nothing(tmp_path, capsys):

@@ -43,7 +43,7 @@ def test_each_name_of_the_configuration_is_that_of_a_function_or_is_told():
     chosen = [*zoo.ADVANTAGES, *zoo.LOSSES, *zoo.AGGREGATIONS, *zoo.CORRECTIONS, *zoo.GROUPS]
     chosen += [*algorithms.REWARDS, "exact_match", "batch", "opo", "top_k", "ema", "gae"]
     for name in [*chosen, "turn_gae"]:
-        assert re.search(rf"`(?:(?:algorithms|zoo)\.|[^`]* )?{name}`", PAGE), name
+        assert re.search(rf"`(?:(?:algorithms|zoo|text\.actions)\.|[^`]* )?{name}`", PAGE), name
 
 
 def test_each_paper_that_is_named_is_linked():

@@ -20,7 +20,7 @@ STORY = (
 # From the bottom up. A module imports from its own floor or from those before it.
 FLOORS = (
     ("constants", "algorithms"),
-    ("zoo", "data", "own"),
+    ("zoo", "data", "own", "chosen"),
     ("text",),
     ("envs",),
     ("model",),

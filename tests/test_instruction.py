@@ -11,9 +11,10 @@ from minprm.commands.cli import as_flags, parse, read
 from minprm.constants import SFT, ActPRM, Config, Relabel
 from minprm.envs.cups import Cups
 from minprm.evaluation import evaluate
-from minprm.ladder import reads_instruction, run_arm, start
+from minprm.ladder import run_arm, start
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
+from minprm.run.stage_ids import reads_instruction
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.stages.sft import to_samples as logged
 from minprm.text.chat import Chat

@@ -11,8 +11,9 @@ from transformers import AutoModelForCausalLM
 
 from minprm.commands import dry_run as planning
 from minprm.commands import train
-from minprm.commands.dry_run import dry_run
-from minprm.commands.evaluate import Evaluation, played
+from minprm.commands.ask import Evaluation
+from minprm.commands.plan import plan as whole_plan
+from minprm.commands.scoring import played
 from minprm.constants import RL, SFT, ActPRM, Config, Training
 from minprm.ladder import base_policy, run_stage, start
 from minprm.model.adapters import under_adapters
@@ -187,16 +188,16 @@ def test_a_plan_counts_the_adapters_there_will_be(base, tmp_path, targets):
     model = load_model(str(base), lora=4, targets=targets)
     numbers = sum(p.numel() for p in model.parameters() if p.requires_grad)
     cfg = Config(model=str(base), world_args=["rounds=1"], lora=4, lora_targets=targets)
-    assert f"{numbers:,} of them trained" in "\n".join(dry_run(cfg, tmp_path))
+    assert f"{numbers:,} of them trained" in "\n".join(whole_plan(cfg, tmp_path))
     model.save_pretrained(tmp_path / "arm-0")
     policy().tokenizer.save_pretrained(tmp_path / "arm-0")
     cfg = Config(model=str(tmp_path / "arm-0"), world_args=["rounds=1"])
-    assert f"{numbers:,} of them trained" in "\n".join(dry_run(cfg, tmp_path))
+    assert f"{numbers:,} of them trained" in "\n".join(whole_plan(cfg, tmp_path))
 
 
 def test_a_target_that_is_no_layer_is_refused_with_those_that_are(base, tmp_path, capsys):
     cfg = Config(model=str(base), lora=4, lora_targets=["query"])
-    plan = lambda: list(dry_run(cfg, tmp_path))  # noqa: E731
+    plan = lambda: list(whole_plan(cfg, tmp_path))  # noqa: E731
     for call, arguments in ((load_model, (base, 4, False, 0, 0, ["query"])), (plan, ())):
         error = refused(capsys, call, *arguments)
         assert "--lora-targets query" in error and "k_proj, o_proj, q_proj" in error
@@ -250,7 +251,7 @@ def test_a_checkpoint_of_adapters_is_played_and_planned(base, tmp_path):
         model=path, world_args=["rounds=1"], episodes=3, thought_tokens=4, sampler="transformers"
     )
     assert len(played(cfg, Evaluation([path]))) == 3
-    plan = "\n".join(dry_run(Config(model=path, world_args=["rounds=1"]), tmp_path))
+    plan = "\n".join(whole_plan(Config(model=path, world_args=["rounds=1"]), tmp_path))
     numbers = [p.numel() for p in load_model(path).parameters() if p.requires_grad]
     assert f"{sum(numbers):,} of them trained" in plan
 
@@ -262,7 +263,7 @@ def test_a_plan_refuses_adapters_that_a_run_refuses(base, tmp_path, monkeypatch,
     cfg = Config(model=str(tmp_path / "arm-0"), world_args=["rounds=1"])
     for knobs, words in (({"lora": 7}, "give --lora"), ({"rl": RL(kl=0.1)}, "starts from")):
         with pytest.raises(SystemExit):
-            list(dry_run(replace(cfg, **knobs), tmp_path))
+            list(whole_plan(replace(cfg, **knobs), tmp_path))
         assert words in capsys.readouterr().err
 
 

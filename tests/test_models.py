@@ -13,7 +13,8 @@ import transformers
 from loguru import logger
 from transformers import AutoModelForCausalLM
 
-from minprm.commands.evaluate import Evaluation, played
+from minprm.commands.ask import Evaluation
+from minprm.commands.scoring import played
 from minprm.constants import Config, Tiny, Training
 from minprm.data import Sample
 from minprm.envs.cups import Cups

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import tensor
 
-from minprm import own, zoo
+from minprm import chosen, own, zoo
 from minprm.algorithms import REWARDS, action_prob
 from minprm.commands.cli import as_flags, parse, read
 
@@ -115,10 +115,10 @@ def test_what_is_no_function_is_refused_in_a_sentence(here, name, said):
 
 
 def test_a_reward_takes_log_probs_or_log_probs_and_three_texts(here):
-    ours = own.rewards("action_prob", LOGPS, TEXTS)
-    assert own.rewards("mine.py:same", LOGPS, TEXTS) == ours
-    assert own.rewards("mine.py:texts", LOGPS, TEXTS) == [1.0, 0.0]
-    brief = own.rewards("mine.py:brief", LOGPS, TEXTS)
+    ours = chosen.rewards("action_prob", LOGPS, TEXTS)
+    assert chosen.rewards("mine.py:same", LOGPS, TEXTS) == ours
+    assert chosen.rewards("mine.py:texts", LOGPS, TEXTS) == [1.0, 0.0]
+    brief = chosen.rewards("mine.py:brief", LOGPS, TEXTS)
     assert brief == pytest.approx([ours[0] / 3, ours[1] / 2])
     assert all(type(number) is float for number in brief)
 
@@ -134,7 +134,7 @@ def test_a_reward_takes_log_probs_or_log_probs_and_three_texts(here):
     ],
 )
 def test_a_reward_that_is_no_number_ends_in_a_sentence(here, capsys, name, said):
-    error = sentence(capsys, lambda: own.rewards(f"mine.py:{name}", LOGPS, TEXTS))
+    error = sentence(capsys, lambda: chosen.rewards(f"mine.py:{name}", LOGPS, TEXTS))
     assert error.startswith(f"mine.py:{name} {said}")
 
 
@@ -143,10 +143,10 @@ def test_an_advantage_of_a_user_is_asked_group_by_group(here):
     groups = [R, tensor([0.2, 0.4])]
     ours = zoo.advantages(groups, "mean", 2, lengths)
     for name in ("mine.py:centred", "mine.py:in_place"):
-        found = own.advantages(groups, name, 2, lengths)
+        found = chosen.advantages(groups, name, 2, lengths)
         assert all(torch.equal(a, b) for a, b in zip(found, ours, strict=True))
     assert R.tolist() == [1.0, 0.0, 0.5]  # what a function does to its argument stays with it
-    found = own.advantages(groups, "batch", 2, lengths)
+    found = chosen.advantages(groups, "batch", 2, lengths)
     assert torch.equal(found[0], zoo.advantages(groups, "batch", 2, lengths)[0])
 
 
@@ -160,7 +160,7 @@ def test_an_advantage_of_a_user_is_asked_group_by_group(here):
     ],
 )
 def test_an_advantage_of_another_shape_ends_in_a_sentence(here, capsys, name, said):
-    error = sentence(capsys, lambda: own.advantages([R], f"mine.py:{name}", 2, [R]))
+    error = sentence(capsys, lambda: chosen.advantages([R], f"mine.py:{name}", 2, [R]))
     assert error.startswith(f"mine.py:{name} {said}")
 
 

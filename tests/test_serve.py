@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from minprm.commands import evaluate, export, train
+from minprm.commands import evaluate, export, scoring, train
 from minprm.commands.serving import ANY_REASONING, REASONING_PARSERS, TOOL_PARSERS, tool_parser
 from minprm.run.about import read_about, write_about
 from shared.chats import TEMPLATES, TOOLS, bytes_with, one_call, random_qwen3, tokenizer
@@ -117,7 +117,7 @@ def folder(tmp_path_factory) -> Path:
 
 def test_adapters_are_evaluated_with_the_engine(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    replay = evaluate.replay
+    replay = scoring.replay
     drawn = []
 
     def watched(agent, *rest):
@@ -125,7 +125,7 @@ def test_adapters_are_evaluated_with_the_engine(folder, monkeypatch):
         drawn.append(type(agent.sampler).__name__)
         return replay(agent, *rest)
 
-    monkeypatch.setattr(evaluate, "replay", watched)
+    monkeypatch.setattr(scoring, "replay", watched)
     for sampler in ("vllm", "transformers"):
         flags = f"checkpoints/r/action_sft-0 --demos logs.jsonl --sampler {sampler}"
         evaluate.main(flags.split())

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from loguru import logger
 from tokenizers import AddedToken
 
-from minprm.algorithms import normalise
 from minprm.constants import ActPRM, Config
 from minprm.data import Demo, Step
 from minprm.model.agent import make_prompter
 from minprm.stages.sft import to_samples
-from minprm.text.actions import joined
+from minprm.text.actions import joined, normalise
 from minprm.text.chat import Chat
 from minprm.text.logs import from_chat
 from shared.chats import CALL, FAMILIES, QWEN, TEMPLATES, TOOLS, bytes_with, tokenizer

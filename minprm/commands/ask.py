@@ -29,7 +29,7 @@ from minprm.constants import (
     Split,
     Temperature,
 )
-from minprm.model.load import require_device, uses_vllm
+from minprm.model.names import require_device, uses_vllm
 from minprm.run.about import ASKED, read_about
 
 PROGRAM = "minprm evaluate"

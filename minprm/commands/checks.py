@@ -25,8 +25,8 @@ from minprm.constants import (
     pairs,
 )
 from minprm.envs import WORLDS
-from minprm.ladder import STAGES
-from minprm.model.load import require_device
+from minprm.model.names import require_device
+from minprm.stages import NAMES, STAGES
 from minprm.text import instruction
 
 CENTRED = ("mean", "mean_std", "asym_clip", "rloo", "opo")
@@ -112,7 +112,7 @@ def _check_names(config: Config) -> None:
     for arm in config.arms:
         refuse(arm not in ARMS, f"--arms {arm}: no such arm. Arms: {', '.join(ARMS)}")
         refuse(config.arms.count(arm) > 1, f"--arms names {arm} twice")
-    stages = sorted([*STAGES, "demos"])
+    stages = sorted({*NAMES, *STAGES, "demos"})
     for stage in config.stages:
         known = ", ".join(stages)
         refuse(stage not in stages, f"--stages {stage}: no such stage. Stages: {known}")

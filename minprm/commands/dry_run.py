@@ -1,8 +1,6 @@
-"""--dry-run: what would be trained, whether it fits, and what the model would read.
+"""The part of --dry-run (plan.py) that needs the model: whether it fits, and what it would read.
 
-It goes through the same functions as a run, so it refuses what a run refuses, and it writes nothing
-to runs/ or checkpoints/. Its numbers are an estimate, not a promise: fragmentation comes on top.
-Disk, updates and time are in estimate.py.
+Its numbers are an estimate, not a promise: fragmentation comes on top. Time is in estimate.py.
 """
 
 import os
@@ -14,17 +12,12 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from minprm.commands.estimate import (
-    NEEDS_LESS,
-    disk,
-    measured_table,
-    stages_table,
-    why_not_measured,
-)
+from minprm.commands.counted import NEEDS_LESS, disk, why_not_measured
+from minprm.commands.estimate import measured_table
 from minprm.commands.logs import describe
 from minprm.constants import Config, DeviceName, fail, reads_base
 from minprm.data import Demo
-from minprm.demos import fitting_demos, leave_out_unwritable, logs_of, split
+from minprm.demos import fitting_demos, leave_out_unwritable, split
 from minprm.envs import make_world
 from minprm.ladder import checked_base
 from minprm.model import tiny
@@ -35,28 +28,27 @@ from minprm.model.load import (
     linear_layers,
     pretrained,
     require_layers,
-    require_sampler,
     targets_of,
-    uses_vllm,
     weights_here,
 )
+from minprm.model.names import uses_vllm
 from minprm.model.policy import CHUNK
+from minprm.run.threads import set_threads
 from minprm.text import instruction
 from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
+from minprm.text.logs import Report
 from minprm.text.printable import GREEN, GREY, PLAIN, YELLOW, printable
 
 CONTEXT = 2**30  # bytes of a card that CUDA itself takes
 
 
-def dry_run(cfg: Config, checkpoints: Path) -> Iterator[str]:
-    """The plan, part by part; what takes long comes last. Exits where a run would be refused."""
-    if cfg.stages == ["demos"]:
-        yield f"the expert's logs of {cfg.episodes} tasks; no model is needed for them"
-        return
-    demos, report = logs_of(cfg, cfg.seeds[0])
-    split(demos, cfg)
-    require_sampler(cfg.sampler)
+def of_model(
+    cfg: Config, checkpoints: Path, demos: list[Demo], report: Report | None
+) -> Iterator[str]:
+    """The rest of the plan, part by part; what takes long comes last. Exits where a run would be
+    refused. report: what there is to say of the logs; None where the expert has left them."""
+    set_threads(cfg.model, cfg.threads)
     model, tokenizer, planned, here = shape_of(cfg)
     prompter = make_prompter(tokenizer, cfg, tools=all_tools(demos))
     if report:
@@ -80,7 +72,6 @@ def dry_run(cfg: Config, checkpoints: Path) -> Iterator[str]:
     if fits and here:
         yield from measured_table(cfg, checkpoints)
     else:
-        yield from stages_table(cfg, train_demos)
         yield why_not_measured(cfg, here)
 
 

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from minprm.commands.checks import flag, refuse, stages_of
 from minprm.constants import ActPRM, Config, arms_of, flat
-from minprm.ladder import reads_instruction
-from minprm.model.load import uses_vllm
+from minprm.model.names import uses_vllm
 from minprm.own import reads_texts
+from minprm.run.stage_ids import reads_instruction
+from minprm.stages import NAMES
 from minprm.text.instruction import NOTHING
 
 SFT = "sft:actions sft:thoughts sft:expert"
@@ -20,7 +21,7 @@ ACT_PRM = "act_prm act_prm:resample"
 RELABEL = "relabel relabel:matched relabel:resample"
 RL = "rl rl:dense rl:finetune"
 WITHOUT_MODEL = ("copy", "shuffle")  # stages that write thoughts and run no model
-OURS = {*f"{SFT} {ACT_PRM} {RELABEL} {RL} sample shuffle copy synth demos".split()}
+OURS = {*NAMES, "demos"}
 
 # The stages that read a knob, or a whole section of knobs. The longer name counts.
 READ_BY = {

@@ -1,15 +1,15 @@
-"""What a run will take: disk, updates, and time, which is measured on one batch.
+"""How long a run will take, which is measured on one batch.
 
 The batch is walked and learned from by the stages' own functions, in memory alone. All other times
 are multiples of it, so they are an estimate: a model learns to write shorter or longer thoughts.
 """
 
 import math
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -17,10 +17,11 @@ from typing import NamedTuple
 import torch
 from loguru import logger
 
-from minprm.constants import Config, Training, arms_of, fail
+from minprm.commands.counted import NEEDS_LESS, stages_table
+from minprm.constants import Config, Training, fail
 from minprm.data import Demo, Sample
 from minprm.ladder import start
-from minprm.run.clock import duration, is_raised, updates_of
+from minprm.run.clock import is_raised
 from minprm.run.log import Log
 from minprm.run.randomness import pick
 from minprm.run.stage_ids import kind, stage_ids
@@ -30,7 +31,6 @@ from minprm.stages.relabel import thoughts_a_step, with_thoughts
 from minprm.stages.sft import to_samples as logged
 from minprm.trainer import Run, learn
 
-NEEDS_LESS = "fewer --micro-tokens, --checkpointing, --lora or a smaller --model need less"
 DRAWS_THOUGHTS = ("act_prm", "relabel", "sample")  # stages that do, for the steps of logs
 
 
@@ -40,51 +40,6 @@ class Seconds(NamedTuple):
     walk: float  # to draw and score its thoughts
     act_prm: float  # to learn from them
     sft: float  # an update of SFT
-
-
-def disk(cfg: Config, total: int, trained: int, demos: list[Demo]) -> str:
-    """Bytes of snapshots and checkpoints beside what is free. `total`, `trained`: parameters.
-    demos: those that are learned from."""
-    weights = 4 * trained
-    stages = len(cfg.seeds) * len(stage_ids(cfg)) * weights
-    # while a stage is under way it holds AdamW's moments, and the best weights where patience keeps
-    # them; the snapshot before is removed when the next one is whole
-    patient = cfg.sft.patience or cfg.act_prm.patience or cfg.rl.patience
-    under_way = 2 * weights * (4 if patient else 3)
-    models = len(arms_of(cfg)) + kept_checkpoints(cfg, demos)
-    checkpoints = len(cfg.seeds) * models * (weights if cfg.lora else 4 * total)
-    needed = stages + under_way + checkpoints
-    free = shutil.disk_usage(".").free
-    line = f"disk for snapshots and checkpoints {needed / 2**30:>16.2f} GiB"
-    if needed <= free:
-        return f"{line}, {free / 2**30:.2f} GiB are free"
-    return (
-        f"{line}, but {free / 2**30:.2f} GiB are free: make room, or run fewer --arms or --seeds "
-        "at a time"
-    )
-
-
-def kept_checkpoints(cfg: Config, demos: list[Demo]) -> int:
-    """How many checkpoints --keep-every keeps for a seed."""
-    if not cfg.keep_every:
-        return 0
-    return sum(updates_of(each, cfg, demos) // cfg.keep_every for each in stage_ids(cfg))
-
-
-def stages_table(
-    cfg: Config, demos: list[Demo], measured: tuple[Run, Seconds] | None = None
-) -> Iterator[str]:
-    """A line for each stage: its updates, and its time where it was measured."""
-    yield f"{'stage':<50}{'updates':>9}{'about':>12}"
-    whole = 0.0
-    for stage_id in stage_ids(cfg):
-        updates = updates_of(stage_id, cfg, demos)
-        seconds = seconds_of(stage_id, updates, *measured) if measured else None
-        whole += seconds or 0.0
-        yield f"{stage_id:<50}{updates or '-':>9}{duration(seconds):>12}"
-    if measured:
-        name = "all of them, for all seeds"
-        yield f"{name:<50}{'':>9}{duration(whole * len(cfg.seeds)):>12}"
 
 
 def seconds_of(stage_id: str, updates: int, run: Run, took: Seconds) -> float | None:
@@ -128,7 +83,7 @@ def measured_table(cfg: Config, checkpoints: Path) -> Iterator[str]:
         yield "Time was not measured: that of playing depends on what is learned."
         return
     found, took = measured
-    yield from stages_table(cfg, run.train_demos, (run, took))
+    yield from stages_table(cfg, run.train_demos, partial(seconds_of, run=run, took=took))
     yield (
         f"Measured: {took.walk:.1f} s to write and score {found.drawn} thoughts, "
         f"{took.act_prm:.1f} s to learn from them, {took.sft:.1f} s for an update of SFT. "
@@ -185,13 +140,3 @@ def _seconds(run: Run, samples: list[Sample], cfg: Training) -> float:
     learn(run, samples, cfg, cfg.lr)
     run.sync()
     return time.perf_counter() - began
-
-
-def why_not_measured(cfg: Config, here: bool) -> str:
-    """Why there are no times."""
-    if here:
-        return "Time was not measured: the model does not fit, so it was not loaded."
-    return (
-        f"Time was not measured: the weights of {cfg.model} are not on this machine. A run "
-        "downloads them; a plan does not."
-    )

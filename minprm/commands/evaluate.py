@@ -6,35 +6,17 @@ chart; with --transcripts every episode as a line of JSONL, with --atif as a fil
 --show some of them on screen. With --watch a person sees each turn as it is played, and may take
 it (watch.py).
 Where there is no world to play in, --demos replays logs that no training saw. The flags: ask.py.
+The play: scoring.py.
 """
 
 import json
-import time
-from pathlib import Path
 
-import torch
-from transformers import AutoTokenizer
-
-from minprm.commands.ask import PROGRAM, Evaluation, as_trained, check, configured, say
+from minprm.commands.ask import PROGRAM, Evaluation, as_trained, check
 from minprm.commands.cli import given_knobs, read_flags
-from minprm.commands.trajectories import write_trajectories
-from minprm.commands.watch import show, watch
-from minprm.constants import Config
-from minprm.data import Demo
-from minprm.demos import fitting_demos
-from minprm.envs import check_tasks, make_world
+from minprm.demos import require_logs
 from minprm.envs.audit import FILE as AUDIT
 from minprm.envs.audit import table as worlds_table
-from minprm.evaluation import Row, evaluate, reference_rows, replay, scoring_agent, summary
-from minprm.model.agent import make_player
-from minprm.model.check import check as check_model
-from minprm.model.load import load_model, pretrained
-from minprm.play import Episode
-from minprm.run.randomness import noise_seed
-from minprm.run.table import chart, details, pass_at_k, table
-from minprm.text.actions import all_tools
-from minprm.text.logs import read_demos
-from minprm.text.printable import GREEN, GREY, YELLOW
+from minprm.model.names import require_model, require_place
 
 
 def main(argv: list[str]) -> None:
@@ -45,129 +27,22 @@ def main(argv: list[str]) -> None:
     if flags.worlds:
         print(worlds_table(json.loads(AUDIT.read_text(encoding="utf-8"))))
         return
+    for path in flags.checkpoints:
+        require_place(path)
     asked = as_trained(flags, argv, given)
-    torch.set_flush_denormal(True)
+    if flags.demos:
+        require_logs(flags.demos)
+    for path in flags.checkpoints:
+        require_model(path)
+    # torch and all that needs it: what is refused above did not wait for them
+    from minprm.commands import scoring
+
     try:
         if flags.demos:
-            replay_all(asked, flags)
+            scoring.replay_all(asked, flags)
         elif flags.watch:
-            watch_one(asked, flags)
+            scoring.watch_one(asked, flags)
         else:
-            play_all(asked, flags)
+            scoring.play_all(asked, flags)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
-
-
-def watch_one(asked: dict[str, Evaluation], flags: Evaluation) -> None:
-    """Plays the one checkpoint before a person."""
-    ((path, knobs),) = asked.items()
-    cfg = configured(path, knobs)
-    check_tasks(cfg)
-    watch(scoring_agent(cfg, make_world(cfg).tools), cfg, flags.seed)
-
-
-def play_all(asked: dict[str, Evaluation], flags: Evaluation) -> None:
-    """Plays every checkpoint, and prints the table with random play and the expert."""
-    first = flags.checkpoints[0]
-    cfg = configured(first, asked[first])  # the world is the same for all
-    check_tasks(cfg)
-    rows = {}
-    for path, name in names(flags.checkpoints).items():
-        began = time.perf_counter()
-        episodes = played(configured(path, asked[path]), flags)
-        row = {"seed": flags.seed, "episodes": cfg.episodes, **summary(episodes)}
-        row |= passes(episodes, flags.samples)
-        row["seconds"] = time.perf_counter() - began
-        rows[name] = [row]
-        report(path, episodes, flags)
-    lines = reference_rows(cfg, flags.seed)
-    ladder = {"random": [lines["random"]], **rows, "expert": [lines["expert"]]}
-    print(table(ladder), details(ladder), sep="\n\n")
-    if flags.chart:
-        chart(ladder, Path(flags.chart), f"{cfg.world}, {cfg.episodes} {cfg.split} episodes")
-
-
-def replay_all(asked: dict[str, Evaluation], flags: Evaluation) -> None:
-    """Replays the logs with every checkpoint, and prints how many actions each one matched."""
-    rows = {}
-    demos: dict[str, list[Demo]] = {}  # by what text beside a call is taken for
-    for path, name in names(flags.checkpoints).items():
-        content = asked[path].content
-        if content not in demos:
-            demos[content], report = read_demos(flags.demos, content, flags.skip_bad)
-            if report.in_a_line():
-                say(f"{flags.demos}: {report.in_a_line()}")
-        began = time.perf_counter()
-        row = replayed(demos[content], configured(path, asked[path]), flags)
-        rows[name] = [{"seed": flags.seed, **row, "seconds": time.perf_counter() - began}]
-    print(table(rows))
-    if flags.chart:
-        chart(rows, Path(flags.chart), flags.demos, "share of steps matched")
-
-
-def names(paths: list[str]) -> dict[str, str]:
-    """What the table calls each checkpoint: its folder's name, or its path where two are alike.
-
-    One that --keep-every kept lies in a folder named by its update: the stage stands before it.
-    """
-    last = []
-    for path in map(Path, paths):
-        last.append(f"{path.parent.name}/{path.name}" if path.name.isdigit() else path.name)
-    found = {}
-    for path, name in zip(paths, last, strict=True):
-        found[path] = name if last.count(name) == 1 else path
-    return found
-
-
-def played(cfg: Config, flags: Evaluation) -> list[Episode]:
-    """All episodes of one checkpoint; the samples of a task stand together."""
-    model = load_model(cfg.model, device=cfg.device)
-    tokenizer = pretrained(AutoTokenizer, cfg.model)
-    player = make_player(model, tokenizer, cfg, tools=make_world(cfg).tools)
-    check_model(player)
-    # the noise of a ladder with this seed
-    return evaluate(player, cfg, noise_seed(flags.seed, "evaluate", 0), flags.samples)
-
-
-def replayed(demos: list[Demo], cfg: Config, flags: Evaluation) -> Row:
-    """The row of one checkpoint that writes a turn at each step of the logs."""
-    agent = scoring_agent(cfg, all_tools(demos))
-    fit = fitting_demos(demos, agent, cfg)
-    return replay(agent, cfg, fit, noise_seed(flags.seed, "evaluate", 0))
-
-
-def passes(episodes: list[Episode], samples: int) -> dict[str, float]:
-    """Mean pass@k over tasks, k = 2, 4, 8 ... up to the samples of a task; pass@1 is success."""
-    tasks = [episodes[i : i + samples] for i in range(0, len(episodes), samples)]
-    won = [sum(e.world.success for e in task) for task in tasks]
-    found = {}
-    k = 2
-    while k <= samples:
-        found[f"pass@{k}"] = sum(pass_at_k(samples, c, k) for c in won) / len(won)
-        k *= 2
-    return found
-
-
-def report(path: str, episodes: list[Episode], flags: Evaluation) -> None:
-    """Transcripts, to files and to the screen."""
-    if flags.atif:
-        write_trajectories(Path(flags.atif), path, episodes)
-    if flags.transcripts:
-        with open(flags.transcripts, "a", encoding="utf-8") as file:
-            for e in episodes:
-                file.write(json.dumps(transcript(path, e)) + "\n")
-    for e in episodes[: flags.show]:
-        for s in e.steps:
-            show("world", GREY, s.observation())
-            show("thought", GREEN, s.thought or "")
-            show("action", YELLOW, s.action)
-        print("won\n" if e.world.success else "lost\n")
-
-
-def transcript(path: str, e: Episode) -> dict:
-    """One episode as a line of JSONL."""
-    steps = []
-    for s in e.steps:
-        step = {"state": s.state, "thought": s.thought, "action": s.action, "reward": s.reward}
-        steps.append(step)
-    return {"checkpoint": path, "success": e.world.success, "steps": steps}

@@ -9,7 +9,6 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from transformers import AutoTokenizer
 from tyro.conf import Positional, arg
 
 from minprm.commands.checks import check_ranges, refuse
@@ -19,7 +18,6 @@ from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Content, Count, LayoutName, Range, fail, refusal
 from minprm.data import Demo
 from minprm.demos import leave_out_unwritable, split
-from minprm.model.load import pretrained
 from minprm.text.actions import all_tools, parts
 from minprm.text.atif import to_atif
 from minprm.text.chat import Chat
@@ -63,6 +61,10 @@ def main(argv: list[str]) -> None:
     demos, report = read_logs(cfg.demos, cfg.content)
     chat = None
     if flags.model and demos:
+        from transformers import AutoTokenizer  # a second or two, which logs alone need not
+
+        from minprm.model.load import pretrained
+
         chat = Chat(pretrained(AutoTokenizer, flags.model), flags.layout, all_tools(demos))
         demos = leave_out_unwritable(demos, report, chat)
     print(describe(demos, report, cfg, chat))

@@ -12,16 +12,11 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated
 
-from transformers import AutoConfig, AutoTokenizer, GenerationConfig
-from transformers.utils.hub import cached_file
 from tyro.conf import Positional, arg
 
 from minprm.commands.checks import refuse
 from minprm.commands.cli import read_known_flags
-from minprm.commands.export import command, how_to_serve
-from minprm.constants import fail
-from minprm.model.load import base_of, pretrained
-from minprm.run.about import read_about
+from minprm.model.names import require_model
 
 PROGRAM = "minprm serve"
 
@@ -48,36 +43,14 @@ def main(argv: list[str]) -> None:
         f'{PROGRAM} needs vLLM: pip install "minprm[vllm]"; --dry-run prints the line for another '
         "machine",
     )
+    require_model(flags.checkpoint)
+    from minprm.commands.folder import serve_command  # transformers: a second or two
+
     words, notes = serve_command(flags.checkpoint)
     words += of_engine
     print(shlex.join(words), *(f"- {note}" for note in notes), sep="\n", flush=True)
     if not flags.dry_run:
         os.execv(sys.executable, by_module(words))
-
-
-def serve_command(checkpoint: str) -> tuple[list[str], list[str]]:
-    """(the words of `vllm serve` for a checkpoint, sentences for its clients)."""
-    base, rank = base_of(checkpoint)
-    tokenizer = pretrained(AutoTokenizer, checkpoint)
-    served = how_to_serve(tokenizer, read_about(checkpoint))
-    if not {*served.ends} & {tokenizer.eos_token_id, *stops_of(base)}:
-        merge = " --merge" if rank else ""
-        fail(
-            f"a server of {checkpoint} would not stop where a turn ends: minprm export "
-            f"{checkpoint} OUT{merge} writes a folder that says so, and {PROGRAM} OUT serves it"
-        )
-    return shlex.split(command(checkpoint, base, rank, served)), served.notes
-
-
-def stops_of(base: str) -> list[int]:
-    """The tokens at which the engine stops, by what the files of a model say."""
-    config = pretrained(AutoConfig, base)  # first: is there such a model at all
-    file = "generation_config.json"
-    if cached_file(base, file, _raise_exceptions_for_missing_entries=False):
-        stops = pretrained(GenerationConfig, base).eos_token_id
-    else:
-        stops = GenerationConfig.from_model_config(config).eos_token_id
-    return stops if isinstance(stops, list) else [stops]
 
 
 def by_module(words: list[str]) -> list[str]:

@@ -12,15 +12,15 @@ from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import torch
 from loguru import logger
 from safetensors import SafetensorError
 
 from minprm.commands.cli import as_flags, differences, parse, read
-from minprm.commands.dry_run import dry_run
+from minprm.commands.plan import plan
 from minprm.constants import Config, fail, flat
+from minprm.demos import require_logs
 from minprm.envs import check_tasks
-from minprm.ladder import ladder
+from minprm.model.names import require_model
 from minprm.play import expert_demos
 from minprm.report.files import RUNS
 from minprm.report.write import write_page
@@ -38,10 +38,12 @@ def main(argv: list[str], on_save: Callable[[], None] = lambda: None) -> None:
     cfg = resumed(cfg, argv) if cfg.resume else named(cfg)
     if cfg.world:
         check_tasks(cfg)
-    torch.set_num_threads(cfg.threads)
-    torch.set_flush_denormal(True)  # tiny activations are ten times slower on a CPU
+    if cfg.model != "tiny":
+        require_model(cfg.model)
+    if cfg.demos:
+        require_logs(cfg.demos)
     if cfg.dry_run:
-        for part in dry_run(cfg, CHECKPOINTS):  # what takes long comes last
+        for part in plan(cfg, CHECKPOINTS):  # what takes long comes last
             print(part, flush=True)
         return
     try:
@@ -55,11 +57,18 @@ def main(argv: list[str], on_save: Callable[[], None] = lambda: None) -> None:
 
 def run(cfg: Config, log: Log, on_save: Callable[[], None]) -> None:
     """Makes what the configuration asks for."""
-    if cfg.resume or cfg.stages == ["demos"]:
-        log.open(cfg)  # a new ladder opens it later, when nothing can be refused any more
     if cfg.stages == ["demos"]:
+        log.open(cfg)
         write_expert_demos(cfg, log)
         return
+    from minprm.ladder import ladder  # torch and all that needs it: whoever is refused waits less
+    from minprm.run.threads import set_threads, why
+
+    # the number of threads is part of the numbers, so a run that goes on elsewhere keeps it
+    cfg = replace(cfg, threads=set_threads(cfg.model, cfg.threads))
+    if cfg.resume:
+        log.open(cfg)  # a new ladder opens it later, when nothing can be refused any more
+    logger.info(why(cfg.model, cfg.threads))
     tell_differences(cfg)
     try:
         rows = ladder(cfg, log, CHECKPOINTS, on_save)
@@ -120,8 +129,7 @@ def named(cfg: Config) -> Config:
     old = CHECKPOINTS / name
     if old.exists():
         fail(f"--run {name}: {old} is of an earlier run; remove it, or choose another name")
-    # the number of threads is part of the numbers, so a run that goes on elsewhere keeps it
-    return replace(cfg, run=name, threads=cfg.threads or torch.get_num_threads())
+    return replace(cfg, run=name)
 
 
 def checked_name(name: str) -> str:

@@ -12,16 +12,16 @@ import re
 from collections.abc import Callable
 from statistics import fmean
 
-from minprm import algorithms
 from minprm.envs.dates import dated
 from minprm.envs.numbers import increasing
+from minprm.text import actions
 
 SEGMENT = 100  # words of a segment, in `diversity`
 
 
 def exact_match(answer: str, references: list[str]) -> float:
     """1 if the answer is one of the references, white space aside, else 0."""
-    return max(algorithms.exact_match(answer, reference) for reference in references)
+    return max(actions.exact_match(answer, reference) for reference in references)
 
 
 def numbers(answer: str, references: list[str]) -> float:

@@ -27,7 +27,7 @@ class Prompter:
     action_tokens: int  # longest action, its tags included
     context: int  # longest prompt with its answer
     temperature: float  # at which it writes, and at which what it wrote is scored
-    reads_instruction: bool = True  # as the stage wants it (ladder.py)
+    reads_instruction: bool = True  # as the stage wants it (run/stage_ids.py)
 
     def state_ids(
         self, messages: list[dict], tools: list[dict], after: str | None

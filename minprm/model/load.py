@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from huggingface_hub.constants import HF_HUB_OFFLINE
-from huggingface_hub.utils import HFValidationError, validate_repo_id
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
@@ -19,8 +18,9 @@ from transformers.utils import logging
 from transformers.utils.hub import cached_file
 from transformers.utils.peft_utils import find_adapter_config_file
 
-from minprm.constants import DeviceName, Engine, SamplerName, fail
+from minprm.constants import DeviceName, Engine, fail
 from minprm.model.adapters import as_model, merged
+from minprm.model.names import require_place, require_sampler, uses_vllm
 from minprm.model.precision import make_head_fp32
 from minprm.model.sampler import Sampler
 from minprm.model.vllm import VLLM, start
@@ -39,24 +39,15 @@ def pretrained(kind: Any, path: str, **knobs) -> Any:
 
     Code that a checkpoint brings is never run.
     """
+    require_place(path)
     try:
         return kind.from_pretrained(path, trust_remote_code=False, **knobs)
     except Exception as error:  # a broken file raises what its reader likes, down to Exception
         reason = (str(error) or repr(error)).splitlines()[0]
-        if "/" in path and not Path(path).exists() and not _may_be_on_the_hub(path):
-            reason = "there is no such folder"
-        elif "couldn't connect" in reason:
+        if "couldn't connect" in reason:
             reason = "no folder here has this name, and the hub does not answer. Mend the name or "
             reason += "the network, or name a folder that holds the model"
         fail(f"{path} is no model that transformers loads: {reason}")
-
-
-def _may_be_on_the_hub(name: str) -> bool:
-    try:
-        validate_repo_id(name)
-    except HFValidationError:
-        return False
-    return True
 
 
 def load_model(
@@ -92,15 +83,6 @@ def device_of(name: DeviceName) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.device(name)
-
-
-def require_device(name: DeviceName, sampler: SamplerName) -> None:
-    """Exits where the device is not here, or where vLLM would write on another one."""
-    here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not here.get(name, True):
-        fail(f"--device {name}: this machine has none, or torch cannot use it; leave it out")
-    if name in ("cpu", "mps") and torch.cuda.is_available() and uses_vllm(sampler):
-        fail(f"--device {name}: vLLM writes on the Nvidia GPU; add --sampler transformers")
 
 
 def base_for(path: str, lora: int, alpha: int = 0, targets: Sequence[str] = ()) -> tuple[str, int]:
@@ -335,16 +317,3 @@ def make_sampler(
     if not uses_vllm(name):
         return Sampler(model, own_weights=own_weights)
     return start(model, cfg, context)
-
-
-def require_sampler(name: str) -> None:
-    """Exits where the sampler of that name is not installed."""
-    if uses_vllm(name) and find_spec("vllm") is None:
-        fail('--sampler vllm: it is not installed; pip install "minprm[vllm]", or use transformers')
-
-
-def uses_vllm(name: str) -> bool:
-    """Is the sampler of this name vLLM? auto is, where it is installed and a GPU is there."""
-    if name == "auto":
-        return find_spec("vllm") is not None and torch.cuda.is_available()
-    return name == "vllm"

@@ -16,8 +16,6 @@
 from dataclasses import asdict
 from pathlib import Path
 
-from transformers.utils.hub import cached_file
-
 from minprm.constants import Config, fail, flat
 from minprm.data import Demo
 from minprm.run.log import to_json, write_atomically
@@ -99,6 +97,24 @@ def read_about(path: str) -> dict:
 
     Exits where the file is broken, or not of this version.
     """
+    file = _file_of(path)
+    if file is None:
+        return {}
+    try:
+        found = parse_json(file.read_text(encoding="utf-8"))
+        _require(found)
+    except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+        fail(f"{file} is broken, or of another version ({error}): remove it, and give flags")
+    return found
+
+
+def _file_of(path: str) -> Path | None:
+    """Where the file of this path or hub id lies on this machine; None where it has none."""
+    if Path(path).is_dir():
+        file = Path(path) / FILE
+        return file if file.exists() else None
+    from transformers.utils.hub import cached_file  # it takes a second, which a folder need not
+
     try:
         file = cached_file(
             path,
@@ -107,15 +123,8 @@ def read_about(path: str) -> dict:
             _raise_exceptions_for_connection_errors=False,
         )
     except OSError:  # no name that a hub would take: whoever loads the model says so
-        file = None
-    if file is None:
-        return {}
-    try:
-        found = parse_json(Path(file).read_text(encoding="utf-8"))
-        _require(found)
-    except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
-        fail(f"{file} is broken, or of another version ({error}): remove it, and give flags")
-    return found
+        return None
+    return Path(file) if file else None
 
 
 def asked_of(found: dict) -> dict:

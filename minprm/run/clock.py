@@ -12,7 +12,6 @@ from typing import NamedTuple
 from minprm.constants import Config
 from minprm.data import Demo
 from minprm.envs import make_world
-from minprm.model import tiny
 from minprm.run.stage_ids import ids_of, kind, last_stage
 
 UPDATED = ("sft", "act_prm", "rl")  # stages that are made of updates
@@ -116,6 +115,8 @@ def is_raised(cfg: Config, seed: int, checkpoints: Path) -> bool:
     """Is the base model there, or does a run raise it first?"""
     if cfg.model != "tiny":
         return True
+    from minprm.model import tiny  # it brings torch along; a clock alone needs none
+
     world = make_world(cfg)
     return tiny.is_here(world, cfg.tiny, seed, cfg.micro_tokens, checkpoints)
 

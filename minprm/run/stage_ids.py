@@ -45,3 +45,12 @@ def stage_name(stage_id: str, seed: int) -> str:
     'act_prm+relabel+sft-thoughts-0'
     """
     return f"{stage_id.replace(':', '-')}-{seed}"
+
+
+def reads_instruction(stages: list[str], cfg: Config) -> bool:
+    """Does the model read the instruction in the last of these stages, and when it acts after it?
+
+    It does until SFT, and then no more, because SFT teaches it to think without being told
+    (text/instruction.py). With --sft.keep-instruction it always does.
+    """
+    return cfg.sft.keep_instruction or not any(stage.startswith("sft:") for stage in stages)

@@ -9,11 +9,13 @@ All use the same tags, so arms and seeds lie over each other in one chart.
 
 from dataclasses import asdict
 from pathlib import Path
-
-from torch.utils.tensorboard import SummaryWriter
+from typing import TYPE_CHECKING
 
 from minprm.constants import Config, flat
 from minprm.run import markdown
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
 
 
 class TensorBoard:
@@ -25,7 +27,7 @@ class TensorBoard:
 
     def knobs(self, cfg: Config) -> None:
         """The configuration, as a table."""
-        with SummaryWriter(self.folder) as writer:
+        with files_in(self.folder) as writer:
             writer.add_text("config", markdown.table(["knob", "value"], flat(asdict(cfg))))
 
     def update(self, place: str, update: int, stats: dict[str, float]) -> None:
@@ -42,7 +44,7 @@ class TensorBoard:
 
     def row(self, place: str, row: dict) -> None:
         """A row of the ladder: its numbers as points, and all of it as a table."""
-        with SummaryWriter(self.folder / place, purge_step=0) as writer:
+        with files_in(self.folder / place, forget_from=0) as writer:
             for key, value in row.items():
                 if isinstance(value, int | float):
                     writer.add_scalar(f"ladder/{key}", value, 0)
@@ -54,10 +56,18 @@ class TensorBoard:
             self.writer.close()
         self.writer = None
 
-    def _opened(self, place: str, update: int) -> SummaryWriter:
+    def _opened(self, place: str, update: int) -> "SummaryWriter":
         """The stage's files, made at its first point: some stages have none. They forget what they
         hold from there on."""
         if not self.writer:
             # a folder for each stage, because a purge is of all curves that lie in one
-            self.writer = SummaryWriter(self.folder / place, purge_step=update)
+            self.writer = files_in(self.folder / place, forget_from=update)
         return self.writer
+
+
+def files_in(folder: Path, forget_from: int | None = None) -> "SummaryWriter":
+    """The event files of this folder, without the points that they hold from this update on."""
+    # it brings torch along, and whoever only asks for a run's name does not wait for that
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(folder, purge_step=forget_from)

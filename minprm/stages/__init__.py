@@ -1,1 +1,12 @@
-"""What an arm is made of: each stage is a function of a Run."""
+"""What an arm is made of: each stage is a function of a Run.
+
+A command line that only names stages does not wait for torch, so their names are here, and
+ladder.py puts the functions to them. A stage of your own is one more: STAGES["mine"] = function.
+"""
+
+from collections.abc import Callable
+
+from minprm.constants import ARMS
+
+NAMES = {"synth", *(stage for stages in ARMS.values() for stage in stages)}  # of our own stages
+STAGES: dict[str, Callable] = {}  # functions of (run, stage_id), by name

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from minprm.algorithms import posterior, returns_to_go, systematic_resample
+from minprm.chosen import advantages
 from minprm.constants import ActPRM
 from minprm.data import Demo, Sample, Step, chain
 from minprm.model.agent import Agent
-from minprm.own import advantages
 from minprm.run.randomness import noise_seed, pick
 from minprm.stages import variants
 from minprm.stages.failure import check_signal

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from loguru import logger
 
-from minprm import own
+from minprm import chosen, own
 from minprm.constants import ActPRM, Relabel, fail
 from minprm.data import Demo, Sample
 from minprm.model.agent import Agent
@@ -160,7 +160,7 @@ def without_thought(
         sample.extend(group.action, 0.0).extend([*chat.act_end, *chat.end], tags)
         samples.append(sample)
     logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")
-    return own.rewards(cfg.reward, logps)
+    return chosen.rewards(cfg.reward, logps)
 
 
 def sample(run: Run, stage_id: str) -> None:

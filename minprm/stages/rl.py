@@ -16,12 +16,12 @@ import torch
 from loguru import logger
 
 from minprm.algorithms import returns_to_go
+from minprm.chosen import advantages
 from minprm.constants import RL, fail
 from minprm.data import Sample
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.model.policy import Policy
-from minprm.own import advantages
 from minprm.play import Episode, play, tasks_of, won_demos
 from minprm.run.randomness import noise_seed
 from minprm.stages.looks import SUCCESS, Looks

@@ -9,11 +9,11 @@ stages/act_prm.py and one of its Thoughts.
 
 from torch import Tensor
 
-from minprm import own
-from minprm.algorithms import exact_match
+from minprm import chosen, own
 from minprm.constants import ActPRM
 from minprm.data import Sample
 from minprm.model.agent import Agent
+from minprm.text.actions import exact_match
 from minprm.text.chat import Chat
 
 
@@ -39,11 +39,11 @@ def rewards_by_reading(
 ) -> list[float]:
     """The reward of this name for each (group, z) in pairs. logps: [K], of each one's action."""
     if not own.reads_texts(name):
-        return own.rewards(name, logps)
+        return chosen.rewards(name, logps)
     texts = []
     for group, z in pairs:
         texts.append((chat.text(z.ids), group.step.observation(), group.step.action))
-    return own.rewards(name, logps, texts)
+    return chosen.rewards(name, logps, texts)
 
 
 def rewards_by_writing(groups: list, pairs: list[tuple], agent: Agent, seed: int) -> list[float]:

@@ -1,4 +1,5 @@
-"""Actions as text: what is said and what is called, and whether a thought merely names it.
+"""Actions as text: what is said and what is called, when two are the same, and whether a thought
+merely names one.
 
 An action is one text. First comes what the assistant says, if anything; then each tool call, as a
 line of JSON with a name and arguments:
@@ -10,7 +11,6 @@ line of JSON with a name and arguments:
 import json
 from typing import Any
 
-from minprm.algorithms import normalise
 from minprm.data import Demo
 
 MAX_DEPTH = 100  # levels of objects and lists in one another; Python's recursion ends near 1,000
@@ -102,6 +102,26 @@ def _is_deeper(value: Any, levels: int) -> bool:
     if not isinstance(value, list):
         return False
     return levels == 0 or any(_is_deeper(part, levels - 1) for part in value)
+
+
+def exact_match(written: str | None, expert: str) -> float:
+    """r(z) = 1 if the model, after its own thought, wrote the expert's action, else 0.
+
+    >>> exact_match('{"y": 1,  "x": 2}', '{"x": 2, "y": 1}'), exact_match("open  c", "open c")
+    (1.0, 1.0)
+    """
+    return float(written is not None and normalise(written) == normalise(expert))
+
+
+def normalise(action: str) -> str:
+    """Without what does not matter: white space, and the order of keys in a line of JSON."""
+    words = []
+    for line in action.splitlines():
+        try:
+            words.append(json.dumps(json.loads(line), sort_keys=True))
+        except (ValueError, RecursionError):
+            words += line.split()
+    return " ".join(words)
 
 
 def copies(thought: str, action: str, state: str) -> bool:

@@ -37,14 +37,15 @@ vocabulary has no closing tag and spells it in several tokens, `stop` is the fir
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING, NamedTuple
 
 from minprm.constants import History, fail
 from minprm.text.actions import parts
 from minprm.text.render import Control, Hole, decoded
 from minprm.text.template import ChatTemplate
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 ORDERS = ("natural", "action_first")
 
@@ -72,7 +73,7 @@ class Chat:
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, layout: str = "auto", tools: Sequence[dict] = ()
+        self, tokenizer: "PreTrainedTokenizerBase", layout: str = "auto", tools: Sequence[dict] = ()
     ):
         self.tokenizer = tokenizer
         self._chat_template = ChatTemplate(tokenizer, layout, list(tools))

@@ -5,7 +5,7 @@ stands, how long it may be, and what it is for. The instruction ends the first s
 whatever is sampled; a --few-shot file adds whole logs to it, written out as text. It is content
 like any other text, so no tag in it becomes a control token.
 
-Who is told, and who is not (`reads_instruction` in ladder.py):
+Who is told, and who is not (`reads_instruction` in run/stage_ids.py):
 
     until SFT                Act-PRM, relabelling, sampling, RL and evaluation read the instruction
     from SFT on              neither SFT's logs nor what comes after, evaluation included
@@ -21,8 +21,7 @@ arXiv:2112.00861). And a model is evaluated by the prompts that it was trained w
 
 from dataclasses import dataclass
 from pathlib import Path
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from minprm.constants import Config, fail
 from minprm.data import Demo
@@ -31,6 +30,9 @@ from minprm.text.layout import Layout
 from minprm.text.logs import read_demos
 from minprm.text.printable import printable
 from minprm.text.render import MARK, QUESTION, Renderer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 NOTHING = ("", "none")
 FILES = (".txt", ".md")  # an --instruction that ends so is the path of a file
@@ -176,7 +178,7 @@ def _for_layout(layout: Layout, words: int) -> str:
     return AUTO[layout.name].format(words=words, **tags)
 
 
-def _knows_system(tokenizer: PreTrainedTokenizerBase) -> bool:
+def _knows_system(tokenizer: "PreTrainedTokenizerBase") -> bool:
     """Does the template write system messages?"""
     messages = [{"role": "system", "content": MARK}, QUESTION]
     try:

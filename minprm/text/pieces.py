@@ -2,11 +2,13 @@
 
 from functools import lru_cache
 from itertools import count
-
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from minprm.data import Step
 from minprm.text.render import decoded
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 STATE_LETTERS = 2000  # of a state that is shown whole
 BROKEN = "\ufffd"  # what decoding writes for bytes that are no character
@@ -28,7 +30,7 @@ class Pieces:
     ⟨e2 82⟩ in hexadecimal.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase"):
         self.tokenizer = tokenizer
         self.one = lru_cache(maxsize=65536)(self._one)
 

@@ -12,9 +12,10 @@ JSON, and the text that takes its place has to be written so too.
 
 import json
 import re
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from transformers import PreTrainedTokenizerBase
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 TAGS = ("<think>", "</think>", "<act>", "</act>")
 # A question that no conversation needs to be told apart by.
@@ -92,13 +93,13 @@ def with_placeholders(value: Any, texts: list[str]) -> Any:
 # transformers' types allow more than is asked for here: several texts, or a conversation as ids.
 
 
-def decoded(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
+def decoded(tokenizer: "PreTrainedTokenizerBase", ids: list[int]) -> str:
     """The text of ids."""
     return cast(str, tokenizer.decode(ids))
 
 
 def applied(
-    tokenizer: PreTrainedTokenizerBase, messages: list[dict], tools: list[dict], **knobs
+    tokenizer: "PreTrainedTokenizerBase", messages: list[dict], tools: list[dict], **knobs
 ) -> str:
     """The text of the tokenizer's chat template. It raises whatever the template's author liked."""
     text = tokenizer.apply_chat_template(
@@ -113,7 +114,7 @@ def applied(
 class Renderer:
     """A tokenizer's template as a function of messages."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase):
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase"):
         self.tokenizer = tokenizer
         # Its control tokens. Of those that are not marked as special, only tags are: some models
         # have such tokens for runs of white space, and Gemma for <b> too.

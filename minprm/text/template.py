@@ -8,12 +8,12 @@ No text is lost in silence: a template that leaves out a placeholder, or raises 
 program with a sentence.
 """
 
-from loguru import logger
-from transformers import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
-from minprm.algorithms import normalise
+from loguru import logger
+
 from minprm.constants import fail
-from minprm.text.actions import joined, parts
+from minprm.text.actions import joined, normalise, parts
 from minprm.text.calls import CallReader
 from minprm.text.layout import choose_layout
 from minprm.text.render import (
@@ -48,6 +48,9 @@ PLAIN = """\
 {%- if add_generation_prompt %}{{- 'assistant:\\n' }}{% endif %}
 """
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 
 class ChatTemplate:
     """One tokenizer's template: `turns`, `calls` and `layout`, and the pieces of a state.
@@ -55,7 +58,7 @@ class ChatTemplate:
     It exits with a sentence where the template or the vocabulary cannot carry the layout.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, layout: str, tools: list[dict]):
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase", layout: str, tools: list[dict]):
         _give_template(tokenizer)
         self.render = Renderer(tokenizer)
         self._warned = False
@@ -254,7 +257,7 @@ def _with_ids(messages: list[dict], names: tuple[str, ...]) -> list[dict]:
     return named
 
 
-def _give_template(tokenizer: PreTrainedTokenizerBase) -> None:
+def _give_template(tokenizer: "PreTrainedTokenizerBase") -> None:
     """A tokenizer without a chat template gets the plain one, and is saved with it."""
     if tokenizer.chat_template:
         return

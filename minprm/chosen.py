@@ -1,0 +1,57 @@
+"""What a thought earns, and what it deserves in its group, by the names in the configuration: the
+functions of algorithms.py and zoo.py, or the user's own (own.py), whose numbers are checked.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from minprm import zoo
+from minprm.algorithms import REWARDS
+from minprm.constants import fail
+from minprm.own import as_number, function, is_own, reads_texts
+
+Texts = tuple[str, str, str]  # a thought, the state before it, the action after it
+
+
+def rewards(name: str, logps: list[Tensor], texts: Sequence[Texts] = ()) -> list[float]:
+    """What the reward of this name says of each thought.  logps: [K] each
+
+    texts: of each thought; read only by a reward that judges texts (`reads_texts`).
+    """
+    judge = function(name, REWARDS)
+    if not is_own(name):
+        return [judge(logp) for logp in logps]
+    reads = reads_texts(name)
+    found = []
+    for i, logp in enumerate(logps):
+        number = as_number(name, judge(logp, *texts[i]) if reads else judge(logp))
+        if number < 0:
+            fail(f"{name} returned {number}, and the reward of a thought is 0 or more")
+        found.append(number)
+    return found
+
+
+def advantages(groups: list[Tensor], name: str, k: int, lengths: list[Tensor]) -> list[Tensor]:
+    """`advantages` of zoo.py, where the name can also be that of a user's function.  [G] each"""
+    if not is_own(name):
+        return zoo.advantages(groups, name, k, lengths)
+    compare = function(name, zoo.ADVANTAGES)
+    return [_as_many(name, r, compare(r.clone())) for r in groups]
+
+
+def _as_many(name: str, r: Tensor, found: object) -> Tensor:
+    """What a user's advantage returned for these rewards. Exits where it is not [G] numbers."""
+    try:
+        adv = torch.as_tensor(found, dtype=r.dtype).detach()
+    except (TypeError, ValueError, RuntimeError):
+        fail(f"{name} returned {found!r}, and an advantage is a tensor"[:300])
+    if adv.shape != r.shape:
+        fail(
+            f"{name} returned the shape {list(adv.shape)} for {len(r)} rewards, and an advantage "
+            "is one number for each"
+        )
+    if not adv.isfinite().all():
+        fail(f"{name} returned {adv.tolist()} for the rewards {r.tolist()}: not all are finite")
+    return adv

@@ -1,0 +1,64 @@
+"""The model, the sampler and the device that a command line names: what is refused at once.
+
+torch is imported where the answer depends on the machine's GPU, and nowhere else: it takes a
+second.
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from huggingface_hub.utils import HFValidationError, validate_repo_id
+
+from minprm.constants import DeviceName, SamplerName, fail
+
+CONFIGS = ("config.json", "adapter_config.json")  # of a whole model, and of adapters
+
+
+def require_model(path: str) -> None:
+    """Exits where no model can be: a folder that holds none, or a name of no folder."""
+    require_place(path)
+    if Path(path).is_dir() and not any((Path(path) / file).exists() for file in CONFIGS):
+        fail(f"{path} is no model that transformers loads: the folder holds no {CONFIGS[0]}")
+
+
+def require_place(path: str) -> None:
+    """Exits where neither a folder nor a model of the hub can have this name."""
+    if "/" in path and not Path(path).exists() and not _may_be_on_the_hub(path):
+        fail(f"{path} is no model that transformers loads: there is no such folder")
+
+
+def _may_be_on_the_hub(name: str) -> bool:
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return True
+
+
+def require_device(name: DeviceName, sampler: SamplerName) -> None:
+    """Exits where the device is not here, or where vLLM would write on another one."""
+    if name in ("cuda", "mps") and not _has(name):
+        fail(f"--device {name}: this machine has none, or torch cannot use it; leave it out")
+    if name in ("cpu", "mps") and uses_vllm(sampler) and _has("cuda"):
+        fail(f"--device {name}: vLLM writes on the Nvidia GPU; add --sampler transformers")
+
+
+def require_sampler(name: str) -> None:
+    """Exits where the sampler of that name is not installed."""
+    if uses_vllm(name) and find_spec("vllm") is None:
+        fail('--sampler vllm: it is not installed; pip install "minprm[vllm]", or use transformers')
+
+
+def uses_vllm(name: str) -> bool:
+    """Is the sampler of this name vLLM? auto is, where it is installed and a GPU is there."""
+    if name == "auto":
+        return find_spec("vllm") is not None and _has("cuda")
+    return name == "vllm"
+
+
+def _has(device: str) -> bool:
+    """Is a device of this kind here, and can torch use it?"""
+    import torch
+
+    backends = {"cuda": torch.cuda, "mps": torch.backends.mps}
+    return backends[device].is_available()

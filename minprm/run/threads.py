@@ -1,0 +1,38 @@
+"""How many threads of a CPU a model computes with: one rule for all commands.
+
+A small model computes with one. It is no faster with two, and with two its numbers would depend on
+the machine, since sums are rounded by the order in which threads add them up. A larger model gets
+as many as torch chooses. --threads says otherwise.
+
+Threads that wait for each other spin, so where another program has one of the cores, all of them
+wait for it. OMP_WAIT_POLICY=PASSIVE lets them sleep instead. __main__.py sets it, because it is
+read when torch is imported.
+"""
+
+from pathlib import Path
+
+import torch
+
+SMALL = 20 * 10**6  # bytes of weights; the embedded model has one million
+TORCHS = torch.get_num_threads()  # its own choice, before anybody else's
+
+
+def set_threads(model: str, threads: int = 0) -> int:
+    """Sets the number of threads for this --model; 0: by the rule. Returns it."""
+    threads = threads or (1 if is_small(model) else TORCHS)
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)  # tiny activations are ten times slower on a CPU
+    return threads
+
+
+def is_small(model: str) -> bool:
+    """Is it the embedded model, or a checkpoint of its size?"""
+    weights = Path(model) / "model.safetensors"
+    return model == "tiny" or (weights.exists() and weights.stat().st_size < SMALL)
+
+
+def why(model: str, threads: int) -> str:
+    """The number of threads in a sentence for the log."""
+    if threads == 1 and is_small(model):
+        return "computing on one thread of the CPU: so small a model is no faster with more"
+    return f"computing on {threads} threads of the CPU, which sleep while they wait"
