@@ -19,10 +19,10 @@ from minprm.constants import Config, Tiny, Training
 from minprm.data import Sample
 from minprm.envs.cups import Cups
 from minprm.ladder import start
+from minprm.model import blocks, tree
 from minprm.model import check as module
 from minprm.model import policy as reading
 from minprm.model import sampler as sampling
-from minprm.model import tree
 from minprm.model.check import check
 from minprm.model.load import load_model
 from minprm.model.policy import Policy
@@ -192,6 +192,18 @@ def test_a_tree_in_which_siblings_see_each_other_is_switched_off(tmp_path, monke
     check(who)
     assert not who.policy.shares_prefixes and who.sampler.reuses_cache
     assert any("each sample gets its own row" in line for line in said)
+
+
+def test_attention_by_blocks_that_says_something_else_is_switched_off(tmp_path, monkeypatch, said):
+    who = loaded("Llama", tmp_path)
+    check(who)
+    assert who.policy.reads_blocks
+    kernel = blocks.sdpa_attention_forward
+    halved = lambda module, q, k, *rest, **options: kernel(module, q, k / 2, *rest, **options)  # noqa: E731
+    monkeypatch.setattr(blocks, "sdpa_attention_forward", halved)
+    check(who)
+    assert who.policy.shares_prefixes and not who.policy.reads_blocks
+    assert any("read with a dense mask" in line for line in said)
 
 
 def test_a_cache_that_is_not_what_was_read_is_switched_off(tmp_path, monkeypatch, said):

@@ -8,21 +8,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._dynamo.testing import CompileCounter
 from torch.nn.attention import flex_attention
-from torch.nn.attention.flex_attention import create_block_mask
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask
+from transformers import AutoModelForCausalLM, Gemma3TextConfig
 from transformers.integrations.flex_attention import WrappedFlexAttention
 
 from minprm.constants import Config, Training
 from minprm.data import Sample
-from minprm.model import tree
+from minprm.model import blocks
 from minprm.model.check import check
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
-from minprm.model.tree import filled, layout, lineage, micro_batches, named, row
+from minprm.model.tree import filled, layout, micro_batches, named, row
 from shared.policies import agent, policy
 
 
-def grown(shape: str, seed: int = 0) -> list[Sample]:
-    """Samples with a thought (drawn) and an action (not drawn) at the ends of a tree."""
+def grown(shape: str, seed: int = 0, size: int = 1) -> list[Sample]:
+    """Samples with a thought (drawn) and an action (not drawn) at the ends of a tree.
+
+    size: how many times as long its trunks are.
+    """
     rng = random.Random(seed)
     ids = lambda n: [rng.randrange(2, 16) for _ in range(n)]  # noqa: E731
 
@@ -32,7 +36,7 @@ def grown(shape: str, seed: int = 0) -> list[Sample]:
         sample.extend(ids(n), rng.uniform(-1, 1), [-rng.random() for _ in range(n)])
         return sample.extend(ids(2), rng.random())
 
-    trunk, samples = Sample().extend(ids(9)), []
+    trunk, samples = Sample().extend(ids(9 * size)), []
     if shape == "chain":  # each continues the one before, all are trained
         samples = [leaf(trunk)]
         for _ in range(3):
@@ -42,10 +46,10 @@ def grown(shape: str, seed: int = 0) -> list[Sample]:
     if shape == "nested":  # Act-PRM: a trunk that grows a turn a step, with thoughts at each
         for _ in range(4):
             samples += [leaf(trunk) for _ in range(3)]
-            trunk = Sample(parent=trunk).extend(ids(7))
+            trunk = Sample(parent=trunk).extend(ids(7 * size))
         samples.append(leaf(Sample(parent=trunk)))  # below a node that holds nothing
     if shape == "forest":  # SFT: nothing in common
-        samples = [leaf(Sample().extend(ids(rng.randint(1, 9)))) for _ in range(6)]
+        samples = [leaf(Sample().extend(ids(size * rng.randint(1, 9)))) for _ in range(6)]
     return samples
 
 
@@ -112,9 +116,15 @@ def test_equal_nodes_are_read_once_and_each_counts():
 
 
 @pytest.fixture
-def skipping(monkeypatch):
-    """Block masks on a CPU: there they train only unfused, and only if nobody objects."""
-    monkeypatch.setattr(tree, "skips", lambda device, length: True)
+def by_blocks(monkeypatch):
+    """All rows that hold a tree are read by blocks, also short ones."""
+    monkeypatch.setattr(blocks, "OVERHEAD", -(10**6))
+
+
+@pytest.fixture
+def flex(monkeypatch, by_blocks):
+    """A GPU's kernel on a CPU: there it trains only unfused, and only if nobody objects."""
+    monkeypatch.setattr(blocks, "ON_CPU", "flex_attention")
     monkeypatch.setattr(flex_attention, "_validate_device", lambda *tensors: None)
     with torch.compiler.set_stance("force_eager"):
         yield
@@ -122,64 +132,133 @@ def skipping(monkeypatch):
 
 @SHAPES
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
+@pytest.mark.parametrize("kernel", ["by_blocks", "flex"])
 @pytest.mark.parametrize("checkpointing", [False, True])
-def test_block_masks_give_the_numbers_of_dense_ones(shape, checkpointing, request):
-    p, samples = policy(), grown(shape)
+def test_block_masks_give_the_numbers_of_dense_ones(shape, kernel, checkpointing, request):
+    p, samples = policy(), grown(shape, size=9)
     if checkpointing:
         p.model.gradient_checkpointing_enable({"use_reentrant": False})
-    cfg, plan = Training(kl=0.1, max_grad_norm=1e9), [[list(range(len(samples)))]]
-    dense = updated(p, samples, cfg, plan), p.read([samples], 0.7).logp
-    prompts = [samples[0].whole()]
-    draw = lambda: Sampler(p.model).generate(prompts, 2, 6, [], 1.0, seed=0)[0][1].ids  # noqa: E731
+    cfg = Training(kl=0.1, max_grad_norm=1e9)
+    half = len(samples) // 2
+    splits = [samples], [samples[:half], samples[half:]]  # of two rows each has blocks of its own
+    plans = [[[[samples.index(s) for s in part] for part in rows]] for rows in splits]
+    p.reads_blocks = False
+    dense = [updated(p, samples, cfg, plan) for plan in plans]
+    dense += [p.read(rows, 0.7).logp for rows in splits]
+    draw = lambda: Sampler(p.model).generate([[1, 2]], 2, 6, [], 1.0, seed=0)[0][1].ids  # noqa: E731
     drawn = draw()
-    request.getfixturevalue("skipping")
-    blocks = updated(p, samples, cfg, plan), p.read([samples], 0.7).logp
+    request.getfixturevalue(kernel)
+    p.reads_blocks = True
+    found = [updated(p, samples, cfg, plan) for plan in plans]
+    found += [p.read(rows, 0.7).logp for rows in splits]
     plain = shape == "chain"  # nothing to skip but the future
-    assert p.model.config._attn_implementation == ("sdpa" if plain else "flex_attention")
-    for a, b in zip(dense, blocks, strict=True):
+    assert p.model.config._attn_implementation == ("sdpa" if plain else blocks.ON_CPU)
+    for a, b in zip(dense, found, strict=True):
         assert a.norm() > 0 and (a - b).abs().max() < 1e-5
     assert draw() == drawn and p.model.config._attn_implementation == "sdpa"
 
 
-def test_blocks_that_nobody_sees_are_skipped(skipping):
+def test_blocks_honour_grouped_keys_and_the_models_own_scale(by_blocks):
+    torch.manual_seed(0)
+    config = Gemma3TextConfig(
+        vocab_size=32, hidden_size=32, intermediate_size=48, num_hidden_layers=2, head_dim=8,
+        num_attention_heads=4, num_key_value_heads=2, query_pre_attn_scalar=2, sliding_window=4096,
+    )  # fmt: skip
+    p, samples = (
+        Policy(AutoModelForCausalLM.from_config(config), None, 10_000),
+        grown("nested", 0, 9),
+    )
+    found = p.read([samples], 1.0).logp
+    assert p.model.config._attn_implementation == blocks.ON_CPU
+    alone = p.read([[s] for s in samples], 1.0).logp
+    assert alone.std() > 0.1 and (found - alone).abs().max() < 1e-5
+
+
+def test_blocks_are_read_where_that_is_cheaper_and_where_sdpa_was_chosen():
+    short, long = grown("star"), grown("star", size=40)
+    assert torch.is_tensor(layout([short]).attention_mask)
+    assert isinstance(layout([long]).attention_mask, BlockMask)
+    assert torch.is_tensor(layout([long], blocks=False).attention_mask)
+    p = policy()
+    assert p.reads_blocks
+    p.model.set_attn_implementation("eager")
+    assert not Policy(p.model, p.tokenizer, 10_000).reads_blocks
+
+
+def test_pairs_that_are_computed_grow_with_the_trunk_not_with_the_row(monkeypatch):
+    """Counted at the kernel: queries x keys of each of its calls."""
+    counted = []
+    kernel = blocks.sdpa_attention_forward
+
+    def counting(module, query, key, *rest, **options):
+        counted.append(query.shape[2] * key.shape[2])
+        return kernel(module, query, key, *rest, **options)
+
+    monkeypatch.setattr(blocks, "sdpa_attention_forward", counting)
+    p, trunk = policy(), Sample().extend([1] * 128)
+    for group in (8, 16):
+        counted.clear()
+        samples = [
+            Sample(parent=trunk).extend([2 + n % 14] * 63 + [2 + n // 14], 1.0)
+            for n in range(group)
+        ]
+        p.read([samples], 1.0)
+        # the trunk's two blocks see 1 and 2, each branch the trunk and itself
+        assert sum(counted) == 2 * (3 + group * 3) * 64**2  # of two layers
+
+
+def test_blocks_that_nobody_sees_are_skipped(by_blocks, monkeypatch):
+    monkeypatch.setitem(blocks.SIZES, "cpu", 128)
     trunk = Sample().extend([1] * 128)
     limbs = [Sample(parent=trunk).extend([2 + n] * 128, 1.0) for n in range(7)]
     # 8 x 8 blocks: each sees itself and the trunk, not the limbs before it
-    blocks = layout([limbs]).attention_mask
-    assert blocks.sparsity() == pytest.approx(100 * (1 - (1 + 7 * 2) / 64))
+    mask = layout([limbs]).attention_mask
+    assert mask.sparsity() == pytest.approx(100 * (1 - (1 + 7 * 2) / 64))
 
 
 @SHAPES
-def test_blocks_are_those_that_torch_finds_by_looking_at_all_pairs(shape, skipping):
+def test_blocks_are_those_that_torch_finds_by_looking_at_all_pairs(shape, by_blocks):
     samples = [Sample(s.ids * 9, s.trained * 9, parent=s.parent) for s in grown(shape)]
     for rows in ([samples], [samples[:3], samples[3:]]):
         mask = layout(rows).attention_mask
         if mask is None:  # a chain
             continue
         length = mask.seq_lengths[0]
-        slow = create_block_mask(mask.mask_mod, len(rows), None, length, length, device="cpu")
+        slow = create_block_mask(
+            mask.mask_mod, len(rows), None, length, length, device="cpu", BLOCK_SIZE=mask.BLOCK_SIZE
+        )
         assert torch.equal(mask.to_dense(), slow.to_dense())
         assert torch.equal(mask.full_kv_num_blocks, slow.full_kv_num_blocks)
 
 
 @pytest.mark.slow
-def test_varied_batches_compile_few_kernels(skipping, monkeypatch):
-    """Compiled as on a GPU, but for torch's own interpreter: what counts is how often."""
+def test_varied_batches_compile_nothing_anew_once_two_lengths_were_read(flex, monkeypatch):
+    """Compiled as on a GPU, but for torch's own interpreter: what counts is how often.
+
+    The second length makes the shapes variables of the kernel. One row and several are two kernels,
+    and so are a pass with gradients and one without.
+    """
     counter = CompileCounter()
     compiled = torch.compile
     monkeypatch.setattr(torch, "compile", lambda f, **_: compiled(f, backend=counter))
     monkeypatch.setattr(WrappedFlexAttention, "_is_flex_compiled", False)
+    torch._dynamo.reset()
     p = policy()
+
+    def read(rows: int, trunk: int, thoughts: int) -> None:
+        samples = [grown("star", seed, trunk)[:thoughts] for seed in range(rows)]
+        with torch.no_grad():
+            p.read(samples, 1.0)
+        p.read(samples, 1.0).logp.sum().backward()
+
     limits = torch._dynamo.config.patch(recompile_limit=1, fail_on_recompile_limit_hit=True)
     with torch.compiler.set_stance("default"), limits:
-        for size in (0, 150, 300):
-            samples = grown("nested", size)
-            lineage(samples[0])[0].extend([1] * size)  # a longer trunk
-            for rows in ([samples], [samples[:4], samples[4:]]):
-                with torch.no_grad():
-                    p.read(rows, 1.0)
-                p.read(rows, 1.0).logp.sum().backward()
-    assert 0 < counter.frame_count < tree.KERNELS / 4
+        for rows, trunk, thoughts in ((1, 20, 3), (1, 30, 4), (2, 20, 3), (3, 30, 4)):
+            read(rows, trunk, thoughts)
+        warm = counter.frame_count
+        for rows, trunk, thoughts in ((1, 90, 6), (2, 25, 5), (5, 40, 2), (1, 60, 4), (4, 33, 6)):
+            read(rows, trunk, thoughts)
+    assert 0 < warm == counter.frame_count < blocks.KERNELS / 4
 
 
 def test_also_with_checkpointing_and_adapters():
@@ -213,12 +292,12 @@ def test_without_shared_prefixes_each_sample_has_its_own_row():
     assert all(len(r) == 1 for batch in p.micro_batches(samples) for r in batch)
 
 
-def test_the_kernel_that_a_model_was_loaded_with_comes_back(skipping):
+def test_the_kernel_that_a_model_was_loaded_with_comes_back(by_blocks):
     p, samples = policy(), grown("nested")
     p.model.set_attn_implementation("eager")
     plan = [[list(range(len(samples)))]]
     updated(p, samples, Training(kl=0.1), plan)
-    assert p.model.config._attn_implementation == "flex_attention"
+    assert p.model.config._attn_implementation == blocks.ON_CPU
     p.read([[s] for s in samples], 1.0)
     assert p.model.config._attn_implementation == "eager"
     updated(p, samples, Training(kl=0.1), plan)
@@ -271,7 +350,7 @@ def test_a_tree_is_cut_depth_first():
     limbs = [Sample(parent=root).extend([2 + n] * 10) for n in range(2)]
     samples = [Sample(parent=limbs[n % 2]).extend([4 + n], 1.0) for n in range(6)]
     paths = [[(number, len(node.ids)) for number, node in path] for path in named(samples)]
-    assert filled(paths, 23) == [(23, [0, 2, 4]), (23, [1, 3, 5])]
+    assert [part.members for part in filled(paths, 23)] == [[0, 2, 4], [1, 3, 5]]
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0, 15, 30, 10**6]))
@@ -280,11 +359,12 @@ def test_every_sample_is_in_one_row_and_no_row_is_longer_than_its_limit(seed, li
     samples = grown("nested", seed) + grown("star", seed + 1) + grown("forest", seed + 2)
     paths = [[(number, len(node.ids)) for number, node in path] for path in named(samples)]
     rows = filled(paths, limit)
-    assert sorted(i for _, members in rows for i in members) == list(range(len(samples)))
-    for size, members in rows:
-        assert size >= len(row([samples[i] for i in members]).ids)
-        assert size <= max(limit, max(sum(n for _, n in path) for path in paths))
-    sizes = [size for size, _ in rows]
+    assert sorted(i for part in rows for i in part.members) == list(range(len(samples)))
+    for part in rows:
+        laid = row([samples[i] for i in part.members])
+        assert part.tokens >= len(laid.ids) and part.seen >= sum(laid.positions) + len(laid.ids)
+        assert part.tokens <= max(limit, max(sum(n for _, n in path) for path in paths))
+    sizes = [part.tokens for part in rows]
     assert sizes == sorted(sizes, reverse=True)
 
 

@@ -28,7 +28,8 @@ from minprm.model.precision import own_logprobs
 from minprm.model.sampler import Sampler
 
 BEYOND = 16  # tokens of a prompt beyond the longest window
-LONG = 1100  # on a GPU rows of this length skip blocks (tree.skips); that is compared as well
+LONG = 1100  # on a GPU rows of this length are read by blocks; that is compared as well
+TREES = 16  # of this many small trees a CPU reads a row by blocks
 DRAWN = 4  # tokens of a completion
 WALK = 32  # tokens of a whole walk behind its first prompt, at most
 # what the code of a model raises that cannot be read in one of these ways
@@ -91,6 +92,31 @@ def check_trainer(policy: Policy, samples: list[Sample], context: int) -> None:
             f"{name_of(model)}: samples that share a beginning cannot be read in one row "
             f"({cause(model)}), so each sample gets its own row"
         )
+    elif model.device.type == "cpu" and policy.reads_blocks:
+        policy.reads_blocks = same_by_blocks(policy)
+        if not policy.reads_blocks:
+            logger.warning(
+                f"{name_of(model)}: its attention cannot leave out what nobody sees, so long rows "
+                "are read with a dense mask"
+            )
+
+
+def same_by_blocks(policy: Policy) -> bool:
+    """Does attention by blocks (blocks.py) say what it says with a dense mask? Not every model lets
+    its attention be replaced."""
+    rng = random.Random(0)
+    words = range(policy.model.config.get_text_config().vocab_size)
+    samples = []
+    for _ in range(TREES):
+        state = Sample().extend(rng.choices(words, k=8))
+        samples += [Sample(parent=state).extend(rng.choices(words, k=8), 0.0) for _ in range(2)]
+    policy.reads_blocks = False
+    dense = read(policy, [samples])
+    policy.reads_blocks = True
+    try:
+        return not differs(policy.model, read(policy, [samples]), dense)
+    except CANNOT:
+        return False
 
 
 # --- the walk ---

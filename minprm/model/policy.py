@@ -22,10 +22,11 @@ from transformers.utils.generic import ModelOutput
 from minprm.constants import Training, fail
 from minprm.data import Sample
 from minprm.model.adapters import has_adapters, switched_off, under_adapters
+from minprm.model.blocks import attend
 from minprm.model.objective import at_trained, make_batch, objective
 from minprm.model.precision import autocast, output_layer
 from minprm.model.reading import Reading, project
-from minprm.model.tree import attend, layout, micro_batches
+from minprm.model.tree import layout, micro_batches
 from minprm.zoo import AGGREGATIONS
 
 CRITIC_LR = 10  # times the policy's: the head starts from nothing. RAGEN's ratio
@@ -44,6 +45,9 @@ class Policy:
         # are Samples with a common beginning read in one row? check.py asks the model whether it
         # honours a tree's mask and positions
         self.shares_prefixes = True
+        # may attention leave out what nobody sees? On a CPU that is done with sdpa's arithmetic
+        on_cpu = model.device.type == "cpu"
+        self.reads_blocks = not on_cpu or model.config._attn_implementation == "sdpa"
         # the critic reads the policy's own trunk; where no advantage asks for it, nothing moves it
         width = model.get_input_embeddings().get_parameter("weight").shape[1]
         self.critic = torch.nn.Parameter(torch.zeros(width + 1, device=model.device))
@@ -158,7 +162,7 @@ class Policy:
         device = self.model.device
         # rows become padded tensors; `scored` are the places of the trained tokens in them, and
         # `before` the places one token earlier, where the model predicts them
-        ids, positions, attention_mask, scored, before = layout(rows, device)
+        ids, positions, attention_mask, scored, before = layout(rows, device, self.reads_blocks)
         # what the sampler drew is scored at its temperature, what an expert wrote at 1
         drawn = _drawn([sample for row in rows for sample in row]).to(device)
         temperatures = torch.where(drawn, temperature, 1.0)[:, None]  # [T, 1]
@@ -202,7 +206,10 @@ class Policy:
         shape = self.model.config.get_text_config()
         dim = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
         pair = 2 * shape.num_hidden_layers * shape.num_attention_heads * dim
-        return micro_batches(samples, self.micro_tokens, self.size, pair, self.shares_prefixes)
+        device = self.model.device if self.reads_blocks else None
+        return micro_batches(
+            samples, self.micro_tokens, self.size, pair, self.shares_prefixes, device
+        )
 
     @cached_property
     def size(self) -> int:

@@ -11,7 +11,7 @@ from torch.nn import functional
 from transformers import PreTrainedModel
 
 from minprm.constants import fail
-from minprm.model.tree import attend
+from minprm.model.blocks import attend
 
 BF16_DEVICES = {"cuda"}
 

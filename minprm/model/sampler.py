@@ -14,9 +14,9 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
+from minprm.model.blocks import attend
 from minprm.model.cache import choose, held
 from minprm.model.precision import autocast
-from minprm.model.tree import attend
 
 ROWS = 512  # completions that are written at once, at most
 CPU_MEMORY = 2**33  # bytes that are taken for free where there is no GPU to ask

@@ -18,26 +18,21 @@ therefore those of one row for each path. The steps of a log nest in the same wa
 trunk, and the thoughts of every step branch off it. G thoughts do not cost G states to read.
 """
 
-import itertools
-from collections.abc import Callable
+from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
-from torch.nn.functional import one_hot
-from transformers import PreTrainedModel
 
 from minprm.data import Sample
+from minprm.model.blocks import SIZES, block_mask, pairs
 
 CPU = torch.device("cpu")
-BLOCK = 128  # tokens on each side of a block that attention may skip
-KERNELS = 64  # compiled for blocks, at most: with and without gradients, for one row and for many
 
 Path = list[tuple[int, Sample]]  # a Sample's ancestors and itself, numbered
 Lineage = list[tuple[int, int]]  # the same: (number, how many tokens)
-Packed = tuple[int, list[int]]  # a row before it is laid out: (tokens, indices of its Samples)
 
 
 class Rows(NamedTuple):
@@ -65,6 +60,14 @@ class Row:
     before: list[int] = field(default_factory=list)
 
 
+class Part(NamedTuple):
+    """A row before it is laid out, or a part of it."""
+
+    tokens: int
+    seen: int  # pairs of tokens of which one sees the other
+    members: list[int]  # indices of its Samples
+
+
 class Node(NamedTuple):
     """Where a node lies in its row. Its ancestors lie before it."""
 
@@ -75,13 +78,19 @@ class Node(NamedTuple):
     position: int  # the position of a token that comes next
 
 
-def layout(rows: list[list[Sample]], device: torch.device = CPU) -> Rows:
-    """Lays out each row's Samples with their ancestors, equal nodes once."""
+def layout(rows: list[list[Sample]], device: torch.device = CPU, blocks: bool = True) -> Rows:
+    """Lays out each row's Samples with their ancestors, equal nodes once.
+
+    blocks: may the mask be a list of blocks? It is one where that is cheaper than a dense mask.
+    """
     made = [row(samples) for samples in rows]
     length = max(len(r.ids) for r in made)
     plain = all(_is_chain(r.above) for r in made)
-    if not plain and skips(device, length):
-        length += -length % BLOCK  # whole blocks
+    seen = sum(sum(r.positions) + len(r.ids) for r in made)  # a token sees as many as stand above
+    cheaper = pairs(device, len(made), length, seen) < len(made) * length**2
+    blocks = blocks and cheaper and not plain
+    if blocks:
+        length += -length % SIZES[device.type]  # whole blocks
     ids = torch.zeros(len(made), length, dtype=torch.long)
     positions = torch.zeros_like(ids)
     nodes = torch.zeros_like(ids)
@@ -94,12 +103,27 @@ def layout(rows: list[list[Sample]], device: torch.device = CPU) -> Rows:
         nodes[b, :size] = torch.tensor(r.nodes)
         scored += [b * length + place for place in r.scored]
         before += [b * length + place for place in r.before]
-    attention_mask = None
+    mask = None
     if not plain:
-        ancestors = _ancestors([r.above for r in made])
-        attention_mask = attention(nodes.to(device), ancestors.to(device))
+        mask = attention_mask(
+            nodes.to(device), _ancestors([r.above for r in made]).to(device), blocks
+        )
     places = torch.tensor([scored, before], dtype=torch.long, device=device)
-    return Rows(ids.to(device), positions.to(device), attention_mask, *places)
+    return Rows(ids.to(device), positions.to(device), mask, *places)
+
+
+def attention_mask(nodes: Tensor, ancestors: Tensor, blocks: bool) -> Tensor | BlockMask:
+    """Which token sees which, from the node of each token and the ancestors of each node.
+    [B, L], [B, N, N] -> [B, 1, L, L]"""
+
+    def sees(b, head, query, key):
+        return (query >= key) & ancestors[b, nodes[b, query], nodes[b, key]]
+
+    if blocks:
+        return block_mask(nodes, ancestors, sees)
+    b = torch.arange(len(nodes), device=nodes.device)
+    place = torch.arange(nodes.shape[1], device=nodes.device)
+    return sees(b[:, None, None], 0, place[:, None], place)[:, None]
 
 
 def row(samples: list[Sample]) -> Row:
@@ -111,14 +135,18 @@ def row(samples: list[Sample]) -> Row:
     ([1, 2, 3, 4], [0, 1, 2, 2], [0, 0, 0], [1, 1])
     """
     r = Row()
-    placed: list[Node] = []
-    for sample, path in zip(samples, named(samples), strict=True):
-        node = None
+    paths = named(samples)
+    placed: dict[int, Node] = {}
+    # trunks first, and then what branches off: so the tokens that a branch sees lie together
+    for path in [path[:-1] for path in paths] + paths:
+        above = None
         for number, each in path:
-            if number == len(placed):  # numbers come in the order in which nodes are met
-                placed.append(_append(r, each.ids, node))
-            node = placed[number]
-        assert node is not None  # a path ends with the Sample
+            if number not in placed:
+                placed[number] = _append(r, each.ids, above)
+            above = placed[number]
+    for sample, path in zip(samples, paths, strict=True):
+        number, _ = path[-1]
+        node = placed[number]
         for i, trained in enumerate(sample.trained):
             if trained:
                 r.scored.append(node.first + i)
@@ -194,166 +222,126 @@ def _ancestors(rows: list[list[int]]) -> Tensor:
     return ancestors
 
 
-def attention(nodes: Tensor, ancestors: Tensor) -> Tensor | BlockMask:
-    """Which token sees which, from the node of each token and the ancestors of each node.
-    [B, L], [B, N, N] -> [B, 1, L, L]
-
-    On a CPU and for short rows the mask is a tensor. For long rows on a GPU it is a list of blocks:
-    blocks in which no token sees another are not computed (FlexAttention, arXiv:2412.05496).
-    """
-    batch, length = nodes.shape
-    device = nodes.device
-
-    def sees(b, head, query, key):
-        return (query >= key) & ancestors[b, nodes[b, query], nodes[b, key]]
-
-    if skips(device, length):
-        return _blocks(nodes, ancestors, sees)
-    b = torch.arange(batch, device=device)
-    place = torch.arange(length, device=device)
-    return sees(b[:, None, None], 0, place[:, None], place)[:, None]
-
-
-def _blocks(nodes: Tensor, ancestors: Tensor, sees: Callable) -> BlockMask:
-    """The blocks of a mask, from the nodes that lie in each.  [B, L], [B, N, N]
-
-    `create_block_mask` finds the same blocks, but looks at all L^2 pairs of tokens.
-    """
-    in_block = one_hot(nodes.unflatten(1, (-1, BLOCK)), len(ancestors[0])).amax(2).float()
-    related = in_block @ ancestors.float() @ in_block.mT  # [B, blocks, blocks] pairs of nodes
-    foreign = in_block @ (~ancestors).float() @ in_block.mT
-    until = torch.ones_like(related, dtype=torch.bool).tril()
-    whole = until.tril(-1) & (foreign == 0)  # each token of the one block sees each of the other
-    partly = until & (related > 0) & ~whole
-    lists = []
-    for found in (partly, whole):
-        found = found[:, None].int()
-        order = found.argsort(dim=-1, descending=True, stable=True).int()
-        lists += [found.sum(-1, dtype=torch.int32), order]
-    length = nodes.shape[1]
-    return BlockMask.from_kv_blocks(
-        *lists, BLOCK_SIZE=BLOCK, mask_mod=sees, seq_lengths=(length, length)
-    )
-
-
-def skips(device: torch.device, length: int) -> bool:
-    """Are blocks skipped in rows of this length? The length was not measured on a GPU."""
-    return device.type == "cuda" and length >= 1024
-
-
-def attend(model: PreTrainedModel, attention_mask: Tensor | BlockMask | None) -> None:
-    """Selects the attention kernel that can read this mask.
-
-    For blocks that is flex_attention, else the kernel that the model was loaded with. It stays
-    selected until the next call: a layer whose activations are computed again for the gradient has
-    to attend as it did before.
-    """
-    current = model.config._attn_implementation
-    loaded = getattr(model, "loaded_attention", None)
-    if isinstance(attention_mask, BlockMask):
-        # beyond its limit torch runs the kernel uncompiled, and then all scores lie in memory
-        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, KERNELS)
-        if current != "flex_attention":
-            # torch's types allow a module tensors and modules alone
-            model.loaded_attention = current  # pyright: ignore[reportArgumentType]
-            model.set_attn_implementation("flex_attention")
-    elif current == "flex_attention" and loaded:
-        model.set_attn_implementation(loaded)
-
-
 # --- which Samples are read together ---
 
 
 def micro_batches(
-    samples: list[Sample], tokens: int, linear: float, square: float, share: bool
+    samples: list[Sample],
+    tokens: int,
+    linear: float,
+    square: float,
+    share: bool,
+    device: torch.device | None = None,
 ) -> list[list[list[int]]]:
     """Indices of Samples by row, rows by micro-batch of at most `tokens` padded tokens.
 
-    A longer row shares more and attends to more: a row of L tokens costs `linear` L + `square` L^2.
-    Several limits for the length of a row are tried, and the cheapest plan is taken. Without
-    `share` each Sample has a row of its own.
+    Several plans are made, and the cheapest is taken. A token costs `linear`, and a pair of tokens
+    that attention looks at costs `square`. A longer row shares more and looks at more pairs, but
+    for those that blocks leave out; without a `device` there are no blocks. Without `share` each
+    Sample has a row of its own.
     """
     if not samples:
         return []
     paths = []
     for path in named(samples):
         paths.append([(number, len(node.ids)) for number, node in path])
-    limits = [0]
-    limit = max(_tokens(path) for path in paths)
-    while share and 0 < limit <= tokens:
-        limits.append(limit)
-        limit *= 2
-    plans = [_batches(filled(paths, limit), tokens) for limit in limits]
-    costs = [_cost(plan, linear, square) for plan in plans]
+    alone = filled(paths, 0)
+    plans = [alone]
+    limit = alone[0].tokens
+    if share and 0 < limit <= tokens:
+        plans.append(filled(paths, tokens, room=tokens))  # long rows, in which nothing is padded
+        while limit <= tokens:
+            plans.append(filled(paths, limit))
+            limit *= 2
+    batched = [_batches(plan, tokens) for plan in plans]
+    costs = [_cost(plan, linear, square, device) for plan in batched]
     # rows of one Sample each are plainly causal, and the kernel skips half of the pairs
-    costs[0] = _cost(plans[0], linear, square / 2)
-    cheapest = plans[costs.index(min(costs))]
-    batches = []
-    for batch in cheapest:
-        batches.append([members for _, members in batch])
-    return batches
+    costs[0] = _cost(batched[0], linear, square / 2, None)
+    cheapest = batched[costs.index(min(costs))]
+    return [[part.members for part in batch] for batch in cheapest]
 
 
-def filled(paths: list[Lineage], limit: int) -> list[Packed]:
-    """(tokens, indices of Samples) of each row, longest first. Limit 0: one Sample in each row.
+def filled(paths: list[Lineage], limit: int, room: int = 0) -> list[Part]:
+    """The rows, longest first. Limit 0: one Sample in each row.
 
     A tree that outgrows the limit is continued in another row, where its trunk is read again. Short
-    trees are put together in the first row that has room, but no row outgrows the longest tree.
+    trees are put together in the first row that has room: for `room` tokens, and in any case for as
+    many as the longest tree has.
     """
     if limit == 0:
-        return _longest_first([(_tokens(path), [i]) for i, path in enumerate(paths)])
-    rows: list[Packed] = []
-    for tokens, members in _longest_first(_cut(paths, limit)):
-        for k, (filling, others) in enumerate(rows):
-            longest, _ = rows[0]
-            if filling + tokens <= longest:
-                rows[k] = (filling + tokens, others + members)
+        return _longest_first([_part(path, i) for i, path in enumerate(paths)])
+    rows: list[Part] = []
+    for part in _longest_first(_cut(paths, limit)):
+        room = max(room, part.tokens)
+        for k, row in enumerate(rows):
+            if row.tokens + part.tokens <= room:
+                rows[k] = _joined(row, part)
                 break
         else:  # no row had room
-            rows.append((tokens, members))
+            rows.append(part)
     return _longest_first(rows)
 
 
-def _tokens(path: Lineage) -> int:
-    return sum(size for _, size in path)
+def _longest_first(rows: list[Part]) -> list[Part]:
+    return sorted(rows, key=lambda part: -part.tokens)
 
 
-def _longest_first(rows: list[Packed]) -> list[Packed]:
-    return sorted(rows, key=lambda packed: -packed[0])
-
-
-def _cut(paths: list[Lineage], limit: int) -> list[Packed]:
+def _cut(paths: list[Lineage], limit: int) -> list[Part]:
     """Cuts each tree into parts of at most `limit` tokens; one path is never cut.
 
     Paths are taken depth first: neighbours share most, so a part reads little again.
     """
-    trees = {}  # root -> the parts of its tree: ({node: tokens}, indices of Samples)
+    parts: list[Part] = []
+    nodes: set[int] = set()  # of the last part
     for i, path in sorted(enumerate(paths), key=lambda numbered: numbered[1]):
         root, _ = path[0]
-        parts = trees.setdefault(root, [({}, [])])
-        nodes, members = parts[-1]
-        if members and sum((nodes | dict(path)).values()) > limit:
-            nodes = {}
-            members = []
-            parts.append((nodes, members))
-        nodes.update(path)
-        members.append(i)
-    return [(sum(nodes.values()), members) for nodes, members in itertools.chain(*trees.values())]
+        more = _part(path, i, nodes)
+        if root in nodes and parts[-1].tokens + more.tokens <= limit:
+            parts[-1] = _joined(parts[-1], more)
+        else:
+            nodes = set()
+            parts.append(_part(path, i))
+        nodes |= {number for number, _ in path}
+    return parts
 
 
-def _batches(rows: list[Packed], tokens: int) -> list[list[Packed]]:
+def _part(path: Lineage, i: int, known: Container[int] = ()) -> Part:
+    """What the i-th Sample adds to a row that holds the known nodes."""
+    tokens = 0
+    seen = 0
+    above = 0
+    for number, size in path:
+        if number not in known:
+            tokens += size
+            seen += size * above + size * (size + 1) // 2  # each token sees itself too
+        above += size
+    return Part(tokens, seen, [i])
+
+
+def _joined(one: Part, other: Part) -> Part:
+    return Part(one.tokens + other.tokens, one.seen + other.seen, one.members + other.members)
+
+
+def _batches(rows: list[Part], tokens: int) -> list[list[Part]]:
     """Rows by micro-batch. They come longest first, so the first row of a batch is its width."""
-    batches: list[list[Packed]] = []
+    batches: list[list[Part]] = []
     width = 0
-    for packed in rows:
+    for part in rows:
         if not batches or (len(batches[-1]) + 1) * width > tokens:
             batches.append([])
-            width, _ = packed
-        batches[-1].append(packed)
+            width = part.tokens
+        batches[-1].append(part)
     return batches
 
 
-def _cost(plan: list[list[Packed]], linear: float, square: float) -> float:
+def _cost(
+    plan: list[list[Part]], linear: float, square: float, device: torch.device | None
+) -> float:
     """What a plan costs, padding included."""
-    shapes = [(len(batch), batch[0][0]) for batch in plan]  # the first row is the longest
-    return sum(rows * width * (linear + square * width) for rows, width in shapes)
+    cost = 0.0
+    for batch in plan:
+        width = batch[0].tokens  # the first row is the longest
+        seen = sum(part.seen for part in batch)
+        looked_at = pairs(device, len(batch), width, seen)
+        cost += linear * len(batch) * width + square * looked_at
+    return cost

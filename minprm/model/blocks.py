@@ -1,0 +1,136 @@
+"""Attention that leaves out what nobody sees: the mask of a tree, block by block.
+
+In a row that holds a tree (tree.py) most pairs of tokens are strangers: of 8 thoughts below one
+state, none sees another. So a row is cut into blocks, and attention computes only blocks in which
+some token sees another (FlexAttention, arXiv:2412.05496). On a GPU that is torch's flex_attention.
+On a CPU it is `attention` below: torch's scaled_dot_product_attention, once for each block of
+queries, over the keys that any of them sees. Values and gradients are those of the dense mask.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask
+from torch.nn.functional import one_hot
+from transformers import AttentionInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+SIZES = {"cuda": 128, "cpu": 64}  # tokens on each side of a block, on the devices that can skip
+LONG = {"cuda": 1024, "cpu": 0}  # shorter rows have a dense mask; CUDA's was not measured
+# What blocks cost each query, in keys beyond those it sees: strangers in its blocks, and the calls.
+# Counted so, the cheaper way was the faster one in updates of two models on a CPU (docs/speed.md).
+OVERHEAD = 128
+KERNELS = 64  # compiled for blocks, at most: with and without gradients, for one row and for many
+ON_CPU = "minprm_blocks"
+
+Sees = Callable[..., Tensor]  # (row, head, query, key): bool
+
+
+def pairs(device: torch.device | None, rows: int, length: int, seen: int) -> int:
+    """How many pairs of tokens attention looks at: all, or with blocks where that is less.
+
+    seen: those of which one token sees the other. Without a device there are no blocks.
+    """
+    every = rows * length**2
+    if device is None or device.type not in SIZES or length < LONG[device.type]:
+        return every
+    return min(every, seen + OVERHEAD * rows * length)
+
+
+def block_mask(nodes: Tensor, ancestors: Tensor, sees: Sees) -> BlockMask:
+    """The blocks of a mask, from the nodes that lie in each.  [B, L], [B, N, N]
+
+    `create_block_mask` finds the same blocks, but looks at all L^2 pairs of tokens.
+    """
+    size = SIZES[nodes.device.type]
+    in_block = one_hot(nodes.unflatten(1, (-1, size)), len(ancestors[0])).amax(2).float()
+    related = in_block @ ancestors.float() @ in_block.mT  # [B, blocks, blocks] pairs of nodes
+    foreign = in_block @ (~ancestors).float() @ in_block.mT
+    until = torch.ones_like(related, dtype=torch.bool).tril()
+    whole = until.tril(-1) & (foreign == 0)  # each token of the one block sees each of the other
+    partly = until & (related > 0) & ~whole
+    lists = []
+    for found in (partly, whole):
+        found = found[:, None].int()
+        order = found.argsort(dim=-1, descending=True, stable=True).int()
+        lists += [found.sum(-1, dtype=torch.int32), order]
+    length = nodes.shape[1]
+    return BlockMask.from_kv_blocks(
+        *lists, BLOCK_SIZE=size, mask_mod=sees, seq_lengths=(length, length)
+    )
+
+
+def attend(model: PreTrainedModel, attention_mask: Tensor | BlockMask | None) -> None:
+    """Selects the attention kernel that can read this mask.
+
+    For blocks that is flex_attention or the one below, else the kernel that the model was loaded
+    with. It stays selected until the next call: a layer whose activations are computed again for
+    the gradient has to attend as it did before.
+    """
+    current = model.config._attn_implementation or "eager"
+    loaded = getattr(model, "loaded_attention", current)
+    wanted = loaded
+    if isinstance(attention_mask, BlockMask):
+        wanted = ON_CPU if model.device.type == "cpu" else "flex_attention"
+        # beyond its limit torch runs the kernel uncompiled, and then all scores lie in memory
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, KERNELS)
+    if current != wanted:
+        # torch's types allow a module tensors and modules alone
+        model.loaded_attention = loaded  # pyright: ignore[reportArgumentType]
+        model.set_attn_implementation(wanted)
+
+
+# --- on a CPU ---
+
+
+def attention(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: BlockMask,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """Attention by blocks, as transformers calls it.  [B, heads, L, dim] -> [B, L, heads, dim]
+
+    Each part is transformers' own call of torch's kernel, with all that the model asks of it.
+    """
+    rows = []
+    for b, parts in enumerate(_parts(attention_mask)):
+        # cut once, not sliced part by part: the gradient of a slice is as long as the row
+        queries, keys, values = (x[b : b + 1].split(SIZES["cpu"], 2) for x in (query, key, value))
+        outputs = []
+        for queried, (blocks, seen) in zip(queries, parts, strict=True):
+            seen_keys = torch.cat([keys[i] for i in blocks], 2)
+            seen_values = torch.cat([values[i] for i in blocks], 2)
+            output, _ = sdpa_attention_forward(
+                module, queried, seen_keys, seen_values, seen, **options
+            )
+            outputs.append(output)
+        rows.append(torch.cat(outputs, 1))
+    return torch.cat(rows), None
+
+
+@lru_cache(maxsize=1)  # every layer asks for the same
+def _parts(mask: BlockMask) -> list[list[tuple[list[int], Tensor]]]:
+    """For each row and each block of queries: the blocks of keys, and which of them it sees.
+    [1, 1, queries, keys]"""
+    size, _ = mask.BLOCK_SIZE
+    within = torch.arange(size)
+    rows = []
+    for b, row in enumerate(mask.to_dense()[:, 0]):
+        parts = []
+        for i, found in enumerate(row):
+            blocks = found.nonzero()
+            query = i * size + within[:, None]
+            keys = (blocks * size + within).flatten()
+            seen = mask.mask_mod(torch.tensor(b), torch.tensor(0), query, keys)[None, None]
+            parts.append((blocks[:, 0].tolist(), seen))
+        rows.append(parts)
+    return rows
+
+
+AttentionInterface.register(ON_CPU, attention)
