@@ -250,6 +250,16 @@ def actprm(rows: dict) -> str:
                  "rows / trees"], lines)  # fmt: skip
 
 
+def tokens(rows: dict) -> str:
+    """What is read over what has to be read."""
+    phases = ("sampling", "scoring", "training")
+    lines = []
+    for logs, row in rows.items():
+        quotients = [f"{row[phase]['quotient']:.2f}" for phase in phases]
+        lines.append([logs, *quotients])
+    return grid(["logs", *phases], lines)
+
+
 def vs_trl(rows: dict) -> str:
     """Seconds of each part."""
     lines = []
@@ -302,7 +312,8 @@ TABLES = {
     "cups:six": six, "act_prm": act_prm, "errand-right": right_thoughts,
     "ablations": ablations, "objectives": objectives, "text_rewards": text_rewards, "nlpo": nlpo,
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
-    "actprm": actprm, "vs_trl": vs_trl, "vs_trl:ratios": vs_trl_ratios, "sync": sync,
+    "actprm": actprm, "tokens": tokens, "vs_trl": vs_trl, "vs_trl:ratios": vs_trl_ratios,
+    "sync": sync,
 }  # fmt: skip
 # Made of something else
 OTHERS = {

@@ -23,9 +23,11 @@ from minprm.constants import Training, fail
 from minprm.data import Sample
 from minprm.model.adapters import has_adapters, switched_off, under_adapters
 from minprm.model.blocks import attend
+from minprm.model.kept import Kept
 from minprm.model.objective import at_trained, make_batch, objective
 from minprm.model.precision import autocast, output_layer
 from minprm.model.reading import Reading, project
+from minprm.model.sampler import keeps_all
 from minprm.model.tree import layout, micro_batches
 from minprm.zoo import AGGREGATIONS
 
@@ -48,6 +50,7 @@ class Policy:
         # may attention leave out what nobody sees? On a CPU that is done with sdpa's arithmetic
         on_cpu = model.device.type == "cpu"
         self.reads_blocks = not on_cpu or model.config._attn_implementation == "sdpa"
+        self.kept: dict[bool, Kept] = {}  # of this walk: what the policy, and the base, has read
         # the critic reads the policy's own trunk; where no advantage asks for it, nothing moves it
         width = model.get_input_embeddings().get_parameter("weight").shape[1]
         self.critic = torch.nn.Parameter(torch.zeros(width + 1, device=model.device))
@@ -111,14 +114,18 @@ class Policy:
 
     @torch.no_grad()
     def logprobs(
-        self, samples: list[Sample], temperature: float = 1.0, base: bool = False
+        self,
+        samples: list[Sample],
+        temperature: float = 1.0,
+        base: bool = False,
+        keep: bool = False,
     ) -> list[Tensor]:
         """log p of each Sample's trained tokens, without a gradient: one fp32 tensor [n] a Sample.
 
         Tokens that the sampler drew are scored at its temperature, all others at 1. With `base` the
-        frozen base model scores them.
+        frozen base model scores them. With `keep` what the last such call read is not read again.
         """
-        return [reading.logp for reading in self.readings(samples, temperature, base)]
+        return [reading.logp for reading in self.readings(samples, temperature, base, keep=keep)]
 
     @torch.no_grad()
     def values(self, samples: list[Sample]) -> list[Tensor]:
@@ -127,21 +134,31 @@ class Policy:
 
     @torch.no_grad()
     def readings(
-        self, samples: list[Sample], temperature: float = 1.0, base: bool = False, likely: int = 0
+        self,
+        samples: list[Sample],
+        temperature: float = 1.0,
+        base: bool = False,
+        likely: int = 0,
+        keep: bool = False,
     ) -> list[Reading]:
         """All that the model says of each Sample's trained tokens: one Reading a Sample.
 
         likely: how many of the likeliest tokens in the place of each are told.
         """
-        nothing = Reading(*[torch.empty(0)] * len(Reading._fields))
-        found = [nothing] * len(samples)
+        found = [Reading(*[torch.empty(0)] * len(Reading._fields))] * len(samples)
         asked = [i for i, sample in enumerate(samples) if any(sample.trained)]
-        for rows in self.micro_batches([samples[i] for i in asked]):
+        wanted = [samples[i] for i in asked]
+        kept = None
+        if keep and self.shares_prefixes and keeps_all(self.model):
+            kept = self.kept.setdefault(base, Kept(self.micro_tokens))
+            kept.turn_to(wanted, sum(weight._version for weight in self.model.parameters()))
+        plan = self.micro_batches(wanted) if kept is None else kept.plan(wanted, self.micro_batches)
+        for rows in plan:
             order = [asked[k] for row in rows for k in row]
             sizes = [sum(samples[i].trained) for i in order]
             # row after row, so the numbers come in the order of the rows and not of the samples
-            part = [[samples[asked[k]] for k in row] for row in rows]
-            reading = self.read(part, temperature, base, likely=likely)
+            part = [[wanted[k] for k in row] for row in rows]
+            reading = self.read(part, temperature, base, likely=likely, kept=kept)
             for i, own in zip(order, reading.split(sizes), strict=True):
                 found[i] = own
         return found
@@ -153,31 +170,37 @@ class Policy:
         base: bool = False,
         entropy_gradient: bool = False,
         likely: int = 0,
+        kept: Kept | None = None,
     ) -> Reading:
         """One forward pass over rows of Samples, for all that is scored and all that is trained on.
 
+        kept: what need not be read again of these rows. It gets what this pass reads.
         The vocabulary is projected only where a log-prob is read, in chunks, which are computed
         again for the gradient where they would not fit into memory at once.
         """
         device = self.model.device
         # rows become padded tensors; `scored` are the places of the trained tokens in them, and
         # `before` the places one token earlier, where the model predicts them
-        ids, positions, attention_mask, scored, before = layout(rows, device, self.reads_blocks)
+        if kept is None:
+            laid_out, cache = layout(rows, device, self.reads_blocks), None
+        else:
+            laid_out, cache = kept.layout(rows, self.model.config, device, self.reads_blocks)
+        ids, positions, attention_mask, scored, before = laid_out
         # what the sampler drew is scored at its temperature, what an expert wrote at 1
         drawn = _drawn([sample for row in rows for sample in row]).to(device)
         temperatures = torch.where(drawn, temperature, 1.0)[:, None]  # [T, 1]
-        with (
-            switched_off(self.model) if base else nullcontext(),
-            autocast(device),
-        ):
+        with switched_off(self.model) if base else nullcontext(), autocast(device):
             model = self.frozen if base and not self.lora else under_adapters(self.model)
             attend(model, attention_mask)
             output = model.base_model(
                 input_ids=ids,
                 position_ids=positions,
                 attention_mask=attention_mask,
-                use_cache=False,
+                past_key_values=cache,
+                use_cache=cache is not None,
             )
+            if kept is not None:
+                kept.add(output.past_key_values)
             hidden = output.last_hidden_state.flatten(0, 1)[before]  # [B, L, D] -> [T, D]
             target_ids = ids.flatten()[scored]  # [T]
             logits = partial(_logits, model, output)
@@ -230,6 +253,7 @@ class Policy:
         samples = [sample for sample in samples if any(sample.trained)]
         if not samples:
             raise ValueError("an update of no tokens: not one token of its samples is trained")
+        self.kept.clear()  # outdated, and the update needs its memory
         # divide by the tokens of the whole update, not of the micro-batch, or the answer depends on
         # how memory was split
         lengths = [sum(sample.trained) for sample in samples]

@@ -56,6 +56,7 @@ class Row:
     positions: list[int] = field(default_factory=list)
     nodes: list[int] = field(default_factory=list)  # which node each token belongs to
     above: list[int] = field(default_factory=list)  # the parent of each node; a root is its own
+    samples: list[Sample] = field(default_factory=list)  # one for each node
     scored: list[int] = field(default_factory=list)
     before: list[int] = field(default_factory=list)
 
@@ -106,7 +107,7 @@ def layout(rows: list[list[Sample]], device: torch.device = CPU, blocks: bool = 
     mask = None
     if not plain:
         mask = attention_mask(
-            nodes.to(device), _ancestors([r.above for r in made]).to(device), blocks
+            nodes.to(device), ancestors_of([r.above for r in made]).to(device), blocks
         )
     places = torch.tensor([scored, before], dtype=torch.long, device=device)
     return Rows(ids.to(device), positions.to(device), mask, *places)
@@ -142,7 +143,7 @@ def row(samples: list[Sample]) -> Row:
         above = None
         for number, each in path:
             if number not in placed:
-                placed[number] = _append(r, each.ids, above)
+                placed[number] = _append(r, each, above)
             above = placed[number]
     for sample, path in zip(samples, paths, strict=True):
         number, _ = path[-1]
@@ -192,15 +193,16 @@ def lineage(sample: Sample) -> list[Sample]:
     return nodes[::-1]
 
 
-def _append(r: Row, ids: list[int], parent: Node | None) -> Node:
-    """Appends the ids of a node to the row. Its parent is placed already."""
+def _append(r: Row, sample: Sample, parent: Node | None) -> Node:
+    """Appends a node to the row, with the ids of this Sample. Its parent is placed already."""
     number = len(r.above)
     first = len(r.ids)
-    size = len(ids)
+    size = len(sample.ids)
     parent = parent or Node(number, first=0, before=-1, last=-1, position=0)  # above a root
     end = parent.position + size
     r.above.append(parent.number)
-    r.ids.extend(ids)
+    r.samples.append(sample)
+    r.ids.extend(sample.ids)
     r.nodes.extend([number] * size)
     r.positions.extend(range(parent.position, end))
     last = first + size - 1 if size > 0 else parent.last
@@ -212,7 +214,7 @@ def _is_chain(above: list[int]) -> bool:
     return above == [max(number - 1, 0) for number in range(len(above))]
 
 
-def _ancestors(rows: list[list[int]]) -> Tensor:
+def ancestors_of(rows: list[list[int]]) -> Tensor:
     """[B, N, N], True where a row's second node is the first one or above it."""
     most = max(len(above) for above in rows)
     ancestors = torch.eye(most, dtype=torch.bool).repeat(len(rows), 1, 1)
