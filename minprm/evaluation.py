@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 
 from minprm.constants import Config, History
 from minprm.data import Demo, Sample, Step, chain
+from minprm.demos import WITH_ONE_THOUGHT, portions
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.model.agent import Agent, Player, make_agent
@@ -130,12 +131,12 @@ class Answer(NamedTuple):
     ids: list[int]
     thought: str | None
     action: str | None  # None: none could be read
-    scored: Sample  # the agent's thought, and the expert's action after it
+    likelihood: float  # p(a | s, z) of the expert's action after the agent's thought
 
 
 def replay(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> Row:
     """Evaluation where there is no world, in numbers: `answers`, summed up."""
-    return replay_summary(agent, demos, answers(agent, cfg, demos, noise))
+    return replay_summary(demos, answers(agent, cfg, demos, noise))
 
 
 def answers(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> list[Answer]:
@@ -143,9 +144,19 @@ def answers(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> list[An
 
     It sees its own earlier thoughts, and then the expert's action is what happens.
     """
+    found: list[Answer] = []
+    for first, portion in portions(demos, WITH_ONE_THOUGHT):
+        # a walk adds the number of its step to the noise
+        found += _answers(agent, cfg, portion, first, noise + 1000 * first)
+    return found
+
+
+def _answers(agent: Agent, cfg: Config, demos: list[Demo], first: int, noise: int) -> list[Answer]:
+    """Those of one portion of the logs. first: the number of its first log."""
     agent.sampler.begin()
     turns: list[list[Turn]] = [[] for _ in demos]
     known = {}
+    scored: list[Sample] = []
     found: list[Answer] = []
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [i for i, demo in enumerate(demos) if t < len(demo.steps)]
@@ -165,11 +176,15 @@ def answers(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> list[An
             step = demos[i].steps[t]
             turn, sample = _replayed(agent, step, completion.ids, state, node)
             turns[i].append(turn)
-            found.append(Answer(i, step, completion.ids, *agent.chat.parse(completion.ids), sample))
+            scored.append(sample)
+            parsed = agent.chat.parse(completion.ids)
+            found.append(Answer(first + i, step, completion.ids, *parsed, likelihood=0.0))
+    for i, logp in enumerate(agent.policy.logprobs(scored)):
+        found[i] = found[i]._replace(likelihood=logp.sum().exp().item())
     return found
 
 
-def replay_summary(agent: Agent, demos: list[Demo], found: list[Answer]) -> Row:
+def replay_summary(demos: list[Demo], found: list[Answer]) -> Row:
     """What to report of these answers.
 
     success: share of steps whose action is the expert's. likelihood: mean p(a | s, z) of the
@@ -177,8 +192,7 @@ def replay_summary(agent: Agent, demos: list[Demo], found: list[Answer]) -> Row:
     because the steps of one log depend on each other. This is weaker evidence than rollouts,
     because the agent is never shown where its own mistakes lead.
     """
-    scored = [answer.scored for answer in found]
-    probs = torch.stack([logp.sum().exp() for logp in agent.policy.logprobs(scored)])
+    probs = torch.tensor([answer.likelihood for answer in found])
     matches = [exact_match(answer.action, answer.step.action) for answer in found]
     log_of = [answer.log for answer in found]
     copied = [copies(a.thought or "", a.step.action, a.step.observation()) for a in found]

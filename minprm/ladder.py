@@ -145,7 +145,7 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> dict:
         kept = of_world(episodes, run.cfg, run.agent.chat, noise)
     else:
         found = answers(run.agent, run.cfg, run.test, noise)
-        row = replay_summary(run.agent, run.test, found)
+        row = replay_summary(run.test, found)
         kept = of_logs(found, run.test, run.cfg, run.agent.chat)
     evaluated = Part(run.seed, f"evaluate {name}")
     run.log.screen.clock.done(evaluated, time.perf_counter() - began)

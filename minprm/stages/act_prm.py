@@ -28,7 +28,7 @@ from minprm.run.randomness import noise_seed, pick
 from minprm.stages import variants
 from minprm.stages.failure import check_signal
 from minprm.stages.looks import Looks
-from minprm.stages.metrics import check_rewards, group_metrics, held_out_metrics
+from minprm.stages.metrics import check_rewards, group_metrics, held_out_look
 from minprm.stages.record import WatchedStates
 from minprm.text.chat import Chat, Turn
 from minprm.trainer import Batch, Run, loop
@@ -55,8 +55,7 @@ def act_prm(run: Run, stage_id: str, **changes) -> None:
         # A thought drawn with the action in view can earn its reward by naming it. The reward to
         # believe is that of thoughts from the state alone, on tasks that are not trained on.
         plain = replace(cfg, thoughts_from="state", continues="best")
-        _, groups = walk_logs(run.agent, run.held_out, plain, noise_seed(run.seed, "held out", 0))
-        return held_out_metrics(groups, run.agent)
+        return held_out_look(run, plain, walk_logs)
 
     record = WatchedStates(run, stage_id, cfg, walk_logs, outcomes, credit, to_samples)
     looks = Looks(run, stage_id, cfg.updates, record, held_out if run.held_out else None)

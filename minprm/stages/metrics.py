@@ -1,16 +1,20 @@
 """What is logged of the groups of an update. run/glossary.py says what each number means."""
 
 import math
+from collections.abc import Callable
 from statistics import fmean
 
 import torch
 
 from minprm.algorithms import effective_sample_size
-from minprm.model.agent import Agent
+from minprm.constants import ActPRM
+from minprm.demos import portions
 from minprm.play import Episode
+from minprm.run.randomness import noise_seed
 from minprm.stages.collapse import collapse, of_walk
 from minprm.text.actions import copies
 from minprm.text.chat import Chat
+from minprm.trainer import Run
 
 
 def check_rewards(walks: list, t: int) -> None:
@@ -55,10 +59,21 @@ def group_metrics(groups: list, chat: Chat) -> dict[str, float]:
     }
 
 
-def held_out_metrics(groups: list, agent: Agent) -> dict[str, float]:
-    """The same groups on held-out demos: their reward, and whether they depend on their states."""
-    reward = group_metrics(groups, agent.chat)["reward/mean"]
-    return {"eval/held_out_reward": reward, **collapse(agent, of_walk(groups, agent.chat))}
+def held_out_look(run: Run, cfg: ActPRM, walk_logs: Callable) -> dict[str, float]:
+    """Thoughts about held-out logs: their reward, and whether they depend on their states.
+
+    walk_logs: that of stages/act_prm.py.
+    """
+    rewards: list[list[float]] = []
+    collapsed: dict[str, float] = {}
+    for first, demos in portions(run.held_out):
+        groups = walk_logs(run.agent, demos, cfg, noise_seed(run.seed, "held out", first))[1]
+        for group in groups:
+            rewards.append([z.reward for z in group.thoughts])
+        if first == 0:  # a few states are asked, and these are the first
+            collapsed = collapse(run.agent, of_walk(groups, run.agent.chat))
+        del groups  # before the next portion is walked
+    return {"eval/held_out_reward": torch.tensor(rewards).mean().item(), **collapsed}
 
 
 def turn_metrics(episodes: list[Episode], chat: Chat) -> dict[str, float]:

@@ -8,7 +8,9 @@ for one of its steps is left out: an empty thought in its place would be learned
 
 import math
 import random
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from statistics import fmean
 from typing import NamedTuple
 
@@ -17,6 +19,7 @@ from loguru import logger
 from minprm import chosen, own
 from minprm.constants import ActPRM, Relabel, fail
 from minprm.data import Demo, Sample
+from minprm.demos import WITH_ONE_THOUGHT, portions
 from minprm.model.agent import Agent
 from minprm.run.randomness import noise_seed
 from minprm.stages.act_prm import Group, Thought, Walk, walk_logs
@@ -52,12 +55,10 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
     act = replace(act, group=group, thoughts_from="state")
     logs: list[Relabelled] = []
     found = Tally()
-    for i in range(0, len(run.train_demos), 32):  # so many logs at a time, for memory's sake
-        seed = noise_seed(run.seed, stage_id, i)
-        walks, groups = walk_logs(run.agent, run.train_demos[i : i + 32], act, seed)
-        found.add(groups, run.agent.chat)
-        for walk in walks:
-            logs += relabelled(walk, run.agent, act, cfg.keep)
+    for first, demos in portions(run.train_demos):
+        seed = noise_seed(run.seed, stage_id, first)
+        choose = partial(relabelled, agent=run.agent, cfg=act, keep=cfg.keep)
+        logs += walked(run.agent, demos, act, seed, found, choose)
     readable = [log for log in logs if log.readable]
     require_thoughts(stage_id, len(logs), [log.demo for log in readable], found, run.agent)
     kept = good_enough(readable, cfg, stage_id)
@@ -66,6 +67,24 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
     logger.info(f"{stage_id}: {len(kept)} demos, mean reward {reward:.3f}{_beside(kept)}")
     numbers = [rewards_of(log) for log in kept]
     rewrite_demos(run.demos, run.log.folder, f"relabelled-{stage_id}-{run.seed}", numbers)
+
+
+def walked(
+    agent: Agent,
+    demos: list[Demo],
+    cfg: ActPRM,
+    seed: int,
+    found: Tally,
+    choose: Callable[[Walk], list[Relabelled]],
+) -> list[Relabelled]:
+    """What `choose` takes of each walk through these logs. All else of the walks is let go here,
+    before the next logs are walked; `found` counts it."""
+    walks, groups = walk_logs(agent, demos, cfg, seed)
+    found.add(groups, agent.chat)
+    logs = []
+    for walk in walks:
+        logs += choose(walk)
+    return logs
 
 
 def thoughts_a_step(cfg: Relabel, act: ActPRM, run: Run, matched: bool) -> int:
@@ -166,11 +185,17 @@ def without_thought(
 def sample(run: Run, stage_id: str) -> None:
     """One thought for each step, unselected: the control that shows what the format alone does."""
     one = replace(run.cfg.act_prm, group=1, continues="own", thoughts_from="state")
-    walks, groups = walk_logs(run.agent, run.train_demos, one, noise_seed(run.seed, stage_id, 0))
-    chat = run.agent.chat
-    logs = [with_thoughts(walk, walk.paths[0].thoughts, chat) for walk in walks]
+    logs: list[Relabelled] = []
+    found = Tally()
+
+    def choose(walk: Walk) -> list[Relabelled]:
+        return [with_thoughts(walk, walk.paths[0].thoughts, run.agent.chat)]
+
+    for first, demos in portions(run.train_demos, WITH_ONE_THOUGHT):
+        seed = noise_seed(run.seed, stage_id, first)
+        logs += walked(run.agent, demos, one, seed, found, choose)
     run.demos = [log.demo for log in logs if log.readable]
-    require_thoughts(stage_id, len(logs), run.demos, Tally().add(groups, chat), run.agent)
+    require_thoughts(stage_id, len(logs), run.demos, found, run.agent)
 
 
 def shuffle(run: Run, stage_id: str) -> None:
