@@ -4,8 +4,8 @@ They are read from --demos or left by the expert, put on sides by task, and cut 
 how many of them are walked at once.
 """
 
-from typing import TYPE_CHECKING
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from loguru import logger
 
