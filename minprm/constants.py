@@ -250,6 +250,9 @@ class Config:
     keep_episodes: CountOrNone = 40  # evaluation episodes of an arm that are kept for the report
     track: Literal["none", "wandb", "trackio"] = "none"  # Weights & Biases, or Trackio, beside all
     threads: Few = 0  # CPU threads; 0: torch's choice
+    # arms that run at once, each in a process with --threads; 0: one for each core, at most four,
+    # with the embedded model on a CPU, and else 1
+    jobs: Few = 0
     tiny: Tiny = field(default_factory=Tiny)
     sft: SFT = field(default_factory=SFT)
     act_prm: ActPRM = field(default_factory=ActPRM)

@@ -7,7 +7,7 @@ stage is known by its stage_id, which is all stages up to it, joined by "+".
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from minprm.model.policy import Policy
 from minprm.model.tensors import fingerprint_of_model, require_finite
 from minprm.run.about import write_about
 from minprm.run.clock import Part, base_model, parts
+from minprm.run.jobs import processes, side_by_side
 from minprm.run.log import Log, to_json, write_atomically
 from minprm.run.prefetch import Prefetch
 from minprm.run.randomness import noise_seed
@@ -67,8 +68,9 @@ STAGES |= {
 # Knobs that no stage's result depends on. All others stand in each snapshot.
 WHAT_TO_RUN = (
     "preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds", "track", "watch",
-    "keep_episodes", "keep_every",
+    "keep_episodes", "keep_every", "jobs",
 )  # fmt: skip
+Outcome = tuple[dict, list[dict]]  # of an arm: its row of the ladder, and the episodes to keep
 # What every row of ladder.json holds.
 COLUMNS = ("seed", "success", "thought_rate", "copy_rate", "seconds")
 
@@ -92,9 +94,10 @@ def ladder(
         log.open(cfg)  # what can be refused is refused by now
         log.track(cfg)
         _plan(run, rows, checkpoints)
-        for arm in missing:
-            row = run_arm(run, arm, arms_of(cfg)[arm], checkpoints / cfg.run)
+        for arm, (row, episodes) in _each(run, missing, checkpoints, on_save):
+            keep_episodes(log.folder, arm, seed, episodes)
             rows.setdefault(arm, []).append(row)
+            rows = _in_order(rows, cfg)
             log.row(row, arm)
             write_atomically(path, to_json(rows, indent=1))
             logger.info(f"seed {seed}  {arm}: success {row['success']:.3f}")
@@ -102,8 +105,42 @@ def ladder(
             for name, row in reference_rows(cfg, seed).items():
                 rows.setdefault(name, []).append(row)
                 log.row(row, name)
+        rows = _in_order(rows, cfg)
         write_atomically(path, to_json(rows, indent=1))
+    return rows
+
+
+def _in_order(rows: dict[str, list[dict]], cfg: Config) -> dict[str, list[dict]]:
+    """The rows in the order of the table, whichever arm ended first."""
     return {arm: rows[arm] for arm in ["random", *arms_of(cfg), "expert"] if arm in rows}
+
+
+def _each(
+    run: Run, arms: list[str], checkpoints: Path, on_save: Callable[[], None]
+) -> Iterator[tuple[str, Outcome]]:
+    """What each of these arms came to: one after the other, or in the order in which --jobs end."""
+    jobs = processes(run.cfg, len(arms))
+    if jobs > 1:
+        logger.info(f"seed {run.seed}: {len(arms)} arms in {jobs} processes")
+        todo = {arm: _unfinished(run, arms_of(run.cfg)[arm]) for arm in arms}
+        work = partial(_in_worker, run.cfg, run.seed, checkpoints)
+        yield from side_by_side(work, todo, jobs, run.log, on_save)
+        return
+    for arm in arms:
+        yield arm, run_arm(run, arm, arms_of(run.cfg)[arm], checkpoints / run.cfg.run)
+
+
+def _unfinished(run: Run, stages: list[str]) -> set[str]:
+    """The stages of an arm that are still to be made."""
+    return {each for each in ids_of(stages) if not run.snapshots.state(each).get("done")}
+
+
+def _in_worker(
+    cfg: Config, seed: int, checkpoints: Path, log: Log, on_save: Callable[[], None]
+) -> Callable[[str], Outcome]:
+    """What runs an arm in another process: it starts the seed there, from the same base model."""
+    run = start(cfg, seed, log, checkpoints, on_save)
+    return lambda arm: run_arm(run, arm, arms_of(cfg)[arm], checkpoints / cfg.run)
 
 
 def _plan(run: Run, rows: dict[str, list[dict]], checkpoints: Path) -> None:
@@ -122,8 +159,8 @@ def _plan(run: Run, rows: dict[str, list[dict]], checkpoints: Path) -> None:
             clock.done(Part(seed, name), saved["seconds"])
 
 
-def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> dict:
-    """Runs the stages, saves the model, plays the evaluation tasks. Returns a row of the ladder."""
+def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> Outcome:
+    """Runs the stages, saves the model, plays the evaluation tasks."""
     # every arm starts from the base model and the logs of actions, whatever ran before it
     policy = run.agent.policy
     policy.restart()
@@ -147,13 +184,11 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> dict:
         found = answers(run.agent, run.cfg, run.test, noise)
         row = replay_summary(run.test, found)
         kept = of_logs(found, run.test, run.cfg, run.agent.chat)
-    evaluated = Part(run.seed, f"evaluate {name}")
-    run.log.screen.clock.done(evaluated, time.perf_counter() - began)
-    keep_episodes(run.log.folder, name, run.seed, kept)
+    run.log.screen.finish(run.seed, f"evaluate {name}", time.perf_counter() - began)
     made_by = run.snapshots.fingerprint()
     row = {"seed": run.seed, **row, "seconds": round(seconds, 1), "made_by": made_by}
     write_about(folder, {**what, "row": row})
-    return row
+    return row, kept
 
 
 def run_stage(run: Run, stage_id: str) -> float:

@@ -493,12 +493,13 @@ def test_episodes_are_kept_beside_the_expert_and_once_for_an_arm(checkpoints, tm
     log = Log(tmp_path / "run")
     run = begun(checkpoints, "episodes", log=log, keep_episodes=4, temperature=1.0)
     log.open(run.cfg)
-    row = run_arm(run, "base", [], tmp_path / "models")
-    run_arm(run, "act_prm", [], tmp_path / "models")
-    once = (tmp_path / "run" / "episodes.jsonl").read_text()
-    run_arm(run, "base", [], tmp_path / "models")
+    texts = []
+    for arm in ("base", "act_prm", "base"):
+        row, episodes = run_arm(run, arm, [], tmp_path / "models")
+        keep_episodes(log.folder, arm, 0, episodes)
+        texts.append((log.folder / "episodes.jsonl").read_text())
     log.close()
-    text = (tmp_path / "run" / "episodes.jsonl").read_text()
+    _, once, text = texts
     assert sorted(text.splitlines()) == sorted(once.splitlines())
     episodes = [json.loads(line) for line in text.splitlines()]
     assert Counter((e["arm"], e["seed"]) for e in episodes) == {("base", 0): 4, ("act_prm", 0): 4}
@@ -529,7 +530,8 @@ def test_held_out_logs_are_kept_in_the_same_form(checkpoints, tmp_path):
     run.cfg = replace(run.cfg, world="", keep_episodes=2)
     run.log.folder = tmp_path
     run.test = run.held_out
-    row = run_arm(run, "base", [], tmp_path / "models")
+    row, episodes = run_arm(run, "base", [], tmp_path / "models")
+    keep_episodes(tmp_path, "base", 0, episodes)
     episodes = [json.loads(x) for x in (tmp_path / "episodes.jsonl").read_text().splitlines()]
     assert [e["task"] for e in episodes] == [demo.task for demo in run.held_out[:2]]
     for e, demo in zip(episodes, run.held_out, strict=False):

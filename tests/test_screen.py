@@ -308,16 +308,16 @@ def test_the_time_left_is_that_of_all_stages_arms_and_seeds(now):
     assert clock.time_left() == ""  # nothing is known
     clock.begin(Part(0, "act_prm"), cfg.act_prm.updates)
     now[0] = 2.0
-    clock.update()
+    clock.update(Part(0, "act_prm"))
     assert clock.time_left() == "more than 3 min left"  # 79 updates of two seconds
     now[0] = 80.0
     for _ in range(39):
-        clock.update()
+        clock.update(Part(0, "act_prm"))
     clock.done(Part(0, "act_prm"), 80.0)
     clock.done(Part(0, "act_prm+relabel"), 30.0)
     clock.begin(Part(0, "act_prm+relabel+sft:thoughts"), 5)  # relabelling left demos out
     now[0] = 90.0
-    clock.update()
+    clock.update(Part(0, "act_prm+relabel+sft:thoughts"))
     assert clock.time_left() == f"more than {round((4 * 10 + 80 + 30 + 10 * 10) / 60)} min left"
     clock.done(Part(0, "act_prm+relabel+sft:thoughts"), 50.0)
     clock.done(Part(0, "evaluate act_prm"), 50.0)

@@ -25,7 +25,7 @@ from minprm.constants import (
     pairs,
 )
 from minprm.envs import WORLDS
-from minprm.model.names import require_device
+from minprm.model.names import on_gpu, require_device
 from minprm.stages import NAMES, STAGES
 from minprm.text import instruction
 
@@ -161,6 +161,11 @@ def _check_run(config: Config) -> None:
         f'--track {config.track}: it is not installed; pip install "minprm[{config.track}]"',
     )
     require_device(config.device, config.sampler)
+    refuse(
+        config.jobs > 1 and on_gpu(config.device, config.sampler),
+        f"--jobs {config.jobs}: processes do not share a GPU or vLLM: leave it out, or add "
+        "--device cpu --sampler transformers",
+    )
     refuse(
         config.lora > 0 and embedded,
         "--lora is for a --model: of the embedded one all weights are trained",

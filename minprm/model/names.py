@@ -56,6 +56,12 @@ def uses_vllm(name: str) -> bool:
     return name == "vllm"
 
 
+def on_gpu(device: DeviceName, sampler: SamplerName) -> bool:
+    """Does a GPU compute, or write?"""
+    auto = device == "auto" and _has("cuda")
+    return auto or device in ("cuda", "mps") or uses_vllm(sampler)
+
+
 def _has(device: str) -> bool:
     """Is a device of this kind here, and can torch use it?"""
     import torch

@@ -11,7 +11,8 @@ from minprm.run import starts
 from minprm.run.log import held
 from minprm.text.printable import printable
 
-NOT_COMPARED = ("run", "resume", "config", "dry_run", "preset", "arms", "threads", "save_every")
+NOT_COMPARED = ("run", "resume", "config", "dry_run", "preset", "arms", "threads", "jobs",
+                "save_every")  # fmt: skip
 TURN_PARTS = ("state", "thought", "action", "expert")
 
 

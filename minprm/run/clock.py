@@ -30,30 +30,28 @@ class Clock:
     def __init__(self):
         self.left: dict[Part, int] = {}  # with its updates; 1 for a part that has none
         self.spent: dict[str, tuple[float, int]] = {}  # (seconds, updates) by the name of a stage
-        self.now: Part | None = None  # the stage whose updates are counted
-        self.since = 0.0
+        self.since: dict[Part, float] = {}  # when the update began that each stage is at
+        self.jobs = 1  # parts that are under way at once
 
     def begin(self, part: Part, updates: int) -> None:
         """A stage begins that will take so many updates."""
         self.left[part] = updates
-        self.now = part
-        self.since = time.perf_counter()
+        self.since[part] = time.perf_counter()
 
-    def update(self) -> None:
+    def update(self, part: Part) -> None:
         """One of its updates is over."""
-        if self.now is None:
-            raise RuntimeError("an update of no stage: none has begun")
+        if part not in self.since:
+            raise RuntimeError(f"an update of {part}, which has not begun")
         now = time.perf_counter()
-        self._measure(self.now.name, now - self.since, 1)
-        self.since = now
-        self.left[self.now] -= 1
+        self._measure(part.name, now - self.since[part], 1)
+        self.since[part] = now
+        self.left[part] -= 1
 
     def done(self, part: Part, seconds: float) -> None:
         """A part is over. Updates that were counted one by one are not counted again."""
         updates = self.left.pop(part, 1)
-        if part != self.now:
+        if self.since.pop(part, None) is None:
             self._measure(part.name, seconds, updates)
-        self.now = None
 
     def time_left(self) -> str:
         """The time that the ladder still takes; empty while nothing is known.
@@ -71,7 +69,7 @@ class Clock:
         if not self.spent or not known:
             return ""
         more = "more than " if len(known) < len(rates) else ""
-        return f"{more}{duration(sum(known))} left"
+        return f"{more}{duration(sum(known) / self.jobs)} left"
 
     def _measure(self, name: str, seconds: float, updates: int) -> None:
         before, count = self.spent.get(_alike(name), (0.0, 0))

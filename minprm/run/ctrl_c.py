@@ -18,14 +18,23 @@ class CtrlC:
 
     pressed = False
 
+    def __init__(self, silent: bool = False):
+        """silent: whoever sees that it was pressed calls `say`."""
+        self.silent = silent
+
     def __enter__(self) -> "CtrlC":
         self.before = signal.signal(signal.SIGINT, self._note)
         return self
 
     def _note(self, *_) -> None:
         self.pressed = True
-        logger.info("stopping after this update (where batches are played ahead: after the next)")
+        if not self.silent:
+            self.say()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def say(self) -> None:
+        """Tells the user what is waited for."""
+        logger.info("stopping after this update (where batches are played ahead: after the next)")
 
     def __exit__(self, kind, *_) -> None:
         signal.signal(signal.SIGINT, self.before)

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from copy import copy
 from dataclasses import asdict
 from pathlib import Path
 
@@ -64,8 +65,18 @@ class Log:
         if cfg.track != "none" and len(self.dashboards) == 1:
             self.dashboards.append(Tracker(cfg, self.folder))
 
+    def beside(self) -> "Log":
+        """A log of the same run for another stage at the same time: it has a bar and TensorBoard
+        files of its own."""
+        other = copy(self)
+        other.screen = Screen(self.screen.clock)
+        other.tensorboard = TensorBoard(self.tensorboard.folder)
+        other.dashboards = [other.tensorboard, *self.dashboards[1:]]
+        return other
+
     def close(self) -> None:
         """Lets go of the files, and of the lock."""
+        self.screen.close()
         for dashboard in self.dashboards:
             dashboard.close()
         if self.lock:

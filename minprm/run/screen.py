@@ -29,28 +29,33 @@ NUMBERS = {"reward/mean": "reward", "eval/success": "success", "loss/total": "lo
 
 
 class Screen:
-    """The bar of the stage that runs, the groups that were not shown yet, and the time left."""
+    """The bar of the stage that runs, the groups that were not shown yet, and the time left.
 
-    def __init__(self):
-        self.clock = Clock()
+    Stages that run at once have a screen each, and one clock.
+    """
+
+    def __init__(self, clock: Clock | None = None):
+        self.clock = clock or Clock()
+        self.part = Part(0, "")  # the one that the bar is of
         self.shown: tqdm | None = None
         self.numbers: dict[str, float] = {}
         self.last_group: dict = {}
         self.colours = in_colours(sys.stderr)
 
-    def bar(self, seed: int, stage_id: str, first: int, updates: int) -> tqdm:
-        """The numbers of the updates that are left of a stage, under a bar."""
-        self.clock.begin(Part(seed, stage_id), updates - first)
+    def bar(self, seed: int, stage_id: str, first: int, updates: int) -> range:
+        """The numbers of the updates that are left of a stage; it has a bar from now on."""
+        self.part = Part(seed, stage_id)
+        self.clock.begin(self.part, updates - first)
         self.numbers = {}
         title = f"seed {seed}  {last_stage(stage_id)}"
-        self.shown = bar(range(first, updates), title, updates, initial=first)
-        return self.shown
+        self.shown = bar(desc=title, total=updates, initial=first)
+        return range(first, updates)
 
     def update(self, stats: dict[str, float]) -> None:
         """An update is over: what it measured stands before the bar."""
         if self.shown is None:
             return
-        self.clock.update()
+        self.clock.update(self.part)
         for key, name in NUMBERS.items():
             if key in stats:
                 self.numbers[name] = stats[key]
@@ -58,6 +63,7 @@ class Screen:
         told = [text for text in told if not text.startswith("loss")] or told  # where it is alone
         left = self.clock.time_left()
         self.shown.set_postfix_str(", ".join([*told, left] if left else told), refresh=False)
+        self.shown.update()
 
     def group(self, line: dict) -> None:
         """Shows the first group of a stage, and keeps the newest one until the stage is over."""
@@ -66,10 +72,16 @@ class Screen:
         else:
             self._show(line)
 
-    def finish(self, seed: int, stage_id: str, seconds: float) -> None:
-        """A stage is over."""
-        self.clock.done(Part(seed, stage_id), seconds)
+    def close(self) -> None:
+        """Takes the bar away."""
+        if self.shown is not None:
+            self.shown.close()
         self.shown = None
+
+    def finish(self, seed: int, name: str, seconds: float) -> None:
+        """A stage, or an evaluation, is over."""
+        self.clock.done(Part(seed, name), seconds)
+        self.close()
         if self.last_group:
             self._show(self.last_group)
         self.last_group = {}

@@ -1,0 +1,359 @@
+"""--jobs: arms in processes of their own leave what one process leaves, however they are ended."""
+
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from minprm import ladder
+from minprm.commands import checks, train
+from minprm.constants import Config, fail, refusal
+from minprm.run import jobs, worker
+from minprm.run.clock import Clock, Part
+from shared.stages import clockless
+
+FLAGS = (
+    "--preset smoke --no-gate --tiny.updates 5 --tiny.dim 32 --act-prm.updates 6 "
+    "--act-prm.batch 2 --act-prm.group 4 --rl.updates 6 --rl.batch 2 --rl.group 4 --eval-every 2 "
+    "--eval-tasks 4 --num-demos 8 --held-out 2 --episodes 5 --save-every 2 --watch 1 --threads 1 "
+    "--arms base act_prm shuffled_thoughts rl"
+).split()
+
+
+def left(folder: Path) -> dict[str, object]:
+    """All that a run left, without what a clock measured, and whatever the order of the lines."""
+    files = folder / "runs/r"
+    rows = json.loads((files / "ladder.json").read_text())
+    found = {"arms": list(rows)}
+    found |= {arm: [{**row, "seconds": 0} for row in many] for arm, many in rows.items()}
+    for file in files.glob("*.jsonl"):
+        if file.name != "starts.jsonl":
+            lines = map(json.loads, file.read_text().splitlines())
+            found[file.name] = sorted(json.dumps(clockless(line)) for line in lines)
+    found["tensorboard"] = {file.parent.relative_to(files) for file in files.glob("**/events*")}
+    for file in (folder / "checkpoints/r").glob("*/model.safetensors"):
+        found[file.parent.name] = sha256(file.read_bytes()).hexdigest()
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """What one process leaves."""
+    folder = tmp_path_factory.mktemp("whole")
+    finish(folder, *FLAGS, "--jobs", "1")
+    return folder
+
+
+@pytest.fixture
+def here(whole, tmp_path) -> Path:
+    """A folder that holds the base model."""
+    ignore = shutil.ignore_patterns("r")
+    shutil.copytree(whole / "checkpoints", tmp_path / "checkpoints", ignore=ignore)
+    return tmp_path
+
+
+def child(folder: Path, flags: list[str]) -> None:
+    """The command, in a process group of its own, as a shell starts it."""
+    os.setpgrp()
+    os.chdir(folder)
+    sys.stdout = sys.stderr = open("output.txt", "a", buffering=1)  # noqa: SIM115
+    train.main(["--run", "r", *flags])
+
+
+def begin(folder: Path, *flags: str) -> multiprocessing.Process:
+    process = multiprocessing.get_context("fork").Process(target=child, args=(folder, list(flags)))
+    process.start()
+    return process
+
+
+def ended(process: multiprocessing.Process, folder: Path) -> tuple[int, str]:
+    """The exit code, and what the process said."""
+    process.join(60)
+    process.kill()  # it is none where it has ended
+    return process.exitcode, (folder / "output.txt").read_text()
+
+
+def finish(folder: Path, *flags: str) -> None:
+    code, said = ended(begin(folder, *flags), folder)
+    assert code == 0, said[-3000:]
+
+
+def workers(process: multiprocessing.Process) -> list[int]:
+    """The processes that a process has started and that have not ended."""
+    return [
+        int(word)
+        for word in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    ]
+
+
+def alive(pid: int) -> bool:
+    """Is there such a process? One that has ended may wait to be buried."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(")")[-1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def until(true: Callable[[], object]) -> None:
+    """Waits for what has to come."""
+    late = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < late
+        time.sleep(0.01)
+
+
+def both_train(folder: Path) -> bool:
+    """Does each of two workers have an update behind it?"""
+    file = folder / "runs/r/metrics.jsonl"
+    text = file.read_text() if file.exists() else ""
+    return '"stage": "act_prm"' in text and '"stage": "rl"' in text
+
+
+def slowed(monkeypatch, seconds: float = 0.1) -> None:
+    """Updates of what is started from here take longer, so that they can be interrupted."""
+    update_of_worker = worker.RemoteLog.update
+
+    def update(self, *what):
+        time.sleep(seconds)
+        update_of_worker(self, *what)
+
+    monkeypatch.setattr(worker.RemoteLog, "update", update)
+
+
+# --- the numbers ---
+
+
+def test_two_processes_leave_what_one_leaves(whole, here):
+    finish(here, *FLAGS, "--jobs", "2")
+    assert left(here) == left(whole)
+    said = (here / "output.txt").read_text()
+    assert "4 arms in 2 processes" in said
+    for stage in ("act_prm", "act_prm+relabel", "rl"):  # each is made once
+        assert said.count(f"seed 0  {stage}  ") == 1
+
+
+@pytest.mark.slow
+def test_processes_of_two_threads_are_no_forks_and_leave_the_same(tmp_path):
+    for name, many in (("one", "1"), ("two", "2")):
+        (tmp_path / name).mkdir()
+        finish(tmp_path / name, *FLAGS, "--jobs", many, "--threads", "2")
+    assert left(tmp_path / "one") == left(tmp_path / "two")
+
+
+def parent_of(arms: dict[str, set[str]]) -> jobs.Parent:
+    log = SimpleNamespace(screen=SimpleNamespace(clock=Clock()))
+    return jobs.Parent(arms, log, lambda: None, SimpleNamespace(pressed=False))
+
+
+def waiting() -> SimpleNamespace:
+    """A worker that waits for an arm."""
+    answers = []
+    pipe = SimpleNamespace(send=answers.append)
+    log = SimpleNamespace(arm="", screen=SimpleNamespace(finish=lambda *_: None))
+    return SimpleNamespace(pipe=pipe, log=log, arm="", waits=True, given=answers)
+
+
+def test_an_arm_waits_for_the_stages_that_another_worker_makes():
+    parent = parent_of({"a": {"x", "x+y"}, "b": {"x", "x+z"}, "c": {"w"}})
+    parent.workers = [waiting(), waiting(), waiting()]
+    parent._hand_out()
+    assert [worker.given for worker in parent.workers] == [["a"], ["c"], []]
+    assert parent.clock.jobs == 2
+    parent._write_down(parent.workers[0], "screen.finish", (0, "x", 1.0))
+    parent._hand_out()
+    assert parent.workers[2].given == ["b"] and parent.making["b"] == {"x+z"}
+    assert parent.clock.jobs == 3
+
+
+def test_the_time_left_is_that_of_processes_side_by_side():
+    clock = Clock()
+    clock.left = {Part(0, "rl"): 1, Part(1, "rl"): 2}
+    clock.done(Part(0, "rl"), 40.0)
+    assert clock.time_left() == "80 s left"
+    clock.jobs = 2
+    assert clock.time_left() == "40 s left"
+
+
+def test_updates_of_two_stages_at_once_are_timed_each_for_itself(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("minprm.run.clock.time.perf_counter", lambda: now[0])
+    clock = Clock()
+    for part in (Part(0, "rl"), Part(0, "act_prm")):
+        clock.begin(part, 2)
+    now[0] = 3.0
+    clock.update(Part(0, "rl"))
+    now[0] = 5.0
+    clock.update(Part(0, "act_prm"))
+    assert clock.spent == {"rl": (3.0, 1), "act_prm": (5.0, 1)}
+
+
+# --- how many ---
+
+
+@pytest.mark.parametrize(("knobs", "arms", "expected"), [
+    ({}, 14, 3),
+    ({}, 2, 2),
+    ({"jobs": 1}, 14, 1),
+    ({"jobs": 6}, 14, 6),
+    ({"jobs": 6}, 5, 5),
+    ({"model": "some/model"}, 14, 1),
+    ({"model": "some/model", "jobs": 2}, 14, 2),
+    ({"track": "wandb"}, 14, 1),
+    ({}, 0, 1),
+])  # fmt: skip
+def test_one_process_a_core_for_the_embedded_model_and_as_many_as_are_asked_for(
+    knobs, arms, expected, monkeypatch
+):
+    monkeypatch.setattr(jobs, "_cores", lambda: 3)
+    monkeypatch.setattr(jobs.torch, "get_num_threads", lambda: 1)
+    assert jobs.processes(Config(**knobs), arms) == expected
+
+
+def test_at_most_four_unasked_and_threads_count_as_cores(monkeypatch):
+    monkeypatch.setattr(jobs, "_cores", lambda: 64)
+    monkeypatch.setattr(jobs.torch, "get_num_threads", lambda: 1)
+    assert jobs.processes(Config(), 14) == 4
+    monkeypatch.setattr(jobs, "_cores", lambda: 6)
+    monkeypatch.setattr(jobs.torch, "get_num_threads", lambda: 2)
+    assert jobs.processes(Config(), 14) == 3
+
+
+def test_several_processes_on_a_gpu_are_refused(monkeypatch):
+    monkeypatch.setattr(checks, "device_of", lambda _: torch.device("cuda"))
+    assert "--jobs 2: " in refusal(checks.check, Config(jobs=2))
+    assert refusal(checks.check, Config(jobs=1)) == ""
+
+
+# --- how they end ---
+
+
+@pytest.mark.kills
+def test_ctrl_c_saves_what_each_process_trains_and_the_run_goes_on_alike(whole, here, monkeypatch):
+    with monkeypatch.context() as patch:
+        slowed(patch)
+        process = begin(here, *FLAGS, "--jobs", "2")
+        until(lambda: both_train(here))
+    pids = workers(process)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    code, said = ended(process, here)
+    assert code == 130 and len(pids) == 2 and not any(map(alive, pids))
+    for sentence in ("stopping after this update", "stopped and saved", "--run r --resume"):
+        assert said.count(sentence) == 1
+    assert "Traceback" not in said
+    for stage in ("act_prm", "rl"):
+        lines = map(json.loads, (here / "runs/r/metrics.jsonl").read_text().splitlines())
+        logged = sum(line["stage"] == stage for line in lines)
+        state = json.loads((here / f"checkpoints/r/stages/{stage}-0/state.json").read_text())
+        assert state["update"] == logged < 6  # nothing that was learned is lost
+    finish(here, "--resume")
+    assert left(here) == left(whole)
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_parent_that_is_killed_leaves_no_process_and_the_run_goes_on_alike(
+    number, whole, here, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        slowed(patch)
+        process = begin(here, *FLAGS, "--jobs", "2")
+        until(lambda: both_train(here))
+    pids = workers(process)
+    os.kill(process.pid, number)
+    assert ended(process, here)[0] == -number and len(pids) == 2
+    until(lambda: not any(map(alive, pids)))
+    finish(here, "--resume")
+    assert left(here) == left(whole)
+
+
+@pytest.mark.kills
+def test_a_process_that_trains_nothing_is_not_waited_for(here, monkeypatch):
+    monkeypatch.setattr(ladder, "evaluate", lambda *_: time.sleep(120))
+    flags = [*FLAGS[:-4], "base", "action_sft"]
+    process = begin(here, *flags, "--jobs", "2")
+    until(lambda: "sft:actions" in (here / "output.txt").read_text())
+    pids = workers(process)
+    os.killpg(process.pid, signal.SIGINT)
+    assert ended(process, here)[0] == 130 and len(pids) == 2
+    assert not any(map(alive, pids))
+
+
+@pytest.mark.kills
+def test_a_second_ctrl_c_ends_all_at_once(here, monkeypatch):
+    slowed(monkeypatch, 120.0)
+    process = begin(here, *FLAGS, "--jobs", "2")
+    samples = here / "runs/r/samples.jsonl"
+    until(lambda: samples.exists() and '"rl"' in samples.read_text())
+    pids = workers(process)
+    os.killpg(process.pid, signal.SIGINT)
+    until(lambda: "stopping after this update" in (here / "output.txt").read_text())
+    assert any(map(alive, pids))
+    os.killpg(process.pid, signal.SIGINT)
+    assert ended(process, here)[0] == -signal.SIGINT
+    until(lambda: not any(map(alive, pids)))
+
+
+@pytest.mark.kills
+def test_a_process_that_is_killed_ends_the_run_in_a_sentence_and_it_goes_on_alike(
+    whole, here, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        slowed(patch)
+        process = begin(here, *FLAGS, "--jobs", "2")
+        until(lambda: both_train(here))
+    pids = workers(process)
+    os.kill(pids[1], signal.SIGKILL)
+    code, said = ended(process, here)
+    assert code == 2 and "was killed (exit code -9)" in said.splitlines()[-1]
+    assert "Traceback" not in said and not any(map(alive, pids))
+    finish(here, "--resume")
+    assert left(here) == left(whole)
+
+
+def refused(*_) -> None:
+    fail("this cannot be")
+
+
+def broken(*_) -> None:
+    raise ZeroDivisionError("a fault of ours")
+
+
+def full(*_) -> None:
+    raise OSError("[Errno 28] No space left on device")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("fault", "code", "sentence"), [
+    (refused, 2, "this cannot be"),
+    (full, 2, "No space left on device: nothing is half written"),
+    (broken, 1, "ZeroDivisionError: a fault of ours"),
+])  # fmt: skip
+def test_what_ends_one_process_ends_the_run_as_it_does_in_one(
+    fault, code, sentence, whole, here, monkeypatch
+):
+    with monkeypatch.context() as patch:
+        patch.setitem(ladder.STAGES, "rl", fault)
+        process = begin(here, *FLAGS, "--jobs", "2")
+        found, said = ended(process, here)
+    assert found == code and said.count(sentence) == (2 if fault is broken else 1)
+    assert said.count("in ladder") == (fault is broken)
+    finish(here, "--resume")
+    assert left(here) == left(whole)
+
+
+@pytest.mark.slow
+def test_the_parent_alone_hears_of_snapshots_and_keeps_its_lock(here, monkeypatch):
+    monkeypatch.chdir(here)
+    heard = []
+    train.main(["--run", "r", *FLAGS, "--jobs", "2"], lambda: heard.append(os.getpid()))
+    assert set(heard) == {os.getpid()} and len(heard) > 8
