@@ -279,9 +279,8 @@ def test_a_parent_that_is_killed_leaves_no_process_and_the_run_goes_on_alike(
 @pytest.mark.kills
 def test_a_process_that_trains_nothing_is_not_waited_for(here, monkeypatch):
     monkeypatch.setattr(ladder, "evaluate", lambda *_: time.sleep(120))
-    flags = [*FLAGS[:-4], "base", "action_sft"]
-    process = begin(here, *flags, "--jobs", "2")
-    until(lambda: "sft:actions" in (here / "output.txt").read_text())
+    process = begin(here, *FLAGS, "--jobs", "2")
+    until((here / "checkpoints/r/act_prm-0").exists)
     pids = workers(process)
     os.killpg(process.pid, signal.SIGINT)
     assert ended(process, here)[0] == 130 and len(pids) == 2

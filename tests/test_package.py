@@ -218,7 +218,7 @@ def test_the_wheel_does_all_that_the_package_promises_in_an_empty_folder(program
     here = tmp_path / "here"
     here.mkdir()
     small = "--preset smoke --no-gate --tiny.updates 60 --act-prm.updates 2 --num-demos 8 "
-    small += "--held-out 2 --episodes 5 --arms base act_prm --threads 1"
+    small += "--held-out 2 --episodes 5 --arms base act_prm --threads 1 --jobs 1"
     said(f"train {small} --run r")
     assert {path.name for path in here.iterdir()} == {"runs", "checkpoints"}
     start = (here / "runs/r/starts.jsonl").read_text(encoding="utf-8")

@@ -30,7 +30,8 @@ from minprm.run.picture import CUT, GREEN, GREY, RED, picture
 ROOT = Path(__file__).parents[1]
 FLAGS = (
     "--preset smoke --no-gate --tiny.updates 5 --tiny.dim 32 --act-prm.updates 6 "
-    "--act-prm.batch 2 --act-prm.group 4 --num-demos 8 --held-out 2 --episodes 5 --threads 1"
+    "--act-prm.batch 2 --act-prm.group 4 --num-demos 8 --held-out 2 --episodes 5 --threads 1 "
+    "--jobs 1"
 ).split()
 HOSTILE = "\x1b[2J<script>alert(1)</script> | \u202e **b** [x](http://y) {message} <red> `c` &lt;"
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 TINY = (
     "--preset smoke --arms base act_prm --world-args rounds=1 swaps=2 cups=4 --num-demos 48 "
     "--held-out 8 --episodes 100 --tiny.updates 600 --act-prm.updates 8 --act-prm.batch 16 "
-    "--save-every 2 --threads 1"
+    "--save-every 2 --threads 1 --jobs 1"
 ).split()
 
 

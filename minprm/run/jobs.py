@@ -75,7 +75,8 @@ class Worker:
         # A fork has all imports behind it. It is safe where no threads compute: those of OpenMP are
         # not there after a fork, and would be waited for.
         forks = sys.platform == "linux" and torch.get_num_threads() == 1
-        context = multiprocessing.get_context("fork" if forks else "spawn")
+        fresh = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("fork") if forks else fresh
         self.pipe, theirs = context.Pipe()
         arguments = (theirs, work, log.folder, torch.get_num_threads())
         self.process = context.Process(target=serve, args=arguments, daemon=True)
