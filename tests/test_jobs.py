@@ -13,7 +13,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from minprm import ladder
 from minprm.commands import checks, train
@@ -229,7 +228,7 @@ def test_at_most_four_unasked_and_threads_count_as_cores(monkeypatch):
 
 
 def test_several_processes_on_a_gpu_are_refused(monkeypatch):
-    monkeypatch.setattr(checks, "device_of", lambda _: torch.device("cuda"))
+    monkeypatch.setattr(checks, "on_gpu", lambda device, sampler: True)
     assert "--jobs 2: " in refusal(checks.check, Config(jobs=2))
     assert refusal(checks.check, Config(jobs=1)) == ""
 
