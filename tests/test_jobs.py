@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from hashlib import sha256
+from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -142,11 +143,20 @@ def test_two_processes_leave_what_one_leaves(whole, here):
 
 
 @pytest.mark.slow
-def test_processes_of_two_threads_are_no_forks_and_leave_the_same(tmp_path):
-    for name, many in (("one", "1"), ("two", "2")):
-        (tmp_path / name).mkdir()
-        finish(tmp_path / name, *FLAGS, "--jobs", many, "--threads", "2")
-    assert left(tmp_path / "one") == left(tmp_path / "two")
+def test_processes_that_are_no_forks_leave_the_same(whole, here, monkeypatch):
+    monkeypatch.setattr(jobs, "_context", SpawnContext)
+    finish(here, *FLAGS, "--jobs", "2")
+    assert left(here) == left(whole)
+
+
+def test_where_threads_compute_nothing_is_forked(monkeypatch):
+    monkeypatch.setattr(jobs.sys, "platform", "linux")
+    for threads, context in ((1, ForkContext), (2, SpawnContext)):
+        monkeypatch.setattr(jobs.torch, "get_num_threads", lambda threads=threads: threads)
+        assert isinstance(jobs._context(), context)
+    monkeypatch.setattr(jobs.torch, "get_num_threads", lambda: 1)
+    monkeypatch.setattr(jobs.sys, "platform", "darwin")
+    assert isinstance(jobs._context(), SpawnContext)
 
 
 def parent_of(arms: dict[str, set[str]]) -> jobs.Parent:

@@ -12,11 +12,11 @@ the others with STOP, which is there what Ctrl-C is in a single process. Workers
 does, in whatever way that ends; and it ends them all when one of them fails or is killed.
 """
 
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
+from multiprocessing.context import ForkContext, SpawnContext
 from operator import attrgetter
 from typing import Any, NoReturn
 
@@ -72,11 +72,7 @@ class Worker:
     """A process that runs arms, as the parent sees it."""
 
     def __init__(self, work: Work, log: Log):
-        # A fork has all imports behind it. It is safe where no threads compute: those of OpenMP are
-        # not there after a fork, and would be waited for.
-        forks = sys.platform == "linux" and torch.get_num_threads() == 1
-        fresh = multiprocessing.get_context("spawn")
-        context = multiprocessing.get_context("fork") if forks else fresh
+        context = _context()
         self.pipe, theirs = context.Pipe()
         arguments = (theirs, work, log.folder, torch.get_num_threads())
         self.process = context.Process(target=serve, args=arguments, daemon=True)
@@ -187,6 +183,17 @@ class Parent:
     def _let_go(self, worker: Worker) -> None:
         self.workers.remove(worker)
         worker.end()
+
+
+def _context() -> ForkContext | SpawnContext:
+    """How a worker begins.
+
+    A fork has all imports behind it. It is safe where no threads compute: those of OpenMP are not
+    there after a fork, and would be waited for.
+    """
+    if sys.platform == "linux" and torch.get_num_threads() == 1:
+        return ForkContext()
+    return SpawnContext()
 
 
 def _tell_of_death(worker: Worker) -> NoReturn:
