@@ -3,10 +3,14 @@
 One logged episode of T steps, G thoughts a step, states of S tokens; random ids, random weights of
 4 layers x 256. Both give the same gradient norm (checked) from different numbers of tokens. Prints
 tokens computed against tokens that are unique, and seconds; docs/figures/trees.svg shows both as T
-grows. `--profile` shows where the time of one update of T 8, G 8 goes instead, `--peak` how much
-memory the process has taken after it, both ways.
+grows. 11 minutes, most of them rows. In place of this table
+
+    --growth     CPU seconds and memory of updates as trees up to T 32, G 32: three minutes
+    --profile    where the time of one update of T 8, G 8 goes
+    --peak       how much memory the process has taken after it, both ways
 """
 
+import json
 import os
 import resource
 import subprocess
@@ -21,9 +25,10 @@ from docs.results import save_run, take_json_flag
 from minprm.constants import Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
-from minprm.model.tree import row
+from minprm.model.tree import layout, row
 
 THOUGHT, ACTION, ROUNDS = 24, 6, 3
+GROWTH = [(4, 8), (8, 8), (16, 8), (32, 8), (8, 4), (8, 16), (8, 32), (32, 32)]
 GRID = [*((t, 8, 200) for t in (1, 2, 4, 8, 16)), (8, 4, 200), (8, 16, 200), (8, 8, 50),
         (8, 8, 400)]  # fmt: skip
 
@@ -63,21 +68,54 @@ def profile(p: Policy) -> None:
     print(prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=12))
 
 
+def gigabytes() -> float:
+    """GiB that this process has taken at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def child(*words: str) -> str:
+    """What this program prints when it is run with these words, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.actprm", *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 def peaks() -> dict[str, float]:
     """GiB of a process that makes one update, both ways, each in a process of its own."""
-    found = {}
-    for way in ("rows", "trees"):
-        command = [sys.executable, "-m", "benchmarks.actprm", "--peak", way]
-        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        found[way] = float(told.split()[1])
-    return found
+    return {way: float(child("--peak", way)) for way in ("rows", "trees")}
 
 
 def peak(p: Policy, way: str) -> None:
     """Memory of this process after one update."""
     p.shares_prefixes = way == "trees"
     p.update(episode(8, 8, 200), Training(), lr=0.0)
-    print(f"{way}: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+    print(gigabytes())
+
+
+def growth() -> dict[str, dict]:
+    """What updates as trees cost as logs and groups grow, each in a process of its own."""
+    told = {}
+    print("| T | G | tokens | unique | CPU seconds | GiB |")
+    print("|---|---|---|---|---|---|")
+    for steps, group in GROWTH:
+        row = json.loads(child("--grown", str(steps), str(group)))
+        told[f"T {steps}, G {group}"] = row
+        print(f"| {steps} | {group} | {row['tokens']:,} | {row['unique']:,} | "
+              f"{row['seconds']:.2f} | {row['gigabytes']:.2f} |", flush=True)  # fmt: skip
+    return told
+
+
+def grown(p: Policy, steps: int, group: int) -> dict:
+    """One update: its padded tokens, the different ones among them, and what it costs. CPU time:
+    another job on the machine does not count."""
+    samples = episode(steps, group, 200)
+    began = time.process_time()
+    p.update(samples, Training(), lr=0.0)
+    seconds = time.process_time() - began
+    tokens = 0
+    for batch in p.micro_batches(samples):
+        tokens += layout([[samples[i] for i in members] for members in batch]).ids.numel()
+    return {"T": steps, "G": group, "tokens": tokens, "unique": len(row(samples).ids),
+            "seconds": seconds, "gigabytes": gigabytes()}  # fmt: skip
 
 
 def main() -> None:
@@ -92,11 +130,15 @@ def main() -> None:
     p = Policy(Qwen3ForCausalLM(config), None, 16_384)
     if "--profile" in sys.argv:
         return profile(p)
-    if sys.argv[1:] == ["--peak"]:
-        print(peaks())
-        return
-    if "--peak" in sys.argv:
-        return peak(p, sys.argv[2])
+    match sys.argv[1:]:
+        case ["--peak"]:
+            return print(peaks())
+        case ["--peak", way]:
+            return peak(p, way)
+        case ["--growth"]:
+            return save_run(path, [0], "one update each", growth())
+        case ["--grown", steps, group]:
+            return print(json.dumps(grown(p, int(steps), int(group))))
     print(
         f"torch {torch.__version__}, {torch.get_num_threads()} threads, fp32, medians of {ROUNDS}, "
         "or one update where it reads 50,000 tokens or more\n"
