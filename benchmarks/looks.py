@@ -7,13 +7,12 @@ This is timed where it happens: two runs, with it and without, differ by more th
 import argparse
 import time
 
-import torch
-
 from docs.results import save_run, take_json_flag
 from minprm import ladder
 from minprm.commands.cli import parse
 from minprm.commands.train import CHECKPOINTS, RUNS
 from minprm.run.log import Log
+from minprm.run.threads import set_threads
 from minprm.stages.record import WatchedStates, WatchedTasks
 
 ARMS = ("act_prm", "act_prm_resampled", "rl")
@@ -59,8 +58,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arms", nargs="+", default=ARMS, help="one run is made of each")
     flags, knobs = parser.parse_known_args()  # the rest are flags of `minprm train`
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
+    set_threads("tiny")
     for owner, names in PARTS:
         for name in names.split():
             setattr(owner, name, timed(getattr(owner, name)))

@@ -9,8 +9,6 @@ import json
 import time
 from statistics import median
 
-import torch
-
 from docs import tables
 from docs.results import save_run, take_json_flag
 from minprm.commands.cli import parse
@@ -19,6 +17,7 @@ from minprm.envs import WORLDS
 from minprm.envs.cups import Cups
 from minprm.ladder import run_stage, start
 from minprm.run.log import Log
+from minprm.run.threads import set_threads
 
 # nothing is played ahead over a snapshot, so none is taken; 4 passes: learning as slow as playing
 FLAGS = "--world slow --rl.updates 10 --rl.passes 4 --rl.loss is --save-every 100"
@@ -53,8 +52,7 @@ def seconds(level: int) -> tuple[float, float, float]:
 
 if __name__ == "__main__":
     path = take_json_flag()
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
+    set_threads("tiny")
     WORLDS["slow"] = Slow
     names = ("seconds", "waiting", "learning")
     rows = {f"level {i}": dict(zip(names, seconds(i), strict=True)) for i in (0, 1)}

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks import busy
 from minprm import ladder
 from minprm.commands import train
+from minprm.commands.cli import parse
 from minprm.run import threads
 from minprm.run.threads import set_threads
 
@@ -126,7 +128,7 @@ def test_a_small_model_computes_on_one_thread_and_a_large_one_as_torch_chooses(
 
 
 @pytest.mark.parametrize(("flags", "number", "why"), [
-    ([], 1, "so small a model is no faster with more"),
+    ([], 1, "so that numbers do not depend on its cores"),
     (["--threads", "3"], 3, "which sleep while they wait"),
 ])  # fmt: skip
 def test_a_run_says_once_how_many_threads_compute_and_keeps_the_number(
@@ -145,3 +147,17 @@ def test_a_run_says_once_how_many_threads_compute_and_keeps_the_number(
     assert json.loads(Path("runs/r/config.json").read_text())["threads"] == number
     told = Path("runs/r/log.txt").read_text()
     assert told.count("of the CPU") == told.count(why) == 1
+
+
+def test_the_benchmark_of_a_busy_machine_times_every_number_of_threads(tmp_path, monkeypatch):
+    for flags, _ in busy.SETTINGS.values():
+        parse(f"{busy.RUN} {flags}".split())
+    monkeypatch.setattr(busy, "RUN", "--stages demos --episodes 1")
+    monkeypatch.setattr(busy, "SETTINGS", {name: ("--run 1", {}) for name in busy.SETTINGS})
+    monkeypatch.setattr(busy, "BESIDE", (0, 1))
+    monkeypatch.setattr(busy, "ROUNDS", 1)
+    monkeypatch.setattr(sys, "argv", ["busy", "--json", str(tmp_path / "busy.json")])
+    busy.main()
+    rows = json.loads((tmp_path / "busy.json").read_text())["rows"]
+    assert list(rows) == [f"{name}, {n} beside" for name in busy.SETTINGS for n in (0, 1)]
+    assert all(row["processor"] > 0 for row in rows.values())

@@ -1,8 +1,9 @@
 """How many threads of a CPU a model computes with: one rule for all commands.
 
-A small model computes with one. It is no faster with two, and with two its numbers would depend on
-the machine, since sums are rounded by the order in which threads add them up. A larger model gets
-as many as torch chooses. --threads says otherwise.
+A small model computes with one, so that its numbers are the same however many cores there are:
+threads add sums up in another order, which rounds them in another way. Two are faster on an idle
+machine, and slower beside another program. A larger model gets as many as torch chooses. --threads
+says otherwise.
 
 Threads that wait for each other spin, so where another program has one of the cores, all of them
 wait for it. OMP_WAIT_POLICY=PASSIVE lets them sleep instead. __main__.py sets it, because it is
@@ -34,5 +35,5 @@ def is_small(model: str) -> bool:
 def why(model: str, threads: int) -> str:
     """The number of threads in a sentence for the log."""
     if threads == 1 and is_small(model):
-        return "computing on one thread of the CPU: so small a model is no faster with more"
+        return "computing on one thread of the CPU, so that numbers do not depend on its cores"
     return f"computing on {threads} threads of the CPU, which sleep while they wait"
