@@ -1,42 +1,38 @@
-"""python -m benchmarks.vs_trl [--vllm]: TRL's GRPOTrainer and minprm in one process, as ratios.
+"""OMP_NUM_THREADS=1 python -m benchmarks.vs_trl [--vllm] [--json FILE]: TRL beside minprm.
 
-Both train copies of one model of random weights on the same prompts. First the same sampled ids
-give the same gradient norm over three updates; only then is anything timed: an update (what comes
-after sampling), and a whole step (sampling included, each with its own sampler). TRL runs with what
-is fastest here: one pass over all rows, no reference model, no checkpointing, logits of
-completions only, sdpa. `--vllm` adds a step whose tokens vLLM writes. OMP_NUM_THREADS sets threads.
+TRL's GRPOTrainer and minprm in one process, as ratios. Six minutes.
+
+Both train copies of one model on the same prompts, in turns. First the ids that TRL sampled give
+the same gradient norm over three updates; only then is anything timed: an update (what comes after
+sampling), and a whole step (sampling included, each with its own sampler). TRL runs with what is
+fastest here: one pass over all rows, no reference model, no checkpointing, logits of completions
+only, sdpa. `--vllm` adds a step whose tokens vLLM writes.
 """
 
-import os
-import random
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from copy import deepcopy
-from math import log
-from statistics import mean, median
+from dataclasses import dataclass, field
+from statistics import mean
 
 import datasets
 import torch
 import transformers
 import trl
-from transformers import Qwen3Config, Qwen3ForCausalLM, TrainerCallback
+from transformers import Qwen3ForCausalLM, TrainerCallback
 
+from benchmarks import peers
+from benchmarks.peers import GROUP, PROMPTS, Regime, timed
 from docs.results import save_run, take_json_flag
 from minprm.constants import Engine, Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
-from minprm.model.tiny import make_tokenizer
 from minprm.model.vllm import start
 
-WORDS, PROMPTS, GROUP, CHECKED, TIMED = 1000, 4, 8, 3, 6
-# loss, aggregation, learning rate, steps: two are compared, then one is timed, hardly moving, so
-# that completions stay as long as they are
-RUNS = [("grpo", "sequence", 1e-4, CHECKED), ("dapo", "token", 1e-4, CHECKED),
-        ("dapo", "token", 1e-7, TIMED + 1)]  # fmt: skip
-REGIMES = {"prompts of 208-256, completions to 64": ((208, 256), 64, 28),
-           "prompts of 32, completions to 512": ((32, 32), 512, 200)}  # fmt: skip
+AGGREGATIONS = {"grpo": "sequence", "dapo": "token"}  # of TRL's losses
 
 
 class Recorded(trl.GRPOTrainer):
@@ -46,9 +42,8 @@ class Recorded(trl.GRPOTrainer):
     sampling: list[float]
 
     def _generate_and_score_completions(self, inputs):
-        began = time.perf_counter()
-        out = super()._generate_and_score_completions(inputs)
-        self.sampling.append(time.perf_counter() - began)
+        out, seconds = timed(super()._generate_and_score_completions, inputs)
+        self.sampling.append(seconds)
         return out
 
     def _compute_loss(self, model, inputs):
@@ -56,58 +51,38 @@ class Recorded(trl.GRPOTrainer):
         return super()._compute_loss(model, inputs)
 
 
-class Clock(TrainerCallback):
-    """Seconds of each whole step."""
+class InTurns(TrainerCallback):
+    """Seconds of each of TRL's steps; after each it is minprm's turn."""
 
-    def __init__(self):
+    def __init__(self, turn: Callable[[], None]):
+        self.turn = turn
         self.seconds = []
 
     def on_step_begin(self, *_, **__):
-        self.began = time.perf_counter()
+        self.began = time.process_time()
 
     def on_step_end(self, *_, **__):
-        self.seconds.append(time.perf_counter() - self.began)
+        self.seconds.append(time.process_time() - self.began)
+        self.turn()
 
 
-def model_of(tokenizer, length: int) -> Qwen3ForCausalLM:
-    """4 layers of width 256 whose completions end after `length` tokens on average."""
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer), hidden_size=256, intermediate_size=768, num_hidden_layers=4,
-        num_attention_heads=4, num_key_value_heads=4, head_dim=64, tie_word_embeddings=False,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, bos_token_id=None,
-    )  # fmt: skip
-    model = Qwen3ForCausalLM(config)
-    model.lm_head = torch.nn.Linear(256, len(tokenizer))
-    torch.nn.init.normal_(model.lm_head.weight, std=0.02)
-    torch.nn.init.zeros_(model.lm_head.bias)
-    with torch.no_grad():
-        model.lm_head.bias[tokenizer.eos_token_id] = log(len(tokenizer) / length)
-    model.generation_config.eos_token_id = tokenizer.eos_token_id
-    return model
-
-
-def peer(
-    model, tokenizer, texts: list[str], longest: int, loss: str, lr: float, steps: int
-) -> tuple:
-    """Trains with TRL: (its trainer, seconds of each step, gradient norm of each)."""
+def trainer_of(model, tokenizer, regime: Regime, loss: str, lr: float, steps: int) -> Recorded:
+    rows = PROMPTS * GROUP
     args = trl.GRPOConfig(
         output_dir=tempfile.mkdtemp(), report_to="none", use_cpu=True, bf16=False, max_steps=steps,
-        per_device_train_batch_size=PROMPTS * GROUP, num_generations=GROUP, steps_per_generation=1,
-        max_completion_length=longest, temperature=1.0, loss_type=loss, epsilon=0.2, beta=0.0,
-        epsilon_high=0.28, learning_rate=lr, lr_scheduler_type="constant", warmup_steps=0,
+        per_device_train_batch_size=rows, num_generations=GROUP, steps_per_generation=1,
+        max_completion_length=regime.longest, temperature=1.0, loss_type=loss, epsilon=0.2,
+        epsilon_high=0.28, beta=0.0, learning_rate=lr, lr_scheduler_type="constant", warmup_steps=0,
         adam_beta2=0.95, max_grad_norm=1.0, gradient_checkpointing=False, logging_steps=1,
         save_strategy="no", disable_tqdm=True, seed=0,
     )  # fmt: skip
-    reward = lambda completion_ids, **_: [float(sum(ids) % 7) for ids in completion_ids]  # noqa: E731
-    rows, clock = datasets.Dataset.from_dict({"prompt": texts}), Clock()
-    trainer = Recorded(model, reward, args=args, train_dataset=rows, processing_class=tokenizer,
-                       callbacks=[clock])  # fmt: skip
-    trainer.batches, trainer.sampling = [], []
+    rewards = lambda completion_ids, **_: [peers.reward(ids) for ids in completion_ids]  # noqa: E731
+    prompts = datasets.Dataset.from_dict({"prompt": peers.prompts_of(regime)})
+    trainer = Recorded(model, rewards, args=args, train_dataset=prompts, processing_class=tokenizer)
+    trainer.batches = []
+    trainer.sampling = []
     trainer.log = lambda logs, *_: trainer.state.log_history.append(logs)
-    trainer.train()
-    norms = [row["grad_norm"] for row in trainer.state.log_history if "grad_norm" in row]
-    return trainer, clock.seconds, norms
+    return trainer
 
 
 def samples_of(batch: dict, p: Policy) -> list[Sample]:
@@ -124,99 +99,112 @@ def samples_of(batch: dict, p: Policy) -> list[Sample]:
     return samples
 
 
-def timed(function) -> float:
-    began = time.perf_counter()
-    function()
-    return time.perf_counter() - began
+@dataclass
+class Stepper:
+    """Whole steps of minprm: sample, reward, update, sync."""
+
+    sampler: object
+    policy: Policy
+    prompts: list[list[int]]
+    regime: Regime
+    stops: list[int]
+    seconds: list[float] = field(default_factory=list)
+    lengths: list[float] = field(default_factory=list)  # tokens of a completion, on average
+
+    def step(self) -> None:
+        length, seconds = timed(self._step, len(self.seconds))
+        self.seconds.append(seconds)
+        self.lengths.append(length)
+
+    def _step(self, seed: int) -> float:
+        longest = self.regime.longest
+        drawn = self.sampler.generate(self.prompts, GROUP, longest, self.stops, 1.0, seed)
+        samples = peers.grouped(self.prompts, drawn)
+        self.policy.update(samples, training("dapo"), peers.TIMED_LR)
+        self.sampler.sync()
+        return mean(len(sample.ids) for sample in samples)
 
 
-def told(name: str, seconds: list[float], against: list[float] | None = None) -> dict:
-    """Prints one line, and returns its numbers."""
-    row = {"median": median(seconds), "low": min(seconds), "high": max(seconds)}
-    if against:
-        row["ratio"] = median(against) / median(seconds)
-    ratio = f"   TRL / minprm {row['ratio']:.2f}x" if against else ""
-    spread = f"[{row['low']:.2f}, {row['high']:.2f}]"
-    print(f"  {name:<28}{row['median']:>7.2f} s {spread:<16}{ratio}", flush=True)
-    return row
-
-
-def regime(name: str, lengths: tuple[int, int], longest: int, average: int, vllm: bool) -> dict:
-    """Compares, then times. The seconds by what was timed, and completions' mean lengths."""
-    tokenizer = make_tokenizer([f"w{i}" for i in range(WORDS)])
-    tokenizer.padding_side = "left"
-    model, rng = model_of(tokenizer, average), random.Random(0)
-    texts = [" ".join(f"w{rng.randrange(WORDS)}" for _ in range(rng.randint(*lengths)))
-             for _ in range(PROMPTS)]  # fmt: skip
-    print(f"{name}: {sum(x.numel() for x in model.parameters()):,} parameters, {PROMPTS} x {GROUP}")
-    cfg = Training(loss="ppo_clip", max_grad_norm=1.0)
-    for loss, aggregation, lr, steps in RUNS:
-        p = Policy(deepcopy(model), tokenizer, 16_384)
-        trainer, seconds, norms = peer(deepcopy(model), tokenizer, texts, longest, loss, lr, steps)
-        cfg.aggregation, updates = aggregation, []
-        for i, batch in enumerate(trainer.batches):
-            samples = samples_of(batch, p)
-            began = time.perf_counter()
-            norm = p.update(samples, cfg, lr)["policy/grad_norm"]
-            updates.append(time.perf_counter() - began)
-            if abs(norm / norms[i] - 1) > 1e-3:
-                raise SystemExit(f"{loss}, update {i}: gradient norm {norm}, TRL's {norms[i]}")
-        print(f"  {loss}, learning rate {lr:g}: the same gradient norms over {steps} updates")
-    size = mean(int(batch["completion_mask"].sum()) / PROMPTS / GROUP for batch in trainer.batches)
-    print(f"  TRL's completions: {size:.0f} tokens on average")
-    after = [a - b for a, b in zip(seconds, trainer.sampling, strict=True)][1:]
-    rows = {
-        "update, TRL": told("update, TRL", after),
-        "update, minprm": told("update, minprm", updates[1:], after),
-        "step, TRL": told("step, TRL", seconds[1:]) | {"tokens": size},
-    }
-    prompts = tokenizer(texts)["input_ids"]
+def steppers_of(model, tokenizer, regime: Regime, vllm: bool) -> dict[str, Stepper]:
+    """minprm's own steps, by the name of their row."""
+    prompts = tokenizer(peers.prompts_of(regime))["input_ids"]
+    p = Policy(deepcopy(model), tokenizer, 16_384)
     stops = [tokenizer.eos_token_id]
-    times, drawn = steps_of(Sampler(p.model), p, prompts, longest, stops, cfg)
-    rows["step, minprm"] = told("step, minprm", times, seconds[1:]) | {"tokens": drawn}
+    steppers = {"step, minprm": Stepper(Sampler(p.model), p, prompts, regime, stops)}
     if vllm:  # its head has no bias: as many tokens end a completion as make it as long
         plain = Qwen3ForCausalLM(model.config)
         p = Policy(plain, tokenizer, 16_384)
+        stops = list(range(peers.WORDS // regime.average))
         engine = start(plain, Engine(), 1024)
-        stops = list(range(WORDS // average))
-        times, drawn = steps_of(engine, p, prompts, longest, stops, cfg)
-        name = "step, minprm with vLLM"
-        rows[name] = told(name, times, seconds[1:]) | {"tokens": drawn}
+        steppers["step, minprm with vLLM"] = Stepper(engine, p, prompts, regime, stops)
+    return steppers
+
+
+def training(loss: str) -> Training:
+    return Training(loss="ppo_clip", max_grad_norm=1.0, aggregation=AGGREGATIONS[loss])
+
+
+def train(
+    model, tokenizer, regime: Regime, loss: str, lr: float, steps: int, steppers: list[Stepper]
+) -> dict:
+    """TRL and minprm in turns, from equal weights. Seconds and tokens, without the first step."""
+    p = Policy(deepcopy(model), tokenizer, 16_384)
+    trainer = trainer_of(deepcopy(model), tokenizer, regime, loss, lr, steps)
+    read = {"TRL": peers.count_read(trainer.model), "minprm": peers.count_read(p.model)}
+    norms = []
+    updates = []
+
+    def turn() -> None:
+        samples = samples_of(trainer.batches[-1], p)
+        stats, seconds = timed(p.update, samples, training(loss), lr)
+        norms.append(stats["policy/grad_norm"])
+        updates.append(seconds)
+        for stepper in steppers:
+            stepper.step()
+
+    clock = InTurns(turn)
+    trainer.add_callback(clock)
+    trainer.train()
+    logged = [row["grad_norm"] for row in trainer.state.log_history if "grad_norm" in row]
+    peers.require_same(norms, logged, f"{loss}, learning rate {lr:g}")
+    whole = clock.seconds
+    drawn = [int(batch["completion_mask"].sum()) for batch in trainer.batches]
+    return {
+        "step": whole[1:],
+        "peer": [step - part for step, part in zip(whole, trainer.sampling, strict=True)][1:],
+        "ours": updates[1:],
+        "drawn": mean(drawn[1:]) / (PROMPTS * GROUP),
+        "read": {side: sum(tokens) / steps for side, tokens in read.items()},
+    }
+
+
+def compare(name: str, regime: Regime, vllm: bool) -> dict:
+    """Checks, then times. The rows of the table."""
+    tokenizer = peers.words()
+    model = peers.model_of(tokenizer, regime.average)
+    print(f"{name}: {sum(x.numel() for x in model.parameters()):,} parameters, {PROMPTS} x {GROUP}")
+    for loss in AGGREGATIONS:
+        train(model, tokenizer, regime, loss, peers.CHECKED_LR, peers.CHECKED, [])
+    steppers = steppers_of(model, tokenizer, regime, vllm)
+    found = train(
+        model, tokenizer, regime, "dapo", peers.TIMED_LR, peers.TIMED + 1, list(steppers.values())
+    )
+    rows = peers.updates("TRL", found["peer"], found["ours"], found["read"])
+    rows["step, TRL"] = peers.row("step, TRL", found["step"]) | {"tokens": found["drawn"]}
+    for part, stepper in steppers.items():
+        tokens = {"tokens": mean(stepper.lengths[1:])}
+        rows[part] = peers.row(part, stepper.seconds[1:], found["step"]) | tokens
+    lengths = [f"{row['tokens']:.0f}" for row in rows.values() if "tokens" in row]
+    print(f"  tokens of a completion in these steps: {', '.join(lengths)}")
     return rows
-
-
-def steps_of(
-    sampler, p: Policy, prompts, longest: int, stops: list[int], cfg
-) -> tuple[list[float], float]:
-    """(seconds of whole steps: sample, reward, update, sync; tokens of a completion)."""
-    sizes = []
-
-    def step(seed: int) -> None:
-        drawn = sampler.generate(prompts, GROUP, longest, stops, 1.0, seed)
-        samples = []
-        for prompt, group in zip(prompts, drawn, strict=True):
-            root = Sample().extend(prompt)
-            rewards = torch.tensor([float(sum(c.ids) % 7) for c in group])
-            a = (rewards - rewards.mean()) / (rewards.std() + 1e-4)
-            samples += [Sample(parent=root).extend(c.ids, x, c.logprobs)
-                        for c, x in zip(group, a.tolist(), strict=True)]  # fmt: skip
-        p.update(samples, cfg, RUNS[-1][2])
-        sampler.sync()
-        sizes.append(mean(len(s.ids) for s in samples))
-
-    seconds = [timed(lambda i=i: step(i)) for i in range(1 + TIMED)][1:]
-    print(f"  our completions: {mean(sizes):.0f} tokens on average")
-    return seconds, mean(sizes)
 
 
 if __name__ == "__main__":
     path = take_json_flag()
-    rows = {}
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    torch.set_flush_denormal(True)
-    transformers.utils.logging.set_verbosity_error()
+    peers.prepare()
     print(f"TRL {trl.__version__}, transformers {transformers.__version__}, "
-          f"torch {torch.__version__}, {torch.get_num_threads()} threads, fp32")  # fmt: skip
-    for name, (lengths, longest, average) in REGIMES.items():
-        rows[name] = regime(name, lengths, longest, average, "--vllm" in sys.argv)
-    save_run(path, [0], f"median of {TIMED}, smallest and largest", rows)
+          f"torch {torch.__version__}, one thread, fp32, CPU seconds")  # fmt: skip
+    rows = {}
+    for name, regime in peers.REGIMES.items():
+        rows[name] = compare(name, regime, "--vllm" in sys.argv)
+    save_run(path, [0], peers.INTERVAL, rows)

@@ -260,15 +260,16 @@ def tokens(rows: dict) -> str:
     return grid(["logs", *phases], lines)
 
 
-def vs_trl(rows: dict) -> str:
-    """Seconds of each part."""
+def vs_peer(rows: dict) -> str:
+    """Tokens and seconds of each part."""
     lines = []
     for regime, parts in rows.items():
         for part, row in parts.items():
             seconds = f"{row['median']:.2f} [{row['low']:.2f}, {row['high']:.2f}]"
             ratio = f"{row['ratio']:.2f}x" if "ratio" in row else ""
-            lines.append([regime, part, seconds, ratio])
-    return grid(["regime", "", "seconds", "TRL / minprm"], lines)
+            read = f"{row['read']:,.0f}" if "read" in row else ""
+            lines.append([regime, part, read, seconds, ratio])
+    return grid(["regime", "", "tokens read", "seconds", "peer / minprm"], lines)
 
 
 def vs_trl_ratios(rows: dict) -> str:
@@ -312,7 +313,8 @@ TABLES = {
     "cups:six": six, "act_prm": act_prm, "errand-right": right_thoughts,
     "ablations": ablations, "objectives": objectives, "text_rewards": text_rewards, "nlpo": nlpo,
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
-    "actprm": actprm, "tokens": tokens, "vs_trl": vs_trl, "vs_trl:ratios": vs_trl_ratios,
+    "actprm": actprm, "tokens": tokens, "vs_trl": vs_peer, "vs_verl": vs_peer,
+    "vs_trl:ratios": vs_trl_ratios,
     "sync": sync,
 }  # fmt: skip
 # Made of something else

@@ -1,0 +1,155 @@
+"""What vs_trl.py and vs_verl.py have in common: the model, the prompts, the clock, a printed line.
+
+Both sides train copies of one model of random weights on the same ids, update by update in turns.
+Seconds are of this process's CPU time on one thread: another job on the machine stretches the wall
+clock, and the two sides not alike.
+"""
+
+import os
+import random
+import time
+from collections.abc import Callable
+from math import log
+from statistics import median
+from typing import NamedTuple
+
+import torch
+import transformers
+from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+
+from minprm.data import Sample
+from minprm.model.tiny import make_tokenizer
+
+WORDS, PROMPTS, GROUP = 1000, 4, 8
+CHECKED, TIMED = 3, 6  # updates
+CHECKED_LR, TIMED_LR = (
+    1e-4,
+    1e-7,
+)  # while it is timed a model hardly moves: completions stay as long
+INTERVAL = f"CPU seconds, median of {TIMED}, smallest and largest"
+
+
+class Regime(NamedTuple):
+    shortest_prompt: int
+    longest_prompt: int
+    longest: int  # tokens of a completion, at most
+    average: int  # tokens of a completion, about, if none were cut
+
+
+REGIMES = {
+    "prompts of 208-256, completions to 64": Regime(208, 256, 64, 28),
+    "prompts of 32, completions to 512": Regime(32, 32, 512, 200),
+}
+
+
+def prepare() -> None:
+    """One thread, and no denormal numbers, whose sums take many times as long."""
+    if os.environ.get("OMP_NUM_THREADS") != "1":
+        raise SystemExit("CPU seconds are compared on one thread: set OMP_NUM_THREADS=1")
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    transformers.utils.logging.set_verbosity_error()
+
+
+def words() -> transformers.PreTrainedTokenizerBase:
+    """A tokenizer in which each of a thousand words is a token."""
+    tokenizer = make_tokenizer([f"w{i}" for i in range(WORDS)])
+    tokenizer.padding_side = "left"
+    return tokenizer
+
+
+def prompts_of(regime: Regime) -> list[str]:
+    """Texts of random words."""
+    rng = random.Random(0)
+    texts = []
+    for _ in range(PROMPTS):
+        length = rng.randint(regime.shortest_prompt, regime.longest_prompt)
+        texts.append(" ".join(f"w{rng.randrange(WORDS)}" for _ in range(length)))
+    return texts
+
+
+def model_of(tokenizer, average: int) -> Qwen3ForCausalLM:
+    """4 layers of width 256 whose completions end after `average` tokens."""
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer), hidden_size=256, intermediate_size=768, num_hidden_layers=4,
+        num_attention_heads=4, num_key_value_heads=4, head_dim=64, tie_word_embeddings=False,
+        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id, bos_token_id=None,
+    )  # fmt: skip
+    model = Qwen3ForCausalLM(config)
+    model.lm_head = torch.nn.Linear(256, len(tokenizer))
+    torch.nn.init.normal_(model.lm_head.weight, std=0.02)
+    torch.nn.init.zeros_(model.lm_head.bias)
+    with torch.no_grad():
+        model.lm_head.bias[tokenizer.eos_token_id] = log(len(tokenizer) / average)
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    return model
+
+
+def count_read(model: PreTrainedModel) -> list[int]:
+    """A list to which each forward pass for a gradient adds its tokens, padding included."""
+    read = []
+
+    def note(_, inputs: tuple) -> None:
+        if torch.is_grad_enabled():
+            ids, *_ = inputs
+            read.append(ids.numel())
+
+    model.get_input_embeddings().register_forward_pre_hook(note)
+    return read
+
+
+def grouped(prompts: list[list[int]], groups: list) -> list[Sample]:
+    """Samples of drawn completions. GRPO's advantages, of a reward that depends on all ids."""
+    samples = []
+    for prompt, group in zip(prompts, groups, strict=True):
+        root = Sample().extend(prompt)
+        rewards = torch.tensor([reward(drawn.ids) for drawn in group])
+        advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-4)
+        for drawn, advantage in zip(group, advantages.tolist(), strict=True):
+            samples.append(Sample(parent=root).extend(drawn.ids, advantage, drawn.logprobs))
+    return samples
+
+
+def reward(ids: list[int]) -> float:
+    return float(sum(ids) % 7)
+
+
+def timed(function: Callable, *args) -> tuple:
+    """(what the function returns, CPU seconds)"""
+    began = time.process_time()
+    result = function(*args)
+    return result, time.process_time() - began
+
+
+def require_same(ours: list[float], theirs: list[float], what: str) -> None:
+    """Ends the program unless all gradient norms agree to 1e-3."""
+    for i, (norm, peer) in enumerate(zip(ours, theirs, strict=True)):
+        if abs(norm / peer - 1) > 1e-3:
+            raise SystemExit(f"{what}, update {i}: gradient norm {norm}, the peer's {peer}")
+    print(f"  {what}: the same gradient norms over {len(ours)} updates", flush=True)
+
+
+def updates(
+    peer: str, theirs: list[float], ours: list[float], read: dict[str, float]
+) -> dict[str, dict]:
+    """The two rows of an update: seconds, and the tokens that each side read in one."""
+    rows = {
+        f"update, {peer}": row(f"update, {peer}", theirs),
+        "update, minprm": row("update, minprm", ours, theirs),
+    }
+    for side, tokens in read.items():
+        rows[f"update, {side}"]["read"] = tokens
+        print(f"  {side} read {tokens:,.0f} tokens an update")
+    return rows
+
+
+def row(name: str, seconds: list[float], peer: list[float] | None = None) -> dict[str, float]:
+    """Prints one line, and returns its numbers. The ratio: a peer's seconds, in ours."""
+    found = {"median": median(seconds), "low": min(seconds), "high": max(seconds)}
+    line = f"  {name:<28}{found['median']:>7.2f} s [{found['low']:.2f}, {found['high']:.2f}]"
+    if peer:
+        found["ratio"] = median(peer) / median(seconds)
+        line += f"   {found['ratio']:.2f}x"
+    print(line, flush=True)
+    return found
