@@ -6,7 +6,7 @@ from torch import Tensor
 from transformers import DynamicCache, Gemma2Config, MistralConfig
 from transformers.cache_utils import DynamicSlidingWindowLayer
 
-from minprm.model import sampler as module
+from minprm.model import decode
 from minprm.model.cache import GrowingLayer, choose, held
 from minprm.model.sampler import Sampler, bytes_of_row
 from shared.policies import policy
@@ -21,11 +21,11 @@ def caches(monkeypatch) -> list[DynamicCache]:
     """The cache of each choice of rows, as it is in the end."""
     found = []
 
-    def watched(cache, rows, more):
-        choose(cache, rows, more)
+    def watched(cache, *how):
+        choose(cache, *how)
         found.append(cache)
 
-    monkeypatch.setattr(module, "choose", watched)
+    monkeypatch.setattr(decode, "choose", watched)
     return found
 
 
@@ -35,21 +35,21 @@ def storages(layers: list[tuple[Tensor, Tensor]]) -> set[int]:
 
 
 @pytest.mark.parametrize("stops", [[], [2, 7, 9]])  # with stops the batch becomes smaller
-@pytest.mark.parametrize("n", [1, 5])
-def test_what_is_drawn_is_to_the_digit_what_a_cache_that_is_copied_gives(monkeypatch, n, stops):
-    p = policy()
-    in_place = Sampler(p.model).generate(PROMPTS, n, 12, stops, 1.0, seed=4)
-    monkeypatch.setattr(module, "choose", lambda cache, rows, more: cache.reorder_cache(rows))
-    assert Sampler(p.model).generate(PROMPTS, n, 12, stops, 1.0, seed=4) == in_place
+def test_what_is_drawn_is_to_the_digit_what_a_cache_that_is_copied_gives(monkeypatch, stops):
+    p, prompts = policy(), [prompt for prompt in PROMPTS for _ in range(5)]
+    in_place = Sampler(p.model).generate(prompts, 1, 12, stops, 1.0, seed=4)
+    monkeypatch.setattr(decode, "choose", lambda cache, rows, *_: cache.reorder_cache(rows))
+    assert Sampler(p.model).generate(prompts, 1, 12, stops, 1.0, seed=4) == in_place
 
 
-def test_a_token_is_written_where_the_room_is_and_nothing_is_copied(caches):
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_token_is_written_where_the_room_is_and_nothing_is_copied(caches, n):
     model = policy().model
     places = []
     model.register_forward_hook(
         lambda *_: places.append(storages(map(held, caches[0].layers)) if caches else None)
     )
-    Sampler(model).generate(PROMPTS, 2, 8, [], 1.0, 0)
+    Sampler(model).generate([[1, 2, 3, 4, 5, 6, 7, 8], [9]], n, 8, [], 1.0, 0)
     assert places[0] is None and len(places) == 8  # the prompts, then seven tokens
     assert all(place == places[1] for place in places[2:])
 
@@ -66,12 +66,17 @@ def test_kept_prompts_share_no_memory_with_what_is_drawn_after_them(caches):
 
 @pytest.mark.parametrize("tokens", [1, 8])
 def test_the_room_is_counted_before_it_is_taken(caches, tokens):
-    """All but the last token drawn are read, so that one has no room."""
+    """All but the last token drawn are read, so that one has no room. Where three completions stand
+    together, they have one prompt."""
     p = policy()
-    Sampler(p.model).generate([PROMPTS[0]], 3, tokens, [], 1.0, 0)
-    taken = sum(room.nbytes for layer in caches[0].layers for room in layer.rooms)
-    logits = 4 * 4 * p.model.config.vocab_size
-    assert taken == 3 * (bytes_of_row(p.model, 6 + tokens - 1) - logits)
+    head = 4 * 4 * p.model.config.vocab_size
+    for n in (1, 3):
+        caches.clear()
+        Sampler(p.model).generate([PROMPTS[0]], n, tokens, [], 1.0, 0)
+        taken = sum(room.nbytes for layer in caches[0].layers for room in layer.rooms)
+        token = bytes_of_row(p.model, 1) - head
+        assert taken == (len(PROMPTS[0]) + n * (tokens - 1)) * token
+        assert taken <= n * bytes_of_row(p.model, len(PROMPTS[0]) + tokens)
 
 
 def test_a_batch_that_becomes_smaller_takes_room_for_what_is_left_only(caches):

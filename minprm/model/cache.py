@@ -16,11 +16,11 @@ from transformers.cache_utils import DynamicLayer
 class GrowingLayer(DynamicLayer):
     """Some rows of another layer's keys and values, copied, with room for `more` tokens."""
 
-    def __init__(self, layer: DynamicLayer, rows: Tensor, more: int):
+    def __init__(self, layer: DynamicLayer, rows: Tensor, more: int, columns: Tensor | None):
         super().__init__()
-        keys, values = held(layer)
+        keys, values = (_chosen(old, rows, columns) for old in held(layer))
         self.lazy_initialization(keys, values)
-        self.rooms = (_with_room(keys[rows], more), _with_room(values[rows], more))
+        self.rooms = (_with_room(keys, more), _with_room(values, more))
         self._show(keys.shape[2])
 
     def update(
@@ -40,6 +40,13 @@ class GrowingLayer(DynamicLayer):
         self.keys, self.values = (room[:, :, :end] for room in self.rooms)
 
 
+def _chosen(old: Tensor, rows: Tensor, columns: Tensor | None) -> Tensor:
+    """[P, heads, L, D], [B], [B, C] -> [B, heads, C, D]; without columns all of them"""
+    if columns is None:
+        return old[rows]
+    return old[rows[:, None], :, columns].transpose(1, 2)
+
+
 def _with_room(old: Tensor, more: int) -> Tensor:
     """[B, heads, L, D] -> [B, heads, L + more, D], not filled behind L"""
     batch, heads, length, dim = old.shape
@@ -48,14 +55,15 @@ def _with_room(old: Tensor, more: int) -> Tensor:
     return room
 
 
-def choose(cache: DynamicCache, rows: Tensor, more: int) -> None:
+def choose(cache: DynamicCache, rows: Tensor, more: int, columns: Tensor | None = None) -> None:
     """Rows of the cache, in this order, become the cache, with room for `more` tokens.
 
-    They are copied: whoever holds the keys and values from before, holds them unchanged.
+    With columns [B, C], each row keeps these of its tokens; then all layers have to keep all. Rows
+    are copied: whoever holds the keys and values from before, holds them unchanged.
     """
     for number, layer in enumerate(cache.layers):
         if isinstance(layer, GrowingLayer) or type(layer) is DynamicLayer:
-            cache.layers[number] = GrowingLayer(layer, rows, more)
+            cache.layers[number] = GrowingLayer(layer, rows, more, columns)
         else:
             layer.reorder_cache(cast(torch.LongTensor, rows))
 

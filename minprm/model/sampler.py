@@ -15,7 +15,8 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from minprm.model.blocks import attend
-from minprm.model.cache import choose, held
+from minprm.model.cache import held
+from minprm.model.decode import Apart, Together
 from minprm.model.precision import autocast
 
 ROWS = 512  # completions that are written at once, at most
@@ -84,13 +85,15 @@ class Sampler:
         noise = torch.Generator(self.model.device).manual_seed(seed)
         prompts_of_all = [prompt for prompt in prompts for _ in range(n)]
         rows = rows_at_once(self.model, max(map(len, prompts), default=0) + max_tokens)
-        if n < rows:
+        group = 1
+        if n <= rows:
+            group = n
             rows -= rows % n  # the completions of a prompt stay together, so it is read once
         completions = []
         with autocast(self.model.device):
             for first in range(0, len(prompts_of_all), rows):
                 batch = prompts_of_all[first : first + rows]
-                completions += self._batch(batch, max_tokens, stop, temperature, noise)
+                completions += self._batch(batch, group, max_tokens, stop, temperature, noise)
         return [completions[i : i + n] for i in range(0, len(completions), n)]
 
     def sleep(self) -> None:
@@ -112,15 +115,16 @@ class Sampler:
     def _batch(
         self,
         prompts: list[list[int]],
+        group: int,
         max_tokens: int,
         stop: list[int],
         temperature: float,
         noise: torch.Generator,
     ) -> list[Completion]:
-        """One completion for each prompt; a prompt may stand there several times."""
-        logits, mask, cache = self._read(prompts, max_tokens - 1)  # the last token is not read
+        """One completion for each prompt; each `group` prompts in a row are equal."""
+        logits, batch = self._read(prompts, group, max_tokens - 1)  # the last token is not read
         total = len(prompts)
-        device = mask.device
+        device = logits.device
         stops = torch.tensor(stop, device=device)
         ids = torch.zeros(total, max_tokens, dtype=torch.long, device=device)
         logprobs = torch.zeros(total, max_tokens, device=device)
@@ -140,23 +144,22 @@ class Sampler:
             if len(running) == 0 or t + 1 == max_tokens:
                 break
             # making a batch smaller copies its cache, so wait until half of it has stopped
-            if 2 * len(running) <= len(rows):
+            if 2 * len(running) <= len(rows) or batch.outgrown:
                 rows = rows[running]
                 token = token[running]
-                mask = mask[running]
-                choose(cache, running, max_tokens - t - 1)
-            mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
-            positions = mask.sum(1, keepdim=True) - 1
-            logits = self._step(token[:, None], mask, positions, cache)
+                batch = batch.keep(running, max_tokens - t - 1)
+            logits = batch.step(self._step, token)
         completions = []
         columns = (ids.tolist(), logprobs.tolist(), lengths.tolist())
         for drawn, logps, length in zip(*columns, strict=True):
             completions.append(Completion(drawn[:length], logps[:length]))
         return completions
 
-    def _step(self, ids: Tensor, mask: Tensor, positions: Tensor, cache: DynamicCache) -> Tensor:
-        """Reads ids behind what the cache holds, and returns the logits after the last of them.
-        [B, new], [B, old + new], [B, new] -> [B, V]"""
+    def _step(
+        self, ids: Tensor, mask: Tensor, positions: Tensor, cache: DynamicCache, keep: int
+    ) -> Tensor:
+        """Reads ids behind what the cache holds. The logits after the last `keep` of them.
+        [B, new], [B, old + new] or [B, 1, new, old + new], [B, new] -> [B, keep, V]"""
         attend(self.model, None)
         output = self.model(
             input_ids=ids,
@@ -164,14 +167,16 @@ class Sampler:
             position_ids=positions,
             past_key_values=cache,
             use_cache=True,
-            logits_to_keep=1,
+            logits_to_keep=keep,
         )
-        return output.logits[:, -1]
+        return output.logits
 
     # --- prompts: nothing is read twice ---
 
-    def _read(self, prompts: list[list[int]], more: int) -> tuple[Tensor, Tensor, DynamicCache]:
-        """(logits after each prompt, mask, cache with room for `more` tokens).  [B, V], [B, L]
+    def _read(
+        self, prompts: list[list[int]], group: int, more: int
+    ) -> tuple[Tensor, Apart | Together]:
+        """(logits after each prompt [B, V], the batch, with room for `more` tokens of each).
 
         Equal prompts are read once. Where a prompt continues one of the last call, only what is new
         of it is read: the turns of an episode cost what they add.
@@ -187,12 +192,13 @@ class Sampler:
         device = mask.device
         mask = torch.cat([mask, new_mask.to(device)], 1)
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]  # padding does not count
-        logits = self._step(ids.to(device), mask, positions, cache)
+        logits = self._step(ids.to(device), mask, positions, cache, 1)[:, 0]
         if self.reuses_cache:
             self.last_call = LastCall(stamp, row_of, mask, [held(layer) for layer in cache.layers])
         which = torch.tensor([row_of[tuple(prompt)] for prompt in prompts], device=device)
-        choose(cache, which, more)
-        return logits[which], mask[which], cache
+        if group > 1 and self.reuses_cache:
+            return logits[which], Together(mask, cache, which[::group], group, more)
+        return logits[which], Apart(mask, cache, which, more)
 
     def _resume(
         self, prompts: list[tuple[int, ...]], stamp: int
