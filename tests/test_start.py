@@ -141,6 +141,7 @@ def test_a_run_says_once_how_many_threads_compute_and_keeps_the_number(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
     monkeypatch.setattr(torch, "set_flush_denormal", lambda yes: None)
+    monkeypatch.setattr(threads, "TORCHS", 5)
     monkeypatch.setattr(ladder, "ladder", opened)
     monkeypatch.setattr(train, "report", lambda *_: None)
     train.main(["--run", "r", *flags])
