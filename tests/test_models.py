@@ -198,9 +198,9 @@ def test_attention_by_blocks_that_says_something_else_is_switched_off(tmp_path, 
     who = loaded("Llama", tmp_path)
     check(who)
     assert who.policy.reads_blocks
-    kernel = blocks.sdpa_attention_forward
-    halved = lambda module, q, k, *rest, **options: kernel(module, q, k / 2, *rest, **options)  # noqa: E731
-    monkeypatch.setattr(blocks, "sdpa_attention_forward", halved)
+    kernel = blocks.kernel
+    halved = lambda q, k, *rest, **options: kernel(q, k / 2, *rest, **options)  # noqa: E731
+    monkeypatch.setattr(blocks, "kernel", halved)
     check(who)
     assert who.policy.shares_prefixes and not who.policy.reads_blocks
     assert any("read with a dense mask" in line for line in said)

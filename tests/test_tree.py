@@ -188,13 +188,13 @@ def test_blocks_are_read_where_that_is_cheaper_and_where_sdpa_was_chosen():
 def test_pairs_that_are_computed_grow_with_the_trunk_not_with_the_row(monkeypatch):
     """Counted at the kernel: queries x keys of each of its calls."""
     counted = []
-    kernel = blocks.sdpa_attention_forward
+    kernel = blocks.kernel
 
-    def counting(module, query, key, *rest, **options):
+    def counting(query, key, *rest, **options):
         counted.append(query.shape[2] * key.shape[2])
-        return kernel(module, query, key, *rest, **options)
+        return kernel(query, key, *rest, **options)
 
-    monkeypatch.setattr(blocks, "sdpa_attention_forward", counting)
+    monkeypatch.setattr(blocks, "kernel", counting)
     p, trunk = policy(), Sample().extend([1] * 128)
     for group in (8, 16):
         counted.clear()
@@ -259,6 +259,18 @@ def test_varied_batches_compile_nothing_anew_once_two_lengths_were_read(flex, mo
         for rows, trunk, thoughts in ((1, 90, 6), (2, 25, 5), (5, 40, 2), (1, 60, 4), (4, 33, 6)):
             read(rows, trunk, thoughts)
     assert 0 < warm == counter.frame_count < blocks.KERNELS / 4
+
+
+def test_joined_keys_are_not_kept_for_the_gradient(by_blocks, monkeypatch):
+    """For each block of queries they are copies: all of them take the square of a row's length."""
+    trunk = Sample().extend([1] * 64)
+    limbs = [Sample(parent=trunk).extend([2 + n] * 64, 1.0) for n in range(5)]
+    logp = policy().read([limbs], 1.0).logp
+    join = torch.cat
+    joined = []
+    monkeypatch.setattr(torch, "cat", lambda x, *dim: joined.append(len(x)) or join(x, *dim))
+    logp.sum().backward()
+    assert sorted(joined) == 2 * 2 * [1] + 2 * 2 * 5 * [2]  # layers, keys and values, blocks
 
 
 def test_also_with_checkpointing_and_adapters():

@@ -7,16 +7,18 @@ On a CPU it is `attention` below: torch's scaled_dot_product_attention, once for
 queries, over the keys that any of them sees. Values and gradients are those of the dense mask.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.attention.flex_attention import BlockMask
 from torch.nn.functional import one_hot
+from torch.nn.functional import scaled_dot_product_attention as kernel
 from transformers import AttentionInterface, PreTrainedModel
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 SIZES = {"cuda": 128, "cpu": 64}  # tokens on each side of a block, on the devices that can skip
 LONG = {"cuda": 1024, "cpu": 0}  # shorter rows have a dense mask; CUDA's was not measured
@@ -92,26 +94,43 @@ def attention(
     key: Tensor,
     value: Tensor,
     attention_mask: BlockMask,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    position_bias: Tensor | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
     """Attention by blocks, as transformers calls it.  [B, heads, L, dim] -> [B, L, heads, dim]
 
-    Each part is transformers' own call of torch's kernel, with all that the model asks of it.
+    What is asked beside these is what transformers' own sdpa leaves out as well.
     """
+    if position_bias is not None:
+        raise ValueError("attention by blocks knows no position bias")
+    groups = query.shape[1] // key.shape[1]  # queries that share a key
+    key, value = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (key, value))
     rows = []
     for b, parts in enumerate(_parts(attention_mask)):
         # cut once, not sliced part by part: the gradient of a slice is as long as the row
         queries, keys, values = (x[b : b + 1].split(SIZES["cpu"], 2) for x in (query, key, value))
         outputs = []
-        for queried, (blocks, seen) in zip(queries, parts, strict=True):
-            seen_keys = torch.cat([keys[i] for i in blocks], 2)
-            seen_values = torch.cat([values[i] for i in blocks], 2)
-            output, _ = sdpa_attention_forward(
-                module, queried, seen_keys, seen_values, seen, **options
-            )
-            outputs.append(output)
-        rows.append(torch.cat(outputs, 1))
-    return torch.cat(rows), None
+        for queried, (blocks, mask) in zip(queries, parts, strict=True):
+            seen_keys, seen_values = [keys[i] for i in blocks], [values[i] for i in blocks]
+            with _joined(seen_keys, seen_values) as (k, v):
+                outputs.append(kernel(queried, k, v, mask, dropout, scale=scaling))
+        rows.append(torch.cat(outputs, 2))
+    return torch.cat(rows).transpose(1, 2).contiguous(), None
+
+
+@contextmanager
+def _joined(*lists: list[Tensor]) -> Iterator[list[Tensor]]:
+    """Each list of blocks as one tensor. For the gradient the blocks are kept, and joined again:
+    kept joined, for each block of queries, they would take the square of a row's length."""
+    joined = [torch.cat(blocks, 2) for blocks in lists]
+    known = {x.data_ptr(): blocks for x, blocks in zip(joined, lists, strict=True)}
+    with saved_tensors_hooks(
+        lambda x: known.get(x.data_ptr(), x),
+        lambda kept: torch.cat(kept, 2) if isinstance(kept, list) else kept,
+    ):
+        yield joined
 
 
 @lru_cache(maxsize=1)  # every layer asks for the same
