@@ -10,9 +10,9 @@ and nothing is padded.
     hotpot    made logs of a few steps with long observations
     twelve    made logs of twelve steps
 
-The models of the first two are raised (a minute). The made logs are of random words, and their
-thoughts, too: an untrained model of the same shape draws them, and ends them by chance. It prints
-the table as it goes, and counts the same on every machine, up to draws that rounding decides.
+The models of the first two come with minprm. The made logs are of random words, and so are their
+thoughts: an untrained model of the same shape draws them, and ends them by chance. Takes half a
+minute, and counts the same on every machine, up to draws that rounding decides.
 """
 
 import math
