@@ -26,6 +26,7 @@ from minprm.model.sampler import Completion
 
 PROBE_PROMPT = list(range(8))  # what the engine continues after each sync, to be compared
 PROBE_TOKENS = 8
+CPU_CACHE = 2**28  # bytes of keys and values, where there is no GPU
 
 
 def start(model: PreTrainedModel, cfg: Engine, context: int) -> "VLLM":
@@ -224,7 +225,7 @@ def _engine(config: str, memory: float, context: int, sleep: bool):
     if torch.cuda.is_available():
         room = {"gpu_memory_utilization": memory, "dtype": "bfloat16"}
     else:
-        room = {"kv_cache_memory_bytes": 2**28, "dtype": "float32", "enforce_eager": True}
+        room = {"kv_cache_memory_bytes": CPU_CACHE, "dtype": "float32", "enforce_eager": True}
         room["enable_chunked_prefill"] = False  # on a CPU it breaks requests that have a seed
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(config, encoding="utf-8")

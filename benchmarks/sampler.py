@@ -1,0 +1,185 @@
+"""python -m benchmarks.sampler [--sizes NAME ...]: tokens that samplers draw a CPU second.
+
+The plain sampler, transformers' `generate` and vLLM (where it is installed) write with the same
+random weights, in one process, and take turns. Each draws the same number of tokens for the same
+prompts, from the whole vocabulary at temperature 1; none stops early. The plain sampler and vLLM
+also give log-probs, `generate` does not. What was kept of a prompt is dropped before each round, so
+all of them read all prompts. OMP_NUM_THREADS sets threads; seven minutes on one, four of them vLLM.
+"""
+
+import argparse
+import os
+import random
+import time
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from statistics import median
+from typing import NamedTuple
+
+import torch
+import transformers
+from torch import Tensor
+from transformers import GenerationConfig, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+
+from docs.results import save_run, take_json_flag
+from minprm.constants import Engine
+from minprm.model import vllm
+from minprm.model.sampler import Sampler
+
+ROUNDS = 5  # after one that is not timed
+CONTEXT = 512  # tokens of vLLM's longest sequence
+BLOCK = 128  # tokens that its cache is taken by, on a CPU
+
+
+class Size(NamedTuple):
+    """A model, and what it draws: a group of completions for each prompt."""
+
+    layers: int
+    width: int
+    head_dim: int
+    heads: int
+    vocabulary: int
+    prompts: int
+    group: int
+    shortest: int  # tokens of a prompt, at least
+    longest: int
+    new: int  # tokens of a completion
+
+    @property
+    def drawn(self) -> int:
+        return self.prompts * self.group * self.new
+
+
+SIZES = {
+    "embedded": Size(2, 64, 32, 4, 60, 32, 8, 28, 32, 32),
+    "4 x 256": Size(4, 256, 64, 4, 1008, 4, 8, 208, 256, 64),
+    "12 x 512": Size(12, 512, 64, 8, 30_000, 16, 4, 112, 144, 64),
+}
+
+
+def model_of(size: Size) -> PreTrainedModel:
+    """A Qwen3 of this size, with random weights."""
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=size.vocabulary, hidden_size=size.width, intermediate_size=3 * size.width,
+        num_hidden_layers=size.layers, num_attention_heads=size.heads, head_dim=size.head_dim,
+        num_key_value_heads=size.heads, tie_word_embeddings=True, pad_token_id=0,
+        eos_token_id=None, bos_token_id=None,
+    )  # fmt: skip
+    return Qwen3ForCausalLM(config).eval()
+
+
+def prompts_of(size: Size) -> list[list[int]]:
+    rng = random.Random(0)
+    prompts = []
+    for _ in range(size.prompts):
+        length = rng.randint(size.shortest, size.longest)
+        prompts.append([rng.randrange(1, size.vocabulary) for _ in range(length)])
+    return prompts
+
+
+# --- the writers: each returns a function that draws once, and the number of tokens it drew ---
+
+
+def plain(model: PreTrainedModel, size: Size) -> Callable[[int], int]:
+    """The plain sampler."""
+    return drawing(Sampler(model), size, forget=lambda writer: writer.begin())
+
+
+def engine(model: PreTrainedModel, size: Size) -> Callable[[int], int]:
+    """vLLM, with as much cache as all sequences need at once."""
+    token = 2 * 4 * size.layers * size.heads * size.head_dim  # bytes of its keys and values
+    tokens = size.longest + size.new + BLOCK
+    vllm.CPU_CACHE = token * tokens * size.prompts * size.group
+    writer = vllm.start(model, Engine(), CONTEXT)
+    return drawing(writer, size, forget=lambda writer: writer.llm.reset_prefix_cache())
+
+
+def drawing(writer, size: Size, forget: Callable) -> Callable[[int], int]:
+    """Draws with a sampler of minprm."""
+    prompts = prompts_of(size)
+
+    def draw(seed: int) -> int:
+        forget(writer)
+        groups = writer.generate(prompts, size.group, size.new, [], 1.0, seed)
+        return sum(len(completion.ids) for group in groups for completion in group)
+
+    return draw
+
+
+def generate(model: PreTrainedModel, size: Size) -> Callable[[int], int]:
+    """transformers' generate."""
+    ids, mask = left_padded(prompts_of(size))
+    settings = GenerationConfig(
+        do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=size.new,
+        num_return_sequences=size.group, use_cache=True, pad_token_id=0, eos_token_id=None,
+    )  # fmt: skip
+
+    def draw(seed: int) -> int:
+        torch.manual_seed(seed)
+        found = model.generate(input_ids=ids, attention_mask=mask, generation_config=settings)
+        return found[:, ids.shape[1] :].numel()
+
+    return draw
+
+
+def left_padded(prompts: list[list[int]]) -> tuple[Tensor, Tensor]:
+    """(ids, mask), 0 at the padding.  [P, L], [P, L]"""
+    width = max(map(len, prompts))
+    ids = torch.tensor([[0] * (width - len(prompt)) + prompt for prompt in prompts])
+    return ids, (ids > 0).long()  # no prompt has token 0
+
+
+# --- who draws how fast ---
+
+
+def measure(size: Size, rounds: int = ROUNDS) -> dict[str, dict | None]:
+    """Tokens a CPU second of each writer; None where it is not installed."""
+    model = model_of(size)
+    writers = {"plain sampler": plain(model, size), "generate": generate(model, size)}
+    if find_spec("vllm"):
+        writers["vLLM"] = engine(model, size)
+    speeds = {name: [] for name in writers}
+    for turn in range(1 + rounds):
+        for name, draw in writers.items():
+            began = time.process_time()
+            drawn = draw(turn)
+            speeds[name].append(drawn / (time.process_time() - began))
+            if drawn != size.drawn:
+                raise SystemExit(f"{name} drew {drawn} tokens, not {size.drawn}")
+    rows: dict[str, dict | None] = {"vLLM": None}
+    for name, (_, *timed) in speeds.items():
+        rows[name] = {"median": median(timed), "low": min(timed), "high": max(timed)}
+    for name in ("generate", "vLLM"):
+        if row := rows[name]:
+            row["ratio"] = rows["plain sampler"]["median"] / row["median"]
+    return {name: rows[name] for name in ("plain sampler", "generate", "vLLM")}
+
+
+def told(name: str, writer: str, row: dict | None) -> str:
+    """One line."""
+    if row is None:
+        return f"{name:<12}{writer:<16}not installed"
+    spread = f"[{row['low']:,.0f}, {row['high']:,.0f}]"
+    ratio = f"   plain / this {row['ratio']:.2f}x" if "ratio" in row else ""
+    return f"{name:<12}{writer:<16}{row['median']:>8,.0f} {spread:<18}{ratio}"
+
+
+if __name__ == "__main__":
+    path = take_json_flag()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=SIZES)
+    flags = parser.parse_args()
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    torch.set_flush_denormal(True)
+    transformers.utils.logging.set_verbosity_error()
+    print(f"tokens a CPU second, transformers {transformers.__version__}, "
+          f"torch {torch.__version__}, {torch.get_num_threads()} threads, fp32")  # fmt: skip
+    results = {}
+    for name in flags.sizes:
+        results[name] = measure(SIZES[name])
+        for writer, row in results[name].items():
+            print(told(name, writer, row), flush=True)
+    installed = import_module("vllm").__version__ if find_spec("vllm") else "not installed"
+    save_run(path, [0], f"median of {ROUNDS}, smallest and largest", results, vllm=installed)
