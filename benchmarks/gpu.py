@@ -1,87 +1,302 @@
-"""python -m benchmarks.gpu: updates and sampling of models of Qwen3's shapes, on the GPU there is.
+"""python -m benchmarks.gpu [--small] [--json FILE]: what a GPU makes of models of Qwen3's shapes.
 
-Weights are random and of the real shapes, so nothing is downloaded. Prints tokens a second of one
-update, as trees (groups of 8 share a prompt) and as a row a sample, its share of the card's peak
-(MFU: 6 operations a weight and token that was read, over the bf16 peak), tokens a second of the
-plain sampling loop, and peak memory beside what --dry-run plans. `--small` runs the same code on a
-tiny shape, where there is no GPU.
+Weights are random and of the real shapes, so nothing is downloaded.
+
+    updates      as trees (groups of 8 share a prompt) and as a row a sample: tokens a second, the
+                 share of the card's peak (MFU), and peak memory beside what --dry-run plans
+    blocks       forward and backward pass with a dense mask and with blocks, by the row's length
+    kernels      how many are compiled in the first updates of varied shapes, and in later ones
+    sampling     a token of all completions in the plain loop, beside the time that the card takes
+                 to read the weights and the cache once
+
+Ten minutes on an H100 or H200 at most; that is an estimate, it has run on no GPU yet. `--small`
+runs the same code on a tiny shape where there is no GPU; what only a card has is then nan.
 """
 
+import random
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import nan
 
 import torch
+from torch._dynamo.utils import counters
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from minprm.commands.dry_run import memory
+from docs.results import save_run, take_json_flag
+from minprm.commands.dry_run import card_memory, fit, memory
 from minprm.constants import Config
 from minprm.data import Sample
+from minprm.model import blocks
 from minprm.model.load import adapted
 from minprm.model.policy import Policy
+from minprm.model.precision import output_layer
 from minprm.model.sampler import Sampler
 
-SHAPES = {
-    "0.6B, all weights": (dict(hidden_size=1024, intermediate_size=3072, num_hidden_layers=28,
-                               num_attention_heads=16, num_key_value_heads=8,
-                               head_dim=128, tie_word_embeddings=True), 0),
-    "4B, LoRA 32": (dict(hidden_size=2560, intermediate_size=9728, num_hidden_layers=36,
-                         num_attention_heads=32, num_key_value_heads=8,
-                         head_dim=128, tie_word_embeddings=True), 32),
-}  # fmt: skip
-SMALL = {"small": (dict(hidden_size=64, intermediate_size=64, num_hidden_layers=2,
-                        num_attention_heads=2, num_key_value_heads=1,
-                        head_dim=32, tie_word_embeddings=True), 4)}  # fmt: skip
-PROMPT, ANSWER, ROWS, GROUP = 512, 256, 32, 8
-PEAK = {"H100": 989e12, "H200": 989e12, "A100": 312e12}  # bf16, dense, operations a second
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+# bf16 operations a second without sparsity, and bytes a second, of the cards with SXM
+CARDS = {"H200": (989e12, 4.8e12), "H100": (989e12, 3.35e12), "A100": (312e12, 2.04e12)}
+GROUP = 8
 
 
-def measure(shape: dict, lora: int, vocabulary: int) -> dict[str, float]:
-    """The second of two updates, sampling, bytes at the peak and as planned."""
-    cuda = torch.cuda.is_available()
-    config = Qwen3Config(vocab_size=vocabulary, **shape)
-    torch.set_default_dtype(torch.bfloat16 if lora else torch.float32)
-    with torch.device("cuda" if cuda else "cpu"):
-        model = Qwen3ForCausalLM(config)
+@dataclass
+class Size:
+    """A model, and how it is trained."""
+
+    shape: dict[str, int]
+    vocabulary: int = 151_936
+    lora: int = 0
+    checkpointing: bool = True
+
+
+@dataclass
+class Work:
+    """What is read and written in these measurements."""
+
+    prompt: int = 512  # tokens
+    answer: int = 256
+    rows: int = 64
+    lengths: tuple[int, ...] = (512, 1024, 1536, 2048, 3072, 4096, 8192)  # of rows with blocks
+    row_tokens: int = 16_384  # of all these rows
+    steps: int = 64  # tokens that are sampled in what is timed
+    warm_up: int = 6  # updates of varied shapes before nothing should be compiled any more
+    later: int = 12
+
+
+QWEN_600M = dict(
+    hidden_size=1024, intermediate_size=3072, num_hidden_layers=28, num_attention_heads=16,
+    num_key_value_heads=8, head_dim=128, tie_word_embeddings=True,
+)  # fmt: skip
+QWEN_4B = dict(
+    hidden_size=2560, intermediate_size=9728, num_hidden_layers=36, num_attention_heads=32,
+    num_key_value_heads=8, head_dim=128, tie_word_embeddings=True,
+)  # fmt: skip
+TINY = dict(
+    hidden_size=64, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+    num_key_value_heads=1, head_dim=32, tie_word_embeddings=True,
+)  # fmt: skip
+SIZES = {
+    "0.6B, all weights": Size(QWEN_600M, checkpointing=False),
+    "0.6B, LoRA 32": Size(QWEN_600M, lora=32, checkpointing=False),
+    "4B, LoRA 32": Size(QWEN_4B, lora=32),
+    "4B, all weights": Size(QWEN_4B),
+}
+SMALL = {"small, all weights": Size(TINY, 500), "small, LoRA 4": Size(TINY, 500, lora=4)}
+SMALL_WORK = Work(
+    prompt=32, answer=16, rows=16, lengths=(128, 256), row_tokens=256, steps=4, warm_up=1, later=2
+)
+
+
+# --- the card ---
+
+
+def of_card(which: int) -> float:
+    """Of this card, by its name: 0: operations a second, 1: bytes a second."""
+    name = torch.cuda.get_device_name() if DEVICE == "cuda" else ""
+    for card, speeds in CARDS.items():
+        if card in name:
+            return speeds[which]
+    return nan
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Of the second call, until the card has done it. The first compiles and takes memory."""
+    work()
+    finish()
+    began = time.perf_counter()
+    work()
+    finish()
+    return time.perf_counter() - began
+
+
+def finish() -> None:
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+
+
+# --- the model ---
+
+
+def config_of(size: Size) -> Config:
+    return Config(lora=size.lora, checkpointing=size.checkpointing, sampler="transformers")
+
+
+def model_of(size: Size) -> Qwen3ForCausalLM:
+    """Random weights: fp32 where all are trained, else bf16, as in a run."""
+    torch.set_default_dtype(torch.bfloat16 if size.lora else torch.float32)
+    with torch.device(DEVICE):
+        model = Qwen3ForCausalLM(Qwen3Config(vocab_size=size.vocabulary, **size.shape))
     torch.set_default_dtype(torch.float32)
-    cfg = Config(lora=lora, checkpointing=True, sampler="transformers")
-    plan = memory(model, cfg)["sum"]
-    policy = Policy(adapted(model, lora, checkpointing=True), None, cfg.micro_tokens)
-    drawn = torch.randint(0, vocabulary, (ROWS, PROMPT + ANSWER)).tolist()
-    roots = [Sample().extend(x[:PROMPT]) for x in drawn[::GROUP]]
-    samples = [Sample(parent=roots[i // GROUP]).extend(x[PROMPT:], 1.0, [-1.0] * ANSWER)
-               for i, x in enumerate(drawn)]  # fmt: skip
-    if cuda:
-        torch.cuda.reset_peak_memory_stats()
-    seconds = {}
+    return model
+
+
+def policy_of(model: Qwen3ForCausalLM, size: Size) -> Policy:
+    return Policy(adapted(model, size.lora, size.checkpointing), None, config_of(size).micro_tokens)
+
+
+def tree(rng: random.Random, prompt: int, answer: int, branches: int) -> list[Sample]:
+    """Answers to one prompt, of random tokens. The sampler's log-probs are made up."""
+    root = Sample().extend([rng.randrange(500) for _ in range(prompt)])
+    samples = []
+    for i in range(branches):
+        ids = [rng.randrange(500) for _ in range(answer)]
+        samples.append(Sample(parent=root).extend(ids, 1.0 - 2 * (i % 2), [-6.0] * answer))
+    return samples
+
+
+# --- what is measured ---
+
+
+def updates(policy: Policy, size: Size, work: Work) -> dict[str, float]:
+    """Tokens are those of all rows, with the prompt in each, however they are read."""
+    samples = trees(work)
+    took = {}
     for share in (False, True):
         policy.shares_prefixes = share
-        for _ in range(2):
-            began = time.perf_counter()
-            policy.update(samples, cfg.act_prm, lr=1e-6)
-            seconds[share] = time.perf_counter() - began
-    name = torch.cuda.get_device_name() if cuda else ""
-    card = next((peak for key, peak in PEAK.items() if key in name), float("nan"))
-    read = len(roots) * PROMPT + ROWS * ANSWER
-    peak = torch.cuda.max_memory_allocated() if cuda else float("nan")
-    began = time.perf_counter()
-    Sampler(policy.model).generate([x[:PROMPT] for x in drawn], 1, 64, [], 1.0, seed=0)
-    sample = time.perf_counter() - began
+        took[share] = seconds(lambda: policy.update(samples, config_of(size).act_prm, lr=1e-6))
+    tokens = work.rows * (work.prompt + work.answer)
     return {
-        "update, trees, tokens/s": ROWS * (PROMPT + ANSWER) / seconds[True],
-        "update, rows, tokens/s": ROWS * (PROMPT + ANSWER) / seconds[False],
-        "MFU of trees, %": 600 * policy.size * read / seconds[True] / card,
-        "plain loop, tokens/s": ROWS * 64 / sample,
-        "peak, GiB": peak / 2**30,
-        "planned, GiB": plan / 2**30,
+        "trees, tokens/s": tokens / took[True],
+        "rows, tokens/s": tokens / took[False],
+        "rows / trees": took[False] / took[True],
+        "MFU of trees, %": 100 * operations(policy, size, work) / took[True] / of_card(0),
     }
 
 
-if __name__ == "__main__":
+def trees(work: Work) -> list[Sample]:
+    rng = random.Random(0)
+    samples = []
+    for _ in range(work.rows // GROUP):
+        samples += tree(rng, work.prompt, work.answer, GROUP)
+    return samples
+
+
+def operations(policy: Policy, size: Size, work: Work) -> float:
+    """What an update has to compute: 6 operations a weight and token (4 under adapters: a weight
+    that stays needs no gradient), each tree's tokens once, the output layer where a token is
+    trained. Not counted: attention between tokens, and what checkpointing computes again."""
+    trained = work.rows * work.answer
+    read = work.rows // GROUP * work.prompt + trained
+    head = output_layer(policy.model).numel()
+    layers = sum(p.numel() for p in policy.model.parameters()) - head  # tied: head and embedding
+    return (4 if size.lora else 6) * (layers * read + head * trained)
+
+
+def block_masks(policy: Policy, work: Work) -> dict[str, float]:
+    """Dense seconds over those of blocks: above 1 blocks win. One tree fills a row: half of it is
+    the trunk, and eight branches share the rest."""
+    rng = random.Random(0)
+    longest = blocks.LONG[DEVICE]
+    blocks.LONG[DEVICE] = 0  # so that short rows may have blocks too
+    found = {}
+    for length in work.lengths:
+        rows = []
+        for _ in range(work.row_tokens // length):
+            rows.append(tree(rng, length // 2, length // 2 // GROUP, GROUP))
+        took = {}
+        for skip in (False, True):
+            policy.reads_blocks = skip
+            took[skip] = seconds(lambda rows=rows: forward_and_backward(policy, rows))
+        found[f"dense / blocks at {length:,}"] = took[False] / took[True]
+    blocks.LONG[DEVICE] = longest
+    return found
+
+
+def forward_and_backward(policy: Policy, rows: list[list[Sample]]) -> None:
+    policy.model.train()
+    policy.read(rows, 1.0).logp.sum().backward()
+    policy.optimizer.zero_grad()
+    policy.model.eval()
+
+
+def kernels(policy: Policy, size: Size, work: Work) -> dict[str, float]:
+    """Updates of random numbers of trees of random lengths."""
+    rng = random.Random(1)
+    counters.clear()
+    compiled = []
+    for _ in range(work.warm_up + work.later):
+        samples = []
+        for _ in range(rng.randint(1, work.rows // GROUP)):
+            prompt = rng.randint(work.prompt // 2, 2 * work.prompt)
+            answer = rng.randint(work.answer // 8, work.answer)
+            samples += tree(rng, prompt, answer, rng.randint(2, GROUP))
+        policy.update(samples, config_of(size).act_prm, lr=1e-6)
+        compiled.append(counters["stats"]["unique_graphs"])
+    early = compiled[work.warm_up - 1]
+    return {
+        f"compiled in {work.warm_up} updates": early,
+        f"compiled in {work.later} later ones": compiled[-1] - early,
+    }
+
+
+def sampling(policy: Policy, work: Work) -> dict[str, float]:
+    """A step writes one token of each completion. At least it reads the weights, in bf16, the cache
+    of each prompt, and of each completion what is written so far."""
+    rng = random.Random(2)
+    prompts = [[rng.randrange(500) for _ in range(work.prompt)] for _ in range(work.rows // GROUP)]
+    sampler = Sampler(policy.model)
+
+    def write(tokens: int) -> None:
+        sampler.begin()
+        sampler.generate(prompts, GROUP, tokens, [], 1.0, seed=0)
+
+    few = 8  # with the reading of the prompts, which is not timed
+    step = (seconds(lambda: write(few + work.steps)) - seconds(lambda: write(few))) / work.steps
+    weights = sum(p.numel() for p in policy.model.parameters())
+    written = few + work.steps / 2
+    cached = len(prompts) * work.prompt + work.rows * written
+    shape = policy.model.config
+    of_token = 2 * shape.num_hidden_layers * shape.num_key_value_heads * shape.head_dim
+    limit = 2 * (weights + of_token * cached) / of_card(1)
+    return {
+        "plain loop, tokens/s": work.rows / step,
+        "a step, ms": 1000 * step,
+        "a step at the card's bandwidth, ms": 1000 * limit,
+        "step / limit": step / limit,
+    }
+
+
+def measure(size: Size, work: Work) -> dict[str, float]:
+    """All of one model; empty if it would not fit."""
+    with torch.device("meta"):
+        unloaded = Qwen3ForCausalLM(Qwen3Config(vocab_size=size.vocabulary, **size.shape))
+    card = card_memory(DEVICE)
+    plan = memory(unloaded, config_of(size), card)["sum"]
+    fits, verdict = fit(plan, card)
+    print(f"  {verdict}")
+    if not fits:
+        return {}
+    if DEVICE == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    policy = policy_of(model_of(size), size)
+    rows = updates(policy, size, work)
+    peak = torch.cuda.max_memory_allocated() if DEVICE == "cuda" else nan
+    rows |= {"peak, GiB": peak / 2**30, "planned, GiB": plan / 2**30}
+    rows |= sampling(policy, work)
+    if size.lora:  # attention is the same with all weights
+        rows |= kernels(policy, size, work)
+        rows |= block_masks(policy, work)
+    return rows
+
+
+def main() -> None:
+    path = take_json_flag()
     small = "--small" in sys.argv
-    if not small and not torch.cuda.is_available():
+    if not small and DEVICE == "cpu":
         raise SystemExit("there is no GPU here: python -m benchmarks.gpu --small runs the code")
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
-    print(f"{device}, torch {torch.__version__}, {ROWS} rows of {PROMPT} + {ANSWER} tokens")
-    for name, (shape, lora) in (SMALL if small else SHAPES).items():
-        for key, value in measure(shape, lora, 500 if small else 151_936).items():
-            print(f"{name:<20}{key:<24}{value:>12.1f}")
+    work = SMALL_WORK if small else Work()
+    device = torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU"
+    print(f"{device}, torch {torch.__version__}, {work.rows} rows of {work.prompt} + {work.answer}")
+    rows = {}
+    for name, size in (SMALL if small else SIZES).items():
+        print(name, flush=True)
+        rows[name] = measure(size, work)
+        for key, value in rows[name].items():
+            print(f"  {key:<36}{value:>12,.2f}", flush=True)
+    save_run(path, [0], "the second of two calls", rows)
+
+
+if __name__ == "__main__":
+    main()
