@@ -250,6 +250,14 @@ def actprm(rows: dict) -> str:
                  "rows / trees"], lines)  # fmt: skip
 
 
+def growth(rows: dict) -> str:
+    lines = []
+    for row in rows.values():
+        counts = [f"{row[key]:,}" for key in ("T", "G", "tokens", "unique")]
+        lines.append([*counts, f"{row['seconds']:.2f}", f"{row['gigabytes']:.2f}"])
+    return grid(["T", "G", "tokens read", "unique", "CPU seconds", "GiB"], lines)
+
+
 def tokens(rows: dict) -> str:
     """What is read over what has to be read."""
     phases = ("sampling", "scoring", "training")
@@ -325,7 +333,7 @@ TABLES = {
     "cups:six": six, "act_prm": act_prm, "errand-right": right_thoughts,
     "ablations": ablations, "objectives": objectives, "text_rewards": text_rewards, "nlpo": nlpo,
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
-    "actprm": actprm, "tokens": tokens, "vs_trl": vs_peer, "vs_verl": vs_peer,
+    "actprm": actprm, "growth": growth, "tokens": tokens, "vs_trl": vs_peer, "vs_verl": vs_peer,
     "vs_trl:ratios": vs_trl_ratios,
     "sampler": sampler, "sync": sync,
 }  # fmt: skip

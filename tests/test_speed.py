@@ -7,6 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM, Qwen3Config
 
+from benchmarks.actprm import grown
 from minprm.constants import RL, Training
 from minprm.data import Sample
 from minprm.model.load import adapted
@@ -44,6 +45,16 @@ def test_the_arithmetic_is_that_which_torch_counts(tied):
         model(input_ids=ids).logits.sum().backward()
     found = flops(Policy(model, None, 100), tokens=40, pairs=40 * 40, scored=40)
     assert found == pytest.approx(counter.get_total_flops(), rel=0.02)
+
+
+def test_growth_counts_the_tokens_that_are_read():
+    config = Qwen3Config(
+        vocab_size=1000, hidden_size=16, intermediate_size=16, num_hidden_layers=1, head_dim=8,
+        num_attention_heads=2, num_key_value_heads=2,
+    )  # fmt: skip
+    found = grown(Policy(AutoModelForCausalLM.from_config(config), None, 1000), steps=2, group=3)
+    assert found["unique"] == 200 + 230 + 2 * 3 * 30
+    assert found["unique"] <= found["tokens"] < found["unique"] + 64  # one row of whole blocks
 
 
 def card(monkeypatch, name: str) -> list:

@@ -99,4 +99,34 @@ def trees():
     return figure
 
 
-FIGURES = {"speed": speed, "trees": trees}
+def growth():
+    """CPU seconds and memory of an update over the tokens it reads: 4 to 32 steps with eight
+    thoughts each, 4 to 32 thoughts of eight steps, and 32 of both. Dashed lines are proportional to
+    the tokens. Seconds follow them as groups grow and leave them upwards as logs grow. Memory
+    follows them until a forward pass is full."""
+    rows = list(load("growth")["rows"].values())
+    longer = [row for row in rows if row["G"] == 8]
+    wider = sorted((row for row in rows if row["T"] == 8), key=lambda row: row["G"])
+    most = [row for row in rows if row["T"] == row["G"] == 32]
+    series = ((longer, ACCENT, "steps"), (wider, INK, "thoughts"), (most, GREY, "both"))
+    figure, axes = plt.subplots(1, 2, figsize=(INCHES, 2.8))
+    for axis, what, title in ((axes[0], "seconds", "CPU seconds"), (axes[1], "gigabytes", "GiB")):
+        for points, colour, name in series:
+            values = [row[what] for row in points]
+            tokens = [row["tokens"] for row in points]
+            axis.plot(tokens, values, "o-", color=colour, markersize=4, label=name)
+        ends = [longer[0]["tokens"], most[0]["tokens"]]
+        line = [longer[0][what] * tokens / ends[0] for tokens in ends]
+        axis.plot(ends, line, "--", color=SOFT, linewidth=1)
+        axis.set(xscale="log", yscale="log", xlabel="tokens read")
+        axis.set_title(title, color=INK, loc="left", fontweight="bold")
+        ticks = (2_000, 5_000, 15_000, 50_000)
+        axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        axis.yaxis.set_major_formatter("{x:,.0f}")
+        axis.minorticks_off()
+        axis.grid(color=LINE, linewidth=0.8)
+    axes[0].legend(title="what grows", frameon=False, fontsize=8, title_fontsize=8)
+    return figure
+
+
+FIGURES = {"speed": speed, "trees": trees, "growth": growth}
