@@ -24,6 +24,7 @@ from minprm.data import Sample
 from minprm.model.adapters import has_adapters, switched_off, under_adapters
 from minprm.model.blocks import attend
 from minprm.model.kept import Kept
+from minprm.model.movement import Movement
 from minprm.model.objective import at_trained, make_batch, objective
 from minprm.model.precision import autocast, output_layer
 from minprm.model.reading import Reading, project
@@ -33,7 +34,6 @@ from minprm.zoo import AGGREGATIONS
 
 CRITIC_LR = 10  # times the policy's: the head starts from nothing. RAGEN's ratio
 CHUNK = 2**27  # logits computed at once: half a gigabyte in fp32
-MEASURED = 2**16  # weights of a tensor by which its movement is measured, at least, if it has them
 
 
 class Policy:
@@ -87,25 +87,14 @@ class Policy:
         """A new optimizer at the present weights, from which movement is measured."""
         self.version = 0  # updates since then
         self.skipped = 0  # updates in a row that were not finite
-        self.start = {name: _spread(p).clone() for name, p in self.parameters.items()}
+        self.movement = Movement(self.parameters)
         trunk = [p for p in self.parameters.values() if p is not self.critic]
         groups = [{"params": trunk, "scale": 1}, {"params": [self.critic], "scale": CRITIC_LR}]
         self.optimizer = AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0)
 
     def moved(self) -> float:
-        """|theta - theta_0| / |theta_0| since `begin`: 0 means that nothing learns.
-
-        Of a large tensor only some weights are looked at: to keep all of theta_0 beside the model
-        would take its memory once more, and from the CPU it would have to come at every update.
-        """
-        distance = self.critic.new_zeros(())
-        length = self.critic.new_zeros(())
-        for name, p in self.parameters.items():
-            start = self.start[name]
-            each_stands_for = p.numel() / start.numel()
-            distance = distance + each_stands_for * (_spread(p) - start).square().sum()
-            length = length + each_stands_for * start.square().sum()
-        return (distance / length).sqrt().item()
+        """|theta - theta_0| / |theta_0| since `begin`: 0 means that nothing learns."""
+        return self.movement.length()
 
     def save(self, path: Path) -> None:
         """A directory that `AutoModelForCausalLM.from_pretrained` loads, all of it or nothing."""
@@ -315,12 +304,6 @@ class Policy:
 def _drawn(samples: list[Sample]) -> Tensor:
     """True for each trained token that the sampler drew.  [T]"""
     return ~at_trained(samples, "logprobs").isnan()
-
-
-def _spread(p: Tensor) -> Tensor:
-    """Weights from all over a tensor: all of a small one.  [n]"""
-    step = (p.numel() // MEASURED) | 1  # odd, or it might meet the same few columns in every row
-    return p.detach().flatten()[::step]
 
 
 def _add(stats: dict[str, float], found: dict[str, float]) -> None:
