@@ -6,7 +6,6 @@ Its log is a stand-in: what it is told goes to the parent through a pipe, and th
 import io
 import multiprocessing
 import os
-import pickle
 import signal
 import threading
 import traceback
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from loguru import logger
+from safetensors import SafetensorError
 
 from minprm.run.log import Log
 from minprm.run.screen import Screen
@@ -64,9 +64,9 @@ def _end_with_parent() -> None:
 
 def _portable(error: BaseException) -> BaseException:
     """The error as it can go through a pipe, with the lines that led to it."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
+    if isinstance(error, SafetensorError):  # of a disk that is full, as an OSError is
+        error = OSError(str(error))
+    elif not isinstance(error, SystemExit | OSError):
         error = RuntimeError(f"{type(error).__name__}: {error}")
     error.add_note("".join(traceback.format_exc()))
     return error
