@@ -187,7 +187,7 @@ def test_a_sampler_that_draws_from_another_distribution_is_refused(tmp_path, mon
 
 def test_a_tree_in_which_siblings_see_each_other_is_switched_off(tmp_path, monkeypatch, said):
     everything = lambda rows: torch.ones(len(rows), 64, 64, dtype=torch.bool)  # noqa: E731
-    monkeypatch.setattr(tree, "_ancestors", everything)
+    monkeypatch.setattr(tree, "ancestors_of", everything)
     who = loaded("Llama", tmp_path)
     check(who)
     assert not who.policy.shares_prefixes and who.sampler.reuses_cache

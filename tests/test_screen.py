@@ -336,7 +336,7 @@ def test_a_variant_that_was_not_met_yet_takes_as_long_as_its_kind_and_others_are
 
 
 def test_what_is_done_does_not_count_when_a_run_goes_on(tmp_path):
-    cfg = Config(arms=["act_prm", "shuffled_thoughts"], seeds=[0, 1, 2], run="r")
+    cfg = Config(arms=["act_prm", "shuffled_thoughts"], seeds=[0, 1, 9], run="r")
     done = {"act_prm": {"done": True, "seconds": 400.0}, "act_prm+relabel": {"update": 3}}
     run = SimpleNamespace(
         cfg=cfg, seed=1, train_demos=[], snapshots=SimpleNamespace(state=lambda x: done.get(x, {})),
@@ -344,9 +344,9 @@ def test_what_is_done_does_not_count_when_a_run_goes_on(tmp_path):
     )  # fmt: skip
     ladder._plan(run, {"act_prm": [{"seed": 0}, {"seed": 1}]}, tmp_path)
     left = run.log.screen.clock.left
-    assert {part.seed for part in left} == {1, 2} and Part(2, "raise") in left
+    assert {part.seed for part in left} == {1, 9} and Part(9, "raise") in left
     assert Part(1, "act_prm") not in left and Part(1, "evaluate act_prm") not in left
-    assert Part(1, "act_prm+relabel") in left and Part(2, "act_prm") in left
+    assert Part(1, "act_prm+relabel") in left and Part(9, "act_prm") in left
     assert run.log.screen.clock.spent == {"act_prm": (400.0, cfg.act_prm.updates)}
 
 

@@ -155,7 +155,7 @@ def test_what_a_run_trains_on_is_never_what_it_is_tested_on(tmp_path, monkeypatc
     monkeypatch.setattr(demos, "expert_demos", lambda cfg, split, *n: logs[split](cfg, split, *n))
     monkeypatch.setattr("minprm.commands.train.check_tasks", lambda cfg: None)
     flags = "--preset smoke --world-args rounds=1 swaps=2 cups=4 --run r --arms action_sft rl"
-    flags += " --no-gate --tiny.updates 20 --episodes 60 --num-demos 40 --rl.updates 2 --threads 1"
+    flags += " --no-gate --tiny.updates 20 --episodes 60 --num-demos 40 --rl.updates 2 --jobs 1"
     train(flags.split())
     assert len(seen["training"]) > 20 * 16 + 40 + 2 * 8
     assert len(seen["held out"]) == 16

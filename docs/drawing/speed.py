@@ -16,8 +16,8 @@ def episode() -> list[Sample]:
     trunk = Sample().extend([1] * STATE)
     samples = []
     for _ in range(STEPS):
-        for _ in range(GROUP):
-            samples.append(Sample(parent=trunk).extend([1] * (THOUGHT + ACTION), 1.0))
+        for thought in range(GROUP):  # they differ: equal ones would be read once
+            samples.append(Sample(parent=trunk).extend([thought] * (THOUGHT + ACTION), 1.0))
         trunk = Sample(parent=trunk).extend([1] * (THOUGHT + ACTION + STATE))
     return samples
 
