@@ -5,12 +5,12 @@ how many of them are walked at once.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from loguru import logger
 
 from minprm.constants import Config, arms_of, fail, refusal
-from minprm.data import Demo
+from minprm.data import Demo, Step
 from minprm.play import expert_demos
 from minprm.text.chat import Chat
 from minprm.text.files import Problem, files_of
@@ -87,80 +87,94 @@ def split(demos: list[Demo], cfg: Config) -> tuple[list[Demo], list[Demo], list[
     return train, validation, test
 
 
-def what_cannot_be_written(demo: Demo, chat: Chat) -> str:
-    """The first message that the model's chat template cannot write, and why; empty where it can
-    write all."""
+class Measured(NamedTuple):
+    """A log, and how long the model's chat template makes it. Each log is rendered once, because
+    that takes most of the time in which a run starts."""
+
+    demo: Demo
+    states: list[int]  # tokens of each step's state, without an instruction
+    actions: list[int]  # tokens of each step's action
+    problem: str  # the first message that the template cannot write, and why; "": it can write all
+
+
+def measured(demos: list[Demo], chat: Chat) -> list[Measured]:
+    """All these logs, as far as the template can write each of them."""
+    return [_measured(demo, chat) for demo in demos]
+
+
+def _measured(demo: Demo, chat: Chat) -> Measured:
+    log = Measured(demo, [], [], "")
+
+    def render(i: int, step: Step) -> None:
+        log.states.append(len(chat.state(step.state, demo.tools, demo.action_before(i))))
+        log.actions.append(len(chat.action(step.action)))
+
     number = 0
     for i, step in enumerate(demo.steps):
-        why = refusal(chat.state, step.state, demo.tools, demo.action_before(i))
         number += len(step.state)
-        why = why or refusal(chat.action, step.action)
+        why = refusal(render, i, step)
         if why:
-            return f"message {number} (assistant): {why.partition(' (the action ')[0]}"
+            why = why.partition(" (the action ")[0]
+            return log._replace(problem=f"message {number} (assistant): {why}")
         number += 1
-    return ""
+    return log
 
 
-def leave_out_unwritable(demos: list[Demo], report: Report, chat: Chat) -> list[Demo]:
-    """The demos that the chat template can write. The others become problems of the report."""
+def leave_out_unwritable(logs: list[Measured], report: Report) -> list[Measured]:
+    """The logs that the chat template can write. The others become problems of the report."""
     kept = []
-    for demo, place in zip(demos, report.places, strict=True):
-        what = what_cannot_be_written(demo, chat)
-        if what:
-            report.problems.append(Problem(place, what))
+    for log, place in zip(logs, report.places, strict=True):
+        if log.problem:
+            report.problems.append(Problem(place, log.problem))
         else:
-            kept.append(demo)
+            kept.append(log)
     return kept
 
 
-def fitting_demos(demos: list[Demo], agent: "Prompter", cfg: Config) -> list[Demo]:
+def fitting_demos(logs: list[Measured], agent: "Prompter", cfg: Config) -> list[Demo]:
     """The demos up to where they outgrow the context; those that do so at once are left out.
 
     Exits at one that the chat template cannot write; with --skip-bad such demos are left out.
     """
-    demos = _writable(demos, agent.chat, cfg)
-    fit = [_until_it_fits(demo, agent, cfg) for demo in demos]
-    cut = sum(len(short.steps) < len(demo.steps) for demo, short in zip(demos, fit, strict=True))
+    logs = _writable(logs, cfg)
+    fit = [_until_it_fits(log, agent, cfg) for log in logs]
+    cut = sum(len(short.steps) < len(log.demo.steps) for log, short in zip(logs, fit, strict=True))
     if cut:
-        logger.warning(f"{cut} of {len(demos)} logs are cut where they outgrow --context")
+        logger.warning(f"{cut} of {len(logs)} logs are cut where they outgrow --context")
     fit = [demo for demo in fit if demo.steps]
-    if demos and not fit:
+    if logs and not fit:
         fail(
             f"--context {cfg.context} does not hold the first step of any of these "
-            f"{len(demos)} logs: choose a longer one, or fewer --thought-tokens"
+            f"{len(logs)} logs: choose a longer one, or fewer --thought-tokens"
         )
     return fit
 
 
-def _writable(demos: list[Demo], chat: Chat, cfg: Config) -> list[Demo]:
-    """The demos that the chat template can write."""
-    written = []
-    what = ""
-    for demo in demos:
-        what = what_cannot_be_written(demo, chat)
-        if not what:
-            written.append(demo)
-        elif not cfg.skip_bad:
-            way_on = f"minprm logs {cfg.demos} --model {cfg.model} lists all such logs"
-            way_on = f" ({way_on}, --skip-bad leaves them out)" if cfg.demos else ""
-            fail(f"the log of task {demo.task[:40]!r}, {what}{way_on}")
-    if len(written) < len(demos):
-        left_out = len(demos) - len(written)
+def _writable(logs: list[Measured], cfg: Config) -> list[Measured]:
+    """The logs that the chat template can write."""
+    written = [log for log in logs if not log.problem]
+    bad = [log for log in logs if log.problem]
+    if bad and not cfg.skip_bad:
+        way_on = f"minprm logs {cfg.demos} --model {cfg.model} lists all such logs"
+        way_on = f" ({way_on}, --skip-bad leaves them out)" if cfg.demos else ""
+        fail(f"the log of task {bad[0].demo.task[:40]!r}, {bad[0].problem}{way_on}")
+    if bad:
         logger.warning(
-            f"{left_out} of {len(demos)} logs, which the template cannot write, are left out"
+            f"{len(bad)} of {len(logs)} logs, which the template cannot write, are left out"
         )
-    if demos and not written:
-        fail(f"the chat template of {cfg.model} can write none of {len(demos)} logs: {what}")
+    if bad and not written:
+        why = bad[-1].problem
+        fail(f"the chat template of {cfg.model} can write none of {len(logs)} logs: {why}")
     return written
 
 
-def _until_it_fits(demo: Demo, agent: "Prompter", cfg: Config) -> Demo:
+def _until_it_fits(log: Measured, agent: "Prompter", cfg: Config) -> Demo:
     """The log up to where it would outgrow the context, if each thought were as long as it may."""
-    length = 0
-    for i, step in enumerate(demo.steps):
-        state, _ = agent.state_ids(step.state, demo.tools, demo.action_before(i))
-        turn = agent.chat.turn([], agent.chat.action(step.action))
-        length += len(state) + len(turn) + cfg.thought_tokens
+    demo = log.demo
+    around = len(agent.chat.turn([], []))
+    length = len(agent.state_ids(demo.steps[0].state, demo.tools, None)[0]) - log.states[0]
+    for i, (state, action) in enumerate(zip(log.states, log.actions, strict=True)):
+        length += state + around + action + cfg.thought_tokens
         if length > cfg.context:
             return demo.until(i)
     return demo

@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 
 from minprm import own
 from minprm.constants import RESAMPLE, Config, arms_of, fail, flat, reads_base
-from minprm.demos import demos_of, fitting_demos, split
+from minprm.demos import demos_of, fitting_demos, measured, split
 from minprm.envs import make_world
 from minprm.episodes import keep_episodes, of_logs, of_world
 from minprm.evaluation import answers, evaluate, reference_rows, replay_summary, summary
@@ -240,7 +240,7 @@ def start(
     agent = make_agent(policy, cfg, all_tools(demos), own_weights)
     check(agent)
     # a task is on one side only, with all of its demos
-    train_demos, held_out, test = split(fitting_demos(demos, agent, cfg), cfg)
+    train_demos, held_out, test = split(fitting_demos(measured(demos, agent.chat), agent, cfg), cfg)
     made_by = {name: value for name, value in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
     named = [cfg.act_prm.reward, cfg.act_prm.advantage, cfg.rl.advantage, *cfg.world_args]
     made_by |= own.fingerprints(text.rpartition("=")[2] for text in named)

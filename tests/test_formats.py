@@ -15,7 +15,7 @@ from loguru import logger
 from minprm.commands.logs import Logs, main
 from minprm.commands.train import main as train
 from minprm.constants import Config
-from minprm.demos import demos_of, fitting_demos
+from minprm.demos import demos_of, fitting_demos, measured
 from minprm.model.agent import make_prompter
 from minprm.text.actions import joined, parts
 from minprm.text.chat import Chat
@@ -831,13 +831,15 @@ def test_training_refuses_what_its_template_cannot_write_or_leaves_it_out(tmp_pa
     cfg = Config(demos="mine.jsonl", model="llama", instruction="none", context=9999)
     prompter = make_prompter(tokenizer("llama3_1"), cfg, tools=logs[0].tools)
     with pytest.raises(SystemExit):
-        fitting_demos(logs, prompter, cfg)
+        fitting_demos(measured(logs, prompter.chat), prompter, cfg)
     error = capsys.readouterr().err
     assert "the log of task 't1', message 2 (assistant): " in error and "--skip-bad" in error
     skipping = replace(cfg, skip_bad=True)
-    assert [demo.task for demo in fitting_demos(logs, prompter, skipping)] == ["t0"]
+    assert [
+        demo.task for demo in fitting_demos(measured(logs, prompter.chat), prompter, skipping)
+    ] == ["t0"]
     with pytest.raises(SystemExit):
-        fitting_demos(logs[1:], prompter, skipping)
+        fitting_demos(measured(logs[1:], prompter.chat), prompter, skipping)
     assert "can write none of 1 logs" in capsys.readouterr().err
 
 

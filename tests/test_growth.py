@@ -1,19 +1,32 @@
 """What more logs cost: memory is that of one portion of them, and each log is rendered once."""
 
 import gc
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
+from minprm.commands.logs import tokens_of
 from minprm.constants import ActPRM, Config, Relabel
-from minprm.data import Sample
-from minprm.demos import SIDE_BY_SIDE, WITH_ONE_THOUGHT
+from minprm.data import Demo, Sample
+from minprm.demos import (
+    SIDE_BY_SIDE,
+    WITH_ONE_THOUGHT,
+    fitting_demos,
+    leave_out_unwritable,
+    measured,
+)
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 from minprm.evaluation import answers, replay, replay_summary
+from minprm.model.agent import make_prompter
 from minprm.play import expert_demo
 from minprm.stages import act_prm, relabel
 from minprm.stages.metrics import held_out_look
+from minprm.text.actions import all_tools
+from minprm.text.chat import Chat
+from minprm.text.logs import Report, from_chat
+from shared.chats import line, tokenizer
 from shared.policies import agent, policy
 
 LOGS = 2 * WITH_ONE_THOUGHT + 2
@@ -94,3 +107,52 @@ def test_logs_of_later_portions_are_replayed_and_scored_like_the_first():
     for one, other in zip(later, alone, strict=True):
         assert one.likelihood == pytest.approx(other.likelihood, rel=1e-5)
     assert replay(run.agent, CFG, few, noise=0) == replay_summary(few, alone)
+
+
+def chat_logs(count: int) -> list[Demo]:
+    """Logs of two steps with tools, all under the same rules."""
+    return [from_chat(line(f"page {i}")) for i in range(count)]
+
+
+def test_a_log_is_rendered_once_to_be_checked_counted_and_cut(monkeypatch):
+    """But for the state that the instruction stands in."""
+    demos = chat_logs(5)
+    cfg = Config(model="its name", thought_tokens=4, instruction="think")
+    asked = make_prompter(tokenizer("qwen3_instruct_2507"), cfg, all_tools(demos))
+    written = []
+    for name in ("state_ids", "action"):
+        write = getattr(asked.chat, name)
+        count = lambda *rest, name=name, write=write: written.append(name) or write(*rest)  # noqa: E731
+        monkeypatch.setattr(asked.chat, name, count)
+    logs = leave_out_unwritable(measured(demos, asked.chat), Report(places=["here"] * 5))
+    assert tokens_of(logs, cfg, asked.chat)
+    assert fitting_demos(logs, asked, cfg) == demos
+    assert written.count("action") == 10 and written.count("state_ids") == 15
+
+
+def test_what_many_logs_have_in_common_is_tokenised_once(monkeypatch):
+    words = tokenizer("qwen3_instruct_2507")
+    chat = Chat(words, "auto", all_tools(chat_logs(1)))
+    encoded = []
+    encode = words.encode
+    monkeypatch.setattr(words, "encode", lambda t, **knobs: encoded.append(t) or encode(t, **knobs))
+    measured(chat_logs(300), chat)
+    assert encoded.count("be brief") == 1
+    first = chat.content("be brief")
+    first.append(0)  # what is kept is nobody's to change
+    assert chat.content("be brief") == first[:-1]
+
+
+def test_a_log_is_as_long_as_the_model_will_find_it():
+    """Cut at the context as if every thought were as long as it may."""
+    demos = chat_logs(1)
+    cfg = Config(model="its name", thought_tokens=4, instruction="think before you act")
+    asked = make_prompter(tokenizer("qwen3_instruct_2507"), cfg, all_tools(demos))
+    whole = Sample()
+    for i, step in enumerate(demos[0].steps):
+        state, _ = asked.state_ids(step.state, demos[0].tools, demos[0].action_before(i))
+        whole.extend(state).extend(asked.chat.turn([0] * 4, asked.chat.action(step.action)))
+    logs = measured(demos, asked.chat)
+    assert fitting_demos(logs, asked, replace(cfg, context=len(whole.ids))) == demos
+    (cut,) = fitting_demos(logs, asked, replace(cfg, context=len(whole.ids) - 1))
+    assert len(cut.steps) == 1

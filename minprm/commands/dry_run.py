@@ -14,10 +14,10 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from minprm.commands.counted import NEEDS_LESS, disk, why_not_measured
 from minprm.commands.estimate import measured_table
-from minprm.commands.logs import describe
+from minprm.commands.logs import describe, tokens_of
 from minprm.constants import Config, DeviceName, fail, reads_base
 from minprm.data import Demo
-from minprm.demos import fitting_demos, leave_out_unwritable, split
+from minprm.demos import fitting_demos, leave_out_unwritable, measured, split
 from minprm.envs import make_world
 from minprm.ladder import checked_base
 from minprm.model import tiny
@@ -51,11 +51,13 @@ def of_model(
     set_threads(cfg.model, cfg.threads)
     model, tokenizer, planned, here = shape_of(cfg)
     prompter = make_prompter(tokenizer, cfg, tools=all_tools(demos))
+    logs = measured(demos, prompter.chat)
     if report:
-        writable = leave_out_unwritable(demos, report, prompter.chat)
-        yield describe(writable, report, cfg, prompter.chat)
+        writable = leave_out_unwritable(logs, report)
+        tokens = tokens_of(writable, cfg, prompter.chat)
+        yield describe([log.demo for log in writable], report, cfg, tokens)
         yield ""
-    train_demos, *_ = split(fitting_demos(demos, prompter, cfg), cfg)
+    train_demos, *_ = split(fitting_demos(logs, prompter, cfg), cfg)
     total, trained = count(model, planned.lora, planned.lora_targets)
     yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
     card = card_memory(cfg.device)

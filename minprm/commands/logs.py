@@ -17,7 +17,7 @@ from minprm.commands.effects import no_effect
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Content, Count, LayoutName, Range, fail, refusal
 from minprm.data import Demo
-from minprm.demos import leave_out_unwritable, split
+from minprm.demos import Measured, leave_out_unwritable, measured, split
 from minprm.text.actions import all_tools, parts
 from minprm.text.atif import to_atif
 from minprm.text.chat import Chat
@@ -59,15 +59,17 @@ def main(argv: list[str]) -> None:
         context=flags.context, held_out=flags.held_out, content=flags.content,
     )  # fmt: skip
     demos, report = read_logs(cfg.demos, cfg.content)
-    chat = None
+    tokens = []
     if flags.model and demos:
         from transformers import AutoTokenizer  # a second or two, which logs alone need not
 
         from minprm.model.load import pretrained
 
         chat = Chat(pretrained(AutoTokenizer, flags.model), flags.layout, all_tools(demos))
-        demos = leave_out_unwritable(demos, report, chat)
-    print(describe(demos, report, cfg, chat))
+        writable = leave_out_unwritable(measured(demos, chat), report)
+        demos = [log.demo for log in writable]
+        tokens = tokens_of(writable, cfg, chat)
+    print(describe(demos, report, cfg, tokens))
     bad = len(report.problems)
     if bad and not flags.skip_bad:
         fail(f"{cfg.demos}: mend the bad lines ({bad:,}), or leave them out by --skip-bad")
@@ -99,12 +101,11 @@ def write_as(form: str, file: str, demos: list[Demo]) -> None:
 # --- the summary ----------------------------------------------------------------------------------
 
 
-def describe(demos: list[Demo], report: Report, cfg: Config, chat: Chat | None) -> str:
-    """What is in the logs, what was changed, and what is wrong; with `chat` in tokens too."""
+def describe(demos: list[Demo], report: Report, cfg: Config, tokens: list[tuple[str, str]]) -> str:
+    """What is in the logs, what was changed, and what is wrong. tokens: the rows of `tokens_of`."""
     rows = [("logs", _logs(demos, report))]
     if demos:
-        rows += [*_contents(demos), *_lengths(demos), ("split", _sides(demos, cfg))]
-        rows += _tokens(demos, cfg, chat) if chat else []
+        rows += [*_contents(demos), *_lengths(demos), ("split", _sides(demos, cfg)), *tokens]
     lines = [f"{name:<12}{text}" for name, text in rows]
     if report.normalised:
         lines += ["", "Read in another form than written:"]
@@ -157,27 +158,29 @@ def _lengths(demos: list[Demo]) -> list[tuple[str, str]]:
     return [("characters", _spread(logs, actions))]
 
 
-def _tokens(demos: list[Demo], cfg: Config, chat: Chat) -> list[tuple[str, str]]:
+def tokens_of(logs: list[Measured], cfg: Config, chat: Chat) -> list[tuple[str, str]]:
     """Tokens of logs and actions, and what --context cuts if each thought is as long as it may."""
-    logs = []
+    if not logs:
+        return []
+    around = len(chat.turn([], []))  # an action, with the tags of a thought
+    tags = len(chat.turn(None, [])) - len(chat.end)
+    lengths = []
     actions = []
     cut = 0
     left_out = 0
-    for demo in demos:
+    for log in logs:
         fitting = 0
         length = 0
-        for i, step in enumerate(demo.steps):
-            action = chat.action(step.action)
-            length += len(chat.state(step.state, demo.tools, demo.action_before(i)))
-            length += len(chat.turn([], action))
+        for i, (state, action) in enumerate(zip(log.states, log.actions, strict=True)):
+            length += state + around + action
             fitting += length + (i + 1) * cfg.thought_tokens <= cfg.context
-            actions.append(len(chat.turn(None, action)) - len(chat.end))
-        logs.append(length)
-        cut += 0 < fitting < len(demo.steps)
+            actions.append(tags + action)
+        lengths.append(length)
+        cut += 0 < fitting < len(log.states)
         left_out += fitting == 0
     knobs = f"--context {cfg.context:,} with --thought-tokens {cfg.thought_tokens:,}"
     return [
-        ("tokens", f"{_spread(logs, actions)}; without thoughts"),
+        ("tokens", f"{_spread(lengths, actions)}; without thoughts"),
         ("context", f"{knobs} cuts {cut:,} logs short and leaves {left_out:,} out"),
     ]
 

@@ -11,7 +11,7 @@ from minprm.commands.trajectories import write_trajectories
 from minprm.commands.watch import show, watch
 from minprm.constants import Config
 from minprm.data import Demo
-from minprm.demos import fitting_demos
+from minprm.demos import fitting_demos, measured
 from minprm.envs import check_tasks, make_world
 from minprm.evaluation import Row, evaluate, reference_rows, replay, scoring_agent, summary
 from minprm.model.agent import make_player
@@ -103,7 +103,7 @@ def replayed(demos: list[Demo], cfg: Config, flags: Evaluation) -> Row:
     """The row of one checkpoint that writes a turn at each step of the logs."""
     set_threads(cfg.model)
     agent = scoring_agent(cfg, all_tools(demos))
-    fit = fitting_demos(demos, agent, cfg)
+    fit = fitting_demos(measured(demos, agent.chat), agent, cfg)
     return replay(agent, cfg, fit, noise_seed(flags.seed, "evaluate", 0))
 
 

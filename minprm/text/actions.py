@@ -9,6 +9,7 @@ line of JSON with a name and arguments:
 """
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from minprm.data import Demo
@@ -29,7 +30,7 @@ def parse_json(text: str) -> Any:
         value = json.loads(text)
     except RecursionError:
         raise ValueError(f"its JSON is nested more than {MAX_DEPTH} levels deep") from None
-    if _is_deeper(value, MAX_DEPTH):
+    if text.count("{") + text.count("[") > MAX_DEPTH and _is_deeper(value, MAX_DEPTH):
         raise ValueError(f"its JSON is nested more than {MAX_DEPTH} levels deep")
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
@@ -58,8 +59,10 @@ def joined(reply: str, calls: list[dict]) -> str:
     return "\n".join([reply, *lines] if reply else lines)
 
 
+@lru_cache(maxsize=1024)
 def parts(action: str) -> tuple[str, list[dict]]:
-    """(reply, calls) of an action.
+    """(reply, calls) of an action. They are kept, and not to be changed: whoever writes, scores or
+    shows a step asks for them.
 
     >>> parts('On it.\\n{"name": "visit", "arguments": {}}')
     ('On it.', [{'name': 'visit', 'arguments': {}}])

@@ -82,6 +82,7 @@ class Chat:
         self._ids = self._chat_template.render.ids
         # Most states differ in their contents alone, so their pieces are rendered once and kept.
         self._known_pieces = lru_cache(maxsize=1024)(self._new_pieces)
+        self._last_tools: tuple[Sequence[dict], str] = ((), "[]")  # and the same as JSON
         self.tools = bool(tools)
         self.layout = self._chat_template.layout
 
@@ -147,16 +148,11 @@ class Chat:
 
         Exits at a word that the vocabulary lacks.
         """
-        ids: list[int] = []
         try:
-            for part in self._chat_template.render.without_controls(text):
-                ids += self.tokenizer.encode(
-                    part, add_special_tokens=False, split_special_tokens=True
-                )
+            return [*self._chat_template.render.content_ids(text)]
         except Exception as error:  # tokenizers raises nothing narrower
             start = text[:80]
             fail(f"a text holds a word that the model's vocabulary lacks ({error}): {start!r}")
-        return ids
 
     def thought(self, text: str) -> list[int]:
         """Ids of a given thought, with the white space that templates put after it."""
@@ -293,7 +289,11 @@ class Chat:
         called = None if after is None else ()
         if after and self.tools:
             called = tuple(call["name"] for call in parts(after)[1])
-        return self._known_pieces(json.dumps(fields), json.dumps(tools), called)
+        known, as_text = self._last_tools
+        if tools is not known:  # all states of a log have the same list
+            as_text = json.dumps(tools)
+            self._last_tools = tools, as_text
+        return self._known_pieces(json.dumps(fields), as_text, called)
 
     def _new_pieces(
         self, messages: str, tools: str, called: tuple[str, ...] | None

@@ -12,6 +12,7 @@ JSON, and the text that takes its place has to be written so too.
 
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ class Renderer:
         self._unmarked = _any_of([token for token in self.ids if token not in special])
         # Unicode leaves these characters to private use.
         self._marks = {token: chr(0xF0000 + i) for i, token in enumerate(self.ids)}
+        # Some texts stand in many logs: rules, instructions, examples. They are long.
+        self.content_ids = lru_cache(maxsize=256)(self._content_ids)
 
     def __call__(self, messages: list[dict], tools: list[dict], prompt: bool) -> str:
         """The template's text. Raises ValueError where the template raises anything."""
@@ -206,6 +209,13 @@ class Renderer:
             parts.append(text[: found.start() + 1])
             text = text[found.start() + 1 :]
         return [*parts, text]
+
+    def _content_ids(self, text: str) -> list[int]:
+        """Ids of text that the template did not write; a control token in it is spelled out."""
+        ids: list[int] = []
+        for part in self.without_controls(text):
+            ids += self.tokenizer.encode(part, add_special_tokens=False, split_special_tokens=True)
+        return ids
 
     def reads_any_text(self) -> bool:
         """False for the embedded model: its words are those of a world, and none are for rules."""

@@ -107,7 +107,7 @@ class ChatTemplate:
         if self.layout.name == "tool" or self._warned:
             return
         read = self.read(self.turns.written(reply, calls))
-        if normalise(read or "") == normalise(action):
+        if read == action or normalise(read or "") == normalise(action):
             return
         self._warned = True
         advice = "give its arguments the types that the tool's schema names"
