@@ -156,3 +156,15 @@ def test_a_log_is_as_long_as_the_model_will_find_it():
     assert fitting_demos(logs, asked, replace(cfg, context=len(whole.ids))) == demos
     (cut,) = fitting_demos(logs, asked, replace(cfg, context=len(whole.ids) - 1))
     assert len(cut.steps) == 1
+
+
+def test_prompts_that_do_not_continue_the_last_ones_do_not_pile_up_padding():
+    """One of two histories is written anew at every step, as where a thought is left out of it."""
+    sampler = agent(policy(), CFG).sampler
+    sampler.begin()
+    grown = [3, 4, 5]
+    for step in range(1, 12):
+        grown = [*grown, 6, 7, 8]
+        prompts = [grown, [9 + step % 2] * len(grown)]
+        sampler.generate(prompts, 1, 2, [1], 1.0, seed=step)
+        assert sampler.last_call.mask.shape[1] <= 2 * len(grown)

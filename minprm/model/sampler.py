@@ -212,8 +212,12 @@ class Sampler:
             return known, nothing, cache
         sizes = sorted({len(prompt) for prompt in last.rows}, reverse=True)
         known = [_longest_known(prompt, sizes, last.rows) for prompt in prompts]
-        if not any(known):
-            return known, nothing, cache
+        longest = max(len(prompt) for prompt in prompts)
+        width = max(len(prompt) - n for prompt, n in zip(prompts, known, strict=True))
+        # each prompt that is all new makes every row as much wider, by padding: after two of those
+        # all is read anew, or the cache would grow by a whole prompt at every step
+        if not any(known) or last.mask.shape[1] + width > 2 * longest:
+            return [0] * len(prompts), nothing, cache
         # a prompt that is all new takes row 0, and its mask hides what is there
         places = [last.rows.get(prompt[:n], 0) for prompt, n in zip(prompts, known, strict=True)]
         device = last.mask.device
