@@ -302,6 +302,21 @@ def sampler(rows: dict) -> str:
     return grid(["model", "plain sampler", "`generate`", "vLLM"], lines)
 
 
+def many_logs(rows: dict) -> str:
+    """Memory by the number of logs."""
+    walks = {name: found for name, found in rows.items() if name != "start"}
+    counts = list(next(iter(walks.values())))
+    lines = [[name, *(f"{found[n]['MiB']:,}" for n in counts)] for name, found in walks.items()]
+    return grid(["MiB", *(f"{n} logs" for n in counts)], lines)
+
+
+def many_logs_start(rows: dict) -> str:
+    """CPU seconds before a run, by the number of lines."""
+    found = rows["start"]
+    seconds = [f"{row['cpu_seconds']:.1f}" for row in found.values()]
+    return grid([f"{n} lines" for n in found], [seconds])
+
+
 def sync(rows: dict) -> str:
     lines = []
     for name, row in rows.items():
@@ -336,6 +351,7 @@ TABLES = {
     "actprm": actprm, "growth": growth, "tokens": tokens, "vs_trl": vs_peer, "vs_verl": vs_peer,
     "vs_trl:ratios": vs_trl_ratios,
     "sampler": sampler, "sync": sync,
+    "many_logs": many_logs, "many_logs:start": many_logs_start,
 }  # fmt: skip
 # Made of something else
 OTHERS = {

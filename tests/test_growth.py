@@ -1,11 +1,13 @@
 """What more logs cost: memory is that of one portion of them, and each log is rendered once."""
 
 import gc
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
+from benchmarks import many_logs
 from minprm.commands.logs import tokens_of
 from minprm.constants import ActPRM, Config, Relabel
 from minprm.data import Demo, Sample
@@ -25,7 +27,7 @@ from minprm.stages import act_prm, relabel
 from minprm.stages.metrics import held_out_look
 from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
-from minprm.text.logs import Report, from_chat
+from minprm.text.logs import Report, from_chat, read_demos
 from shared.chats import line, tokenizer
 from shared.policies import agent, policy
 
@@ -168,3 +170,15 @@ def test_prompts_that_do_not_continue_the_last_ones_do_not_pile_up_padding():
         prompts = [grown, [9 + step % 2] * len(grown)]
         sampler.generate(prompts, 1, 2, [1], 1.0, seed=step)
         assert sampler.last_call.mask.shape[1] <= 2 * len(grown)
+
+
+@pytest.mark.parametrize("walk", many_logs.WALKS)
+def test_the_benchmark_walks_its_logs_to_their_end(walk, capsys):
+    many_logs.peak_of_walk(walk, 2)
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert 0 < found["before"] <= found["MiB"]
+
+
+def test_the_benchmark_starts_from_logs_that_are_all_kept(tmp_path):
+    assert many_logs.seconds_to_start(20, tmp_path / "logs.jsonl") > 0
+    assert len(read_demos(tmp_path / "logs.jsonl")[0]) == 20
