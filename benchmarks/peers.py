@@ -17,6 +17,7 @@ import torch
 import transformers
 from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
+from docs.results import save, this_program
 from minprm.data import Sample
 from minprm.model.tiny import make_tokenizer
 
@@ -142,6 +143,12 @@ def updates(
         rows[f"update, {side}"]["read"] = tokens
         print(f"  {side} read {tokens:,.0f} tokens an update")
     return rows
+
+
+def save_rows(path: str, rows: dict, *libraries: str) -> None:
+    """Writes what was measured, with the versions of these libraries; no path: writes nothing."""
+    if path:
+        save(path, **this_program(*libraries), seeds=[0], interval=INTERVAL, rows=rows)
 
 
 def row(name: str, seconds: list[float], peer: list[float] | None = None) -> dict[str, float]:

