@@ -18,6 +18,7 @@ from minprm.envs.cups import Cups
 from minprm.model import shipped, tiny
 from minprm.model.narration import narrated
 from minprm.model.policy import Policy
+from minprm.model.precision import FP32Head
 from minprm.run.clock import is_raised
 from minprm.text.chat import Chat
 
@@ -114,6 +115,14 @@ def test_one_command_makes_them(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         bases.main()
     assert "no preset of the embedded model" in capsys.readouterr().err
+
+
+def test_it_is_as_a_model_that_was_loaded(tmp_path):
+    """On a GPU another head would compute in bf16."""
+    other = replace(SMOKE, tiny=Tiny(updates=1))
+    for cfg in (SMOKE, other):
+        model = base(cfg, 0, tmp_path).model
+        assert type(model.get_output_embeddings()) is FP32Head and not model.training
 
 
 @pytest.mark.slow

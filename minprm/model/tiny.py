@@ -29,6 +29,7 @@ from minprm.envs.base import World, task_seed
 from minprm.model.load import device_of, load_model, pretrained
 from minprm.model.narration import Turn, narrated
 from minprm.model.policy import Policy, schedule
+from minprm.model.precision import make_head_fp32
 from minprm.model.sampler import Sampler
 from minprm.model.shipped import settings, shipped
 from minprm.model.tensors import require_finite
@@ -66,6 +67,7 @@ def raised(
         logger.info(f"base model: {weights.stem}, which comes with minprm")
         model, tokenizer = untrained(world, cfg, seed)
         load_weights(model, weights)
+        make_head_fp32(model)  # as `load_model` does
         # transformers wraps `to`, and its type is lost
         model.eval().to(device_of(device))  # pyright: ignore[reportArgumentType]
         return Policy(model, tokenizer, micro_tokens)
