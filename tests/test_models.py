@@ -24,6 +24,7 @@ from minprm.model import check as module
 from minprm.model import policy as reading
 from minprm.model import sampler as sampling
 from minprm.model.check import check
+from minprm.model.kept import Kept
 from minprm.model.load import load_model
 from minprm.model.policy import Policy
 from minprm.model.sampler import Completion, Sampler
@@ -220,6 +221,25 @@ def test_a_cache_that_is_not_what_was_read_is_switched_off(tmp_path, monkeypatch
     check(who)
     assert who.policy.shares_prefixes and not who.sampler.reuses_cache
     assert any("reads every prompt anew" in line for line in said)
+
+
+def test_keys_of_a_walk_that_are_not_what_was_read_are_not_kept(tmp_path, monkeypatch, said):
+    layout = Kept.layout
+
+    def wrong(*args):
+        rows, cache = layout(*args)
+        for layer in cache.layers:
+            if layer.get_seq_length() > 0:
+                layer.values = layer.values * 2
+        return rows, cache
+
+    monkeypatch.setattr(Kept, "layout", wrong)
+    who = loaded("Llama", tmp_path)
+    check(who)
+    assert who.policy.shares_prefixes and not who.policy.continues
+    assert any("read from its start" in line for line in said)
+    who.policy.logprobs([Sample(parent=Sample().extend([1])).extend([2], 0.0)], keep=True)
+    assert not who.policy.kept
 
 
 def test_a_sampler_of_a_model_with_windows_reads_anew_also_where_nobody_checked(tmp_path):

@@ -48,6 +48,8 @@ class Policy:
         # are Samples with a common beginning read in one row? check.py asks the model whether it
         # honours a tree's mask and positions
         self.shares_prefixes = True
+        # and may a walk be scored behind what was read of it? check.py asks that as well
+        self.continues = keeps_all(model)
         # may attention leave out what nobody sees? On a CPU that is done with sdpa's arithmetic
         on_cpu = model.device.type == "cpu"
         self.reads_blocks = not on_cpu or model.config._attn_implementation == "sdpa"
@@ -144,7 +146,7 @@ class Policy:
         asked = [i for i, sample in enumerate(samples) if any(sample.trained)]
         wanted = [samples[i] for i in asked]
         kept = None
-        if keep and self.shares_prefixes and keeps_all(self.model):
+        if keep and self.shares_prefixes and self.continues:
             kept = self.kept.setdefault(base, Kept(self.micro_tokens))
             kept.turn_to(wanted, sum(weight._version for weight in self.model.parameters()))
         plan = self.micro_batches(wanted) if kept is None else kept.plan(wanted, self.micro_batches)
