@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._dynamo.testing import CompileCounter
-from torch.nn.attention import flex_attention
+from torch.nn.attention import SDPBackend, flex_attention, sdpa_kernel
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 from transformers import AutoModelForCausalLM, Gemma3TextConfig
 from transformers.integrations.flex_attention import WrappedFlexAttention
@@ -271,6 +271,19 @@ def test_joined_keys_are_not_kept_for_the_gradient(by_blocks, monkeypatch):
     monkeypatch.setattr(torch, "cat", lambda x, *dim: joined.append(len(x)) or join(x, *dim))
     logp.sum().backward()
     assert sorted(joined) == 2 * 2 * [1] + 2 * 2 * 5 * [2]  # layers, keys and values, blocks
+
+
+def test_blocks_are_learned_from_with_whatever_kernel_torch_takes(by_blocks):
+    """Keys and values of different sizes, as DeepSeek's models have them, fit no fused kernel."""
+    p, samples = policy(), grown("nested", size=9)
+    cfg = Training(max_grad_norm=1e9)
+    plan = [[list(range(len(samples)))]]
+    with sdpa_kernel(SDPBackend.MATH):
+        found = updated(p, samples, cfg, plan)
+    assert p.model.config._attn_implementation == blocks.ON_CPU
+    p.reads_blocks = False
+    dense = updated(p, samples, cfg, plan)
+    assert dense.norm() > 0 and (found - dense).abs().max() < 1e-5
 
 
 def test_also_with_checkpointing_and_adapters():

@@ -126,10 +126,19 @@ def _joined(*lists: list[Tensor]) -> Iterator[list[Tensor]]:
     kept joined, for each block of queries, they would take the square of a row's length."""
     joined = [torch.cat(blocks, 2) for blocks in lists]
     known = {x.data_ptr(): blocks for x, blocks in zip(joined, lists, strict=True)}
-    with saved_tensors_hooks(
-        lambda x: known.get(x.data_ptr(), x),
-        lambda kept: torch.cat(kept, 2) if isinstance(kept, list) else kept,
-    ):
+
+    def pack(x: Tensor) -> Any:
+        if x.data_ptr() not in known:
+            return x
+        return known[x.data_ptr()], x.shape, x.stride()  # some kernels keep them in another shape
+
+    def unpack(kept: Any) -> Tensor:
+        if torch.is_tensor(kept):
+            return kept
+        blocks, shape, stride = kept
+        return torch.cat(blocks, 2).as_strided(shape, stride)
+
+    with saved_tensors_hooks(pack, unpack):
         yield joined
 
 
