@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
@@ -20,6 +21,7 @@ from minprm.commands import checks, train
 from minprm.constants import Config, fail, refusal
 from minprm.run import jobs, worker
 from minprm.run.clock import Clock, Part
+from minprm.run.log import Log
 from shared.stages import clockless
 
 FLAGS = (
@@ -311,6 +313,20 @@ def test_a_second_ctrl_c_ends_all_at_once(here, monkeypatch):
     until(lambda: not any(map(alive, pids)))
 
 
+def test_a_run_goes_on_in_as_many_processes_as_are_asked_for_now(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cfg = train.parse(["--run", "r", "--jobs", "4"])
+    log = Log(Path("runs/r"))
+    log.open(cfg)
+    log.close()
+    again = ["--run", "r", "--resume"]
+    for flags, number in ((again, 4), ([*again, "--jobs=1"], 1), ([*again, "--jobs", "0"], 0)):
+        found = train.resumed(train.parse(flags), flags)
+        assert found == replace(cfg, jobs=number, resume=True)
+    other = [*again, "--threads", "2"]
+    assert "give no flags but --run and --jobs" in refusal(train.resumed, train.parse(other), other)
+
+
 @pytest.mark.kills
 def test_a_process_that_is_killed_ends_the_run_in_a_sentence_and_it_goes_on_alike(
     whole, here, monkeypatch
@@ -324,7 +340,7 @@ def test_a_process_that_is_killed_ends_the_run_in_a_sentence_and_it_goes_on_alik
     code, said = ended(process, here)
     assert code == 2 and "was killed (exit code -9)" in said.splitlines()[-1]
     assert "Traceback" not in said and not any(map(alive, pids))
-    finish(here, "--resume")
+    finish(here, "--resume", "--jobs", "1")
     assert left(here) == left(whole)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from loguru import logger
 from safetensors import SafetensorError
 
-from minprm.commands.cli import as_flags, differences, parse, read
+from minprm.commands.cli import as_flags, differences, given_knobs, parse, read
 from minprm.commands.plan import plan
 from minprm.constants import Config, fail, flat
 from minprm.demos import require_logs
@@ -140,7 +140,8 @@ def checked_name(name: str) -> str:
 
 
 def resumed(cfg: Config, argv: list[str]) -> Config:
-    """The configuration that the run began with; flags beside --run and --resume are refused."""
+    """The configuration that the run began with, and as many --jobs as are asked for now; other
+    flags beside --run and --resume are refused."""
     if cfg.run:
         path = RUNS / checked_name(cfg.run) / "config.json"
     else:
@@ -148,9 +149,12 @@ def resumed(cfg: Config, argv: list[str]) -> Config:
         path = started[-1] if started else Path()
     if not path.is_file():
         fail(f"--resume: there is no run {cfg.run or 'yet'} in {RUNS}/")
-    if set(argv) - {"--resume", "--run", cfg.run, f"--run={cfg.run}"}:
-        fail("--resume goes on with the knobs that the run began with: give --run alone")
+    given = given_knobs(argv)
+    if given - {"resume", "run", "jobs"}:
+        fail("--resume goes on with the knobs that the run began with: give no flags but --run and --jobs")
     knobs = read_knobs(path)
+    if "jobs" in given:  # no number depends on it
+        knobs["jobs"] = cfg.jobs
     # its name is that of its folder, whatever the file says; its TOML file has been read already
     began = read(as_flags({**knobs, "config": "", "run": path.parent.name}))
     return replace(began, config=knobs["config"], resume=True)

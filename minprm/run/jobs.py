@@ -200,6 +200,6 @@ def _tell_of_death(worker: Worker) -> NoReturn:
     worker.process.join()
     fail(
         f"the process of {worker.arm or 'the next arm'} was killed (exit code "
-        f"{worker.process.exitcode}): see that there is memory for --jobs processes, and go on "
-        f"with: minprm train --run {worker.log.folder.name} --resume"
+        f"{worker.process.exitcode}), perhaps for memory. Go on with: minprm train --run "
+        f"{worker.log.folder.name} --resume, or with fewer processes: --resume --jobs 1"
     )
