@@ -128,8 +128,8 @@ def test_a_small_model_computes_on_one_thread_and_a_large_one_as_torch_chooses(
 
 
 @pytest.mark.parametrize(("flags", "number", "why"), [
-    ([], 1, "so that numbers do not depend on its cores"),
-    (["--threads", "3"], 3, "which sleep while they wait"),
+    ([], 1, "CPU threads: 1, so that numbers do not depend on how many cores there are"),
+    (["--threads", "3"], 3, "CPU threads: 3, which sleep while they wait"),
 ])  # fmt: skip
 def test_a_run_says_once_how_many_threads_compute_and_keeps_the_number(
     tmp_path, monkeypatch, flags, number, why
@@ -147,7 +147,13 @@ def test_a_run_says_once_how_many_threads_compute_and_keeps_the_number(
     train.main(["--run", "r", *flags])
     assert json.loads(Path("runs/r/config.json").read_text())["threads"] == number
     told = Path("runs/r/log.txt").read_text()
-    assert told.count("of the CPU") == told.count(why) == 1
+    assert told.count("CPU threads") == told.count(f" {why}\n") == 1
+
+
+def test_the_threads_of_a_large_model_are_told_as_they_are(monkeypatch):
+    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
+    assert threads.why("some/model", 1) == "CPU threads: 1"
+    assert threads.why("some/model", 8) == "CPU threads: 8"  # which spin, as a person wants it
 
 
 def test_the_benchmark_of_a_busy_machine_times_every_number_of_threads(tmp_path, monkeypatch):

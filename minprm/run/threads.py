@@ -10,6 +10,7 @@ wait for it. OMP_WAIT_POLICY=PASSIVE lets them sleep instead. __main__.py sets i
 read when torch is imported.
 """
 
+import os
 from pathlib import Path
 
 import torch
@@ -33,7 +34,10 @@ def is_small(model: str) -> bool:
 
 
 def why(model: str, threads: int) -> str:
-    """The number of threads in a sentence for the log."""
+    """The number of threads in a sentence for the log, and why it is no larger one."""
+    told = f"CPU threads: {threads}"
     if threads == 1 and is_small(model):
-        return "computing on one thread of the CPU, so that numbers do not depend on its cores"
-    return f"computing on {threads} threads of the CPU, which sleep while they wait"
+        return f"{told}, so that numbers do not depend on how many cores there are"
+    if threads > 1 and os.environ.get("OMP_WAIT_POLICY") == "PASSIVE":
+        return f"{told}, which sleep while they wait"
+    return told
