@@ -184,6 +184,8 @@ def test_an_arm_waits_for_the_stages_that_another_worker_makes():
     parent._hand_out()
     assert parent.workers[2].given == ["b"] and parent.making["b"] == {"x+z"}
     assert parent.clock.jobs == 3
+    logs = [worker.log for worker in parent.workers]
+    assert [log.arm for log in logs] == [log.screen.arm for log in logs] == ["a", "c", "b"]
 
 
 def test_the_time_left_is_that_of_processes_side_by_side():
@@ -324,7 +326,7 @@ def test_a_run_goes_on_in_as_many_processes_as_are_asked_for_now(tmp_path, monke
         found = train.resumed(train.parse(flags), flags)
         assert found == replace(cfg, jobs=number, resume=True)
     other = [*again, "--threads", "2"]
-    assert "give no flags but --run and --jobs" in refusal(train.resumed, train.parse(other), other)
+    assert "give --run and --jobs alone" in refusal(train.resumed, train.parse(other), other)
 
 
 @pytest.mark.kills

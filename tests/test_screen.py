@@ -1,6 +1,7 @@
 """What a person sees of a run: on a terminal, in a pipe, in log.txt and in TensorBoard."""
 
 import fcntl
+import io
 import json
 import os
 import pty
@@ -26,6 +27,7 @@ from minprm.run import clock, markdown
 from minprm.run.clock import Clock, Part, parts
 from minprm.run.log import Log
 from minprm.run.picture import CUT, GREEN, GREY, RED, picture
+from minprm.run.screen import Screen
 
 ROOT = Path(__file__).parents[1]
 FLAGS = (
@@ -231,6 +233,31 @@ def test_a_terminal_shows_a_bar_with_the_reward_and_the_time_left(seen):
     told = (folder / "log.txt").read_text()
     assert "\r" not in told and "\x1b" not in told and "0/6" not in told
     assert "after 0 updates" in told and "act_prm, after 6 updates" in told
+
+
+class Terminal(io.StringIO):
+    """What is written to a terminal."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_bars_of_stages_at_once_name_their_arms_and_leave_the_cursor_where_a_line_begins(
+    monkeypatch,
+):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    screens = [Screen(), Screen()]
+    for screen, arm in zip(screens, ("act_prm", "base_thoughts"), strict=True):
+        screen.arm = arm
+        screen.bar(0, "sample+sft:thoughts", 0, 3)
+    for screen in screens:  # the second one's bar is alone at last, and not the first
+        screen.close()
+    shown = terminal.getvalue()
+    assert "seed 0  act_prm: sft 0/3" in shown and "seed 0  base_thoughts: sft 0/3" in shown
+    assert shown.endswith("\r")
 
 
 def curves(folder: Path) -> EventAccumulator:

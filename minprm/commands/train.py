@@ -151,7 +151,7 @@ def resumed(cfg: Config, argv: list[str]) -> Config:
         fail(f"--resume: there is no run {cfg.run or 'yet'} in {RUNS}/")
     given = given_knobs(argv)
     if given - {"resume", "run", "jobs"}:
-        fail("--resume goes on with the knobs that the run began with: give no flags but --run and --jobs")
+        fail("--resume goes on with the knobs that a run began with: give --run and --jobs alone")
     knobs = read_knobs(path)
     if "jobs" in given:  # no number depends on it
         knobs["jobs"] = cfg.jobs

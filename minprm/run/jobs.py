@@ -175,7 +175,7 @@ class Parent:
         for arm, stages in self.arms.items():
             if not stages & others:
                 self.making[arm] = self.arms.pop(arm)
-                worker.arm = worker.log.arm = arm
+                worker.arm = worker.log.arm = worker.log.screen.arm = arm
                 worker.waits = False
                 self._answer(worker, arm)
                 return

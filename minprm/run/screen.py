@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from minprm.run.clock import Clock, Part
 from minprm.run.picture import picture
-from minprm.run.stage_ids import last_stage
+from minprm.run.stage_ids import kind, last_stage
 from minprm.text.printable import in_colours
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Screen:
     def __init__(self, clock: Clock | None = None):
         self.clock = clock or Clock()
         self.part = Part(0, "")  # the one that the bar is of
+        self.arm = ""  # the one that the stage is made for, where others are made at once
         self.shown: tqdm | None = None
         self.numbers: dict[str, float] = {}
         self.last_group: dict = {}
@@ -47,8 +48,10 @@ class Screen:
         self.part = Part(seed, stage_id)
         self.clock.begin(self.part, updates - first)
         self.numbers = {}
-        title = f"seed {seed}  {last_stage(stage_id)}"
-        self.shown = bar(desc=title, total=updates, initial=first)
+        name = last_stage(stage_id)
+        if self.arm and kind(stage_id) == "sft":  # most arms end with it, also at the same time
+            name = f"{self.arm}: sft"
+        self.shown = bar(desc=f"seed {seed}  {name}", total=updates, initial=first)
         return range(first, updates)
 
     def update(self, stats: dict[str, float]) -> None:
@@ -75,7 +78,10 @@ class Screen:
     def close(self) -> None:
         """Takes the bar away."""
         if self.shown is not None:
+            drawn = not self.shown.disable
             self.shown.close()
+            if drawn:  # tqdm leaves the cursor behind a bar that is not the first
+                self.shown.fp.write("\r")
         self.shown = None
 
     def finish(self, seed: int, name: str, seconds: float) -> None:
