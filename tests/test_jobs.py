@@ -17,8 +17,10 @@ from types import SimpleNamespace
 import pytest
 
 from minprm import ladder
-from minprm.commands import checks, train
+from minprm.commands import checks, dry_run, train
+from minprm.commands.cli import parse
 from minprm.constants import Config, fail, refusal
+from minprm.demos import logs_of
 from minprm.run import jobs, worker
 from minprm.run.clock import Clock, Part
 from minprm.run.log import Log
@@ -44,7 +46,9 @@ def left(folder: Path) -> dict[str, object]:
             found[file.name] = sorted(json.dumps(clockless(line)) for line in lines)
     found["tensorboard"] = {file.parent.relative_to(files) for file in files.glob("**/events*")}
     for file in (folder / "checkpoints/r").glob("*/model.safetensors"):
-        found[file.parent.name] = sha256(file.read_bytes()).hexdigest()
+        about = json.loads(file.with_name("minprm.json").read_text())
+        about["row"]["seconds"] = 0
+        found[file.parent.name] = about, sha256(file.read_bytes()).hexdigest()
     return found
 
 
@@ -161,9 +165,9 @@ def test_where_threads_compute_nothing_is_forked(monkeypatch):
     assert isinstance(jobs._context(), SpawnContext)
 
 
-def parent_of(arms: dict[str, set[str]]) -> jobs.Parent:
+def dispatcher_of(arms: dict[str, set[str]]) -> jobs.Dispatcher:
     log = SimpleNamespace(screen=SimpleNamespace(clock=Clock()))
-    return jobs.Parent(arms, log, lambda: None, SimpleNamespace(pressed=False))
+    return jobs.Dispatcher(arms, log, lambda: None, SimpleNamespace(pressed=False))
 
 
 def waiting() -> SimpleNamespace:
@@ -175,16 +179,16 @@ def waiting() -> SimpleNamespace:
 
 
 def test_an_arm_waits_for_the_stages_that_another_worker_makes():
-    parent = parent_of({"a": {"x", "x+y"}, "b": {"x", "x+z"}, "c": {"w"}})
-    parent.workers = [waiting(), waiting(), waiting()]
-    parent._hand_out()
-    assert [worker.given for worker in parent.workers] == [["a"], ["c"], []]
-    assert parent.clock.jobs == 2
-    parent._write_down(parent.workers[0], "screen.finish", (0, "x", 1.0))
-    parent._hand_out()
-    assert parent.workers[2].given == ["b"] and parent.making["b"] == {"x+z"}
-    assert parent.clock.jobs == 3
-    logs = [worker.log for worker in parent.workers]
+    dispatcher = dispatcher_of({"a": {"x", "x+y"}, "b": {"x", "x+z"}, "c": {"w"}})
+    dispatcher.workers = [waiting(), waiting(), waiting()]
+    dispatcher._hand_out()
+    assert [worker.given for worker in dispatcher.workers] == [["a"], ["c"], []]
+    assert dispatcher.clock.jobs == 2
+    dispatcher._write_down(dispatcher.workers[0], "screen.finish", (0, "x", 1.0))
+    dispatcher._hand_out()
+    assert dispatcher.workers[2].given == ["b"] and dispatcher.making["b"] == {"x+z"}
+    assert dispatcher.clock.jobs == 3
+    logs = [worker.log for worker in dispatcher.workers]
     assert [log.arm for log in logs] == [log.screen.arm for log in logs] == ["a", "c", "b"]
 
 
@@ -239,6 +243,44 @@ def test_at_most_four_unasked_and_threads_count_as_cores(monkeypatch):
     monkeypatch.setattr(jobs, "_cores", lambda: 6)
     monkeypatch.setattr(jobs.torch, "get_num_threads", lambda: 2)
     assert jobs.processes(Config(), 14) == 3
+
+
+def test_a_container_uses_no_more_cores_than_it_may(tmp_path, monkeypatch):
+    monkeypatch.setattr(jobs, "QUOTA", tmp_path / "cpu.max")
+    allowed = jobs._cores()
+    for quota, cores in (("max 100000", allowed), ("100000 100000", 1), ("50000 100000", 0)):
+        jobs.QUOTA.write_text(f"{quota}\n")
+        assert jobs._cores() == cores
+    assert jobs.processes(Config(), 14) == 1
+
+
+def test_on_windows_all_arms_run_in_one_process(monkeypatch):
+    monkeypatch.setattr(jobs, "_cores", lambda: 4)
+    monkeypatch.setattr(jobs.torch, "get_num_threads", lambda: 1)
+    assert jobs.processes(Config(), 14) == 4
+    monkeypatch.setattr(jobs.sys, "platform", "win32")
+    assert jobs.processes(Config(), 14) == 1
+    assert "--jobs 2: on Windows" in refusal(checks.check, Config(jobs=2))
+
+
+def test_several_processes_for_one_arm_are_refused():
+    said = refusal(parse, ["--arms", "act_prm", "--jobs", "2"])
+    assert said == "--jobs has no effect here: it needs several --arms"
+    for flags in ("--arms act_prm --jobs 1", "--arms base act_prm --jobs 2"):
+        assert refusal(parse, flags.split()) == ""
+
+
+def test_a_plan_counts_the_memory_of_all_processes():
+    flags = "--dry-run --preset smoke --jobs 2 --tiny.updates 1 --num-demos 8".split()
+    cfg = parse(flags)
+    demos, report = logs_of(cfg, 0)
+    lines = []
+    for line in dry_run.of_model(cfg, Path("checkpoints"), demos, report):
+        lines.append(line)
+        if "the same in 2 processes" in line:
+            break
+    before, both = (float(line.split()[-2]) for line in lines[-2:])
+    assert lines[-2].startswith("sum") and both == pytest.approx(2 * before, abs=0.02)
 
 
 def test_several_processes_on_a_gpu_are_refused(monkeypatch):
@@ -375,6 +417,18 @@ def test_what_ends_one_process_ends_the_run_as_it_does_in_one(
     assert said.count("in ladder") == (fault is broken)
     finish(here, "--resume")
     assert left(here) == left(whole)
+
+
+@pytest.mark.slow
+def test_what_ends_the_parent_ends_the_processes(here, monkeypatch, capsys):
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(ladder, "write_atomically", full)
+    on_ctrl_c = signal.getsignal(signal.SIGINT)
+    with pytest.raises(SystemExit):
+        train.main(["--run", "r", *FLAGS, "--jobs", "2"])
+    assert "No space left on device: nothing is half written" in capsys.readouterr().err
+    assert not multiprocessing.active_children()
+    assert signal.getsignal(signal.SIGINT) is on_ctrl_c
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ Every number has to be finite, and in the range that its type names; names have 
 may not contradict each other. Knobs without any effect are refused in effects.py.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from importlib.util import find_spec
@@ -165,6 +166,10 @@ def _check_run(config: Config) -> None:
         config.jobs > 1 and on_gpu(config.device, config.sampler),
         f"--jobs {config.jobs}: processes do not share a GPU or vLLM: leave it out, or add "
         "--device cpu --sampler transformers",
+    )
+    refuse(
+        config.jobs > 1 and sys.platform == "win32",
+        f"--jobs {config.jobs}: on Windows all arms run in one process; leave it out",
     )
     refuse(
         config.lora > 0 and embedded,

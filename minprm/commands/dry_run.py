@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 from minprm.commands.counted import NEEDS_LESS, disk, why_not_measured
 from minprm.commands.estimate import measured_table
 from minprm.commands.logs import describe, tokens_of
-from minprm.constants import Config, DeviceName, fail, reads_base
+from minprm.constants import Config, DeviceName, arms_of, fail, reads_base
 from minprm.data import Demo
 from minprm.demos import fitting_demos, leave_out_unwritable, measured, split
 from minprm.envs import make_world
@@ -33,6 +33,7 @@ from minprm.model.load import (
 )
 from minprm.model.names import uses_vllm
 from minprm.model.policy import CHUNK
+from minprm.run.jobs import processes
 from minprm.run.threads import set_threads
 from minprm.text import instruction
 from minprm.text.actions import all_tools
@@ -64,7 +65,11 @@ def of_model(
     plan = memory(model, planned, card)
     for name, size in plan.items():
         yield f"{name:<42}{size / 2**30:>9.2f} GiB"
-    fits, verdict = fit(plan["sum"], card)
+    jobs = processes(cfg, len(arms_of(cfg)))
+    needed = jobs * plan["sum"]
+    if jobs > 1:
+        yield f"{f'the same in {jobs} processes':<42}{needed / 2**30:>9.2f} GiB"
+    fits, verdict = fit(needed, card)
     yield verdict
     yield disk(planned, total, trained, train_demos)
     yield from instruction.plan(prompter.instruction, cfg.sft.keep_instruction)

@@ -107,6 +107,7 @@ def _of_run(config: Config) -> list[Need]:
             "sft.keep_instruction",
         ),
         Need(config.history.last, "--history.last above 0", "history.first"),
+        Need(config.jobs == 1 or len(arms_of(config)) > 1, "several --arms", "jobs"),
     ]
 
 

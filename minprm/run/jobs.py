@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkContext, SpawnContext
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -32,6 +33,8 @@ from minprm.run.worker import STOP, Work, serve
 
 MOST = 4  # processes that are started without being asked for
 NOTICED = 0.2  # seconds after which the parent sees at the latest that Ctrl-C was pressed
+# what a container may use of all cores together: "200000 100000" is 200 ms in every 100 ms
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def processes(cfg: Config, arms: int) -> int:
@@ -40,15 +43,21 @@ def processes(cfg: Config, arms: int) -> int:
     if not jobs:
         embedded = cfg.model == "tiny" and device_of(cfg.device).type == "cpu"
         alone = not embedded or cfg.track != "none" or cfg.rl.max_async_level > 0
+        alone = alone or sys.platform == "win32"  # where Ctrl-C cannot be the parent's alone
         jobs = 1 if alone else min(MOST, _cores() // torch.get_num_threads())
     return max(1, min(jobs, arms))
 
 
 def _cores() -> int:
     """The cores that this process may use, where the system tells."""
+    cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0))
+    if QUOTA.exists():
+        time, period = QUOTA.read_text().split()
+        if time != "max":
+            cores = min(cores, int(time) // int(period))
+    return cores
 
 
 def side_by_side(
@@ -59,12 +68,13 @@ def side_by_side(
     arms: the stages that each still has to make. They are given away in this order.
     """
     with CtrlC(silent=True) as ctrl_c:  # while a process forks nothing can be logged
-        parent = Parent(arms, log, on_save, ctrl_c)
+        dispatcher = Dispatcher(arms, log, on_save, ctrl_c)
         try:
-            parent.workers = [Worker(work, log) for _ in range(jobs)]
-            yield from parent.results()
+            for _ in range(jobs):
+                dispatcher.workers.append(Worker(work, log))
+            yield from dispatcher.results()
         finally:
-            for worker in parent.workers:
+            for worker in dispatcher.workers:
                 worker.end()
 
 
@@ -94,7 +104,7 @@ class Worker:
         self.log.tensorboard.close()
 
 
-class Parent:
+class Dispatcher:
     """Hands out the arms, and writes down what the workers tell."""
 
     def __init__(

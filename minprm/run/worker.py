@@ -120,7 +120,8 @@ class Parent:
 
 
 class RemoteLog(Log):
-    """The log of a worker: the parent writes it."""
+    """The log of a worker: the parent writes it. The worker opens no file, takes no lock and draws
+    no bar, so what `Log` makes for these is not made."""
 
     def __init__(self, folder: Path, tell: Callable[..., str]):
         self.folder = folder
