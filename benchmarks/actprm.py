@@ -12,8 +12,6 @@ grows. 11 minutes, most of them rows. In place of this table
 
 import json
 import os
-import resource
-import subprocess
 import sys
 import time
 from statistics import median
@@ -21,11 +19,13 @@ from statistics import median
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from benchmarks.cost import count_learned, in_a_process, most_memory, timed
 from docs.results import save_run, take_json_flag
 from minprm.constants import Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
-from minprm.model.tree import layout, row
+from minprm.model.tree import row
+from minprm.run.threads import set_threads
 
 THOUGHT, ACTION, ROUNDS = 24, 6, 3
 GROWTH = [(4, 8), (8, 8), (16, 8), (32, 8), (8, 4), (8, 16), (8, 32), (32, 32)]
@@ -70,13 +70,12 @@ def profile(p: Policy) -> None:
 
 def gigabytes() -> float:
     """GiB that this process has taken at most."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return most_memory() / 2**30
 
 
 def child(*words: str) -> str:
     """What this program prints when it is run with these words, in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.actprm", *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return in_a_process("benchmarks.actprm", *words)
 
 
 def peaks() -> dict[str, float]:
@@ -108,20 +107,15 @@ def grown(p: Policy, steps: int, group: int) -> dict:
     """One update: its padded tokens, the different ones among them, and what it costs. CPU time:
     another job on the machine does not count."""
     samples = episode(steps, group, 200)
-    began = time.process_time()
-    p.update(samples, Training(), lr=0.0)
-    seconds = time.process_time() - began
-    tokens = 0
-    for batch in p.micro_batches(samples):
-        tokens += layout([[samples[i] for i in members] for members in batch]).ids.numel()
-    return {"T": steps, "G": group, "tokens": tokens, "unique": len(row(samples).ids),
+    learned = count_learned(p.model)
+    _, seconds = timed(p.update, samples, Training(), 0.0)
+    return {"T": steps, "G": group, "tokens": sum(learned), "unique": len(row(samples).ids),
             "seconds": seconds, "gigabytes": gigabytes()}  # fmt: skip
 
 
 def main() -> None:
     path = take_json_flag()
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    torch.set_flush_denormal(True)
+    set_threads("tiny", int(os.environ.get("OMP_NUM_THREADS", "1")))
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=1000, hidden_size=256, intermediate_size=768, num_hidden_layers=4,

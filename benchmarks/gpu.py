@@ -3,7 +3,8 @@
 Weights are random and of the real shapes, so nothing is downloaded.
 
     updates      as trees (groups of 8 share a prompt) and as a row a sample: tokens a second, the
-                 share of the card's peak (MFU), and peak memory beside what --dry-run plans
+                 share of the card's peak (MFU, as a run logs it: minprm/run/speed.py), and peak
+                 memory beside what --dry-run plans
     blocks       forward and backward pass with a dense mask and with blocks, by the row's length
     kernels      how many are compiled in the first updates of varied shapes, and in later ones
     sampling     a token of all completions in the plain loop, beside the time that the card takes
@@ -31,12 +32,15 @@ from minprm.data import Sample
 from minprm.model import blocks
 from minprm.model.load import adapted
 from minprm.model.policy import Policy
-from minprm.model.precision import output_layer
 from minprm.model.sampler import Sampler
+from minprm.run import speed
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-# bf16 operations a second without sparsity, and bytes a second, of the cards with SXM
-CARDS = {"H200": (989e12, 4.8e12), "H100": (989e12, 3.35e12), "A100": (312e12, 2.04e12)}
+CARD = torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU"
+# bytes a second, of NVIDIA's data sheets
+BANDWIDTH = {
+    "NVIDIA H200": 4.8e12, "NVIDIA H100 80GB HBM3": 3.35e12, "NVIDIA A100-SXM4-80GB": 2.04e12,
+}  # fmt: skip
 GROUP = 8
 
 
@@ -84,20 +88,11 @@ SIZES = {
 }
 SMALL = {"small, all weights": Size(TINY, 500), "small, LoRA 4": Size(TINY, 500, lora=4)}
 SMALL_WORK = Work(
-    prompt=32, answer=16, rows=16, lengths=(128, 256), row_tokens=256, steps=4, warm_up=1, later=2
+    prompt=32, answer=16, rows=16, lengths=(128, 256), row_tokens=256, steps=32, warm_up=1, later=2
 )
 
 
-# --- the card ---
-
-
-def of_card(which: int) -> float:
-    """Of this card, by its name: 0: operations a second, 1: bytes a second."""
-    name = torch.cuda.get_device_name() if DEVICE == "cuda" else ""
-    for card, speeds in CARDS.items():
-        if card in name:
-            return speeds[which]
-    return nan
+# --- the clock ---
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -156,11 +151,12 @@ def updates(policy: Policy, size: Size, work: Work) -> dict[str, float]:
         policy.shares_prefixes = share
         took[share] = seconds(lambda: policy.update(samples, config_of(size).act_prm, lr=1e-6))
     tokens = work.rows * (work.prompt + work.answer)
+    needed = speed.flops(policy, *speed.size(samples))
     return {
         "trees, tokens/s": tokens / took[True],
         "rows, tokens/s": tokens / took[False],
         "rows / trees": took[False] / took[True],
-        "MFU of trees, %": 100 * operations(policy, size, work) / took[True] / of_card(0),
+        "MFU of trees, %": 100 * needed / took[True] / (speed.peak_of(CARD) or nan),
     }
 
 
@@ -170,17 +166,6 @@ def trees(work: Work) -> list[Sample]:
     for _ in range(work.rows // GROUP):
         samples += tree(rng, work.prompt, work.answer, GROUP)
     return samples
-
-
-def operations(policy: Policy, size: Size, work: Work) -> float:
-    """What an update has to compute: 6 operations a weight and token (4 under adapters: a weight
-    that stays needs no gradient), each tree's tokens once, the output layer where a token is
-    trained. Not counted: attention between tokens, and what checkpointing computes again."""
-    trained = work.rows * work.answer
-    read = work.rows // GROUP * work.prompt + trained
-    head = output_layer(policy.model).numel()
-    layers = sum(p.numel() for p in policy.model.parameters()) - head  # tied: head and embedding
-    return (4 if size.lora else 6) * (layers * read + head * trained)
 
 
 def block_masks(policy: Policy, work: Work) -> dict[str, float]:
@@ -248,7 +233,7 @@ def sampling(policy: Policy, work: Work) -> dict[str, float]:
     cached = len(prompts) * work.prompt + work.rows * written
     shape = policy.model.config
     of_token = 2 * shape.num_hidden_layers * shape.num_key_value_heads * shape.head_dim
-    limit = 2 * (weights + of_token * cached) / of_card(1)
+    limit = 2 * (weights + of_token * cached) / BANDWIDTH.get(CARD, nan)
     return {
         "plain loop, tokens/s": work.rows / step,
         "a step, ms": 1000 * step,
@@ -287,8 +272,7 @@ def main() -> None:
     if not small and DEVICE == "cpu":
         raise SystemExit("there is no GPU here: python -m benchmarks.gpu --small runs the code")
     work = SMALL_WORK if small else Work()
-    device = torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU"
-    print(f"{device}, torch {torch.__version__}, {work.rows} rows of {work.prompt} + {work.answer}")
+    print(f"{CARD}, torch {torch.__version__}, {work.rows} rows of {work.prompt} + {work.answer}")
     rows = {}
     for name, size in (SMALL if small else SIZES).items():
         print(name, flush=True)

@@ -6,7 +6,9 @@ This is timed where it happens: two runs, with it and without, differ by more th
 
 import argparse
 import time
+from collections.abc import Callable
 
+from benchmarks.cost import timed
 from docs.results import save_run, take_json_flag
 from minprm import ladder
 from minprm.commands.cli import parse
@@ -25,17 +27,16 @@ FILES = ("samples.jsonl", "episodes.jsonl")
 keeping = 0.0  # CPU seconds so far
 
 
-def timed(function):
+def watched(function: Callable) -> Callable:
     """The function, which adds its CPU seconds to `keeping`."""
 
-    def watched(*arguments):
+    def counted(*arguments):
         global keeping
-        began = time.process_time()
-        found = function(*arguments)
-        keeping += time.process_time() - began
+        found, seconds = timed(function, *arguments)
+        keeping += seconds
         return found
 
-    return watched
+    return counted
 
 
 def cost(arm: str, knobs: list[str]) -> tuple[float, float, int]:
@@ -45,9 +46,7 @@ def cost(arm: str, knobs: list[str]) -> tuple[float, float, int]:
     cfg = parse(["--run", run, "--arms", arm, *knobs])
     log = Log(RUNS / run)
     keeping = 0.0
-    began = time.process_time()
-    ladder.ladder(cfg, log, CHECKPOINTS)
-    seconds = time.process_time() - began
+    _, seconds = timed(ladder.ladder, cfg, log, CHECKPOINTS)
     log.close()
     return seconds, keeping, sum((log.folder / name).stat().st_size for name in FILES)
 
@@ -61,7 +60,7 @@ if __name__ == "__main__":
     set_threads("tiny")
     for owner, names in PARTS:
         for name in names.split():
-            setattr(owner, name, timed(getattr(owner, name)))
+            setattr(owner, name, watched(getattr(owner, name)))
     print("| arm | CPU s | to keep | share | kB |\n|---|---|---|---|---|")
     for arm in flags.arms:
         seconds, kept, size = cost(arm, knobs)

@@ -11,17 +11,15 @@ a small byte-level vocabulary. One thread, ten minutes; `--logs` and `--lines` t
 import argparse
 import json
 import random
-import resource
-import subprocess
-import sys
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import torch
+from transformers import PreTrainedTokenizerBase
 
-from docs.results import save_run
+from benchmarks.cost import in_a_process, most_memory, timed
+from docs.results import save_run, take_json_flag
 from minprm.constants import ActPRM, Config, Tiny
 from minprm.data import Demo, Step
 from minprm.demos import fitting_demos, logs_of, measured, split
@@ -30,6 +28,7 @@ from minprm.evaluation import replay
 from minprm.model.agent import Agent, make_agent, make_prompter
 from minprm.model.policy import Policy
 from minprm.model.tiny import untrained
+from minprm.run.threads import set_threads
 from minprm.stages.act_prm import walk_logs
 from minprm.stages.metrics import held_out_look
 from minprm.stages.relabel import relabel, sample
@@ -90,20 +89,9 @@ def peak_of_walk(walk: str, logs: int) -> None:
             cfg=cfg, seed=0, agent=thinking_agent(cfg), train_demos=demos, held_out=demos,
             log=SimpleNamespace(folder=Path(folder)),
         )  # fmt: skip
-        before = most_memory()
+        before = most_memory() // 2**20
         WALKS[walk](run)
-    print(json.dumps({"before": before, "MiB": most_memory()}))
-
-
-def most_memory() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 2**10
-
-
-def in_a_process(walk: str, logs: int) -> dict:
-    """`peak_of_walk` in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.many_logs", "--walk", walk, str(logs)]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return json.loads(told.splitlines()[-1])
+    print(json.dumps({"before": before, "MiB": most_memory() // 2**20}))
 
 
 # --- the start ---
@@ -139,36 +127,41 @@ def seconds_to_start(lines: int, file: Path) -> float:
     file.write_text("".join(json.dumps(chat_log(i, dice)) + "\n" for i in range(lines)))
     words = tokenizer("qwen3_instruct_2507")
     cfg = Config(world="", demos=str(file), model="its name", arms=["act_prm"], context=8192)
-    began = time.process_time()
+    _, seconds = timed(read_logs, cfg, words)
+    return seconds
+
+
+def read_logs(cfg: Config, words: PreTrainedTokenizerBase) -> None:
+    """What a run does with its logs before it learns from them."""
     demos, _ = logs_of(cfg, seed=0)
     prompter = make_prompter(words, cfg, all_tools(demos))
     split(fitting_demos(measured(demos, prompter.chat), prompter, cfg), cfg)
-    return time.process_time() - began
 
 
 def main() -> None:
+    path = take_json_flag()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--logs", type=int, nargs="*", default=[100, 300, 1000])
     parser.add_argument("--lines", type=int, nargs="*", default=[1000, 3000, 10_000])
     parser.add_argument("--walk", nargs=2, help="one walk in this process: its name, and how many")
-    parser.add_argument("--json", default="", help="write the numbers to this file")
     flags = parser.parse_args()
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
+    set_threads("tiny")
     if flags.walk:
         return peak_of_walk(flags.walk[0], int(flags.walk[1]))
     rows: dict[str, dict] = {walk: {} for walk in WALKS}
     for walk in WALKS:
         for logs in flags.logs:
-            rows[walk][f"{logs:,}"] = in_a_process(walk, logs)
-            print(walk, logs, rows[walk][f"{logs:,}"], flush=True)
+            told = in_a_process("benchmarks.many_logs", "--walk", walk, str(logs))
+            found = json.loads(told.splitlines()[-1])
+            print(walk, logs, found, flush=True)
+            rows[walk][f"{logs:,}"] = found
     rows["start"] = {}
     with TemporaryDirectory() as folder:
         for lines in flags.lines:
             seconds = seconds_to_start(lines, Path(folder) / "logs.jsonl")
             rows["start"][f"{lines:,}"] = {"cpu_seconds": seconds}
             print(f"start {lines} {seconds:.2f} s", flush=True)
-    save_run(flags.json, [0], "one run", rows)
+    save_run(path, [0], "one run", rows)
 
 
 if __name__ == "__main__":

@@ -1,32 +1,27 @@
-"""What vs_trl.py and vs_verl.py have in common: the model, the prompts, the clock, a printed line.
+"""What vs_trl.py and vs_verl.py have in common: the model, the prompts, a printed line.
 
 Both sides train copies of one model of random weights on the same ids, update by update in turns.
-Seconds are of this process's CPU time on one thread: another job on the machine stretches the wall
-clock, and the two sides not alike.
+Seconds are those of the processor, on one thread (cost.py).
 """
 
 import os
 import random
-import time
-from collections.abc import Callable
 from math import log
 from statistics import median
 from typing import NamedTuple
 
 import torch
 import transformers
-from transformers import PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from docs.results import save, this_program
 from minprm.data import Sample
 from minprm.model.tiny import make_tokenizer
+from minprm.run.threads import set_threads
 
 WORDS, PROMPTS, GROUP = 1000, 4, 8
 CHECKED, TIMED = 3, 6  # updates
-CHECKED_LR, TIMED_LR = (
-    1e-4,
-    1e-7,
-)  # while it is timed a model hardly moves: completions stay as long
+CHECKED_LR = 1e-4
+TIMED_LR = 1e-7  # while it is timed a model hardly moves: completions stay as long
 INTERVAL = f"CPU seconds, median of {TIMED}, smallest and largest"
 
 
@@ -44,11 +39,10 @@ REGIMES = {
 
 
 def prepare() -> None:
-    """One thread, and no denormal numbers, whose sums take many times as long."""
+    """One thread, and no words that are not ours."""
     if os.environ.get("OMP_NUM_THREADS") != "1":
         raise SystemExit("CPU seconds are compared on one thread: set OMP_NUM_THREADS=1")
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
+    set_threads("tiny")
     transformers.utils.logging.set_verbosity_error()
 
 
@@ -87,19 +81,6 @@ def model_of(tokenizer, average: int) -> Qwen3ForCausalLM:
     return model
 
 
-def count_read(model: PreTrainedModel) -> list[int]:
-    """A list to which each forward pass for a gradient adds its tokens, padding included."""
-    read = []
-
-    def note(_, inputs: tuple) -> None:
-        if torch.is_grad_enabled():
-            ids, *_ = inputs
-            read.append(ids.numel())
-
-    model.get_input_embeddings().register_forward_pre_hook(note)
-    return read
-
-
 def grouped(prompts: list[list[int]], groups: list) -> list[Sample]:
     """Samples of drawn completions. GRPO's advantages, of a reward that depends on all ids."""
     samples = []
@@ -116,13 +97,6 @@ def reward(ids: list[int]) -> float:
     return float(sum(ids) % 7)
 
 
-def timed(function: Callable, *args) -> tuple:
-    """(what the function returns, CPU seconds)"""
-    began = time.process_time()
-    result = function(*args)
-    return result, time.process_time() - began
-
-
 def require_same(ours: list[float], theirs: list[float], what: str) -> None:
     """Ends the program unless all gradient norms agree to 1e-3."""
     for i, (norm, peer) in enumerate(zip(ours, theirs, strict=True)):
@@ -131,7 +105,7 @@ def require_same(ours: list[float], theirs: list[float], what: str) -> None:
     print(f"  {what}: the same gradient norms over {len(ours)} updates", flush=True)
 
 
-def updates(
+def update_rows(
     peer: str, theirs: list[float], ours: list[float], read: dict[str, float]
 ) -> dict[str, dict]:
     """The two rows of an update: seconds, and the tokens that each side read in one."""
@@ -143,12 +117,6 @@ def updates(
         rows[f"update, {side}"]["read"] = tokens
         print(f"  {side} read {tokens:,.0f} tokens an update")
     return rows
-
-
-def save_rows(path: str, rows: dict, *libraries: str) -> None:
-    """Writes what was measured, with the versions of these libraries; no path: writes nothing."""
-    if path:
-        save(path, **this_program(*libraries), seeds=[0], interval=INTERVAL, rows=rows)
 
 
 def row(name: str, seconds: list[float], peer: list[float] | None = None) -> dict[str, float]:

@@ -10,7 +10,6 @@ all of them read all prompts. OMP_NUM_THREADS sets threads; seven minutes on one
 import argparse
 import os
 import random
-import time
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,10 +21,12 @@ import transformers
 from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
+from benchmarks.cost import timed
 from docs.results import save_run, take_json_flag
 from minprm.constants import Engine
 from minprm.model import vllm
 from minprm.model.sampler import Sampler
+from minprm.run.threads import set_threads
 
 ROUNDS = 5  # after one that is not timed
 CONTEXT = 512  # tokens of vLLM's longest sequence
@@ -143,14 +144,13 @@ def measure(size: Size, rounds: int = ROUNDS) -> dict[str, dict | None]:
     speeds = {name: [] for name in writers}
     for turn in range(1 + rounds):
         for name, draw in writers.items():
-            began = time.process_time()
-            drawn = draw(turn)
-            speeds[name].append(drawn / (time.process_time() - began))
+            drawn, seconds = timed(draw, turn)
+            speeds[name].append(drawn / seconds)
             if drawn != size.drawn:
                 raise SystemExit(f"{name} drew {drawn} tokens, not {size.drawn}")
     rows: dict[str, dict | None] = {"vLLM": None}
-    for name, (_, *timed) in speeds.items():
-        rows[name] = {"median": median(timed), "low": min(timed), "high": max(timed)}
+    for name, (_, *found) in speeds.items():
+        rows[name] = {"median": median(found), "low": min(found), "high": max(found)}
     for name in ("generate", "vLLM"):
         if row := rows[name]:
             row["ratio"] = rows["plain sampler"]["median"] / row["median"]
@@ -171,8 +171,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=SIZES)
     flags = parser.parse_args()
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    torch.set_flush_denormal(True)
+    set_threads("tiny", int(os.environ.get("OMP_NUM_THREADS", "1")))
     transformers.utils.logging.set_verbosity_error()
     print(f"tokens a CPU second, transformers {transformers.__version__}, "
           f"torch {torch.__version__}, {torch.get_num_threads()} threads, fp32")  # fmt: skip

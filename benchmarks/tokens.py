@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from benchmarks.cost import on_each_pass
 from docs import tables
 from docs.results import save_run, take_json_flag
 from minprm.commands.presets import PRESETS
@@ -34,6 +35,7 @@ from minprm.model.agent import Agent, make_agent
 from minprm.model.policy import Policy
 from minprm.model.tiny import untrained
 from minprm.play import expert_demos
+from minprm.run.threads import set_threads
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 
 PHASES = ("sampling", "scoring", "training")
@@ -84,12 +86,12 @@ class Counter:
         self.phases = {name: Phase() for name in PHASES}
         self.now = Phase()  # none yet
         for model in (agent.policy.model, agent.policy.frozen):
-            model.get_input_embeddings().register_forward_pre_hook(self.count)
+            on_each_pass(model, self.count)
         self.doors(agent)
 
-    def count(self, _, given: tuple[torch.Tensor, ...]) -> None:
-        """The trunk begins with the table of its tokens, which is given all of them: [B, L]."""
-        self.now.padded += given[0].numel()
+    def count(self, tokens: int) -> None:
+        """A forward pass is given so many, padding included."""
+        self.now.padded += tokens
 
     def doors(self, agent: Agent) -> None:
         """Replaces the functions by which a phase begins."""
@@ -207,8 +209,7 @@ def measure(updates: int) -> dict:
 
 def main() -> None:
     path = take_json_flag()
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
+    set_threads("tiny")
     rows = measure(UPDATES)
     print(tables.tokens(rows))
     save_run(path, [0], f"sums over {UPDATES} updates", rows)

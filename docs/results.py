@@ -22,6 +22,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -66,10 +67,20 @@ def take_json_flag() -> str:
     return sys.argv.pop(place)
 
 
-def save_run(path: str, seeds: list[int], interval: str, rows: dict, **more) -> None:
-    """Writes what the program that is running has measured. No path: writes nothing."""
+def save_run(
+    path: str,
+    seeds: list[int],
+    interval: str,
+    rows: dict,
+    other: Sequence[str] = (),
+    **more,
+) -> None:
+    """Writes what the program that is running has measured. No path: writes nothing.
+
+    other: libraries beside the usual whose versions the numbers depend on.
+    """
     if path:
-        save(path, **this_program(), seeds=seeds, interval=interval, rows=rows, **more)
+        save(path, **this_program(*other), seeds=seeds, interval=interval, rows=rows, **more)
 
 
 def this_program(*other: str) -> dict:

@@ -150,3 +150,10 @@ def test_act_prm_s_printed_lines_are_read():
 def test_the_examples_in_docstrings_hold(module):
     found = doctest.testmod(module)
     assert not found.failed
+
+
+def test_a_benchmark_names_the_versions_of_other_libraries_that_it_ran(tmp_path):
+    results.save_run(str(tmp_path / "rows.json"), [0], "one run", {"a": 1.0}, ["pytest"], G=8)
+    told = json.loads((tmp_path / "rows.json").read_text())
+    assert told["libraries"]["pytest"] == pytest.__version__ and "torch" in told["libraries"]
+    assert (told["seeds"], told["rows"], told["G"]) == ([0], {"a": 1.0}, 8)

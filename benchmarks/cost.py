@@ -1,0 +1,55 @@
+"""What a piece of work costs: seconds of the processor, memory, tokens that a model is given.
+
+Seconds are of this process alone: another job on the machine stretches those of the clock.
+"""
+
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+from transformers import PreTrainedModel
+
+
+def timed(function: Callable, *arguments) -> tuple:
+    """(what the function returns, CPU seconds)"""
+    began = time.process_time()
+    result = function(*arguments)
+    return result, time.process_time() - began
+
+
+def most_memory() -> int:
+    """Bytes that this process has taken at most; on Linux."""
+    return 2**10 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def in_a_process(module: str, *words: str) -> str:
+    """What a benchmark prints when it is run with these words, in a process of its own."""
+    command = [sys.executable, "-m", module, *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def on_each_pass(model: PreTrainedModel, note: Callable[[int], None]) -> None:
+    """Tells `note` the tokens of each forward pass, padding included: rows times columns.
+
+    A model begins with the table of its tokens, which is given all of them.
+    """
+
+    def count(_, given: tuple[torch.Tensor, ...]) -> None:
+        note(given[0].numel())
+
+    model.get_input_embeddings().register_forward_pre_hook(count)
+
+
+def count_learned(model: PreTrainedModel) -> list[int]:
+    """A list to which each forward pass for a gradient adds its tokens, padding included."""
+    learned = []
+
+    def note(tokens: int) -> None:
+        if torch.is_grad_enabled():
+            learned.append(tokens)
+
+    on_each_pass(model, note)
+    return learned
