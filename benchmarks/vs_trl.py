@@ -1,6 +1,6 @@
 """OMP_NUM_THREADS=1 python -m benchmarks.vs_trl [--vllm] [--json FILE]: TRL beside minprm.
 
-TRL's GRPOTrainer and minprm in one process, as ratios. Six minutes.
+TRL's GRPOTrainer and minprm in one process, as ratios. Eight minutes.
 
 Both train copies of one model on the same prompts, in turns. First the ids that TRL sampled give
 the same gradient norm over three updates; only then is anything timed: an update (what comes after
