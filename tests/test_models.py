@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 from loguru import logger
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, CodeGenConfig
 
 from minprm.commands.ask import Evaluation
 from minprm.commands.scoring import played
@@ -23,7 +23,9 @@ from minprm.model import blocks, tree
 from minprm.model import check as module
 from minprm.model import policy as reading
 from minprm.model import sampler as sampling
+from minprm.model.agent import make_player
 from minprm.model.check import check
+from minprm.model.decode import Together
 from minprm.model.kept import Kept
 from minprm.model.load import load_model
 from minprm.model.policy import Policy
@@ -70,6 +72,8 @@ MODELS = {
     "Mamba": MAMBA | {"time_step_rank": 4},
     "Mamba2": MAMBA | {"head_dim": 16, "num_heads": 4, "n_groups": 1, "chunk_size": 8},
 }  # fmt: skip
+CODEGEN = {"vocab_size": 96, "n_embd": 32, "n_layer": 2, "n_head": 4, "rotary_dim": 4,
+           "n_positions": 128}  # fmt: skip
 REFUSED = ("Mamba", "Mamba2")
 
 
@@ -221,6 +225,38 @@ def test_a_cache_that_is_not_what_was_read_is_switched_off(tmp_path, monkeypatch
     check(who)
     assert who.policy.shares_prefixes and not who.sampler.reuses_cache
     assert any("reads every prompt anew" in line for line in said)
+
+
+@pytest.mark.parametrize("how", ["wrong", "an error"])
+def test_completions_that_a_model_cannot_read_in_one_row_get_their_own(
+    tmp_path, monkeypatch, said, how
+):
+    step = Together.step
+
+    def broken(self, *args):
+        if how == "an error":
+            raise ValueError("too many dimensions")
+        return step(self, *args) * 1.5
+
+    monkeypatch.setattr(Together, "step", broken)
+    who = loaded("Llama", tmp_path)
+    check(who)
+    assert who.policy.shares_prefixes and who.sampler.reuses_cache and not who.sampler.branches
+    assert any("written in one row" in line for line in said)
+    who.sampler.generate([[1, 2]], 4, 2, [], 1.0, seed=0)
+
+
+def test_a_model_with_attention_of_its_own_goes_on_from_its_cache(tmp_path):
+    """It adds a mask to its scores, so a mask of true and false is none to it."""
+    model = AutoModelForCausalLM.from_config(CodeGenConfig(**CODEGEN))
+    for weight in model.parameters():
+        if weight.ndim > 1:
+            weight.data.normal_(0, 0.3)
+    model.save_pretrained(tmp_path)
+    player = make_player(load_model(str(tmp_path)), loaded("GPT2", tmp_path).policy.tokenizer,
+                         Config(context=CONTEXT, sampler="transformers"), [])  # fmt: skip
+    check(player)
+    assert player.sampler.reuses_cache and not player.sampler.branches
 
 
 def test_keys_of_a_walk_that_are_not_what_was_read_are_not_kept(tmp_path, monkeypatch, said):

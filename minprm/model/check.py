@@ -2,12 +2,13 @@
 
 The trainer puts many samples in one row, and the sampler continues from what it has cached. Not
 every architecture allows both: sliding windows and recurrent layers do not. So a small walk is
-scored in five ways, and they must agree:
+scored in six ways, and they must agree:
 
     the model's own forward, one sample at a time     the truth
     the trainer, each sample in a row of its own      or else the model is refused
     the trainer, all samples as trees in one row      or else each sample gets its own row
     the trainer, step by step behind what it kept     or else each step is read from its start
+    the sampler, completions of a prompt in a row     or else each gets its own row
     the sampler, from the cache of its last call      or else it reads every prompt anew
 
 docs/models.md has a table of what was found, by architecture.
@@ -39,7 +40,7 @@ KINDS = {"a sliding window": DynamicSlidingWindowLayer, "recurrent layers": Line
 
 
 def check(player: Player) -> None:
-    """Compares the five ways. What the model does not allow is switched off with a sentence, and a
+    """Compares the six ways. What the model does not allow is switched off with a sentence, and a
     model whose log-probs we do not get right is refused.
 
     A player that is no agent only writes: it has no trainer to compare. A sampler that is vLLM is
@@ -61,9 +62,13 @@ def check(player: Player) -> None:
 
 
 def check_sampler(sampler: Sampler, prompts: list[list[int]]) -> None:
-    """Switches the reuse of caches off where what is written after a continued prompt has another
-    log-prob than the model's own."""
+    """Switches off that completions stand in one row, and then the reuse of caches, where what is
+    written so has another log-prob than the model's own."""
     model = sampler.model
+    if sampler.branches and same_in_one_row(sampler, prompts):
+        return
+    could = sampler.branches
+    sampler.branches = False
     written = walk(sampler, prompts)
     own = truth(model, written)
     if sampler.reuses_cache and differs(model, reported(written), own):
@@ -77,6 +82,20 @@ def check_sampler(sampler: Sampler, prompts: list[list[int]]) -> None:
             f"{name_of(model)}: the sampler cannot continue from a cached prompt "
             f"({cause(model)}), so it reads every prompt anew"
         )
+    elif could:
+        logger.warning(
+            f"{name_of(model)}: the completions of a prompt cannot be written in one row, so each "
+            "gets its own row"
+        )
+
+
+def same_in_one_row(sampler: Sampler, prompts: list[list[int]]) -> bool:
+    """Has what is written in one row behind its prompt (decode.py) the model's own log-probs?"""
+    try:
+        written = walk(sampler, prompts)
+    except CANNOT:
+        return False
+    return not differs(sampler.model, reported(written), truth(sampler.model, written))
 
 
 def check_trainer(policy: Policy, samples: list[Sample], context: int) -> None:
@@ -180,7 +199,7 @@ def write(sampler: Sampler, states: list[Sample], n: int) -> list[Sample]:
     return samples
 
 
-# --- its log-probs, in five ways.  [T] each, sample after sample ---
+# --- its log-probs, in six ways.  [T] each, sample after sample ---
 
 
 def truth(model: PreTrainedModel, samples: list[Sample]) -> Tensor:

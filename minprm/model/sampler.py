@@ -62,7 +62,10 @@ class Sampler:
         self.learner = model
         self.model = deepcopy(model) if own_weights else model
         self.last_call: LastCall | None = None
+        # may prompts be read on from those of the last call, and may the completions of a prompt
+        # stand in one row behind it? check.py asks the model whether that is right
         self.reuses_cache = keeps_all(model)
+        self.branches = self.reuses_cache
 
     def begin(self) -> None:
         """Starts a new walk over logs or worlds: nothing depends on what was read before it."""
@@ -196,7 +199,7 @@ class Sampler:
         if self.reuses_cache:
             self.last_call = LastCall(stamp, row_of, mask, [held(layer) for layer in cache.layers])
         which = torch.tensor([row_of[tuple(prompt)] for prompt in prompts], device=device)
-        if group > 1 and self.reuses_cache:
+        if group > 1 and self.branches and self.reuses_cache:
             return logits[which], Together(mask, cache, which[::group], group, more)
         return logits[which], Apart(mask, cache, which, more)
 
