@@ -147,6 +147,22 @@ def test_a_batch_copies_no_more_than_its_limit():
         assert len(batch) * sum(map(max, zip(*sizes, strict=True))) <= 100 or len(batch) == 1
 
 
+def test_many_thoughts_behind_what_is_kept_are_cut_into_rows():
+    """There the mask is dense: a row would pay for the square of its thoughts."""
+    p, trunk = policy(), Sample().extend([1] * 100)
+    p.size = 10**6  # a token is dear beside a pair of them
+    thoughts = [Sample(parent=trunk).extend([2 + n % 14] * 20 + [2 + n // 14], 0.0)
+                for n in range(128)]  # fmt: skip
+    (whole,) = p.micro_batches(thoughts)
+    assert len(whole) == 1  # by blocks
+    p.logprobs(thoughts[:1], keep=True)
+    store = p.kept[False]
+    store.turn_to(thoughts, store.stamp)
+    rows = [row for batch in store.plan(thoughts, p.micro_batches) for row in batch]
+    read = [store._size([thoughts[i] for i in members])[0] for members in rows]
+    assert sum(read) <= 128 * 21 and max(read) < 128 * 21 / 4
+
+
 def test_what_was_read_in_blocks_is_kept_too(monkeypatch):
     p, (first, second, *_) = policy(), walk(0)
     with monkeypatch.context() as patch:

@@ -24,7 +24,7 @@ from minprm.data import Sample
 from minprm.model.tree import Row, Rows, ancestors_of, layout, lineage, row
 
 MicroBatch = list[list[list[int]]]
-MicroBatches = Callable[[list[Sample]], MicroBatch]
+MicroBatches = Callable[[list[Sample], bool], MicroBatch]  # (Samples, may a mask be blocks)
 Layer = tuple[Tensor, Tensor]  # keys and values of the pool: [N, heads, head_dim] each
 
 
@@ -81,8 +81,9 @@ class Kept:
         would be padding, or the batch with all that is kept for it would be more than `limit`.
         """
         rows = []
-        for group in self._by_trunk(samples):
-            for batch in micro_batches(list(group.values())):
+        for trunk, group in self._by_trunk(samples).items():
+            blocks = trunk not in self.places  # behind what is kept the mask is dense
+            for batch in micro_batches(list(group.values()), blocks):
                 for numbers in batch:
                     members = [list(group)[k] for k in numbers]
                     rows.append((*self._size([samples[i] for i in members]), members))
@@ -98,21 +99,21 @@ class Kept:
             batches[-1].append(members)
         return batches
 
-    def _by_trunk(self, samples: list[Sample]) -> list[dict[int, Sample]]:
-        """Samples that continue the same node, by index, and as if the trunk were one token."""
+    def _by_trunk(self, samples: list[Sample]) -> dict[int, dict[int, Sample]]:
+        """By the name of a node, the Samples that continue it: by index, and as if the node were
+        one token."""
         groups = {}
         for i, sample in enumerate(samples):
             short = None
-            trunk = None
+            trunk = self._names(sample)[0]  # where nothing is kept, it is the root
             for node, name in zip(lineage(sample), self._names(sample), strict=True):
-                trunk = name if trunk is None else trunk  # where nothing is kept, it is the root
                 if name in self.places and node is not sample:
                     trunk = name
                     short = Sample(ids=[0])
                 else:
                     short = Sample(ids=node.ids, parent=short)
             groups.setdefault(trunk, {})[i] = short
-        return list(groups.values())
+        return groups
 
     def _size(self, samples: list[Sample]) -> tuple[int, int]:
         """(tokens to read of a row of these Samples, tokens that are kept)."""

@@ -220,13 +220,13 @@ class Policy:
         frozen.load_state_dict(self.initial, strict=False)
         return frozen.eval()  # it may be asked for in the midst of an update
 
-    def micro_batches(self, samples: list[Sample]) -> list[list[list[int]]]:
+    def micro_batches(self, samples: list[Sample], blocks: bool = True) -> list[list[list[int]]]:
         """Which Samples are read together: their indices, by row and by micro-batch."""
         # the cost of a token is that of its weights, the cost of a pair of tokens is attention's
         shape = self.model.config.get_text_config()
         dim = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
         pair = 2 * shape.num_hidden_layers * shape.num_attention_heads * dim
-        device = self.model.device if self.reads_blocks else None
+        device = self.model.device if self.reads_blocks and blocks else None
         return micro_batches(
             samples, self.micro_tokens, self.size, pair, self.shares_prefixes, device
         )
