@@ -193,7 +193,8 @@ def test_a_plan_writes_nothing_and_says_whether_thoughts_can_be_read(folder, mod
     assert "not raised yet" in embedded and "Measured: " in embedded
     assert "of 16 thoughts can be read" in shipped, "the model that comes with minprm was asked"
     main("--preset smoke --arms rl --dry-run --tiny.dim 16".split())
-    assert "Time was not measured: that of playing" in capsys.readouterr().out
+    played = capsys.readouterr().out
+    assert "Time was not measured: that of playing" in played and played.count("stage  ") == 1
 
 
 def test_what_does_not_fit_is_not_loaded(folder, model, monkeypatch, capsys):

@@ -1,6 +1,7 @@
 """A run that teaches nothing says so, in one sentence with the cause and the knobs to turn."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from minprm.ladder import run_stage, start
 from minprm.run.table import details
 from minprm.stages.act_prm import Group, Thought, score, walk_logs
 from minprm.stages.act_prm import Path as LogPath
+from minprm.stages.failure import Tally
 from minprm.stages.relabel import relabelled, without_thought
 from minprm.stages.rl import synth
 from minprm.text.chat import Chat
@@ -85,6 +87,13 @@ def test_thoughts_that_are_all_empty_stop_the_run(made, tmp_path, monkeypatch, c
     flags = f"--model {made['thinks nothing']} --stages relabel sft:thoughts"
     sentence = said(flags, tmp_path, monkeypatch, capsys)
     assert "32 of 32 thoughts are empty" in sentence and "--act-prm.length-penalty" in sentence
+
+
+def test_the_cause_is_one_that_was_met():
+    here = SimpleNamespace(thought_tokens=6)
+    found = Tally(drawn=256, readable=254, controls=Counter({"</act>": 1, "<end>": 1}))
+    assert found.why(here).startswith("2 of 256 thoughts hold a control token, such as </act>")
+    assert "1 of 8 thoughts were cut" in Tally(drawn=8, readable=7, cut=1).why(here)
 
 
 # --- a stage of Act-PRM ---

@@ -16,13 +16,16 @@ def stages_table(
 ) -> Iterator[str]:
     """A line for each stage: its updates, and its time where that was measured; `seconds_of` takes
     a stage's id and its updates."""
-    yield f"{'stage':<50}{'updates':>9}{'about':>12}"
+    about = f"{'about':>12}" if seconds_of else ""
+    yield f"{'stage':<50}{'updates':>9}{about}"
     whole = 0.0
     for stage_id in stage_ids(cfg):
         updates = updates_of(stage_id, cfg, demos)
-        seconds = seconds_of(stage_id, updates) if seconds_of else None
-        whole += seconds or 0.0
-        yield f"{stage_id:<50}{updates or '-':>9}{duration(seconds):>12}"
+        if seconds_of:
+            seconds = seconds_of(stage_id, updates)
+            about = f"{duration(seconds):>12}"
+            whole += seconds or 0.0
+        yield f"{stage_id:<50}{updates or '-':>9}{about}"
     if seconds_of:
         name = "all of them, for all seeds"
         yield f"{name:<50}{'':>9}{duration(whole * len(cfg.seeds)):>12}"

@@ -79,7 +79,6 @@ def measured_table(cfg: Config, checkpoints: Path) -> Iterator[str]:
             run = start(stand_in, cfg.seeds[0], log, Path(folder))
         measured = measure(run) if kinds & {*DRAWS_THOUGHTS, "sft"} else None
     if measured is None:
-        yield from stages_table(cfg, run.train_demos)
         yield "Time was not measured: that of playing depends on what is learned."
         return
     found, took = measured
@@ -87,7 +86,7 @@ def measured_table(cfg: Config, checkpoints: Path) -> Iterator[str]:
     yield (
         f"Measured: {took.walk:.1f} s to write and score {found.drawn} thoughts, "
         f"{took.act_prm:.1f} s to learn from them, {took.sft:.1f} s for an update of SFT. "
-        "All else is a multiple of that; playing and evaluation are not in it."
+        "All else is a multiple of that, in one process; playing and evaluation are not in it."
     )
     if not raised:
         yield (

@@ -56,6 +56,11 @@ class Tally:
                 "once: use a smaller --act-prm.length-penalty, another --instruction or another "
                 "--model"
             )
+        if token and not self.cut:
+            return (
+                f"{self.drawn - self.readable} of {self.drawn} thoughts hold a control token, such "
+                f"as {token}: where many do, choose another --layout or another --model"
+            )
         return (
             f"{self.cut} of {self.drawn} thoughts were cut at --thought-tokens "
             f"{agent.thought_tokens}: allow longer ones; if the model never ends a thought by "
