@@ -29,10 +29,11 @@ def main(argv: list[str] | None = None) -> None:
     argv = sys.argv[1:] if argv is None else argv
     name = argv[0] if argv else "--help"
     if name in COMMANDS:
-        command = import_module(f"minprm.commands.{name}")
         try:
-            command.main(argv[1:])
+            import_module(f"minprm.commands.{name}").main(argv[1:])
             sys.stdout.flush()
+        except KeyboardInterrupt:  # where no command has more to say of it, as while torch is read
+            raise SystemExit(130) from None
         except BrokenPipeError:  # whoever reads has read enough, as head does
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is buffered
         return

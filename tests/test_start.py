@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from benchmarks import busy
-from minprm import ladder
+from minprm import __main__, ladder
 from minprm.commands import train
 from minprm.commands.cli import parse
 from minprm.run import threads
@@ -80,6 +80,16 @@ def here(tmp_path, monkeypatch) -> Path:
 def test_what_asks_for_no_model_waits_for_no_torch(here):
     done = child(here, "-c", RUN, *AT_ONCE)
     assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_while_a_command_begins_ends_it_without_a_traceback(monkeypatch):
+    def pressed(argv):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "main", pressed)
+    with pytest.raises(SystemExit) as stop:
+        __main__.main(["train"])
+    assert stop.value.code == 130
 
 
 def test_a_plan_tells_stages_and_updates_before_it_waits_for_torch(tmp_path):
