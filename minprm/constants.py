@@ -249,9 +249,9 @@ class Config:
     watch: Few = 3  # states (in rl: tasks) whose groups are kept for the report; 0: none
     keep_episodes: CountOrNone = 40  # evaluation episodes of an arm that are kept for the report
     track: Literal["none", "wandb", "trackio"] = "none"  # Weights & Biases, or Trackio, beside all
-    threads: Few = 0  # CPU threads; 0: one for a small model, else as torch chooses
-    # arms that run at once, each in a process with --threads; 0: one for each core, at most four,
-    # with the embedded model on a CPU, and else 1
+    threads: Few = 0  # CPU threads of a process; 0: one for a small model, else as torch chooses
+    # how many arms are trained at once, each in a process of its own; 0: with the embedded model on
+    # a CPU one for each core, at most four, and else 1
     jobs: Few = 0
     tiny: Tiny = field(default_factory=Tiny)
     sft: SFT = field(default_factory=SFT)
