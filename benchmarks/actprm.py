@@ -20,6 +20,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.cost import count_learned, in_a_process, most_memory, timed
+from docs import tables
 from docs.results import save_run, take_json_flag
 from minprm.constants import Training
 from minprm.data import Sample
@@ -59,6 +60,20 @@ def measure(p: Policy, samples: list[Sample], share: bool) -> tuple[int, float, 
     return tokens, median(seconds), norm
 
 
+def compare(p: Policy, steps: int, group: int, state: int) -> dict:
+    """One update both ways: tokens and seconds. Exits where their gradients differ."""
+    samples = episode(steps, group, state)
+    trees, trees_seconds, norm = measure(p, samples, share=True)
+    rows, rows_seconds, other = measure(p, samples, share=False)
+    if abs(norm / other - 1) > 1e-4:
+        raise SystemExit(f"gradient norms differ: {norm} and {other}")
+    return {
+        "T": steps, "G": group, "state": state, "unique": len(row(samples).ids), "trees": trees,
+        "rows": rows, "trees_seconds": trees_seconds, "rows_seconds": rows_seconds,
+        "ratio": rows_seconds / trees_seconds,
+    }  # fmt: skip
+
+
 def profile(p: Policy) -> None:
     """Where the time of one update goes, by operation."""
     samples = episode(8, 8, 200)
@@ -93,13 +108,11 @@ def peak(p: Policy, way: str) -> None:
 def growth() -> dict[str, dict]:
     """What updates as trees cost as logs and groups grow, each in a process of its own."""
     told = {}
-    print("| T | G | tokens | unique | CPU seconds | GiB |")
-    print("|---|---|---|---|---|---|")
     for steps, group in GROWTH:
-        row = json.loads(child("--grown", str(steps), str(group)))
-        told[f"T {steps}, G {group}"] = row
-        print(f"| {steps} | {group} | {row['tokens']:,} | {row['unique']:,} | "
-              f"{row['seconds']:.2f} | {row['gigabytes']:.2f} |", flush=True)  # fmt: skip
+        name = f"T {steps}, G {group}"
+        told[name] = json.loads(child("--grown", str(steps), str(group)))
+        print(f"{name}: {told[name]['seconds']:.2f} s", flush=True)
+    print(tables.growth(told))
     return told
 
 
@@ -137,21 +150,12 @@ def main() -> None:
         f"torch {torch.__version__}, {torch.get_num_threads()} threads, fp32, medians of {ROUNDS}, "
         "or one update where it reads 50,000 tokens or more\n"
     )
-    print("| T | G | state | unique | trees | rows | trees, s | rows, s | rows / trees |")
-    print("|---|---|---|---|---|---|---|---|---|")
     told = {}
     for steps, group, state in GRID:
-        samples = episode(steps, group, state)
-        unique = len(row(samples).ids)
-        (a, x, norm), (b, y, other) = (measure(p, samples, share) for share in (True, False))
-        if abs(norm / other - 1) > 1e-4:
-            raise SystemExit(f"gradient norms differ: {norm} and {other}")
-        told[f"T {steps}, G {group}, state {state}"] = {
-            "T": steps, "G": group, "state": state, "unique": unique, "trees": a, "rows": b,
-            "trees_seconds": x, "rows_seconds": y, "ratio": y / x,
-        }  # fmt: skip
-        print(f"| {steps} | {group} | {state} | {unique:,} | {a:,} | {b:,} | {x:.2f} | {y:.2f} | "
-              f"{y / x:.1f}x |", flush=True)  # fmt: skip
+        name = f"T {steps}, G {group}, state {state}"
+        told[name] = compare(p, steps, group, state)
+        print(f"{name}: {told[name]['ratio']:.1f}x", flush=True)
+    print(tables.actprm(told))
     if path:
         save_run(path, [0], f"medians of {ROUNDS}", told, peak=peaks())
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from benchmarks.cost import timed
+from docs import tables
 from docs.results import save_run, take_json_flag
 from minprm import ladder
 from minprm.commands.cli import parse
@@ -61,10 +62,9 @@ if __name__ == "__main__":
     for owner, names in PARTS:
         for name in names.split():
             setattr(owner, name, watched(getattr(owner, name)))
-    print("| arm | CPU s | to keep | share | kB |\n|---|---|---|---|---|")
     for arm in flags.arms:
         seconds, kept, size = cost(arm, knobs)
         share = kept / (seconds - kept)
         rows[arm] = {"cpu_seconds": seconds, "to_keep": kept, "share": share, "kB": size // 1000}
-        print(f"| {arm} | {seconds:.1f} | {kept:.2f} | {share:.1%} | {size // 1000} |", flush=True)
+    print(tables.looks(rows))
     save_run(path, [0], "one run", rows)

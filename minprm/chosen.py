@@ -1,5 +1,7 @@
-"""What a thought earns, and what it deserves in its group, by the names in the configuration: the
-functions of algorithms.py and zoo.py, or the user's own (own.py), whose numbers are checked.
+"""The reward of a thought and its advantage in a group, by the names in the configuration.
+
+They are functions of algorithms.py and zoo.py, or the user's own (own.py), whose numbers are
+checked.
 """
 
 from collections.abc import Sequence
