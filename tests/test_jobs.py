@@ -419,6 +419,20 @@ def test_what_ends_one_process_ends_the_run_as_it_does_in_one(
     assert left(here) == left(whole)
 
 
+def interrupted(*_) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_ctrl_c_that_one_process_alone_hears_stops_the_run(whole, here, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setitem(ladder.STAGES, "rl", interrupted)
+        code, said = ended(begin(here, *FLAGS, "--jobs", "2"), here)
+    assert code == 130 and said.count("stopped and saved") == 1
+    finish(here, "--resume")
+    assert left(here) == left(whole)
+
+
 @pytest.mark.slow
 def test_what_ends_the_parent_ends_the_processes(here, monkeypatch, capsys):
     monkeypatch.chdir(here)

@@ -133,6 +133,7 @@ class Dispatcher:
                 if name in ("ready", "result"):
                     worker.waits = True
                 elif name == "stopped":
+                    self.ctrl_c.pressed = True  # where it alone was told to stop, all do
                     self._let_go(worker)
                 else:
                     self._write_down(worker, name, told)
