@@ -183,6 +183,9 @@ def test_blocks_are_read_where_that_is_cheaper_and_where_sdpa_was_chosen():
     assert p.reads_blocks
     p.model.set_attn_implementation("eager")
     assert not Policy(p.model, p.tokenizer, 10_000).reads_blocks
+    p = policy()
+    p.model.gradient_checkpointing_enable({"use_reentrant": False})
+    assert not Policy(p.model, p.tokenizer, 10_000).reads_blocks, "memory comes first there"
 
 
 def test_pairs_that_are_computed_grow_with_the_trunk_not_with_the_row(monkeypatch):

@@ -50,9 +50,10 @@ class Policy:
         self.shares_prefixes = True
         # and may a walk be scored behind what was read of it? check.py asks that as well
         self.continues = keeps_all(model)
-        # may attention leave out what nobody sees? On a CPU that is done with sdpa's arithmetic
-        on_cpu = model.device.type == "cpu"
-        self.reads_blocks = not on_cpu or model.config._attn_implementation == "sdpa"
+        # may attention leave out what nobody sees? On a CPU that is done with sdpa's arithmetic; it
+        # keeps for the gradient what checkpointing is there to let go
+        sdpa = model.config._attn_implementation == "sdpa" and not model.is_gradient_checkpointing
+        self.reads_blocks = model.device.type != "cpu" or sdpa
         self.kept: dict[bool, Kept] = {}  # of this walk: what the policy, and the base, has read
         # the critic reads the policy's own trunk; where no advantage asks for it, nothing moves it
         width = model.get_input_embeddings().get_parameter("weight").shape[1]
