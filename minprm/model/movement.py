@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-MEASURED = 2**16  # weights of a tensor by which its movement is measured, at least, if it has them
+# Of a tensor so many weights, or two thirds to twice as many, stand for all of them.
+MEASURED = 2**16
 
 
 class Movement:
