@@ -54,7 +54,7 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     if QUOTA.exists():
-        time, period = QUOTA.read_text().split()
+        time, period = QUOTA.read_text(encoding="utf-8").split()
         if time != "max":
             cores = min(cores, int(time) // int(period))
     return cores
