@@ -2,8 +2,8 @@
 
 One logged episode of T steps, G thoughts a step, states of S tokens; random ids, random weights of
 4 layers x 256. Both give the same gradient norm (checked) from different numbers of tokens. Prints
-tokens computed against tokens that are unique, and seconds; docs/figures/trees.svg shows both as T
-grows. 11 minutes, most of them rows. In place of this table
+tokens computed against tokens that are unique, and CPU seconds; docs/figures/trees.svg shows both
+as T grows. 11 minutes, most of them rows. In place of this table
 
     --growth     CPU seconds and memory of updates as trees up to T 32, G 32: three minutes
     --profile    where the time of one update of T 8, G 8 goes
@@ -13,7 +13,6 @@ grows. 11 minutes, most of them rows. In place of this table
 import json
 import os
 import sys
-import time
 from statistics import median
 
 import torch
@@ -47,21 +46,20 @@ def episode(steps: int, group: int, state: int) -> list[Sample]:
 
 
 def measure(p: Policy, samples: list[Sample], share: bool) -> tuple[int, float, float]:
-    """(tokens computed, median seconds of an update, gradient norm)."""
+    """(tokens computed, median CPU seconds of an update, gradient norm)."""
     p.shares_prefixes = share
     tokens = 0
     for batch in p.micro_batches(samples):
         tokens += sum(len(row([samples[i] for i in members]).ids) for members in batch)
     seconds = []
     for _ in range(ROUNDS if tokens < 50_000 else 1):
-        began = time.perf_counter()
-        norm = p.update(samples, Training(), lr=0.0)["policy/grad_norm"]
-        seconds.append(time.perf_counter() - began)
-    return tokens, median(seconds), norm
+        stats, spent = timed(p.update, samples, Training(), 0.0)
+        seconds.append(spent)
+    return tokens, median(seconds), stats["policy/grad_norm"]
 
 
 def compare(p: Policy, steps: int, group: int, state: int) -> dict:
-    """One update both ways: tokens and seconds. Exits where their gradients differ."""
+    """One update both ways: tokens and CPU seconds. Exits where their gradients differ."""
     samples = episode(steps, group, state)
     trees, trees_seconds, norm = measure(p, samples, share=True)
     rows, rows_seconds, other = measure(p, samples, share=False)
