@@ -19,8 +19,8 @@ USED_MOST = (
     "resume", "dry_run",
 )  # fmt: skip
 EXAMPLES = """\
-  minprm train --preset smoke                       one round of cups, in a minute
-  minprm train                                      the whole ladder on cups, in four minutes
+  minprm train --preset smoke                       one round of cups, in half a minute
+  minprm train                                      the whole ladder on cups, in one or two minutes
   minprm train --arms base act_prm --seeds 0 1 2    two arms, three seeds
   minprm train --run mine --resume                  goes on after Ctrl-C, or a kill
   minprm train --preset logs --demos my_logs/ --model Qwen/Qwen3-4B --dry-run
