@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.optim import AdamW
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
 from transformers.utils.generic import ModelOutput
 
 from minprm.constants import Training, fail
@@ -34,6 +35,8 @@ from minprm.zoo import AGGREGATIONS
 
 CRITIC_LR = 10  # times the policy's: the head starts from nothing. RAGEN's ratio
 CHUNK = 2**27  # logits computed at once: half a gigabyte in fp32
+
+logging.disable_progress_bar()  # the only bars are ours, where models are saved (and in load.py)
 
 
 class Policy:
