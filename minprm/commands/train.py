@@ -65,7 +65,7 @@ def run(cfg: Config, log: Log, on_save: Callable[[], None]) -> None:
     from minprm.run.threads import set_threads, why
 
     # the number of threads is part of the numbers, so a run that goes on elsewhere keeps it
-    cfg = replace(cfg, threads=set_threads(cfg.model, cfg.threads))
+    cfg = replace(cfg, threads=set_threads(cfg.model, cfg.threads, cfg.sampler))
     if cfg.resume:
         log.open(cfg)  # a new ladder opens it later, when nothing can be refused any more
     logger.info(why(cfg.model, cfg.threads))
