@@ -19,9 +19,8 @@ from minprm.constants import Config, Tiny, Training
 from minprm.data import Sample
 from minprm.envs.cups import Cups
 from minprm.ladder import start
-from minprm.model import blocks, tree
+from minprm.model import blocks, reading, tree
 from minprm.model import check as module
-from minprm.model import policy as reading
 from minprm.model import sampler as sampling
 from minprm.model.agent import make_player
 from minprm.model.check import check

@@ -20,6 +20,7 @@ from minprm.envs.cups import Cups
 from minprm.episodes import keep_episodes
 from minprm.ladder import run_arm, run_stage, start
 from minprm.model import policy as module
+from minprm.model import reading
 from minprm.play import expert_demo
 from minprm.run.log import Log
 from minprm.stages import notes
@@ -130,7 +131,7 @@ def test_what_is_read_does_not_depend_on_chunks_and_rows(monkeypatch):
     samples += [Sample().extend([5, 6]), *SAMPLES]
     whole = p.readings(samples, likely=3)
     assert len(whole[2].logp) == 0 and whole[0].likely.shape == (2, 3)
-    monkeypatch.setattr(module, "CHUNK", 40)
+    monkeypatch.setattr(reading, "CHUNK", 40)
     p.shares_prefixes = False
     for a, b in zip(whole, p.readings(samples, likely=3), strict=True):
         assert torch.equal(a.likely, b.likely)

@@ -32,7 +32,7 @@ from minprm.model.load import (
     weights_here,
 )
 from minprm.model.names import uses_vllm
-from minprm.model.policy import CHUNK
+from minprm.model.reading import CHUNK
 from minprm.run.jobs import processes
 from minprm.run.threads import set_threads
 from minprm.text import instruction

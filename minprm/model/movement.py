@@ -20,17 +20,22 @@ class Movement:
         self.parameters = parameters
         self.start = {name: _spread(p).clone() for name, p in parameters.items()}
 
+    def forget(self, names: list[str]) -> None:
+        """These parameters no longer count."""
+        for name in names:
+            self.start.pop(name, None)
+
     @torch.no_grad()
-    def length(self) -> float:
-        """|theta - theta_0| / |theta_0|"""
+    def squares(self) -> tuple[float, float]:
+        """|theta - theta_0|^2 and |theta_0|^2"""
         moved = 0.0
         whole = 0.0
-        for name, p in self.parameters.items():
-            start = self.start[name]
+        for name, start in self.start.items():
+            p = self.parameters[name]
             each_stands_for = p.numel() / start.numel()
             moved = moved + each_stands_for * (_spread(p) - start).square().sum()
             whole = whole + each_stands_for * start.square().sum()
-        return torch.as_tensor(moved / whole).sqrt().item()
+        return float(moved), float(whole)
 
 
 def _spread(p: Tensor) -> Tensor:

@@ -7,18 +7,18 @@ is `log_probs` and `update`.
 
 import math
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from copy import copy, deepcopy
+from copy import deepcopy
 from functools import cached_property, partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
-from transformers.utils.generic import ModelOutput
 
 from minprm.constants import Training, fail
 from minprm.data import Sample
@@ -27,14 +27,13 @@ from minprm.model.blocks import attend
 from minprm.model.kept import Kept
 from minprm.model.movement import Movement
 from minprm.model.objective import at_trained, make_batch, objective
-from minprm.model.precision import autocast, output_layer
-from minprm.model.reading import Reading, project
+from minprm.model.precision import autocast
+from minprm.model.reading import Reading, scores
 from minprm.model.sampler import keeps_all
 from minprm.model.tree import layout, micro_batches
 from minprm.zoo import AGGREGATIONS
 
 CRITIC_LR = 10  # times the policy's: the head starts from nothing. RAGEN's ratio
-CHUNK = 2**27  # logits computed at once: half a gigabyte in fp32
 
 logging.disable_progress_bar()  # the only bars are ours, where models are saved (and in load.py)
 
@@ -76,13 +75,13 @@ class Policy:
 
         It is on the CPU: the memory of a GPU is for what is read at every update.
         """
-        return {n: p.detach().to("cpu", copy=True) for n, p in self.parameters.items()}
+        return {n: tensor.to("cpu", copy=True) for n, tensor in self.tensors().items()}
 
     @torch.no_grad()
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Puts such a copy back."""
-        for name, p in self.parameters.items():
-            p.copy_(weights[name])
+        for name, tensor in self.tensors().items():
+            tensor.copy_(weights[name])
 
     def restart(self) -> None:
         """Back to the base model's weights, with a new optimizer."""
@@ -93,20 +92,25 @@ class Policy:
         """A new optimizer at the present weights, from which movement is measured."""
         self.version = 0  # updates since then
         self.skipped = 0  # updates in a row that were not finite
-        self.movement = Movement(self.parameters)
+        self.movement = Movement(self.tensors())
         trunk = [p for p in self.parameters.values() if p is not self.critic]
         groups = [{"params": trunk, "scale": 1}, {"params": [self.critic], "scale": CRITIC_LR}]
         self.optimizer = AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0)
 
     def moved(self) -> float:
         """|theta - theta_0| / |theta_0| since `begin`: 0 means that nothing learns."""
-        return self.movement.length()
+        moved, whole = self.movement.squares()
+        return math.sqrt(moved / whole)
 
-    def save(self, path: Path) -> None:
-        """A directory that `AutoModelForCausalLM.from_pretrained` loads, all of it or nothing."""
+    def save(self, path: Path, state: dict[str, Tensor] | None = None) -> None:
+        """A directory that `AutoModelForCausalLM.from_pretrained` loads, all of it or nothing.
+
+        state: the weights by name, where the model does not hold them in one piece.
+        """
         half = path.with_name(f".{path.name}.tmp")
         shutil.rmtree(half, ignore_errors=True)
-        self.model.save_pretrained(half)
+        knobs = {} if state is None else {"state_dict": state}
+        self.model.save_pretrained(half, **knobs)
         self.tokenizer.save_pretrained(half)
         shutil.rmtree(path, ignore_errors=True)
         half.rename(path)
@@ -146,7 +150,7 @@ class Policy:
 
         likely: how many of the likeliest tokens in the place of each are told.
         """
-        found = [Reading(*[torch.empty(0)] * len(Reading._fields))] * len(samples)
+        found = {}
         asked = [i for i, sample in enumerate(samples) if any(sample.trained)]
         wanted = [samples[i] for i in asked]
         kept = None
@@ -154,15 +158,16 @@ class Policy:
             kept = self.kept.setdefault(base, Kept(self.micro_tokens))
             kept.turn_to(wanted, sum(weight._version for weight in self.model.parameters()))
         plan = self.micro_batches(wanted) if kept is None else kept.plan(wanted, self.micro_batches)
-        for rows in plan:
+        for rows in self.in_step(plan, wanted, [base]):
             order = [asked[k] for row in rows for k in row]
             sizes = [sum(samples[i].trained) for i in order]
             # row after row, so the numbers come in the order of the rows and not of the samples
             part = [[wanted[k] for k in row] for row in rows]
             reading = self.read(part, temperature, base, likely=likely, kept=kept)
-            for i, own in zip(order, reading.split(sizes), strict=True):
-                found[i] = own
-        return found
+            found |= zip(order, reading.split(sizes), strict=True)
+        found = self.from_all(found)
+        nothing = Reading(*[torch.empty(0)] * len(Reading._fields))
+        return [found.get(i, nothing) for i in range(len(samples))]
 
     def read(
         self,
@@ -176,42 +181,27 @@ class Policy:
         """One forward pass over rows of Samples, for all that is scored and all that is trained on.
 
         kept: what need not be read again of these rows. It gets what this pass reads.
-        The vocabulary is projected only where a log-prob is read, in chunks, which are computed
-        again for the gradient where they would not fit into memory at once.
         """
         device = self.model.device
-        # rows become padded tensors; `scored` are the places of the trained tokens in them, and
-        # `before` the places one token earlier, where the model predicts them
         if kept is None:
             laid_out, cache = layout(rows, device, self.reads_blocks), None
         else:
             laid_out, cache = kept.layout(rows, self.model.config, device, self.reads_blocks)
-        ids, positions, attention_mask, scored, before = laid_out
         # what the sampler drew is scored at its temperature, what an expert wrote at 1
         drawn = _drawn([sample for row in rows for sample in row]).to(device)
         temperatures = torch.where(drawn, temperature, 1.0)[:, None]  # [T, 1]
         with switched_off(self.model) if base else nullcontext(), autocast(device):
             model = self.frozen if base and not self.lora else under_adapters(self.model)
-            attend(model, attention_mask)
-            output = model.base_model(
-                input_ids=ids,
-                position_ids=positions,
-                attention_mask=attention_mask,
-                past_key_values=cache,
-                use_cache=cache is not None,
+            attend(model, laid_out.attention_mask)
+            found, hidden, cache = self.forward(model)(
+                laid_out, cache, temperatures, entropy_gradient, likely
             )
-            if kept is not None:
-                kept.add(output.past_key_values)
-            hidden = output.last_hidden_state.flatten(0, 1)[before]  # [B, L, D] -> [T, D]
-            target_ids = ids.flatten()[scored]  # [T]
-            logits = partial(_logits, model, output)
-            size = max(CHUNK // output_layer(model).shape[0], 1)
-            chunks = [x.split(size) for x in (hidden, temperatures, target_ids)]
-            logp, entropy, top, top_logp = project(logits, chunks, entropy_gradient, likely)
-        values = torch.empty(len(target_ids), 0)
+        if kept is not None:
+            kept.add(cache)
+        values = torch.empty(len(temperatures), 0)
         if rows[0][0].returns:  # no critic: no copy of all hidden states in fp32 for it
             values = (hidden.float() @ self.critic[:-1] + self.critic[-1]).cpu()
-        return Reading(logp, entropy, top, top_logp, values)
+        return Reading(*found, values)
 
     @property
     def lora(self) -> bool:
@@ -263,7 +253,8 @@ class Policy:
         stats = {"loss/total": 0.0}
         # 1. gradients of all micro-batches, added up
         self.model.train()  # gradient checkpointing is off in evaluation mode
-        for rows in self.micro_batches(samples):
+        read = [True, False] if cfg.kl and cfg.kl_to == "base" else [False]
+        for rows in self.in_step(self.micro_batches(samples), samples, read):
             part = [[samples[i] for i in row] for row in rows]
             order = [i for row in rows for i in row]
             # what the samples say of their trained tokens, as tensors
@@ -271,17 +262,17 @@ class Policy:
                 [samples[i] for i in order], [weights[i] for i in order], sum(lengths), drawn_tokens
             )
             # what the base model says of them, where it holds the policy back
-            if cfg.kl and cfg.kl_to == "base":
+            if True in read:
                 with torch.no_grad():
                     batch.ref_logp = self.read(part, temperature, base=True).logp
             # what the policy says of them now, with a gradient
             reading = self.read(part, temperature, entropy_gradient=cfg.entropy > 0)
             loss, found = objective(reading.logp, reading.entropy, reading.values, batch, cfg)
             loss.backward()
-            _add(stats, found | {"loss/total": loss.item()})
+            add(stats, found | {"loss/total": loss.item()})
         self.model.eval()
         # 2. one step of the optimizer, along a gradient that is not longer than max_grad_norm
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters.values(), cfg.max_grad_norm).item()
+        stats, norm = self.clipped(stats, cfg.max_grad_norm)
         self._step(lr, math.isfinite(norm) and math.isfinite(stats["loss/total"]))
         return stats | {
             "policy/grad_norm": norm,
@@ -289,6 +280,32 @@ class Policy:
             "policy/skipped": self.skipped,
             "policy/moved": self.moved(),
         }
+
+    # --- what one process does alone, and several do together (parallel.py) ---
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The memory of everything that is trained, to be read and written."""
+        return {name: p.detach() for name, p in self.parameters.items()}
+
+    def forward(self, model: PreTrainedModel) -> Callable:
+        """`scores` of this model."""
+        return partial(scores, model)
+
+    def in_step(
+        self, plan: list[list[list[int]]], samples: list[Sample], read: list[bool]
+    ) -> Iterable[list[list[int]]]:
+        """The micro-batches, one after the other. read: for each pass over one, is it the base's"""
+        return plan
+
+    def from_all(self, found: dict[int, Reading]) -> dict[int, Reading]:
+        """The readings of all micro-batches, by Sample."""
+        return found
+
+    def clipped(self, stats: dict[str, float], most: float) -> tuple[dict[str, float], float]:
+        """(the statistics of all micro-batches, the norm of their gradient before it is clipped)."""
+        return stats, clip_grad_norm_(self.parameters.values(), most).item()
+
+    # ---
 
     def _step(self, lr: float, finite: bool) -> None:
         if finite:
@@ -312,29 +329,11 @@ def _drawn(samples: list[Sample]) -> Tensor:
     return ~at_trained(samples, "logprobs").isnan()
 
 
-def _add(stats: dict[str, float], found: dict[str, float]) -> None:
+def add(stats: dict[str, float], found: dict[str, float]) -> None:
     """Adds what one micro-batch found; of the largest gap the larger one counts."""
     for name, number in found.items():
         before = stats.get(name, 0.0)
         stats[name] = max(before, number) if name == "policy/gap_max" else before + number
-
-
-def _logits(model: PreTrainedModel, output: ModelOutput, hidden: Tensor) -> Tensor:
-    """The model's own logits of these hidden states.  [t, D] -> [t, V]
-
-    Runs the model's `forward` with a trunk that returns at once what it has given: `output`. What
-    follows the trunk differs between models (soft caps, scales), and their own code knows it. A
-    thread that plays ahead has a model of its own, so nobody else meets this trunk.
-    """
-    known = copy(output)
-    known.last_hidden_state = hidden[None]
-    trunk = model.base_model
-    trunk.forward = lambda *args, **knobs: known
-    try:
-        # its class's own: a forward that somebody put on the object may belong to a copy of it
-        return type(model).forward(model, use_cache=False).logits[0]
-    finally:
-        del trunk.forward
 
 
 def schedule(cfg: Training, updates: int) -> Callable[[int], float]:

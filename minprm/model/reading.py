@@ -1,16 +1,24 @@
-"""What the model says of tokens: from hidden states to log-probs, in chunks.
+"""What the model says of tokens: one forward pass, from rows of ids to log-probs.
 
-policy.py finds the places at which tokens are predicted; here their distributions are computed, and
-what is kept of each. A distribution is as long as the vocabulary, so not one of them is kept whole.
+Rows know the places at which tokens are predicted (tree.py); here their distributions are computed,
+and what is kept of each. A distribution is as long as the vocabulary, so not one is kept whole.
 """
 
 from collections.abc import Callable
+from copy import copy
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
+from transformers import DynamicCache, PreTrainedModel
+from transformers.utils.generic import ModelOutput
+
+from minprm.model.precision import output_layer
+from minprm.model.tree import Rows
+
+CHUNK = 2**27  # logits computed at once: half a gigabyte in fp32
 
 
 class Reading(NamedTuple):
@@ -25,6 +33,35 @@ class Reading(NamedTuple):
     def split(self, sizes: list[int]) -> "list[Reading]":
         """One Reading for each Sample, from the number of trained tokens of each."""
         return [Reading(*parts) for parts in zip(*(x.split(sizes) for x in self), strict=True)]
+
+
+def scores(
+    model: PreTrainedModel,
+    rows: Rows,
+    cache: DynamicCache | None,
+    temperatures: Tensor,
+    entropy_gradient: bool,
+    likely: int,
+) -> tuple[list[Tensor], Tensor, Any]:
+    """One forward pass: (the first four fields of a Reading; the hidden states from which they
+    come, [T, D]; the cache).  temperatures: [T, 1]
+
+    The vocabulary is projected only where a log-prob is read, in chunks, which are computed again
+    for the gradient where they would not fit into memory at once.
+    """
+    output = model.base_model(
+        input_ids=rows.ids,
+        position_ids=rows.positions,
+        attention_mask=rows.attention_mask,
+        past_key_values=cache,
+        use_cache=cache is not None,
+    )
+    hidden = output.last_hidden_state.flatten(0, 1)[rows.before]  # [B, L, D] -> [T, D]
+    target_ids = rows.ids.flatten()[rows.scored]  # [T]
+    size = max(CHUNK // output_layer(model).shape[0], 1)
+    chunks = [x.split(size) for x in (hidden, temperatures, target_ids)]
+    found = project(partial(_logits, model, output), chunks, entropy_gradient, likely)
+    return found, hidden, output.get("past_key_values")
 
 
 def project(
@@ -59,3 +96,21 @@ def _read_chunk(
     logp = all_logp.gather(-1, target_ids[:, None])[:, 0]
     top = all_logp.detach().topk(min(likely, all_logp.shape[-1]))
     return logp, entropy, top.indices, top.values
+
+
+def _logits(model: PreTrainedModel, output: ModelOutput, hidden: Tensor) -> Tensor:
+    """The model's own logits of these hidden states.  [t, D] -> [t, V]
+
+    Runs the model's `forward` with a trunk that returns at once what it has given: `output`. What
+    follows the trunk differs between models (soft caps, scales), and their own code knows it. A
+    thread that plays ahead has a model of its own, so nobody else meets this trunk.
+    """
+    known = copy(output)
+    known.last_hidden_state = hidden[None]
+    trunk = model.base_model
+    trunk.forward = lambda *args, **knobs: known
+    try:
+        # its class's own: a forward that somebody put on the object may belong to a copy of it
+        return type(model).forward(model, use_cache=False).logits[0]
+    finally:
+        del trunk.forward

@@ -5,8 +5,10 @@ runs a faster engine. Nothing here knows of thoughts, worlds or losses.
 """
 
 import math
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -85,18 +87,20 @@ class Sampler:
         A completion ends with the first token of `stop`, or after max_tokens. Temperature 0 takes
         the likeliest token at each place.
         """
-        noise = torch.Generator(self.model.device).manual_seed(seed)
+        device = self.model.device
+        generator = torch.Generator(device).manual_seed(seed)
         prompts_of_all = [prompt for prompt in prompts for _ in range(n)]
-        rows = rows_at_once(self.model, max(map(len, prompts), default=0) + max_tokens)
+        rows = self.rows_at_once(max(map(len, prompts), default=0) + max_tokens)
         group = 1
         if n <= rows:
             group = n
             rows -= rows % n  # the completions of a prompt stay together, so it is read once
         completions = []
-        with autocast(self.model.device):
+        with autocast(device):
             for first in range(0, len(prompts_of_all), rows):
                 batch = prompts_of_all[first : first + rows]
-                completions += self._batch(batch, group, max_tokens, stop, temperature, noise)
+                noise = partial(torch.rand, len(batch), generator=generator, device=device)
+                completions += self.write(batch, group, max_tokens, stop, temperature, noise)
         return [completions[i : i + n] for i in range(0, len(completions), n)]
 
     def sleep(self) -> None:
@@ -112,19 +116,27 @@ class Sampler:
         for own, learned in pairs:
             own.copy_(learned)
 
+    def rows_at_once(self, tokens: int) -> int:
+        """How many completions, of `tokens` with their prompts, are written at once."""
+        return rows_at_once(self.model, tokens)
+
     # --- one batch, token by token ---
 
     @torch.no_grad()
-    def _batch(
+    def write(
         self,
         prompts: list[list[int]],
         group: int,
         max_tokens: int,
         stop: list[int],
         temperature: float,
-        noise: torch.Generator,
+        noise: Callable[[], Tensor],
     ) -> list[Completion]:
-        """One completion for each prompt; each `group` prompts in a row are equal."""
+        """One completion for each prompt; each `group` prompts in a row are equal.
+
+        noise: gives a number for every completion, also for those that have left the batch. So
+        what a completion draws does not depend on when others stop.
+        """
         logits, batch = self._read(prompts, group, max_tokens - 1)  # the last token is not read
         total = len(prompts)
         device = logits.device
@@ -134,10 +146,7 @@ class Sampler:
         lengths = torch.full((total,), max_tokens, device=device)  # shorter, once a stop is drawn
         rows = torch.arange(total, device=device)  # the completions that are in the batch
         for t in range(max_tokens):
-            # one number for every completion, also for those that have left the batch: what a
-            # completion draws does not depend on when others stop
-            uniform = torch.rand(total, generator=noise, device=device)[rows]
-            token, logp = draw(logits, uniform, temperature)
+            token, logp = draw(logits, noise()[rows], temperature)
             ids[rows, t] = token
             logprobs[rows, t] = logp
             # a row that has stopped may stay in the batch; only its first stop counts
@@ -232,7 +241,7 @@ class Sampler:
 
 
 def rows_at_once(model: PreTrainedModel, tokens: int) -> int:
-    """How many completions, of `tokens` with their prompts, are written at once.
+    """How many completions, of `tokens` with their prompts, fit into memory at once.
 
     It is a power of two: a rerun finds a little more or less memory free, and has to draw the same.
     """

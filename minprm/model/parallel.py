@@ -1,0 +1,459 @@
+"""Several processes, one a GPU (torchrun): one program, whose heavy work is shared out.
+
+Every process runs the whole program, from the same seeds and on the same numbers. In three places
+each does a share of the work, and all get what any of them has found:
+
+    writing     a process writes the completions of its share of the prompts
+    reading     it reads its share of the samples
+    learning    it adds up the gradients of its share; the sum moves the weights of all
+
+So rewards, advantages, choices and metrics are the same numbers in all processes, and no other file
+has to know of them. A Sample's weight is its share of the whole update already (zoo.AGGREGATIONS),
+so gradients are summed and not averaged.
+
+Adapters and small models are whole in every process. Of a larger model that trains all its weights
+each process holds a part (FSDP, arXiv:2304.11277): a layer is put together when it is read.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from functools import cached_property
+from pathlib import Path
+from types import MethodType
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+from torch.distributed.fsdp import (
+    FSDPModule,
+    MixedPrecisionPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from minprm.data import Sample
+from minprm.model.policy import Policy, add
+from minprm.model.precision import make_head_fp32
+from minprm.model.reading import Reading, scores
+from minprm.model.sampler import Completion, Sampler
+from minprm.model.tree import named
+
+T = TypeVar("T")
+MicroBatch = list[list[int]]
+
+# --- the processes ---
+
+
+def start() -> None:
+    """Joins the processes that torchrun has started, if those are several."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group("cpu:gloo,cuda:nccl")
+    else:
+        dist.init_process_group("gloo")
+
+
+def rank() -> int:
+    """The number of this process. The first one, 0, writes the files."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def count() -> int:
+    """How many processes there are."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def gathered(mine: T, group: dist.ProcessGroup | None = None) -> list[T]:
+    """What each process has, in the order of their numbers. All have to ask."""
+    if count() == 1:
+        return [mine]
+    found: list[Any] = [None] * count()
+    dist.all_gather_object(found, mine, group)
+    return found
+
+
+def from_first(make: Callable[[], T]) -> T:
+    """What the function returns in the first process, which alone calls it. All have to ask."""
+    box: list[Any] = [make() if rank() == 0 else None]
+    if count() > 1:
+        dist.broadcast_object_list(box, 0)
+    return box[0]
+
+
+# --- tensors, of which each process may hold a part ---
+
+
+def local(tensor: Tensor) -> Tensor:
+    """The part of it that is in this process; all of it, where it is not spread."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def in_one_piece(tensor: Tensor, like: Tensor) -> Tensor:
+    """The whole tensor, of which `tensor` is this process's part if `like` is spread. All have to
+    ask."""
+    if not isinstance(like, DTensor):
+        return tensor
+    parts = [like.device_mesh, like.placements]
+    part = local(tensor).to(like.device)
+    return DTensor.from_local(part, *parts, shape=like.shape, stride=like.stride()).full_tensor()
+
+
+def whole(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Each of these tensors in one piece, on the CPU of the first process; elsewhere {}."""
+    found = {}
+    for name, tensor in tensors.items():
+        piece = in_one_piece(tensor.detach(), like[name])
+        if rank() == 0:
+            found[name] = piece.cpu() if isinstance(like[name], DTensor) else piece
+    return found
+
+
+def parts(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The opposite: what each process has to have of the whole tensors in the first one."""
+    if count() == 1:
+        return dict(tensors)
+    found = {}
+    for name in from_first(lambda: list(tensors)):
+        p = like[name]
+        piece = torch.empty(p.shape, dtype=p.dtype, device=p.device)
+        if rank() == 0:
+            piece.copy_(tensors[name])
+        if isinstance(p, DTensor):
+            found[name] = distribute_tensor(piece, p.device_mesh, p.placements)
+        else:
+            dist.broadcast(piece, 0)
+            found[name] = piece
+    return found
+
+
+# --- weights that are spread over all processes ---
+
+
+def spread(model: PreTrainedModel, device: torch.device) -> None:
+    """Spreads the weights of a model on `meta`, layer by layer. What they are comes later."""
+    kinds = {*(model._no_split_modules or [])}
+    policy = {}
+    if device.type == "cuda":  # layers compute in bf16, and their gradients are summed in fp32
+        half = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
+        policy = {"mp_policy": half}
+    for module in list(model.modules()):
+        if type(module).__name__ in kinds:
+            fully_shard(module, **policy)
+    fully_shard(model)
+    for module in fsdp_modules(model):
+        module.set_gradient_divide_factor(1.0)  # a sum, and no mean
+        module.set_force_sum_reduction_for_comms(True)  # gloo has no other
+    model.to_empty(device=device)
+    model.scores = MethodType(scores, model)
+    register_fsdp_forward_method(model, "scores")  # the loss reads no `forward`
+    model.is_whole = False
+
+
+def fsdp_modules(model: PreTrainedModel) -> list[FSDPModule]:
+    return [module for module in model.modules() if isinstance(module, FSDPModule)]
+
+
+def unshard(model: PreTrainedModel) -> None:
+    """Puts all weights together in every process, so that each may read as often as it likes."""
+    if getattr(model, "is_whole", True):
+        return
+    for module in fsdp_modules(model):
+        module.set_reshard_after_forward(False, recurse=False)
+        module.unshard()
+    model.is_whole = True
+
+
+def reshard(model: PreTrainedModel) -> None:
+    """Lets go of all but this process's part."""
+    if not getattr(model, "is_whole", False):
+        return
+    for module in fsdp_modules(model):
+        module.set_reshard_after_forward(True, recurse=False)
+        module.reshard()
+    model.is_whole = False
+
+
+# --- who does what ---
+
+
+def stretches(samples: list[Sample], n: int) -> list[list[int]]:
+    """Cuts Samples into n stretches of about as many tokens. Neighbours share most of them."""
+    paths = named(samples)
+    numbers = [[number for number, _ in path] for path in paths]
+    known = set()
+    ends = [0]
+    order = sorted(range(len(samples)), key=numbers.__getitem__)
+    for i in order:
+        new = sum(len(node.ids) for number, node in paths[i] if number not in known)
+        known.update(numbers[i])
+        ends.append(ends[-1] + new)
+    shares: list[list[int]] = [[] for _ in range(n)]
+    for i, begin, end in zip(order, ends, ends[1:], strict=False):
+        middle = (begin + end) / 2
+        shares[min(int(middle * n / ends[-1]), n - 1) if ends[-1] else 0].append(i)
+    return [sorted(share) for share in shares]
+
+
+class Owners:
+    """Whose each prompt is: of the process that has read how it begins, and else of the one that
+    has least to do."""
+
+    def __init__(self):
+        self.known: dict[tuple[int, ...], int] = {}  # of a walk: first prompts, and whose they are
+
+    def of(self, prompts: list[tuple[int, ...]]) -> list[int]:
+        """The number of the process that writes after each prompt; equal ones have the same."""
+        sizes = sorted({len(prompt) for prompt in self.known}, reverse=True)
+        owners: dict[tuple[int, ...], int] = {}
+        work = [0] * count()
+        new: dict[tuple[int, ...], int] = {}  # and how often each is asked
+        for prompt in prompts:
+            if prompt not in owners and prompt not in new:
+                begins = [prompt[:size] for size in sizes if prompt[:size] in self.known]
+                if begins:
+                    owners[prompt] = self.known[begins[0]]
+            if prompt in owners:
+                work[owners[prompt]] += 1
+            else:
+                new[prompt] = new.get(prompt, 0) + 1
+        for prompt, times in new.items():
+            owner = work.index(min(work))
+            work[owner] += times
+            owners[prompt] = self.known[prompt] = owner
+        return [owners[prompt] for prompt in prompts]
+
+
+# --- the model in its roles, in several processes ---
+
+
+class ParallelPolicy(Policy):
+    """A Policy whose samples are shared out, and whose weights may be."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        micro_tokens: int,
+        spread_on: torch.device | None = None,
+    ):
+        """spread_on: the device on which each process gets a part of the weights, those of the
+        model of the first process; the others may have theirs on `meta`. None: all have all."""
+        self.kind = type(model)
+        self.spread = spread_on is not None
+        if spread_on is None:
+            for p in [p for p in model.parameters() if p.requires_grad]:
+                dist.broadcast(p.detach(), 0)  # they might differ by rounding
+        else:
+            _hand_out(model, spread_on)
+        super().__init__(model, tokenizer, micro_tokens)
+        # what is scored behind a thought may be another process's than the thought was
+        self.continues = False
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {name: local(p.detach()) for name, p in self.parameters.items()}
+
+    def load(self, weights: Mapping[str, Tensor]) -> None:
+        reshard(self.model)
+        super().load({name: local(tensor) for name, tensor in weights.items()})
+
+    def moved(self) -> float:
+        if not self.spread:
+            return super().moved()
+        # the critic is whole everywhere, and counts once
+        found = gathered(self.movement.squares())
+        moved, start = (sum(numbers) for numbers in zip(*found, strict=True))
+        return (moved / start) ** 0.5
+
+    def begin(self) -> None:
+        super().begin()
+        if self.spread:
+            self.movement.forget([n for n, t in self.tensors().items() if not t.numel()])
+            if rank():
+                self.movement.forget(["critic"])
+
+    def save(self, path: Path) -> None:
+        reshard(self.model)
+        if not self.spread:
+            state = None
+        else:
+            found = self.model.state_dict()
+            state = whole(found, found)
+        if rank() == 0:
+            super().save(path, state)
+        else:
+            path.mkdir(parents=True, exist_ok=True)
+
+    # --- shares ---
+
+    def forward(self, model: PreTrainedModel) -> Callable:
+        return model.scores if self.spread else super().forward(model)
+
+    def micro_batches(self, samples: list[Sample], blocks: bool = True) -> list[MicroBatch]:
+        """Those of this process's share."""
+        mine = stretches(samples, count())[rank()]
+        plan = super().micro_batches([samples[i] for i in mine], blocks)
+        return [[[mine[k] for k in row] for row in rows] for rows in plan]
+
+    def in_step(
+        self, plan: list[MicroBatch], samples: list[Sample], read: list[bool]
+    ) -> Iterator[MicroBatch]:
+        """The micro-batches; and then, where weights are put together for each pass, as many empty
+        passes as others need more."""
+        spread_now = self.spread and not self.model.is_whole
+        most = max(gathered(len(plan))) if spread_now else len(plan)
+        yield from plan
+        for _ in range(most - len(plan)):
+            for base in read:
+                with torch.set_grad_enabled(torch.is_grad_enabled() and not base):
+                    logp = self.read([samples[:1]], 1.0, base).logp
+            if logp.requires_grad:
+                (0 * logp.sum()).backward()
+
+    def from_all(self, found: dict[int, Reading]) -> dict[int, Reading]:
+        together = {}
+        for each in gathered(found):
+            together |= each
+        return together
+
+    # --- learning ---
+
+    def update(self, *what, **knobs) -> dict[str, float]:
+        reshard(self.model)
+        return super().update(*what, **knobs)
+
+    def clipped(self, stats: dict[str, float], most: float) -> tuple[dict[str, float], float]:
+        total: dict[str, float] = {}
+        for each in gathered(stats):
+            add(total, each)
+        moved = self._summed()
+        if not self.spread:
+            return super().clipped(total, most)
+        # weights that are spread and weights that are not cannot be clipped in one call
+        kinds = [[p for p in moved if isinstance(p, DTensor) is kind] for kind in (True, False)]
+        norms = []
+        for kind in [kind for kind in kinds if kind]:
+            norm = get_total_norm([p.grad for p in kind if p.grad is not None])
+            norms.append(in_one_piece(norm, norm))
+        norm = torch.stack(norms).norm()
+        for kind in kinds:
+            clip_grads_with_norm_(kind, most, norm)
+        return total, norm.item()
+
+    def _summed(self) -> list[Tensor]:
+        """Sums the gradients of all processes, but for those that FSDP has summed. Returns the
+        parameters that have one."""
+        mine = {name for name, p in self.parameters.items() if p.grad is not None}
+        everywhere = set().union(*gathered(mine))
+        held = [p for name, p in self.parameters.items() if name in everywhere]
+        for p in held:
+            if p.grad is None:  # nothing in this process's share
+                p.grad = torch.zeros_like(p)
+        grads = [p.grad for p in held if not isinstance(p, DTensor)]
+        if grads:
+            flat = torch.cat([grad.flatten() for grad in grads])
+            dist.all_reduce(flat)
+            pieces = flat.split([grad.numel() for grad in grads])
+            for grad, piece in zip(grads, pieces, strict=True):
+                grad.copy_(piece.view_as(grad))
+        return held
+
+    @cached_property
+    def frozen(self) -> PreTrainedModel:
+        if not self.spread:
+            return super().frozen
+        with torch.device("meta"):
+            frozen = self.kind(deepcopy(self.model.config))
+        make_head_fp32(frozen)
+        spread(frozen, self.model.device)
+        with torch.no_grad():
+            for name, p in frozen.named_parameters():
+                local(p).copy_(self.initial[name])
+            for own, known in zip(frozen.buffers(), self.model.buffers(), strict=True):
+                own.copy_(known)
+        return frozen.requires_grad_(False).eval()
+
+
+def _hand_out(model: PreTrainedModel, device: torch.device) -> None:
+    """Spreads the model of the first process over all."""
+    full = model.state_dict() if rank() == 0 else {}
+    buffers = [buffer.clone() for buffer in model.buffers()]
+    model.to("meta")  # pyright: ignore[reportArgumentType]
+    model.tie_weights()
+    spread(model, device)
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    set_model_state_dict(model, full, options=options)
+    for own, known in zip(model.buffers(), buffers, strict=True):
+        if rank() == 0:
+            own.copy_(known)
+        dist.broadcast(own, 0)
+
+
+class ParallelSampler(Sampler):
+    """A Sampler that writes a share of the completions. The others come from the other processes,
+    drawn by the noise that a single process would have used."""
+
+    def __init__(self, model: PreTrainedModel, own_weights: bool = False):
+        self.owners = Owners()
+        self.group = dist.new_group(backend="gloo")  # a thread may write while another one learns
+        super().__init__(model, own_weights)
+
+    def begin(self) -> None:
+        super().begin()
+        self.owners = Owners()
+
+    def generate(self, prompts: list[list[int]], *what) -> list[list[Completion]]:
+        unshard(self.model)
+        told = gathered(hash(tuple(map(tuple, prompts))), self.group)
+        if len({*told}) > 1:
+            raise RuntimeError(
+                "the processes were asked to continue different prompts: what a world shows, or "
+                "what a reward says, has to depend on its seeds and arguments alone"
+            )
+        return super().generate(prompts, *what)
+
+    def sleep(self) -> None:
+        super().sleep()
+        reshard(self.model)
+
+    def rows_at_once(self, tokens: int) -> int:
+        return min(gathered(super().rows_at_once(tokens), self.group))
+
+    def write(
+        self,
+        prompts: list[list[int]],
+        group: int,
+        max_tokens: int,
+        stop: list[int],
+        temperature: float,
+        noise: Callable[[], Tensor],
+    ) -> list[Completion]:
+        owners = self.owners.of([tuple(prompt) for prompt in prompts])
+        mine = [i for i, owner in enumerate(owners) if owner == rank()]
+        used = 0
+
+        def own_noise() -> Tensor:
+            nonlocal used
+            used += 1
+            return noise()[mine]
+
+        found = {}
+        if mine:
+            own = [prompts[i] for i in mine]
+            drawn = super().write(own, group, max_tokens, stop, temperature, own_noise)
+            found = dict(zip(mine, drawn, strict=True))
+        written: dict[int, Completion] = {}
+        for each in gathered(found, self.group):
+            written |= each
+        completions = [written[i] for i in range(len(prompts))]
+        # the noise goes on where the longest completion of all has ended
+        for _ in range(max(len(c.ids) for c in completions) - used):
+            noise()
+        return completions
