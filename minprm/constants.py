@@ -222,6 +222,7 @@ class Config:
     lora: Few = 0  # rank of LoRA adapters; 0: all weights, or those that --model has
     lora_alpha: CountOrNone = 0  # adapters count alpha / rank times; 0: alpha is twice the rank
     lora_targets: list[str] = field(default_factory=list)  # layers with adapters; none: all linear
+    shard: Literal["auto", "always", "never"] = "auto"  # with torchrun: has a process a part of all
     checkpointing: bool = False  # compute activations again for the gradient, to save memory
     gate: bool = True  # stop where the embedded model lacks the world's skills
     layout: LayoutName = "auto"  # what ends a thought (text/layout.py)

@@ -13,20 +13,16 @@ from functools import partial
 from pathlib import Path
 
 from loguru import logger
-from transformers import AutoTokenizer
 
 from minprm import own
-from minprm.constants import RESAMPLE, Config, arms_of, fail, flat, reads_base
+from minprm.constants import RESAMPLE, Config, arms_of, fail, flat
 from minprm.demos import demos_of, fitting_demos, measured, split
-from minprm.envs import make_world
 from minprm.episodes import keep_episodes, of_logs, of_world
 from minprm.evaluation import answers, evaluate, reference_rows, replay_summary, summary
-from minprm.model import tiny
 from minprm.model.agent import make_agent
+from minprm.model.base import base_policy
 from minprm.model.check import check
-from minprm.model.load import base_for, load_model, pretrained
-from minprm.model.policy import Policy
-from minprm.model.tensors import fingerprint_of_model, require_finite
+from minprm.model.tensors import fingerprint_of_model
 from minprm.run.about import write_about
 from minprm.run.clock import Part, base_model, parts
 from minprm.run.jobs import processes, side_by_side
@@ -259,47 +255,6 @@ def start(
         prefetch=Prefetch(cfg.rl.max_async_level),
         demos=train_demos,
     )
-
-
-def base_policy(cfg: Config, seed: int, checkpoints: Path) -> Policy:
-    """The model that every arm starts from: the embedded one of this seed, or --model."""
-    if cfg.model != "tiny":
-        _, rank = checked_base(cfg)
-        tokenizer = pretrained(AutoTokenizer, cfg.model)
-        if rank:
-            logger.info(f"the adapters of {cfg.model} go on learning; their rank is {rank}")
-        model = load_model(
-            cfg.model,
-            cfg.lora,
-            cfg.checkpointing,
-            seed,
-            cfg.lora_alpha,
-            cfg.lora_targets,
-            cfg.device,
-        )
-        policy = Policy(model, tokenizer, cfg.micro_tokens)
-        try:
-            require_finite(policy.parameters)
-        except FloatingPointError:
-            fail(f"--model {cfg.model} holds weights that are no finite numbers")
-        return policy
-    world = make_world(cfg)
-    policy = tiny.raised(world, cfg.tiny, seed, cfg.micro_tokens, checkpoints, cfg.device)
-    # a base without the world's skills would make every number that follows meaningless
-    skills = tiny.gate(policy, world, cfg.thought_tokens)
-    tiny.check_gate(skills, stop=cfg.gate)
-    return policy
-
-
-def checked_base(cfg: Config) -> tuple[str, int]:
-    """(the model under --model's adapters, their rank). Exits where a run cannot start from it."""
-    base, rank = base_for(cfg.model, cfg.lora, cfg.lora_alpha, cfg.lora_targets)
-    if rank and reads_base(cfg):  # it would be read with the adapters off, not as they begin
-        fail(
-            f"--model {cfg.model} holds adapters: the model under them is not what this run "
-            "starts from; use --*.kl-to sampler and --act-prm.scored-by policy"
-        )
-    return base, rank
 
 
 def read_ladder(path: Path) -> dict[str, list[dict]]:

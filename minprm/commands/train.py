@@ -27,15 +27,31 @@ from minprm.report.write import write_page
 from minprm.run.about import read_about
 from minprm.run.log import Log, require_new
 from minprm.run.table import chart, table
+from minprm.run.together import Place, restarts, together
 from minprm.text.logs import write_demos
 
-CHECKPOINTS = Path("checkpoints")
+CHECKPOINTS = Place.checkpoints
 
 
 def main(argv: list[str], on_save: Callable[[], None] = lambda: None) -> None:
     """The command. on_save is called after each snapshot."""
+    with together() as place:
+        train(again(argv) if restarts() else argv, place, on_save if place.first else lambda: None)
+
+
+def again(argv: list[str]) -> list[str]:
+    """The flags of a run that torchrun starts once more (--max-restarts): it goes on."""
     cfg = parse(argv)
-    cfg = resumed(cfg, argv) if cfg.resume else named(cfg)
+    if not cfg.run:
+        fail("torchrun --max-restarts needs a --run, to know which one to go on with")
+    known = (RUNS / cfg.run / "config.json").exists()
+    return ["--run", cfg.run, "--resume"] if known else argv
+
+
+def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:
+    """What each process does."""
+    cfg = parse(argv)
+    cfg = place.from_first(lambda: resumed(cfg, argv) if cfg.resume else named(cfg))
     if cfg.world:
         check_tasks(cfg)
     if cfg.model != "tiny":
@@ -43,23 +59,28 @@ def main(argv: list[str], on_save: Callable[[], None] = lambda: None) -> None:
     if cfg.demos:
         require_logs(cfg.demos)
     if cfg.dry_run:
-        for part in plan(cfg, CHECKPOINTS):  # what takes long comes last
+        for part in plan(cfg, CHECKPOINTS) if place.first else []:  # what takes long comes last
             print(part, flush=True)
         return
+    if not place.first:
+        cfg = replace(cfg, track="none")
+    if cfg.resume:
+        place.copy(Path(cfg.run) / "ladder.json")
     try:
-        with closing(Log(RUNS / cfg.run)) as log:
-            run(cfg, log, on_save)
+        with closing(Log(place.runs / cfg.run)) as log:
+            run(cfg, log, place, on_save)
     except (OSError, SafetensorError) as error:  # a full disk, a folder that may not be written
         known = (RUNS / cfg.run / "config.json").exists()
         way_on = f"go on with: minprm train --run {cfg.run} --resume" if known else "start again"
         fail(f"{error}: nothing is half written; mend that, and {way_on}")
 
 
-def run(cfg: Config, log: Log, on_save: Callable[[], None]) -> None:
+def run(cfg: Config, log: Log, place: Place, on_save: Callable[[], None]) -> None:
     """Makes what the configuration asks for."""
     if cfg.stages == ["demos"]:
-        log.open(cfg)
-        write_expert_demos(cfg, log)
+        if place.first:
+            log.open(cfg)
+            write_expert_demos(cfg, log)
         return
     from minprm.ladder import ladder  # torch and all that needs it: whoever is refused waits less
     from minprm.run.threads import set_threads, why
@@ -71,14 +92,15 @@ def run(cfg: Config, log: Log, on_save: Callable[[], None]) -> None:
     logger.info(why(cfg.model, cfg.threads))
     tell_differences(cfg)
     try:
-        rows = ladder(cfg, log, CHECKPOINTS, on_save)
+        rows = ladder(cfg, log, place.checkpoints, on_save)
     except KeyboardInterrupt:
         if log.lock:
             logger.info(f"stopped and saved. Go on with: minprm train --run {cfg.run} --resume")
         else:
             logger.info("stopped before anything was trained")
         raise SystemExit(130) from None
-    report(cfg, rows, log.folder)
+    if place.first:
+        report(cfg, rows, log.folder)
 
 
 def tell_differences(cfg: Config) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from huggingface_hub.constants import HF_HUB_OFFLINE
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging
 from transformers.utils.hub import cached_file
@@ -21,6 +21,7 @@ from transformers.utils.peft_utils import find_adapter_config_file
 from minprm.constants import DeviceName, Engine, fail
 from minprm.model.adapters import as_model, merged
 from minprm.model.names import require_place, require_sampler, uses_vllm
+from minprm.model.parallel import ParallelSampler, count
 from minprm.model.precision import make_head_fp32
 from minprm.model.sampler import Sampler
 from minprm.model.vllm import VLLM, start
@@ -76,6 +77,15 @@ def load_model(
         model = adapted(model, lora, checkpointing, seed, alpha, targets)
     # transformers wraps `to`, and its type is lost
     return model.to(device_of(device))  # pyright: ignore[reportArgumentType]
+
+
+def load_shape(path: str, checkpointing: bool = False) -> PreTrainedModel:
+    """The same model without adapters, and without its weights: they are on `meta`."""
+    config = pretrained(AutoConfig, path)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    _prepare(model, checkpointing)
+    return model.eval()
 
 
 def device_of(name: DeviceName) -> torch.device:
@@ -315,5 +325,5 @@ def make_sampler(
     """The sampler of that name."""
     require_sampler(name)
     if not uses_vllm(name):
-        return Sampler(model, own_weights=own_weights)
+        return (ParallelSampler if count() > 1 else Sampler)(model, own_weights)
     return start(model, cfg, context)

@@ -11,6 +11,7 @@ from huggingface_hub.utils import HFValidationError, validate_repo_id
 
 from minprm.constants import DeviceName, SamplerName, fail
 
+SMALL = 20 * 10**6  # bytes of weights; the embedded model has one million
 CONFIGS = ("config.json", "adapter_config.json")  # of a whole model, and of adapters
 
 
@@ -33,6 +34,12 @@ def _may_be_on_the_hub(name: str) -> bool:
     except HFValidationError:
         return False
     return True
+
+
+def is_small(model: str) -> bool:
+    """Is it the embedded model, or a checkpoint of its size?"""
+    weights = Path(model) / "model.safetensors"
+    return model == "tiny" or (weights.exists() and weights.stat().st_size < SMALL)
 
 
 def require_device(name: DeviceName, sampler: SamplerName) -> None:

@@ -18,6 +18,7 @@ each process holds a part (FSDP, arXiv:2304.11277): a layer is put together when
 import os
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
+from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
 from types import MethodType
@@ -59,6 +60,15 @@ def start() -> None:
         dist.init_process_group("cpu:gloo,cuda:nccl")
     else:
         dist.init_process_group("gloo")
+
+
+def store() -> dist.Store | None:
+    """What all processes can write to, also when one of them has ended; None where it is gone."""
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    try:
+        return dist.TCPStore(*address, is_master=False, timeout=timedelta(seconds=5))
+    except dist.DistError:
+        return None
 
 
 def rank() -> int:
@@ -409,7 +419,7 @@ class ParallelSampler(Sampler):
         super().begin()
         self.owners = Owners()
 
-    def generate(self, prompts: list[list[int]], *what) -> list[list[Completion]]:
+    def generate(self, prompts: list[list[int]], *what, **knobs) -> list[list[Completion]]:
         unshard(self.model)
         told = gathered(hash(tuple(map(tuple, prompts))), self.group)
         if len({*told}) > 1:
@@ -417,7 +427,7 @@ class ParallelSampler(Sampler):
                 "the processes were asked to continue different prompts: what a world shows, or "
                 "what a reward says, has to depend on its seeds and arguments alone"
             )
-        return super().generate(prompts, *what)
+        return super().generate(prompts, *what, **knobs)
 
     def sleep(self) -> None:
         super().sleep()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from minprm.model.parallel import from_first, in_one_piece, rank
 from minprm.model.policy import Policy
 
 
@@ -15,6 +16,15 @@ def moments(policy: Policy) -> dict[str, Tensor]:
     for i, state in policy.optimizer.state_dict()["state"].items():
         for name, tensor in state.items():
             found[f"{i}.{name}"] = tensor
+    return found
+
+
+def moments_like(policy: Policy) -> dict[str, Tensor]:
+    """A tensor of the shape of each that `moments` gives after an update."""
+    found = {}
+    parameters = [p for group in policy.optimizer.param_groups for p in group["params"]]
+    for i, p in enumerate(parameters):
+        found |= {f"{i}.exp_avg": p, f"{i}.exp_avg_sq": p, f"{i}.step": torch.zeros(())}
     return found
 
 
@@ -48,6 +58,8 @@ def fingerprint_of_model(policy: Policy) -> str:
     """A hash of all weights, frozen ones too."""
     digest = hashlib.sha256()
     for name, p in policy.model.named_parameters():
-        digest.update(name.encode())
-        digest.update(p.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+        piece = in_one_piece(p.detach(), p)
+        if rank() == 0:
+            digest.update(name.encode())
+            digest.update(piece.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return from_first(digest.hexdigest)

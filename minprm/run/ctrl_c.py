@@ -8,15 +8,22 @@ import signal
 
 from loguru import logger
 
+from minprm.model.parallel import gathered
+
 
 class CtrlC:
-    """`with CtrlC() as ctrl_c:` Inside, the first Ctrl-C only sets `ctrl_c.pressed`.
+    """`with CtrlC() as ctrl_c:` Inside, the first Ctrl-C only makes `ctrl_c.pressed` true.
 
     Whoever sees it saves, and raises KeyboardInterrupt; at the latest that happens at the end of
     the block. A second Ctrl-C ends the process at once.
     """
 
-    pressed = False
+    noted = False  # in this process
+
+    @property
+    def pressed(self) -> bool:
+        """In any of the processes. All have to ask, so that they stop after the same update."""
+        return any(gathered(self.noted))
 
     def __init__(self, silent: bool = False):
         """silent: whoever sees that it was pressed calls `say`."""
@@ -27,7 +34,7 @@ class CtrlC:
         return self
 
     def _note(self, *_) -> None:
-        self.pressed = True
+        self.noted = True
         if not self.silent:
             self.say()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -38,5 +45,5 @@ class CtrlC:
 
     def __exit__(self, kind, *_) -> None:
         signal.signal(signal.SIGINT, self.before)
-        if self.pressed and kind is None:
+        if kind is None and self.pressed:
             raise KeyboardInterrupt

@@ -27,6 +27,7 @@ from tqdm import tqdm
 
 from minprm.constants import Config, fail
 from minprm.model.load import device_of
+from minprm.model.parallel import count
 from minprm.run.ctrl_c import CtrlC
 from minprm.run.log import Log
 from minprm.run.worker import STOP, Work, serve
@@ -40,6 +41,8 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 def processes(cfg: Config, arms: int) -> int:
     """In how many processes so many arms run."""
     jobs = cfg.jobs
+    if count() > 1:  # torchrun's, which share out each arm
+        return 1
     if not jobs:
         embedded = cfg.model == "tiny" and device_of(cfg.device).type == "cpu"
         alone = not embedded or cfg.track != "none" or cfg.rl.max_async_level > 0
@@ -133,7 +136,7 @@ class Dispatcher:
                 if name in ("ready", "result"):
                     worker.waits = True
                 elif name == "stopped":
-                    self.ctrl_c.pressed = True  # where it alone was told to stop, all do
+                    self.ctrl_c.noted = True  # where it alone was told to stop, all do
                     self._let_go(worker)
                 else:
                     self._write_down(worker, name, told)

@@ -25,8 +25,9 @@ from torch import Tensor
 
 from minprm.constants import fail
 from minprm.data import Demo
+from minprm.model.parallel import from_first, local, parts, rank, whole
 from minprm.model.policy import Policy
-from minprm.model.tensors import load_moments, moments, require_finite
+from minprm.model.tensors import load_moments, moments, moments_like, require_finite
 from minprm.run.stage_ids import stage_name
 from minprm.text.logs import from_chat, read_jsonl
 
@@ -57,12 +58,16 @@ class Snapshots:
 
     def fingerprint(self) -> str:
         """A hash of all that the results of this seed depend on."""
-        return hashlib.sha256(json.dumps(self._made_by("")).encode()).hexdigest()[:16]
+        made_by = from_first(lambda: self._made_by(""))
+        return hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
 
     # --- reading ---
 
     def state(self, stage_id: str) -> dict:
         """The numbers of the stage's last snapshot, or an empty dict."""
+        return from_first(lambda: self._state(stage_id))
+
+    def _state(self, stage_id: str) -> dict:
         folder = self._folder(stage_id)
         old = _beside(folder, "old")
         if old.exists() and not folder.exists():
@@ -94,19 +99,21 @@ class Snapshots:
         folder = self._folder(stage_id)
         best = {}
         with _or_refuse(folder):
-            policy.load(_tensors(folder, "model", policy.parameters))
+            policy.load(_parts(folder, "model", policy.parameters))
             if "update" in state:
                 policy.version = state["version"]
                 policy.skipped = state["skipped"]
-                load_moments(policy, _tensors(folder, "optimizer"))
-            if "best.safetensors" in _sums(folder):
-                best = _tensors(folder, "best", policy.parameters)
+                load_moments(policy, _parts(folder, "optimizer", moments_like(policy), some=True))
+            if from_first(lambda: "best.safetensors" in _sums(folder)):
+                best = _parts(folder, "best", policy.parameters)
         # a tensor of a file may lie anywhere in memory, and then rounds differently, now and then
-        return {name: tensor.clone() for name, tensor in best.items()}
+        return {name: local(tensor).to("cpu", copy=True) for name, tensor in best.items()}
 
     def demos(self, stage_id: str) -> list[Demo]:
         """The demos that the stage left."""
-        folder = self._folder(stage_id)
+        return from_first(lambda: self._demos(self._folder(stage_id)))
+
+    def _demos(self, folder: Path) -> list[Demo]:
         with _or_refuse(folder):
             return read_jsonl(_checked(folder, "demos.jsonl"), _demo)
 
@@ -116,21 +123,26 @@ class Snapshots:
         self, stage_id: str, policy: Policy, best_weights: Weights, update: int, **numbers: object
     ) -> None:
         """A snapshot of a stage under way, after so many updates."""
-        tensors = {"model": policy.parameters, "optimizer": moments(policy)}
+        weights = policy.parameters
+        moved = moments(policy)
+        tensors = {"model": whole(weights, weights), "optimizer": whole(moved, moved)}
         if best_weights:
-            tensors["best"] = best_weights
+            tensors["best"] = whole(best_weights, weights)
         numbers |= {"update": update, "version": policy.version, "skipped": policy.skipped}
         self._write(stage_id, tensors, numbers, [])
 
     def finish(self, stage_id: str, policy: Policy, demos: list[Demo], seconds: float) -> None:
         """The snapshot of a stage that is done: what the next one starts from."""
         numbers = {"done": True, "seconds": seconds}
-        self._write(stage_id, {"model": policy.parameters}, numbers, demos)
+        weights = policy.parameters
+        self._write(stage_id, {"model": whole(weights, weights)}, numbers, demos)
 
     def _write(
         self, stage_id: str, tensors: dict[str, Weights], numbers: dict, demos: list[Demo]
     ) -> None:
         """Replaces the stage's folder. Raises FloatingPointError for what is no longer finite."""
+        if rank():
+            return
         for weights in tensors.values():
             require_finite(weights)
         folder = self._folder(stage_id)
@@ -207,10 +219,16 @@ def _or_refuse(folder: Path) -> Iterator[None]:
         fail(f"{folder} is broken ({error}): remove it, and its stage begins anew")
 
 
-def _tensors(folder: Path, name: str, like: Weights | None = None) -> Weights:
-    """The tensors of a file, on the CPU. Raises ValueError if they do not fit those of `like`."""
+def _parts(folder: Path, name: str, like: Weights, some: bool = False) -> Weights:
+    """The tensors of a file, or this process's part of them."""
+    return parts(_tensors(folder, name, like, some) if rank() == 0 else {}, like)
+
+
+def _tensors(folder: Path, name: str, like: Weights, some: bool) -> Weights:
+    """The tensors of a file, on the CPU. Raises ValueError if they do not fit those of `like`;
+    some: a few of them may be missing."""
     found = load_file(_checked(folder, f"{name}.safetensors"))
-    if like is not None and _shapes(found) != _shapes(like):
+    if not some and _shapes(found) != _shapes(like):
         raise ValueError(f"{name}.safetensors is of another model")
     require_finite(found)
     return found

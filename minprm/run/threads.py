@@ -11,13 +11,11 @@ read when torch is imported.
 """
 
 import os
-from pathlib import Path
 
 import torch
 
-from minprm.model.names import uses_vllm
+from minprm.model.names import is_small, uses_vllm
 
-SMALL = 20 * 10**6  # bytes of weights; the embedded model has one million
 TORCHS = torch.get_num_threads()  # its own choice, before anybody else's
 
 
@@ -32,12 +30,6 @@ def set_threads(model: str, threads: int = 0, sampler: str = "auto") -> int:
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)  # tiny activations are ten times slower on a CPU
     return threads
-
-
-def is_small(model: str) -> bool:
-    """Is it the embedded model, or a checkpoint of its size?"""
-    weights = Path(model) / "model.safetensors"
-    return model == "tiny" or (weights.exists() and weights.stat().st_size < SMALL)
 
 
 def why(model: str, threads: int) -> str:
