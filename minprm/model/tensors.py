@@ -61,5 +61,6 @@ def fingerprint_of_model(policy: Policy) -> str:
         piece = in_one_piece(p.detach(), p)
         if rank() == 0:
             digest.update(name.encode())
-            digest.update(piece.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+            piece = piece.to("cpu", copy=True)  # what numpy has seen, torch cannot free
+            digest.update(piece.contiguous().flatten().view(torch.uint8).numpy().data)
     return from_first(digest.hexdigest)
