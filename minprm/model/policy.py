@@ -302,7 +302,7 @@ class Policy:
         return found
 
     def clipped(self, stats: dict[str, float], most: float) -> tuple[dict[str, float], float]:
-        """(statistics of all micro-batches, the norm that their gradient has before it is clipped)."""
+        """(statistics of all micro-batches, norm of their gradient before it is clipped)."""
         return stats, clip_grad_norm_(self.parameters.values(), most).item()
 
     # ---
