@@ -22,7 +22,7 @@ from minprm.commands.plan import plan as whole_plan
 from minprm.commands.presets import PRESETS
 from minprm.commands.train import main
 from minprm.constants import SFT, ActPRM, Config, Relabel
-from minprm.model import load, names
+from minprm.model import base, load, names
 from minprm.run.clock import updates_of
 from minprm.run.stage_ids import stage_ids
 from minprm.text.printable import GREEN, GREY, YELLOW
@@ -200,7 +200,7 @@ def test_a_plan_writes_nothing_and_says_whether_thoughts_can_be_read(folder, mod
 def test_what_does_not_fit_is_not_loaded(folder, model, monkeypatch, capsys):
     pages = {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr(os, "sysconf", pages.get)
-    monkeypatch.delattr(ladder, "load_model")
+    monkeypatch.delattr(base, "load_model")
     main(f"{FLAGS} --model {model}".split())
     text = capsys.readouterr().out
     assert "it does not fit into this machine's memory" in text

@@ -116,8 +116,8 @@ def test_no_more_rows_are_written_at_once_than_fit(monkeypatch, rows):
     row = bytes_of_row(p.model, tokens=4 + 8)
     monkeypatch.setattr(module, "free_memory", lambda device: 2 * rows * row)
     writer, sizes = Sampler(p.model), []
-    batch = writer._batch
-    writer._batch = lambda prompts, *rest: (sizes.append(len(prompts)), batch(prompts, *rest))[1]
+    write = writer.write
+    writer.write = lambda prompts, *rest: (sizes.append(len(prompts)), write(prompts, *rest))[1]
     groups = writer.generate(PROMPTS, 3, 8, [], 1.0, 0)
     assert sizes == {1: [1] * 9, 4: [3, 3, 3], 8: [6, 3]}[rows]
     assert [len(group) for group in groups] == [3, 3, 3]

@@ -24,6 +24,7 @@ from minprm.constants import Config, Tiny
 from minprm.data import Sample
 from minprm.envs.cups import Cups
 from minprm.model import tiny
+from minprm.model.load import load_model
 from minprm.run import snapshots
 from minprm.run.log import Log, locked, to_json
 from minprm.run.snapshots import Snapshots
@@ -247,7 +248,7 @@ def test_a_model_that_is_a_pickle_is_refused(tmp_path, capsys):
     torch.save(base.model.state_dict(), tmp_path / "m" / "pytorch_model.bin")
     (tmp_path / "m" / "model.safetensors").unlink()
     with pytest.raises(SystemExit):
-        ladder.load_model(str(tmp_path / "m"))
+        load_model(str(tmp_path / "m"))
     assert "no model that transformers loads" in capsys.readouterr().err
 
 

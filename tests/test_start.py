@@ -14,6 +14,7 @@ from benchmarks import busy
 from minprm import __main__, ladder
 from minprm.commands import train
 from minprm.commands.cli import parse
+from minprm.model.names import SMALL
 from minprm.run import threads
 from minprm.run.threads import set_threads
 
@@ -127,7 +128,7 @@ def test_a_small_model_computes_on_one_thread_and_a_large_one_as_torch_chooses(
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
     monkeypatch.setattr(torch, "set_flush_denormal", lambda yes: None)
     monkeypatch.setattr(threads, "TORCHS", 5)
-    for name, size in (("small", threads.SMALL - 1), ("large", threads.SMALL)):
+    for name, size in (("small", SMALL - 1), ("large", SMALL)):
         (tmp_path / name).mkdir()
         with open(tmp_path / name / "model.safetensors", "wb") as file:
             file.truncate(size)

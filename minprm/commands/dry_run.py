@@ -19,9 +19,9 @@ from minprm.constants import Config, DeviceName, arms_of, fail, reads_base
 from minprm.data import Demo
 from minprm.demos import fitting_demos, leave_out_unwritable, measured, split
 from minprm.envs import make_world
-from minprm.ladder import checked_base
 from minprm.model import tiny
 from minprm.model.agent import make_prompter
+from minprm.model.base import checked_base
 from minprm.model.load import (
     device_of,
     layers_with_adapters,

@@ -109,8 +109,10 @@ class Policy:
         """
         half = path.with_name(f".{path.name}.tmp")
         shutil.rmtree(half, ignore_errors=True)
-        knobs = {} if state is None else {"state_dict": state}
-        self.model.save_pretrained(half, **knobs)
+        if state is None:
+            self.model.save_pretrained(half)
+        else:
+            self.model.save_pretrained(half, state_dict=state)
         self.tokenizer.save_pretrained(half)
         shutil.rmtree(path, ignore_errors=True)
         half.rename(path)
@@ -201,7 +203,7 @@ class Policy:
         values = torch.empty(len(temperatures), 0)
         if rows[0][0].returns:  # no critic: no copy of all hidden states in fp32 for it
             values = (hidden.float() @ self.critic[:-1] + self.critic[-1]).cpu()
-        return Reading(*found, values)
+        return Reading(*found, values=values)
 
     @property
     def lora(self) -> bool:

@@ -125,7 +125,10 @@ class Snapshots:
         """A snapshot of a stage under way, after so many updates."""
         weights = policy.parameters
         moved = moments(policy)
-        tensors = {"model": whole(weights, weights), "optimizer": whole(moved, moved)}
+        tensors: dict[str, Weights] = {
+            "model": whole(weights, weights),
+            "optimizer": whole(moved, moved),
+        }
         if best_weights:
             tensors["best"] = whole(best_weights, weights)
         numbers |= {"update": update, "version": policy.version, "skipped": policy.skipped}
