@@ -10,8 +10,9 @@ from minprm.envs import make_world
 from minprm.model import tiny
 from minprm.model.load import base_for, device_of, load_model, load_shape, pretrained
 from minprm.model.names import is_small
-from minprm.model.parallel import ParallelPolicy, count, rank
+from minprm.model.parallel import ParallelPolicy
 from minprm.model.policy import Policy
+from minprm.model.processes import count, rank
 from minprm.model.tensors import require_finite
 
 

@@ -21,8 +21,9 @@ from transformers.utils.peft_utils import find_adapter_config_file
 from minprm.constants import DeviceName, Engine, fail
 from minprm.model.adapters import as_model, merged
 from minprm.model.names import require_place, require_sampler, uses_vllm
-from minprm.model.parallel import ParallelSampler, count
+from minprm.model.parallel import ParallelSampler
 from minprm.model.precision import make_head_fp32
+from minprm.model.processes import count
 from minprm.model.sampler import Sampler
 from minprm.model.vllm import VLLM, start
 

@@ -12,184 +12,31 @@ has to know of them. A Sample's weight is its share of the whole update already 
 so gradients are summed and not averaged.
 
 Adapters and small models are whole in every process. Of a larger model that trains all its weights
-each process holds a part (FSDP, arXiv:2304.11277): a layer is put together when it is read.
+each process holds a part (spread.py).
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from types import MethodType
-from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
-from torch.distributed.fsdp import (
-    FSDPModule,
-    MixedPrecisionPolicy,
-    fully_shard,
-    register_fsdp_forward_method,
-)
-from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from minprm.data import Sample
 from minprm.model.policy import Policy, add
 from minprm.model.precision import make_head_fp32
-from minprm.model.reading import Reading, scores
+from minprm.model.processes import count, gathered, rank
+from minprm.model.reading import Reading
 from minprm.model.sampler import Completion, Sampler
+from minprm.model.spread import hand_out, in_one_piece, local, reshard, spread, unshard, whole
 from minprm.model.tree import named
 
-T = TypeVar("T")
 MicroBatch = list[list[int]]
-
-# --- the processes ---
-
-
-def start() -> None:
-    """Joins the processes that torchrun has started, if those are several."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
-        return
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("cpu:gloo,cuda:nccl")
-    else:
-        dist.init_process_group("gloo")
-
-
-def store() -> dist.Store | None:
-    """What all processes can write to, also when one of them has ended; None where it is gone."""
-    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    try:
-        return dist.TCPStore(*address, is_master=False, timeout=timedelta(seconds=5))
-    except dist.DistError:
-        return None
-
-
-def rank() -> int:
-    """The number of this process. The first one, 0, writes the files."""
-    return dist.get_rank() if dist.is_initialized() else 0
-
-
-def count() -> int:
-    """How many processes there are."""
-    return dist.get_world_size() if dist.is_initialized() else 1
-
-
-def gathered(mine: T, group: dist.ProcessGroup | None = None) -> list[T]:
-    """What each process has, in the order of their numbers. All have to ask."""
-    if count() == 1:
-        return [mine]
-    found: list[Any] = [None] * count()
-    dist.all_gather_object(found, mine, group)
-    return found
-
-
-def from_first(make: Callable[[], T]) -> T:
-    """What the function returns in the first process, which alone calls it. All have to ask."""
-    box: list[Any] = [make() if rank() == 0 else None]
-    if count() > 1:
-        dist.broadcast_object_list(box, 0)
-    return box[0]
-
-
-# --- tensors, of which each process may hold a part ---
-
-
-def local(tensor: Tensor) -> Tensor:
-    """The part of it that is in this process; all of it, where it is not spread."""
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
-
-
-def in_one_piece(tensor: Tensor, like: Tensor) -> Tensor:
-    """The whole tensor, of which `tensor` is this process's part if `like` is spread. All have to
-    ask."""
-    if not isinstance(like, DTensor):
-        return tensor
-    parts = [like.device_mesh, like.placements]
-    part = local(tensor).to(like.device)
-    return DTensor.from_local(part, *parts, shape=like.shape, stride=like.stride()).full_tensor()
-
-
-def whole(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Each of these tensors in one piece, on the CPU of the first process; elsewhere {}."""
-    found = {}
-    for name, tensor in tensors.items():
-        piece = in_one_piece(tensor.detach(), like[name])
-        if rank() == 0:
-            found[name] = piece.cpu() if isinstance(like[name], DTensor) else piece
-    return found
-
-
-def parts(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The opposite: what each process has to have of the whole tensors in the first one."""
-    if count() == 1:
-        return dict(tensors)
-    found = {}
-    for name in from_first(lambda: list(tensors)):
-        p = like[name]
-        piece = torch.empty(p.shape, dtype=p.dtype, device=p.device)
-        if rank() == 0:
-            piece.copy_(tensors[name])
-        if isinstance(p, DTensor):
-            found[name] = distribute_tensor(piece, p.device_mesh, p.placements)
-        else:
-            dist.broadcast(piece, 0)
-            found[name] = piece
-    return found
-
-
-# --- weights that are spread over all processes ---
-
-
-def spread(model: PreTrainedModel, device: torch.device) -> None:
-    """Spreads the weights of a model on `meta`, layer by layer. What they are comes later."""
-    kinds = {*(model._no_split_modules or [])}
-    policy = {}
-    if device.type == "cuda":  # layers compute in bf16, and their gradients are summed in fp32
-        half = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
-        policy = {"mp_policy": half}
-    for module in list(model.modules()):
-        if type(module).__name__ in kinds:
-            fully_shard(module, **policy)
-    fully_shard(model)
-    for module in fsdp_modules(model):
-        module.set_gradient_divide_factor(1.0)  # a sum, and no mean
-        module.set_force_sum_reduction_for_comms(True)  # gloo has no other
-    model.to_empty(device=device)
-    model.scores = MethodType(scores, model)
-    register_fsdp_forward_method(model, "scores")  # the loss reads no `forward`
-    model.is_whole = False
-
-
-def fsdp_modules(model: PreTrainedModel) -> list[FSDPModule]:
-    return [module for module in model.modules() if isinstance(module, FSDPModule)]
-
-
-def unshard(model: PreTrainedModel) -> None:
-    """Puts all weights together in every process, so that each may read as often as it likes."""
-    if getattr(model, "is_whole", True):
-        return
-    for module in fsdp_modules(model):
-        module.set_reshard_after_forward(False, recurse=False)
-        module.unshard()
-    model.is_whole = True
-
-
-def reshard(model: PreTrainedModel) -> None:
-    """Lets go of all but this process's part."""
-    if not getattr(model, "is_whole", False):
-        return
-    for module in fsdp_modules(model):
-        module.set_reshard_after_forward(True, recurse=False)
-        module.reshard()
-    model.is_whole = False
-
 
 # --- who does what ---
 
@@ -262,7 +109,7 @@ class ParallelPolicy(Policy):
             for p in [p for p in model.parameters() if p.requires_grad]:
                 dist.broadcast(p.detach(), 0)  # they might differ by rounding
         else:
-            _hand_out(model, spread_on)
+            hand_out(model, spread_on)
         super().__init__(model, tokenizer, micro_tokens)
         # what is scored behind a thought may be another process's than the thought was
         self.continues = False
@@ -389,21 +236,6 @@ class ParallelPolicy(Policy):
             for own, known in zip(frozen.buffers(), self.model.buffers(), strict=True):
                 own.copy_(known)
         return frozen.requires_grad_(False).eval()
-
-
-def _hand_out(model: PreTrainedModel, device: torch.device) -> None:
-    """Spreads the model of the first process over all."""
-    full = model.state_dict() if rank() == 0 else {}
-    buffers = [buffer.clone() for buffer in model.buffers()]
-    model.to("meta")  # pyright: ignore[reportArgumentType]
-    model.tie_weights()
-    spread(model, device)
-    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-    set_model_state_dict(model, full, options=options)
-    for own, known in zip(model.buffers(), buffers, strict=True):
-        if rank() == 0:
-            own.copy_(known)
-        dist.broadcast(own, 0)
 
 
 class ParallelSampler(Sampler):

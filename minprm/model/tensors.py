@@ -6,8 +6,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from minprm.model.parallel import from_first, in_one_piece, rank
 from minprm.model.policy import Policy
+from minprm.model.processes import from_first, rank
+from minprm.model.spread import in_one_piece
 
 
 def moments(policy: Policy) -> dict[str, Tensor]:

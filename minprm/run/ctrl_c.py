@@ -8,7 +8,7 @@ import signal
 
 from loguru import logger
 
-from minprm.model.parallel import gathered
+from minprm.model.processes import gathered
 
 
 class CtrlC:

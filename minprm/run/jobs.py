@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from minprm.constants import Config, fail
 from minprm.model.load import device_of
-from minprm.model.parallel import count
+from minprm.model.processes import count
 from minprm.run.ctrl_c import CtrlC
 from minprm.run.log import Log
 from minprm.run.worker import STOP, Work, serve

@@ -25,8 +25,9 @@ from torch import Tensor
 
 from minprm.constants import fail
 from minprm.data import Demo
-from minprm.model.parallel import from_first, local, parts, rank, whole
 from minprm.model.policy import Policy
+from minprm.model.processes import from_first, rank
+from minprm.model.spread import local, parts, whole
 from minprm.model.tensors import load_moments, moments, moments_like, require_finite
 from minprm.run.stage_ids import stage_name
 from minprm.text.logs import from_chat, read_jsonl

@@ -37,16 +37,16 @@ class Beside(Place):
     """That of one of several processes."""
 
     def __init__(self, folder: str):
-        from minprm.model import parallel  # torch, for which a single process need not wait here
+        from minprm.model import processes  # torch, for which a single process need not wait here
 
-        self.parallel = parallel
-        self.first = parallel.rank() == 0
+        self.processes = processes
+        self.first = processes.rank() == 0
         if not self.first:
             self.runs = Path(folder) / "runs"
             self.checkpoints = Path(folder) / "checkpoints"
 
     def from_first(self, make: Callable[[], T]) -> T:
-        return self.parallel.from_first(make)
+        return self.processes.from_first(make)
 
     def copy(self, file: Path) -> None:
         path = self.runs / file
@@ -72,7 +72,7 @@ def together() -> Iterator[Place]:
     if not several():
         yield Place()
         return
-    from minprm.model.parallel import gathered, rank, start
+    from minprm.model.processes import gathered, rank, start
 
     start()
     with TemporaryDirectory() as folder, TemporaryFile() as said, _one_message(rank(), said):
@@ -125,7 +125,7 @@ def _of_others(error: BaseException) -> bool:
 def _speaks(rank: int, of_others: bool) -> bool:
     """Is it this process that says why? The first one, where it knows a reason; else any that
     does."""
-    from minprm.model.parallel import store
+    from minprm.model.processes import store
 
     notes = store()
     if notes is None:  # torchrun has ended too

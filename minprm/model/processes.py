@@ -1,0 +1,61 @@
+"""The processes of a run (torchrun): how many there are, and what one tells the others.
+
+What they share out stands in parallel.py.
+"""
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+
+T = TypeVar("T")
+
+
+def start() -> None:
+    """Joins the processes that torchrun has started, if those are several."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
+        return
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group("cpu:gloo,cuda:nccl")
+    else:
+        dist.init_process_group("gloo")
+
+
+def store() -> dist.Store | None:
+    """What all processes can write to, also when one of them has ended; None where it is gone."""
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    try:
+        return dist.TCPStore(*address, is_master=False, timeout=timedelta(seconds=5))
+    except dist.DistError:
+        return None
+
+
+def rank() -> int:
+    """The number of this process. The first one, 0, writes the files."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def count() -> int:
+    """How many processes there are."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def gathered(mine: T, group: dist.ProcessGroup | None = None) -> list[T]:
+    """What each process has, in the order of their numbers. All have to ask."""
+    if count() == 1:
+        return [mine]
+    found: list[Any] = [None] * count()
+    dist.all_gather_object(found, mine, group)
+    return found
+
+
+def from_first(make: Callable[[], T]) -> T:
+    """What the function returns in the first process, which alone calls it. All have to ask."""
+    box: list[Any] = [make() if rank() == 0 else None]
+    if count() > 1:
+        dist.broadcast_object_list(box, 0)
+    return box[0]

@@ -1,0 +1,130 @@
+"""Weights that are spread over several processes, of which each holds a part of every tensor.
+
+That is FSDP (arXiv:2304.11277): a layer is put together when it is read, and let go behind it.
+"""
+
+from collections.abc import Mapping
+from types import MethodType
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+from torch.distributed.fsdp import (
+    FSDPModule,
+    MixedPrecisionPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
+from torch.distributed.tensor import DTensor, distribute_tensor
+from transformers import PreTrainedModel
+
+from minprm.model.processes import count, from_first, rank
+from minprm.model.reading import scores
+
+# --- tensors ---
+
+
+def local(tensor: Tensor) -> Tensor:
+    """The part of it that is in this process; all of it, where it is not spread."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def in_one_piece(tensor: Tensor, like: Tensor) -> Tensor:
+    """The whole tensor, of which `tensor` is this process's part if `like` is spread. All have to
+    ask."""
+    if not isinstance(like, DTensor):
+        return tensor
+    parts = [like.device_mesh, like.placements]
+    part = local(tensor).to(like.device)
+    return DTensor.from_local(part, *parts, shape=like.shape, stride=like.stride()).full_tensor()
+
+
+def whole(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Each of these tensors in one piece, on the CPU of the first process; elsewhere {}."""
+    found = {}
+    for name, tensor in tensors.items():
+        piece = in_one_piece(tensor.detach(), like[name])
+        if rank() == 0:
+            found[name] = piece.cpu() if isinstance(like[name], DTensor) else piece
+    return found
+
+
+def parts(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The opposite: what each process has to have of the whole tensors in the first one."""
+    if count() == 1:
+        return dict(tensors)
+    found = {}
+    for name in from_first(lambda: list(tensors)):
+        p = like[name]
+        piece = torch.empty(p.shape, dtype=p.dtype, device=p.device)
+        if rank() == 0:
+            piece.copy_(tensors[name])
+        if isinstance(p, DTensor):
+            found[name] = distribute_tensor(piece, p.device_mesh, p.placements)
+        else:
+            dist.broadcast(piece, 0)
+            found[name] = piece
+    return found
+
+
+# --- models ---
+
+
+def hand_out(model: PreTrainedModel, device: torch.device) -> None:
+    """Spreads the model of the first process over all."""
+    full = model.state_dict() if rank() == 0 else {}
+    buffers = [buffer.clone() for buffer in model.buffers()]
+    model.to("meta")  # pyright: ignore[reportArgumentType]
+    model.tie_weights()
+    spread(model, device)
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    set_model_state_dict(model, full, options=options)
+    for own, known in zip(model.buffers(), buffers, strict=True):
+        if rank() == 0:
+            own.copy_(known)
+        dist.broadcast(own, 0)
+
+
+def spread(model: PreTrainedModel, device: torch.device) -> None:
+    """Spreads the weights of a model on `meta`, layer by layer. What they are comes later."""
+    kinds = {*(model._no_split_modules or [])}
+    policy = {}
+    if device.type == "cuda":  # layers compute in bf16, and their gradients are summed in fp32
+        half = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
+        policy = {"mp_policy": half}
+    for module in list(model.modules()):
+        if type(module).__name__ in kinds:
+            fully_shard(module, **policy)
+    fully_shard(model)
+    for module in fsdp_modules(model):
+        module.set_gradient_divide_factor(1.0)  # a sum, and no mean
+        module.set_force_sum_reduction_for_comms(True)  # gloo has no other
+    model.to_empty(device=device)
+    model.scores = MethodType(scores, model)
+    register_fsdp_forward_method(model, "scores")  # the loss reads no `forward`
+    model.is_whole = False
+
+
+def fsdp_modules(model: PreTrainedModel) -> list[FSDPModule]:
+    return [module for module in model.modules() if isinstance(module, FSDPModule)]
+
+
+def unshard(model: PreTrainedModel) -> None:
+    """Puts all weights together in every process, so that each may read as often as it likes."""
+    if getattr(model, "is_whole", True):
+        return
+    for module in fsdp_modules(model):
+        module.set_reshard_after_forward(False, recurse=False)
+        module.unshard()
+    model.is_whole = True
+
+
+def reshard(model: PreTrainedModel) -> None:
+    """Lets go of all but this process's part."""
+    if not getattr(model, "is_whole", False):
+        return
+    for module in fsdp_modules(model):
+        module.set_reshard_after_forward(True, recurse=False)
+        module.reshard()
+    model.is_whole = False
