@@ -6,6 +6,7 @@ What they share out stands in parallel.py.
 import os
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -59,3 +60,14 @@ def from_first(make: Callable[[], T]) -> T:
     if count() > 1:
         dist.broadcast_object_list(box, 0)
     return box[0]
+
+
+def copy_from_first(folder: Path) -> None:
+    """Gives the other processes the files of a folder of the first one. All have to ask."""
+    if count() == 1:
+        return
+    files = from_first(lambda: {file.name: file.read_bytes() for file in folder.iterdir()})
+    if rank():
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
