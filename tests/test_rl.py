@@ -1,7 +1,9 @@
 """RL as a stage: every knob changes what is learned, playing ahead changes only how old it is."""
 
 import threading
+from ctypes import CDLL
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +14,8 @@ from minprm.model.sampler import Sampler
 from minprm.run.prefetch import Prefetch
 from shared.policies import policy
 from shared.stages import CFG, Lines, doubles, weights
+
+OPENMP = list(Path(torch.__file__).parent.glob("lib/libgomp*"))
 
 
 def learned(
@@ -182,6 +186,34 @@ def test_a_batch_that_fails_ahead_of_time_fails_when_it_is_asked_for():
     prefetch.settle()
     with pytest.raises(RuntimeError, match="fell over"):
         prefetch.take(make, 1, until=2)
+
+
+def test_nothing_is_begun_behind_a_batch_that_fails():
+    """A program that ends waits for its threads, and a failed engine may never answer."""
+    made = []
+
+    def make(number):
+        made.append(number)
+        raise RuntimeError("an engine fell over")
+
+    prefetch = Prefetch(1)
+    with pytest.raises(RuntimeError, match="fell over"):
+        prefetch.take(make, 0, until=2)
+    prefetch.pool.shutdown()
+    assert made == [0]
+
+
+@pytest.mark.skipif(not OPENMP, reason="this torch does not bring an OpenMP of its own")
+def test_the_thread_that_plays_computes_with_as_many_threads_as_its_maker(monkeypatch):
+    """OpenMP's number is a thread's own. vLLM asks for it, and lets nobody set it with torch."""
+    set_threads, before = torch.set_num_threads, torch.get_num_threads()
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    set_threads(7)
+    try:
+        asked = CDLL(str(OPENMP[0])).omp_get_max_threads
+        assert Prefetch(1).take(lambda _: asked(), 0, until=1) == 7
+    finally:
+        set_threads(before)
 
 
 def test_a_sampler_apart_writes_by_the_weights_of_the_last_sync():

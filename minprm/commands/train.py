@@ -86,7 +86,7 @@ def run(cfg: Config, log: Log, place: Place, on_save: Callable[[], None]) -> Non
     from minprm.run.threads import set_threads, why
 
     # the number of threads is part of the numbers, so a run that goes on elsewhere keeps it
-    cfg = replace(cfg, threads=set_threads(cfg.model, cfg.threads, cfg.sampler))
+    cfg = replace(cfg, threads=set_threads(cfg.model, cfg.threads))
     if cfg.resume:
         log.open(cfg)  # a new ladder opens it later, when nothing can be refused any more
     logger.info(why(cfg.model, cfg.threads))

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-import torch
+# by its name: vLLM on a CPU puts one in its place that does nothing
+from torch import get_num_threads, set_flush_denormal, set_num_threads
 
 T = TypeVar("T")
 
@@ -22,19 +23,26 @@ class Prefetch:
     def __init__(self, level: int):
         self.level = level
         self.pending: Future | None = None  # the batch that will be asked for next
-        # the flag that makes tiny activations fast is a thread's own
-        self.pool = ThreadPoolExecutor(1, initializer=torch.set_flush_denormal, initargs=(True,))
+        self.pool = ThreadPoolExecutor(1, initializer=_begin, initargs=(get_num_threads(),))
 
     def take(self, make: Callable[[int], T], number: int, until: int) -> T:
         """The batch of that number. The one after it is begun, unless it is number `until`."""
         if not self.level:
             return make(number)
-        batch = self.pending or self.pool.submit(make, number)
+        # where it fails nothing is begun behind it: an engine that has failed may never answer
+        batch = (self.pending or self.pool.submit(make, number)).result()
         following = number + 1
         self.pending = self.pool.submit(make, following) if following < until else None
-        return batch.result()
+        return batch
 
     def settle(self) -> None:
         """Waits for what is pending: weights change only when nobody writes with them."""
         if self.pending:
             wait([self.pending])
+
+
+def _begin(threads: int) -> None:
+    """Sets what is a thread's own: with how many threads it computes (vLLM on a CPU refuses callers
+    whose numbers differ), and the flag that makes tiny activations fast on a CPU."""
+    set_num_threads(threads)
+    set_flush_denormal(True)

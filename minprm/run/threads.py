@@ -14,19 +14,14 @@ import os
 
 import torch
 
-from minprm.model.names import is_small, uses_vllm
+from minprm.model.names import is_small
 
 TORCHS = torch.get_num_threads()  # its own choice, before anybody else's
 
 
-def set_threads(model: str, threads: int = 0, sampler: str = "auto") -> int:
-    """Sets the number of threads for this --model; 0: by the rule. Returns it.
-
-    vLLM on a CPU writes in a thread of --rl.max-async-level too, which has torch's number, and it
-    refuses to have two numbers: with it a small model has torch's as well.
-    """
-    few = is_small(model) and not uses_vllm(sampler)
-    threads = threads or (1 if few else TORCHS)
+def set_threads(model: str, threads: int = 0) -> int:
+    """Sets the number of threads for this --model; 0: by the rule. Returns it."""
+    threads = threads or (1 if is_small(model) else TORCHS)
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)  # tiny activations are ten times slower on a CPU
     return threads
