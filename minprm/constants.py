@@ -222,7 +222,9 @@ class Config:
     lora: Few = 0  # rank of LoRA adapters; 0: all weights, or those that --model has
     lora_alpha: CountOrNone = 0  # adapters count alpha / rank times; 0: alpha is twice the rank
     lora_targets: list[str] = field(default_factory=list)  # layers with adapters; none: all linear
-    shard: Literal["auto", "always", "never"] = "auto"  # with torchrun: has a process a part of all
+    # with torchrun, does each process hold a part of every weight (always) or all weights (never);
+    # auto: a part where all weights of a larger model are trained
+    shard: Literal["auto", "always", "never"] = "auto"
     checkpointing: bool = False  # compute activations again for the gradient, to save memory
     gate: bool = True  # stop where the embedded model lacks the world's skills
     layout: LayoutName = "auto"  # what ends a thought (text/layout.py)
@@ -254,6 +256,7 @@ class Config:
     # how many arms are trained at once, each in a process of its own; 0: with the embedded model on
     # a CPU one for each core, at most four, and else 1
     jobs: Few = 0
+    processes: Few = 0  # how many, each on a GPU, --dry-run plans for; a run asks torchrun
     tiny: Tiny = field(default_factory=Tiny)
     sft: SFT = field(default_factory=SFT)
     act_prm: ActPRM = field(default_factory=ActPRM)

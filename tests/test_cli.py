@@ -18,6 +18,7 @@ from minprm.commands.checks import ranges
 from minprm.commands.cli import parse
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Tiny
+from minprm.constants import refusal as refused
 from minprm.data import Step
 from minprm.envs.cups import Cups
 from minprm.ladder import STAGES
@@ -109,6 +110,7 @@ ROOT = Path(__file__).parents[1]
         ("--no-think --stages synth", "each turn began with a thought"),
         ("--lora 4", "all weights"),
         ("--dry-run --resume", "--resume"),
+        ("--dry-run --processes 2 --shard always --model a --lora 4", "leave out one"),
         # what would be ignored
         ("--num-demos 128 --demos logs.jsonl", "--num-demos has no effect"),
         ("--arms base --num-demos 64", "--num-demos has no effect"),
@@ -132,6 +134,10 @@ ROOT = Path(__file__).parents[1]
         ("--act-prm.lr 1e-4 --arms best_of_base", "act_prm"),
         ("--relabel.keep 2 --relabel.group 4 --arms rl", "relabel"),
         ("--stages rl --arms rl", "--arms has no effect"),
+        ("--processes 2", "--processes has no effect here: it needs --dry-run; to a run torchrun"),
+        ("--shard never", "--shard has no effect here: it needs torchrun with several processes"),
+        ("--dry-run --processes 1 --shard never", "--shard has no effect"),
+        ("--dry-run --processes 2 --jobs 2", "--jobs has no effect"),
         ("--stages demos --act-prm.decay", "--act-prm.decay has no effect"),
         ("--world= --arms base --no-think --demos a --model b", "it needs a --world"),
         ("--world= --arms base --split validation --demos a --model b", "it needs a --world"),
@@ -140,6 +146,16 @@ ROOT = Path(__file__).parents[1]
 )  # fmt: skip
 def test_what_cannot_be_meant_ends_in_one_sentence_and_code_2(flags, said, capsys):
     assert said in refusal(parse, flags.split(), capsys)
+
+
+def test_torchrun_says_how_many_processes_there_are(monkeypatch):
+    """`--shard` is for them alone, and for a plan of them; `--jobs` would start others."""
+    assert parse(["--dry-run", "--processes", "8", "--shard", "never"]).processes == 8
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert parse(["--shard", "always"]).shard == "always"
+    assert "leave it out" in refused(parse, ["--dry-run", "--processes", "8"])
+    assert "--jobs has no effect" in refused(parse, ["--jobs", "2"])
+    assert parse(["--jobs", "1"]).jobs == 1
 
 
 def test_every_number_of_both_commands_has_a_range_and_its_default_lies_in_it():

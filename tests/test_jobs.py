@@ -24,7 +24,7 @@ from minprm.demos import logs_of
 from minprm.run import jobs, worker
 from minprm.run.clock import Clock, Part
 from minprm.run.log import Log
-from shared.stages import clockless
+from shared.stages import CFG, Lines, clockless
 
 FLAGS = (
     "--preset smoke --no-gate --tiny.updates 5 --tiny.dim 32 --act-prm.updates 6 "
@@ -367,8 +367,21 @@ def test_a_run_goes_on_in_as_many_processes_as_are_asked_for_now(tmp_path, monke
     for flags, number in ((again, 4), ([*again, "--jobs=1"], 1), ([*again, "--jobs", "0"], 0)):
         found = train.resumed(train.parse(flags), flags)
         assert found == replace(cfg, jobs=number, resume=True)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    flags = [*again, "--shard", "always"]
+    assert train.resumed(train.parse(flags), flags).shard == "always"
     other = [*again, "--threads", "2"]
-    assert "give --run and --jobs alone" in refusal(train.resumed, train.parse(other), other)
+    assert "give only --run, --jobs and --shard" in refusal(
+        train.resumed, train.parse(other), other
+    )
+
+
+def test_no_snapshot_depends_on_how_the_work_was_shared_out(checkpoints):
+    ways = [{}, {"jobs": 2}, {"shard": "never"}, {"processes": 2}]
+    runs = [ladder.start(replace(CFG, **knobs), 0, Lines(), checkpoints) for knobs in ways]
+    assert len({run.snapshots.fingerprint() for run in runs}) == 1
+    other = ladder.start(replace(CFG, context=77), 0, Lines(), checkpoints)
+    assert other.snapshots.fingerprint() != runs[0].snapshots.fingerprint()
 
 
 @pytest.mark.kills

@@ -244,6 +244,12 @@ def test_a_base_that_is_not_what_the_run_starts_from_is_refused(base, tmp_path, 
     base_policy(Config(model=str(tmp_path / "arm-0")), 0, tmp_path)
 
 
+def test_adapters_are_never_spread_over_processes(base, tmp_path, capsys):
+    trained(base, tmp_path / "arm-0")
+    cfg = Config(model=str(tmp_path / "arm-0"), shard="always")
+    assert "leave it out" in refused(capsys, base_policy, cfg, 0, tmp_path)
+
+
 def test_a_checkpoint_of_adapters_is_played_and_planned(base, tmp_path):
     trained(base, tmp_path / "arm-0")
     path = str(tmp_path / "arm-0")

@@ -27,6 +27,7 @@ from minprm.constants import (
 )
 from minprm.envs import WORLDS
 from minprm.model.names import on_gpu, require_device
+from minprm.run.together import several
 from minprm.stages import NAMES, STAGES
 from minprm.text import instruction
 
@@ -170,6 +171,15 @@ def _check_run(config: Config) -> None:
     refuse(
         config.jobs > 1 and sys.platform == "win32",
         f"--jobs {config.jobs}: on Windows all arms run in one process; leave it out",
+    )
+    refuse(
+        config.processes and several(),
+        f"--processes {config.processes}: torchrun has started those that the plan counts; leave "
+        "it out",
+    )
+    refuse(
+        config.shard == "always" and config.lora,
+        "--shard always with --lora: each process holds all adapters and their base; leave out one",
     )
     refuse(
         config.lora > 0 and embedded,

@@ -13,6 +13,7 @@ from minprm.constants import ActPRM, Config, arms_of, flat
 from minprm.model.names import uses_vllm
 from minprm.own import reads_texts
 from minprm.run.stage_ids import reads_instruction
+from minprm.run.together import several
 from minprm.stages import NAMES
 from minprm.text.instruction import NOTHING
 
@@ -84,6 +85,7 @@ def _of_run(config: Config) -> list[Need]:
     embedded = config.model == "tiny"
     vllm = uses_vllm(config.sampler)
     sampled = stages_of(config) & {*ACT_PRM.split(), *RL.split()}
+    shared_out = several() or config.processes > 1
     return [
         Need(not config.stages, "no --stages", "arms"),
         Need(config.world, "a --world", "world_args episodes split think"),
@@ -108,6 +110,13 @@ def _of_run(config: Config) -> list[Need]:
         ),
         Need(config.history.last, "--history.last above 0", "history.first"),
         Need(config.jobs == 1 or len(arms_of(config)) > 1, "several --arms", "jobs"),
+        Need(
+            config.jobs == 1 or not shared_out,
+            "a run without torchrun, whose processes share out each arm",
+            "jobs",
+        ),
+        Need(config.dry_run, "--dry-run; to a run torchrun says how many there are", "processes"),
+        Need(shared_out, "torchrun with several processes, or a --dry-run for them", "shard"),
     ]
 
 

@@ -162,8 +162,8 @@ def checked_name(name: str) -> str:
 
 
 def resumed(cfg: Config, argv: list[str]) -> Config:
-    """The configuration that the run began with, and as many --jobs as are asked for now; other
-    flags beside --run and --resume are refused."""
+    """The configuration that the run began with, with --jobs and --shard as they are asked for now;
+    other flags beside --run and --resume are refused."""
     if cfg.run:
         path = RUNS / checked_name(cfg.run) / "config.json"
     else:
@@ -172,11 +172,14 @@ def resumed(cfg: Config, argv: list[str]) -> Config:
     if not path.is_file():
         fail(f"--resume: there is no run {cfg.run or 'yet'} in {RUNS}/")
     given = given_knobs(argv)
-    if given - {"resume", "run", "jobs"}:
-        fail("--resume goes on with the knobs that a run began with: give --run and --jobs alone")
+    free = {"jobs": cfg.jobs, "shard": cfg.shard}  # no number depends on them
+    if given - {"resume", "run", *free}:
+        fail(
+            "--resume goes on with the knobs that a run began with: give only --run, --jobs and "
+            "--shard"
+        )
     knobs = read_knobs(path)
-    if "jobs" in given:  # no number depends on it
-        knobs["jobs"] = cfg.jobs
+    knobs |= {knob: value for knob, value in free.items() if knob in given}
     # its name is that of its folder, whatever the file says; its TOML file has been read already
     began = read(as_flags({**knobs, "config": "", "run": path.parent.name}))
     return replace(began, config=knobs["config"], resume=True)

@@ -72,6 +72,11 @@ def is_spread(cfg: Config) -> bool:
 def checked_base(cfg: Config) -> tuple[str, int]:
     """(the model under --model's adapters, their rank). Exits where a run cannot start from it."""
     base, rank = base_for(cfg.model, cfg.lora, cfg.lora_alpha, cfg.lora_targets)
+    if rank and cfg.shard == "always":
+        fail(
+            f"--shard always: --model {cfg.model} holds adapters, and each process holds all of "
+            "them and their base; leave it out"
+        )
     if rank and reads_base(cfg):  # it would be read with the adapters off, not as they begin
         fail(
             f"--model {cfg.model} holds adapters: the model under them is not what this run "

@@ -11,8 +11,8 @@ from minprm.run import starts
 from minprm.run.log import held
 from minprm.text.printable import printable
 
-NOT_COMPARED = ("run", "resume", "config", "dry_run", "preset", "arms", "threads", "jobs",
-                "save_every")  # fmt: skip
+NOT_COMPARED = ("run", "resume", "config", "dry_run", "preset", "arms", "threads", "jobs", "shard",
+                "processes", "save_every")  # fmt: skip
 TURN_PARTS = ("state", "thought", "action", "expert")
 
 

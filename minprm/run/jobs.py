@@ -41,7 +41,7 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 def processes(cfg: Config, arms: int) -> int:
     """In how many processes so many arms run."""
     jobs = cfg.jobs
-    if count() > 1:  # torchrun's, which share out each arm
+    if count() > 1 or cfg.processes > 1:  # torchrun's, which share out each arm
         return 1
     if not jobs:
         embedded = cfg.model == "tiny" and device_of(cfg.device).type == "cpu"
