@@ -8,6 +8,7 @@ from importlib import import_module
 from loguru import logger
 
 from minprm import __version__
+from minprm.run.together import refuse_several
 
 COMMANDS = {
     "train": "trains the arms of a ladder and prints their table",
@@ -28,6 +29,8 @@ def main(argv: list[str] | None = None) -> None:
     logger.configure(handlers=[{"sink": sys.stderr, "format": "{message}"}])  # a run has its own
     argv = sys.argv[1:] if argv is None else argv
     name = argv[0] if argv else "--help"
+    if name != "train":
+        refuse_several(name)
     if name in COMMANDS:
         try:
             import_module(f"minprm.commands.{name}").main(argv[1:])

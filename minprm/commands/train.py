@@ -52,6 +52,7 @@ def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:
     """What each process does."""
     cfg = parse(argv)
     cfg = place.from_first(lambda: resumed(cfg, argv) if cfg.resume else named(cfg))
+    place.run = cfg.run
     if cfg.world:
         check_tasks(cfg)
     if cfg.model != "tiny":

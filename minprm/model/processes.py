@@ -26,6 +26,18 @@ def start() -> None:
         dist.init_process_group("gloo")
 
 
+def stop() -> None:
+    """Leaves them, when all is done."""
+    dist.destroy_process_group()
+
+
+def of_others(error: BaseException) -> bool:
+    """Does it only tell that another process is no longer there?"""
+    return isinstance(error, dist.DistError) or (
+        isinstance(error, RuntimeError) and "gloo" in str(error)
+    )
+
+
 def store() -> dist.Store | None:
     """What all processes can write to, also when one of them has ended; None where it is gone."""
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])

@@ -1,7 +1,7 @@
 """Ctrl-C. Where training goes on, it waits for the end of the update; elsewhere it stops at once.
 
 Elsewhere nothing is lost by that: every file is written whole or not at all, and what was begun is
-begun again by --resume.
+begun again by --resume. SIGTERM, which a cluster sends before it takes a machine away, is the same.
 """
 
 import signal
@@ -10,12 +10,15 @@ from loguru import logger
 
 from minprm.model.processes import gathered
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
 
 class CtrlC:
     """`with CtrlC() as ctrl_c:` Inside, the first Ctrl-C only makes `ctrl_c.pressed` true.
 
     Whoever sees it saves, and raises KeyboardInterrupt; at the latest that happens at the end of
-    the block. A second Ctrl-C ends the process at once.
+    the block. A second Ctrl-C ends the process at once. A second SIGTERM does not: a cluster may
+    send it to each process and to torchrun, which hands it on.
     """
 
     noted = False  # in this process
@@ -30,13 +33,13 @@ class CtrlC:
         self.silent = silent
 
     def __enter__(self) -> "CtrlC":
-        self.before = signal.signal(signal.SIGINT, self._note)
+        self.before = {number: signal.signal(number, self._note) for number in SIGNALS}
         return self
 
     def _note(self, *_) -> None:
-        self.noted = True
-        if not self.silent:
+        if not self.noted and not self.silent:
             self.say()
+        self.noted = True
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     def say(self) -> None:
@@ -44,6 +47,7 @@ class CtrlC:
         logger.info("stopping after this update (where batches are played ahead: after the next)")
 
     def __exit__(self, kind, *_) -> None:
-        signal.signal(signal.SIGINT, self.before)
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
         if kind is None and self.pressed:
             raise KeyboardInterrupt

@@ -1,27 +1,35 @@
 """A run in several processes (torchrun): the first one writes its files, and one speaks for all.
 
 All run the same program (model/parallel.py). The others do so in a folder of their own, which is
-thrown away, and what they print is not shown. When one of them fails, all end, and one says why.
+thrown away, and what they print is not shown. When one of them fails, all end, and one says why. A
+counter that torchrun keeps tells who that is; and what torchrun itself prints comes after it.
 """
 
 import os
+import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO, TypeVar
+from typing import IO, NoReturn, TypeVar
+
+from minprm.constants import fail
 
 T = TypeVar("T")
-PATIENCE = 5  # seconds that a process leaves to the first one to say why all of them end
-GO_ON = "go on with the same command and --resume"
+PATIENCE = 5  # seconds in which the first process may find out what another one knows
+SET_BY_TORCHRUN = ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+TERMINATED = 128 + signal.SIGTERM  # the exit code after that signal
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Place:
     """Where a process works: here, but for those that are not the first."""
 
     first = True
+    run = ""  # its name, once it has one
     runs = Path("runs")
     checkpoints = Path("checkpoints")
 
@@ -66,85 +74,115 @@ def restarts() -> int:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) if several() else 0
 
 
+def refuse_several(command: str) -> None:
+    """Exits where a command that needs one process was started in several. The first says so."""
+    if several():
+        if os.environ.get("RANK", "0") == "0":
+            print(
+                f"minprm {command} runs in one process: start it without torchrun", file=sys.stderr
+            )
+        raise SystemExit(2)
+
+
 @contextmanager
 def together() -> Iterator[Place]:
     """The place of this process, from the moment when all are there to that when all are done."""
     if not several():
         yield Place()
         return
-    from minprm.model.processes import gathered, rank, start
+    missing = [name for name in SET_BY_TORCHRUN if name not in os.environ]
+    if missing:
+        fail(
+            f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but {missing[0]} is not set: start with "
+            "torchrun, or unset WORLD_SIZE"
+        )
+    from minprm.model import processes
 
-    start()
-    with TemporaryDirectory() as folder, TemporaryFile() as said, _one_message(rank(), said):
-        yield Beside(folder)
-        gathered(None)  # nobody leaves while another one has something to ask
-
-
-@contextmanager
-def _one_message(rank: int, said: IO[bytes]) -> Iterator[None]:
-    """Lets one process say why all of them end. said: what this one prints, if it is not the
-    first."""
-    shown = os.dup(2)
-    if rank:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os.dup2(said.fileno(), 1)
-        os.dup2(said.fileno(), 2)
-    try:
-        yield
-    except BaseException as error:
-        code = error.code if isinstance(error, SystemExit) else 1
-        if not code or isinstance(error, KeyboardInterrupt) or code == 130:
-            raise
-        if not _speaks(rank, _of_others(error)):
-            _end(1)
-        os.dup2(shown, 2)
-        if _of_others(error):
-            print(
-                f"another process of this run has ended, and so it ends; {GO_ON}", file=sys.stderr
-            )
-            _end(1)
-        if rank:
-            print(f"process {rank}: {_last_line(said) if code == 2 else ''}", file=sys.stderr)
-        raise
+    processes.start()
+    code = 0
+    with TemporaryDirectory() as folder, TemporaryFile() as said:
+        shown = os.dup(2)
+        if processes.rank():
+            _print_to(said.fileno())
+        signal.signal(signal.SIGTERM, _terminated)
+        place = Beside(folder)
+        try:
+            yield place
+            processes.gathered(None)  # nobody leaves while another one has something to ask
+        except BaseException as error:
+            code = _ended(error, place, said, shown)
+    if code:
+        os._exit(code)  # what Python would tidy up needs the others
+    processes.stop()
 
 
-def _end(code: int) -> None:
-    """Ends this process at once: what it would tidy up needs the others."""
+def _print_to(file: int) -> None:
+    """What this process prints from now on goes there."""
+    sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
 
 
-def _of_others(error: BaseException) -> bool:
-    """Does it only tell that another process is no longer there?"""
-    return isinstance(error, RuntimeError) and any(
-        word in str(error) for word in ("gloo", "NCCL", "Connection", "connection")
-    )
+def _terminated(*_) -> NoReturn:
+    raise SystemExit(TERMINATED)
 
 
-def _speaks(rank: int, of_others: bool) -> bool:
-    """Is it this process that says why? The first one, where it knows a reason; else any that
-    does."""
-    from minprm.model.processes import store
+def _ended(error: BaseException, place: Beside, said: IO[bytes], shown: int) -> int:
+    """Says why all end, where no other process does. Returns the exit code of this one.
 
-    notes = store()
+    said: what this process has printed, if it is not the first; shown: where the user reads.
+    """
+    for number in SIGNALS:  # torchrun may send one to all when the first of them has ended
+        signal.signal(number, signal.SIG_IGN)
+    code = error.code if isinstance(error, SystemExit) else 1
+    if not code:  # --help
+        return 0
+    stopped = code == TERMINATED or isinstance(error, KeyboardInterrupt)
+    knows = not stopped and not place.processes.of_others(error)
+    speaks = _speaks(place, knows)
+    if not place.first:
+        _print_to(shown if speaks else said.fileno())
+    if speaks:
+        _say(error, knows, place, said)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code if isinstance(code, int) else 1
+
+
+def _speaks(place: Beside, knows: bool) -> bool:
+    """Is it this process that says why? The first to ask is. One that knows leaves the first
+    process some time: it may end for the same reason, and has told it already."""
+    notes = place.processes.store()
     if notes is None:  # torchrun has ended too
-        return rank == 0
+        return place.first
     attempt = f"ended {restarts()}"
-    if rank == 0 and not of_others:
-        notes.add(attempt, 1)
-        return True
     until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        if notes.add(attempt, 0):
-            return False
+    while knows and not place.first and not notes.add(attempt, 0) and time.monotonic() < until:
         time.sleep(0.1)
     return notes.add(attempt, 1) == 1
 
 
+def _say(error: BaseException, knows: bool, place: Beside, said: IO[bytes]) -> None:
+    """Why all end."""
+    if not knows:
+        known = place.run and (Place.runs / place.run / "config.json").exists()
+        way_on = f"go on with --run {place.run} --resume" if known else "start again"
+        print(
+            "the run was stopped, or one of its processes has ended; where torchrun does not start "
+            f"all of them again, {way_on}",
+            file=sys.stderr,
+        )
+        return
+    if not place.first:
+        print(f"process {place.processes.rank()}:", file=sys.stderr, end=" ")
+    if not isinstance(error, SystemExit):
+        traceback.print_exception(error)
+    elif not place.first:
+        print(_last_line(said), file=sys.stderr)
+
+
 def _last_line(said: IO[bytes]) -> str:
     """What was printed last. A refusal is one line."""
-    said.flush()
     said.seek(0)
-    lines = said.read().decode(errors="replace").split("\n")
-    return next((line for line in reversed(lines) if line.strip()), "")
+    return said.read().decode(errors="replace").strip().rpartition("\n")[2]
