@@ -4,6 +4,8 @@ import json
 import math
 import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +18,9 @@ from minprm import ladder
 from minprm.commands import dry_run as planning
 from minprm.commands.cli import parse
 from minprm.commands.counted import disk
-from minprm.commands.dry_run import card_memory, count, fit, kept_bytes, memory
+from minprm.commands.dry_run import card_memory, fit
 from minprm.commands.estimate import Seconds, measure, seconds_of
+from minprm.commands.memory import count, kept_bytes, memory, sent
 from minprm.commands.plan import plan as whole_plan
 from minprm.commands.presets import PRESETS
 from minprm.commands.train import main
@@ -29,6 +32,7 @@ from minprm.text.printable import GREEN, GREY, YELLOW
 from shared.chats import PAGES, chat_model, line
 from shared.stages import CFG, Lines
 
+ROOT = Path(__file__).parents[1]
 TOKENS = 48
 QWEN3 = dict(vocab_size=151_936, head_dim=128, num_key_value_heads=8, tie_word_embeddings=True)
 SHAPES = {
@@ -89,6 +93,115 @@ def test_the_plan_counts_autocasts_copies_and_no_copy_that_is_on_the_cpu():
         memory(shape("0.6B"), Config(act_prm=ActPRM(scored_by="base")))["frozen base model"]
         == 4 * 596_049_920
     )
+
+
+# --- several processes ---
+
+
+def test_spread_weights_and_all_that_is_kept_of_them_are_shared_by_all_processes():
+    """16 bytes a weight: it, its gradient and two moments in fp32; and no copies for autocast."""
+    of_one = memory(shape("4B"), Config())
+    of_each = memory(shape("4B"), Config(processes=8, shard="always"))
+    kept = ("weights", "gradients and AdamW's two moments, fp32")
+    assert sum(of_each[name] for name in kept) == 16 * 4_022_468_096 / 8
+    assert of_one["autocast's copies of weights, bf16"] > 0
+    assert of_each["autocast's copies of weights, bf16"] == 0
+    # one layer of 4B, twice in bf16, then its gradients in bf16 and fp32; the embedding in fp32
+    layer = 2560 * (2 * 32 + 2 * 8) * 128 + 3 * 2560 * 9728 + 2 * 2560 + 2 * 128
+    rest = 151_936 * 2560 + 2560
+    assert of_each["layers that are put together"] == (2 * 2 + 2 + 4) * layer + 3 * 4 * rest
+    # the plain sampler has all weights while it writes, and then no activations
+    whole = 2 * 36 * layer + 4 * rest
+    assert of_each["or, while the sampler writes: all weights"] == whole
+    tight = memory(shape("4B"), Config(processes=8, shard="always", micro_tokens=1))
+    assert tight["sum"] == 16 * 4_022_468_096 / 8 + whole
+
+
+def test_adapters_and_whole_weights_take_in_each_process_what_they_take_in_one():
+    for knobs in ({"lora": 32, "model": "a"}, {"shard": "never"}):
+        of_one = memory(shape("4B"), Config(**knobs))
+        of_each = memory(shape("4B"), Config(processes=8, **knobs))
+        assert of_each.pop("or, while they are summed: all gradients") > 0
+        assert of_each == of_one
+
+
+def test_what_processes_send_is_the_least_that_a_sum_takes_where_weights_are_whole():
+    (found,) = sent(shape("4B"), Config(processes=4, shard="never")).values()
+    assert found == 2 * 3 / 4 * 4 * 4_022_468_096
+    _, adapters = count(shape("4B"), lora=32)
+    (found,) = sent(shape("4B"), Config(processes=4, model="a", lora=32)).values()
+    assert found == 2 * 3 / 4 * 4 * adapters
+
+
+SENDS = """
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import Qwen3Config, Qwen3ForCausalLM
+from minprm.commands.memory import sent, together
+from minprm.constants import Config
+from minprm.model import processes, spread
+from minprm.model.precision import make_head_fp32
+
+
+class Sent(TorchDispatchMode):
+    bytes = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if "_allgather_base_" in str(function) or "_reduce_scatter_base_" in str(function):
+            sizes = [x.numel() * x.element_size() for x in args if isinstance(x, torch.Tensor)]
+            self.bytes += max(sizes) - min(sizes)  # a ring sends all parts but one
+        return function(*args, **(kwargs or {}))
+
+
+processes.start()
+model = Qwen3ForCausalLM(Qwen3Config(
+    vocab_size=500, hidden_size=64, intermediate_size=128, num_hidden_layers=3, head_dim=16,
+    num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True,
+))
+make_head_fp32(model)
+cfg = Config(shard="always", sampler="transformers", device="cpu")
+planned = sent(model, cfg)
+spread.hand_out(model, torch.device("cpu"))
+with Sent() as puts:
+    spread.unshard(model)
+spread.reshard(model)
+with Sent() as learns:
+    model(input_ids=torch.arange(20)[None], use_cache=False).logits.logsumexp(-1).sum().backward()
+assert [learns.bytes, puts.bytes] == [*planned.values()], (learns.bytes, puts.bytes, planned)
+"""
+
+
+@pytest.mark.slow
+def test_what_processes_send_of_spread_weights_is_what_the_plan_counts(tmp_path):
+    (tmp_path / "sends.py").write_text(SENDS)
+    torchrun(tmp_path, "sends.py")
+
+
+@pytest.mark.slow
+def test_a_plan_under_torchrun_counts_its_processes(tmp_path):
+    flags = "--preset smoke --dry-run --shard always"
+    told = torchrun(tmp_path, ROOT / "train.py", "--", *flags.split())
+    assert told.count("each of 2 processes, with a part of each weight:") == 1
+    assert "sent for a micro-batch of an update" in told
+    assert {path.name for path in tmp_path.iterdir()} == set()
+
+
+def torchrun(folder: Path, *command) -> str:
+    """What two processes print."""
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    words += map(str, command)
+    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_plan_for_processes_that_are_not_here_says_what_card_each_needs(tmp_path, capsys):
+    main("--preset smoke --dry-run --processes 8".split())
+    told = capsys.readouterr().out
+    assert "each of 8 processes, with all weights:" in told
+    assert "its card has to have 1." in told and "sent for an update" in told
+    assert "Time was not measured: a plan for several processes starts none." in told
 
 
 def test_activations_are_those_that_autograd_saves():

@@ -4,7 +4,7 @@ Its numbers are an estimate, not a promise: fragmentation comes on top. Time is 
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,24 +15,21 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 from minprm.commands.counted import NEEDS_LESS, disk, why_not_measured
 from minprm.commands.estimate import measured_table
 from minprm.commands.logs import describe, tokens_of
-from minprm.constants import Config, DeviceName, arms_of, fail, reads_base
+from minprm.commands.memory import count, memory, on_the_cpu, sent
+from minprm.constants import Config, DeviceName, arms_of, fail
 from minprm.data import Demo
 from minprm.demos import fitting_demos, leave_out_unwritable, measured, split
 from minprm.envs import make_world
 from minprm.model import tiny
 from minprm.model.agent import make_prompter
-from minprm.model.base import checked_base
+from minprm.model.base import checked_base, is_spread, sharing
 from minprm.model.load import (
     device_of,
-    layers_with_adapters,
-    linear_layers,
     pretrained,
     require_layers,
     targets_of,
     weights_here,
 )
-from minprm.model.names import uses_vllm
-from minprm.model.reading import CHUNK
 from minprm.run.jobs import processes
 from minprm.run.threads import set_threads
 from minprm.text import instruction
@@ -42,6 +39,7 @@ from minprm.text.logs import Report
 from minprm.text.printable import GREEN, GREY, PLAIN, YELLOW, printable
 
 CONTEXT = 2**30  # bytes of a card that CUDA itself takes
+WAYS = {True: "with a part of each weight", False: "with all weights"}
 
 
 def of_model(
@@ -63,20 +61,29 @@ def of_model(
     yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
     card = card_memory(cfg.device)
     plan = memory(model, planned, card)
-    for name, size in plan.items():
-        yield f"{name:<42}{size / 2**30:>9.2f} GiB"
+    many = sharing(cfg) > 1
+    if many:
+        yield f"each of {sharing(cfg)} processes, {WAYS[is_spread(planned)]}:"
+    yield from lines(plan)
     jobs = processes(cfg, len(arms_of(cfg)))
     needed = jobs * plan["sum"]
     if jobs > 1:
-        yield f"{f'the same in {jobs} processes':<42}{needed / 2**30:>9.2f} GiB"
-    fits, verdict = fit(needed, card)
+        yield from lines({f"the same in {jobs} processes": needed})
+    if cfg.processes and not card:
+        fits, verdict = True, f"its card has to have {(needed + CONTEXT) / 2**30:.2f} GiB"
+    else:
+        fits, verdict = fit(needed if card or not many else sharing(cfg) * needed, card)
     yield verdict
+    if many:
+        yield from lines(sent(model, planned) | on_the_cpu(model, planned))
     yield disk(planned, total, trained, train_demos)
     yield from instruction.plan(prompter.instruction, cfg.sft.keep_instruction)
     yield ""
     yield rendered(train_demos[0], prompter.chat)
     yield ""
-    if fits and here:
+    if many:
+        yield "Time was not measured: a plan for several processes starts none."
+    elif fits and here:
         yield from measured_table(cfg, checkpoints)
     else:
         yield why_not_measured(cfg, here)
@@ -129,64 +136,10 @@ def fit(needed: float, card: int) -> tuple[bool, str]:
     return False, f"it does not fit {size}; {NEEDS_LESS}"
 
 
-def count(model: PreTrainedModel, lora: int, targets: str | Sequence[str] = ()) -> tuple[int, int]:
-    """(parameters in all, parameters that are trained)."""
-    total = sum(p.numel() for p in model.parameters())
-    if not lora:
-        return total, total
-    adapters = 0
-    for layer in layers_with_adapters(model, targets):
-        inputs_and_outputs = layer.get_parameter("weight").shape  # in whatever order
-        adapters += lora * sum(inputs_and_outputs)
-    return total + adapters, adapters
-
-
-def memory(model, cfg: Config, card: float = 0) -> dict[str, float]:
-    """Bytes on the card while an update runs, and their sum. `card`: all that it has, where known.
-
-    Copies that are only put back (the weights at the start of a stage, the best ones) are on the
-    CPU. Masks of long rows are lists of blocks, too small to count.
-    """
-    total, trained = count(model, cfg.lora, cfg.lora_targets)
-    shape = model.config.get_text_config()
-    tokens = cfg.micro_tokens
-    weights = total * 4
-    copied = sum(layer.get_parameter("weight").numel() for layer in linear_layers(model).values())
-    head = 0  # it is fp32 as it is
-    if cfg.lora:
-        weights = (total - trained) * 2 + trained * 4
-        copied = trained
-        head = shape.vocab_size * shape.hidden_size * 4
-    own_weights = not uses_vllm(cfg.sampler) and cfg.rl.max_async_level
-    plan = {
-        "weights": weights,
-        "gradients and AdamW's two moments, fp32": trained * 12,
-        "autocast's copies of weights, bf16": copied * 2,
-        "frozen base model": weights if reads_base(cfg) and not cfg.lora else 0,
-        "the sampler's own weights": weights if own_weights else 0,
-        f"activations of {tokens:,} tokens": tokens * shape.hidden_size * kept_bytes(model, cfg),
-        "logits of one chunk, and the head in fp32": 4 * 4 * min(CHUNK, tokens * shape.vocab_size)
-        + head,
-    }
-    if card:
-        awake = uses_vllm(cfg.sampler) and not cfg.engine.sleep
-        plan["vLLM's share"] = cfg.engine.memory * card if awake else 0
-    plan["sum"] = sum(plan.values())
-    if card:
-        plan["of the card's"] = card
-    return plan
-
-
-def kept_bytes(model, cfg: Config) -> int:
-    """What is kept for the gradient: bytes a token and unit of width, over all layers.
-
-    Measured on layers of Qwen3 0.6B and 4B under autocast, as the tensors that autograd saves: 80
-    bytes a layer, 68 on a bf16 base. Gradient checkpointing keeps the input of each layer, in the
-    precision of the weights, and one layer in full.
-    """
-    layers = model.config.get_text_config().num_hidden_layers
-    layer, between = (68, 2) if cfg.lora else (80, 4)
-    return layers * between + layer if cfg.checkpointing else layers * layer
+def lines(sizes: dict[str, float]) -> Iterator[str]:
+    """Sizes in bytes, a line each."""
+    for name, size in sizes.items():
+        yield f"{name:<42}{size / 2**30:>9.2f} GiB"
 
 
 def rendered(demo: Demo, chat: Chat) -> str:

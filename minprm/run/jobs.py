@@ -26,8 +26,8 @@ from loguru import logger
 from tqdm import tqdm
 
 from minprm.constants import Config, fail
+from minprm.model.base import sharing
 from minprm.model.load import device_of
-from minprm.model.processes import count
 from minprm.run.ctrl_c import CtrlC
 from minprm.run.log import Log
 from minprm.run.worker import STOP, Work, serve
@@ -41,7 +41,7 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 def processes(cfg: Config, arms: int) -> int:
     """In how many processes so many arms run."""
     jobs = cfg.jobs
-    if count() > 1 or cfg.processes > 1:  # torchrun's, which share out each arm
+    if sharing(cfg) > 1:  # torchrun's, which share out each arm
         return 1
     if not jobs:
         embedded = cfg.model == "tiny" and device_of(cfg.device).type == "cpu"
