@@ -1,6 +1,7 @@
 """modal run modal_train.py [--gpu H100] [train.py's flags]: the same command on a rented GPU.
 
-Runs, checkpoints and the Hugging Face cache live in volumes. After every snapshot the volume is
+With --gpu H100:4 it runs in four processes, by torchrun. Runs, checkpoints and the Hugging Face
+cache live in volumes. After every snapshot (with several GPUs: every minute) the volume is
 committed, and a container that is lost is started again and goes on from there. A file after
 --demos, --config, --few-shot or --instruction travels along, and so does one with a reward or an
 advantage. For gated models: a Modal secret with HF_TOKEN, its name in the environment variable
@@ -10,8 +11,12 @@ MINPRM_SECRET.
 """
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import modal
@@ -30,6 +35,7 @@ image = (
 MAY_NAME_FILES = (
     "--few-shot", "--instruction", "--act-prm.reward", "--act-prm.advantage", "--rl.advantage",
 )  # fmt: skip
+MINUTE = 60  # seconds between two commits, where other processes write the snapshots
 SUFFIXES = (".jsonl", ".json", ".txt", ".md", ".py")
 app = modal.App("minprm", image=image)
 
@@ -41,9 +47,9 @@ app = modal.App("minprm", image=image)
     volumes={str(WORK): runs, "/root/.cache/huggingface": models},
     secrets=[modal.Secret.from_name(SECRET)] if SECRET else [],
 )
-def train(flags: list[str], files: dict[str, bytes]) -> None:
+def train(flags: list[str], files: dict[str, bytes], processes: int) -> None:
     """One try; the next one finds the run and resumes it."""
-    body(flags, files, WORK, runs.commit)
+    body(flags, files, WORK, runs.commit, processes)
     runs.commit()
 
 
@@ -52,6 +58,7 @@ def body(
     files: dict[str, bytes],
     work: Path,
     on_save: Callable[[], None] = lambda: None,
+    processes: int = 1,
 ) -> None:
     """What runs in the container, and in the test."""
     from minprm.commands.train import main as run
@@ -61,7 +68,44 @@ def body(
         Path(name).write_bytes(content)
     name = flags[flags.index("--run") + 1]
     started = Path("runs", name, "config.json").exists()
-    run(["--run", name, "--resume"] if started else flags, on_save)
+    flags = ["--run", name, "--resume"] if started else flags
+    if processes == 1:
+        run(flags, on_save)
+    else:
+        torchrun(processes, flags, on_save)
+
+
+def torchrun(processes: int, flags: list[str], on_save: Callable[[], None]) -> None:
+    """`minprm train` in several processes. None of them is this one, which alone can commit: so it
+    does that every minute. At any moment each file is whole, or one that is not looked at."""
+    import minprm
+
+    package = Path(minprm.__file__).parents[1]
+    path = os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += [f"--nproc-per-node={processes}", "-m", "minprm", "--", "train", *flags]
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}) as running:
+        try:
+            while running.poll() is None:
+                with suppress(subprocess.TimeoutExpired):
+                    running.wait(MINUTE)
+                on_save()
+        except KeyboardInterrupt:  # the container is taken away: they save, and end
+            running.send_signal(signal.SIGINT)
+            running.wait()
+            on_save()
+            raise
+    if running.returncode:
+        raise SystemExit(running.returncode)
+
+
+def processes_on(gpu: str) -> int:
+    """One for each GPU.
+
+    >>> processes_on("H100:4"), processes_on("A100-80GB")
+    (4, 1)
+    """
+    return int(gpu.partition(":")[2] or 1)
 
 
 def packed(arguments: list[str]) -> tuple[str, list[str], dict[str, bytes]]:
@@ -100,4 +144,4 @@ def packed(arguments: list[str]) -> tuple[str, list[str], dict[str, bytes]]:
 def main(*arguments: str) -> None:
     """All flags of train.py, and --gpu."""
     gpu, flags, files = packed(list(arguments))
-    train.with_options(gpu=gpu).remote(flags, files)
+    train.with_options(gpu=gpu).remote(flags, files, processes_on(gpu))

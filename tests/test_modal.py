@@ -2,6 +2,7 @@
 
 import json
 import runpy
+import signal
 import tomllib
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -67,3 +68,43 @@ def test_the_body_runs_and_a_second_try_goes_on_with_the_same_run(tmp_path, monk
     modal_train.body(flags.split(), {}, tmp_path)
     again = json.loads((tmp_path / "runs/m/ladder.json").read_text())
     assert again["act_prm"][0]["success"] == json.loads(first)["act_prm"][0]["success"]
+
+
+SMALL = "--preset smoke --no-gate --tiny.updates 5 --act-prm.updates 2 --num-demos 8 --held-out 2 "
+SMALL += "--episodes 5 --stages act_prm --threads 1 --run m"
+
+
+@pytest.mark.slow
+def test_with_several_gpus_torchrun_runs_it_and_each_minute_the_volume_is_committed(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(modal_train, "MINUTE", 0.2)
+    seen = []
+    ladder = tmp_path / "runs/m/ladder.json"
+    modal_train.body(SMALL.split(), {}, tmp_path, lambda: seen.append(ladder.exists()), 2)
+    assert seen.count(False) > 2 and seen[-1], "while it runs, and when all is there"
+    row = json.loads(ladder.read_text())["stages"][0]
+    ladder.unlink()  # the container was lost before its last line
+    modal_train.body(SMALL.split(), {}, tmp_path, processes=1)
+    assert json.loads(ladder.read_text())["stages"][0]["success"] == row["success"]
+
+
+@pytest.mark.slow
+def test_what_the_processes_refuse_fails_the_try(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        modal_train.body(["--preset", "nothing", "--run", "m"], {}, tmp_path, processes=2)
+    assert "--preset" in capfd.readouterr().err
+
+
+def test_a_container_that_is_taken_away_lets_the_processes_save(monkeypatch):
+    told = []
+    running = MagicMock(returncode=0, send_signal=told.append)
+    running.__enter__.return_value = running
+    running.poll.return_value = None
+    running.wait.side_effect = [KeyboardInterrupt, 0]
+    monkeypatch.setattr(modal_train.subprocess, "Popen", lambda *_, **knobs: running)
+    with pytest.raises(KeyboardInterrupt):
+        modal_train.torchrun(2, [], lambda: told.append("committed"))
+    assert told == [signal.SIGINT, "committed"] and running.wait.call_count == 2
