@@ -99,6 +99,15 @@ def test_each_token_of_a_path_is_read_once():
     assert tokens == [5, 3, 3, 3]
 
 
+def test_a_sample_that_has_grown_since_the_last_step_is_another_node():
+    p, leaf = policy(), Sample(parent=Sample().extend([1, 2, 3])).extend([4], 0.0)
+    p.logprobs([leaf], keep=True)
+    state = Sample(parent=leaf.extend([5])).extend([6])
+    next_leaf = Sample(parent=state).extend([7], 0.0)
+    (near,), (far,) = p.logprobs([next_leaf], keep=True), p.logprobs([next_leaf])
+    assert (near - far).abs().max() < 1e-5
+
+
 def test_new_weights_read_anew():
     p, (first, second, *_) = policy(), walk(0)
     p.logprobs(first, keep=True)

@@ -16,9 +16,10 @@ from minprm.constants import Config, Training
 from minprm.data import Sample
 from minprm.model import blocks
 from minprm.model.check import check
+from minprm.model.packing import filled, micro_batches
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
-from minprm.model.tree import filled, layout, micro_batches, named, row
+from minprm.model.tree import layout, named, row
 from shared.policies import agent, policy
 
 

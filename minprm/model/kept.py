@@ -21,7 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, PreTrainedConfig
 
 from minprm.data import Sample
-from minprm.model.tree import Row, Rows, ancestors_of, layout, lineage, row
+from minprm.model.tree import Names, Row, Rows, ancestors_of, layout, row
 
 MicroBatch = list[list[list[int]]]
 MicroBatches = Callable[[list[Sample], bool], MicroBatch]  # (Samples, may a mask be blocks)
@@ -47,9 +47,7 @@ class Kept:
     def begin(self) -> None:
         """Forgets everything: nothing depends on what was read before a walk."""
         self.stamp = -1  # of the weights that read it
-        self.names: dict[tuple[int, tuple[int, ...]], int] = {}  # by the node above and the ids
-        # by object too, for this call: the object is kept, or its id could become another one's
-        self.known: dict[int, tuple[int, Sample]] = {}
+        self.names = Names()  # a node's number is the same at all steps of the walk
         self.places: dict[int, range] = {}  # of a node's tokens in the pool
         self.layers: list[Layer] = []  # the pool
         self.parts: list[Part] = []  # the rows that are being read
@@ -61,8 +59,8 @@ class Kept:
         if stamp != self.stamp:
             self.begin()
             self.stamp = stamp
-        self.known = {}
-        wanted = {name for sample in samples for name in self._names(sample)}
+        self.names.known.clear()  # a Sample may have grown since the last step
+        wanted = {name for sample in samples for name, _ in self.names.path(sample)}
         chosen = []
         places = {}
         for name, found in self.places.items():
@@ -105,8 +103,9 @@ class Kept:
         groups = {}
         for i, sample in enumerate(samples):
             short = None
-            trunk = self._names(sample)[0]  # where nothing is kept, it is the root
-            for node, name in zip(lineage(sample), self._names(sample), strict=True):
+            path = self.names.path(sample)
+            trunk, _ = path[0]  # where nothing is kept, it is the root
+            for name, node in path:
                 if name in self.places and node is not sample:
                     trunk = name
                     short = Sample(ids=[0])
@@ -119,7 +118,7 @@ class Kept:
         """(tokens to read of a row of these Samples, tokens that are kept)."""
         sizes = {}
         for sample in samples:
-            for node, name in zip(lineage(sample), self._names(sample), strict=True):
+            for name, node in self.names.path(sample):
                 sizes[name] = len(node.ids)
         kept = sum(size for name, size in sizes.items() if name in self.places)
         return sum(sizes.values()) - kept, kept
@@ -169,20 +168,6 @@ class Kept:
                 pairs = zip(self.layers[number], news, strict=True)
                 self.layers[number] = cast(Layer, tuple(torch.cat(pair) for pair in pairs))
 
-    # --- nodes ---
-
-    def _names(self, sample: Sample) -> list[int]:
-        """The name of each node above a Sample, and its own: a number that stays for the walk."""
-        names = []
-        name = -1  # above a root
-        for node in lineage(sample):
-            if id(node) not in self.known:
-                name = self.names.setdefault((name, tuple(node.ids)), len(self.names))
-                self.known[id(node)] = name, node
-            name, _ = self.known[id(node)]
-            names.append(name)
-        return names
-
     def _part(self, samples: list[Sample]) -> Part:
         """Parts a row of these Samples in two."""
         part = Part(row(samples), [], [], [])
@@ -190,7 +175,7 @@ class Kept:
         asked = {part.whole.nodes[place] for place in part.whole.scored + part.whole.before}
         first = 0
         for number, node in enumerate(part.whole.samples):
-            name = self._names(node)[-1]
+            name, _ = self.names.path(node)[-1]
             end = first + len(node.ids)
             if name in self.places and number not in asked:
                 part.kept.extend((place, number) for place in self.places[name])

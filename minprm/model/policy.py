@@ -27,10 +27,11 @@ from minprm.model.blocks import attend
 from minprm.model.kept import Kept
 from minprm.model.movement import Movement
 from minprm.model.objective import at_trained, make_batch, objective
+from minprm.model.packing import micro_batches
 from minprm.model.precision import autocast
 from minprm.model.reading import Reading, scores
 from minprm.model.sampler import keeps_all
-from minprm.model.tree import layout, micro_batches
+from minprm.model.tree import layout
 from minprm.zoo import AGGREGATIONS
 
 CRITIC_LR = 10  # times the policy's: the head starts from nothing. RAGEN's ratio

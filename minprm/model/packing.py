@@ -1,0 +1,147 @@
+"""Which Samples are read together: Samples in rows, and rows in micro-batches.
+
+A long row shares more of what its Samples begin with (tree.py), and holds more pairs of tokens for
+attention to look at. A micro-batch holds as many rows as fit into memory at once, each as wide as
+the longest of them.
+"""
+
+from collections.abc import Container
+from typing import NamedTuple
+
+import torch
+
+from minprm.data import Sample
+from minprm.model.blocks import pairs
+from minprm.model.tree import named
+
+Lineage = list[tuple[int, int]]  # a path: (number of a node, how many tokens)
+
+
+class Part(NamedTuple):
+    """A row before it is laid out, or a part of it."""
+
+    tokens: int
+    seen: int  # pairs of tokens of which one sees the other
+    members: list[int]  # indices of its Samples
+
+
+def micro_batches(
+    samples: list[Sample],
+    tokens: int,
+    linear: float,
+    square: float,
+    share: bool,
+    device: torch.device | None = None,
+) -> list[list[list[int]]]:
+    """Indices of Samples by row, rows by micro-batch of at most `tokens` padded tokens.
+
+    Several plans are made, and the cheapest is taken. A token costs `linear`, and a pair of tokens
+    that attention looks at costs `square`. A longer row shares more and looks at more pairs, but
+    for those that blocks leave out; without a `device` there are no blocks. Without `share` each
+    Sample has a row of its own.
+    """
+    if not samples:
+        return []
+    paths = []
+    for path in named(samples):
+        paths.append([(number, len(node.ids)) for number, node in path])
+    alone = filled(paths, 0)
+    plans = [alone]
+    limit = alone[0].tokens
+    if share and 0 < limit <= tokens:
+        plans.append(filled(paths, tokens, room=tokens))  # long rows, in which nothing is padded
+        while limit <= tokens:
+            plans.append(filled(paths, limit))
+            limit *= 2
+    batched = [_batches(plan, tokens) for plan in plans]
+    costs = [_cost(plan, linear, square, device) for plan in batched]
+    # rows of one Sample each are plainly causal, and the kernel skips half of the pairs
+    costs[0] = _cost(batched[0], linear, square / 2, None)
+    cheapest = batched[costs.index(min(costs))]
+    return [[part.members for part in batch] for batch in cheapest]
+
+
+def filled(paths: list[Lineage], limit: int, room: int = 0) -> list[Part]:
+    """The rows, longest first. Limit 0: one Sample in each row.
+
+    A tree that outgrows the limit is continued in another row, where its trunk is read again. Short
+    trees are put together in the first row that has room: for `room` tokens, and in any case for as
+    many as the longest tree has.
+    """
+    if limit == 0:
+        return _longest_first([_part(path, i) for i, path in enumerate(paths)])
+    rows: list[Part] = []
+    for part in _longest_first(_cut(paths, limit)):
+        room = max(room, part.tokens)
+        for k, row in enumerate(rows):
+            if row.tokens + part.tokens <= room:
+                rows[k] = _joined(row, part)
+                break
+        else:  # no row had room
+            rows.append(part)
+    return _longest_first(rows)
+
+
+def _longest_first(rows: list[Part]) -> list[Part]:
+    return sorted(rows, key=lambda part: -part.tokens)
+
+
+def _cut(paths: list[Lineage], limit: int) -> list[Part]:
+    """Cuts each tree into parts of at most `limit` tokens; one path is never cut.
+
+    Paths are taken depth first: neighbours share most, so a part reads little again.
+    """
+    parts: list[Part] = []
+    nodes: set[int] = set()  # of the last part
+    for i, path in sorted(enumerate(paths), key=lambda numbered: numbered[1]):
+        root, _ = path[0]
+        more = _part(path, i, nodes)
+        if root in nodes and parts[-1].tokens + more.tokens <= limit:
+            parts[-1] = _joined(parts[-1], more)
+        else:
+            nodes = set()
+            parts.append(_part(path, i))
+        nodes |= {number for number, _ in path}
+    return parts
+
+
+def _part(path: Lineage, i: int, known: Container[int] = ()) -> Part:
+    """What the i-th Sample adds to a row that holds the known nodes."""
+    tokens = 0
+    seen = 0
+    above = 0
+    for number, size in path:
+        if number not in known:
+            tokens += size
+            seen += size * above + size * (size + 1) // 2  # each token sees itself too
+        above += size
+    return Part(tokens, seen, [i])
+
+
+def _joined(one: Part, other: Part) -> Part:
+    return Part(one.tokens + other.tokens, one.seen + other.seen, one.members + other.members)
+
+
+def _batches(rows: list[Part], tokens: int) -> list[list[Part]]:
+    """Rows by micro-batch. They come longest first, so the first row of a batch is its width."""
+    batches: list[list[Part]] = []
+    width = 0
+    for part in rows:
+        if not batches or (len(batches[-1]) + 1) * width > tokens:
+            batches.append([])
+            width = part.tokens
+        batches[-1].append(part)
+    return batches
+
+
+def _cost(
+    plan: list[list[Part]], linear: float, square: float, device: torch.device | None
+) -> float:
+    """What a plan costs, padding included."""
+    cost = 0.0
+    for batch in plan:
+        width = batch[0].tokens  # the first row is the longest
+        seen = sum(part.seen for part in batch)
+        looked_at = pairs(device, len(batch), width, seen)
+        cost += linear * len(batch) * width + square * looked_at
+    return cost
