@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from minprm.commands import ask, evaluate, scoring, train
+from minprm.commands import ask, evaluate, playing, train
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.constants import Config, History
 from minprm.play import expert_demos
@@ -160,9 +160,9 @@ def test_evaluate_finds_the_ladders_numbers_without_a_flag(trained, monkeypatch,
 def test_held_out_logs_are_replayed_with_the_history_that_was_trained(trained, monkeypatch, capsys):
     monkeypatch.chdir(trained)
     shown = []
-    replay = scoring.replay
+    replay = playing.replay
     monkeypatch.setattr(
-        scoring, "replay", lambda agent, *rest: shown.append(agent.history) or replay(agent, *rest)
+        playing, "replay", lambda agent, *rest: shown.append(agent.history) or replay(agent, *rest)
     )
     evaluate.main("checkpoints/r/base-0 base --demos held.jsonl --chart all.png".split())
     told, noted = capsys.readouterr()

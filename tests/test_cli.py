@@ -13,7 +13,7 @@ from typing import get_type_hints
 import pytest
 
 from benchmarks import ablations, objectives
-from minprm.commands import ask, evaluate, scoring
+from minprm.commands import ask, evaluate, playing
 from minprm.commands.checks import ranges
 from minprm.commands.cli import parse
 from minprm.commands.presets import PRESETS
@@ -292,13 +292,13 @@ def test_a_model_that_no_network_brings_says_what_to_do(monkeypatch, capsys):
 
 def test_a_kept_checkpoint_is_called_by_its_stage_and_update():
     kept = ["runs/kept/rl-0/5", "runs/kept/rl-1/5", "rl-0", "a/rl", "b/rl"]
-    assert list(scoring.names(kept).values()) == ["rl-0/5", "rl-1/5", "rl-0", "a/rl", "b/rl"]
+    assert list(playing.names(kept).values()) == ["rl-0/5", "rl-1/5", "rl-0", "a/rl", "b/rl"]
 
 
 def test_control_characters_are_shown_and_not_obeyed(capsys):
     e = begin(Cups(), 0, noise=0)
     e.steps.append(Step(e.state, "clear \x1b[2J", "open \x1b]0;x\x07"))
-    scoring.report("c", [e], ask.Evaluation(checkpoints=["c"], show=1))
+    playing.report("c", [e], ask.Evaluation(checkpoints=["c"], show=1))
     shown = capsys.readouterr().out
     assert "\x1b" not in shown and "\x07" not in shown and r"clear \x1b[2J" in shown
 

@@ -13,7 +13,7 @@ from minprm.commands import dry_run as planning
 from minprm.commands import train
 from minprm.commands.ask import Evaluation
 from minprm.commands.plan import plan as whole_plan
-from minprm.commands.scoring import played
+from minprm.commands.playing import played
 from minprm.constants import RL, SFT, ActPRM, Config, Training
 from minprm.ladder import base_policy, run_stage, start
 from minprm.model.adapters import under_adapters

@@ -14,7 +14,7 @@ from loguru import logger
 from transformers import AutoModelForCausalLM, CodeGenConfig
 
 from minprm.commands.ask import Evaluation
-from minprm.commands.scoring import played
+from minprm.commands.playing import played
 from minprm.constants import Config, Tiny, Training
 from minprm.data import Sample
 from minprm.envs.cups import Cups

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from minprm.commands import evaluate, export, scoring, train
+from minprm.commands import evaluate, export, playing, train
 from minprm.commands.serving import ANY_REASONING, REASONING_PARSERS, TOOL_PARSERS, tool_parser
 from minprm.run.about import read_about, write_about
 from shared.chats import TEMPLATES, TOOLS, bytes_with, one_call, random_qwen3, tokenizer
@@ -117,7 +117,7 @@ def folder(tmp_path_factory) -> Path:
 
 def test_adapters_are_evaluated_with_the_engine(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    replay = scoring.replay
+    replay = playing.replay
     drawn = []
 
     def watched(agent, *rest):
@@ -125,7 +125,7 @@ def test_adapters_are_evaluated_with_the_engine(folder, monkeypatch):
         drawn.append(type(agent.sampler).__name__)
         return replay(agent, *rest)
 
-    monkeypatch.setattr(scoring, "replay", watched)
+    monkeypatch.setattr(playing, "replay", watched)
     for sampler in ("vllm", "transformers"):
         flags = f"checkpoints/r/action_sft-0 --demos logs.jsonl --sampler {sampler}"
         evaluate.main(flags.split())

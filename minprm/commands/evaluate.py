@@ -6,7 +6,7 @@ chart; with --transcripts every episode as a line of JSONL, with --atif as a fil
 --show some of them on screen. With --watch a person sees each turn as it is played, and may take
 it (watch.py).
 Where there is no world to play in, --demos replays logs that no training saw. The flags: ask.py.
-The play: scoring.py.
+The play: playing.py.
 """
 
 import json
@@ -35,14 +35,14 @@ def main(argv: list[str]) -> None:
     for path in flags.checkpoints:
         require_model(path)
     # torch and all that needs it: what is refused above did not wait for them
-    from minprm.commands import scoring
+    from minprm.commands import playing
 
     try:
         if flags.demos:
-            scoring.replay_all(asked, flags)
+            playing.replay_all(asked, flags)
         elif flags.watch:
-            scoring.watch_one(asked, flags)
+            playing.watch_one(asked, flags)
         else:
-            scoring.play_all(asked, flags)
+            playing.play_all(asked, flags)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
