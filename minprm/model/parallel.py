@@ -175,10 +175,12 @@ class ParallelPolicy(Policy):
                 (0 * logp.sum()).backward()
 
     def from_all(self, found: dict[int, Reading]) -> dict[int, Reading]:
+        # a pickled tensor takes all of the memory that it is a part of, a pickled array does not
+        mine = {i: [part.numpy() for part in reading] for i, reading in found.items()}
         together = {}
-        for each in gathered(found):
+        for each in gathered(mine):
             together |= each
-        return together
+        return {i: Reading(*map(torch.from_numpy, parts)) for i, parts in together.items()}
 
     # --- learning ---
 
