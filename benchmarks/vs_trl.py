@@ -41,9 +41,10 @@ class Recorded(trl.GRPOTrainer):
 
     batches: list[dict]
     sampling: list[float]
+    clock = staticmethod(time.process_time)
 
     def _generate_and_score_completions(self, inputs):
-        out, seconds = timed(super()._generate_and_score_completions, inputs)
+        out, seconds = timed(super()._generate_and_score_completions, inputs, clock=self.clock)
         self.sampling.append(seconds)
         return out
 
@@ -55,27 +56,30 @@ class Recorded(trl.GRPOTrainer):
 class InTurns(TrainerCallback):
     """Seconds of each of TRL's steps; after each it is minprm's turn."""
 
-    def __init__(self, turn: Callable[[], None]):
+    def __init__(self, turn: Callable[[], None], clock: Callable = time.process_time):
         self.turn = turn
+        self.clock = clock
         self.seconds = []
 
     def on_step_begin(self, *_, **__):
-        self.began = time.process_time()
+        self.began = self.clock()
 
     def on_step_end(self, *_, **__):
-        self.seconds.append(time.process_time() - self.began)
+        self.seconds.append(self.clock() - self.began)
         self.turn()
 
 
-def trainer_of(model, tokenizer, regime: Regime, loss: str, lr: float, steps: int) -> Recorded:
-    rows = PROMPTS * GROUP
+def trainer_of(
+    model, tokenizer, regime: Regime, loss: str, lr: float, steps: int, rows: int = PROMPTS * GROUP
+) -> Recorded:
+    """rows: completions of an update that this process draws and learns from."""
     args = trl.GRPOConfig(
         output_dir=tempfile.mkdtemp(), report_to="none", use_cpu=True, bf16=False, max_steps=steps,
         per_device_train_batch_size=rows, num_generations=GROUP, steps_per_generation=1,
         max_completion_length=regime.longest, temperature=1.0, loss_type=loss, epsilon=0.2,
         epsilon_high=0.28, beta=0.0, learning_rate=lr, lr_scheduler_type="constant", warmup_steps=0,
         adam_beta2=0.95, max_grad_norm=1.0, gradient_checkpointing=False, logging_steps=1,
-        save_strategy="no", disable_tqdm=True, seed=0,
+        save_strategy="no", disable_tqdm=True, seed=0, ddp_find_unused_parameters=False,
     )  # fmt: skip
     rewards = lambda completion_ids, **_: [peers.reward(ids) for ids in completion_ids]  # noqa: E731
     prompts = datasets.Dataset.from_dict({"prompt": peers.prompts_of(regime)})

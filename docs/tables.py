@@ -34,6 +34,8 @@ SIX = {
     "rl": "no log: GRPO in the game itself, paid for winning",
 }
 
+WEIGHTS = ("whole", "spread")  # in several processes
+
 
 def pages() -> list[Path]:
     """README and the book."""
@@ -302,6 +304,78 @@ def sampler(rows: dict) -> str:
     return grid(["model", "plain sampler", "`generate`", "vLLM"], lines)
 
 
+def parallel(rows: dict) -> str:
+    """Seconds of one process, and how many times as fast two are."""
+    lines = []
+    for model, work in several(rows):
+        for name in ("writing", "scoring", "update", "all three"):
+            row = work[name]
+            line = [
+                model,
+                name,
+                f"{row['alone']['seconds']:.2f}",
+                f"{row['at once']['ratio']:.2f}x",
+            ]
+            for held in WEIGHTS:
+                ratio, low, high = (row[held][key] for key in ("ratio", "low", "high"))
+                line.append(f"{ratio:.2f}x [{low:.2f}, {high:.2f}]")
+            lines.append(line)
+    return grid(["model", "", "one process, s", "two, nothing shared",
+                 *(f"two, weights {held}" for held in WEIGHTS)], lines)  # fmt: skip
+
+
+def parallel_sent(rows: dict) -> str:
+    """Operations among all processes, and what one of them sends."""
+    lines = []
+    for model, work in several(rows):
+        found = [(name, held, work[name][held]) for name in ("writing", "scoring", "update")
+                 for held in WEIGHTS]  # fmt: skip
+        split = f"update, {work['smaller']['micro_batches']} micro-batches"
+        for name, held, row in [*found, (split, "spread", work["smaller"])]:
+            calls = sum(one["calls"] for one in row["sent"].values())
+            sent = sum(one["bytes"] for one in row["sent"].values())
+            wire = f"{row['wire'] / 1e6:,.2f}" if "wire" in row else ""
+            lines.append([model, name, held, str(calls), f"{sent / 1e6:,.2f}",
+                          f"{sent / work['bytes']:.3f}", wire])  # fmt: skip
+    return grid(["model", "", "weights", "operations", "MB a process sends", "of the model's size",
+                 "MB on the wire"], lines)  # fmt: skip
+
+
+def parallel_waiting(rows: dict) -> str:
+    """What keeps two processes from being twice as fast."""
+    lines = []
+    for model, work in several(rows):
+        for name in ("writing", "scoring", "update"):
+            alone = work[name]["alone"]["tokens"][0]
+            for held in WEIGHTS:
+                row = work[name][held]
+                tokens = " + ".join(f"{n:,}" for n in row["tokens"])
+                waiting = ", ".join(f"{100 * part:.0f} %" for part in row["waiting"])
+                lines.append([model, name, held, f"{alone:,}", tokens, waiting])
+    return grid(["model", "", "weights", "tokens read by one", "by two", "waiting, of each"], lines)
+
+
+def several(rows: dict) -> list[tuple[str, dict]]:
+    """The models of the benchmark of several processes."""
+    return [(model, work) for model, work in rows.items() if model != "beside TRL"]
+
+
+def parallel_trl(rows: dict) -> str:
+    one, two = rows["beside TRL"].values()
+    lines = []
+    for side in ("TRL", "minprm"):
+        seconds = [found[side]["seconds"] for found in (one, two)]
+        tokens = [f"{found[side]['tokens']:,.0f}" for found in (one, two)]
+        lines.append([side, *tokens, *(f"{x:.2f}" for x in seconds),
+                      f"{seconds[0] / seconds[1]:.2f}x"])  # fmt: skip
+    ratios = [
+        f"{found['TRL']['seconds'] / found['minprm']['seconds']:.2f}x" for found in (one, two)
+    ]
+    lines.append(["TRL / minprm", "", "", *ratios, ""])
+    return grid(["an update", "tokens, one process", "two", "seconds, one process", "two",
+                 "one / two"], lines)  # fmt: skip
+
+
 def many_logs(rows: dict) -> str:
     """Memory by the number of logs."""
     walks = {name: found for name, found in rows.items() if name != "start"}
@@ -351,6 +425,8 @@ TABLES = {
     "actprm": actprm, "growth": growth, "tokens": tokens, "vs_trl": vs_peer, "vs_verl": vs_peer,
     "vs_trl:ratios": vs_trl_ratios,
     "sampler": sampler, "sync": sync,
+    "parallel": parallel, "parallel:sent": parallel_sent, "parallel:waiting": parallel_waiting,
+    "parallel:trl": parallel_trl,
     "many_logs": many_logs, "many_logs:start": many_logs_start,
 }  # fmt: skip
 # Made of something else
