@@ -8,7 +8,17 @@ shows the same numbers as the tables beside it.
 import sys
 from pathlib import Path
 
-from docs.drawing import credit, failures, idea, ladder, objectives, path, speed, worlds
+from docs.drawing import (
+    credit,
+    failures,
+    idea,
+    ladder,
+    objectives,
+    parallel,
+    path,
+    speed,
+    worlds,
+)
 from docs.drawing.style import save
 from minprm.constants import fail
 
@@ -21,6 +31,7 @@ FIGURES = {
     **path.FIGURES,
     **worlds.FIGURES,
     **speed.FIGURES,
+    **parallel.FIGURES,
     **failures.FIGURES,
 }
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from torch.distributed.run import get_args_parser
 
 from docs import outside
 from examples.text_rewards import Flags
@@ -34,9 +35,10 @@ COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 SPAN = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
 LINK = re.compile(r"\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)|(?:src|href)=\"([^\"]+)\"")
 HEADING = re.compile(r"^#+ (.*)", re.MULTILINE)
-CHAPTER = re.compile(r"^\d\. \[(.*?)\]\((\w+\.md)\)", re.MULTILINE)
-# Programs that are not ours, and pytest's own flag
-OTHERS = ("pip ", "pytest ", "--pdb", "git ", "uv ", "vllm ", "docker ", "tensorboard ")
+CHAPTER = re.compile(r"^\d+\. \[(.*?)\]\((\w+\.md)\)", re.MULTILINE)
+# Programs that are not ours, and flags of theirs
+OTHERS = ("pip ", "pytest ", "--pdb", "git ", "uv ", "vllm ", "docker ", "tensorboard ",
+          "torchrun ", "--run-path")  # fmt: skip
 FILE = re.compile(r"[\w-]+(?:/[\w-]+)*\.(?:py|md|toml|ipynb)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w")
 
@@ -115,7 +117,7 @@ def test_the_site_has_every_page_in_the_order_of_the_index():
     others = re.findall(r"^- \[(.*?)\]\((\w+\.md)\)", index, re.MULTILINE)
     assert nav_of(SITE["nav"]) == [("", "index.md"), *chapters, *others]
     assert {file for _, file in nav_of(SITE["nav"])} == {page.name for page in BOOK}
-    assert len(chapters) == 9
+    assert len(chapters) == 10
 
 
 # --- commands, flags, files -----------------------------------------------------------------------
@@ -137,7 +139,7 @@ def told_by(page: Path) -> list[str]:
     found = []
     for kind, code in FENCE.findall(text):
         found += commands_of(code) if kind == "bash" else []
-    found += [code for code in spans(text) if re.match(r"(minprm train|python \S+) \S", code)]
+    found += [code for code in spans(text) if re.match(r"(minprm train|torchrun .* --|python \S+) \S", code)]
     return [command for command in found if "…" not in command]
 
 
@@ -164,6 +166,10 @@ READERS = {
 def understand(command: str) -> None:
     """Fails where the program would not know what is meant."""
     words = shlex.split(command)
+    if words[0] == "torchrun":
+        told = get_args_parser().parse_args(words[1:])
+        by_name = ["-m"] if told.module else []
+        words = ["python", *by_name, told.training_script, *told.training_script_args]
     if words[:3] == ["python", "-m", "minprm"]:
         words = ["minprm", *words[3:]]
     if words[0] == "python" and words[1] in ("train.py", "evaluate.py"):
@@ -277,7 +283,7 @@ def test_no_line_of_prose_is_longer_than_100_columns(page):
 
 def test_a_chapter_opens_with_a_picture_and_ends_with_what_to_run(chapter):
     text = text_of(chapter)
-    assert re.match(r"# \d\. ", text)
+    assert re.match(r"# \d+\. ", text)
     assert any(line.startswith("![") for line in text.splitlines()[:15])
     assert re.findall(r"^## (.*)", text, re.MULTILINE)[-1] == "Run this"
     assert "```bash" in text.split("## Run this")[1]

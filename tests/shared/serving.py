@@ -15,11 +15,16 @@ from shared.chats import TOOLS
 FAST = {"TORCH_COMPILE_DISABLE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}  # seconds, not minutes
 
 
-def asked(arguments: list[str], model: str) -> dict:
-    """The answer of a server, which is ended afterwards, to a chat with tools."""
+def free_port() -> int:
+    """A port of this machine that nobody uses."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+def asked(arguments: list[str], model: str) -> dict:
+    """The answer of a server, which is ended afterwards, to a chat with tools."""
+    port = free_port()
     server = by_module(["vllm", "serve", *arguments])  # as `minprm serve` starts it
     server += f"--port {port} --enforce-eager --kv-cache-memory-bytes {2**26}".split()
     server += ["--max-model-len", "1024", "--dtype", "float32"]
