@@ -14,10 +14,10 @@ from minprm.zoo import LOSSES
 DOCS = Path(__file__).parents[1] / "docs"
 # What users of Act-PRM's code, MinRL, PRIME-RL, RAGEN and RL4LMs look for, and where nothing is
 LEFT_OUT = (
-    "pipeline", "verl", "Ray", "Tinker", "sandboxes", "verifiers", "WebShop", "ALFWorld", "tau-bench",
-    "BrowseComp+", "Zork", "Lean", "DeepCoder", "seq2seq", "TRPO", "A2C", "NLPO", "reward model",
-    "BERTScore", "DPO", "offline RL", "replay", "asynchronous", "distillation", "images", "LoRA",
-    "FP8", "sweeps", "OpenRouter",
+    "pipeline", "verl", "Ray", "Tinker", "sandboxes", "verifiers", "WebShop", "ALFWorld",
+    "tau-bench", "BrowseComp+", "Zork", "Lean", "DeepCoder", "seq2seq", "TRPO", "A2C", "NLPO",
+    "reward model", "BERTScore", "DPO", "offline RL", "replay", "asynchronous", "distillation",
+    "images", "LoRA", "FP8", "sweeps", "OpenRouter",
 )  # fmt: skip
 
 

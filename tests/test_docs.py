@@ -39,6 +39,7 @@ CHAPTER = re.compile(r"^\d+\. \[(.*?)\]\((\w+\.md)\)", re.MULTILINE)
 # Programs that are not ours, and flags of theirs
 OTHERS = ("pip ", "pytest ", "--pdb", "git ", "uv ", "vllm ", "docker ", "tensorboard ",
           "torchrun ", "--run-path")  # fmt: skip
+TYPED = re.compile(r"(minprm train|torchrun .* --|python \S+) \S")  # with flags or arguments
 FILE = re.compile(r"[\w-]+(?:/[\w-]+)*\.(?:py|md|toml|ipynb)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w")
 
@@ -139,7 +140,7 @@ def told_by(page: Path) -> list[str]:
     found = []
     for kind, code in FENCE.findall(text):
         found += commands_of(code) if kind == "bash" else []
-    found += [code for code in spans(text) if re.match(r"(minprm train|torchrun .* --|python \S+) \S", code)]
+    found += [code for code in spans(text) if TYPED.match(code)]
     return [command for command in found if "…" not in command]
 
 

@@ -1,6 +1,18 @@
 """The figure of chapter 9: one update of Act-PRM in two processes."""
 
-from docs.drawing.style import ACCENT, AGAINST, GREY, INK, LINE, PAPER, SOFT, WIDTH, bar, page, write
+from docs.drawing.style import (
+    ACCENT,
+    AGAINST,
+    GREY,
+    INK,
+    LINE,
+    PAPER,
+    SOFT,
+    WIDTH,
+    bar,
+    page,
+    write,
+)
 
 LEFT = 56  # where time begins; before it stand the names of the lanes
 LANES = (34, 72)  # upper edges
