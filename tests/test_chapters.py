@@ -1,14 +1,20 @@
 """What chapters say, by another road than the pages' own."""
 
 import doctest
+import pickle
 import re
 from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed.run import get_args_parser
+from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from benchmarks.gpu import QWEN_4B
 from docs.drawing import objectives, speed
+from minprm.commands.dry_run import count
 from minprm.constants import ARMS
+from minprm.model.sampler import Completion
 from minprm.zoo import LOSSES
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -55,9 +61,9 @@ def test_chapter_8_counts_the_tokens_that_its_figure_draws():
     state, kept, steps, group = 200, 30, 3, 4
     rows = sum(group * (t * (state + kept)) for t in range(1, steps + 1))
     tree = steps * state + (steps - 1) * kept + steps * group * kept
-    for count in (rows, tree):
-        assert f"{count:,} tokens" in " ".join(page("speed").split())
-        assert f"{count:,} tokens" in (DOCS / "figures" / "speed.svg").read_text(encoding="utf-8")
+    for tokens in (rows, tree):
+        assert f"{tokens:,} tokens" in " ".join(page("speed").split())
+        assert f"{tokens:,} tokens" in (DOCS / "figures" / "speed.svg").read_text(encoding="utf-8")
     assert (state, kept) == (speed.STATE, speed.THOUGHT + speed.ACTION)
 
 
@@ -66,3 +72,33 @@ def test_chapter_9_names_what_is_left_out(name):
     table = page("failures").partition("## What is left out")[2].partition("## What of five")[0]
     rows = re.findall(r"^\| (.+?) \| (.+?) \|", table, re.MULTILINE)
     assert any(name in looked_for for looked_for, _ in rows)
+
+
+# --- chapter 9 ------------------------------------------------------------------------------------
+
+
+def test_chapter_9_counts_the_bytes_that_are_sent():
+    """Of a token that was written, and of the gradients of adapters of Qwen3-4B."""
+    text = " ".join(page("parallel").split())
+    written = Completion(list(range(1_000, 2_000)), [-0.1] * 1_000)
+    told = re.search(r"ids and log-probs \| (\d+) a token", text)
+    assert round(len(pickle.dumps(written)) / 1_000) == int(told[1])
+    with torch.device("meta"):
+        model = Qwen3ForCausalLM(Qwen3Config(vocab_size=151_936, **QWEN_4B))
+    total, _ = count(model, 0)
+    _, adapters = count(model, 32)
+    million, megabytes = adapters / 1e6, 4 * adapters / 1e6
+    assert f"{million:.0f} million weights of four bytes, are {megabytes:.0f} MB" in text
+    assert f"all its weights {4 * total / 1e9:.0f} GB" in text
+
+
+def test_without_the_dashes_torchrun_takes_a_flag_of_ours_for_one_of_its_own(capsys):
+    told = "ambiguous option: --run"
+    with pytest.raises(SystemExit):
+        get_args_parser().parse_args(["train.py", "--run", "desk"])
+    assert told in capsys.readouterr().err and told in page("parallel")
+    for ours in (["train.py", "--", "--run", "desk"], ["-m", "minprm", "--", "--run", "desk"]):
+        found = get_args_parser().parse_args(ours)
+        assert found.training_script_args == ["--run", "desk"]
+    late = get_args_parser().parse_args(["-m", "minprm", "train", "--", "--run", "desk"])
+    assert late.training_script_args == ["train", "--", "--run", "desk"]

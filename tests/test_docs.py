@@ -3,6 +3,7 @@ all pages is built without a warning."""
 
 import ast
 import doctest
+import os
 import re
 import shlex
 import shutil
@@ -13,6 +14,7 @@ from html.parser import HTMLParser
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from unittest import mock
 from urllib.parse import unquote
 
 import pytest
@@ -171,6 +173,9 @@ def understand(command: str) -> None:
         told = get_args_parser().parse_args(words[1:])
         by_name = ["-m"] if told.module else []
         words = ["python", *by_name, told.training_script, *told.training_script_args]
+        with mock.patch.dict(os.environ, WORLD_SIZE=told.nproc_per_node):
+            understand(shlex.join(words))
+        return
     if words[:3] == ["python", "-m", "minprm"]:
         words = ["minprm", *words[3:]]
     if words[0] == "python" and words[1] in ("train.py", "evaluate.py"):
