@@ -27,13 +27,24 @@ from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from minprm.constants import fail
 from minprm.data import Sample
+from minprm.model.blocks import attend
 from minprm.model.policy import Policy, add
 from minprm.model.precision import make_head_fp32
 from minprm.model.processes import count, gathered, rank
 from minprm.model.reading import Reading
 from minprm.model.sampler import Completion, Sampler
-from minprm.model.spread import hand_out, in_one_piece, local, reshard, spread, unshard, whole
+from minprm.model.spread import (
+    fsdp_modules,
+    hand_out,
+    in_one_piece,
+    local,
+    reshard,
+    spread,
+    unshard,
+    whole,
+)
 from minprm.model.tree import named
 
 MicroBatch = list[list[int]]
@@ -141,7 +152,9 @@ class ParallelPolicy(Policy):
         if not self.spread:
             state = None
         else:
-            found = self.model.state_dict()
+            # of tied weights the first name alone, as in a file of transformers
+            once = {n for n, _ in [*self.model.named_parameters(), *self.model.named_buffers()]}
+            found = {n: t for n, t in self.model.state_dict().items() if n in once}
             state = whole(found, found)
         if rank() == 0:
             super().save(path, state)
@@ -162,10 +175,9 @@ class ParallelPolicy(Policy):
     def in_step(
         self, plan: list[MicroBatch], samples: list[Sample], read: list[bool]
     ) -> Iterator[MicroBatch]:
-        """The micro-batches; and then, where weights are put together for each pass, as many empty
-        passes as others need more."""
-        spread_now = self.spread and not self.model.is_whole
-        most = max(gathered(len(plan))) if spread_now else len(plan)
+        """The micro-batches; and then, where all processes put weights together for each pass, as
+        many empty passes as others need more."""
+        most = max(gathered(len(plan))) if self.spread else len(plan)
         yield from plan
         for _ in range(most - len(plan)):
             for base in read:
@@ -228,6 +240,7 @@ class ParallelPolicy(Policy):
     def frozen(self) -> PreTrainedModel:
         if not self.spread:
             return super().frozen
+        attend(self.model, None)  # the copy begins with the kernel that the model was loaded with
         with torch.device("meta"):
             frozen = self.kind(deepcopy(self.model.config))
         make_head_fp32(frozen)
@@ -245,6 +258,11 @@ class ParallelSampler(Sampler):
     drawn by the noise that a single process would have used."""
 
     def __init__(self, model: PreTrainedModel, own_weights: bool = False):
+        if own_weights and fsdp_modules(model):
+            fail(
+                "--rl.max-async-level 1 plays with a copy of weights that are spread over several "
+                "processes: give --shard never, or --sampler vllm"
+            )
         self.owners = Owners()
         self.group = dist.new_group(backend="gloo")  # a thread may write while another one learns
         super().__init__(model, own_weights)

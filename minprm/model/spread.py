@@ -103,7 +103,6 @@ def spread(model: PreTrainedModel, device: torch.device) -> None:
     model.to_empty(device=device)
     model.scores = MethodType(scores, model)
     register_fsdp_forward_method(model, "scores")  # the loss reads no `forward`
-    model.is_whole = False
 
 
 def fsdp_modules(model: PreTrainedModel) -> list[FSDPModule]:
@@ -112,19 +111,13 @@ def fsdp_modules(model: PreTrainedModel) -> list[FSDPModule]:
 
 def unshard(model: PreTrainedModel) -> None:
     """Puts all weights together in every process, so that each may read as often as it likes."""
-    if getattr(model, "is_whole", True):
-        return
     for module in fsdp_modules(model):
         module.set_reshard_after_forward(False, recurse=False)
         module.unshard()
-    model.is_whole = True
 
 
 def reshard(model: PreTrainedModel) -> None:
     """Lets go of all but this process's part."""
-    if not getattr(model, "is_whole", False):
-        return
     for module in fsdp_modules(model):
         module.set_reshard_after_forward(True, recurse=False)
         module.reshard()
-    model.is_whole = False
