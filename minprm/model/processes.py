@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 T = TypeVar("T")
 
@@ -19,11 +20,15 @@ def start() -> None:
     """Joins the processes that torchrun has started, if those are several."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
         return
+    backend = "gloo"
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        dist.init_process_group("cpu:gloo,cuda:nccl")
-    else:
-        dist.init_process_group("gloo")
+        backend = "cpu:gloo,cuda:nccl"
+    store, own, size = next(rendezvous("env://"))
+    # torchrun may start all again, and keep what they have told each other before
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    store = dist.PrefixStore(f"attempt {attempt}", store)
+    dist.init_process_group(backend, store=store, rank=own, world_size=size)
 
 
 def stop() -> None:

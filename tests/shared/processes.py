@@ -1,0 +1,69 @@
+"""Several processes as torchrun starts them, but forks of the test: they have all imports behind
+them. What torchrun does when one of them ends, `ended` does here."""
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing.context import ForkContext
+from pathlib import Path
+
+from torch.distributed import TCPStore
+
+LIMIT = 60  # seconds in which all have to end once one has
+
+
+class Processes:
+    """n processes that run a function, in a folder in which they write output.txt."""
+
+    def __init__(self, folder: Path, n: int, work: Callable[[], None]):
+        self.output = folder / "output.txt"
+        self.store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+        self.all = []
+        for rank in range(n):
+            names = {
+                "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": n, "MASTER_ADDR": "localhost",
+                "MASTER_PORT": self.store.port, "TORCHELASTIC_USE_AGENT_STORE": True,
+            }  # fmt: skip
+            self.all.append(ForkContext().Process(target=child, args=(folder, names, work)))
+        for process in self.all:
+            process.start()
+
+    def signal(self, number: int) -> None:
+        """What torchrun does with a signal of its own."""
+        for process in self.all:
+            if process.exitcode is None:
+                os.kill(process.pid, number)
+
+    def ended(self) -> list[int]:
+        """Waits until all have ended. Returns their exit codes."""
+        while not any(process.exitcode for process in self.all):
+            if all(process.exitcode == 0 for process in self.all):
+                return [0 for _ in self.all]
+            time.sleep(0.02)
+        self.signal(signal.SIGTERM)
+        until = time.monotonic() + LIMIT
+        for process in self.all:
+            process.join(max(0.0, until - time.monotonic()))
+        codes = [process.exitcode for process in self.all]
+        self.signal(signal.SIGKILL)
+        return codes
+
+    def said(self) -> str:
+        return self.output.read_text()
+
+
+def child(folder: Path, names: dict[str, object], work: Callable[[], None]) -> None:
+    """The life of one."""
+    os.environ.update({name: str(value) for name, value in names.items()})
+    os.chdir(folder)
+    tempfile.tempdir = str(folder)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    output = os.open("output.txt", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    work()

@@ -1,0 +1,262 @@
+"""Several processes end together, with one message, and go on in another number of them."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from minprm.__main__ import main
+from minprm.commands import train
+from minprm.constants import fail
+from minprm.model.processes import gathered, rank
+from minprm.run import together
+from minprm.run.log import Log
+from shared.processes import Processes
+from shared.stages import clockless
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch) -> None:
+    monkeypatch.setattr(together, "PATIENCE", 0.5)
+
+
+# --- a run that is stopped goes on, in another number of processes too ---
+
+FLAGS = (
+    "--preset smoke --stages act_prm rl --act-prm.updates 6 --act-prm.batch 4 --act-prm.group 4 "
+    "--rl.updates 4 --rl.batch 2 --rl.group 4 --eval-every 2 --eval-tasks 4 --num-demos 8 "
+    "--held-out 2 --episodes 10 --save-every 2 --threads 1 --jobs 1"
+).split()
+
+
+def lines(folder: Path) -> list[dict]:
+    """The lines of metrics.jsonl so far."""
+    file = folder / "runs/r/metrics.jsonl"
+    text = file.read_text() if file.exists() else ""
+    return [json.loads(line) for line in text.split("\n")[:-1]]
+
+
+def files(folder: Path) -> list[str]:
+    """Which files a run has left. TensorBoard has one for each start."""
+    found = [file for name in ("runs", "checkpoints") for file in (folder / name).rglob("*")]
+    return sorted({str(f.relative_to(folder)) for f in found if "events.out" not in f.name})
+
+
+def assert_alike(folder: Path, whole: Path) -> None:
+    """The files and the numbers of a run are those of the whole one."""
+    assert files(folder) == files(whole)
+    for ours, theirs in zip(lines(folder), lines(whole), strict=True):
+        assert clockless(ours) == pytest.approx(clockless(theirs), abs=1e-5, nan_ok=True)
+    rows = [json.loads((each / "runs/r/ladder.json").read_text()) for each in (folder, whole)]
+    found, expected = ({arm: row["success"] for arm, (row,) in each.items()} for each in rows)
+    assert found == expected
+
+
+def torchrun(folder: Path, n: int, *flags: str, restarts: int = 0) -> subprocess.Popen:
+    """The command as a user starts it. What all say goes into output.txt."""
+    port = str(random.randrange(20_000, 40_000))
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(n),
+        "--master-port", port, "--max-restarts", str(restarts),
+        str(ROOT / "train.py"), "--", "--run", "r", *flags,
+    ]  # fmt: skip
+    with open(folder / "output.txt", "w") as output:
+        return subprocess.Popen(
+            command, cwd=folder, stdout=output, stderr=output, start_new_session=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(folder / "tmp")},
+        )  # fmt: skip
+
+
+def children(process: subprocess.Popen) -> list[int]:
+    """The processes of a torchrun, in the order of their numbers."""
+    return sorted(
+        map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
+    )
+
+
+def until_logged(folder: Path, process: subprocess.Popen, number: int) -> None:
+    while len(lines(folder)) < number:
+        assert process.poll() is None, (folder / "output.txt").read_text()[-3000:]
+        time.sleep(0.02)
+
+
+def stopped(folder: Path, process: subprocess.Popen) -> None:
+    """Nothing is lost that was learned, nothing is left that is thrown away, and one said so."""
+    assert process.wait(60) != 0
+    said = (folder / "output.txt").read_text()
+    assert said.count("stopping after this update") == said.count("stopped and saved") == 1
+    assert "has ended" not in said
+    logged = lines(folder)[-1]
+    state = json.loads(
+        (folder / f"checkpoints/r/stages/{logged['stage']}-0/state.json").read_text()
+    )
+    assert state["update"] == logged["update"] + 1
+    assert {each.name[:12] for each in (folder / "tmp").iterdir()} <= {"torchelastic"}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """An uninterrupted run in one process."""
+    folder = tmp_path_factory.mktemp("whole")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        train.main(["--run", "r", *FLAGS])
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path) -> Path:
+    (tmp_path / "tmp").mkdir()
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_from_one_process_to_two_and_back(whole, here, monkeypatch):
+    monkeypatch.chdir(here)
+    update = Log.update
+
+    def stopping(log: Log, seed: int, stage_id: str, number: int, stats: dict) -> None:
+        update(log, seed, stage_id, number, stats)
+        if number == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as stop:
+        patch.setattr(Log, "update", stopping)
+        train.main(["--run", "r", *FLAGS])
+    assert stop.value.code == 130 and len(lines(here)) == 1
+    process = torchrun(here, 2, "--resume")
+    until_logged(here, process, 3)
+    process.send_signal(signal.SIGINT)
+    stopped(here, process)
+    assert 3 <= len(lines(here)) < len(lines(whole))
+    train.main(["--run", "r", "--resume"])
+    assert_alike(here, whole)
+
+
+@pytest.mark.slow
+def test_weights_that_are_spread_go_on_in_three_processes_of_which_one_is_killed(whole, here):
+    process = torchrun(here, 2, *FLAGS, "--shard", "always")
+    until_logged(here, process, 2)
+    process.send_signal(signal.SIGTERM)
+    stopped(here, process)
+    process = torchrun(here, 3, "--resume", restarts=1)
+    until_logged(here, process, len(lines(here)) + 2)
+    os.kill(children(process)[0], signal.SIGKILL)
+    assert process.wait(120) == 0, (here / "output.txt").read_text()[-3000:]
+    assert (here / "output.txt").read_text().count("one of its processes has ended") == 1
+    assert_alike(here, whole)
+
+
+# --- one message ---
+
+
+def refused() -> None:
+    fail("this cannot be")
+
+
+def broken() -> None:
+    raise ZeroDivisionError("a fault of ours")
+
+
+def killed() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def meeting(what: Callable[[], None], who: set[int]) -> Callable[[], None]:
+    """All meet; then this happens to some, while the others wait for them."""
+
+    def work() -> None:
+        with together.together():
+            print(f"{rank()} is here")
+            gathered(None)
+            if rank() in who:
+                what()
+            gathered(None)
+
+    return work
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", [{0}, {1}, {0, 1, 2}])
+@pytest.mark.parametrize(("what", "sentence"), [
+    (refused, "this cannot be"),
+    (broken, "ZeroDivisionError: a fault of ours"),
+    (killed, "one of its processes has ended"),
+])  # fmt: skip
+def test_all_end_with_one_message_whoever_fails(what, sentence, who, tmp_path):
+    processes = Processes(tmp_path, 3, meeting(what, who))
+    codes = processes.ended()
+    said = processes.said()
+    assert None not in codes and 0 not in codes
+    assert said.count("is here") == 1
+    alive = what is not killed or len(who) < 3
+    assert said.count(sentence) == alive and said.count("Traceback") == (what is broken)
+    assert said.count("process 1:") == (who == {1} and what is not killed)
+    assert what is broken or said.count("\n") == 1 + alive
+    if what is not killed:  # which leaves its folder
+        assert list(tmp_path.iterdir()) == [processes.output]
+
+
+@pytest.mark.slow
+def test_a_process_that_waits_for_another_one_ends_in_time(tmp_path):
+    def work() -> None:
+        with together.together():
+            gathered(None)
+            print("begun")
+            if rank() == 1:
+                time.sleep(600)
+            gathered(None)
+
+    processes = Processes(tmp_path, 2, work)
+    while not (processes.output.exists() and "begun" in processes.said()):
+        time.sleep(0.02)
+    processes.signal(signal.SIGTERM)
+    assert processes.ended()[1] == 143 and processes.said().count("\n") == 2
+    assert "the run was stopped" in processes.said()
+
+
+@pytest.mark.parametrize("flags", [
+    "--help", "--arms nobody", "--world none --demos nowhere.jsonl", "--run old",
+    "--resume --run x",
+])  # fmt: skip
+def test_what_is_said_before_a_run_is_said_once(flags, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs/old").mkdir(parents=True)
+    (tmp_path / "runs/old/config.json").write_text("{}")
+    processes = Processes(tmp_path, 2, lambda: main(["train", *flags.split()]))
+    codes = processes.ended()
+    with pytest.raises(SystemExit) as stop:
+        main(["train", *flags.split()])
+    expected = capsys.readouterr()
+    assert processes.said() == expected.out + expected.err
+    assert codes[0] == (stop.value.code or 0) and all(codes) == any(codes)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "logs", "report", "export", "serve", "--help"])
+def test_only_train_runs_in_several_processes(command, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    said = []
+    for number in ("0", "1"):
+        monkeypatch.setenv("RANK", number)
+        with pytest.raises(SystemExit) as stop:
+            main([command])
+        assert stop.value.code == 2
+        said.append(capsys.readouterr().err)
+    assert said == [f"minprm {command} runs in one process: start it without torchrun\n", ""]
+
+
+def test_a_number_of_processes_that_no_torchrun_has_set_is_refused(monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(SystemExit) as stop:
+        train.main([])
+    assert stop.value.code == 2 and "unset WORLD_SIZE" in capsys.readouterr().err
