@@ -16,10 +16,12 @@ from pathlib import Path
 import pytest
 
 from minprm.commands import train
+from shared.processes import Processes
 from shared.stages import clockless
 
 pytestmark = pytest.mark.kills
 KILLS = 20
+KILLS_OF_SEVERAL = 6
 FLAGS = (
     "--preset smoke --no-gate --tiny.updates 10 --tiny.dim 32 --arms act_prm rl --seeds 0 1 "
     "--act-prm.updates 6 --act-prm.batch 4 --eval-every 1 --act-prm.patience 3 "
@@ -108,3 +110,33 @@ def test_two_runs_side_by_side_in_one_folder_do_not_disturb_each_other(whole, tm
         assert process.exitcode == 0, (tmp_path / "output.txt").read_text()[-3000:]
     assert left(tmp_path, "a") == left(tmp_path, "b") == whole[0]
     assert not list((tmp_path / "checkpoints").glob(".*"))
+
+
+def test_several_processes_that_are_killed_go_on_in_any_number_of_them(whole, tmp_path):
+    expected, seconds = whole
+    rng = random.Random(0)
+    kills = 0
+    while True:
+        known = Path(tmp_path, "runs/r/config.json").exists()
+        flags = ["--run", "r", *(["--resume"] if known else FLAGS)]
+        n = rng.randint(2, 3)
+        processes = Processes(tmp_path, n, lambda: train.main(flags))  # noqa: B023
+        if kills < KILLS_OF_SEVERAL:
+            time.sleep(rng.uniform(0, 2 * seconds))
+            number = rng.choice([signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+            if number == signal.SIGKILL:
+                os.kill(rng.choice(processes.all).pid, number)
+            else:
+                processes.signal(number)
+            kills += 1
+        codes = processes.ended()
+        assert None not in codes and "Traceback" not in processes.said(), processes.said()[-3000:]
+        if not any(codes):
+            break
+    found = left(tmp_path, "r")
+    assert found.keys() == expected.keys()
+    for ours, theirs in zip(found["metrics"], expected["metrics"], strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-5, nan_ok=True)
+    for arm in ("act_prm", "rl", "random", "expert"):
+        success = [[row["success"] for row in each[arm]] for each in (found, expected)]
+        assert success[0] == success[1]
