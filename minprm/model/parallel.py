@@ -15,6 +15,7 @@ Adapters and small models are whole in every process. Of a larger model that tra
 each process holds a part (spread.py).
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import cached_property
@@ -53,21 +54,32 @@ MicroBatch = list[list[int]]
 
 
 def stretches(samples: list[Sample], n: int) -> list[list[int]]:
-    """Cuts Samples into n stretches of about as many tokens. Neighbours share most of them."""
+    """Cuts Samples into n stretches, of which the longest has as few tokens as it can. Neighbours
+    share most of theirs; those that two stretches share are read in both."""
     paths = named(samples)
-    numbers = [[number for number, _ in path] for path in paths]
-    known = set()
-    ends = [0]
-    order = sorted(range(len(samples)), key=numbers.__getitem__)
-    for i in order:
-        new = sum(len(node.ids) for number, node in paths[i] if number not in known)
-        known.update(numbers[i])
-        ends.append(ends[-1] + new)
-    shares: list[list[int]] = [[] for _ in range(n)]
-    for i, begin, end in zip(order, ends, ends[1:], strict=False):
-        middle = (begin + end) / 2
-        shares[min(int(middle * n / ends[-1]), n - 1) if ends[-1] else 0].append(i)
-    return [sorted(share) for share in shares]
+    order = sorted(range(len(samples)), key=lambda i: [number for number, _ in paths[i]])
+
+    def new(i: int, known: set[int]) -> int:
+        return sum(len(node.ids) for number, node in paths[i] if number not in known)
+
+    def cut(most: int) -> list[list[int]]:
+        """Stretches of so many tokens at most, or of one Sample."""
+        shares = []
+        known: set[int] = set()
+        left = 0
+        for i in order:
+            if new(i, known) > left:
+                shares.append([])
+                known = set()
+                left = most
+            left -= new(i, known)
+            known.update(number for number, _ in paths[i])
+            shares[-1].append(i)
+        return shares
+
+    tokens = sum(new(i, set()) for i in order)
+    shares = cut(bisect_left(range(tokens), True, key=lambda most: len(cut(most)) <= n))
+    return [sorted(share) for share in shares] + [[] for _ in range(n - len(shares))]
 
 
 class Owners:
