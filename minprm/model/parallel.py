@@ -208,13 +208,15 @@ class ParallelPolicy(Policy):
 
     # --- learning ---
 
-    def update(self, *what, **knobs) -> dict[str, float]:
+    def update(self, samples: list[Sample], *what, **knobs) -> dict[str, float]:
+        self.learned = [(hash(tuple(sample.ids)), sum(sample.advantages)) for sample in samples]
         reshard(self.model)
-        return super().update(*what, **knobs)
+        return super().update(samples, *what, **knobs)
 
     def clipped(self, stats: dict[str, float], most: float) -> tuple[dict[str, float], float]:
         total: dict[str, float] = {}
-        for each in gathered(stats):
+        for learned, each in gathered((self.learned, stats)):
+            _require_same(self.learned, learned)
             add(total, each)
         moved = self._summed()
         if not self.spread:
@@ -263,6 +265,19 @@ class ParallelPolicy(Policy):
             for own, known in zip(frozen.buffers(), self.model.buffers(), strict=True):
                 own.copy_(known)
         return frozen.requires_grad_(False).eval()
+
+
+def _require_same(mine: list[tuple[int, float]], others: list[tuple[int, float]]) -> None:
+    """Raises where another process learned from other tokens or advantages."""
+    same = len(mine) == len(others)
+    for (ids, advantage), (other_ids, other) in zip(mine, others, strict=False):
+        # two kinds of CPU may round otherwise
+        same = same and ids == other_ids and not abs(advantage - other) > 1e-3
+    if not same:
+        raise RuntimeError(
+            "the processes came to different advantages: what a world shows, or what a reward "
+            "says, has to depend on its seeds and arguments alone"
+        )
 
 
 class ParallelSampler(Sampler):

@@ -1,8 +1,10 @@
-"""examples/slurm.sh, without a cluster: programs of the same names stand in for Slurm's."""
+"""What chapter 9 says of torchrun. For examples/slurm.sh, programs of the same names stand in for
+those of a cluster."""
 
 import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,3 +66,27 @@ def test_two_machines_of_the_job_make_one_run(tmp_path):
 def test_the_book_shows_the_file_as_it_is():
     page = (ROOT / "docs/parallel.md").read_text(encoding="utf-8")
     assert f"```sh\n{SCRIPT.read_text(encoding='utf-8')}```" in page
+
+
+# --- a reward that is no function of its arguments ------------------------------------------------
+
+BAD = """
+import os
+def restated(logp, thought, state, action):
+    return 1.0 + len(thought) * int(os.environ["RANK"])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arm", ["act_prm", "best_of_base"])
+def test_processes_that_come_to_different_numbers_end(arm, tmp_path):
+    """One learns from other advantages, the other from other thoughts in the logs."""
+    (tmp_path / "bad.py").write_text(BAD)
+    flags = f"--preset smoke --arms {arm} --act-prm.reward bad.py:restated --run r".split()
+    where = ["--nproc-per-node", "2", "--master-port", str(free_port())]
+    command = [sys.executable, "-m", "torch.distributed.run", *where, ROOT / "train.py", "--"]
+    done = subprocess.run(
+        [*command, *flags], cwd=tmp_path, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode
+    assert "the processes came to different advantages: what a world shows, or" in done.stderr
