@@ -47,6 +47,7 @@ def drawn(llm, seed: int, lora=None) -> float:
 
 
 def main() -> None:
+    from vllm import __version__
     from vllm.lora.request import LoRARequest
 
     from minprm.constants import Engine
@@ -83,7 +84,7 @@ def main() -> None:
         told[name] = {"median": median(seconds), "low": min(seconds), "high": max(seconds)}
         print(f"{name:<14}{median(seconds):>8.3f} s   [{min(seconds):.3f}, {max(seconds):.3f}]")
     interval = f"median of {ROUNDS}, smallest and largest"
-    save_run(path, [0], interval, told, parameters=size, rank=RANK)
+    save_run(path, [0], interval, told, parameters=size, rank=RANK, vllm=__version__)
 
 
 if __name__ == "__main__":
