@@ -110,10 +110,7 @@ class Policy:
         """
         half = path.with_name(f".{path.name}.tmp")
         shutil.rmtree(half, ignore_errors=True)
-        if state is None:
-            self.model.save_pretrained(half)
-        else:
-            self.model.save_pretrained(half, state_dict=state)
+        self.model.save_pretrained(half, state_dict=state)
         self.tokenizer.save_pretrained(half)
         shutil.rmtree(path, ignore_errors=True)
         half.rename(path)
