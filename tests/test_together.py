@@ -14,7 +14,8 @@ import pytest
 
 from minprm.__main__ import main
 from minprm.commands import train
-from minprm.constants import fail
+from minprm.constants import RL, Config, fail, refusal
+from minprm.model import base
 from minprm.model.processes import gathered, rank
 from minprm.run import together
 from minprm.run.log import Log
@@ -263,3 +264,10 @@ def test_a_number_of_processes_that_no_torchrun_has_set_is_refused(monkeypatch, 
     with pytest.raises(SystemExit) as stop:
         train.main([])
     assert stop.value.code == 2 and "unset WORLD_SIZE" in capsys.readouterr().err
+
+
+def test_spread_weights_are_not_played_ahead_of(monkeypatch, tmp_path):
+    monkeypatch.setattr(base, "count", lambda: 2)
+    cfg = Config(preset="smoke", shard="always", sampler="transformers", rl=RL(max_async_level=1))
+    sentence = refusal(base.base_policy, cfg, 0, tmp_path)
+    assert "--rl.max-async-level 1" in sentence and "--shard never" in sentence

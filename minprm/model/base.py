@@ -9,7 +9,7 @@ from minprm.constants import Config, fail, reads_base
 from minprm.envs import make_world
 from minprm.model import tiny
 from minprm.model.load import base_for, device_of, load_model, load_shape, pretrained
-from minprm.model.names import is_small
+from minprm.model.names import is_small, uses_vllm
 from minprm.model.parallel import ParallelPolicy
 from minprm.model.policy import Policy
 from minprm.model.processes import count, rank
@@ -18,6 +18,11 @@ from minprm.model.tensors import require_finite
 
 def base_policy(cfg: Config, seed: int, checkpoints: Path) -> Policy:
     """The model that every arm starts from: the embedded one of this seed, or --model."""
+    if is_spread(cfg) and cfg.rl.max_async_level and not uses_vllm(cfg.sampler):
+        fail(
+            "--rl.max-async-level 1 needs a second copy of the weights to write with, and weights "
+            "that are spread over processes have none: use --sampler vllm, or --shard never"
+        )
     if cfg.model != "tiny":
         tokenizer = pretrained(AutoTokenizer, cfg.model)
         policy = _learning(_loaded(cfg, seed), tokenizer, cfg)
