@@ -293,13 +293,16 @@ def test_several_processes_on_a_gpu_are_refused(monkeypatch):
 
 
 @pytest.mark.kills
-def test_ctrl_c_saves_what_each_process_trains_and_the_run_goes_on_alike(whole, here, monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_what_each_process_trains_and_the_run_goes_on_alike(
+    number, whole, here, monkeypatch
+):
     with monkeypatch.context() as patch:
         slowed(patch)
         process = begin(here, *FLAGS, "--jobs", "2")
         until(lambda: both_train(here))
     pids = workers(process)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    os.killpg(process.pid, number)  # as a terminal does
     code, said = ended(process, here)
     assert code == 130 and len(pids) == 2 and not any(map(alive, pids))
     for sentence in ("stopping after this update", "stopped and saved", "--run r --resume"):
@@ -315,17 +318,16 @@ def test_ctrl_c_saves_what_each_process_trains_and_the_run_goes_on_alike(whole, 
 
 
 @pytest.mark.kills
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_parent_that_is_killed_leaves_no_process_and_the_run_goes_on_alike(
-    number, whole, here, monkeypatch
+    whole, here, monkeypatch
 ):
     with monkeypatch.context() as patch:
         slowed(patch)
         process = begin(here, *FLAGS, "--jobs", "2")
         until(lambda: both_train(here))
     pids = workers(process)
-    os.kill(process.pid, number)
-    assert ended(process, here)[0] == -number and len(pids) == 2
+    os.kill(process.pid, signal.SIGKILL)
+    assert ended(process, here)[0] == -signal.SIGKILL and len(pids) == 2
     until(lambda: not any(map(alive, pids)))
     finish(here, "--resume")
     assert left(here) == left(whole)

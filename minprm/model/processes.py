@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ def start() -> None:
     store, own, size = next(rendezvous("env://"))
     # torchrun may start all again, and keep what they have told each other before
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    store = dist.PrefixStore(f"attempt {attempt}", store)
+    store = PrefixStore(f"attempt {attempt}", store)
     dist.init_process_group(backend, store=store, rank=own, world_size=size)
 
 
@@ -43,11 +44,10 @@ def of_others(error: BaseException) -> bool:
     )
 
 
-def store() -> dist.Store | None:
+def store() -> Store | None:
     """What all processes can write to, also when one of them has ended; None where it is gone."""
-    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     try:
-        return dist.TCPStore(*address, is_master=False, timeout=timedelta(seconds=5))
+        return next(rendezvous("env://", timeout=timedelta(seconds=5)))[0]
     except dist.DistError:
         return None
 
