@@ -199,6 +199,8 @@ class Engine:
 
     memory: SomeShare = 0.35  # share of the GPU's memory that it takes, weights included
     sleep: bool = False  # does it free its memory during updates
+    # K: so many processes of torchrun have an engine together, for a model too large for one card
+    tensor_parallel: Annotated[int, Range(1, 64)] = 1
     max_gap: Weight = 0.1  # nats; stop where sampler and trainer differ by more on average
 
 

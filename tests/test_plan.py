@@ -6,7 +6,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.plan import CARD, CONTEXT, FLOPS, MODELS, NETWORK, NVLINK, plan
 from docs.results import load
-from minprm.model.parallel import Owners
+from minprm.model.shares import Owners
 
 LAYERS = 64 * (5120 * (2 * 64 + 2 * 8) * 128 + 3 * 5120 * 25_600 + 2 * 5120 + 2 * 128)
 REST = 2 * 151_936 * 5120 + 5120  # embedding, output layer and last norm
@@ -45,10 +45,9 @@ def test_all_weights_of_32b_need_24_cards_that_read_16384_tokens():
     assert fits == {8: False, 16: False, 24: True, 64: True}
 
 
-def test_no_more_processes_write_than_there_are_logs(monkeypatch):
-    monkeypatch.setattr("minprm.model.parallel.count", lambda: 8)
+def test_no_more_processes_write_than_there_are_logs():
     states = [(log, step) for log in (1, 2) for step in range(4)]
-    owners = Owners()
+    owners = Owners(8)
     assert len({*owners.of([(1,)] * 4 + [(2,)] * 4)}) == 2
     assert len({*owners.of(states)}) == 2, "what goes on is its process's"
 

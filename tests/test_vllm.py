@@ -1,6 +1,7 @@
 """The engine that writes, for real: what it draws is what the trainer scores, or it is told."""
 
 import json
+import operator
 import os
 import subprocess
 import sys
@@ -155,20 +156,43 @@ def test_equal_prompts_are_not_given_equal_samples_and_a_seed_repeats_them(parts
     assert draw(0) == draw(0) != draw(1)
 
 
-def trained(folder, flags: str) -> list[dict]:
-    """Metrics of a run of train.py in a process of its own, with the engine writing."""
-    flags = f"--preset smoke --sampler vllm --no-gate --tiny.updates 40 --run v {flags}"
-    flags += " --rl.updates 3 --episodes 8"
+def trained(folder, flags: str, processes: int = 1) -> list[dict]:
+    """Metrics of a run of train.py in so many processes, with the engine writing."""
+    flags = f"--preset smoke --sampler vllm --run v {flags} --rl.updates 3 --episodes 8"
     root = Path(__file__).parents[1]
-    command = [sys.executable, str(root / "train.py"), *flags.split()]
+    command = [sys.executable]
+    if processes > 1:
+        launcher = f"-m torch.distributed.run --standalone --nproc-per-node {processes}"
+        command += launcher.split()
+    command += [str(root / "train.py"), *(["--"] if processes > 1 else []), *flags.split()]
     subprocess.run(command, cwd=folder, check=True, env=os.environ | {"PYTHONPATH": str(root)})
     return [json.loads(x) for x in (folder / "runs/v/metrics.jsonl").read_text().splitlines()]
 
 
-def test_grpo_and_act_prm_with_vllm_writing(tmp_path):
-    lines = trained(tmp_path, "--arms act_prm rl --act-prm.updates 3 --num-demos 16 --held-out 4")
-    gaps = [x["policy/gap_max"] for x in lines if x["stage"] in ("act_prm", "rl")]
+LADDER = "--arms act_prm rl --act-prm.updates 3 --num-demos 16 --held-out 4"
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> list[dict]:
+    """Metrics of Act-PRM and RL in one process."""
+    return trained(tmp_path_factory.mktemp("alone"), LADDER)
+
+
+def test_grpo_and_act_prm_with_vllm_writing(alone):
+    gaps = [x["policy/gap_max"] for x in alone if x["stage"] in ("act_prm", "rl")]
     assert len(gaps) == 6 and max(gaps) < 1e-4
+
+
+@pytest.mark.parametrize("flags", ["--shard always", "--engine.tensor-parallel 2"])
+def test_two_processes_have_the_numbers_of_one(flags, alone, tmp_path):
+    """Each has an engine, which is given weights that are spread; or both have one together."""
+    together = trained(tmp_path, f"{LADDER} {flags}", processes=2)
+    by_place = operator.itemgetter("stage", "update")  # alone, both arms may write side by side
+    for one, two in zip(sorted(alone, key=by_place), sorted(together, key=by_place), strict=True):
+        assert one.keys() == two.keys()
+        for name in one:
+            if isinstance(one[name], float) and not name.startswith(("time/", "speed/")):
+                assert two[name] == pytest.approx(one[name], abs=1e-5), (one["stage"], name)
 
 
 def test_the_engine_writes_ahead_by_the_weights_that_it_has(tmp_path):

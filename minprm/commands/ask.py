@@ -154,7 +154,7 @@ def _check_effects(asked: list[Evaluation], given: set[str]) -> None:
         Need(any(x.think for x in asked), "thoughts, so no --no-think", "thought_tokens"),
         Need(any(x.history.last for x in asked), "--history.last above 0", "history.first"),
         Need(uses_vllm(asked[0].sampler), "the vLLM sampler", "engine.memory engine.max_gap"),
-        Need(False, "training, and here nothing is trained", "engine.sleep"),
+        Need(False, "training, and here nothing is trained", "engine.sleep engine.tensor_parallel"),
         Need(
             played,
             "a world that is played, so no --demos",

@@ -27,7 +27,7 @@ from minprm.constants import (
 )
 from minprm.envs import WORLDS
 from minprm.model.names import on_gpu, require_device
-from minprm.run.together import several
+from minprm.run.together import several, started
 from minprm.stages import NAMES, STAGES
 from minprm.text import instruction
 
@@ -83,6 +83,7 @@ def check(config: Config) -> None:
     _check_act_prm(config)
     _check_rl(config)
     _check_text(config)
+    _check_engine(config)
     trained = {"sft": config.sft, "act-prm": config.act_prm, "rl": config.rl}
     for name, stage in trained.items():
         _check_training(name, stage)
@@ -260,6 +261,16 @@ def _check_text(config: Config) -> None:
             "stage rl:dense (--arms rl_dense), or say by --world-args enough=0.5 which reward is "
             "a success",
         )
+
+
+def _check_engine(config: Config) -> None:
+    """The processes that have an engine of vLLM together."""
+    together = config.engine.tensor_parallel
+    refuse(
+        started() % together,
+        f"--engine.tensor-parallel {together}: so many processes have an engine together, and "
+        f"there are {started()}: start {together} with torchrun, or a multiple of that",
+    )
 
 
 def _check_training(name: str, stage: Training) -> None:

@@ -96,7 +96,7 @@ def _of_run(config: Config) -> list[Need]:
             "lora checkpointing instruction few_shot sft.keep_instruction",
         ),
         Need(config.lora, "--lora above 0", "lora_alpha lora_targets"),
-        Need(vllm, "the vLLM sampler", "engine.memory engine.sleep"),
+        Need(vllm, "the vLLM sampler", "engine.memory engine.sleep engine.tensor_parallel"),
         Need(vllm or sampled, "the vLLM sampler, or a stage act_prm or rl", "engine.max_gap"),
         Need(
             _writes_instructed(config),

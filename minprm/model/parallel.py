@@ -36,6 +36,7 @@ from minprm.model.precision import make_head_fp32
 from minprm.model.processes import count, gathered, rank
 from minprm.model.reading import Reading
 from minprm.model.sampler import Completion, Sampler
+from minprm.model.shares import Shares
 from minprm.model.spread import (
     fsdp_modules,
     hand_out,
@@ -80,35 +81,6 @@ def stretches(samples: list[Sample], n: int) -> list[list[int]]:
     tokens = sum(new(i, set()) for i in order)
     shares = cut(bisect_left(range(tokens), True, key=lambda most: len(cut(most)) <= n))
     return [sorted(share) for share in shares] + [[] for _ in range(n - len(shares))]
-
-
-class Owners:
-    """Whose each prompt is: of the process that has read how it begins, and else of the one that
-    has least to do."""
-
-    def __init__(self):
-        self.known: dict[tuple[int, ...], int] = {}  # of a walk: first prompts, and whose they are
-
-    def of(self, prompts: list[tuple[int, ...]]) -> list[int]:
-        """The number of the process that writes after each prompt; equal ones have the same."""
-        sizes = sorted({len(prompt) for prompt in self.known}, reverse=True)
-        owners: dict[tuple[int, ...], int] = {}
-        work = [0] * count()
-        new: dict[tuple[int, ...], int] = {}  # and how often each is asked
-        for prompt in prompts:
-            if prompt not in owners and prompt not in new:
-                begins = [prompt[:size] for size in sizes if prompt[:size] in self.known]
-                if begins:
-                    owners[prompt] = self.known[begins[0]]
-            if prompt in owners:
-                work[owners[prompt]] += 1
-            else:
-                new[prompt] = new.get(prompt, 0) + 1
-        for prompt, times in new.items():
-            owner = work.index(min(work))
-            work[owner] += times
-            owners[prompt] = self.known[prompt] = owner
-        return [owners[prompt] for prompt in prompts]
 
 
 # --- the model in its roles, in several processes ---
@@ -290,22 +262,16 @@ class ParallelSampler(Sampler):
                 "--rl.max-async-level 1 plays with a copy of weights that are spread over several "
                 "processes: give --shard never, or --sampler vllm"
             )
-        self.owners = Owners()
-        self.group = dist.new_group(backend="gloo")  # a thread may write while another one learns
+        self.shares = Shares()
         super().__init__(model, own_weights)
 
     def begin(self) -> None:
         super().begin()
-        self.owners = Owners()
+        self.shares.begin()
 
     def generate(self, prompts: list[list[int]], *what, **knobs) -> list[list[Completion]]:
         unshard(self.model)
-        told = gathered(hash(tuple(map(tuple, prompts))), self.group)
-        if len({*told}) > 1:
-            raise RuntimeError(
-                "the processes were asked to continue different prompts: what a world shows, or "
-                "what a reward says, has to depend on its seeds and arguments alone"
-            )
+        self.shares.require_same(prompts)
         return super().generate(prompts, *what, **knobs)
 
     def sleep(self) -> None:
@@ -313,7 +279,7 @@ class ParallelSampler(Sampler):
         reshard(self.model)
 
     def rows_at_once(self, tokens: int) -> int:
-        return min(gathered(super().rows_at_once(tokens), self.group))
+        return min(gathered(super().rows_at_once(tokens), self.shares.group))
 
     def write(
         self,
@@ -324,8 +290,7 @@ class ParallelSampler(Sampler):
         temperature: float,
         noise: Callable[[], Tensor],
     ) -> list[Completion]:
-        owners = self.owners.of([tuple(prompt) for prompt in prompts])
-        mine = [i for i, owner in enumerate(owners) if owner == rank()]
+        mine = self.shares.mine(prompts)
         used = 0
 
         def own_noise() -> Tensor:
@@ -338,10 +303,7 @@ class ParallelSampler(Sampler):
             own = [prompts[i] for i in mine]
             drawn = super().write(own, group, max_tokens, stop, temperature, own_noise)
             found = dict(zip(mine, drawn, strict=True))
-        written: dict[int, Completion] = {}
-        for each in gathered(found, self.group):
-            written |= each
-        completions = [written[i] for i in range(len(prompts))]
+        completions = self.shares.of_all(found)
         # the noise goes on where the longest completion of all has ended
         for _ in range(max(len(c.ids) for c in completions) - used):
             noise()

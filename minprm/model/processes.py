@@ -71,6 +71,11 @@ def gathered(mine: T, group: dist.ProcessGroup | None = None) -> list[T]:
     return found
 
 
+def group_of_its_own() -> dist.ProcessGroup:
+    """All processes once more, for another thread: what two threads say does not mix."""
+    return dist.new_group(backend="gloo")
+
+
 def from_first(make: Callable[[], T]) -> T:
     """What the function returns in the first process, which alone calls it. All have to ask."""
     box: list[Any] = [make() if rank() == 0 else None]

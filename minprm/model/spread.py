@@ -109,6 +109,11 @@ def fsdp_modules(model: PreTrainedModel) -> list[FSDPModule]:
     return [module for module in model.modules() if isinstance(module, FSDPModule)]
 
 
+def kind_of(model: PreTrainedModel) -> type[PreTrainedModel]:
+    """The model's class. Of a model that it spreads torch makes the class of a new name."""
+    return type(model).__mro__[2] if isinstance(model, FSDPModule) else type(model)
+
+
 def unshard(model: PreTrainedModel) -> None:
     """Puts all weights together in every process, so that each may read as often as it likes."""
     for module in fsdp_modules(model):

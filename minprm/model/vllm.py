@@ -4,6 +4,11 @@ The engine is built from the model's configuration alone, with weights that mean
 ones come when somebody is about to write, the first time on the same path as every later one, so
 there is no second path to test. This is the only file in minprm that imports vLLM, which is not
 installed where types are checked.
+
+Of several processes (torchrun) each has an engine, or K have one together (--engine.tensor-parallel
+K), each with a part of every weight. What of this was run: two processes on a CPU, which have one
+engine each or one together, with weights that are whole and that are spread. Not run, for want of
+two GPUs: nccl, tensor parallel on cards, engines that sleep.
 """
 
 import json
@@ -19,10 +24,13 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from minprm.constants import Engine
+from minprm.constants import Engine, fail
 from minprm.model.adapters import under_adapters
 from minprm.model.precision import own_logprobs
+from minprm.model.processes import count
 from minprm.model.sampler import Completion
+from minprm.model.shares import Shares
+from minprm.model.spread import in_one_piece, kind_of
 
 PROBE_PROMPT = list(range(8))  # what the engine continues after each sync, to be compared
 PROBE_TOKENS = 8
@@ -31,8 +39,10 @@ CPU_CACHE = 2**28  # bytes of keys and values, where there is no GPU
 
 def start(model: PreTrainedModel, cfg: Engine, context: int) -> "VLLM":
     """A sampler that writes with the model's weights, in sequences of up to `context` tokens."""
+    _require_divisible(model, cfg.tensor_parallel)
     config = architecture(under_adapters(model))
-    return VLLM(model, _engine(config, cfg.memory, context, cfg.sleep), cfg)
+    engine = _engine(config, cfg.memory, context, cfg.sleep, cfg.tensor_parallel)
+    return (ParallelVLLM if count() > 1 else VLLM)(model, engine, cfg)
 
 
 class VLLM:
@@ -80,7 +90,8 @@ class VLLM:
     ) -> list[list[Completion]]:
         """n completions for each prompt, as `Sampler.generate` gives them."""
         self.begin()
-        return self._draw(prompts, n, max_tokens, stop, temperature, seed)
+        numbered = dict(enumerate(prompts))
+        return list(self._draw(numbered, n, max_tokens, stop, temperature, seed).values())
 
     def sleep(self) -> None:
         """Gives the engine's memory to the update. `begin` wakes the engine."""
@@ -94,19 +105,20 @@ class VLLM:
 
     def _draw(
         self,
-        prompts: list[list[int]],
+        prompts: dict[int, list[int]],
         n: int,
         max_tokens: int,
         stop: list[int],
         temperature: float,
         seed: int,
-    ) -> list[list[Completion]]:
-        """`generate`, with the weights that the engine has."""
+    ) -> dict[int, list[Completion]]:
+        """n completions for each prompt, with the weights that the engine has. The number of a
+        prompt is a part of its seed."""
         from vllm import SamplingParams  # pyright: ignore[reportAttributeAccessIssue]
 
         requests = []
         params = []
-        for i, prompt in enumerate(prompts):
+        for i, prompt in prompts.items():
             requests.append({"prompt_token_ids": prompt})
             params.append(
                 SamplingParams(
@@ -125,9 +137,9 @@ class VLLM:
                 )
             )
         answers = self.llm.generate(requests, params, use_tqdm=False)
-        groups = []
-        for answer in answers:
-            groups.append([_completion(output) for output in answer.outputs])
+        groups = {}
+        for i, answer in zip(prompts, answers, strict=True):
+            groups[i] = [_completion(output) for output in answer.outputs]
         return groups
 
     def _copy(self) -> None:
@@ -155,7 +167,8 @@ class VLLM:
 
         Evaluation, replay and relabelling look at no gap: what they write is checked here alone.
         """
-        ((drawn,),) = self._draw([PROBE_PROMPT], 1, PROBE_TOKENS, [], temperature=1.0, seed=0)
+        probe = {0: PROBE_PROMPT}
+        (drawn,) = self._draw(probe, 1, PROBE_TOKENS, [], temperature=1.0, seed=0)[0]
         logp = own_logprobs(self.model, PROBE_PROMPT + drawn.ids, len(drawn.ids))
         gap = (logp - torch.tensor(drawn.logprobs)).abs().mean().item()
         if not gap <= self.cfg.max_gap:  # NaN, too, is no agreement
@@ -163,6 +176,29 @@ class VLLM:
                 f"after a sync the log-probs of vLLM are {gap:.3f} nats off those of the model, "
                 "beyond --engine.max-gap: it does not write with the weights that it was given"
             )
+
+
+class ParallelVLLM(VLLM):
+    """One of several processes: it writes after its share of the prompts, and gets what the others
+    have written after theirs.
+
+    A copy of the weights is made by all at once, and so is its check: where weights are spread,
+    each parameter is put together in all of them.
+    """
+
+    def __init__(self, model: PreTrainedModel, llm, cfg: Engine):
+        self.shares = Shares(cfg.tensor_parallel)
+        super().__init__(model, llm, cfg)
+
+    def begin(self) -> None:
+        super().begin()
+        self.shares.begin()
+
+    def generate(self, prompts: list[list[int]], *what, **knobs) -> list[list[Completion]]:
+        super().begin()  # the weights, but no new walk
+        self.shares.require_same(prompts)
+        mine = {i: prompts[i] for i in self.shares.mine(prompts)}
+        return self.shares.of_all(self._draw(mine, *what, **knobs))
 
 
 def architecture(model: PreTrainedModel) -> str:
@@ -174,15 +210,25 @@ def architecture(model: PreTrainedModel) -> str:
     for part in (config, *(value for value in config.values() if isinstance(value, dict))):
         for name in ("_name_or_path", "dtype"):
             part.pop(name, None)
-    config["architectures"] = [type(model).__name__]
+    config["architectures"] = [kind_of(model).__name__]
     config["head_dtype"] = "float32"  # as precision.py has it
     return json.dumps(config, sort_keys=True)
+
+
+def _require_divisible(model: PreTrainedModel, together: int) -> None:
+    """Exits where so many processes cannot have the model's heads together."""
+    heads = getattr(model.config.get_text_config(), "num_attention_heads", 0)
+    if heads % together:
+        fail(
+            f"--engine.tensor-parallel {together}: the model has {heads} attention heads, and each "
+            "process takes as many as the others: use a number that divides them"
+        )
 
 
 def parameter_names(model: PreTrainedModel) -> list[str]:
     """The names of all weights of a plain model with this configuration, tied ones once."""
     with torch.device("meta"):
-        plain = type(model)(deepcopy(model.config))
+        plain = kind_of(model)(deepcopy(model.config))
     return [name for name, _ in plain.named_parameters()]
 
 
@@ -196,6 +242,7 @@ def _noted(pairs: Iterator[tuple[str, Tensor]], names: list[str]) -> Iterator[tu
 @torch.no_grad()
 def weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
     """(name, weight) of each parameter, as the base model has them. Adapters are added, in fp32.
+    Where weights are spread, one after the other is whole, and all processes have to ask.
 
     vLLM can also run adapters itself, but its kernels for them cost time at every token
     (benchmarks/sync.py). Adding them here is one path for all models.
@@ -210,12 +257,13 @@ def weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
         added = getattr(owner, "get_delta_weight", None)
         if added and name.endswith("base_layer.weight"):
             weight = weight.float() + added("default").float()
-        yield name.removeprefix("base_model.model.").replace(".base_layer", ""), weight
+        plain = name.removeprefix("base_model.model.").replace(".base_layer", "")
+        yield plain, in_one_piece(weight, weight)
 
 
 @cache
-def _engine(config: str, memory: float, context: int, sleep: bool):
-    """The engine for models of this architecture (JSON).
+def _engine(config: str, memory: float, context: int, sleep: bool, together: int):
+    """The engine for models of this architecture (JSON), of `together` processes.
 
     There is one for each architecture in a process, because its memory is never given back.
     """
@@ -227,6 +275,9 @@ def _engine(config: str, memory: float, context: int, sleep: bool):
     else:
         room = {"kv_cache_memory_bytes": CPU_CACHE, "dtype": "float32", "enforce_eager": True}
         room["enable_chunked_prefill"] = False  # on a CPU it breaks requests that have a seed
+    if count() > 1:  # it takes the place of this process, and its card, from torchrun's variables
+        room |= {"distributed_executor_backend": "external_launcher"}
+        room |= {"tensor_parallel_size": together}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(config, encoding="utf-8")
         return LLM(

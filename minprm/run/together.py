@@ -64,9 +64,14 @@ class Beside(Place):
             path.write_bytes(content)
 
 
+def started() -> int:
+    """How many processes torchrun has started."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def several() -> bool:
     """Has torchrun started more than one process?"""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+    return started() > 1
 
 
 def restarts() -> int:

@@ -1,0 +1,255 @@
+"""Prompts that are shared out: one process writes after each, and all get what it has written."""
+
+import subprocess
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier, local
+from types import SimpleNamespace
+
+import pytest
+
+from minprm.commands.cli import parse
+from minprm.constants import Engine, Tiny
+from minprm.envs.cups import Cups
+from minprm.model import shares as module
+from minprm.model.shares import Owners
+from minprm.model.tiny import untrained
+from minprm.model.vllm import VLLM, ParallelVLLM, start
+
+PROMPTS = [[1, 2], [3], [1, 2], [4, 5, 6], [7], [8]]
+
+
+class Processes:
+    """Threads that take themselves for the processes of a run."""
+
+    def __init__(self, count: int, monkeypatch):
+        self.count = count
+        self.place = local()
+        self.said = [None] * count
+        self.barrier = Barrier(count, timeout=20)
+        monkeypatch.setattr(module, "rank", lambda: self.place.rank)
+        monkeypatch.setattr(module, "count", lambda: count)
+        monkeypatch.setattr(module, "group_of_its_own", object)
+        monkeypatch.setattr(module, "gathered", self.gathered)
+
+    def gathered(self, mine, group):
+        self.said[self.place.rank] = mine
+        self.barrier.wait()
+        found = list(self.said)
+        self.barrier.wait()
+        return found
+
+    def run(self, work) -> list:
+        """What work(number) returns in each."""
+
+        def in_place(number: int):
+            self.place.rank = number
+            return work(number)
+
+        with ThreadPoolExecutor(self.count) as pool:
+            return list(pool.map(in_place, range(self.count)))
+
+
+class FakeEngine:
+    """Writes the prompt's length and then the request's seed, and notes what it was asked."""
+
+    holds = None
+
+    def __init__(self):
+        self.asked = []
+
+    def generate(self, requests, params, use_tqdm):
+        answers = []
+        for request, param in zip(requests, params, strict=True):
+            prompt = request["prompt_token_ids"]
+            self.asked.append(tuple(prompt))
+            ids = [len(prompt), param.seed]
+            logprobs = [{each: SimpleNamespace(logprob=-1.0)} for each in ids]
+            output = SimpleNamespace(token_ids=ids, logprobs=logprobs)
+            answers.append(SimpleNamespace(outputs=[output] * param.n))
+        return answers
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Makes a sampler of this kind on an engine that it gives back too."""
+    model, _ = untrained(Cups(), Tiny(dim=8, head_dim=8, heads=1, ffn=8, layers=1), seed=0)
+    fake = SimpleNamespace(SamplingParams=lambda **knobs: SimpleNamespace(**knobs))
+    monkeypatch.setitem(sys.modules, "vllm", fake)
+    monkeypatch.setattr(VLLM, "_copy", lambda self: None)
+    monkeypatch.setattr(VLLM, "_compare", lambda self: None)
+
+    def make(kind: type[VLLM], team: int = 1):
+        engine = FakeEngine()
+        return kind(model, engine, Engine(tensor_parallel=team)), engine
+
+    return make
+
+
+def write(sampler, prompts=PROMPTS, seed: int = 5):
+    return sampler.generate(prompts, 2, 4, [], temperature=1.0, seed=seed)
+
+
+@pytest.mark.parametrize(("count", "team"), [(2, 1), (3, 1), (2, 2), (4, 2)])
+def test_each_prompt_is_written_by_one_team_and_all_get_what_one_engine_had_written(
+    made, monkeypatch, count, team
+):
+    """Also the seeds of the requests, which FakeEngine writes: a prompt's is that of its place
+    among all."""
+    alone, _ = made(VLLM)
+    expected = write(alone)
+    processes = Processes(count, monkeypatch)
+    engines = {}
+
+    def work(number: int):
+        sampler, engines[number] = made(ParallelVLLM, team)
+        sampler.begin()
+        return write(sampler)
+
+    assert processes.run(work) == [expected] * count
+    asked = [engines[i].asked for i in range(count)]
+    for i in range(count):
+        assert asked[i] == asked[i - i % team]  # a team is asked the same
+    assert sum(map(Counter, asked[::team]), Counter()) == Counter(map(tuple, PROMPTS))
+    assert all(asked)
+
+
+def test_what_goes_on_is_written_where_its_beginning_was_until_a_new_walk(made, monkeypatch):
+    def work(number: int):
+        sampler, engine = made(ParallelVLLM)
+        sampler.begin()
+        write(sampler, [[1, 2], [3, 4]])
+        first = set(engine.asked)
+        engine.asked.clear()
+        write(sampler, [[3, 4, 5], [1, 2, 5]])
+        went_on = {prompt[:2] for prompt in engine.asked} == first
+        sampler.begin()
+        engine.asked.clear()
+        write(sampler, [[3, 4, 5], [1, 2, 5]])
+        return went_on, engine.asked
+
+    found = Processes(2, monkeypatch).run(work)
+    assert found == [(True, [(3, 4, 5)]), (True, [(1, 2, 5)])]
+
+
+def test_processes_that_ask_for_different_prompts_are_told(made, monkeypatch):
+    def work(number: int):
+        sampler, _ = made(ParallelVLLM)
+        with pytest.raises(RuntimeError, match="different prompts"):
+            write(sampler, [[number]])
+        return True
+
+    assert all(Processes(2, monkeypatch).run(work))
+
+
+def test_equal_prompts_have_one_owner_and_work_is_shared_evenly():
+    owners = Owners(2)
+    assert owners.of([(1,), (1,), (2,), (3,)]) == [0, 0, 1, 1]
+    assert owners.of([(1, 9), (3, 9), (2, 8)]) == [0, 1, 1]
+
+
+@pytest.mark.parametrize(("processes", "together", "says"), [
+    ("1", 2, "there are 1: start 2 with torchrun"),
+    ("3", 2, "there are 3: start 2 with torchrun, or a multiple"),
+    ("1", 65, "at most 64"),
+])  # fmt: skip
+def test_an_engine_is_had_by_as_many_processes_as_there_are_or_a_part_of_them(
+    processes, together, says, monkeypatch, capsys
+):
+    monkeypatch.setenv("WORLD_SIZE", processes)
+    with pytest.raises(SystemExit):
+        parse(["--sampler", "vllm", "--engine.tensor-parallel", str(together)])
+    assert says in capsys.readouterr().err
+
+
+def test_without_vllm_there_is_no_engine_to_share(monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SystemExit):
+        parse(["--sampler", "transformers", "--engine.tensor-parallel", "2"])
+    assert "the vLLM sampler" in capsys.readouterr().err
+
+
+def test_heads_that_processes_cannot_share_are_refused(capsys):
+    model, _ = untrained(Cups(), Tiny(heads=4), seed=0)
+    with pytest.raises(SystemExit):
+        start(model, Engine(tensor_parallel=3), 64)
+    assert "4 attention heads" in capsys.readouterr().err
+
+
+# --- real processes ---
+
+SPREAD = """
+from copy import deepcopy
+import torch
+from minprm.constants import Tiny
+from minprm.data import Sample
+from minprm.envs.cups import Cups
+from minprm.model import processes
+from minprm.model.parallel import ParallelPolicy
+from minprm.model.policy import Policy
+from minprm.model.spread import local
+from minprm.model.tiny import untrained
+from minprm.model.vllm import architecture, parameter_names, weights
+
+processes.start()
+model, tokenizer = untrained(Cups(), Tiny(dim=16, head_dim=8, heads=2, ffn=16), seed=0)
+whole = deepcopy(model)
+told = architecture(model), parameter_names(model)
+policy = ParallelPolicy(model, tokenizer, 1000, torch.device("cpu"))
+"""
+STREAMED = """
+assert (architecture(policy.model), parameter_names(policy.model)) == told
+known = dict(whole.named_parameters())
+for name, weight in weights(policy.model):
+    assert local(weight).equal(known.pop(name)), name
+    parts = sum(p.to_local().numel() for p in policy.model.parameters())
+    assert parts < sum(p.numel() for p in whole.parameters())  # all others are in parts
+assert not known
+"""
+LOADED = """
+rows = [Sample(parent=Sample().extend([3, 4, 5])).extend([6, 7, 8], 0.0) for _ in range(2)]
+policy.logprobs(rows)
+other = Policy(whole, tokenizer, 1000)
+with torch.no_grad():
+    for weight in [*policy.parameters.values(), *other.parameters.values()]:
+        weight += 0.5
+policy.load(policy.weights())
+for mine, known in zip(policy.logprobs(rows), other.logprobs(rows), strict=True):
+    torch.testing.assert_close(mine, known)
+"""
+THREADS = """
+from threading import Thread
+from minprm.model.shares import Shares
+shares = Shares()
+wrong = []
+def writes():
+    for i in range(200):
+        if shares.of_all({processes.rank(): i}) != [i, i]:
+            wrong.append(i)
+thread = Thread(target=writes)
+thread.start()
+for i in range(200):
+    assert processes.gathered(["learns", i]) == [["learns", i]] * 2
+thread.join()
+assert not wrong
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "script", [STREAMED, LOADED, THREADS], ids=["streamed", "loaded", "threads"]
+)
+def test_in_two_processes(script, tmp_path):
+    """streamed: each process is given every weight in one piece, one after the other. loaded: what
+    is read after weights are loaded is read with those. threads: one writes, one learns."""
+    file = tmp_path / "script.py"
+    file.write_text(SPREAD + script)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    root = str(Path(__file__).parents[1])
+    done = subprocess.run(
+        [*launcher, "--nproc-per-node", "2", file], cwd=root, capture_output=True, text=True,
+        timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
