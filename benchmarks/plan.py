@@ -45,11 +45,11 @@ def plan(model: Qwen3ForCausalLM, lora: int, processes: int) -> dict[str, float]
     shard = "never" if lora else "always"
     cfg = Config(
         model="tiny", lora=lora, processes=processes, shard=shard, checkpointing=True,
-        sampler="vllm", engine=Engine(sleep=True),
+        sampler="vllm", engine=Engine(memory=0.01, sleep=True),
     )  # fmt: skip
     total, trained = count(model, lora)
     base = total - trained if lora else total  # weights that every token passes
-    needed = memory(model, cfg, CARD)
+    needed = memory(model, cfg, CARD)  # while it learns: vLLM is looked at below
     learning, *sync = sent(model, cfg).values()
     link = NVLINK if processes <= MACHINE else NETWORK
     # vLLM is awake while nothing is read with a gradient; what is trained stays where it is

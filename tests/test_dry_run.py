@@ -24,7 +24,7 @@ from minprm.commands.memory import count, kept_bytes, memory, sent
 from minprm.commands.plan import plan as whole_plan
 from minprm.commands.presets import PRESETS
 from minprm.commands.train import main
-from minprm.constants import SFT, ActPRM, Config, Relabel
+from minprm.constants import SFT, ActPRM, Config, Engine, Relabel
 from minprm.model import base, load, names
 from minprm.run.clock import updates_of
 from minprm.run.stage_ids import stage_ids
@@ -72,6 +72,17 @@ def test_a_4b_model_fits_80_gb_with_adapters_and_not_without():
     )
     assert plan[32]["sum"] < 79 * 2**30 < plan[0]["sum"]
     assert plan[32]["sum"] - plan[32]["vLLM's share"] < 24 * 2**30
+
+
+def test_an_engine_that_sleeps_takes_its_share_where_activations_are():
+    cfg = Config(lora=32, checkpointing=True, sampler="vllm", engine=Engine(sleep=True))
+    card = 80 * 2**30
+    asleep = memory(shape("4B"), cfg, card)
+    awake = memory(shape("4B"), replace(cfg, engine=Engine()), card)
+    learning = asleep[f"activations of {cfg.micro_tokens:,} tokens"]
+    learning += asleep["logits of one chunk, and the head in fp32"]
+    assert asleep["vLLM's share"] == 0 and awake["vLLM's share"] == 0.35 * card > learning
+    assert asleep["sum"] == pytest.approx(awake["sum"] - learning)
 
 
 def test_the_preset_for_24_gb_fits_such_a_card_by_its_own_plan():

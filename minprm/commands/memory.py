@@ -55,15 +55,17 @@ def memory(model: PreTrainedModel, cfg: Config, card: float = 0) -> dict[str, fl
         "frozen base model": weights * part if reads_base(cfg) and not cfg.lora else 0,
         "the sampler's own weights": weights if own_weights else 0,
     }
+    share = cfg.engine.memory * card if vllm else 0
     if card:
-        awake = vllm and not cfg.engine.sleep
-        plan["vLLM's share"] = cfg.engine.memory * card if awake else 0
+        plan["vLLM's share"] = 0 if cfg.engine.sleep else share
     learning = {
         f"activations of {tokens:,} tokens": tokens * shape.hidden_size * kept_bytes(model, cfg),
         "logits of one chunk, and the head in fp32": 4 * 4 * min(CHUNK, tokens * shape.vocab_size)
         + head,
     }
     instead = {}
+    if share and cfg.engine.sleep:
+        instead["or, while it writes: vLLM's share"] = share
     if spread:
         learning["layers that are put together"] = of_a_pass(model, cfg)
         if not vllm:
