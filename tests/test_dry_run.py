@@ -20,7 +20,7 @@ from minprm.commands.cli import parse
 from minprm.commands.counted import disk
 from minprm.commands.dry_run import card_memory, fit
 from minprm.commands.estimate import Seconds, measure, seconds_of
-from minprm.commands.memory import count, kept_bytes, memory, sent
+from minprm.commands.memory import count, kept_bytes, memory, on_the_cpu, sent
 from minprm.commands.plan import plan as whole_plan
 from minprm.commands.presets import PRESETS
 from minprm.commands.train import main
@@ -134,6 +134,16 @@ def test_adapters_and_whole_weights_take_in_each_process_what_they_take_in_one()
         of_each = memory(shape("4B"), Config(processes=8, **knobs))
         assert of_each.pop("or, while they are summed: all gradients") > 0
         assert of_each == of_one
+
+
+def test_a_snapshot_of_spread_weights_is_whole_on_the_cpu_of_the_first_process():
+    """Weights and two moments, and the best weights where patience keeps them: 4 bytes each."""
+    total = 4_022_468_096
+    cfg = Config(processes=8, shard="always")
+    assert [*on_the_cpu(shape("4B"), cfg).values()] == [4 * total / 8, 12 * total]
+    patient = replace(cfg, sft=SFT(patience=1))
+    assert [*on_the_cpu(shape("4B"), patient).values()] == [8 * total / 8, 16 * total]
+    assert [*on_the_cpu(shape("4B"), replace(cfg, shard="never")).values()] == [4 * total]
 
 
 def test_what_processes_send_is_the_least_that_a_sum_takes_where_weights_are_whole():

@@ -226,6 +226,7 @@ def test_updates_of_two_stages_at_once_are_timed_each_for_itself(monkeypatch):
     ({"model": "some/model"}, 14, 1),
     ({"model": "some/model", "jobs": 2}, 14, 2),
     ({"track": "wandb"}, 14, 1),
+    ({"processes": 2}, 14, 1),
     ({}, 0, 1),
 ])  # fmt: skip
 def test_one_process_a_core_for_the_embedded_model_and_as_many_as_are_asked_for(
