@@ -151,6 +151,9 @@ def test_what_cannot_be_meant_ends_in_one_sentence_and_code_2(flags, said, capsy
 def test_torchrun_says_how_many_processes_there_are(monkeypatch):
     """`--shard` is for them alone, and for a plan of them; `--jobs` would start others."""
     assert parse(["--dry-run", "--processes", "8", "--shard", "never"]).processes == 8
+    plan = ["--dry-run", "--processes", "8", "--sampler", "vllm", "--engine.tensor-parallel"]
+    assert parse([*plan, "4"]).engine.tensor_parallel == 4
+    assert "and there are 8: start 3" in refused(parse, [*plan, "3"])
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert parse(["--shard", "always"]).shard == "always"
     assert "leave it out" in refused(parse, ["--dry-run", "--processes", "8"])

@@ -20,7 +20,7 @@ from minprm.commands.cli import parse
 from minprm.commands.counted import disk
 from minprm.commands.dry_run import card_memory, fit
 from minprm.commands.estimate import Seconds, measure, seconds_of
-from minprm.commands.memory import count, kept_bytes, memory, on_the_cpu, sent
+from minprm.commands.memory import count, engine_lacks, kept_bytes, memory, on_the_cpu, sent
 from minprm.commands.plan import plan as whole_plan
 from minprm.commands.presets import PRESETS
 from minprm.commands.train import main
@@ -83,6 +83,17 @@ def test_an_engine_that_sleeps_takes_its_share_where_activations_are():
     learning += asleep["logits of one chunk, and the head in fp32"]
     assert asleep["vLLM's share"] == 0 and awake["vLLM's share"] == 0.35 * card > learning
     assert asleep["sum"] == pytest.approx(awake["sum"] - learning)
+
+
+def test_an_engine_whose_weights_outgrow_its_share_is_told():
+    """8.04 GB in bf16, in 35 % of a card; with two cards each has half of them."""
+    cfg = Config(lora=32, sampler="vllm")
+    assert not engine_lacks(shape("4B"), cfg, card=80e9)
+    told = engine_lacks(shape("4B"), cfg, card=22.5e9)
+    assert told.startswith("vLLM's weights alone are 7.49 GiB, and its share is 7.33 GiB")
+    together = replace(cfg, engine=Engine(tensor_parallel=2))
+    assert not engine_lacks(shape("4B"), together, card=22.5e9)
+    assert not engine_lacks(shape("4B"), replace(cfg, sampler="transformers"), card=22.5e9)
 
 
 def test_the_preset_for_24_gb_fits_such_a_card_by_its_own_plan():

@@ -266,10 +266,11 @@ def _check_text(config: Config) -> None:
 def _check_engine(config: Config) -> None:
     """The processes that have an engine of vLLM together."""
     together = config.engine.tensor_parallel
+    there = config.processes or started()
     refuse(
-        started() % together,
+        there % together,
         f"--engine.tensor-parallel {together}: so many processes have an engine together, and "
-        f"there are {started()}: start {together} with torchrun, or a multiple of that",
+        f"there are {there}: start {together} with torchrun, or a multiple of that",
     )
 
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 from minprm.commands.counted import NEEDS_LESS, disk, why_not_measured
 from minprm.commands.estimate import measured_table
 from minprm.commands.logs import describe, tokens_of
-from minprm.commands.memory import count, memory, on_the_cpu, sent
+from minprm.commands.memory import count, engine_lacks, memory, on_the_cpu, sent
 from minprm.constants import Config, DeviceName, arms_of, fail
 from minprm.data import Demo
 from minprm.demos import fitting_demos, leave_out_unwritable, measured, split
@@ -74,6 +74,9 @@ def of_model(
     else:
         fits, verdict = fit(needed if card or not many else sharing(cfg) * needed, card)
     yield verdict
+    if lacks := engine_lacks(model, planned, card):
+        fits = False
+        yield lacks
     if many:
         yield from lines(sent(model, planned) | on_the_cpu(model, planned))
     yield disk(planned, total, trained, train_demos)

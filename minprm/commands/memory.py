@@ -79,6 +79,19 @@ def memory(model: PreTrainedModel, cfg: Config, card: float = 0) -> dict[str, fl
     return plan
 
 
+def engine_lacks(model: PreTrainedModel, cfg: Config, card: float) -> str:
+    """Why vLLM could not load its weights, in bf16, into its share of the card; else empty."""
+    share = cfg.engine.memory * card
+    weights = sum(p.numel() for p in model.parameters()) * 2 / cfg.engine.tensor_parallel
+    if not card or not uses_vllm(cfg.sampler) or weights < share:
+        return ""
+    return (
+        f"vLLM's weights alone are {weights / 2**30:.2f} GiB, and its share is "
+        f"{share / 2**30:.2f} GiB: more --engine.memory is needed, or several processes with more "
+        "--engine.tensor-parallel"
+    )
+
+
 def kept_bytes(model: PreTrainedModel, cfg: Config) -> int:
     """What is kept for the gradient: bytes a token and unit of width, over all layers.
 
