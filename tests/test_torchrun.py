@@ -2,6 +2,7 @@
 those of a cluster."""
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -40,9 +41,13 @@ def submitted(folder: Path, srun: str, first: str, flags: list[str]) -> str:
 
 
 def test_the_line_of_the_job_is_understood_by_torchrun_and_the_flags_by_us(tmp_path):
-    printed = submitted(tmp_path, 'printf "%q " "$@"', "gpu03", FLAGS)
-    program, *words = shlex.split(printed)
+    printed = submitted(
+        tmp_path, 'echo $TORCH_ELASTIC_SHUTDOWN_TIMEOUT; printf "%q " "$@"', "gpu03", FLAGS
+    )
+    seconds, program, *words = shlex.split(printed)
     told = get_args_parser().parse_args(words)
+    warning = int(re.search("--signal=TERM@(.*)", SCRIPT.read_text())[1])  # before the end
+    assert 30 < int(seconds) < warning, "torchrun gives up before Slurm does, and not too soon"
     assert program == "torchrun"
     assert (told.nnodes, told.nproc_per_node) == ("2", "1")
     assert (told.rdzv_backend, told.rdzv_endpoint, told.rdzv_id) == ("c10d", "gpu03:29500", "7")
