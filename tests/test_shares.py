@@ -164,6 +164,11 @@ def test_an_engine_is_had_by_as_many_processes_as_there_are_or_a_part_of_them(
     assert says in capsys.readouterr().err
 
 
+def test_a_plan_counts_the_processes_that_it_is_made_for():
+    flags = "--dry-run --processes 8 --sampler vllm --engine.tensor-parallel 4"
+    assert parse(flags.split()).engine.tensor_parallel == 4
+
+
 def test_without_vllm_there_is_no_engine_to_share(monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(SystemExit):
