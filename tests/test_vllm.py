@@ -165,7 +165,9 @@ def trained(folder, flags: str, processes: int = 1) -> list[dict]:
         launcher = f"-m torch.distributed.run --standalone --nproc-per-node {processes}"
         command += launcher.split()
     command += [str(root / "train.py"), *(["--"] if processes > 1 else []), *flags.split()]
-    subprocess.run(command, cwd=folder, check=True, env=os.environ | {"PYTHONPATH": str(root)})
+    knobs = {"env": os.environ | {"PYTHONPATH": str(root)}, "stderr": subprocess.PIPE}
+    done = subprocess.run(command, cwd=folder, text=True, **knobs)
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr[-3000:]
     return [json.loads(x) for x in (folder / "runs/v/metrics.jsonl").read_text().splitlines()]
 
 

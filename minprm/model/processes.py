@@ -15,6 +15,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 T = TypeVar("T")
+ENDINGS: list[Callable[[], object]] = []  # how to end what can end only while all are there
 
 
 def start() -> None:
@@ -34,7 +35,10 @@ def start() -> None:
 
 def stop() -> None:
     """Leaves them, when all is done."""
-    dist.destroy_process_group()
+    for end in ENDINGS:
+        end()
+    if dist.is_initialized():  # an engine ends that as well
+        dist.destroy_process_group()
 
 
 def of_others(error: BaseException) -> bool:

@@ -27,7 +27,7 @@ from transformers import PreTrainedModel
 from minprm.constants import Engine, fail
 from minprm.model.adapters import under_adapters
 from minprm.model.precision import own_logprobs
-from minprm.model.processes import count
+from minprm.model.processes import ENDINGS, count
 from minprm.model.sampler import Completion
 from minprm.model.shares import Shares
 from minprm.model.spread import in_one_piece, kind_of
@@ -280,7 +280,7 @@ def _engine(config: str, memory: float, context: int, sleep: bool, together: int
         room |= {"tensor_parallel_size": together}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(config, encoding="utf-8")
-        return LLM(
+        llm = LLM(
             model=folder,
             load_format="dummy",
             skip_tokenizer_init=True,
@@ -290,6 +290,8 @@ def _engine(config: str, memory: float, context: int, sleep: bool, together: int
             disable_log_stats=True,
             **room,
         )
+    ENDINGS.append(llm.llm_engine.engine_core.shutdown)
+    return llm
 
 
 def _completion(output) -> Completion:
