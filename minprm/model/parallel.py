@@ -69,7 +69,8 @@ def stretches(samples: list[Sample], n: int) -> list[list[int]]:
         known: set[int] = set()
         left = 0
         for i in order:
-            if new(i, known) > left:
+            # equal ones stay together, or rounding would tell them apart
+            if new(i, known) > max(left, 0):
                 shares.append([])
                 known = set()
                 left = most
