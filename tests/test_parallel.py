@@ -8,7 +8,6 @@ tokens. The runs here are small, and of fixed seeds; in none of them that happen
 import json
 import math
 import os
-import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,59 +19,16 @@ import pytest
 from safetensors.torch import load_file
 
 from minprm.commands.presets import PRESETS
-from minprm.data import Sample
 from minprm.envs import make_world
 from minprm.model import tiny
-from minprm.model.parallel import stretches
 from minprm.play import expert_demos
 from minprm.text.logs import write_demos
-from shared.policies import SAMPLES, sample
 from shared.stages import clockless
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = str(ROOT / "tests" / "shared" / "several.py")
 # the difference of two readings of a token: where they should be equal it is rounding, no more
 ROUNDING = {"policy/gap_max": 1e-4}
-
-
-# --- who does what ---
-
-
-def some_samples() -> list[Sample]:
-    """A batch as Act-PRM makes it: states of four logs, and eight thoughts below each."""
-    rng = random.Random(0)
-    samples = []
-    for _ in range(4):
-        state = None
-        for _ in range(5):
-            state = Sample(parent=state).extend(rng.choices(range(50), k=rng.randint(20, 60)))
-            for _ in range(8):
-                drawn = rng.choices(range(50), k=rng.randint(5, 30))
-                samples.append(Sample(parent=state).extend(drawn, 0.0))
-    return samples
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 8])
-def test_every_sample_is_in_one_share_and_shares_are_about_equal(n):
-    samples = some_samples()
-    shares = stretches(samples, n)
-    assert sorted(chain(*shares)) == [*range(len(samples))]
-    tokens = [sum(len(samples[i].ids) for i in share) for share in shares]
-    assert max(tokens) < 1.25 * min(tokens)
-
-
-def test_there_may_be_more_processes_than_samples_and_shares_without_any():
-    shares = stretches(SAMPLES, 8)
-    assert sorted(chain(*shares)) == [0, 1, 2] and shares.count([]) == 5
-    assert stretches([], 2) == [[], []]
-
-
-def test_equal_samples_are_read_by_one_process_or_rounding_would_tell_them_apart():
-    """A group of equal thoughts has equal rewards, to the last bit."""
-    state = Sample().extend([1, 2, 3])
-    samples = [sample([4, 5, 6], parent=state) for _ in range(6)]
-    for n in (2, 3):
-        assert sorted(stretches(samples, n)) == [*[[]] * (n - 1), [*range(6)]]
 
 
 # --- processes ---
@@ -187,7 +143,7 @@ OBJECTIVES = {
     "checkpointing": f"{REPLAY} --model base --checkpointing --micro-tokens 64",
 }  # fmt: skip
 WHOLE_ONLY = {
-    "raised": f"{PLAYS} --num-demos 8 {SFT} --stages sft:actions --tiny.updates 3 --tiny.dim 32",
+    "raised": f"{PLAYS} --num-demos 8 {SFT} --tiny.updates 3 --tiny.dim 32 --stages sft:actions",
     "ahead": f"{PLAYS} {RL} --rl.max-async-level 1 --rl.loss is",
     "adapters": f"{REPLAY} --model base --lora 4 --act-prm.scored-by base --act-prm.kl 0.1",
     "adapters_on": f"{REPLAY} --model checkpoints/adapters/stages-0",
@@ -197,7 +153,7 @@ WAYS = {"whole": [], "spread": ["--shard", "always"]}
 
 
 def flags_of(runs: dict[str, str], *more: str) -> str:
-    common = "--eval-every 2 --save-every 2 --jobs 1 --watch 1".split()
+    common = "--eval-every 2 --save-every 2 --jobs 1".split()
     return json.dumps({name: [*flags.split(), *common, *more] for name, flags in runs.items()})
 
 

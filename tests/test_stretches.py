@@ -49,3 +49,11 @@ def test_there_are_as_many_stretches_as_processes_even_of_few_samples():
     assert stretches([], 2) == [[], []]
     one = Sample().extend([1, 2, 3], 1.0)
     assert stretches([one], 3) == [[0], [], []]
+
+
+def test_equal_samples_are_read_by_one_process_or_rounding_would_tell_them_apart():
+    """A group of equal thoughts has equal rewards, to the last bit."""
+    state = Sample().extend([1, 2, 3])
+    samples = [Sample(parent=state).extend([4, 5, 6], 0.0) for _ in range(6)]
+    for n in (2, 8):
+        assert sorted(stretches(samples, n)) == [*[[]] * (n - 1), [*range(6)]]
