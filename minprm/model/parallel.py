@@ -28,7 +28,6 @@ from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from minprm.constants import fail
 from minprm.data import Sample
 from minprm.model.blocks import attend
 from minprm.model.policy import Policy, add
@@ -38,7 +37,6 @@ from minprm.model.reading import Reading
 from minprm.model.sampler import Completion, Sampler
 from minprm.model.shares import Shares
 from minprm.model.spread import (
-    fsdp_modules,
     hand_out,
     in_one_piece,
     local,
@@ -258,11 +256,6 @@ class ParallelSampler(Sampler):
     drawn by the noise that a single process would have used."""
 
     def __init__(self, model: PreTrainedModel, own_weights: bool = False):
-        if own_weights and fsdp_modules(model):
-            fail(
-                "--rl.max-async-level 1 plays with a copy of weights that are spread over several "
-                "processes: give --shard never, or --sampler vllm"
-            )
         self.shares = Shares()
         super().__init__(model, own_weights)
 
