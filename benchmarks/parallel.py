@@ -203,7 +203,7 @@ def own(work: Work) -> dict:
         policy = workers["spread"].policy
         found = counted(workers)
         tokens = found["update"]["alone"]["tokens"][0]
-        more = smaller(workers["spread"], tokens // 8)
+        more = smaller(workers["spread"], tokens // 4)
         rows = turns(workers, waiting, work.rounds[name])
         for phase in PHASES:
             for kind, counts in found[phase].items():

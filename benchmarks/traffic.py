@@ -8,7 +8,7 @@ a process sends:
     gathered        two all_gathers, of a length and of what is pickled, filled up to the longest
     generate        2 gathers of a number each, and one of the completions for each 512 of them;
                     about 12 (N-1)/N T bytes (9 a log-prob, 3 an id)
-    readings        1 gather; 8 (N-1)/N T bytes and 600 a Sample
+    readings        1 gather; 8 (N-1)/N T bytes and 160 a Sample
     a walk's step   one generate and one readings: 4 gathers, whatever the number of logs
     update, whole   2 gathers (statistics, names) and 1 all_reduce: 2 (N-1)/N M bytes. No update on
                     N shares of the samples can do with less: that many bytes a sum takes
