@@ -89,19 +89,19 @@ def hand_out(model: PreTrainedModel, device: torch.device) -> None:
 def spread(model: PreTrainedModel, device: torch.device) -> None:
     """Spreads the weights of a model on `meta`, layer by layer. What they are comes later."""
     kinds = {*(model._no_split_modules or [])}
-    policy = {}
+    precision = MixedPrecisionPolicy()
     if device.type == "cuda":  # layers compute in bf16, and their gradients are summed in fp32
-        half = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
-        policy = {"mp_policy": half}
+        precision = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
     for module in list(model.modules()):
         if type(module).__name__ in kinds:
-            fully_shard(module, **policy)
-    fully_shard(model)
+            fully_shard(module, mp_policy=precision)
+    # by default what is outside of the layers would stay in one piece, a reference's for good
+    fully_shard(model, reshard_after_forward=True)
     for module in fsdp_modules(model):
         module.set_gradient_divide_factor(1.0)  # a sum, and no mean
         module.set_force_sum_reduction_for_comms(True)  # gloo has no other
     model.to_empty(device=device)
-    model.scores = MethodType(scores, model)
+    model.scores = MethodType(scores, model)  # pyright: ignore[reportArgumentType]
     register_fsdp_forward_method(model, "scores")  # the loss reads no `forward`
 
 
