@@ -245,6 +245,15 @@ def test_what_is_said_before_a_run_is_said_once(flags, tmp_path, capsys, monkeyp
     assert codes[0] == (stop.value.code or 0) and all(codes) == any(codes)
 
 
+@pytest.mark.slow
+def test_whoever_may_be_started_again_needs_a_name(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "1")
+    processes = Processes(tmp_path, 2, lambda: main(["train"]))
+    assert processes.ended()[0] == 2
+    said = processes.said()
+    assert said.count("--max-restarts needs a --run") == said.count("\n") == 1
+
+
 @pytest.mark.parametrize("command", ["evaluate", "logs", "report", "export", "serve", "--help"])
 def test_only_train_runs_in_several_processes(command, monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")

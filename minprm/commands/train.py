@@ -27,7 +27,7 @@ from minprm.report.write import write_page
 from minprm.run.about import read_about
 from minprm.run.log import Log, require_new
 from minprm.run.table import chart, table
-from minprm.run.together import Place, restarts, together
+from minprm.run.together import Place, may_restart, restarts, together
 from minprm.text.logs import write_demos
 
 CHECKPOINTS = Place.checkpoints
@@ -36,16 +36,17 @@ CHECKPOINTS = Place.checkpoints
 def main(argv: list[str], on_save: Callable[[], None] = lambda: None) -> None:
     """The command. on_save is called after each snapshot."""
     with together() as place:
-        train(again(argv) if restarts() else argv, place, on_save if place.first else lambda: None)
+        flags = again(argv) if may_restart() else argv
+        train(flags, place, on_save if place.first else lambda: None)
 
 
 def again(argv: list[str]) -> list[str]:
-    """The flags of a run that torchrun starts once more (--max-restarts): it goes on."""
+    """The flags of a run that torchrun may start once more (--max-restarts): then it goes on."""
     cfg = parse(argv)
     if not cfg.run:
         fail("torchrun --max-restarts needs a --run, to know which one to go on with")
     known = (RUNS / cfg.run / "config.json").exists()
-    return ["--run", cfg.run, "--resume"] if known else argv
+    return ["--run", cfg.run, "--resume"] if restarts() and known else argv
 
 
 def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:

@@ -79,6 +79,11 @@ def restarts() -> int:
     return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) if several() else 0
 
 
+def may_restart() -> bool:
+    """Will torchrun start all again when one has ended?"""
+    return several() and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
+
+
 def refuse_several(command: str) -> None:
     """Exits where a command that needs one process was started in several. The first says so."""
     if several():
@@ -172,7 +177,7 @@ def _say(error: BaseException, knows: bool, place: Beside, said: IO[bytes]) -> N
     """Why all end."""
     if not knows:
         known = place.run and (Place.runs / place.run / "config.json").exists()
-        way_on = f"go on with --run {place.run} --resume" if known else "start again"
+        way_on = f"go on with --run {place.run} --resume" if known else "begin anew"
         print(
             "the run was stopped, or one of its processes has ended; where torchrun does not start "
             f"all of them again, {way_on}",

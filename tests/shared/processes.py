@@ -1,6 +1,7 @@
 """Several processes as torchrun starts them, but forks of the test: they have all imports behind
 them. What torchrun does when one of them ends, `ended` does here."""
 
+import gc
 import os
 import signal
 import sys
@@ -57,6 +58,7 @@ class Processes:
 
 def child(folder: Path, names: dict[str, object], work: Callable[[], None]) -> None:
     """The life of one."""
+    gc.freeze()  # a store of an earlier test would wait for its thread, which is not in a fork
     os.environ.update({name: str(value) for name, value in names.items()})
     os.chdir(folder)
     tempfile.tempdir = str(folder)
