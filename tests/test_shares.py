@@ -134,14 +134,15 @@ def test_what_goes_on_is_written_where_its_beginning_was_until_a_new_walk(made, 
     assert found == [(True, [(3, 4, 5)]), (True, [(1, 2, 5)])]
 
 
-def test_processes_that_ask_for_different_prompts_are_told(made, monkeypatch):
+def test_processes_that_ask_for_different_prompts_are_told(made, monkeypatch, capsys):
     def work(number: int):
         sampler, _ = made(ParallelVLLM)
-        with pytest.raises(RuntimeError, match="different prompts"):
+        with pytest.raises(SystemExit):
             write(sampler, [[number]])
         return True
 
     assert all(Processes(2, monkeypatch).run(work))
+    assert capsys.readouterr().err.count("asked to continue different prompts") == 2
 
 
 def test_equal_prompts_have_one_owner_and_work_is_shared_evenly():

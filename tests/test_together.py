@@ -3,12 +3,14 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +21,7 @@ from minprm.model import base
 from minprm.model.processes import gathered, rank
 from minprm.run import together
 from minprm.run.log import Log
+from minprm.stages.looks import Looks
 from shared.processes import Processes
 from shared.stages import clockless
 
@@ -96,6 +99,7 @@ def stopped(folder: Path, process: subprocess.Popen) -> None:
     said = (folder / "output.txt").read_text()
     assert said.count("stopping after this update") == said.count("stopped and saved") == 1
     assert "has ended" not in said
+    assert re.search(r"torchrun --nproc-per-node \d -m minprm -- train --run r --resume", said)
     logged = lines(folder)[-1]
     state = json.loads(
         (folder / f"checkpoints/r/stages/{logged['stage']}-0/state.json").read_text()
@@ -142,6 +146,8 @@ def test_from_one_process_to_two_and_back(whole, here, monkeypatch):
     assert 3 <= len(lines(here)) < len(lines(whole))
     train.main(["--run", "r", "--resume"])
     assert_alike(here, whole)
+    starts = (here / "runs/r/starts.jsonl").read_text().splitlines()
+    assert [json.loads(line)["processes"] for line in starts] == [1, 2, 1]
 
 
 @pytest.mark.slow
@@ -225,6 +231,26 @@ def test_a_process_that_waits_for_another_one_ends_in_time(tmp_path):
     processes.signal(signal.SIGTERM)
     assert processes.ended()[1] == 143 and processes.said().count("\n") == 2
     assert "the run was stopped" in processes.said()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("who", [{}, {1}])
+def test_a_stage_goes_by_the_same_numbers_in_all_processes(who, tmp_path):
+    """Here process 1 sees another success in a world that is no function of its seeds."""
+
+    cfg = SimpleNamespace(keep_every=0, eval_every=1, eval_tasks=0)
+
+    def held_out() -> dict[str, float]:
+        return {"eval/held_out_reward": 0.5 if rank() in who else 0.25 + rank() * 1e-6}
+
+    def work() -> None:
+        with together.together():
+            looks = Looks(SimpleNamespace(cfg=cfg), "act_prm", 1, held_out=held_out)
+            assert looks.after(0)["eval/held_out_reward"] == 0.25
+
+    processes = Processes(tmp_path, 2, work)
+    assert any(processes.ended()) == bool(who)
+    assert processes.said().count("different numbers on held-out tasks") == bool(who)
 
 
 @pytest.mark.slow

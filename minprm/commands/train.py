@@ -27,7 +27,7 @@ from minprm.report.write import write_page
 from minprm.run.about import read_about
 from minprm.run.log import Log, require_new
 from minprm.run.table import chart, table
-from minprm.run.together import Place, may_restart, restarts, together
+from minprm.run.together import Place, may_restart, restarts, together, way_on
 from minprm.text.logs import write_demos
 
 CHECKPOINTS = Place.checkpoints
@@ -73,8 +73,8 @@ def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:
             run(cfg, log, place, on_save)
     except (OSError, SafetensorError) as error:  # a full disk, a folder that may not be written
         known = (RUNS / cfg.run / "config.json").exists()
-        way_on = f"go on with: minprm train --run {cfg.run} --resume" if known else "start again"
-        fail(f"{error}: nothing is half written; mend that, and {way_on}")
+        further = f"go on with: {way_on(cfg.run)}" if known else "start again"
+        fail(f"{error}: nothing is half written; mend that, and {further}")
 
 
 def run(cfg: Config, log: Log, place: Place, on_save: Callable[[], None]) -> None:
@@ -97,7 +97,7 @@ def run(cfg: Config, log: Log, place: Place, on_save: Callable[[], None]) -> Non
         rows = ladder(cfg, log, place.checkpoints, on_save)
     except KeyboardInterrupt:
         if log.lock:
-            logger.info(f"stopped and saved. Go on with: minprm train --run {cfg.run} --resume")
+            logger.info(f"stopped and saved. Go on with: {way_on(cfg.run)}")
         else:
             logger.info("stopped before anything was trained")
         raise SystemExit(130) from None

@@ -63,6 +63,8 @@ def _learning(model: PreTrainedModel, tokenizer, cfg: Config) -> Policy:
     if count() == 1:
         return Policy(model, tokenizer, cfg.micro_tokens)
     spread_on = device_of(cfg.device) if is_spread(cfg) else None
+    each = "all weights" if spread_on is None else "a part of each weight"
+    logger.info(f"{count()} processes share the work, each with {each}")
     return ParallelPolicy(model, tokenizer, cfg.micro_tokens, spread_on)
 
 

@@ -28,6 +28,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from minprm.constants import fail
 from minprm.data import Sample
 from minprm.model.blocks import attend
 from minprm.model.policy import Policy, add
@@ -239,13 +240,13 @@ class ParallelPolicy(Policy):
 
 
 def _require_same(mine: list[tuple[int, float]], others: list[tuple[int, float]]) -> None:
-    """Raises where another process learned from other tokens or advantages."""
+    """Exits where another process learned from other tokens or advantages."""
     same = len(mine) == len(others)
     for (ids, advantage), (other_ids, other) in zip(mine, others, strict=False):
         # two kinds of CPU may round otherwise
         same = same and ids == other_ids and not abs(advantage - other) > 1e-3
     if not same:
-        raise RuntimeError(
+        fail(
             "the processes came to different advantages: what a world shows, or what a reward "
             "says, has to depend on its seeds and arguments alone"
         )

@@ -14,6 +14,8 @@ import torch.distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
+from minprm.constants import fail
+
 T = TypeVar("T")
 ENDINGS: list[Callable[[], object]] = []  # how to end what can end only while all are there
 
@@ -87,6 +89,19 @@ def from_first(make: Callable[[], T]) -> T:
     if count() > 1:
         dist.broadcast_object_list(box, 0)
     return box[0]
+
+
+def agreed(mine: dict[str, float]) -> dict[str, float]:
+    """The numbers of the first process. Exits where another one has others. All have to ask."""
+    found = gathered(mine)
+    for each in found:
+        # two kinds of CPU may round otherwise
+        if any(abs(number - found[0][name]) > 1e-3 for name, number in each.items()):
+            fail(
+                "the processes came to different numbers on held-out tasks: what a world shows "
+                "and pays, or what a reward says, has to depend on its seeds and arguments alone"
+            )
+    return found[0]
 
 
 def copy_from_first(folder: Path) -> None:

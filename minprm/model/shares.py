@@ -6,6 +6,7 @@ of the others.
 
 from typing import TypeVar
 
+from minprm.constants import fail
 from minprm.model.processes import count, gathered, group_of_its_own, rank
 
 T = TypeVar("T")  # what is written after a prompt
@@ -68,10 +69,10 @@ class Shares:
         return [written[i] for i in range(len(written))]
 
     def require_same(self, prompts: list[list[int]]) -> None:
-        """Raises where the processes were given different prompts."""
+        """Exits where the processes were given different prompts."""
         told = gathered(hash(tuple(map(tuple, prompts))), self.group)
         if len({*told}) > 1:
-            raise RuntimeError(
+            fail(
                 "the processes were asked to continue different prompts: what a world shows, or "
                 "what a reward says, has to depend on its seeds and arguments alone"
             )

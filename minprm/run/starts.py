@@ -1,6 +1,7 @@
 """starts.jsonl of a run: a line for each time that it was started or resumed.
 
     command    what was typed, word by word
+    processes  how many torchrun has started for it
     started    when, with the time zone
     python     its version; `platform`: the machine's system
     commit     of minprm's own source, "-dirty" after it where files were changed; null where the
@@ -18,6 +19,8 @@ from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from minprm.run.together import started
+
 FILE = "starts.jsonl"
 LIBRARIES = ("minprm", "torch", "transformers", "peft", "vllm")
 ROOT = Path(__file__).parents[2]  # where a checkout has its .git
@@ -27,6 +30,7 @@ def this_start() -> dict:
     """The line of this process."""
     return {
         "command": typed(sys.argv),
+        "processes": started(),
         "started": datetime.now().astimezone().isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "platform": platform.platform(),

@@ -84,6 +84,14 @@ def may_restart() -> bool:
     return several() and int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
 
 
+def way_on(run: str) -> str:
+    """The command by which a run goes on."""
+    if not several():
+        return f"minprm train --run {run} --resume"
+    here = os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"])  # on this machine
+    return f"torchrun --nproc-per-node {here} -m minprm -- train --run {run} --resume"
+
+
 def refuse_several(command: str) -> None:
     """Exits where a command that needs one process was started in several. The first says so."""
     if several():

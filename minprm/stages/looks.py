@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from minprm.evaluation import evaluate, replay, summary
+from minprm.model.processes import agreed
 from minprm.play import Episode
 from minprm.run.randomness import noise_seed
 from minprm.stages.checkpoint import keep_checkpoint
@@ -64,7 +65,8 @@ class Looks:
         found = self.played | self.success()
         if self.held_out:
             found |= self.held_out()
-        return found | {"time/look": time.perf_counter() - began}
+        # what a stage does next may depend on them: all processes go by the same ones
+        return agreed(found) | {"time/look": time.perf_counter() - began}
 
     def success(self) -> dict[str, float]:
         """How well the policy itself acts on validation tasks: the same ones at every look.
