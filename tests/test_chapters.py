@@ -74,6 +74,16 @@ def test_chapter_9_names_what_is_left_out(name):
     assert any(name in looked_for for looked_for, _ in rows)
 
 
+def test_readme_lists_the_chapters_of_the_book():
+    """Both have the same pages in the same order."""
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    listed = [
+        re.findall(r"^\d+\. \[.*?\]\((?:docs/)?(\w+)\.md\)", text, re.M)
+        for text in (readme.partition("## The book")[2], page("index"))
+    ]
+    assert listed[0] == listed[1] and "parallel" in listed[0]
+
+
 # --- chapter 9 ------------------------------------------------------------------------------------
 
 
