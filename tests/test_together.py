@@ -19,6 +19,7 @@ from minprm.commands import train
 from minprm.constants import RL, Config, fail, refusal
 from minprm.model import base
 from minprm.model.processes import gathered, rank
+from minprm.model.shares import Shares
 from minprm.run import together
 from minprm.run.log import Log
 from minprm.stages.looks import Looks
@@ -251,6 +252,23 @@ def test_a_stage_goes_by_the_same_numbers_in_all_processes(who, tmp_path):
     processes = Processes(tmp_path, 2, work)
     assert any(processes.ended()) == bool(who)
     assert processes.said().count("different numbers on held-out tasks") == bool(who)
+
+
+@pytest.mark.slow
+def test_processes_that_no_longer_do_the_same_end_with_one_sentence(tmp_path):
+    """One goes on writing where the other one learns, as after different rewards."""
+
+    def work() -> None:
+        signal.alarm(30)  # ends those that wait for each other
+        with together.together():
+            shares = Shares()
+            if rank():
+                shares.require_same([[1, 2]])
+            gathered(None)
+
+    processes = Processes(tmp_path, 2, work)
+    assert processes.ended() == [2, 2]
+    assert processes.said().count("the processes went different ways: what a world shows") == 1
 
 
 @pytest.mark.slow

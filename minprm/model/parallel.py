@@ -28,12 +28,11 @@ from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from minprm.constants import fail
 from minprm.data import Sample
 from minprm.model.blocks import attend
 from minprm.model.policy import Policy, add
 from minprm.model.precision import make_head_fp32
-from minprm.model.processes import count, gathered, rank
+from minprm.model.processes import count, gathered, parted, rank
 from minprm.model.reading import Reading
 from minprm.model.sampler import Completion, Sampler
 from minprm.model.shares import Shares
@@ -246,10 +245,7 @@ def _require_same(mine: list[tuple[int, float]], others: list[tuple[int, float]]
         # two kinds of CPU may round otherwise
         same = same and ids == other_ids and not abs(advantage - other) > 1e-3
     if not same:
-        fail(
-            "the processes came to different advantages: what a world shows, or what a reward "
-            "says, has to depend on its seeds and arguments alone"
-        )
+        parted("came to different advantages")
 
 
 class ParallelSampler(Sampler):
@@ -265,8 +261,8 @@ class ParallelSampler(Sampler):
         self.shares.begin()
 
     def generate(self, prompts: list[list[int]], *what, **knobs) -> list[list[Completion]]:
-        unshard(self.model)
         self.shares.require_same(prompts)
+        unshard(self.model)
         return super().generate(prompts, *what, **knobs)
 
     def sleep(self) -> None:

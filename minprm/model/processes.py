@@ -4,10 +4,11 @@ What they share out stands in parallel.py.
 """
 
 import os
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -69,12 +70,24 @@ def count() -> int:
 
 
 def gathered(mine: T, group: dist.ProcessGroup | None = None) -> list[T]:
-    """What each process has, in the order of their numbers. All have to ask."""
+    """What each process has, in the order of their numbers. All have to ask; raises where another
+    one asks for something else."""
     if count() == 1:
         return [mine]
+    asker = sys._getframe(1).f_code.co_qualname
     found: list[Any] = [None] * count()
-    dist.all_gather_object(found, mine, group)
-    return found
+    dist.all_gather_object(found, (asker, mine), group)
+    if any(other != asker for other, _ in found):
+        parted("went different ways")
+    return [each for _, each in found]
+
+
+def parted(how: str) -> NoReturn:
+    """Ends the program where the processes no longer do the same."""
+    fail(
+        f"the processes {how}: what a world shows, or what a reward says, has to depend on its "
+        "seeds and arguments alone"
+    )
 
 
 def group_of_its_own() -> dist.ProcessGroup:
@@ -87,6 +100,7 @@ def from_first(make: Callable[[], T]) -> T:
     """What the function returns in the first process, which alone calls it. All have to ask."""
     box: list[Any] = [make() if rank() == 0 else None]
     if count() > 1:
+        gathered(None)  # do all ask for this?
         dist.broadcast_object_list(box, 0)
     return box[0]
 

@@ -4,10 +4,10 @@ It is the same for both samplers. Each process has written after its prompts whe
 of the others.
 """
 
-from typing import TypeVar
+from threading import current_thread, main_thread
+from typing import Any, TypeVar
 
-from minprm.constants import fail
-from minprm.model.processes import count, gathered, group_of_its_own, rank
+from minprm.model.processes import count, gathered, group_of_its_own, parted, rank
 
 T = TypeVar("T")  # what is written after a prompt
 
@@ -48,8 +48,14 @@ class Shares:
     def __init__(self, team: int = 1):
         """team: how many processes, one after the other, write together."""
         self.team = team
-        self.group = group_of_its_own()  # a thread may write while another one learns
+        self.beside = group_of_its_own()  # a thread may write while another one learns
         self.begin()
+
+    @property
+    def group(self) -> Any:
+        """The processes as the thread that asks has them. The main thread asks all in one order, so
+        that processes find out where they no longer do the same."""
+        return None if current_thread() is main_thread() else self.beside
 
     def begin(self) -> None:
         """A new walk: nobody has read anything."""
@@ -72,7 +78,4 @@ class Shares:
         """Exits where the processes were given different prompts."""
         told = gathered(hash(tuple(map(tuple, prompts))), self.group)
         if len({*told}) > 1:
-            fail(
-                "the processes were asked to continue different prompts: what a world shows, or "
-                "what a reward says, has to depend on its seeds and arguments alone"
-            )
+            parted("were asked to continue different prompts")
