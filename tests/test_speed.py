@@ -13,6 +13,7 @@ from minprm.data import Sample
 from minprm.model.load import adapted
 from minprm.model.policy import Policy
 from minprm.model.tree import layout
+from minprm.run import speed as module
 from minprm.run.speed import flops, peak_of, size, speed
 from shared.policies import policy
 
@@ -95,6 +96,9 @@ def test_on_a_card_its_share_and_its_memory_are_told(monkeypatch):
     needed = 2 * flops(p, *size(branches()))
     assert found["speed/mfu"] == pytest.approx(needed / 0.5 / 121e12)
     assert found["speed/peak_memory_gb"] == 3.0 and len(resets) == 1
+    monkeypatch.setattr(module, "count", lambda: 4)  # processes, with a card each
+    found = speed(on_cuda(p), branches(), Training(passes=2), SECONDS)
+    assert found["speed/mfu"] == pytest.approx(needed / 0.5 / 121e12 / 4)
     card(monkeypatch, "Tesla T4")  # no bf16, so not in the table
     found = speed(on_cuda(p), branches(), Training(), SECONDS)
     assert "speed/mfu" not in found and "speed/peak_memory_gb" in found

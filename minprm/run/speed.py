@@ -6,7 +6,8 @@ the sampler drew over the seconds of sampling, and tokens that were learned from
 the update.
 
 MFU, the model FLOPs utilisation of PaLM (arXiv:2204.02311, appendix B): the arithmetic that the
-update of a model cannot do without, over what the card could do in the same time.
+update of a model cannot do without, over what the card, or those of all processes, could do in the
+same time.
 
     a weight           2 FLOPs a token in the forward pass, 2 backward to the activations, and 2 to
                        its own gradient where it is trained: 6 N in all, 4 N under adapters
@@ -26,6 +27,7 @@ from minprm.constants import Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
 from minprm.model.precision import output_layer
+from minprm.model.processes import count
 from minprm.model.tree import named
 
 # Peak FLOPs a second in bf16 with fp32 sums and without sparsity, in 10^12: NVIDIA's data sheets.
@@ -50,7 +52,7 @@ def speed(
     device = policy.model.device
     if device.type == "cuda":
         needed = cfg.passes * flops(policy, tokens, pairs, scored)
-        peak = peak_of(torch.cuda.get_device_name(device))
+        peak = count() * peak_of(torch.cuda.get_device_name(device))
         if peak:
             found["speed/mfu"] = needed / seconds / peak
         found["speed/peak_memory_gb"] = torch.cuda.max_memory_allocated(device) / 1e9
