@@ -71,6 +71,18 @@ def test_vllm_does_not_write_for_a_model_on_another_device(monkeypatch):
     assert refusal(require_device, "cuda", "vllm") == ""
 
 
+def test_more_processes_than_gpus_are_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    for number, said in [("1", ""), ("2", "started more than 2 processes")]:
+        monkeypatch.setenv("LOCAL_RANK", number)
+        assert said in refusal(require_device, "auto", "auto")
+        assert bool(said) == bool(refusal(require_device, "auto", "auto"))
+        assert refusal(require_device, "cpu", "transformers") == ""
+    assert "of which it has 1: start 1" in refusal(require_device, "mps", "transformers")
+
+
 def test_a_model_goes_to_the_device_that_is_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert [device_of(name).type for name in ("auto", "cpu", "mps")] == ["cuda", "cpu", "mps"]

@@ -4,6 +4,7 @@ torch is imported where the answer depends on the machine's GPU, and nowhere els
 second.
 """
 
+import os
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -43,11 +44,20 @@ def is_small(model: str) -> bool:
 
 
 def require_device(name: DeviceName, sampler: SamplerName) -> None:
-    """Exits where the device is not here, or where vLLM would write on another one."""
+    """Exits where the device is not here, or where vLLM would write on another one; and where there
+    are more processes than GPUs."""
     if name in ("cuda", "mps") and not _has(name):
         fail(f"--device {name}: this machine has none, or torch cannot use it; leave it out")
     if name in ("cpu", "mps") and uses_vllm(sampler) and _has("cuda"):
         fail(f"--device {name}: vLLM writes on the Nvidia GPU; add --sampler transformers")
+    number = int(os.environ.get("LOCAL_RANK", "0"))  # of this process, on this machine
+    cards = _cards(name, sampler)
+    if cards and number >= cards:
+        fail(
+            f"torchrun has started more than {number} processes on this machine, and each needs a "
+            f"GPU, of which it has {cards}: start {cards}, or add --device cpu --sampler "
+            "transformers"
+        )
 
 
 def require_sampler(name: str) -> None:
@@ -67,6 +77,15 @@ def on_gpu(device: DeviceName, sampler: SamplerName) -> bool:
     """Does a GPU compute, or write?"""
     auto = device == "auto" and _has("cuda")
     return auto or device in ("cuda", "mps") or uses_vllm(sampler)
+
+
+def _cards(name: DeviceName, sampler: SamplerName) -> int:
+    """How many GPUs this machine has for a run on GPUs; 0: it runs on none."""
+    import torch
+
+    if name == "mps":
+        return 1
+    return torch.cuda.device_count() if _has("cuda") and on_gpu(name, sampler) else 0
 
 
 def _has(device: str) -> bool:

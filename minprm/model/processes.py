@@ -27,7 +27,8 @@ def start() -> None:
         return
     backend = "gloo"
     if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        if int(os.environ["LOCAL_RANK"]) < torch.cuda.device_count():  # or else names.py refuses it
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         backend = "cpu:gloo,cuda:nccl"
     store, own, size = next(rendezvous("env://"))
     # torchrun may start all again, and keep what they have told each other before
