@@ -200,6 +200,7 @@ from minprm.model.tiny import untrained
 from minprm.model.vllm import architecture, parameter_names, weights
 
 processes.start()
+torch._C._get_accelerator = lambda: torch.device("cuda")  # of a machine that has one
 model, tokenizer = untrained(Cups(), Tiny(dim=16, head_dim=8, heads=2, ffn=16), seed=0)
 whole = deepcopy(model)
 told = architecture(model), parameter_names(model)
@@ -213,6 +214,14 @@ for name, weight in weights(policy.model):
     parts = sum(p.to_local().numel() for p in policy.model.parameters())
     assert parts < sum(p.numel() for p in whole.parameters())  # all others are in parts
 assert not known
+"""
+FINGERPRINT = """
+from minprm.model.spread import unshard
+from minprm.model.tensors import fingerprint_of_model
+unshard(policy.model)
+assert fingerprint_of_model(policy) == fingerprint_of_model(Policy(whole, tokenizer, 1000))
+parts = sum(p.to_local().numel() for p in policy.model.parameters())
+assert parts < sum(p.numel() for p in whole.parameters())
 """
 LOADED = """
 rows = [Sample(parent=Sample().extend([3, 4, 5])).extend([6, 7, 8], 0.0) for _ in range(2)]
@@ -245,11 +254,15 @@ assert not wrong
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "script", [STREAMED, LOADED, THREADS], ids=["streamed", "loaded", "threads"]
+    "script",
+    [STREAMED, FINGERPRINT, LOADED, THREADS],
+    ids=["streamed", "fingerprint", "loaded", "threads"],
 )
 def test_in_two_processes(script, tmp_path):
-    """streamed: each process is given every weight in one piece, one after the other. loaded: what
-    is read after weights are loaded is read with those. threads: one writes, one learns."""
+    """On a machine that has a GPU, which the weights are not on. streamed: each process is given
+    every weight in one piece, one after the other. fingerprint: it is that of the parts, as one
+    process has them. loaded: what is read after weights are loaded is read with those. threads: one
+    writes, one learns."""
     file = tmp_path / "script.py"
     file.write_text(SPREAD + script)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]

@@ -9,6 +9,7 @@ from types import MethodType
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import init_device_mesh
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.distributed.fsdp import (
     FSDPModule,
@@ -89,14 +90,15 @@ def hand_out(model: PreTrainedModel, device: torch.device) -> None:
 def spread(model: PreTrainedModel, device: torch.device) -> None:
     """Spreads the weights of a model on `meta`, layer by layer. What they are comes later."""
     kinds = {*(model._no_split_modules or [])}
+    mesh = init_device_mesh(device.type, (count(),))  # torch would take a GPU where there is one
     precision = MixedPrecisionPolicy()
     if device.type == "cuda":  # layers compute in bf16, and their gradients are summed in fp32
         precision = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
     for module in list(model.modules()):
         if type(module).__name__ in kinds:
-            fully_shard(module, mp_policy=precision)
+            fully_shard(module, mesh=mesh, mp_policy=precision)
     # by default what is outside of the layers would stay in one piece, a reference's for good
-    fully_shard(model, reshard_after_forward=True)
+    fully_shard(model, mesh=mesh, reshard_after_forward=True)
     for module in fsdp_modules(model):
         module.set_gradient_divide_factor(1.0)  # a sum, and no mean
         module.set_force_sum_reduction_for_comms(True)  # gloo has no other

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from minprm.model.policy import Policy
 from minprm.model.processes import from_first, rank
-from minprm.model.spread import in_one_piece
+from minprm.model.spread import in_one_piece, reshard
 
 
 def moments(policy: Policy) -> dict[str, Tensor]:
@@ -57,6 +57,7 @@ def require_finite(weights: Mapping[str, Tensor]) -> None:
 
 def fingerprint_of_model(policy: Policy) -> str:
     """A hash of all weights, frozen ones too."""
+    reshard(policy.model)  # on a GPU the parts are in fp32, and what was put together is not
     digest = hashlib.sha256()
     for name, p in policy.model.named_parameters():
         piece = in_one_piece(p.detach(), p)
