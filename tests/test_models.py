@@ -245,6 +245,20 @@ def test_completions_that_a_model_cannot_read_in_one_row_get_their_own(
     who.sampler.generate([[1, 2]], 4, 2, [], 1.0, seed=0)
 
 
+def test_a_sampler_that_shares_its_work_is_not_asked(tmp_path, monkeypatch):
+    """Of several processes one that had no prompt would not see that another one failed."""
+
+    class Sharing(Sampler):
+        def write(self, *what):
+            raise AssertionError("others wait for what is written")
+
+    monkeypatch.setattr(Together, "step", None)
+    who = loaded("Llama", tmp_path)
+    who.sampler = Sharing(who.policy.model)
+    check(who)
+    assert who.sampler.reuses_cache and not who.sampler.branches
+
+
 def test_a_model_with_attention_of_its_own_goes_on_from_its_cache(tmp_path):
     """It adds a mask to its scores, so a mask of true and false is none to it."""
     model = AutoModelForCausalLM.from_config(CodeGenConfig(**CODEGEN))

@@ -47,12 +47,14 @@ def check(player: Player) -> None:
     compared whenever it gets weights (vllm.py), and at every update (correction.check_gap).
     """
     sampler = player.sampler
-    ours = sampler if isinstance(sampler, Sampler) else Sampler(sampler.model)
+    # one that shares its work with other processes would be alone in finding that it cannot write
+    ours = sampler if type(sampler) is Sampler else Sampler(sampler.model)
     model = ours.model
     prompts = some_prompts(model, player.context)
     try:
-        if ours is sampler:
+        if isinstance(sampler, Sampler):
             check_sampler(ours, prompts)
+            sampler.branches, sampler.reuses_cache = ours.branches, ours.reuses_cache
         if isinstance(player, Agent):
             check_trainer(player.policy, walk(ours, prompts), player.context)
     except CANNOT as error:
