@@ -146,9 +146,6 @@ class ParallelPolicy(Policy):
 
     # --- shares ---
 
-    def forward(self, model: PreTrainedModel) -> Callable:
-        return model.scores if self.spread else super().forward(model)
-
     def micro_batches(self, samples: list[Sample], blocks: bool = True) -> list[MicroBatch]:
         """Those of this process's share."""
         mine = stretches(samples, count())[rank()]
@@ -165,9 +162,9 @@ class ParallelPolicy(Policy):
         for _ in range(most - len(plan)):
             for base in read:
                 with torch.set_grad_enabled(torch.is_grad_enabled() and not base):
-                    logp = self.read([samples[:1]], 1.0, base).logp
-            if logp.requires_grad:
-                (0 * logp.sum()).backward()
+                    nothing = 0 * self.read([samples[:1]], 1.0, base).logp.sum()
+                if nothing.requires_grad:
+                    nothing.backward()
 
     def from_all(self, found: dict[int, Reading]) -> dict[int, Reading]:
         # a pickled tensor takes all of the memory that it is a part of, a pickled array does not

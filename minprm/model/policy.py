@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from copy import deepcopy
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -193,8 +193,8 @@ class Policy:
         with switched_off(self.model) if base else nullcontext(), autocast(device):
             model = self.frozen if base and not self.lora else under_adapters(self.model)
             attend(model, laid_out.attention_mask)
-            found, hidden, cache = self.forward(model)(
-                laid_out, cache, temperatures, entropy_gradient, likely
+            found, hidden, cache = scores(
+                model, laid_out, cache, temperatures, entropy_gradient, likely
             )
         if kept is not None:
             kept.add(cache)
@@ -286,10 +286,6 @@ class Policy:
     def tensors(self) -> dict[str, Tensor]:
         """The memory of everything that is trained, to be read and written."""
         return {name: p.detach() for name, p in self.parameters.items()}
-
-    def forward(self, model: PreTrainedModel) -> Callable:
-        """`scores` of this model."""
-        return partial(scores, model)
 
     def in_step(
         self, plan: list[list[list[int]]], samples: list[Sample], read: list[bool]

@@ -4,13 +4,15 @@ Rows know the places at which tokens are predicted (tree.py); here their distrib
 and what is kept of each. A distribution is as long as the vocabulary, so not one is kept whole.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache, PreTrainedModel
 from transformers.utils.generic import ModelOutput
@@ -35,7 +37,13 @@ class Reading(NamedTuple):
         return [Reading(*parts) for parts in zip(*(x.split(sizes) for x in self), strict=True)]
 
 
-def scores(
+def scores(model: PreTrainedModel, *what: Any) -> tuple[list[Tensor], Tensor, Any]:
+    """`of_rows` in the place of the model's forward: its hooks see a pass begin and end."""
+    with replaced(model, partial(of_rows, model)):
+        return model(*what)
+
+
+def of_rows(
     model: PreTrainedModel,
     rows: Rows,
     cache: DynamicCache | None,
@@ -107,10 +115,19 @@ def _logits(model: PreTrainedModel, output: ModelOutput, hidden: Tensor) -> Tens
     """
     known = copy(output)
     known.last_hidden_state = hidden[None]
-    trunk = model.base_model
-    trunk.forward = lambda *args, **knobs: known
-    try:
+    with replaced(model.base_model, lambda *args, **knobs: known):
         # its class's own: a forward that somebody put on the object may belong to a copy of it
         return type(model).forward(model, use_cache=False).logits[0]
+
+
+@contextmanager
+def replaced(module: Module, forward: Callable) -> Iterator[None]:
+    """Inside, a call of the module calls this function."""
+    before = vars(module).get("forward")  # that somebody put there
+    module.forward = forward
+    try:
+        yield
     finally:
-        del trunk.forward
+        del module.forward
+        if before:
+            module.forward = before

@@ -4,24 +4,17 @@ That is FSDP (arXiv:2304.11277): a layer is put together when it is read, and le
 """
 
 from collections.abc import Mapping
-from types import MethodType
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import init_device_mesh
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
-from torch.distributed.fsdp import (
-    FSDPModule,
-    MixedPrecisionPolicy,
-    fully_shard,
-    register_fsdp_forward_method,
-)
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import PreTrainedModel
 
 from minprm.model.processes import count, from_first, rank
-from minprm.model.reading import scores
 
 # --- tensors ---
 
@@ -103,8 +96,6 @@ def spread(model: PreTrainedModel, device: torch.device) -> None:
         module.set_gradient_divide_factor(1.0)  # a sum, and no mean
         module.set_force_sum_reduction_for_comms(True)  # gloo has no other
     model.to_empty(device=device)
-    model.scores = MethodType(scores, model)  # pyright: ignore[reportArgumentType]
-    register_fsdp_forward_method(model, "scores")  # the loss reads no `forward`
 
 
 def fsdp_modules(model: PreTrainedModel) -> list[FSDPModule]:
