@@ -18,12 +18,12 @@ class Movement:
 
     def __init__(self, parameters: Mapping[str, Tensor]):
         self.parameters = parameters
-        self.start = {name: _spread(p).clone() for name, p in parameters.items()}
+        # of a tensor that is spread over processes this one may have nothing
+        self.start = {name: _measured(p).clone() for name, p in parameters.items() if p.numel()}
 
-    def forget(self, names: list[str]) -> None:
-        """These parameters no longer count."""
-        for name in names:
-            self.start.pop(name, None)
+    def forget(self, name: str) -> None:
+        """This parameter no longer counts."""
+        del self.start[name]
 
     @torch.no_grad()
     def squares(self) -> tuple[float, float]:
@@ -33,12 +33,12 @@ class Movement:
         for name, start in self.start.items():
             p = self.parameters[name]
             each_stands_for = p.numel() / start.numel()
-            moved = moved + each_stands_for * (_spread(p) - start).square().sum()
+            moved = moved + each_stands_for * (_measured(p) - start).square().sum()
             whole = whole + each_stands_for * start.square().sum()
         return float(moved), float(whole)
 
 
-def _spread(p: Tensor) -> Tensor:
+def _measured(p: Tensor) -> Tensor:
     """Weights from all over a tensor: all of a small one.  [n]"""
     step = (p.numel() // MEASURED) | 1  # odd, or it might meet the same few columns in every row
     return p.detach().flatten()[::step]

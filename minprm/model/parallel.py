@@ -25,9 +25,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.nn.utils import get_total_norm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from minprm.constants import Training
 from minprm.data import Sample
 from minprm.model.blocks import attend
 from minprm.model.policy import Policy, add
@@ -39,6 +40,7 @@ from minprm.model.shares import Shares
 from minprm.model.spread import (
     hand_out,
     in_one_piece,
+    kind_of,
     local,
     reshard,
     spread,
@@ -97,8 +99,7 @@ class ParallelPolicy(Policy):
     ):
         """spread_on: the device on which each process gets a part of the weights, those of the
         model of the first process; the others may have theirs on `meta`. None: all have all."""
-        self.kind = type(model)
-        self.spread = spread_on is not None
+        self.is_spread = spread_on is not None
         if spread_on is None:
             for p in [p for p in model.parameters() if p.requires_grad]:
                 dist.broadcast(p.detach(), 0)  # they might differ by rounding
@@ -116,31 +117,26 @@ class ParallelPolicy(Policy):
         super().load({name: local(tensor) for name, tensor in weights.items()})
 
     def moved(self) -> float:
-        if not self.spread:
+        if not self.is_spread:
             return super().moved()
-        # the critic is whole everywhere, and counts once
         found = gathered(self.movement.squares())
         moved, start = (sum(numbers) for numbers in zip(*found, strict=True))
         return (moved / start) ** 0.5
 
     def begin(self) -> None:
         super().begin()
-        if self.spread:
-            self.movement.forget([n for n, t in self.tensors().items() if not t.numel()])
-            if rank():
-                self.movement.forget(["critic"])
+        if self.is_spread and rank():
+            self.movement.forget("critic")  # it is whole everywhere, and counts once
 
     def save(self, path: Path) -> None:
         reshard(self.model)
-        if not self.spread:
-            state = None
-        else:
+        state = None
+        if self.is_spread:
             # of tied weights the first name alone, as in a file of transformers
             once = {n for n, _ in [*self.model.named_parameters(), *self.model.named_buffers()]}
-            found = {n: t for n, t in self.model.state_dict().items() if n in once}
-            state = whole(found, found)
+            state = whole({n: t for n, t in self.model.state_dict().items() if n in once})
         if rank() == 0:
-            super().save(path, state)
+            self.write(path, state)
         else:
             path.mkdir(parents=True, exist_ok=True)
 
@@ -157,7 +153,7 @@ class ParallelPolicy(Policy):
     ) -> Iterator[MicroBatch]:
         """The micro-batches; and then, where all processes put weights together for each pass, as
         many empty passes as others need more."""
-        most = max(gathered(len(plan))) if self.spread else len(plan)
+        most = max(gathered(len(plan))) if self.is_spread else len(plan)
         yield from plan
         for _ in range(most - len(plan)):
             for base in read:
@@ -168,63 +164,60 @@ class ParallelPolicy(Policy):
 
     def from_all(self, found: dict[int, Reading]) -> dict[int, Reading]:
         # a pickled tensor takes all of the memory that it is a part of, a pickled array does not
-        mine = {i: [part.numpy() for part in reading] for i, reading in found.items()}
-        together = {}
+        mine = {i: [tensor.numpy() for tensor in reading] for i, reading in found.items()}
+        readings = {}
         for each in gathered(mine):
-            together |= each
-        return {i: Reading(*map(torch.from_numpy, parts)) for i, parts in together.items()}
+            for i, arrays in each.items():
+                readings[i] = Reading(*map(torch.from_numpy, arrays))
+        return readings
 
     # --- learning ---
 
-    def update(self, samples: list[Sample], *what, **knobs) -> dict[str, float]:
+    def update(
+        self, samples: list[Sample], cfg: Training, lr: float, temperature: float = 1.0
+    ) -> dict[str, float]:
         self.learned = [(hash(tuple(sample.ids)), sum(sample.advantages)) for sample in samples]
         reshard(self.model)
-        return super().update(samples, *what, **knobs)
+        return super().update(samples, cfg, lr, temperature)
 
     def clipped(self, stats: dict[str, float], most: float) -> tuple[dict[str, float], float]:
         total: dict[str, float] = {}
         for learned, each in gathered((self.learned, stats)):
             _require_same(self.learned, learned)
             add(total, each)
-        moved = self._summed()
-        if not self.spread:
+        grads = self._gradients()
+        parts = [grad for grad in grads if isinstance(grad, DTensor)]  # FSDP has summed them
+        others = [grad for grad in grads if not isinstance(grad, DTensor)]
+        if others:
+            _sum_up(others)
+        if not self.is_spread:
             return super().clipped(total, most)
-        # weights that are spread and weights that are not cannot be clipped in one call
-        kinds = [[p for p in moved if isinstance(p, DTensor) is kind] for kind in (True, False)]
-        norms = []
-        for kind in [kind for kind in kinds if kind]:
-            norm = get_total_norm([p.grad for p in kind if p.grad is not None])
-            norms.append(in_one_piece(norm, norm))
-        norm = torch.stack(norms).norm()
-        for kind in kinds:
-            clip_grads_with_norm_(kind, most, norm)
-        return total, norm.item()
+        # torch does not clip both kinds in one call
+        norms = [in_one_piece(get_total_norm(kind)) for kind in (parts, others) if kind]
+        norm = torch.stack(norms).norm().item()
+        for grad in grads:
+            local(grad).mul_(min(1.0, most / (norm + 1e-6)))
+        return total, norm
 
-    def _summed(self) -> list[Tensor]:
-        """Sums the gradients of all processes, but for those that FSDP has summed. Returns the
-        parameters that have one."""
+    def _gradients(self) -> list[Tensor]:
+        """Those of all parameters that have one in any process."""
         mine = {name for name, p in self.parameters.items() if p.grad is not None}
         everywhere = set().union(*gathered(mine))
-        held = [p for name, p in self.parameters.items() if name in everywhere]
-        for p in held:
-            if p.grad is None:  # nothing in this process's share
-                p.grad = torch.zeros_like(p)
-        grads = [p.grad for p in held if not isinstance(p, DTensor)]
-        if grads:
-            flat = torch.cat([grad.flatten() for grad in grads])
-            dist.all_reduce(flat)
-            pieces = flat.split([grad.numel() for grad in grads])
-            for grad, piece in zip(grads, pieces, strict=True):
-                grad.copy_(piece.view_as(grad))
-        return held
+        grads = []
+        for name, p in self.parameters.items():
+            if name in everywhere:
+                if p.grad is None:  # nothing in this process's share
+                    p.grad = torch.zeros_like(p)
+                grads.append(p.grad)
+        return grads
 
     @cached_property
     def frozen(self) -> PreTrainedModel:
-        if not self.spread:
+        if not self.is_spread:
             return super().frozen
         attend(self.model, None)  # the copy begins with the kernel that the model was loaded with
         with torch.device("meta"):
-            frozen = self.kind(deepcopy(self.model.config))
+            frozen = kind_of(self.model)(deepcopy(self.model.config))
         make_head_fp32(frozen)
         spread(frozen, self.model.device)
         with torch.no_grad():
@@ -233,6 +226,15 @@ class ParallelPolicy(Policy):
             for own, known in zip(frozen.buffers(), self.model.buffers(), strict=True):
                 own.copy_(known)
         return frozen.requires_grad_(False).eval()
+
+
+def _sum_up(grads: list[Tensor]) -> None:
+    """Makes each the sum of those of all processes. They are sent together."""
+    flat = torch.cat([grad.flatten() for grad in grads])
+    dist.all_reduce(flat)
+    pieces = flat.split([grad.numel() for grad in grads])
+    for grad, piece in zip(grads, pieces, strict=True):
+        grad.copy_(piece.view_as(grad))
 
 
 def _require_same(mine: list[tuple[int, float]], others: list[tuple[int, float]]) -> None:

@@ -103,11 +103,13 @@ class Policy:
         moved, whole = self.movement.squares()
         return math.sqrt(moved / whole)
 
-    def save(self, path: Path, state: dict[str, Tensor] | None = None) -> None:
-        """A directory that `AutoModelForCausalLM.from_pretrained` loads, all of it or nothing.
+    def save(self, path: Path) -> None:
+        """A directory that `AutoModelForCausalLM.from_pretrained` loads."""
+        self.write(path)
 
-        state: the weights by name, where the model does not hold them in one piece.
-        """
+    def write(self, path: Path, state: dict[str, Tensor] | None = None) -> None:
+        """All of that directory or nothing. state: the weights by name, where the model does not
+        hold them in one piece."""
         half = path.with_name(f".{path.name}.tmp")
         shutil.rmtree(half, ignore_errors=True)
         self.model.save_pretrained(half, state_dict=state)

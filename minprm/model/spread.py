@@ -24,23 +24,28 @@ def local(tensor: Tensor) -> Tensor:
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
-def in_one_piece(tensor: Tensor, like: Tensor) -> Tensor:
-    """The whole tensor, of which `tensor` is this process's part if `like` is spread. All have to
-    ask."""
+def in_one_piece(tensor: Tensor) -> Tensor:
+    """The tensor itself, or what all processes' parts are together. All have to ask."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def as_part(tensor: Tensor, like: Tensor) -> Tensor:
+    """What is this process's part of a tensor that is spread like `like`, as such; else itself."""
     if not isinstance(like, DTensor):
         return tensor
-    parts = [like.device_mesh, like.placements]
-    part = local(tensor).to(like.device)
-    return DTensor.from_local(part, *parts, shape=like.shape, stride=like.stride()).full_tensor()
+    part = tensor.to(like.device)
+    return DTensor.from_local(
+        part, like.device_mesh, like.placements, shape=like.shape, stride=like.stride()
+    )
 
 
-def whole(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def whole(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Each of these tensors in one piece, on the CPU of the first process; elsewhere {}."""
     found = {}
     for name, tensor in tensors.items():
-        piece = in_one_piece(tensor.detach(), like[name])
+        piece = in_one_piece(tensor.detach())
         if rank() == 0:
-            found[name] = piece.cpu() if isinstance(like[name], DTensor) else piece
+            found[name] = piece.cpu() if isinstance(tensor, DTensor) else piece
     return found
 
 

@@ -60,7 +60,7 @@ def fingerprint_of_model(policy: Policy) -> str:
     reshard(policy.model)  # on a GPU the parts are in fp32, and what was put together is not
     digest = hashlib.sha256()
     for name, p in policy.model.named_parameters():
-        piece = in_one_piece(p.detach(), p)
+        piece = in_one_piece(p.detach())
         if rank() == 0:
             digest.update(name.encode())
             piece = piece.to("cpu", copy=True)  # what numpy has seen, torch cannot free

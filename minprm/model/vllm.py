@@ -258,7 +258,7 @@ def weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
         if added and name.endswith("base_layer.weight"):
             weight = weight.float() + added("default").float()
         plain = name.removeprefix("base_model.model.").replace(".base_layer", "")
-        yield plain, in_one_piece(weight, weight)
+        yield plain, in_one_piece(weight)
 
 
 @cache

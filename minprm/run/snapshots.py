@@ -27,7 +27,7 @@ from minprm.constants import fail
 from minprm.data import Demo
 from minprm.model.policy import Policy
 from minprm.model.processes import from_first, rank
-from minprm.model.spread import local, parts, whole
+from minprm.model.spread import as_part, local, parts, whole
 from minprm.model.tensors import load_moments, moments, moments_like, require_finite
 from minprm.run.stage_ids import stage_name
 from minprm.text.logs import from_chat, read_jsonl
@@ -124,22 +124,21 @@ class Snapshots:
         self, stage_id: str, policy: Policy, best_weights: Weights, update: int, **numbers: object
     ) -> None:
         """A snapshot of a stage under way, after so many updates."""
-        weights = policy.parameters
-        moved = moments(policy)
         tensors: dict[str, Weights] = {
-            "model": whole(weights, weights),
-            "optimizer": whole(moved, moved),
+            "model": whole(policy.parameters),
+            "optimizer": whole(moments(policy)),
         }
         if best_weights:
-            tensors["best"] = whole(best_weights, weights)
+            like = policy.parameters
+            best = {name: as_part(tensor, like[name]) for name, tensor in best_weights.items()}
+            tensors["best"] = whole(best)
         numbers |= {"update": update, "version": policy.version, "skipped": policy.skipped}
         self._write(stage_id, tensors, numbers, [])
 
     def finish(self, stage_id: str, policy: Policy, demos: list[Demo], seconds: float) -> None:
         """The snapshot of a stage that is done: what the next one starts from."""
         numbers = {"done": True, "seconds": seconds}
-        weights = policy.parameters
-        self._write(stage_id, {"model": whole(weights, weights)}, numbers, demos)
+        self._write(stage_id, {"model": whole(policy.parameters)}, numbers, demos)
 
     def _write(
         self, stage_id: str, tensors: dict[str, Weights], numbers: dict, demos: list[Demo]

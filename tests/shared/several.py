@@ -125,7 +125,7 @@ def learned(case: Case, way: str) -> dict:
     again = p.logprobs(case.samples)  # the weights are in one piece
     sampler.sleep()
     scored = [p.logprobs(case.samples), p.logprobs(case.samples, base=True)]
-    weights = {name: w.tolist() for name, w in whole(p.parameters, p.parameters).items()}
+    weights = {name: w.tolist() for name, w in whole(p.parameters).items()}
     p.load(best)
     scored.append(p.logprobs(case.samples))
     p.save(Path(f"saved-{way}-{count()}"))
