@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from minprm.data import Sample
-from minprm.model.parallel import stretches
+from minprm.model.shares import stretches
 from minprm.model.tree import named
 
 

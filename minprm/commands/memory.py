@@ -69,7 +69,7 @@ def memory(model: PreTrainedModel, cfg: Config, card: float = 0) -> dict[str, fl
     if spread:
         learning["layers that are put together"] = of_a_pass(model, cfg)
         if not vllm:
-            instead["or, while the sampler writes: all weights"] = together(model, cfg)
+            instead["or, while the sampler writes: all weights"] = put_together(model, cfg)
     elif sharing(cfg) > 1:
         instead["or, while they are summed: all gradients"] = trained * 4
     most = max(sum(learning.values()), *instead.values(), 0)
@@ -117,7 +117,7 @@ def layers_of(model: PreTrainedModel) -> tuple[int, int, int]:
     return max(sizes, default=0), sum(sizes), total - sum(sizes)
 
 
-def together(model: PreTrainedModel, cfg: Config) -> int:
+def put_together(model: PreTrainedModel, cfg: Config) -> int:
     """Bytes of all weights as they are put together: layers as they compute, the rest in fp32."""
     _, layers, rest = layers_of(model)
     return _width(cfg) * layers + 4 * rest
@@ -142,10 +142,12 @@ def sent(model: PreTrainedModel, cfg: Config) -> dict[str, float]:
     if not is_spread(cfg):
         return {"sent for an update": 2 * others * 4 * trained}
     # each layer is put together twice, forward and backward; then its gradients are summed
-    found = {"sent for a micro-batch of an update": others * (2 * together(model, cfg) + 4 * total)}
+    found = {
+        "sent for a micro-batch of an update": others * (2 * put_together(model, cfg) + 4 * total)
+    }
     if uses_vllm(cfg.sampler):
         return found | {"sent to give vLLM new weights": others * 4 * total}
-    return found | {"sent to put all weights together": others * together(model, cfg)}
+    return found | {"sent to put all weights together": others * put_together(model, cfg)}
 
 
 def on_the_cpu(model: PreTrainedModel, cfg: Config) -> dict[str, float]:

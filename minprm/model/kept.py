@@ -21,10 +21,10 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, PreTrainedConfig
 
 from minprm.data import Sample
+from minprm.model.packing import Members
 from minprm.model.tree import Names, Row, Rows, ancestors_of, layout, row
 
-MicroBatch = list[list[list[int]]]
-MicroBatches = Callable[[list[Sample], bool], MicroBatch]  # (Samples, may a mask be blocks)
+MicroBatches = Callable[[list[Sample], bool], list[Members]]  # (Samples, may a mask be blocks)
 Layer = tuple[Tensor, Tensor]  # keys and values of the pool: [N, heads, head_dim] each
 
 
@@ -71,7 +71,7 @@ class Kept:
             self.places = places
             self.layers = [(keys[chosen], values[chosen]) for keys, values in self.layers]
 
-    def plan(self, samples: list[Sample], micro_batches: MicroBatches) -> MicroBatch:
+    def plan(self, samples: list[Sample], micro_batches: MicroBatches) -> list[Members]:
         """Which Samples are read together: their indices, by row and by micro-batch.
 
         What is left to read is planned for each trunk alone: a row that continued two trunks would

@@ -14,6 +14,7 @@ from minprm.data import Sample
 from minprm.model.blocks import pairs
 from minprm.model.tree import named
 
+Members = list[list[int]]  # of a micro-batch: indices of its Samples, by row
 Lineage = list[tuple[int, int]]  # a path: (number of a node, how many tokens)
 
 
@@ -32,7 +33,7 @@ def micro_batches(
     square: float,
     share: bool,
     device: torch.device | None = None,
-) -> list[list[list[int]]]:
+) -> list[Members]:
     """Indices of Samples by row, rows by micro-batch of at most `tokens` padded tokens.
 
     Several plans are made, and the cheapest is taken. A token costs `linear`, and a pair of tokens

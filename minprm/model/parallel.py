@@ -15,7 +15,6 @@ Adapters and small models are whole in every process. Of a larger model that tra
 each process holds a part (spread.py).
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import cached_property
@@ -31,12 +30,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from minprm.constants import Training
 from minprm.data import Sample
 from minprm.model.blocks import attend
+from minprm.model.packing import Members
 from minprm.model.policy import Policy, add
 from minprm.model.precision import make_head_fp32
 from minprm.model.processes import count, gathered, parted, rank
 from minprm.model.reading import Reading
 from minprm.model.sampler import Completion, Sampler
-from minprm.model.shares import Shares
+from minprm.model.shares import Shares, stretches
 from minprm.model.spread import (
     hand_out,
     in_one_piece,
@@ -47,44 +47,6 @@ from minprm.model.spread import (
     unshard,
     whole,
 )
-from minprm.model.tree import named
-
-MicroBatch = list[list[int]]
-
-# --- who does what ---
-
-
-def stretches(samples: list[Sample], n: int) -> list[list[int]]:
-    """Cuts Samples into n stretches, of which the longest has as few tokens as it can. Neighbours
-    share most of theirs; those that two stretches share are read in both."""
-    paths = named(samples)
-    order = sorted(range(len(samples)), key=lambda i: [number for number, _ in paths[i]])
-
-    def new(i: int, known: set[int]) -> int:
-        return sum(len(node.ids) for number, node in paths[i] if number not in known)
-
-    def cut(most: int) -> list[list[int]]:
-        """Stretches of so many tokens at most, or of one Sample."""
-        shares = []
-        known: set[int] = set()
-        left = 0
-        for i in order:
-            # equal ones stay together, or rounding would tell them apart
-            if new(i, known) > max(left, 0):
-                shares.append([])
-                known = set()
-                left = most
-            left -= new(i, known)
-            known.update(number for number, _ in paths[i])
-            shares[-1].append(i)
-        return shares
-
-    tokens = sum(new(i, set()) for i in order)
-    shares = cut(bisect_left(range(tokens), True, key=lambda most: len(cut(most)) <= n))
-    return [sorted(share) for share in shares] + [[] for _ in range(n - len(shares))]
-
-
-# --- the model in its roles, in several processes ---
 
 
 class ParallelPolicy(Policy):
@@ -101,8 +63,9 @@ class ParallelPolicy(Policy):
         model of the first process; the others may have theirs on `meta`. None: all have all."""
         self.is_spread = spread_on is not None
         if spread_on is None:
-            for p in [p for p in model.parameters() if p.requires_grad]:
-                dist.broadcast(p.detach(), 0)  # they might differ by rounding
+            for p in model.parameters():
+                if p.requires_grad:
+                    dist.broadcast(p.detach(), 0)  # they might differ by rounding
         else:
             hand_out(model, spread_on)
         super().__init__(model, tokenizer, micro_tokens)
@@ -142,21 +105,21 @@ class ParallelPolicy(Policy):
 
     # --- shares ---
 
-    def micro_batches(self, samples: list[Sample], blocks: bool = True) -> list[MicroBatch]:
+    def micro_batches(self, samples: list[Sample], blocks: bool = True) -> list[Members]:
         """Those of this process's share."""
         mine = stretches(samples, count())[rank()]
         plan = super().micro_batches([samples[i] for i in mine], blocks)
         return [[[mine[k] for k in row] for row in rows] for rows in plan]
 
     def in_step(
-        self, plan: list[MicroBatch], samples: list[Sample], read: list[bool]
-    ) -> Iterator[MicroBatch]:
+        self, plan: list[Members], samples: list[Sample], passes: list[bool]
+    ) -> Iterator[Members]:
         """The micro-batches; and then, where all processes put weights together for each pass, as
         many empty passes as others need more."""
         most = max(gathered(len(plan))) if self.is_spread else len(plan)
         yield from plan
         for _ in range(most - len(plan)):
-            for base in read:
+            for base in passes:
                 with torch.set_grad_enabled(torch.is_grad_enabled() and not base):
                     nothing = 0 * self.read([samples[:1]], 1.0, base).logp.sum()
                 if nothing.requires_grad:

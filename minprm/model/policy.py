@@ -27,7 +27,7 @@ from minprm.model.blocks import attend
 from minprm.model.kept import Kept
 from minprm.model.movement import Movement
 from minprm.model.objective import at_trained, make_batch, objective
-from minprm.model.packing import micro_batches
+from minprm.model.packing import Members, micro_batches
 from minprm.model.precision import autocast
 from minprm.model.reading import Reading, scores
 from minprm.model.sampler import keeps_all
@@ -216,7 +216,7 @@ class Policy:
         frozen.load_state_dict(self.initial, strict=False)
         return frozen.eval()  # it may be asked for in the midst of an update
 
-    def micro_batches(self, samples: list[Sample], blocks: bool = True) -> list[list[list[int]]]:
+    def micro_batches(self, samples: list[Sample], blocks: bool = True) -> list[Members]:
         """Which Samples are read together: their indices, by row and by micro-batch."""
         # the cost of a token is that of its weights, the cost of a pair of tokens is attention's
         shape = self.model.config.get_text_config()
@@ -255,16 +255,17 @@ class Policy:
         stats = {"loss/total": 0.0}
         # 1. gradients of all micro-batches, added up
         self.model.train()  # gradient checkpointing is off in evaluation mode
-        read = [True, False] if cfg.kl and cfg.kl_to == "base" else [False]
-        for rows in self.in_step(self.micro_batches(samples), samples, read):
+        held = cfg.kl > 0 and cfg.kl_to == "base"  # the base model holds the policy back
+        passes = [True, False] if held else [False]
+        for rows in self.in_step(self.micro_batches(samples), samples, passes):
             part = [[samples[i] for i in row] for row in rows]
             order = [i for row in rows for i in row]
             # what the samples say of their trained tokens, as tensors
             batch = make_batch(
                 [samples[i] for i in order], [weights[i] for i in order], sum(lengths), drawn_tokens
             )
-            # what the base model says of them, where it holds the policy back
-            if True in read:
+            # what the base model says of them
+            if held:
                 with torch.no_grad():
                     batch.ref_logp = self.read(part, temperature, base=True).logp
             # what the policy says of them now, with a gradient
@@ -290,9 +291,10 @@ class Policy:
         return {name: p.detach() for name, p in self.parameters.items()}
 
     def in_step(
-        self, plan: list[list[list[int]]], samples: list[Sample], read: list[bool]
-    ) -> Iterable[list[list[int]]]:
-        """The micro-batches, one after the other. read: for each pass over one, is it the base's"""
+        self, plan: list[Members], samples: list[Sample], passes: list[bool]
+    ) -> Iterable[Members]:
+        """The micro-batches, one after the other. passes: who reads each of them, in turn: the base
+        model (True) or the policy."""
         return plan
 
     def from_all(self, found: dict[int, Reading]) -> dict[int, Reading]:

@@ -1,15 +1,20 @@
-"""Which process writes after which prompt; and the completions of all, in every process.
+"""Who does what: which process writes after which prompt, and which one reads which Samples.
 
-It is the same for both samplers. Each process has written after its prompts when it asks for those
-of the others.
+Prompts are shared out in the same way for both samplers. Each process has written after its own
+when it asks for what the others have written.
 """
 
+from bisect import bisect_left
 from threading import current_thread, main_thread
 from typing import Any, TypeVar
 
+from minprm.data import Sample
 from minprm.model.processes import count, gathered, group_of_its_own, parted, rank
+from minprm.model.tree import named
 
 T = TypeVar("T")  # what is written after a prompt
+
+# --- prompts ---
 
 
 class Owners:
@@ -79,3 +84,36 @@ class Shares:
         told = gathered(hash(tuple(map(tuple, prompts))), self.group)
         if len({*told}) > 1:
             parted("were asked to continue different prompts")
+
+
+# --- Samples ---
+
+
+def stretches(samples: list[Sample], n: int) -> list[list[int]]:
+    """Cuts Samples into n stretches, of which the longest has as few tokens as it can. Neighbours
+    share most of theirs; those that two stretches share are read in both."""
+    paths = named(samples)
+    order = sorted(range(len(samples)), key=lambda i: [number for number, _ in paths[i]])
+
+    def new(i: int, known: set[int]) -> int:
+        return sum(len(node.ids) for number, node in paths[i] if number not in known)
+
+    def cut(most: int) -> list[list[int]]:
+        """Stretches of so many tokens at most, or of one Sample."""
+        shares = []
+        known: set[int] = set()
+        left = 0
+        for i in order:
+            # equal ones stay together, or rounding would tell them apart
+            if new(i, known) > max(left, 0):
+                shares.append([])
+                known = set()
+                left = most
+            left -= new(i, known)
+            known.update(number for number, _ in paths[i])
+            shares[-1].append(i)
+        return shares
+
+    tokens = sum(new(i, set()) for i in order)
+    shares = cut(bisect_left(range(tokens), True, key=lambda most: len(cut(most)) <= n))
+    return [sorted(share) for share in shares] + [[] for _ in range(n - len(shares))]
