@@ -16,7 +16,6 @@ each process holds a part (spread.py).
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from copy import deepcopy
 from functools import cached_property
 from pathlib import Path
 
@@ -29,23 +28,20 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from minprm.constants import Training
 from minprm.data import Sample
-from minprm.model.blocks import attend
 from minprm.model.packing import Members
 from minprm.model.policy import Policy, add
-from minprm.model.precision import make_head_fp32
-from minprm.model.processes import count, gathered, parted, rank
+from minprm.model.processes import count, gathered, rank, sum_up
 from minprm.model.reading import Reading
 from minprm.model.sampler import Completion, Sampler
-from minprm.model.shares import Shares, stretches
+from minprm.model.shares import Shares, require_same, stretches
 from minprm.model.spread import (
+    frozen_copy,
     hand_out,
     in_one_piece,
-    kind_of,
     local,
     reshard,
-    spread,
+    state_in_one_piece,
     unshard,
-    whole,
 )
 
 
@@ -93,11 +89,7 @@ class ParallelPolicy(Policy):
 
     def save(self, path: Path) -> None:
         reshard(self.model)
-        state = None
-        if self.is_spread:
-            # of tied weights the first name alone, as in a file of transformers
-            once = {n for n, _ in [*self.model.named_parameters(), *self.model.named_buffers()]}
-            state = whole({n: t for n, t in self.model.state_dict().items() if n in once})
+        state = state_in_one_piece(self.model) if self.is_spread else None
         if rank() == 0:
             self.write(path, state)
         else:
@@ -146,13 +138,13 @@ class ParallelPolicy(Policy):
     def clipped(self, stats: dict[str, float], most: float) -> tuple[dict[str, float], float]:
         total: dict[str, float] = {}
         for learned, each in gathered((self.learned, stats)):
-            _require_same(self.learned, learned)
+            require_same(self.learned, learned)
             add(total, each)
         grads = self._gradients()
         parts = [grad for grad in grads if isinstance(grad, DTensor)]  # FSDP has summed them
         others = [grad for grad in grads if not isinstance(grad, DTensor)]
         if others:
-            _sum_up(others)
+            sum_up(others)
         if not self.is_spread:
             return super().clipped(total, most)
         # torch does not clip both kinds in one call
@@ -176,38 +168,7 @@ class ParallelPolicy(Policy):
 
     @cached_property
     def frozen(self) -> PreTrainedModel:
-        if not self.is_spread:
-            return super().frozen
-        attend(self.model, None)  # the copy begins with the kernel that the model was loaded with
-        with torch.device("meta"):
-            frozen = kind_of(self.model)(deepcopy(self.model.config))
-        make_head_fp32(frozen)
-        spread(frozen, self.model.device)
-        with torch.no_grad():
-            for name, p in frozen.named_parameters():
-                local(p).copy_(self.initial[name])
-            for own, known in zip(frozen.buffers(), self.model.buffers(), strict=True):
-                own.copy_(known)
-        return frozen.requires_grad_(False).eval()
-
-
-def _sum_up(grads: list[Tensor]) -> None:
-    """Makes each the sum of those of all processes. They are sent together."""
-    flat = torch.cat([grad.flatten() for grad in grads])
-    dist.all_reduce(flat)
-    pieces = flat.split([grad.numel() for grad in grads])
-    for grad, piece in zip(grads, pieces, strict=True):
-        grad.copy_(piece.view_as(grad))
-
-
-def _require_same(mine: list[tuple[int, float]], others: list[tuple[int, float]]) -> None:
-    """Exits where another process learned from other tokens or advantages."""
-    same = len(mine) == len(others)
-    for (ids, advantage), (other_ids, other) in zip(mine, others, strict=False):
-        # two kinds of CPU may round otherwise
-        same = same and ids == other_ids and not abs(advantage - other) > 1e-3
-    if not same:
-        parted("came to different advantages")
+        return frozen_copy(self.model, self.initial) if self.is_spread else super().frozen
 
 
 class ParallelSampler(Sampler):

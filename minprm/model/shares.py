@@ -117,3 +117,13 @@ def stretches(samples: list[Sample], n: int) -> list[list[int]]:
     tokens = sum(new(i, set()) for i in order)
     shares = cut(bisect_left(range(tokens), True, key=lambda most: len(cut(most)) <= n))
     return [sorted(share) for share in shares] + [[] for _ in range(n - len(shares))]
+
+
+def require_same(mine: list[tuple[int, float]], others: list[tuple[int, float]]) -> None:
+    """Exits where another process learned from other tokens or advantages."""
+    same = len(mine) == len(others)
+    for (ids, advantage), (other_ids, other) in zip(mine, others, strict=False):
+        # two kinds of CPU may round otherwise
+        same = same and ids == other_ids and not abs(advantage - other) > 1e-3
+    if not same:
+        parted("came to different advantages")

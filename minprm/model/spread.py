@@ -4,6 +4,7 @@ That is FSDP (arXiv:2304.11277): a layer is put together when it is read, and le
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 
 import torch
 import torch.distributed as dist
@@ -14,6 +15,8 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import PreTrainedModel
 
+from minprm.model.blocks import attend
+from minprm.model.precision import make_head_fp32
 from minprm.model.processes import count, from_first, rank
 
 # --- tensors ---
@@ -101,6 +104,28 @@ def spread(model: PreTrainedModel, device: torch.device) -> None:
         module.set_gradient_divide_factor(1.0)  # a sum, and no mean
         module.set_force_sum_reduction_for_comms(True)  # gloo has no other
     model.to_empty(device=device)
+
+
+def frozen_copy(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:
+    """A model that is spread like this one, with these weights: each process's part of them."""
+    attend(model, None)  # the copy begins with the kernel that the model was loaded with
+    with torch.device("meta"):
+        frozen = kind_of(model)(deepcopy(model.config))
+    make_head_fp32(frozen)
+    spread(frozen, model.device)
+    with torch.no_grad():
+        for name, p in frozen.named_parameters():
+            local(p).copy_(weights[name])
+        for own, known in zip(frozen.buffers(), model.buffers(), strict=True):
+            own.copy_(known)
+    return frozen.requires_grad_(False).eval()
+
+
+def state_in_one_piece(model: PreTrainedModel) -> dict[str, Tensor]:
+    """What a file of transformers holds of the model, on the CPU of the first process."""
+    # of tied weights the first name alone
+    once = {name for name, _ in [*model.named_parameters(), *model.named_buffers()]}
+    return whole({name: t for name, t in model.state_dict().items() if name in once})
 
 
 def fsdp_modules(model: PreTrainedModel) -> list[FSDPModule]:
