@@ -120,16 +120,17 @@ REPLAY = f"--preset smoke --world= --demos logs.jsonl --layout tags {ACT}".repla
     "--num-demos 8", ""
 )
 OBJECTIVES = {
+    "ladder": f"{PLAYS} {LADDER}",
     "own": f"{PLAYS} {ACT} --act-prm.continues own --act-prm.trained-on both --micro-tokens 200 "
     "--act-prm.kl 0.1 --act-prm.kl-to sampler --act-prm.kl-target 0.001 --act-prm.passes 2 "
     "--act-prm.loss ppo_clip",
     "resample": f"{PLAYS} {LOGS} --stages act_prm:resample relabel:resample",
-    "hint": f"{PLAYS} {ACT} --act-prm.thoughts-from state_action",
-    "base": f"{PLAYS} {ACT} --act-prm.scored-by base --act-prm.kl 0.1 "
+    "hint": f"{PLAYS} {LOGS} --stages act_prm --act-prm.thoughts-from state_action",
+    "base": f"{PLAYS} {LOGS} --stages act_prm --act-prm.scored-by base --act-prm.kl 0.1 "
     "--act-prm.entropy 0.01 --act-prm.length-penalty 0.01 --act-prm.correction truncate "
     "--act-prm.aggregation sequence",
-    "exact_match": f"{PLAYS} {ACT} --act-prm.reward exact_match --act-prm.trained-on thought "
-    "--act-prm.patience 1 --act-prm.lr 0.003 --keep-every 1",
+    "exact_match": f"{PLAYS} {LOGS} --stages act_prm --act-prm.reward exact_match "
+    "--act-prm.trained-on thought --act-prm.patience 1 --act-prm.lr 0.003 --keep-every 1",
     "turn_gae": f"{PLAYS} {RL} --rl.advantage turn_gae --rl.lam 0.9 --rl.kl 0.01 "
     "--rl.groups soft --rl.entropy 0.01 --rl.passes 2",
     "gae": f"{PLAYS} {RL} --rl.advantage gae --rl.lam 0.9 --rl.correction mask",
@@ -149,7 +150,6 @@ WHOLE_ONLY = {
     "adapters_on": f"{REPLAY} --model checkpoints/adapters/stages-0",
 }
 ALL = OBJECTIVES | WHOLE_ONLY
-WAYS = {"whole": [], "spread": ["--shard", "always"]}
 
 
 def flags_of(runs: dict[str, str], *more: str) -> str:
@@ -203,19 +203,12 @@ def rows(file: Path) -> dict:
 
 
 @pytest.mark.slow
-def test_a_ladder_in_two_processes_has_the_numbers_of_one(tmp_path):
-    """SFT, Act-PRM, relabel and rl; weights whole in each process, and spread over both."""
-    runs = {"ladder": f"{PLAYS} {LADDER}"}
-    alone = make(runs, 1, tmp_path / "alone")
-    for way, more in WAYS.items():
-        same_run("ladder", make(runs, 2, tmp_path / way, *more), alone)
-
-
-@pytest.mark.slow
 def test_every_objective_in_two_processes_has_the_numbers_of_one(tmp_path):
+    """A whole ladder, and each objective in the stage that it is for; weights whole in each
+    process, and spread over both."""
     alone = make(ALL, 1, tmp_path / "alone")
     whole = make(ALL, 2, tmp_path / "whole")
-    spread = make(OBJECTIVES, 2, tmp_path / "spread", *WAYS["spread"])
+    spread = make(OBJECTIVES, 2, tmp_path / "spread", "--shard", "always")
     for name in ALL:
         same_run(name, whole, alone)
     for name in OBJECTIVES:

@@ -253,18 +253,13 @@ assert not wrong
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "script",
-    [STREAMED, FINGERPRINT, LOADED, THREADS],
-    ids=["streamed", "fingerprint", "loaded", "threads"],
-)
-def test_in_two_processes(script, tmp_path):
-    """On a machine that has a GPU, which the weights are not on. streamed: each process is given
-    every weight in one piece, one after the other. fingerprint: it is that of the parts, as one
-    process has them. loaded: what is read after weights are loaded is read with those. threads: one
+def test_in_two_processes(tmp_path):
+    """On a machine that has a GPU, which the weights are not on. STREAMED: each process is given
+    every weight in one piece, one after the other. FINGERPRINT: it is that of the parts, as one
+    process has them. LOADED: what is read after weights are loaded is read with those. THREADS: one
     writes, one learns."""
     file = tmp_path / "script.py"
-    file.write_text(SPREAD + script)
+    file.write_text(SPREAD + STREAMED + FINGERPRINT + LOADED + THREADS)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     root = str(Path(__file__).parents[1])
     done = subprocess.run(
