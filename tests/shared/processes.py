@@ -20,8 +20,6 @@ class Processes:
     """n processes that run a function, in a folder in which they write output.txt."""
 
     def __init__(self, folder: Path, n: int, work: Callable[[], None]):
-        # a child that threw away the store of an earlier test would wait for a thread of its parent
-        gc.collect()
         self.output = folder / "output.txt"
         self.store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
         self.all = []
