@@ -35,7 +35,10 @@ def start() -> None:
     # torchrun may start all again, and keep what they have told each other before
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store = PrefixStore(f"attempt {attempt}", store)
-    dist.init_process_group(backend, store=store, rank=own, world_size=size)
+    # the first may load or save for long; torchrun, and no time-out, notices that one has ended
+    dist.init_process_group(
+        backend, store=store, rank=own, world_size=size, timeout=timedelta(hours=2)
+    )
 
 
 def stop() -> None:
