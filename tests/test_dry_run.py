@@ -169,7 +169,7 @@ SENDS = """
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import Qwen3Config, Qwen3ForCausalLM
-from minprm.commands.memory import sent, together
+from minprm.commands.memory import sent
 from minprm.constants import Config
 from minprm.model import processes, spread
 from minprm.model.precision import make_head_fp32

@@ -51,7 +51,7 @@ def require_device(name: DeviceName, sampler: SamplerName) -> None:
     if name in ("cpu", "mps") and uses_vllm(sampler) and _has("cuda"):
         fail(f"--device {name}: vLLM writes on the Nvidia GPU; add --sampler transformers")
     number = int(os.environ.get("LOCAL_RANK", "0"))  # of this process, on this machine
-    cards = _cards(name, sampler)
+    cards = _cards(name, sampler) if number else 0  # a process alone waits for no torch here
     if cards and number >= cards:
         fail(
             f"torchrun has started more than {number} processes on this machine, and each needs a "
