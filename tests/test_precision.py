@@ -117,7 +117,10 @@ def test_no_more_rows_are_written_at_once_than_fit(monkeypatch, rows):
     monkeypatch.setattr(module, "free_memory", lambda device: 2 * rows * row)
     writer, sizes = Sampler(p.model), []
     write = writer.write
-    writer.write = lambda prompts, *rest: (sizes.append(len(prompts)), write(prompts, *rest))[1]
+    writer.write = lambda prompts, noise, **how: (
+        sizes.append(len(prompts)),
+        write(prompts, noise, **how),
+    )[1]
     groups = writer.generate(PROMPTS, 3, 8, [], 1.0, 0)
     assert sizes == {1: [1] * 9, 4: [3, 3, 3], 8: [6, 3]}[rows]
     assert [len(group) for group in groups] == [3, 3, 3]

@@ -13,6 +13,7 @@ from minprm.model.base import is_spread, sharing
 from minprm.model.load import device_of, layers_with_adapters, linear_layers
 from minprm.model.names import uses_vllm
 from minprm.model.reading import CHUNK
+from minprm.model.spread import layers_of
 
 
 def count(model: PreTrainedModel, lora: int, targets: str | Sequence[str] = ()) -> tuple[int, int]:
@@ -107,19 +108,16 @@ def kept_bytes(model: PreTrainedModel, cfg: Config) -> int:
 # --- several processes ---
 
 
-def layers_of(model: PreTrainedModel) -> tuple[int, int, int]:
-    """(parameters of the largest layer, of all layers, outside of layers), where layers are what is
-    put together at once (model/spread.py)."""
-    kinds = {*(model._no_split_modules or [])}
-    layers = [module for module in model.modules() if type(module).__name__ in kinds]
-    sizes = [sum(p.numel() for p in layer.parameters()) for layer in layers]
+def in_layers(model: PreTrainedModel) -> tuple[int, int, int]:
+    """Parameters of the largest layer, of all layers, and outside of layers."""
+    sizes = [sum(p.numel() for p in layer.parameters()) for layer in layers_of(model)]
     total = sum(p.numel() for p in model.parameters())
     return max(sizes, default=0), sum(sizes), total - sum(sizes)
 
 
 def put_together(model: PreTrainedModel, cfg: Config) -> int:
     """Bytes of all weights as they are put together: layers as they compute, the rest in fp32."""
-    _, layers, rest = layers_of(model)
+    _, layers, rest = in_layers(model)
     return _width(cfg) * layers + 4 * rest
 
 
@@ -127,7 +125,7 @@ def of_a_pass(model: PreTrainedModel, cfg: Config) -> int:
     """Bytes of what is put together of spread weights during a pass: a layer and the next one; the
     gradients of a layer, once more in fp32 to be summed; and what is outside of layers, in fp32,
     with its gradients twice."""
-    layer, _, rest = layers_of(model)
+    layer, _, rest = in_layers(model)
     return 2 * _width(cfg) * layer + (_width(cfg) + 4) * layer + 3 * 4 * rest
 
 

@@ -15,7 +15,7 @@ Adapters and small models are whole in every process. Of a larger model that tra
 each process holds a part (spread.py).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from minprm.model.packing import Members
 from minprm.model.policy import Policy, add
 from minprm.model.processes import count, gathered, rank, sum_up
 from minprm.model.reading import Reading
-from minprm.model.sampler import Completion, Sampler
+from minprm.model.sampler import Completion, Noise, Sampler, Write
 from minprm.model.shares import Shares, require_same, stretches
 from minprm.model.spread import (
     frozen_copy,
@@ -195,15 +195,7 @@ class ParallelSampler(Sampler):
     def rows_at_once(self, tokens: int) -> int:
         return min(gathered(super().rows_at_once(tokens), self.shares.group))
 
-    def write(
-        self,
-        prompts: list[list[int]],
-        group: int,
-        max_tokens: int,
-        stop: list[int],
-        temperature: float,
-        noise: Callable[[], Tensor],
-    ) -> list[Completion]:
+    def written(self, prompts: list[list[int]], noise: Noise, write: Write) -> list[Completion]:
         mine = self.shares.mine(prompts)
         used = 0
 
@@ -214,8 +206,7 @@ class ParallelSampler(Sampler):
 
         found = {}
         if mine:
-            own = [prompts[i] for i in mine]
-            drawn = super().write(own, group, max_tokens, stop, temperature, own_noise)
+            drawn = write([prompts[i] for i in mine], own_noise)
             found = dict(zip(mine, drawn, strict=True))
         completions = self.shares.of_all(found)
         # the noise goes on where the longest completion of all has ended

@@ -44,6 +44,10 @@ class Completion:
             )
 
 
+Noise = Callable[[], Tensor]  # a number in [0, 1) for each completion of a batch
+Write = Callable[[list[list[int]], Noise], list[Completion]]
+
+
 class LastCall(NamedTuple):
     """The P different prompts of the last call, and what the model has computed on them."""
 
@@ -95,12 +99,15 @@ class Sampler:
         if n <= rows:
             group = n
             rows -= rows % n  # the completions of a prompt stay together, so it is read once
+        write = partial(
+            self.write, group=group, max_tokens=max_tokens, stop=stop, temperature=temperature
+        )
         completions = []
         with autocast(device):
             for first in range(0, len(prompts_of_all), rows):
                 batch = prompts_of_all[first : first + rows]
                 noise = partial(torch.rand, len(batch), generator=generator, device=device)
-                completions += self.write(batch, group, max_tokens, stop, temperature, noise)
+                completions += self.written(batch, noise, write)
         return [completions[i : i + n] for i in range(0, len(completions), n)]
 
     def sleep(self) -> None:
@@ -120,17 +127,22 @@ class Sampler:
         """How many completions, of `tokens` with their prompts, are written at once."""
         return rows_at_once(self.model, tokens)
 
+    def written(self, prompts: list[list[int]], noise: Noise, write: Write) -> list[Completion]:
+        """One completion for each prompt. With several processes each writes a share of them
+        (parallel.py)."""
+        return write(prompts, noise)
+
     # --- one batch, token by token ---
 
     @torch.no_grad()
     def write(
         self,
         prompts: list[list[int]],
+        noise: Noise,
         group: int,
         max_tokens: int,
         stop: list[int],
         temperature: float,
-        noise: Callable[[], Tensor],
     ) -> list[Completion]:
         """One completion for each prompt; each `group` prompts in a row are equal.
 
