@@ -30,6 +30,7 @@ from minprm.model.base import sharing
 from minprm.model.load import device_of
 from minprm.run.ctrl_c import CtrlC
 from minprm.run.log import Log
+from minprm.run.together import way_on
 from minprm.run.worker import STOP, Work, serve
 
 MOST = 4  # processes that are started without being asked for
@@ -214,6 +215,6 @@ def _tell_of_death(worker: Worker) -> NoReturn:
     worker.process.join()
     fail(
         f"the process of {worker.arm or 'the next arm'} was killed (exit code "
-        f"{worker.process.exitcode}), perhaps for memory. Go on with: minprm train --run "
-        f"{worker.log.folder.name} --resume, or with fewer processes: --resume --jobs 1"
+        f"{worker.process.exitcode}), perhaps for memory. Go on with: "
+        f"{way_on(worker.log.folder.name)}, or with fewer processes: --resume --jobs 1"
     )

@@ -20,6 +20,7 @@ from loguru import logger
 from minprm.constants import Config, fail
 from minprm.run import markdown
 from minprm.run.picture import one_line
+from minprm.run.together import way_on
 
 PROJECT = "minprm"
 FILE = "tracked_as.txt"  # in the run's folder: the name of the tracked run, which goes on under it
@@ -90,9 +91,10 @@ class Tracker:
             if begun:
                 self._lost(error)
                 return
-            way_on = f"go on with: minprm train --run {folder.name} --resume"
             why = one_line(str(error)).rstrip(".")[:200]
-            fail(f"--track {cfg.track}: {why}: {service.mend}, and {way_on}")
+            fail(
+                f"--track {cfg.track}: {why}: {service.mend}, and go on with: {way_on(folder.name)}"
+            )
         file.write_text(name, encoding="utf-8")
 
     def update(self, place: str, update: int, stats: dict[str, float]) -> None:
