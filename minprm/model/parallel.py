@@ -92,8 +92,8 @@ class ParallelPolicy(Policy):
         state = state_in_one_piece(self.model) if self.is_spread else None
         if rank() == 0:
             self.write(path, state)
-        else:
-            path.mkdir(parents=True, exist_ok=True)
+        gathered(None)  # the others may share the folder: they look when it is written
+        path.mkdir(parents=True, exist_ok=True)
 
     # --- shares ---
 
