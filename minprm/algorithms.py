@@ -49,16 +49,31 @@ def action_prob_mean(logp: Tensor) -> float:
 # --- CREDIT: from the rewards of one group to advantages, [G] -> [G] ------------------------------
 
 
-def posterior(r: Tensor) -> Tensor:
-    """A_i = G r_i / sum(r); 0 where the sum is 0.  [G] -> [G]   the E-step of Act-PRM
+def posterior(r: Tensor, b: float = 0.0) -> Tensor:
+    """A_i = r_i / (mean(r) + b); 0 where all is 0.  [G] -> [G]   the E-step of Act-PRM
 
-    With z_i ~ p(z | s) and r_i = p(a | s, z_i), the weights A_i / G estimate p(z | s, a). So the
-    policy gradient with A climbs log sum_z p(a, z | s): Expectation-Maximisation, as reinforcement.
+    With z_i ~ p(z | s), r_i = p(a | s, z_i) and b = 0, the weights A_i / G estimate p(z | s, a). So
+    the policy gradient with A climbs log sum_z p(a, z | s): Expectation-Maximisation, as
+    reinforcement.
 
     >>> posterior(torch.tensor([1.0, 0.2, 0.0, 0.0]))
     tensor([3.3333, 0.6667, 0.0000, 0.0000])
+
+    With b = p(a | s), the action's probability without a thought, and `gain` as r, it climbs
+    log sum_z p(z | s) max(p(a | s, z), b). No thought is then one more explanation of the action.
+    It takes the share b / (mean(r) + b), so a group whose thoughts explain nothing weighs nothing.
+
+    >>> posterior(gain(torch.tensor([1.0, 0.2, 0.0, 0.0]), b=0.2), b=0.2)
+    tensor([2., 0., 0., 0.])
     """
-    return len(r) * r / r.sum() if r.sum() > 0 else torch.zeros_like(r)
+    total = r.mean() + b
+    return r / total if total > 0 else torch.zeros_like(r)
+
+
+def gain(r: Tensor, b: float) -> Tensor:
+    """max(r_i - b, 0): what a thought adds to b, the reward of the same step without one.
+    [G] -> [G]"""
+    return (r - b).clamp(min=0)
 
 
 def none(r: Tensor) -> Tensor:

@@ -76,7 +76,9 @@ ARMS: dict[str, list[str]] = {
 
 # The variant act_prm:resample. It trains thoughts alone: with action tokens trained too, the model
 # learned the commonest action after short thoughts, whose reward meant nothing (docs/credit.md).
-RESAMPLE = {"continues": "resample", "trained_on": "thought", "advantage": "posterior"}
+RESAMPLE = {
+    "continues": "resample", "trained_on": "thought", "advantage": "posterior", "baseline": "none",
+}  # fmt: skip
 
 
 @dataclass
@@ -139,6 +141,8 @@ class ActPRM(Training):
     # of a thought: how well it predicts the expert's action; or FILE.py:NAME, one of your own
     reward: Reward | Own = "action_prob"
     reward_span: Literal["action", "turn"] = "action"  # tokens that it reads; turn: the tags too
+    # no_thought: a thought is paid for what it adds to the reward of the step without a thought
+    baseline: Literal["none", "no_thought"] = "none"
     advantage: Advantage | Own = "posterior"  # of a thought in its group; or FILE.py:NAME
     top_k: Count = 2  # k of the advantage top_k
     trained_on: TrainedOn = "thought_action"  # tokens that learn; both: in both orders

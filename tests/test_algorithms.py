@@ -104,6 +104,22 @@ def test_the_posterior_weights_climb_the_likelihood_of_the_action():
         assert torch.allclose(-g, t, atol=1e-12)
 
 
+@pytest.mark.parametrize("b", [0.0, 0.2, 0.3, 0.9])
+def test_with_a_baseline_they_climb_the_likelihood_in_which_no_thought_is_an_explanation(b):
+    """grad log sum_z p(z) max(p(a|z), b), by autograd, against a group in exact proportion to p(z).
+    The thoughts before and after b = .3 earn .25, .5 and .75."""
+    theta = tensor([0.0, math.log(2), math.log(5)], dtype=torch.float64, requires_grad=True)
+    log_z, r = theta.log_softmax(0), tensor([0.5, 0.25, 0.75], dtype=torch.float64)
+    (true,) = torch.autograd.grad(
+        (log_z.exp() * r.clamp(min=b)).sum().log(), theta, retain_graph=True
+    )
+    group = tensor([0] * 1 + [1] * 2 + [2] * 5)  # p(z) = 1/8, 2/8, 5/8
+    w = alg.posterior(alg.gain(r[group], b), b)
+    (found,) = torch.autograd.grad(alg.pg(log_z[group], log_z[group], w).mean(), theta)
+    assert torch.allclose(-found, true, atol=1e-12)
+    assert (true.abs().max() > 0.01) == (b < 0.75)  # what explains nothing teaches nothing
+
+
 def test_on_policy_ppo_has_the_gradient_of_pg_whatever_its_value():
     torch.manual_seed(0)
     lengths, a = [1, 4, 2], alg.mean(tensor([1.0, 0.2, 0.6]))

@@ -95,6 +95,8 @@ ROOT = Path(__file__).parents[1]
         ("--act-prm.group 1 --act-prm.advantage mean", "group"),
         ("--act-prm.scored-by base --act-prm.reward exact_match", "exact_match"),
         ("--act-prm.trained-on action_first", "state_action"),
+        ("--act-prm.baseline no_thought --act-prm.continues own", "--act-prm.continues best"),
+        ("--act-prm.baseline no_thought --act-prm.reward exact_match", "without a thought"),
         ("--act-prm.patience 2 --held-out 0", "goes by the reward on --held-out demos"),
         ("--act-prm.patience 2 --eval-every 0", "--eval-every updates: neither"),
         ("--act-prm.patience 2 --act-prm.best-by success --eval-tasks 0", "--eval-tasks tasks"),

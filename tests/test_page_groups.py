@@ -237,6 +237,7 @@ SAID = [  # (the method, its settings, what the page says then, what it says no 
     ("act_prm", {"length_penalty": 0.1}, "Long thoughts earn less", "r(z) = p(a | s, z)\n"),
     ("act_prm", {"trained_on": "action_first"}, "no token carries a loss", "its weight is its own"),
     ("act_prm", {"thoughts_from": "state_action"}, "action in view", "the very action"),
+    ("act_prm", {"baseline": "no_thought"}, "adds nothing to it weighs nothing", "Σ r"),
     ("act_prm", {"patience": 2}, "those of its best look", "action in view"),
     ("act_prm", {"continues": "own"}, "marks committed thoughts", "committed thought,"),
     ("rl", {"advantage": "mean", "reward": "success"}, "teaches nothing", "first token"),

@@ -4,6 +4,7 @@ import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
@@ -14,11 +15,12 @@ from docs.results import load
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Tiny
 from minprm.envs import make_world
+from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 from minprm.model import shipped, tiny
 from minprm.model.narration import narrated
 from minprm.model.policy import Policy
-from minprm.model.precision import FP32Head
+from minprm.model.precision import FP32Head, own_logprobs
 from minprm.run.clock import is_raised
 from minprm.text.chat import Chat
 
@@ -58,6 +60,22 @@ def test_each_is_the_file_that_was_measured_small_and_good_enough():
 def test_its_skills_are_those_that_are_noted(tmp_path):
     skills = tiny.gate(base(SMOKE, 0, tmp_path), make_world(SMOKE), SMOKE.thought_tokens)
     assert skills == pytest.approx(KNOWN["smoke-0"]["skills"], abs=0.02)  # one thought of fifty
+
+
+def test_the_gate_tells_how_often_a_good_thought_is_drawn(tmp_path):
+    """Of all states, and of the tenth where it is rarest. Here each of 50 episodes has one."""
+    policy, world = base(SMOKE, 0, tmp_path), make_world(SMOKE)
+    chat = Chat(policy.tokenizer)
+    chances = []
+    for i in range(50):
+        state = [{"role": "user", "content": world.reset(task_seed("validation", i))}]
+        thought = [*chat.content(world.thought()), *chat.stop]
+        ids = [*chat.state(state, [], after=None), *chat.think, *thought]
+        chances.append(own_logprobs(policy.model, ids, len(thought)).sum().exp().item())
+    skills = tiny.gate(policy, world, SMOKE.thought_tokens)
+    assert skills["good"] == pytest.approx(fmean(chances), rel=1e-3)
+    assert skills["scarcest"] == pytest.approx(fmean(sorted(chances)[:5]), rel=1e-3)
+    assert skills["scarcest"] < 0.5 * skills["good"]
 
 
 @pytest.mark.parametrize("other", [

@@ -16,6 +16,7 @@ from minprm.envs import WORLDS
 from minprm.envs.cups import Cups
 from minprm.evaluation import summary
 from minprm.model.correction import reweighted
+from minprm.model.precision import own_logprobs
 from minprm.model.tree import lineage, row
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.stages.rl import compare, paid
@@ -112,6 +113,29 @@ def test_an_unusable_thought_gains_nothing_whatever_follows(parts, continues, ad
         assert (z.outcome, z.action_weight) == (0.0, 0.0) and z.advantage <= 0
     for z in walks[1].groups[-1].thoughts:
         assert (z.outcome, z.advantage, z.action_weight) == (0.0, 0.0, 0.0)
+
+
+def test_with_the_baseline_a_thought_weighs_what_it_adds(parts):
+    """The baseline is p(action | state) itself, after the history that the thought has read."""
+    p, chat, _ = parts
+    cfg, groups, walks = walk(parts, baseline="no_thought")
+    for g in groups:
+        bare = g.paths[0].history.whole() + chat.opening(None)
+        logp = own_logprobs(p.model, bare + g.action, len(g.action))
+        assert g.chance == pytest.approx(logp.sum().exp().item(), rel=1e-4)
+    outcomes(walks, cfg)
+    credit(groups, cfg)
+    for g in groups:
+        floored = [max(z.reward, g.chance) for z in g.thoughts]
+        for z, r in zip(g.thoughts, floored, strict=True):
+            wanted = (r - g.chance) / (sum(floored) / len(floored))
+            assert (z.advantage, z.action_weight) == pytest.approx((wanted, wanted), abs=1e-5)
+    assert any(z.advantage == 0 < z.reward for g in groups for z in g.thoughts)
+    give(groups, [0.1] * cfg.group)
+    for g in groups:
+        g.chance = 0.2
+    credit(groups, cfg)
+    assert {z.advantage for g in groups for z in g.thoughts} == {0.0}  # restating teaches nothing
 
 
 @pytest.mark.parametrize("advantage", ["best", "top_k"])

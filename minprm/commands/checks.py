@@ -231,6 +231,17 @@ def _check_act_prm(config: Config) -> None:
         act_prm.continues == "resample" and act_prm.advantage not in ("posterior", "none"),
         "--act-prm.continues resample weighs by survival: --act-prm.advantage posterior",
     )
+    if act_prm.baseline == "no_thought":
+        refuse(
+            act_prm.continues != "best",
+            "--act-prm.baseline no_thought is about the thoughts of one step, and needs "
+            "--act-prm.continues best",
+        )
+        refuse(
+            act_prm.reward == "exact_match" or own.reads_texts(act_prm.reward),
+            f"--act-prm.reward {act_prm.reward} says nothing of a step without a thought, and "
+            "--act-prm.baseline no_thought needs that: use --act-prm.reward action_prob",
+        )
 
 
 def _check_rl(config: Config) -> None:

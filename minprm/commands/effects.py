@@ -41,8 +41,9 @@ READ_BY = {
     "act_prm.updates": f"{ACT_PRM} relabel:matched",
     "act_prm.batch": f"{ACT_PRM} relabel:matched",
     "act_prm.group": f"{ACT_PRM} relabel:matched",
-    # the variants :resample set these three themselves
+    # the variants :resample set these four themselves
     "act_prm.continues": "act_prm relabel relabel:matched",
+    "act_prm.baseline": "act_prm",
     "act_prm.advantage": "act_prm",
     "act_prm.trained_on": "act_prm",
     "watch": f"{ACT_PRM} {RL}",

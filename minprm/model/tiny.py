@@ -11,10 +11,12 @@ import contextlib
 import hashlib
 import inspect
 import json
+import math
 from copy import deepcopy
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import torch
 from loguru import logger
@@ -207,36 +209,51 @@ def as_sample(episode: list[Turn], chat: Chat) -> Sample:
 # --- has it learned enough? ---
 
 
+class ExpertTurn(NamedTuple):
+    """A turn of the expert's episode, with what the world itself would think."""
+
+    prompt: list[int]  # all before the thought
+    thought: Sample  # the world's own thought, to be scored
+    action: Sample  # the expert's action after it, to be scored
+    world: World  # in this state
+
+
 def gate(policy: Policy, world: World, thought_tokens: int) -> dict[str, float]:
     """Skills of the base model: {kind of sampled thought: share, "acts": p(a | s, good thought)}.
 
     The share of "?" is that of thoughts of no kind. The model is asked at every turn of the
     expert's episodes, with good thoughts in the history. Both skills are needed: a model can obey a
     good thought and still garble the ones that it writes.
+
+    "good" is p(z | s) of the world's own thought, averaged over these states, and "scarcest" the
+    same over the tenth of them where it is smallest: there Act-PRM has least to learn from.
     """
     chat = Chat(policy.tokenizer)
-    prompts = []
-    samples = []
-    worlds = []
+    turns = []
     for i in range(GATE_TASKS):
-        for prompt, sample, state in _expert_turns(world, chat, task_seed("validation", i)):
-            prompts.append(prompt)
-            samples.append(sample)
-            worlds.append(state)
+        turns += _expert_turns(world, chat, task_seed("validation", i))
+    prompts = [turn.prompt for turn in turns]
     skills = {"acts": 0.0, "?": 0.0}
     drawn = Sampler(policy.model).generate(prompts, 1, thought_tokens, chat.stop, 1.0, seed=0)
-    for state, (completion,) in zip(worlds, drawn, strict=True):
+    for turn, (completion,) in zip(turns, drawn, strict=True):
         thought = chat.text(completion.ids[:-1])  # without the token that ended it
-        kind = state.classify(thought)
-        skills[kind] = skills.get(kind, 0.0) + 1 / len(worlds)
-    action_probs = [logp.sum().exp() for logp in policy.logprobs(samples)]
-    skills["acts"] = torch.stack(action_probs).mean().item()
+        kind = turn.world.classify(thought)
+        skills[kind] = skills.get(kind, 0.0) + 1 / len(turns)
+    skills["acts"] = _probabilities(policy, [turn.action for turn in turns]).mean().item()
+    good = _probabilities(policy, [turn.thought for turn in turns]).sort().values
+    skills["good"] = good.mean().item()
+    skills["scarcest"] = good[: math.ceil(len(good) / 10)].mean().item()
     return skills
+
+
+def _probabilities(policy: Policy, samples: list[Sample]) -> torch.Tensor:
+    """Of all scored tokens of each Sample together.  [N]"""
+    return torch.stack([logp.sum().exp() for logp in policy.logprobs(samples)])
 
 
 def check_gate(skills: dict[str, float], stop: bool) -> None:
     """Logs the skills. Exits where they are too low, for whatever is built on such a model."""
-    logger.info("base model: " + "  ".join(f"{k} {v:.2f}" for k, v in sorted(skills.items())))
+    logger.info("base model: " + "  ".join(f"{k} {v:.3g}" for k, v in sorted(skills.items())))
     if stop and (skills["acts"] < 0.97 or skills["?"] > 0.2):
         fail(
             f"the base model lacks the world's skills: it acts on a good thought with probability "
@@ -253,9 +270,7 @@ def _reason(world: World) -> str:
     )
 
 
-def _expert_turns(world: World, chat: Chat, seed: int) -> list[tuple[list[int], Sample, World]]:
-    """For each turn of the expert's episode: (the prompt to think, the expert's action after the
-    world's own thought, the world in that state)."""
+def _expert_turns(world: World, chat: Chat, seed: int) -> list[ExpertTurn]:
     turns = []
     history = []
     observation = world.reset(seed)
@@ -266,8 +281,10 @@ def _expert_turns(world: World, chat: Chat, seed: int) -> list[tuple[list[int], 
         history = history + chat.state(state, [], after="" if history else None)
         thought = chat.content(_reason(world))
         action = chat.content(world.expert())
-        sample = Sample().extend(history + chat.opening(thought)).extend(action, 0.0)
-        turns.append((history + chat.think, sample, deepcopy(world)))
+        prompt = history + chat.think
+        thinks = Sample().extend(prompt).extend([*thought, *chat.stop], 0.0)
+        acts = Sample().extend(history + chat.opening(thought)).extend(action, 0.0)
+        turns.append(ExpertTurn(prompt, thinks, acts, deepcopy(world)))
         history = history + chat.turn(thought, action)
         observation, _, done, _ = world.step(world.expert())
     return turns

@@ -16,7 +16,7 @@ THOUGHT = {
     "usable": True, "closed": True, "copied": False, "committed": False, "tokens": None,
     "action": None, "up": None, "descendants": None,
 }  # fmt: skip
-KNOBS = ("advantage", "reward", "loss", "trained_on", "continues")
+KNOBS = ("advantage", "reward", "baseline", "loss", "trained_on", "continues")
 # Told only where they differ from their defaults: then the page has a sentence more.
 RARE = ("scored_by", "reward_span", "length_penalty", "thoughts_from", "patience", "groups")
 

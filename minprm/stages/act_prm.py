@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from minprm.algorithms import posterior, returns_to_go, systematic_resample
+from minprm.algorithms import gain, posterior, returns_to_go, systematic_resample
 from minprm.chosen import advantages
 from minprm.constants import ActPRM
 from minprm.data import Demo, Sample, Step, chain
@@ -54,7 +54,7 @@ def act_prm(run: Run, stage_id: str, **changes) -> None:
     def held_out() -> dict[str, float]:
         # A thought drawn with the action in view can earn its reward by naming it. The reward to
         # believe is that of thoughts from the state alone, on tasks that are not trained on.
-        plain = replace(cfg, thoughts_from="state", continues="best")
+        plain = replace(cfg, thoughts_from="state", continues="best", baseline="none")
         return held_out_look(run, plain, walk_logs)
 
     record = WatchedStates(run, stage_id, cfg, walk_logs, outcomes, credit, to_samples)
@@ -106,6 +106,7 @@ class Group:
     action: list[int]  # the expert's, as ids
     state_ids: tuple[list[int], list[int]]  # ids of the state, and of it without observations
     paths: list[Path]  # that lead to this step: one, or one for each thought
+    chance: float = 0.0  # the baseline: the step's reward without a thought; 0 where there is none
     thoughts: list[Thought] = field(default_factory=list)
 
 
@@ -197,6 +198,8 @@ def think(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
 
 def score(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
     """Writes each thought's reward. A thought that never ended, or is no text, keeps its 0."""
+    if cfg.baseline == "no_thought":
+        variants.write_chances(groups, agent, cfg)
     pairs = [(group, z) for group in groups for z in group.thoughts if z.usable]
     if not pairs:
         return
@@ -248,13 +251,16 @@ def credit(groups: list[Group], cfg: ActPRM) -> None:
     The thought's tokens were sampled, so a baseline may be subtracted: any advantage will do. The
     expert's action was not: it is weighed by the posterior, or in hard EM by the thought's 0 or 1.
     """
-    compared = [torch.tensor([z.outcome for z in group.thoughts]) for group in groups]
+    compared = []
+    for group in groups:
+        outcomes = torch.tensor([z.outcome for z in group.thoughts])
+        compared.append(gain(outcomes, group.chance))
     lengths = [torch.tensor([float(len(z.ids)) for z in group.thoughts]) for group in groups]
     found = advantages(compared, cfg.advantage, cfg.top_k, lengths)
     for group, r, adv in zip(groups, compared, found, strict=True):
-        weights = adv if cfg.advantage in HARD_EM else posterior(r)
+        weights = adv if cfg.advantage in HARD_EM else posterior(r, group.chance)
         for i, z in enumerate(group.thoughts):
-            z.advantage = adv[i].item()
+            z.advantage = (weights if cfg.advantage == "posterior" else adv)[i].item()
             z.action_weight = weights[i].item()
 
 

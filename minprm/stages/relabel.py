@@ -16,13 +16,14 @@ from typing import NamedTuple
 
 from loguru import logger
 
-from minprm import chosen, own
+from minprm import own
 from minprm.constants import ActPRM, Relabel, fail
-from minprm.data import Demo, Sample
+from minprm.data import Demo
 from minprm.demos import WITH_ONE_THOUGHT, portions
 from minprm.model.agent import Agent
 from minprm.run.randomness import noise_seed
-from minprm.stages.act_prm import Group, Thought, Walk, walk_logs
+from minprm.stages import variants
+from minprm.stages.act_prm import Thought, Walk, walk_logs
 from minprm.stages.failure import Tally, require_thoughts
 from minprm.text.chat import Chat
 from minprm.text.logs import rewrite_demos
@@ -52,7 +53,7 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
     group = thoughts_a_step(cfg, act, run, matched)
     # thoughts come from the state alone, also where training showed them the action: nobody will
     # show the agent an action when it plays
-    act = replace(act, group=group, thoughts_from="state")
+    act = replace(act, group=group, thoughts_from="state", baseline="none")
     logs: list[Relabelled] = []
     found = Tally()
     for first, demos in portions(run.train_demos):
@@ -150,7 +151,8 @@ def relabelled(walk: Walk, agent: Agent, cfg: ActPRM, keep: int) -> list[Relabel
         log = with_thoughts(walk, thoughts, agent.chat)
         # a chance by writing would be 0 or 1, and of no thought there is no text to judge
         if log.readable and cfg.reward != "exact_match" and not own.reads_texts(cfg.reward):
-            log = log._replace(chances=without_thought(walk.groups, thoughts, agent, cfg))
+            steps = [(g, z.path) for g, z in zip(walk.groups, thoughts, strict=True)]
+            log = log._replace(chances=variants.without_thought(steps, agent, cfg))
         logs.append(log)
     return logs
 
@@ -163,23 +165,6 @@ def with_thoughts(walk: Walk, thoughts: list[Thought], chat: Chat) -> Relabelled
         texts.append(text if text.strip() else None)
     demo = walk.demo.with_thoughts(texts, [z.reward for z in thoughts])
     return Relabelled(demo, None not in texts, [])
-
-
-def without_thought(
-    groups: list[Group], thoughts: list[Thought], agent: Agent, cfg: ActPRM
-) -> list[float]:
-    """The reward of each step's action if the turn had no thought, after the same history."""
-    tags = 0.0 if cfg.reward_span == "turn" else None
-    chat = agent.chat
-    # in layout `tool` the token that opens a call ends a thought, too, and is not scored there
-    opening = None if chat.opening(None) == chat.think_end else tags
-    samples = []
-    for group, z in zip(groups, thoughts, strict=True):
-        sample = Sample(parent=z.path.history).extend(chat.opening(None), opening)
-        sample.extend(group.action, 0.0).extend([*chat.act_end, *chat.end], tags)
-        samples.append(sample)
-    logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")
-    return chosen.rewards(cfg.reward, logps)
 
 
 def sample(run: Run, stage_id: str) -> None:

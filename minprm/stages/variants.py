@@ -3,8 +3,9 @@
 The story in stages/act_prm.py does without. Thoughts that see the action (--act-prm.thoughts-from
 state_action) are easier to find, and pay for naming it (docs/ladder.md#ablations). A reward of the
 user's own may read texts beside log-probs (own.py). A reward by writing (--act-prm.reward
-exact_match) needs no log-probs, and costs sampling. `group` and `z` are a Group of
-stages/act_prm.py and one of its Thoughts.
+exact_match) needs no log-probs, and costs sampling. `without_thought` is the baseline
+(--act-prm.baseline no_thought). `group` and `z` are a Group of stages/act_prm.py and one of its
+Thoughts.
 """
 
 from torch import Tensor
@@ -44,6 +45,29 @@ def rewards_by_reading(
     for group, z in pairs:
         texts.append((chat.text(z.ids), group.step.observation(), group.step.action))
     return chosen.rewards(name, logps, texts)
+
+
+def write_chances(groups: list, agent: Agent, cfg: ActPRM) -> None:
+    """Writes the baseline of each group: its reward without a thought."""
+    steps = [(group, group.paths[0]) for group in groups]
+    for group, chance in zip(groups, without_thought(steps, agent, cfg), strict=True):
+        group.chance = chance
+
+
+def without_thought(steps: list[tuple], agent: Agent, cfg: ActPRM) -> list[float]:
+    """The reward of each step's action if the turn had no thought. steps: (group, path), where the
+    path is a Path that leads to the group."""
+    tags = 0.0 if cfg.reward_span == "turn" else None
+    chat = agent.chat
+    # in layout `tool` the token that opens a call ends a thought, too, and is not scored there
+    opening = None if chat.opening(None) == chat.think_end else tags
+    samples = []
+    for group, path in steps:
+        sample = Sample(parent=path.history).extend(chat.opening(None), opening)
+        sample.extend(group.action, 0.0).extend([*chat.act_end, *chat.end], tags)
+        samples.append(sample)
+    logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base", keep=True)
+    return chosen.rewards(cfg.reward, logps)
 
 
 def rewards_by_writing(groups: list, pairs: list[tuple], agent: Agent, seed: int) -> list[float]:

@@ -44,10 +44,15 @@ function advantages(group) {
 // Whether the run compares thoughts by how their paths end, and not by their own reward alone.
 const isResampled = () => settings().continues === "resample" && VIEW.advantage === null;
 
+// Whether a thought is paid for what it adds to the reward of its step without a thought.
+const hasBaseline = () => settings().baseline === "no_thought" && VIEW.advantage === null;
+
 function formula() {
   const name = advantageName();
   if (isResampled()) return "A = paths at the end";
   if (settings().continues === "own" && VIEW.advantage === null) return "A, of r to the end";
+  if (hasBaseline() && name === "posterior") return "A = max(r − b, 0) / mean max(r, b)";
+  if (hasBaseline()) return `A, by ${clean(name)} of max(r − b, 0)`;
   return Object.hasOwn(WHAT_IF, name) ? WHAT_IF[name].formula : `A, by ${clean(name)}`;
 }
 

@@ -72,7 +72,10 @@ function ofThoughts() {
       (settings().continues ?? "best") === "best"
         ? "▸ marks the committed thought: the next step of this log would read it. "
         : "▸ marks committed thoughts: a path goes on from each, and reads it at the next step of the log. ",
-      advantageName() === "posterior" && !isResampled()
+      hasBaseline()
+        ? "b is the reward of this step without a thought: a thought that adds nothing to it weighs nothing. "
+        : null,
+      advantageName() === "posterior" && !isResampled() && !hasBaseline()
         ? "G is the size of the group, Σ r the sum of its rewards. A compares within the group alone: even its best thought may be worse than none. "
         : null,
       settings().thoughts_from === "state_action"
