@@ -14,6 +14,7 @@ what stands on the pages with what would be written.
 import ast
 import re
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from docs.drawing.idea import kind, the_group
@@ -127,11 +128,12 @@ def one_line(rows: dict) -> str:
     )  # fmt: skip
 
 
-def act_prm(rows: dict) -> str:
+def successes(rows: dict, what: str = "what") -> str:
+    """Any rows: mean, interval and every seed."""
     lines = []
     for name, row in rows.items():
         lines.append([name, share(row["mean"]), interval(row), shares(row["values"])])
-    return grid(["`act_prm.py`", "success", "95 %", "seeds"], lines)
+    return grid([what, "success", "95 %", "seeds"], lines)
 
 
 def group() -> str:
@@ -439,7 +441,8 @@ def first_sentence(file: Path) -> str:
 TABLES = {
     "cups": ladder, "errand": ladder, "rooms": ladder, "frozenlake": ladder,
     "cups-more": ladder, "frozenlake-more": ladder, "errand-two": one_line,
-    "cups:six": six, "act_prm": act_prm, "errand-right": right_thoughts,
+    "cups:six": six, "errand-right": right_thoughts,
+    "act_prm": partial(successes, what="`act_prm.py`"),
     "ablations": ablations, "objectives": objectives, "text_rewards": text_rewards, "nlpo": nlpo,
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
     "actprm": actprm, "growth": growth, "tokens": tokens, "vs_trl": vs_peer, "vs_verl": vs_peer,
@@ -448,6 +451,7 @@ TABLES = {
     "parallel:trl": parallel_trl,
     "sampler": sampler, "sync": sync, "plan": plan,
     "many_logs": many_logs, "many_logs:start": many_logs_start,
+    "scarce": partial(successes, what="arm"), "paid": partial(successes, what="weight"),
 }  # fmt: skip
 # Made of something else
 OTHERS = {
