@@ -9,23 +9,22 @@ does as well.
 import re
 from unittest.mock import patch
 
-from benchmarks.evidence.runs import RECIPE, base, successes
+from benchmarks.evidence.runs import base, recipe, successes
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
 from minprm.stages import act_prm
 
 SEEDS = [301, 302, 303, 304, 305]
-PLAIN = "--act-prm.baseline none"
+PLAIN = {"baseline": "none"}
+ALONE = {**PLAIN, "trained_on": "thought"}
 WAYS = {
-    "`posterior`, no baseline": PLAIN,
-    "`none` (REINFORCE), no baseline": f"{PLAIN} --act-prm.advantage none",
-    "`mean`, no baseline; thought alone": f"{PLAIN} --act-prm.advantage mean "
-    "--act-prm.trained-on thought",
-    "`mean_std`, no baseline; thought alone": f"{PLAIN} --act-prm.advantage mean_std "
-    "--act-prm.trained-on thought",
-    "`posterior` of log r - log b, if above 0": "--jobs 1",
-    "`none` (REINFORCE) of r - b, if above 0": "--act-prm.advantage none",
-    "`posterior` of r - b, if above 0 (the recipe)": "",
+    "`posterior` of r": PLAIN,
+    "`none` (REINFORCE) of r": PLAIN | {"advantage": "none"},
+    "`mean` of r, thoughts alone": ALONE | {"advantage": "mean"},
+    "`mean_std` of r, thoughts alone": ALONE | {"advantage": "mean_std"},
+    "`posterior` of log r - log b, if above 0": {},
+    "`none` (REINFORCE) of r - b, if above 0": {"advantage": "none"},
+    "`posterior` of r - b, if above 0 (the recipe)": {},
 }
 
 
@@ -34,19 +33,19 @@ def log_ratio(r, b):
     return (r / b).log().clamp(min=0) if b else r
 
 
-def measured(name: str, flags: str) -> dict:
+def measured(way: str, knobs: dict) -> dict:
     """Success of one way, a row."""
-    run = "paid-" + re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
-    said = f"{base()} {RECIPE} {flags} --arms act_prm"
-    if "log r" not in name:
-        return successes(run, said, SEEDS)["act_prm"]
-    with patch.object(act_prm, "gain", log_ratio):
-        return successes(run, said, SEEDS)["act_prm"]
+    run = "paid-" + re.sub("[^a-z0-9]+", "-", way.lower()).strip("-")
+    flags = f"{base()} {recipe(**knobs)} --arms act_prm --jobs 1"
+    if "log r" not in way:
+        return successes(run, flags, SEEDS)["act_prm"]
+    with patch.object(act_prm, "gain", log_ratio):  # --jobs 1: it has to be this process
+        return successes(run, flags, SEEDS)["act_prm"]
 
 
 def main() -> None:
     path = take_json_flag()
-    rows = {name: measured(name, flags) for name, flags in WAYS.items()}
+    rows = {way: measured(way, knobs) for way, knobs in WAYS.items()}
     print(tables.successes(rows))
     save_run(path, SEEDS, t_interval(SEEDS), rows)
 

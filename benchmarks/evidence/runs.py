@@ -7,7 +7,6 @@ from minprm.commands.train import go_on
 from minprm.report.files import RUNS
 
 SEEDS = [301, 302, 303]
-RECIPE = "--act-prm.baseline no_thought --act-prm.updates 80 --act-prm.lr 6e-4 --sft.epochs 10"
 
 
 def base(faithful: float = 0.03) -> str:
@@ -18,6 +17,13 @@ def base(faithful: float = 0.03) -> str:
     """
     mixture = f"faithful={faithful} wrong={0.55 - faithful:.3f} restate=.35 bare=.10"
     return f"--preset cups --no-gate --tiny.mixture {mixture}"
+
+
+def recipe(**changed) -> str:
+    """Flags of the frozen recipe; `changed` are other knobs of --act-prm."""
+    knobs = {"baseline": "no_thought", "updates": 80, "lr": 6e-4} | changed
+    flags = [f"--act-prm.{name.replace('_', '-')} {value}" for name, value in knobs.items()]
+    return " ".join([*flags, "--sft.epochs 10"])
 
 
 def successes(name: str, flags: str, seeds: list[int] = SEEDS) -> dict[str, dict]:

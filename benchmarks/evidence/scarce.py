@@ -6,7 +6,7 @@ alike. The sentence "Act-PRM learns where selecting finds next to nothing" is fa
 comes near it in the mean, and Act-PRM is not reliable if one of the ten seeds fails.
 """
 
-from benchmarks.evidence.runs import RECIPE, base, good_shares, successes
+from benchmarks.evidence.runs import base, good_shares, recipe, successes
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
 
@@ -16,7 +16,7 @@ ARMS = "base action_sft best_of_base_matched act_prm expert_thoughts"
 
 def main() -> None:
     path = take_json_flag()
-    rows = successes("scarce", f"{base()} {RECIPE} --arms {ARMS}", SEEDS)
+    rows = successes("scarce", f"{base()} {recipe()} --arms {ARMS}", SEEDS)
     print(tables.successes(rows))
     save_run(path, SEEDS, t_interval(SEEDS), rows, shares=good_shares("scarce"))
 

@@ -7,7 +7,7 @@ for each state anew, learning shares between states" is false if, for a base who
 rare, the best of 84 come near what Act-PRM makes of 24.
 """
 
-from benchmarks.evidence.runs import RECIPE, SEEDS, base, good_shares, successes
+from benchmarks.evidence.runs import SEEDS, base, good_shares, recipe, successes
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
 
@@ -17,14 +17,14 @@ UPDATES = (40, 80, 160)  # of Act-PRM: half as many thoughts a step are drawn, a
 
 def measured(share: float, updates: int) -> dict[str, dict]:
     """Rows of one base and one budget."""
-    flags = f"{base(share)} {RECIPE} --act-prm.updates {updates}"
     name = f"selecting-{share}-{updates}"
-    added = successes(name, f"{flags} --arms best_of_base_matched act_prm")
-    plain = successes(f"{name}-r", f"{flags} --act-prm.baseline none --arms act_prm")
+    added = f"{base(share)} {recipe(updates=updates)} --arms best_of_base_matched act_prm"
+    plain = f"{base(share)} {recipe(updates=updates, baseline='none')} --arms act_prm"
+    rows = successes(name, added)
     return {
-        "best of the base": added["best_of_base_matched"],
-        "Act-PRM, paid r": plain["act_prm"],
-        "Act-PRM, paid what is added": added["act_prm"],
+        "best of the base": rows["best_of_base_matched"],
+        "Act-PRM, paid r": successes(f"{name}-r", plain)["act_prm"],
+        "Act-PRM, paid what is added": rows["act_prm"],
     }
 
 
