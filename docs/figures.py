@@ -10,6 +10,7 @@ from pathlib import Path
 
 from docs.drawing import (
     credit,
+    evidence,
     failures,
     idea,
     ladder,
@@ -32,6 +33,7 @@ FIGURES = {
     **worlds.FIGURES,
     **speed.FIGURES,
     **parallel.FIGURES,
+    **evidence.FIGURES,
     **failures.FIGURES,
 }
 

@@ -68,7 +68,7 @@ def test_chapter_8_counts_the_tokens_that_its_figure_draws():
 
 
 @pytest.mark.parametrize("name", LEFT_OUT)
-def test_chapter_9_names_what_is_left_out(name):
+def test_chapter_11_names_what_is_left_out(name):
     table = page("failures").partition("## What is left out")[2].partition("## What of five")[0]
     rows = re.findall(r"^\| (.+?) \| (.+?) \|", table, re.MULTILINE)
     assert any(name in looked_for for looked_for, _ in rows)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.evidence.__main__ import EXPERIMENTS
 from minprm.constants import ARMS
 from minprm.ladder import STAGES
 
@@ -125,6 +126,13 @@ def test_files_and_functions_are_short():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef):
                 assert node.end_lineno - node.lineno < 60, f"{file}: {node.name}"
+
+
+def test_an_experiment_is_read_on_one_screen_and_runs_with_the_others():
+    files = {file.stem: file for file in (ROOT / "benchmarks/evidence").glob("[a-z]*.py")}
+    assert set(EXPERIMENTS) == files.keys() - {"runs"}
+    for file in files.values():
+        assert file.read_text().count("\n") <= 80, file
 
 
 def test_the_story_fits_a_sitting_and_each_file_points_at_the_idea():

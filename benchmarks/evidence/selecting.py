@@ -4,7 +4,7 @@ The smaller the share of good thoughts in the base's diet, the more of its thoug
 drawn. Three ways to spend them, all fine-tuned on alike: keep the best of a step; Act-PRM, paid by
 the action's probability; Act-PRM, paid for what a thought adds to it. The sentence "selecting pays
 for each state anew, learning shares between states" is false if, for a base whose good thoughts are
-rare, the best of 84 come near what Act-PRM makes of 24.
+rare, the best of 44 come near what Act-PRM makes of 44.
 """
 
 from benchmarks.evidence.runs import SEEDS, base, good_shares, recipe, successes
@@ -12,7 +12,7 @@ from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
 
 SHARES = (0.1, 0.03, 0.01, 0.003)
-UPDATES = (40, 80, 160)  # of Act-PRM: half as many thoughts a step are drawn, and 4 to write down
+UPDATES = (20, 40, 80)  # of Act-PRM: half as many thoughts a step are drawn, and 4 to write down
 
 
 def measured(share: float, updates: int) -> dict[str, dict]:
@@ -36,7 +36,8 @@ def main() -> None:
         for updates in UPDATES:
             drawn = 4 + updates // 2
             for way, row in measured(share, updates).items():
-                rows[f"{share} | {drawn} | {way}"] = {"share": share, "drawn": drawn, **row}
+                name = f"{share} | {drawn} | {way}"
+                rows[name] = {"share": share, "drawn": drawn, "way": way, **row}
         shares[str(share)] = good_shares(f"selecting-{share}-{UPDATES[0]}")
     print(tables.successes(rows))
     save_run(path, SEEDS, t_interval(SEEDS), rows, shares=shares)

@@ -1,4 +1,4 @@
-"""Figure of chapter 10: a reward that rises is no success yet."""
+"""Figure of chapter 11: a reward that rises is no success yet."""
 
 import matplotlib.pyplot as plt
 

@@ -1,0 +1,104 @@
+"""Figures of chapter 10: success where good thoughts are scarce, and what decides it."""
+
+from docs.drawing.style import (
+    ACCENT,
+    AGAINST,
+    GREY,
+    INCHES,
+    INK,
+    LINE,
+    SOFT,
+    WIDTH,
+    page,
+    plt,
+    write,
+)
+from docs.results import load
+from docs.tables import share
+
+WAYS = {  # of spending thoughts: colour, and how the line is drawn
+    "best of the base": (SOFT, "--"),
+    "Act-PRM, paid r": (AGAINST, "-"),
+    "Act-PRM, paid what is added": (ACCENT, "-"),
+}
+ARMS = {"best_of_base_matched": SOFT, "act_prm": ACCENT, "expert_thoughts": GREY}
+POINT = {"marker": "o", "markersize": 4, "clip_on": False}
+
+
+def scarce():
+    """Ten bases with few good thoughts. For each the success of Act-PRM, of the best of as many of
+    the base's own thoughts, and of the world's own thoughts, over the share of good thoughts in the
+    tenth of the states where they are rarest."""
+    results = load("scarce")
+    rows, scarcest = results["rows"], results["shares"]["scarcest"]
+    figure, axis = plt.subplots(figsize=(INCHES, 3))
+    for arm, colour in ARMS.items():
+        axis.plot(
+            [100 * x for x in scarcest],
+            rows[arm]["values"],
+            "o",
+            color=colour,
+            markersize=6,
+            clip_on=False,
+        )
+        name = f"{arm} {share(rows[arm]['mean'])}"
+        axis.plot([], [], "o", color=colour, label=name, markersize=5)
+    axis.axhline(rows["random"]["mean"], color=SOFT, linewidth=1, linestyle=":")
+    axis.set(xscale="log", ylim=(0, 1))
+    axis.set_xlabel("good thoughts among 100 that the base writes, where they are rarest")
+    axis.set_ylabel("success on 400 unseen tasks", color=INK)
+    axis.legend(frameon=False, loc="center right", labelcolor="linecolor")
+    return figure
+
+
+def selecting():
+    """Four bases, a panel each, with ever fewer good thoughts. Success over the thoughts that were
+    drawn for each step, for three ways to spend them: keep the best, or learn, paid in two ways."""
+    rows = load("selecting")["rows"].values()
+    kinds = list(dict.fromkeys(row["share"] for row in rows))
+    figure, panels = plt.subplots(1, len(kinds), figsize=(INCHES, 2.6), sharey=True)
+    for axis, kind in zip(panels, kinds, strict=True):
+        for way, (colour, style) in WAYS.items():
+            points = [row for row in rows if row["share"] == kind and row["way"] == way]
+            drawn = [row["drawn"] for row in points]
+            means = [row["mean"] for row in points]
+            axis.plot(drawn, means, linestyle=style, color=colour, label=way, **POINT)
+            for row in points:
+                dots = [row["drawn"]] * len(row["values"])
+                axis.plot(dots, row["values"], "o", color=colour, markersize=2, clip_on=False)
+        axis.set(xscale="log", xticks=drawn, xticklabels=drawn, ylim=(0, 1))
+        axis.minorticks_off()
+        axis.set_title(f"{100 * kind:g} % good", loc="left")
+        axis.grid(color=LINE, linewidth=0.8)
+    panels[0].set_ylabel("success", color=INK)
+    figure.supxlabel("thoughts drawn for each step, training included", fontsize=9, color=SOFT)
+    handles, names = panels[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper left", frameon=False, ncols=3, fontsize=8)
+    return figure
+
+
+def paid():
+    """Seven ways to weigh the thoughts of a group on five bases with few good thoughts: success of
+    each seed, and the mean."""
+    rows = load("paid")["rows"]
+    height = 24 + 18 * len(rows)
+    figure, axes = page(height)
+    left, right = 236, 366
+    for x in (0, 0.5, 1):
+        place = left + (right - left) * x
+        axes.plot([place, place], [6, height - 18], color=LINE, linewidth=0.8)
+        write(
+            axes, place, height - 6, share(x, 1) if x % 1 else f"{x:.0f}", color=SOFT, ha="center"
+        )
+    for i, (way, row) in enumerate(rows.items()):
+        y = 16 + 18 * i
+        ours = "recipe" in way
+        colour = ACCENT if ours else SOFT
+        write(axes, 0, y, way.replace("`", ""), size=8, color=colour if ours else INK)
+        dots = [left + (right - left) * value for value in row["values"]]
+        axes.scatter(dots, [y - 3] * len(dots), s=18, color=colour, linewidth=0, zorder=3)
+        write(axes, WIDTH, y, share(row["mean"]), size=8, ha="right", color=colour)
+    return figure
+
+
+FIGURES = {"scarce": scarce, "selecting": selecting, "paid": paid}
