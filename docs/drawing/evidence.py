@@ -30,19 +30,13 @@ def scarce():
     the base's own thoughts, and of the world's own thoughts, over the share of good thoughts in the
     tenth of the states where they are rarest."""
     results = load("scarce")
-    rows, scarcest = results["rows"], results["shares"]["scarcest"]
+    rows = results["rows"]
+    rarest = [100 * x for x in results["shares"]["scarcest"]]
     figure, axis = plt.subplots(figsize=(INCHES, 3))
     for arm, colour in ARMS.items():
-        axis.plot(
-            [100 * x for x in scarcest],
-            rows[arm]["values"],
-            "o",
-            color=colour,
-            markersize=6,
-            clip_on=False,
-        )
         name = f"{arm} {share(rows[arm]['mean'])}"
-        axis.plot([], [], "o", color=colour, label=name, markersize=5)
+        values = rows[arm]["values"]
+        axis.plot(rarest, values, "o", color=colour, label=name, markersize=6, clip_on=False)
     axis.axhline(rows["random"]["mean"], color=SOFT, linewidth=1, linestyle=":")
     axis.set(xscale="log", ylim=(0, 1))
     axis.set_xlabel("good thoughts among 100 that the base writes, where they are rarest")
@@ -87,9 +81,7 @@ def paid():
     for x in (0, 0.5, 1):
         place = left + (right - left) * x
         axes.plot([place, place], [6, height - 18], color=LINE, linewidth=0.8)
-        write(
-            axes, place, height - 6, share(x, 1) if x % 1 else f"{x:.0f}", color=SOFT, ha="center"
-        )
+        write(axes, place, height - 6, f"{x:g}".replace("0.", "."), color=SOFT, ha="center")
     for i, (way, row) in enumerate(rows.items()):
         y = 16 + 18 * i
         ours = "recipe" in way
