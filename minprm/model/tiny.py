@@ -271,6 +271,7 @@ def _reason(world: World) -> str:
 
 
 def _expert_turns(world: World, chat: Chat, seed: int) -> list[ExpertTurn]:
+    """Those of the expert's episode, with the world's own thoughts in the history."""
     turns = []
     history = []
     observation = world.reset(seed)
