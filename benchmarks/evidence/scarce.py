@@ -14,9 +14,14 @@ SEEDS = list(range(301, 311))
 ARMS = "base action_sft best_of_base_matched act_prm expert_thoughts"
 
 
+def of_arms() -> dict[str, dict]:
+    """The row of each arm."""
+    return successes("scarce", f"{base()} {recipe()} --arms {ARMS}", SEEDS)
+
+
 def main() -> None:
     path = take_json_flag()
-    rows = successes("scarce", f"{base()} {recipe()} --arms {ARMS}", SEEDS)
+    rows = of_arms()
     print(tables.successes(rows))
     save_run(path, SEEDS, t_interval(SEEDS), rows, shares=good_shares("scarce"))
 

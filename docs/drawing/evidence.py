@@ -21,7 +21,12 @@ WAYS = {  # of spending thoughts: colour, and how the line is drawn
     "Act-PRM, paid r": (AGAINST, "-"),
     "Act-PRM, paid what is added": (ACCENT, "-"),
 }
-ARMS = {"best_of_base_matched": SOFT, "act_prm": ACCENT, "expert_thoughts": GREY}
+ARMS = {"expert_thoughts": GREY, "best_of_base_matched": SOFT, "act_prm": ACCENT}
+SAID = {  # of each arm, and where the words stand
+    "expert_thoughts": ("the world's own thoughts", 0.89, GREY),
+    "act_prm": ("Act-PRM, 44 thoughts a step", 0.8, ACCENT),
+    "best_of_base_matched": ("the best of 44 of the base's thoughts", 0.2, SOFT),
+}
 POINT = {"marker": "o", "markersize": 4, "clip_on": False}
 
 
@@ -31,17 +36,18 @@ def scarce():
     tenth of the states where they are rarest."""
     results = load("scarce")
     rows = results["rows"]
-    rarest = [100 * x for x in results["shares"]["scarcest"]]
+    rarest = [1000 * x for x in results["shares"]["scarcest"]]
     figure, axis = plt.subplots(figsize=(INCHES, 3))
     for arm, colour in ARMS.items():
-        name = f"{arm} {share(rows[arm]['mean'])}"
-        values = rows[arm]["values"]
-        axis.plot(rarest, values, "o", color=colour, label=name, markersize=6, clip_on=False)
+        axis.plot(rarest, rows[arm]["values"], "o", color=colour, markersize=6, clip_on=False)
+        words, height, ink = SAID[arm]
+        mean = share(rows[arm]["mean"])
+        axis.text(7.8, height, f"{words}: {mean}", color=SOFT if ink == GREY else ink, ha="right")
     axis.axhline(rows["random"]["mean"], color=SOFT, linewidth=1, linestyle=":")
-    axis.set(xscale="log", ylim=(0, 1))
-    axis.set_xlabel("good thoughts among 100 that the base writes, where they are rarest")
+    axis.text(7.8, 0.03, "random play", color=SOFT, ha="right")
+    axis.set(xlim=(2.5, 7.8), ylim=(0, 1))
+    axis.set_xlabel("good thoughts among 1,000 that the base writes, where they are rarest")
     axis.set_ylabel("success on 400 unseen tasks", color=INK)
-    axis.legend(frameon=False, loc="center right", labelcolor="linecolor")
     return figure
 
 
