@@ -1,6 +1,6 @@
 """python -m benchmarks.evidence.paid: what should a thought be paid for?
 
-Four ways to turn the rewards of a group into weights, on the ten bases of `scarce`, whose good
+Six ways to turn the rewards of a group into weights, on the ten bases of `scarce`, whose good
 thoughts are few. All else is equal: samples, rate, fine-tuning. The sentence "what matters is to
 pay for what a thought adds" is false if a way that does not subtract the action's probability
 without a thought does as well.
@@ -34,11 +34,16 @@ def measured_by_log_ratio() -> dict:
 
 def main() -> None:
     path = take_json_flag()
-    centred = {"baseline": "none", "advantage": "mean", "trained_on": "thought"}
+    plain = {"baseline": "none"}
+    alone = {"trained_on": "thought"}
     rows = {
-        "r, by its share (`posterior`)": measured("posterior", baseline="none"),
-        "r - mean(r), thoughts alone (`mean`)": measured("mean", **centred),
+        "r, by its share (`posterior`)": measured("posterior", **plain),
+        "the same, thoughts alone": measured("posterior-alone", **plain, **alone),
+        "r - mean(r), thoughts alone (`mean`)": measured(
+            "mean", **plain, **alone, advantage="mean"
+        ),
         "log r - log b where above 0, by its share": measured_by_log_ratio(),
+        "r - b where above 0, thoughts alone": measured("gain-alone", **alone),
         "r - b where above 0, by its share (the recipe)": of_arms()["act_prm"],
     }
     print(tables.successes(rows))
