@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from benchmarks.evidence import logs
+from benchmarks.evidence import logs, logs_errand
 from minprm.commands.cli import parse
 
 
@@ -30,3 +30,14 @@ def test_ten_passes_differ_from_the_others_in_their_number_alone():
     cfg = parse(logs.ten_passes(1024).split())
     assert cfg.sft.epochs * cfg.num_demos / cfg.sft.batch == 640
     assert cfg.tiny == parse(logs.flags(1024).split()).tiny
+
+
+@pytest.mark.parametrize("number", logs_errand.SIZES)
+def test_errand_is_asked_on_equal_terms_too(number):
+    cfg = parse(f"{logs_errand.flags(number)} --arms {logs_errand.ARMS}".split())
+    matched = parse(logs_errand.matched(number).split())
+    assert math.ceil(cfg.sft.epochs * number / cfg.sft.batch) == {512: 64}.get(number, 40)
+    assert cfg.act_prm.updates * cfg.act_prm.batch * cfg.act_prm.group == logs_errand.DRAWN
+    assert cfg.relabel.group == 16
+    assert matched.relabel.group == {2: 1936, 8: 496, 32: 136, 128: 46, 512: 24}[number]
+    assert matched.sft == cfg.sft
