@@ -10,7 +10,7 @@ from minprm.commands.cli import parse
 
 @pytest.mark.parametrize("number", logs.SIZES)
 def test_fine_tuning_does_not_shrink_with_the_logs(number):
-    cfg = parse(logs.flags(number).split())
+    cfg = parse(f"{logs.flags(number)} --arms {logs.ARMS}".split())
     updates = math.ceil(cfg.sft.epochs * number / cfg.sft.batch)
     assert cfg.num_demos == number
     assert updates == {512: 96, 1024: 128}.get(number, 80)
@@ -18,7 +18,7 @@ def test_fine_tuning_does_not_shrink_with_the_logs(number):
 
 @pytest.mark.parametrize("number", logs.SIZES)
 def test_as_many_thoughts_are_drawn_in_all(number):
-    cfg = parse(logs.flags(number).split())
+    cfg = parse(f"{logs.flags(number)} --arms {logs.ARMS}".split())
     in_training = cfg.act_prm.updates * cfg.act_prm.batch * cfg.act_prm.group
     assert in_training * 3 == 15_360  # of three steps each
     assert in_training % number == 0  # so that matching does not round up
@@ -29,7 +29,12 @@ def test_as_many_thoughts_are_drawn_in_all(number):
 def test_ten_passes_differ_from_the_others_in_their_number_alone():
     cfg = parse(logs.ten_passes(1024).split())
     assert cfg.sft.epochs * cfg.num_demos / cfg.sft.batch == 640
-    assert cfg.tiny == parse(logs.flags(1024).split()).tiny
+    assert cfg.tiny == parse(logs.best_look(1024).split()).tiny
+
+
+def test_the_best_look_never_stops_early():
+    cfg = parse(logs.best_look(8).split())
+    assert cfg.act_prm.patience * cfg.eval_every > cfg.act_prm.updates
 
 
 @pytest.mark.parametrize("number", logs_errand.SIZES)

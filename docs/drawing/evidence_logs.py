@@ -6,6 +6,7 @@ from docs.results import load
 CUPS = {  # arm: what it is called, its colour, and how its line is drawn
     "expert_thoughts": ("the world's own explanations", INK, "-"),
     "act_prm": ("Act-PRM", ACCENT, "-"),
+    "act_prm, best look": ("Act-PRM, its best look", ACCENT, "--"),
     "best_of_base_matched": ("best of the base, as many drawn", AGAINST, "-"),
     "action_sft": ("actions alone", SOFT, "-"),
     "action_sft, ten passes": ("actions alone, ten passes", SOFT, "--"),
