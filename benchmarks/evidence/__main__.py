@@ -7,7 +7,10 @@ interrupted goes on where it stopped: so the whole can be stopped at any time, a
 import subprocess
 import sys
 
-EXPERIMENTS = ("scarce", "paid", "selecting")
+EXPERIMENTS = (
+    "scarce", "paid", "selecting", "neighbours", "logs", "logs_errand", "unplanted", "state",
+    "beyond",
+)  # fmt: skip
 
 
 def main() -> None:
