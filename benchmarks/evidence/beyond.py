@@ -17,7 +17,7 @@ from docs.results import over_seeds, save_run, t_interval, take_json_flag
 from minprm.envs import make_world
 from minprm.evaluation import evaluate, load_agent
 
-SWAPS = (2, 3, 4, 5, 6, 8, 9, 10, 12)
+SWAPS = (2, 3, 4, 5, 6, 8, 9, 12)
 
 
 def played(path: str, swaps: int) -> tuple[float, list[list[dict]]]:
