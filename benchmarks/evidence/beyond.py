@@ -50,13 +50,14 @@ def measured(paths: list[str], swaps: int) -> dict:
 def main() -> None:
     path = take_json_flag()
     rows = {}
-    for raised_on, arms in (("4", narrow_models()), ("2 to 8", wide_models())):
+    for raised_on, arms in (("2 to 8", wide_models()), ("4", narrow_models())):
         for arm, paths in arms.items():
             for swaps in SWAPS:
                 row = measured(paths, swaps)
                 known = {"raised_on": raised_on, "arm": arm, "swaps": swaps}
                 rows[f"{raised_on} | {arm} | {swaps}"] = known | row
-                print(f"{raised_on:7} {arm:22} {swaps:3} {row['right']['mean']:.3f} {row['fates']}")
+                told = f"{raised_on:7} {arm:22} {swaps:3} {row['right']['mean']:.3f} {row['fates']}"
+                print(told, flush=True)
     save_run(path, SEEDS, t_interval(SEEDS), rows)
 
 

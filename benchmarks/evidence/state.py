@@ -34,14 +34,15 @@ def bits(pairs: list[tuple[str, str]]) -> float:
 
 
 def informed(turns: list[Drawn]) -> dict[str, float]:
-    """Bits about the right cup: in the thought's last cup, in its kind, and, as much as so few
-    states say by luck, in the last cup of another state's thought."""
+    """What is known of the right cup, as a share of log2 5 bits: by the thought's last cup; by its
+    kind; and, as much as so few states tell by luck, by the last cup of another's thought."""
     others = zip(turns, turns[1:] + turns[:1], strict=True)
-    return {
-        "bits in the last cup": bits([(last_cup(t.text), t.right) for t in turns]),
-        "bits in the kind": bits([(t.kind, t.right) for t in turns]),
-        "bits by luck": bits([(last_cup(t.text), other.right) for t, other in others]),
+    pairs = {
+        "told by the last cup": [(last_cup(t.text), t.right) for t in turns],
+        "told by the kind": [(t.kind, t.right) for t in turns],
+        "told by luck": [(last_cup(t.text), other.right) for t, other in others],
     }
+    return {what: bits(found) / log2(5) for what, found in pairs.items()}
 
 
 def scored(agent: Agent, cases: list[Case]) -> dict[str, float]:

@@ -1,5 +1,7 @@
 """Figure of the experiments: which cup is opened after a thought that was changed."""
 
+from math import log2
+
 import matplotlib.pyplot as plt
 
 from docs.drawing.style import ACCENT, AGAINST, INCHES, INK, LINE, SOFT
@@ -29,8 +31,8 @@ def state():
     figure, axes = plt.subplots(1, 3, figsize=(INCHES, 3.6), sharex=True, sharey=True)
     for axis, (arm, name) in zip(axes, ARMS.items(), strict=True):
         panel(axis, rows, arm)
-        bits = rows[f"{arm} | bits in the last cup"]["mean"]
-        axis.set_title(f"{name}\n{bits:.2f} of 2.32 bits", color=INK)
+        told = rows[f"{arm} | told by the last cup"]["mean"] * log2(5)
+        axis.set_title(f"{name}\n{told:.2f} of 2.32 bits", color=INK)
     axes[0].set_yticks(range(len(CHANGES)), CHANGES.values(), fontsize=8)
     axes[0].invert_yaxis()
     axes[1].set_xlabel("probability that a cup is opened")
@@ -41,12 +43,13 @@ def state():
 
 def panel(axis, rows: dict, arm: str) -> None:
     """One model: two points for each change."""
-    for cup, colour, fill in (("right", AGAINST, "none"), ("named", ACCENT, "full")):
+    for cup, colour, fill in (("named", ACCENT, "full"), ("right", AGAINST, "none")):
         says = "the right cup" if cup == "right" else "the cup that the thought names"
         places = [i for i, change in enumerate(CHANGES) if (change, cup) != ("none", "named")]
         found = [rows[f"{arm} | {change} | {cup}"]["mean"] for change in CHANGES]
         points = [found[i] for i in places]
-        axis.plot(points, places, "o", color=colour, fillstyle=fill, clip_on=False, label=says)
+        size = 5 if cup == "named" else 9  # so that both are seen in one place
+        axis.plot(points, places, "o", c=colour, fillstyle=fill, ms=size, clip_on=False, label=says)
     axis.axvline(0.2, color=SOFT, linewidth=1, linestyle=":")
     axis.set(xlim=(0, 1))
     axis.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
