@@ -1,0 +1,39 @@
+"""The models that beyond.py and state.py ask: those of scarce.py, and the same on a wider base."""
+
+from unittest.mock import patch
+
+from benchmarks.evidence import scarce
+from benchmarks.evidence.runs import SEEDS, base, recipe, successes
+from minprm.commands.train import CHECKPOINTS
+from minprm.envs.cups import Cups
+from minprm.model import tiny
+
+FLAGS = f"{base()} {recipe()} --arms {scarce.ARMS}"
+
+
+class Lengths(Cups):
+    """Cups in which every round has 2 to 8 swaps."""
+
+    def _new_round(self, start: str) -> str:
+        self.swaps = self.rng.randint(2, 8)
+        return super()._new_round(start)
+
+
+def narrow_models() -> dict[str, list[str]]:
+    """The arms of scarce.py, whose base was raised on 4 swaps."""
+    successes("scarce", FLAGS, scarce.SEEDS)
+    return models("scarce")
+
+
+def wide_models() -> dict[str, list[str]]:
+    """The same arms on a base that was raised on 2 to 8 swaps. Their logs have 4, as there."""
+    raised = tiny.raised
+    with patch.object(tiny, "raised", lambda world, *rest: raised(Lengths(), *rest)):
+        successes("beyond", f"{FLAGS} --jobs 1")  # it has to be this process
+    return models("beyond")
+
+
+def models(name: str) -> dict[str, list[str]]:
+    """The models of a run: of each arm, the path of each of SEEDS."""
+    folder = CHECKPOINTS / f"evidence-{name}"
+    return {arm: [str(folder / f"{arm}-{seed}") for seed in SEEDS] for arm in scarce.ARMS.split()}

@@ -1,0 +1,74 @@
+"""Figure of the experiments: rounds of more and fewer swaps than the arms were trained on."""
+
+import matplotlib.pyplot as plt
+
+from docs.drawing.style import ACCENT, AGAINST, GREY, INCHES, INK, SOFT, WASH
+from docs.results import load
+
+BASES = {"4": "base raised on 4 swaps", "2 to 8": "base raised on 2 to 8 swaps"}
+LINES = {  # arm: (its name, colour, style)
+    "base": ("base", GREY, "-"),
+    "action_sft": ("actions alone", SOFT, ":"),
+    "best_of_base_matched": ("best of base", AGAINST, "-"),
+    "expert_thoughts": ("expert's thoughts", INK, "--"),
+    "act_prm": ("Act-PRM", ACCENT, "-"),
+}
+FATES = {  # of a thought: what is said of it, and its colour
+    "right": ("right", ACCENT),
+    "restates": ("restates", GREY),
+    "wrong start": ("wrong start", AGAINST),
+    "another swap": ("another swap", SOFT),
+    "others": ("others", WASH),
+}
+
+
+def of_arm(rows: dict, raised_on: str, arm: str) -> list[dict]:
+    """Its rows, by the number of swaps."""
+    found = [r for r in rows.values() if (r["raised_on"], r["arm"]) == (raised_on, arm)]
+    return sorted(found, key=lambda row: row["swaps"])
+
+
+def beyond():
+    """Rounds of 2 to 12 swaps, played by arms whose logs had 4. Above: the share of rounds in which
+    the right cup is opened, by every arm. Below: what becomes of Act-PRM's thoughts, by the first
+    word at which they leave the right one. Left, the base was raised on 4 swaps alone; right, on 2
+    to 8."""
+    rows = load("beyond")["rows"]
+    figure, axes = plt.subplots(2, 2, figsize=(INCHES, 4.8), sharex=True, sharey="row")
+    for column, raised_on in enumerate(BASES):
+        opened(axes[0][column], rows, raised_on)
+        fates(axes[1][column], of_arm(rows, raised_on, "act_prm"))
+        axes[1][column].set_xlabel("swaps in a round")
+    axes[0][0].set_ylabel("rounds opened right", color=INK)
+    axes[1][0].set_ylabel("Act-PRM's thoughts", color=INK)
+    for row, side in ((0, "upper"), (1, "lower")):
+        handles, names = axes[row][0].get_legend_handles_labels()
+        place = f"outside {side} center"
+        figure.legend(handles, names, loc=place, ncols=5, frameon=False, fontsize=8)
+    return figure
+
+
+def opened(axis, rows: dict, raised_on: str) -> None:
+    """The share of rounds opened right, by every arm, and its interval for Act-PRM."""
+    for arm, (name, colour, style) in LINES.items():
+        found = of_arm(rows, raised_on, arm)
+        x = [row["swaps"] for row in found]
+        axis.plot(x, [row["right"]["mean"] for row in found], style, color=colour, label=name)
+        if arm == "act_prm":
+            low, high = ([row["right"][end] for row in found] for end in ("low", "high"))
+            axis.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    axis.axhline(0.2, color=SOFT, linewidth=1, linestyle=":")
+    axis.set(title=BASES[raised_on], ylim=(0, 1.02))
+
+
+def fates(axis, found: list[dict]) -> None:
+    """Shares of what becomes of a thought, stacked."""
+    x = [row["swaps"] for row in found]
+    shares = {fate: [row["fates"].get(fate, 0) for row in found] for fate in FATES}
+    shares["others"] = [1 - sum(column) for column in zip(*shares.values(), strict=True)]
+    names, colours = zip(*FATES.values(), strict=True)
+    axis.stackplot(x, list(shares.values()), labels=names, colors=colours, linewidth=0)
+    axis.set(ylim=(0, 1), xlim=(2, 12), xticks=x)
+
+
+FIGURES = {"evidence-beyond": beyond}
