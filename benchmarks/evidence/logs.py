@@ -9,22 +9,23 @@ and 12 a log to write the best ones down; best_of_base_matched draws as many in 
 step of 8 logs and 9 a step of 1,024. Each fine-tuning takes 80 updates of 16 logs, or one pass
 more where passes do not come out even: 96 for 512 logs, 128 for 1,024.
 
-Two more rows, each for the numbers of logs where it could matter. SFT on actions with ten passes,
-which are 640 updates for 1,024 logs. And Act-PRM where it goes back to the weights of the best of
-its looks, by the reward of thoughts for 16 held-out logs: on a validation seed, 80 updates on 8
-logs were too many of them.
+Two more rows, where they could matter. SFT on actions with ten passes: 640 updates for 1,024 logs.
+And Act-PRM that goes back to the weights of the best of its looks, by the reward of thoughts for 16
+held-out logs: on a validation seed, 80 updates on 8 logs were too many. `right`: the share of an
+arm's relabelled logs in which every thought is the world's own.
 """
 
 import math
 
+from benchmarks import right_thoughts
 from benchmarks.evidence.runs import SEEDS, base, recipe, successes
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
+from minprm.report.files import RUNS
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 ARMS = "action_sft best_of_base_matched act_prm expert_thoughts"
-UPDATES = 80  # of fine-tuning, at least
-BATCH = 16  # logs in one of them
+UPDATES, BATCH = 80, 16  # of fine-tuning, at least; and logs in one of them
 TEN = "action_sft, ten passes"
 BEST_LOOK = "act_prm, best look"
 
@@ -47,11 +48,21 @@ def best_look(logs: int) -> str:
 
 def measured(logs: int) -> dict[str, dict]:
     """Rows of one number of logs."""
-    rows = successes(f"logs-{logs}", f"{flags(logs)} --arms {ARMS}")
+    name = f"logs-{logs}"
+    rows = with_right(name, f"{flags(logs)} --arms {ARMS}")
     if logs > 128:
-        rows[TEN] = successes(f"logs-{logs}-ten", ten_passes(logs))["action_sft"]
+        rows[TEN] = successes(f"{name}-ten", ten_passes(logs))["action_sft"]
     if logs < 128:
-        rows[BEST_LOOK] = successes(f"logs-{logs}-look", best_look(logs))["act_prm"]
+        rows[BEST_LOOK] = with_right(f"{name}-look", best_look(logs))["act_prm"]
+    return rows
+
+
+def with_right(name: str, told: str) -> dict[str, dict]:
+    """Rows of one run; where thoughts were written down, with the share of logs that are right."""
+    rows = successes(name, told)
+    config = {"world": "cups", "world_args": [], "seeds": SEEDS, "arms": ARMS.split()}
+    for arm, found in right_thoughts.measured(RUNS / f"evidence-{name}", config).items():
+        rows[arm]["right"] = found["values"]
     return rows
 
 
