@@ -11,6 +11,7 @@ from pathlib import Path
 from docs.drawing import (
     credit,
     evidence,
+    evidence_state,
     failures,
     idea,
     ladder,
@@ -34,6 +35,7 @@ FIGURES = {
     **speed.FIGURES,
     **parallel.FIGURES,
     **evidence.FIGURES,
+    **evidence_state.FIGURES,
     **failures.FIGURES,
 }
 

@@ -6,14 +6,12 @@ Ids stay as they were drawn: a thought is cut between two of them, or one cup is
 import random
 from typing import NamedTuple
 
-from benchmarks.evidence.traces import CUPS, after, last_cup
+from benchmarks.evidence.traces import CUPS, after, last_cup, written
 from minprm.constants import Config
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.model.agent import Agent
 from minprm.play import begin
-
-STATES = 500
 
 
 class Drawn(NamedTuple):
@@ -32,9 +30,9 @@ Case = tuple[Drawn, list[int] | None, str]  # a state, a thought for it, the cup
 
 def drawn(agent: Agent, cfg: Config) -> list[Drawn]:
     """A thought for the first round of each test task, at temperature 1."""
-    episodes = [begin(make_world(cfg), task_seed(cfg.split, i), 0) for i in range(STATES)]
+    episodes = [begin(make_world(cfg), task_seed(cfg.split, i), 0) for i in range(cfg.episodes)]
     states = [agent.state_ids(e.state, [], None)[0] for e in episodes]
-    found = _written(agent, [state + agent.chat.think for state in states], 1.0)
+    found = written(agent, [state + agent.chat.think for state in states], 1.0)
     turns = []
     for e, state, thought in zip(episodes, states, found, strict=True):
         text = agent.chat.text(thought)
@@ -78,12 +76,5 @@ def _written_on(agent: Agent, traces: list[Drawn], k: int) -> list[Case]:
     """The model goes on with the edited thought, by its likeliest words."""
     edited = [_edited(agent, turn, k) for turn in traces]
     prompts = [turn.state + agent.chat.think + thought for turn, thought, _ in edited]
-    more = _written(agent, prompts, 0.0)
+    more = written(agent, prompts, 0.0)
     return [(turn, z + rest, cup) for (turn, z, cup), rest in zip(edited, more, strict=True)]
-
-
-def _written(agent: Agent, prompts: list[list[int]], temperature: float) -> list[list[int]]:
-    """What is written after each prompt, up to the end of the thought."""
-    limit, stop = agent.thought_tokens, agent.chat.stop
-    found = agent.sampler.generate(prompts, 1, limit, stop, temperature, seed=0)
-    return [completion.ids[:-1] for (completion,) in found]

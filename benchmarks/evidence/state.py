@@ -19,12 +19,9 @@ from minprm.data import Sample
 from minprm.evaluation import load_agent
 from minprm.model.agent import Agent
 
-ARMS = ("base", "act_prm", "expert_thoughts")
-
 
 def bits(pairs: list[tuple[str, str]]) -> float:
     """Mutual information of what stands left and right, in bits.
-
     >>> bits([("a", "x"), ("b", "y")]), bits([("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")])
     (1.0, 0.0)
     """
@@ -58,21 +55,20 @@ def scored(agent: Agent, cases: list[Case]) -> dict[str, float]:
 
 def measured(path: str) -> dict[str, float]:
     """All numbers of one model."""
-    agent, cfg = load_agent(path)
+    agent, cfg = load_agent(path, episodes=500)
     turns = drawn(agent, cfg)
     kinds = Counter(f"kind {turn.kind}" for turn in turns)
     found = informed(turns) | {kind: n / len(turns) for kind, n in kinds.items()}
     for change, cases in changed(agent, turns).items():
-        for cup, p in scored(agent, cases).items():
-            found[f"{change} | {cup}"] = p
+        found |= {f"{change} | {cup}": p for cup, p in scored(agent, cases).items()}
     return found
 
 
 def main() -> None:
     path = take_json_flag()
-    models = narrow_models()
     rows = {}
-    for arm in ARMS:
+    models = narrow_models()
+    for arm in ("base", "act_prm", "expert_thoughts"):
         found = [measured(model) for model in models[arm]]
         for name in dict.fromkeys(name for one in found for name in one):
             rows[f"{arm} | {name}"] = over_seeds([one.get(name, 0.0) for one in found])

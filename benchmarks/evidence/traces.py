@@ -3,6 +3,7 @@
 from itertools import zip_longest
 
 from minprm.envs.cups import Cups
+from minprm.model.agent import Agent
 from minprm.play import Episode
 
 CUPS = "abcde"
@@ -67,3 +68,10 @@ def rounds(e: Episode, world: Cups) -> list[dict]:
         found.append({"right": right, "follows": follows, "fate": told})
         world.step(step.action)
     return found
+
+
+def written(agent: Agent, prompts: list[list[int]], temperature: float) -> list[list[int]]:
+    """What is written after each prompt, up to the end of the thought."""
+    limit, stop = agent.thought_tokens, agent.chat.stop
+    found = agent.sampler.generate(prompts, 1, limit, stop, temperature, seed=0)
+    return [completion.ids[:-1] for (completion,) in found]

@@ -2,7 +2,6 @@
 
 from docs.drawing.style import (
     ACCENT,
-    AGAINST,
     GREY,
     INCHES,
     INK,
@@ -16,18 +15,12 @@ from docs.drawing.style import (
 from docs.results import load
 from docs.tables import share
 
-WAYS = {  # of spending thoughts: colour, and how the line is drawn
-    "best of the base": (SOFT, "--"),
-    "Act-PRM, paid r": (AGAINST, "-"),
-    "Act-PRM, paid what is added": (ACCENT, "-"),
-}
 ARMS = {"expert_thoughts": GREY, "best_of_base_matched": SOFT, "act_prm": ACCENT}
 SAID = {  # of each arm, and where the words stand
     "expert_thoughts": ("the world's own thoughts", 0.89, GREY),
     "act_prm": ("Act-PRM, 44 thoughts a step", 0.8, ACCENT),
     "best_of_base_matched": ("the best of 44 of the base's thoughts", 0.2, SOFT),
 }
-POINT = {"marker": "o", "markersize": 4, "clip_on": False}
 
 
 def scarce():
@@ -51,34 +44,8 @@ def scarce():
     return figure
 
 
-def selecting():
-    """Four bases, a panel each, with ever fewer good thoughts. Success over the thoughts that were
-    drawn for each step, for three ways to spend them: keep the best, or learn, paid in two ways."""
-    rows = load("selecting")["rows"].values()
-    kinds = list(dict.fromkeys(row["share"] for row in rows))
-    figure, panels = plt.subplots(1, len(kinds), figsize=(INCHES, 2.6), sharey=True)
-    for axis, kind in zip(panels, kinds, strict=True):
-        for way, (colour, style) in WAYS.items():
-            points = [row for row in rows if row["share"] == kind and row["way"] == way]
-            drawn = [row["drawn"] for row in points]
-            means = [row["mean"] for row in points]
-            axis.plot(drawn, means, linestyle=style, color=colour, label=way, **POINT)
-            for row in points:
-                dots = [row["drawn"]] * len(row["values"])
-                axis.plot(dots, row["values"], "o", color=colour, markersize=2, clip_on=False)
-        axis.set(xscale="log", xticks=drawn, xticklabels=drawn, ylim=(0, 1))
-        axis.minorticks_off()
-        axis.set_title(f"{100 * kind:g} % good", loc="left")
-        axis.grid(color=LINE, linewidth=0.8)
-    panels[0].set_ylabel("success", color=INK)
-    figure.supxlabel("thoughts drawn for each step, training included", fontsize=9, color=SOFT)
-    handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper left", frameon=False, ncols=3, fontsize=8)
-    return figure
-
-
 def paid():
-    """Seven ways to weigh the thoughts of a group on five bases with few good thoughts: success of
+    """Six ways to weigh the thoughts of a group on ten bases with few good thoughts: success of
     each seed, and the mean."""
     rows = load("paid")["rows"]
     height = 24 + 18 * len(rows)
@@ -99,4 +66,4 @@ def paid():
     return figure
 
 
-FIGURES = {"scarce": scarce, "selecting": selecting, "paid": paid}
+FIGURES = {"scarce": scarce, "paid": paid}
