@@ -120,7 +120,7 @@ def test_the_site_has_every_page_in_the_order_of_the_index():
     others = re.findall(r"^- \[(.*?)\]\((\w+\.md)\)", index, re.MULTILINE)
     assert nav_of(SITE["nav"]) == [("", "index.md"), *chapters, *others]
     assert {file for _, file in nav_of(SITE["nav"])} == {page.name for page in BOOK}
-    assert len(chapters) == 10
+    assert len(chapters) == 11
 
 
 # --- commands, flags, files -----------------------------------------------------------------------

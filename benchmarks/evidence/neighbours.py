@@ -23,7 +23,7 @@ from minprm.stages import STAGES
 from minprm.stages.act_prm import act_prm
 from minprm.stages.relabel import relabel
 
-STAGES |= {
+OURS = {
     "best:state": partial(best_of, group=44, thoughts_from="state"),
     "best:shown": partial(best_of, group=44, thoughts_from="state_action"),
     "one:shown": partial(best_of, group=1, thoughts_from="state_action"),
@@ -54,7 +54,6 @@ WAYS = {  # name: arm, its stages
     "Act-PRM, action shown": ("hinted", ["act_prm:shown", *WRITTEN]),
     "Act-PRM (the recipe)": ("act_prm", ["act_prm", *WRITTEN]),
 }
-ARMS |= dict(WAYS.values())
 NAMES = {arm: name for name, (arm, _) in WAYS.items()}
 BASES = {  # how it was raised: share of episodes with the action first in some turns, arms
     "thought first": (0, "best best_shown star_state quiet quiet_fast exact plain act_prm"),
@@ -64,12 +63,13 @@ BASES = {  # how it was raised: share of episodes with the action first in some 
 
 def main() -> None:
     path = take_json_flag()
-    rows = {}
-    shares = {}
+    STAGES.update(OURS)
+    ARMS.update(WAYS.values())
+    rows, shares = {}, {}
     for model, (action_first, arms) in BASES.items():
-        name = f"neighbours-{action_first}"
-        flags = f"{base()} --tiny.action-first {action_first} {recipe()} --arms {arms}"
-        found = successes(name, f"{flags} --eval-every 0 --watch 0")
+        name, raised = f"neighbours-{action_first}", f"--tiny.action-first {action_first}"
+        flags = f"{base()} {raised} {recipe()} --arms {arms} --eval-every 0 --watch 0"
+        found = successes(name, flags)
         rows |= {f"{model} | {NAMES.get(arm, arm)}": row for arm, row in found.items()}
         shares[model] = good_thoughts(f"evidence-{name}")
     print(tables.successes(rows))

@@ -38,7 +38,7 @@ def scarce():
         axis.text(7.8, height, f"{words}: {mean}", color=SOFT if ink == GREY else ink, ha="right")
     axis.axhline(rows["random"]["mean"], color=SOFT, linewidth=1, linestyle=":")
     axis.text(7.8, 0.03, "random play", color=SOFT, ha="right")
-    axis.set(xlim=(2.5, 7.8), ylim=(0, 1))
+    axis.set(xlim=(2.5, 7.8), ylim=(0, 1), xticks=range(3, 8))
     axis.set_xlabel("good thoughts among 1,000 that the base writes, where they are rarest")
     axis.set_ylabel("success on 400 unseen tasks", color=INK)
     return figure
