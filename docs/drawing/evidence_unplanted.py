@@ -52,9 +52,11 @@ def success(axis, told: dict) -> None:
 
 
 def unplanted():
-    """Three bases whose thoughts were never planted, three seeds each. On the left the share of
-    good thoughts before Act-PRM and after it, on the right the success of four arms; random play
-    is the dotted line, the expert the dashed one."""
+    """Bases that never read a good thought, three seeds each. On the left the share of good
+    thoughts before Act-PRM and after it, on the right the success of four arms. With two swaps, and
+    documents that list the swaps before they tell them, one seed of three learns to think: its good
+    thoughts go from 7 in 100,000 to a third, and its success is .88. Random play is the dotted
+    line, the expert the dashed one."""
     told = load("unplanted")
     figure, axes = plt.subplots(1, 2, figsize=(INCHES, 3.4))
     shares(axes[0], told)
