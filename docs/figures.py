@@ -12,6 +12,7 @@ from docs.drawing import (
     credit,
     evidence,
     evidence_state,
+    evidence_unplanted,
     failures,
     idea,
     ladder,
@@ -36,6 +37,7 @@ FIGURES = {
     **parallel.FIGURES,
     **evidence.FIGURES,
     **evidence_state.FIGURES,
+    **evidence_unplanted.FIGURES,
     **failures.FIGURES,
 }
 

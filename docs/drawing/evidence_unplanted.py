@@ -27,7 +27,7 @@ def shares(axis, told: dict) -> None:
             axis.plot(pair, [height] * 2, color=LINE, linewidth=2)
             axis.plot(pair[0], height, "o", color=SOFT, clip_on=False)
             axis.plot(pair[1], height, "o", color=ACCENT, clip_on=False)
-    axis.set(xscale="log", xlim=(1e-8, 1.5), ylim=(2.5, -0.5))
+    axis.set(xscale="log", xlim=(1e-10, 1.5), ylim=(2.5, -0.5))
     axis.set_yticks(range(len(CASES)), CASES.values())
     axis.text(0, 1.01, "before", color=SOFT, fontsize=8, transform=axis.transAxes)
     place = {"transform": axis.transAxes, "ha": "right"}
