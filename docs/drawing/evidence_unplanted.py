@@ -28,6 +28,8 @@ def shares(axis, told: dict) -> None:
             axis.plot(pair[0], height, "o", color=SOFT, clip_on=False)
             axis.plot(pair[1], height, "o", color=ACCENT, clip_on=False)
     axis.set(xscale="log", xlim=(1e-10, 1.5), ylim=(2.5, -0.5))
+    axis.set_xticks([1e-9, 1e-6, 1e-3, 1], ["1e-9", "1e-6", ".001", "1"])
+    axis.minorticks_off()
     axis.set_yticks(range(len(CASES)), CASES.values())
     axis.text(0, 1.01, "before", color=SOFT, fontsize=8, transform=axis.transAxes)
     place = {"transform": axis.transAxes, "ha": "right"}
@@ -44,10 +46,10 @@ def success(axis, told: dict) -> None:
     for arm, line in (("random", ":"), ("expert", "--")):
         means = [told["rows"][f"{case} | {arm}"]["mean"] for case in CASES]
         axis.axvline(sum(means) / len(means), color=SOFT, linewidth=1, linestyle=line)
-    axis.set(xlim=(0, 1.04), ylim=(2.5, -0.5), yticks=[])
+    axis.set(xlim=(0, 1.04), ylim=(2.5, -0.5), xticks=[0, 0.5, 1], yticks=[])
     axis.set_xlabel("success on test tasks")
     for i, (colour, _, name, _) in enumerate(ARMS.values()):
-        place = 0.58 * (i // 2), 1.07 - 0.06 * (i % 2)
+        place = 0.53 * (i // 2), 1.07 - 0.06 * (i % 2)
         axis.text(*place, name, color=colour, fontsize=8, transform=axis.transAxes)
 
 
