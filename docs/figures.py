@@ -11,6 +11,8 @@ from pathlib import Path
 from docs.drawing import (
     credit,
     evidence,
+    evidence_beyond,
+    evidence_neighbours,
     evidence_state,
     evidence_unplanted,
     failures,
@@ -36,6 +38,8 @@ FIGURES = {
     **speed.FIGURES,
     **parallel.FIGURES,
     **evidence.FIGURES,
+    **evidence_neighbours.FIGURES,
+    **evidence_beyond.FIGURES,
     **evidence_state.FIGURES,
     **evidence_unplanted.FIGURES,
     **failures.FIGURES,

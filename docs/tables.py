@@ -452,6 +452,7 @@ TABLES = {
     "sampler": sampler, "sync": sync, "plan": plan,
     "many_logs": many_logs, "many_logs:start": many_logs_start,
     "scarce": partial(successes, what="arm"), "paid": partial(successes, what="weight"),
+    "neighbours": partial(successes, what="base, method"),
     "unplanted": partial(successes, what="documents, swaps, arm"),
 }  # fmt: skip
 # Made of something else

@@ -20,8 +20,9 @@ from minprm.run.table import details
 from minprm.stages.act_prm import Group, Thought, score, walk_logs
 from minprm.stages.act_prm import Path as LogPath
 from minprm.stages.failure import Tally
-from minprm.stages.relabel import relabelled, without_thought
+from minprm.stages.relabel import relabelled
 from minprm.stages.rl import synth
+from minprm.stages.variants import without_thought
 from minprm.text.chat import Chat
 from minprm.text.logs import read_demos
 from shared.chats import CALL, PAGES, TOOLS, chat_model, line, tokenizer
@@ -205,7 +206,8 @@ def test_the_chance_of_an_action_is_what_it_earns_in_a_turn_without_a_thought(
     asked = agent(p, Config(thought_tokens=12))
     (walk,), _ = walk_logs(asked, demos[:1], cfg, seed=3)
     thoughts = walk.paths[-1].thoughts
-    chances = without_thought(walk.groups, thoughts, asked, cfg)
+    steps = [(g, z.path) for g, z in zip(walk.groups, thoughts, strict=True)]
+    chances = without_thought(steps, asked, cfg)
     for group, z, chance in zip(walk.groups, thoughts, chances, strict=True):
         opening = z.path.history.whole() + chat.opening(None)
         ids = chat.turn(None, group.action)
@@ -258,7 +260,7 @@ def test_the_token_that_opens_a_call_is_scored_neither_with_nor_without_a_though
     z = Thought(LogPath(), chat.content("hm"), [], [], closed=True, usable=True)
     group = Group(step, chat.action(CALL), ([], []), [], [z])
     score([group], asked, cfg, seed=0)
-    without_thought([group], [z], asked, cfg)
+    without_thought([(group, z.path)], asked, cfg)
     assert scored[0] == scored[1] == [*group.action, *chat.end]
 
 

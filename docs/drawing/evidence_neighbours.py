@@ -35,12 +35,12 @@ def neighbours():
     axis.text(1, -0.75, "expert", color=SOFT, ha="right", fontsize=8)
     axis.text(0.015, -0.75, "random play", color=SOFT, fontsize=8)
     axis.set_yticks(range(len(ways)), ways, color=INK)
-    axis.set(xlim=(0, 1.02), ylim=(len(ways) - 0.4, -1.1))
+    axis.set(xlim=(0, 1.02), ylim=(len(ways) - 0.4, -1.1), xticks=[0, 0.5, 1])
     axis.set_xlabel("success on unseen tasks")
     axis.grid(color=LINE, linewidth=0.8, axis="x")
     axis.tick_params(axis="y", length=0)
     for i, (base, (colour, _)) in enumerate(BASES.items()):
-        axis.text(0.98, 0.5 + i * 0.55, f"base raised {base}", color=colour, ha="right", fontsize=8)
+        axis.text(0.98, 4.2 + i * 0.6, f"base raised {base}", color=colour, ha="right", fontsize=8)
     return figure
 
 

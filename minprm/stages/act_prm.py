@@ -106,8 +106,8 @@ class Group:
     action: list[int]  # the expert's, as ids
     state_ids: tuple[list[int], list[int]]  # ids of the state, and of it without observations
     paths: list[Path]  # that lead to this step: one, or one for each thought
-    chance: float = 0.0  # the baseline: the step's reward without a thought; 0 where there is none
     thoughts: list[Thought] = field(default_factory=list)
+    chance: float = 0.0  # the baseline: the step's reward without a thought; 0 where there is none
 
 
 class Walk:
