@@ -129,11 +129,12 @@ def one_line(rows: dict) -> str:
 
 
 def successes(rows: dict, what: str = "what") -> str:
-    """Any rows: mean, interval and every seed."""
+    """Any rows: mean, interval and every seed. A name of several parts fills several columns."""
     lines = []
     for name, row in rows.items():
-        lines.append([name, share(row["mean"]), interval(row), shares(row["values"])])
-    return grid([what, "success", "95 %", "seeds"], lines)
+        numbers = [share(row["mean"]), interval(row), shares(row["values"])]
+        lines.append([*name.split(" | "), *numbers])
+    return grid([*what.split(" | "), "success", "95 %", "seeds"], lines)
 
 
 def group() -> str:
@@ -452,8 +453,8 @@ TABLES = {
     "sampler": sampler, "sync": sync, "plan": plan,
     "many_logs": many_logs, "many_logs:start": many_logs_start,
     "scarce": partial(successes, what="arm"), "paid": partial(successes, what="weight"),
-    "neighbours": partial(successes, what="base, method"),
-    "unplanted": partial(successes, what="documents, swaps, arm"),
+    "neighbours": partial(successes, what="base | method"),
+    "unplanted": partial(successes, what="documents | swaps | arm"),
 }  # fmt: skip
 # Made of something else
 OTHERS = {

@@ -38,7 +38,7 @@ ACT_PRM = [
     {"trained_on": "thought"}, {"trained_on": "both"},
     {"trained_on": "action_first", "thoughts_from": "state_action"},
     {"continues": "own"}, {"continues": "resample"}, {"scored_by": "base"},
-    {"length_penalty": 0.3, "advantage": "mean"},
+    {"length_penalty": 0.3, "advantage": "mean"}, {"baseline": "no_thought"},
 ]  # fmt: skip
 SFT_KNOBS = [
     *OPTIMIZER,
