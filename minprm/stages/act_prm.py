@@ -259,8 +259,10 @@ def credit(groups: list[Group], cfg: ActPRM) -> None:
     found = advantages(compared, cfg.advantage, cfg.top_k, lengths)
     for group, r, adv in zip(groups, compared, found, strict=True):
         weights = adv if cfg.advantage in HARD_EM else posterior(r, group.chance)
+        if cfg.advantage == "posterior":
+            adv = weights  # the one advantage that asks for the baseline itself
         for i, z in enumerate(group.thoughts):
-            z.advantage = (weights if cfg.advantage == "posterior" else adv)[i].item()
+            z.advantage = adv[i].item()
             z.action_weight = weights[i].item()
 
 
