@@ -18,7 +18,7 @@ arm's relabelled logs in which every thought is the world's own.
 import math
 
 from benchmarks import right_thoughts
-from benchmarks.evidence.runs import SEEDS, base, recipe, successes
+from benchmarks.evidence.runs import SEEDS, base, by_logs, recipe, successes
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
 from minprm.report.files import RUNS
@@ -33,8 +33,7 @@ BEST_LOOK = "act_prm, best look"
 def flags(logs: int) -> str:
     """The recipe with so many logs, and with the passes over them that its updates need."""
     passes = math.ceil(UPDATES * BATCH / logs)
-    told = recipe().replace("--sft.epochs 10", f"--sft.epochs {passes}")
-    return f"{base()} {told} --num-demos {logs}"
+    return f"{base()} {recipe(passes)} --num-demos {logs}"
 
 
 def ten_passes(logs: int) -> str:
@@ -68,10 +67,7 @@ def with_right(name: str, told: str) -> dict[str, dict]:
 
 def main() -> None:
     path = take_json_flag()
-    rows = {}
-    for logs in SIZES:
-        for arm, row in measured(logs).items():
-            rows[f"{logs} | {arm}"] = {"logs": logs, "arm": arm, **row}
+    rows = by_logs(SIZES, measured)
     print(tables.successes(rows))
     save_run(path, SEEDS, t_interval(SEEDS), rows)
 

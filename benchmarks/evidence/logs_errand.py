@@ -14,7 +14,7 @@ for 512 logs. Logs with a thought below the preset's least reward are left out o
 
 import math
 
-from benchmarks.evidence.runs import successes
+from benchmarks.evidence.runs import by_logs, successes
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
 
@@ -45,10 +45,7 @@ def measured(logs: int) -> dict[str, dict]:
 
 def main() -> None:
     path = take_json_flag()
-    rows = {}
-    for logs in SIZES:
-        for arm, row in measured(logs).items():
-            rows[f"{logs} | {arm}"] = {"logs": logs, "arm": arm, **row}
+    rows = by_logs(SIZES, measured)
     print(tables.successes(rows))
     save_run(path, SEEDS, t_interval(SEEDS), rows)
 

@@ -3,12 +3,10 @@
 from unittest.mock import patch
 
 from benchmarks.evidence import scarce
-from benchmarks.evidence.runs import SEEDS, base, recipe, successes
+from benchmarks.evidence.runs import SEEDS, successes
 from minprm.commands.train import CHECKPOINTS
 from minprm.envs.cups import Cups
 from minprm.model import tiny
-
-FLAGS = f"{base()} {recipe()} --arms {scarce.ARMS}"
 
 
 class Lengths(Cups):
@@ -21,7 +19,7 @@ class Lengths(Cups):
 
 def narrow_models() -> dict[str, list[str]]:
     """The arms of scarce.py, whose base was raised on 4 swaps."""
-    successes("scarce", FLAGS, scarce.SEEDS)
+    scarce.of_arms()
     return models("scarce")
 
 
@@ -29,7 +27,7 @@ def wide_models() -> dict[str, list[str]]:
     """The same arms on a base that was raised on 2 to 8 swaps. Their logs have 4, as there."""
     raised = tiny.raised
     with patch.object(tiny, "raised", lambda world, *rest: raised(Lengths(), *rest)):
-        successes("beyond", f"{FLAGS} --jobs 1")  # it has to be this process
+        successes("beyond", f"{scarce.FLAGS} --jobs 1")  # it has to be this process
     return models("beyond")
 
 

@@ -1,6 +1,7 @@
 """What the experiments share: a base whose good thoughts are scarce, a recipe, and runs."""
 
 import re
+from collections.abc import Callable
 
 from docs.results import over_seeds
 from minprm.commands.train import go_on
@@ -19,11 +20,12 @@ def base(faithful: float = 0.03) -> str:
     return f"--preset cups --no-gate --tiny.mixture {mixture}"
 
 
-def recipe(**changed) -> str:
-    """Flags of the frozen recipe; `changed` are other knobs of --act-prm."""
+def recipe(epochs: int = 10, **changed) -> str:
+    """Flags of the frozen recipe; `epochs` of fine-tuning, `changed` are other knobs of
+    --act-prm."""
     knobs = {"baseline": "no_thought", "updates": 80, "lr": 6e-4} | changed
     flags = [f"--act-prm.{name.replace('_', '-')} {value}" for name, value in knobs.items()]
-    return " ".join([*flags, "--sft.epochs 10"])
+    return " ".join([*flags, f"--sft.epochs {epochs}"])
 
 
 def successes(name: str, flags: str, seeds: list[int] = SEEDS) -> dict[str, dict]:
@@ -31,6 +33,15 @@ def successes(name: str, flags: str, seeds: list[int] = SEEDS) -> dict[str, dict
     numbers = " ".join(map(str, seeds))
     ladder, _ = go_on(f"evidence-{name}", f"{flags} --seeds {numbers}".split())
     return {arm: over_seeds([row["success"] for row in rows]) for arm, rows in ladder.items()}
+
+
+def by_logs(sizes: tuple[int, ...], measured: Callable[[int], dict[str, dict]]) -> dict[str, dict]:
+    """The rows that `measured` finds for each number of logs, under one name each."""
+    rows = {}
+    for logs in sizes:
+        for arm, row in measured(logs).items():
+            rows[f"{logs} | {arm}"] = {"logs": logs, "arm": arm, **row}
+    return rows
 
 
 def good_shares(name: str) -> dict[str, list[float]]:

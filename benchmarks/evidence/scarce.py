@@ -12,11 +12,12 @@ from docs.results import save_run, t_interval, take_json_flag
 
 SEEDS = list(range(301, 311))
 ARMS = "base action_sft best_of_base_matched act_prm expert_thoughts"
+FLAGS = f"{base()} {recipe()} --arms {ARMS}"
 
 
 def of_arms() -> dict[str, dict]:
     """The row of each arm."""
-    return successes("scarce", f"{base()} {recipe()} --arms {ARMS}", SEEDS)
+    return successes("scarce", FLAGS, SEEDS)
 
 
 def main() -> None:
