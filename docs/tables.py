@@ -36,6 +36,13 @@ SIX = {
 }
 
 WEIGHTS = ("whole", "spread")  # in several processes
+# Arms beside each other, where one number grows
+LADDER = ["random", "action_sft", "best_of_base_matched", "act_prm", "expert_thoughts"]
+ERRAND = [
+    "random", "action_sft", "best_of_base_resampled", "best_of_base_resampled, as many drawn",
+    "act_prm_resampled", "expert_thoughts",
+]  # fmt: skip
+SPENT = ["best of the base", "r", "r - b", "r - mean(r)"]
 
 
 def pages() -> list[Path]:
@@ -89,8 +96,8 @@ def shares(values: Iterable[float], digits: int = 3) -> str:
     return " ".join(share(x, digits) for x in values)
 
 
-def interval(row: dict) -> str:
-    return f"[{share(row['low'])}, {share(row['high'])}]"
+def interval(row: dict, digits: int = 3) -> str:
+    return f"[{share(row['low'], digits)}, {share(row['high'], digits)}]"
 
 
 def with_seeds(row: dict, digits: int = 3) -> str:
@@ -135,6 +142,24 @@ def successes(rows: dict, what: str = "what") -> str:
         numbers = [share(row["mean"]), interval(row), shares(row["values"])]
         lines.append([*name.split(" | "), *numbers])
     return grid([*what.split(" | "), "success", "95 %", "seeds"], lines)
+
+
+def across(rows: dict, what: str, columns: Iterable[str]) -> str:
+    """Any rows, those that differ in the last part of their name beside each other: of them the
+    ones that `columns` names.
+
+    >>> row = {"mean": 0.5, "low": 0.25, "high": 0.75}
+    >>> print(across({"8 | ours": row, "8 | theirs": row}, "logs", ["theirs", "ours"]))
+    | logs | theirs | ours |
+    |---|---|---|
+    | 8 | .50 [.25, .75] | .50 [.25, .75] |
+    """
+    lines = []
+    for name in dict.fromkeys(name.rpartition(" | ")[0] for name in rows):
+        found = [rows[f"{name} | {column}"] for column in columns]
+        cells = [f"{share(row['mean'], 2)} {interval(row, 2)}" for row in found]
+        lines.append([*name.split(" | "), *cells])
+    return grid([*what.split(" | "), *columns], lines)
 
 
 def group() -> str:
@@ -452,9 +477,15 @@ TABLES = {
     "parallel:trl": parallel_trl,
     "sampler": sampler, "sync": sync, "plan": plan,
     "many_logs": many_logs, "many_logs:start": many_logs_start,
-    "scarce": partial(successes, what="arm"), "paid": partial(successes, what="weight"),
+    "scarce": partial(successes, what="arm"),
+    "fresh": partial(successes, what="share of good thoughts | arm"),
+    "paid": partial(successes, what="weight"),
     "neighbours": partial(successes, what="base | method"),
     "unplanted": partial(successes, what="documents | swaps | arm"),
+    "logs": partial(across, what="logs", columns=LADDER),
+    "scales": partial(across, what="parameters", columns=["base", *LADDER]),
+    "logs_errand": partial(across, what="logs", columns=ERRAND),
+    "selecting": partial(across, what="share of good thoughts | thoughts a step", columns=SPENT),
 }  # fmt: skip
 # Made of something else
 OTHERS = {

@@ -9,7 +9,7 @@ import sys
 
 EXPERIMENTS = (
     "scarce", "paid", "selecting", "neighbours", "logs", "logs_errand", "unplanted", "state",
-    "beyond",
+    "beyond", "scales", "fresh",
 )  # fmt: skip
 
 

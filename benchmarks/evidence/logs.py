@@ -18,7 +18,7 @@ arm's relabelled logs in which every thought is the world's own.
 import math
 
 from benchmarks import right_thoughts
-from benchmarks.evidence.runs import SEEDS, base, by_logs, recipe, successes
+from benchmarks.evidence.runs import SEEDS, base, by_each, recipe, successes
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
 from minprm.report.files import RUNS
@@ -67,7 +67,7 @@ def with_right(name: str, told: str) -> dict[str, dict]:
 
 def main() -> None:
     path = take_json_flag()
-    rows = by_logs(SIZES, measured)
+    rows = by_each("logs", SIZES, measured)
     print(tables.successes(rows))
     save_run(path, SEEDS, t_interval(SEEDS), rows)
 

@@ -14,7 +14,7 @@ for 512 logs. Logs with a thought below the preset's least reward are left out o
 
 import math
 
-from benchmarks.evidence.runs import by_logs, successes
+from benchmarks.evidence.runs import by_each, successes
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
 
@@ -45,7 +45,7 @@ def measured(logs: int) -> dict[str, dict]:
 
 def main() -> None:
     path = take_json_flag()
-    rows = by_logs(SIZES, measured)
+    rows = by_each("logs", SIZES, measured)
     print(tables.successes(rows))
     save_run(path, SEEDS, t_interval(SEEDS), rows)
 

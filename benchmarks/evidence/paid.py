@@ -8,7 +8,7 @@ without a thought does as well.
 
 from unittest.mock import patch
 
-from benchmarks.evidence.runs import base, recipe, successes
+from benchmarks.evidence.runs import CENTRED, base, recipe, successes
 from benchmarks.evidence.scarce import SEEDS, of_arms
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
@@ -39,9 +39,7 @@ def main() -> None:
     rows = {
         "r, by its share (`posterior`)": measured("posterior", **plain),
         "the same, thoughts alone": measured("posterior-alone", **plain, **alone),
-        "r - mean(r), thoughts alone (`mean`)": measured(
-            "mean", **plain, **alone, advantage="mean"
-        ),
+        "r - mean(r), thoughts alone (`mean`)": measured("mean", **CENTRED),
         "log r - log b where above 0, by its share": measured_by_log_ratio(),
         "r - b where above 0, thoughts alone": measured("gain-alone", **alone),
         "r - b where above 0, by its share (the recipe)": of_arms()["act_prm"],

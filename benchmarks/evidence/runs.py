@@ -1,13 +1,15 @@
 """What the experiments share: a base whose good thoughts are scarce, a recipe, and runs."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from docs.results import over_seeds
 from minprm.commands.train import go_on
 from minprm.report.files import RUNS
 
 SEEDS = [301, 302, 303]
+# Knobs of --act-prm: a thought is weighed by r - mean(r), and learned without the action
+CENTRED = {"baseline": "none", "advantage": "mean", "trained_on": "thought"}
 
 
 def base(faithful: float = 0.03) -> str:
@@ -35,12 +37,17 @@ def successes(name: str, flags: str, seeds: list[int] = SEEDS) -> dict[str, dict
     return {arm: over_seeds([row["success"] for row in rows]) for arm, rows in ladder.items()}
 
 
-def by_logs(sizes: tuple[int, ...], measured: Callable[[int], dict[str, dict]]) -> dict[str, dict]:
-    """The rows that `measured` finds for each number of logs, under one name each."""
+def by_each(
+    name: str, values: Iterable[float], measured: Callable[[float], dict[str, dict]]
+) -> dict[str, dict]:
+    """The rows of all arms that `measured` finds for each value, under one name each.
+
+    name: what the values are, as "logs".
+    """
     rows = {}
-    for logs in sizes:
-        for arm, row in measured(logs).items():
-            rows[f"{logs} | {arm}"] = {"logs": logs, "arm": arm, **row}
+    for value in values:
+        for arm, row in measured(value).items():
+            rows[f"{value} | {arm}"] = {name: value, "arm": arm, **row}
     return rows
 
 
@@ -48,7 +55,8 @@ def good_shares(name: str) -> dict[str, list[float]]:
     """What the gate found of each seed's base: the share of good thoughts over all states
     ("good"), and over the tenth of the states where they are rarest ("scarcest")."""
     log = (RUNS / f"evidence-{name}" / "log.txt").read_text(encoding="utf-8")
+    told = dict.fromkeys(re.findall("base model: (.*)", log))  # a run gone on with says it again
     found = {}
     for share in ("good", "scarcest"):
-        found[share] = [float(x) for x in re.findall(rf"base model: .*{share} (\S+)", log)]
+        found[share] = [float(x) for x in re.findall(rf"{share} (\S+)", "\n".join(told))]
     return found

@@ -1,13 +1,13 @@
 """python -m benchmarks.evidence.selecting: success against thoughts drawn, for four bases.
 
 The smaller the share of good thoughts in the base's diet, the more of its thoughts have to be
-drawn. Three ways to spend them, all fine-tuned on alike: keep the best of a step; Act-PRM, paid by
-the action's probability; Act-PRM, paid for what a thought adds to it. The sentence "selecting pays
-for each state anew, learning shares between states" is false if, for a base whose good thoughts are
-rare, the best of 44 come near what Act-PRM makes of 44.
+drawn. Four ways to spend them, all fine-tuned on alike: keep the best of a step; or Act-PRM, with
+thoughts weighed by the action's probability, by what they add to it, or by how far it is above the
+group's mean. The sentence "where good thoughts are rare, learning is ahead of choosing" is false
+if, for such a base, the best of 44 come near what Act-PRM makes of 44.
 """
 
-from benchmarks.evidence.runs import SEEDS, base, good_shares, recipe, successes
+from benchmarks.evidence.runs import CENTRED, SEEDS, base, good_shares, recipe, successes
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
 
@@ -18,13 +18,16 @@ UPDATES = (20, 40, 80)  # of Act-PRM: half as many thoughts a step are drawn, an
 def measured(share: float, updates: int) -> dict[str, dict]:
     """Rows of one base and one budget."""
     name = f"selecting-{share}-{updates}"
-    added = f"{base(share)} {recipe(updates=updates)} --arms best_of_base_matched act_prm"
-    plain = f"{base(share)} {recipe(updates=updates, baseline='none')} --arms act_prm"
-    rows = successes(name, added)
+    added = recipe(updates=updates)
+    plain = recipe(updates=updates, baseline="none")
+    centred = recipe(updates=updates, **CENTRED)
+    rows = successes(name, f"{base(share)} {added} --arms best_of_base_matched act_prm")
+    alone = f"{base(share)} --arms act_prm"
     return {
         "best of the base": rows["best_of_base_matched"],
-        "Act-PRM, paid r": successes(f"{name}-r", plain)["act_prm"],
-        "Act-PRM, paid what is added": rows["act_prm"],
+        "r": successes(f"{name}-r", f"{alone} {plain}")["act_prm"],
+        "r - b": rows["act_prm"],
+        "r - mean(r)": successes(f"{name}-mean", f"{alone} {centred}")["act_prm"],
     }
 
 

@@ -1,0 +1,61 @@
+"""python -m benchmarks.evidence.scales: does the gap between arms close with a larger model?
+
+The ladder of scarce.py with embedded models of three widths, on the same logs. Nothing is tuned for
+a width: all learning rates fall as the width grows, and initial weights with its square root, as in
+arXiv:2203.03466. The sentence "learning is ahead of choosing at every scale" is false if, at any
+width, the best of 44 come near what Act-PRM makes of 44.
+"""
+
+from benchmarks.evidence.runs import SEEDS, base, by_each, good_shares, recipe, successes
+from benchmarks.evidence.scarce import ARMS
+from docs import tables
+from docs.results import save_run, t_interval, take_json_flag
+from minprm.constants import SFT, Tiny
+from minprm.envs.cups import Cups
+from minprm.model.tiny import untrained
+
+WIDTHS = (64, 112, 208)  # 0.14, 0.43 and 1.5 million parameters
+
+
+def model(width: int) -> dict[str, float]:
+    """The embedded model's knobs, for this width."""
+    usual = Tiny()
+    wider = width / usual.dim
+    return {
+        "dim": width,
+        "ffn": round(wider * usual.ffn),
+        "heads": round(wider * usual.heads),
+        "lr": round(usual.lr / wider, 6),
+        "init": round(usual.init / wider**0.5, 4),
+    }
+
+
+def flags(width: int) -> str:
+    """The run of this width."""
+    knobs = " ".join(f"--tiny.{name} {value}" for name, value in model(width).items())
+    slower = Tiny().dim / width
+    learning = f"{recipe(lr=6e-4 * slower)} --sft.lr {SFT().lr * slower}"
+    return f"{base()} {knobs} {learning} --arms {ARMS}"
+
+
+def parameters(width: int) -> int:
+    """How many weights the model has; its table of words counts once."""
+    network, _ = untrained(Cups(), Tiny(**model(width)), seed=0)
+    return sum(weights.numel() for weights in network.parameters())
+
+
+def main() -> None:
+    path = take_json_flag()
+    widths = {parameters(width): width for width in WIDTHS}
+
+    def measured(size: float) -> dict[str, dict]:
+        return successes(f"scales-{widths[size]}", flags(widths[size]))
+
+    rows = by_each("parameters", widths, measured)
+    shares = {str(size): good_shares(f"scales-{width}") for size, width in widths.items()}
+    print(tables.successes(rows))
+    save_run(path, SEEDS, t_interval(SEEDS), rows, shares=shares)
+
+
+if __name__ == "__main__":
+    main()

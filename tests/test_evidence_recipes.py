@@ -1,0 +1,59 @@
+"""What docs/evidence.md says of the recipe: weights, numbers of thoughts, wider models."""
+
+import pytest
+
+from benchmarks.evidence import fresh, runs, scales, scarce, selecting
+from minprm.commands.cli import parse
+
+
+@pytest.mark.parametrize("updates", selecting.UPDATES)
+def test_each_weight_draws_as_many_thoughts_as_the_best_of_the_base(updates, monkeypatch):
+    asked = {}
+
+    def noted(name, flags):
+        asked[name] = parse(flags.split())
+        return dict.fromkeys(asked[name].arms)
+
+    monkeypatch.setattr(selecting, "successes", noted)
+    selecting.measured(0.03, updates)
+    added, plain, centred = (cfg.act_prm for cfg in asked.values())
+    assert [added.baseline, plain.baseline, centred.baseline] == ["no_thought", "none", "none"]
+    assert [added.advantage, plain.advantage, centred.advantage] == ["posterior"] * 2 + ["mean"]
+    assert centred.trained_on == "thought"
+    for cfg in asked.values():
+        in_training = cfg.act_prm.updates * cfg.act_prm.batch * cfg.act_prm.group
+        assert cfg.relabel.group + in_training / cfg.num_demos == 4 + updates // 2
+
+
+def test_the_fresh_seeds_meet_the_centred_weight_of_selecting():
+    cfg = parse(fresh.flags(0.03).split())
+    assert (cfg.act_prm.advantage, cfg.act_prm.baseline) == ("mean", "none")
+    assert cfg.act_prm.trained_on == "thought"
+    assert not {*fresh.SEEDS} & {*scarce.SEEDS}
+
+
+@pytest.mark.parametrize("width", scales.WIDTHS)
+def test_a_wider_model_has_the_same_shape_and_learns_more_slowly(width):
+    cfg = parse(scales.flags(width).split())
+    times = width / 64
+    assert (cfg.tiny.heads, cfg.tiny.ffn) == (width // 16, 3 * width)
+    assert cfg.tiny.lr * times == pytest.approx(3e-3, rel=1e-3)
+    assert cfg.act_prm.lr * times == pytest.approx(6e-4)
+    assert cfg.sft.lr * times == pytest.approx(1e-3)
+
+
+def test_the_smallest_width_is_the_model_of_the_other_experiments():
+    smallest = parse(scales.flags(scales.WIDTHS[0]).split())
+    usual = parse(scarce.FLAGS.split())
+    assert smallest.tiny == usual.tiny
+    assert (smallest.act_prm, smallest.sft) == (usual.act_prm, usual.sft)
+
+
+def test_a_run_that_was_gone_on_with_counts_each_base_once(tmp_path, monkeypatch):
+    folder = tmp_path / "evidence-x"
+    folder.mkdir()
+    first = "base model: acts 1  good 0.02  scarcest 0.005\n"
+    second = "base model: acts 1  good 0.01  scarcest 0.004\n"
+    (folder / "log.txt").write_text(first + second + second)
+    monkeypatch.setattr(runs, "RUNS", tmp_path)
+    assert runs.good_shares("x") == {"good": [0.02, 0.01], "scarcest": [0.005, 0.004]}
