@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from multiprocessing.context import ForkContext
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from torch.distributed import TCPStore
@@ -22,15 +23,18 @@ class Processes:
     def __init__(self, folder: Path, n: int, work: Callable[[], None]):
         self.output = folder / "output.txt"
         self.store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+        all_forked = ForkContext().Event()
         self.all = []
         for rank in range(n):
             names = {
                 "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": n, "MASTER_ADDR": "localhost",
                 "MASTER_PORT": self.store.port, "TORCHELASTIC_USE_AGENT_STORE": True,
             }  # fmt: skip
-            self.all.append(ForkContext().Process(target=child, args=(folder, names, work)))
+            arguments = (folder, names, all_forked, work)
+            self.all.append(ForkContext().Process(target=child, args=arguments))
         for process in self.all:
             process.start()
+        all_forked.set()
 
     def signal(self, number: int) -> None:
         """What torchrun does with a signal of its own."""
@@ -57,9 +61,14 @@ class Processes:
         return self.output.read_text()
 
 
-def child(folder: Path, names: dict[str, object], work: Callable[[], None]) -> None:
-    """The life of one."""
+def child(folder: Path, names: dict[str, object], all_forked: Event, work: Callable) -> None:
+    """The life of one.
+
+    It waits until all are forked. The store's thread works as soon as one process joins, and a lock
+    that the thread holds in that moment would stay locked in whatever is forked then.
+    """
     gc.freeze()  # a store of an earlier test would wait for its thread, which is not in a fork
+    all_forked.wait()
     os.environ.update({name: str(value) for name, value in names.items()})
     os.chdir(folder)
     tempfile.tempdir = str(folder)
