@@ -13,6 +13,7 @@ SEEDS = [0, 1, 2]
 LADDER = "--preset smoke --episodes 400 --arms base act_prm --seeds 0 1 2"
 MEAN = "--act-prm.reward action_prob_mean"
 TURN = f"{MEAN} --act-prm.reward-span turn"
+CENTRED = "--act-prm.advantage mean --act-prm.trained-on thought"
 STD = "--act-prm.advantage mean_std --act-prm.trained-on thought"
 # a base that is shown actions as hints and likes to copy them: the failure is strong on purpose
 COPIES = (
@@ -22,10 +23,12 @@ COPIES = (
 UNSKILLED = "--no-gate --tiny.mixture restate=.7 bare=.3"
 HINTED = "--act-prm.thoughts-from state_action"
 ABLATIONS = {
-    "`action_prob`; `posterior`; thought and action (the default)": "",
+    "`action_prob`; `posterior`; thought and action (as in chapter 1)": "",
     "`exact_match`; `posterior`; thought and action": "--act-prm.reward exact_match",
     "`action_prob_mean`, span `action`; `posterior`; thought and action": MEAN,
     "`action_prob_mean`, span `turn`; `posterior`; thought and action": TURN,
+    "`action_prob`; `mean`; thought (as in the ladder)": CENTRED,
+    "`action_prob_mean`, span `turn`; `mean`; thought": f"{CENTRED} {TURN}",
     "`action_prob`; `mean_std`; thought": STD,
     "`action_prob_mean`, span `action`; `mean_std`; thought": f"{STD} {MEAN}",
     "`action_prob_mean`, span `turn`; `mean_std`; thought": f"{STD} {TURN}",

@@ -126,7 +126,7 @@ class SFT(Training):
 
     decay: bool = True  # after the warm-up, does the learning rate fall linearly to zero
     batch: Count = 16  # demos in an update
-    epochs: Count = 5  # passes over the demos
+    epochs: Count = 10  # passes over the demos
     keep_instruction: bool = False  # its samples, and all that comes after, hold --instruction
 
 
@@ -134,7 +134,7 @@ class SFT(Training):
 class ActPRM(Training):
     """Thoughts for logs of actions alone: sample, reward by the expert's action, reinforce."""
 
-    lr: LearningRate = 3e-4  # learning rate of AdamW
+    lr: LearningRate = 6e-4  # learning rate of AdamW
     updates: Count = 40  # updates; each walks `batch` demos from start to end
     group: Count = 8  # G: thoughts sampled for each logged step
     thoughts_from: Literal["state", "state_action"] = "state"  # state_action: the action is a hint
@@ -143,9 +143,9 @@ class ActPRM(Training):
     reward_span: Literal["action", "turn"] = "action"  # tokens that it reads; turn: the tags too
     # no_thought: a thought is paid for what it adds to the reward of the step without a thought
     baseline: Literal["none", "no_thought"] = "none"
-    advantage: Advantage | Own = "posterior"  # of a thought in its group; or FILE.py:NAME
+    advantage: Advantage | Own = "mean"  # of a thought in its group; or FILE.py:NAME
     top_k: Count = 2  # k of the advantage top_k
-    trained_on: TrainedOn = "thought_action"  # tokens that learn; both: in both orders
+    trained_on: TrainedOn = "thought"  # tokens that learn; both: in both orders
     continues: Literal["best", "own", "resample"] = "best"  # which thought the next step sees
     scored_by: Literal["policy", "base"] = "policy"  # whose probability is the reward
     length_penalty: Weight = 0.0  # the reward is multiplied by exp(-penalty * thought's tokens)

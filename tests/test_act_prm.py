@@ -13,7 +13,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 import act_prm
-from minprm.constants import ActPRM, Config
+from minprm.commands.presets import PRESETS
+from minprm.constants import ActPRM, Config, pairs
 from minprm.data import Demo, Step
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
@@ -91,7 +92,7 @@ def test_the_library_gives_the_same_rewards_advantages_loss_and_gradient(raised)
     turns = act_prm.turns_of(tasks, thoughts, GROUP)
 
     agent = library_agent(copy.deepcopy(model), thoughts)
-    cfg = ActPRM(group=GROUP, max_grad_norm=1e9)
+    cfg = ActPRM(group=GROUP, max_grad_norm=1e9, advantage="posterior", trained_on="thought_action")
     walks, groups = walk_logs(agent, [demo(task) for task in tasks], cfg, seed=0)
     outcomes(walks, cfg)
     credit(groups, cfg)
@@ -153,7 +154,7 @@ def test_its_narrator_has_the_librarys_mix_of_thoughts():
             seen[world.classify(text.split("<think> ")[1].split(" </think>")[0])] += 1
     total = seen.total()
     assert 0.78 < total / 4000 < 0.82  # a fifth is played without a thought
-    mix = {kind: share for kind, share in Cups.thought_mix.items() if share}
+    mix = pairs(PRESETS["smoke"].tiny.mixture, float)
     for kind, share in mix.items():
         assert abs(seen[kind] / total - share) < 4 * (share * (1 - share) / total) ** 0.5
     assert set(seen) == set(mix)

@@ -22,10 +22,10 @@ BASE = replace(
 OPTIMIZER = [{"lr": 5e-4}, {"warmup": 5}, {"batch": 2}, {"max_grad_norm": 0.01}, {"entropy": 0.1}]
 LOSSES = [
     {"loss": name, "passes": 6, "lr": 1e-2}
-    for name in ("is", "ppo_clip", "gspo", "cispo", "masked_is", "ipo", "sapo")
-]  # pg is the default; dual_clip bounds negative advantages, which posterior weights never are
+    for name in ("is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "sapo")
+]  # pg is the default
 ACT_PRM = [
-    *OPTIMIZER, *LOSSES, {"loss": "dual_clip", "advantage": "mean", "passes": 6, "lr": 1e-2},
+    *OPTIMIZER, *LOSSES,
     {"decay": True}, {"passes": 2}, {"aggregation": "sequence"}, {"aggregation": "constant"},
     {"kl": 0.5, "passes": 2}, {"kl": 0.5, "kl_to": "sampler", "passes": 2},
     {"kl": 0.5, "kl_target": 0.01}, {"correction": "truncate", "scored_by": "base"},
@@ -33,12 +33,12 @@ ACT_PRM = [
     {"reward": "action_prob_mean"}, {"reward": "exact_match"},
     {"reward": "action_prob_mean", "reward_span": "turn"},
     *({"advantage": name} for name in
-      ("mean", "mean_std", "asym_clip", "rloo", "opo", "batch", "best", "none")),
+      ("posterior", "mean_std", "asym_clip", "rloo", "opo", "batch", "best", "none")),
     {"advantage": "top_k"}, {"advantage": "top_k", "top_k": 3},
-    {"trained_on": "thought"}, {"trained_on": "both"},
+    {"trained_on": "thought_action"}, {"trained_on": "both"},
     {"trained_on": "action_first", "thoughts_from": "state_action"},
-    {"continues": "own"}, {"continues": "resample"}, {"scored_by": "base"},
-    {"length_penalty": 0.3, "advantage": "mean"}, {"baseline": "no_thought"},
+    {"continues": "own"}, {"continues": "resample", "advantage": "posterior"},
+    {"scored_by": "base"}, {"length_penalty": 0.3}, {"baseline": "no_thought"},
 ]  # fmt: skip
 SFT_KNOBS = [
     *OPTIMIZER,
@@ -76,7 +76,7 @@ def test_every_knob_of_act_prm_changes_what_is_learned(checkpoints, tmp_path):
 
 
 OWN = """
-from minprm.algorithms import action_prob, posterior
+from minprm.algorithms import action_prob, mean
 
 def same(logp):
     return action_prob(logp)
@@ -85,10 +85,10 @@ def brief(logp, thought, state, action):
     return action_prob(logp) / (1 + len(thought.split())) if action not in state else 0.0
 
 def weights(r):
-    return posterior(r)
+    return mean(r)
 
 def squared(r):
-    return posterior(r.square())
+    return mean(r.square())
 """
 
 

@@ -89,14 +89,13 @@ def test_with_other_knobs_none_is_taken(other):
 
 
 def test_of_a_world_that_was_edited_none_is_taken():
-    knobs = {"rounds": 1, "swaps": 3}
     mix = {"thought_mix": Cups.thought_mix | {"faithful": 0.2}}
     words = {"words": property(lambda self: [*self.known, "more"],
                                lambda self, words: setattr(self, "known", words))}  # fmt: skip
-    assert shipped.shipped(type("Cups", (Cups,), {})(**knobs), SMOKE.tiny, 0)
+    assert shipped.shipped(type("Cups", (Cups,), {})(), Tiny(), 0)
     for edit in (mix, words):
-        edited = type("Cups", (Cups,), edit)(**knobs)
-        assert shipped.shipped(edited, SMOKE.tiny, 0) is None
+        edited = type("Cups", (Cups,), edit)()
+        assert shipped.shipped(edited, Tiny(), 0) is None
 
 
 def test_it_is_taken_before_one_in_the_cache_and_nothing_is_trained_or_written(

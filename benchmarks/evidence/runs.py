@@ -8,7 +8,10 @@ from minprm.commands.train import go_on
 from minprm.report.files import RUNS
 
 SEEDS = [301, 302, 303]
-# Knobs of --act-prm: a thought is weighed by r - mean(r), and learned without the action
+# Knobs of --act-prm: a thought is weighed by its share of the group's rewards, and learned with the
+# action after it
+POSTERIOR = {"advantage": "posterior", "trained_on": "thought_action"}
+# a thought is weighed by r - mean(r), and learned without the action
 CENTRED = {"baseline": "none", "advantage": "mean", "trained_on": "thought"}
 
 
@@ -25,7 +28,7 @@ def base(faithful: float = 0.03) -> str:
 def recipe(epochs: int = 10, **changed) -> str:
     """Flags of the frozen recipe; `epochs` of fine-tuning, `changed` are other knobs of
     --act-prm."""
-    knobs = {"baseline": "no_thought", "updates": 80, "lr": 6e-4} | changed
+    knobs = {"baseline": "no_thought", **POSTERIOR, "updates": 80, "lr": 6e-4} | changed
     flags = [f"--act-prm.{name.replace('_', '-')} {value}" for name, value in knobs.items()]
     return " ".join([*flags, f"--sft.epochs {epochs}"])
 

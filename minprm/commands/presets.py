@@ -6,6 +6,8 @@ In that mean the tokens that are certain anyway hide the others, so how large it
 log than of the thoughts. Demos are kept by what thoughts add to it: no less than no thought.
 """
 
+from typing import Any
+
 from minprm.constants import RL, SFT, ActPRM, Config, Preset, Relabel, Tiny
 
 
@@ -33,28 +35,34 @@ def language_model(name: Preset, **knobs) -> Config:
     return Config(preset=name, **{**defaults, **knobs})
 
 
+# an E-step: a thought weighs its share of the group's rewards, and the action is learned with it
+POSTERIOR: dict[str, Any] = {"advantage": "posterior", "trained_on": "thought_action"}
 PLAYS = {"world": "cups", "arms": ["base", "act_prm", "rl"]}
 PRESETS = {
     "cups": Config(),
-    # one round of three swaps, under a minute
+    # one round of three swaps, whose base has three times as many good thoughts: under a minute
     "smoke": Config(
         preset="smoke", arms=["base", "act_prm"], world_args=["rounds=1", "swaps=3"],
-        num_demos=256, episodes=200, eval_every=5, tiny=Tiny(batch=32, updates=400),
-        sft=SFT(batch=32),
-        act_prm=ActPRM(batch=32, updates=15, lr=5e-4),
+        num_demos=256, episodes=200, eval_every=5,
+        tiny=Tiny(
+            batch=32, updates=400, mixture=["faithful=.1", "wrong=.45", "restate=.35", "bare=.1"]
+        ),
+        sft=SFT(batch=32, epochs=5),
+        act_prm=ActPRM(batch=32, updates=15, lr=5e-4, **POSTERIOR),
     ),
     # a world in which credit has to travel over steps
     "errand": Config(
         preset="errand", world="errand", thought_tokens=12,
         tiny=Tiny(updates=1500, batch=8, act_only=0.1),
-        act_prm=ActPRM(group=16, updates=30, scored_by="base"),
+        sft=SFT(epochs=5),
+        act_prm=ActPRM(lr=3e-4, group=16, updates=30, scored_by="base", **POSTERIOR),
         relabel=Relabel(group=16, min_reward=0.9),
     ),
     # a person's logs, one GPU of 80 GB
     "logs": language_model("logs"),
     # Act-PRM as its authors run it, as far as they say
     "paper": language_model("paper", act_prm=ActPRM(
-        lr=4e-5, batch=16, updates=30, reward="action_prob_mean", reward_span="turn",
+        lr=4e-5, batch=16, updates=30, reward="action_prob_mean", reward_span="turn", **POSTERIOR,
     )),
     # a world, one GPU of 80 GB
     "qwen3-4b": language_model("qwen3-4b", **PLAYS),
