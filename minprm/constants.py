@@ -135,7 +135,7 @@ class ActPRM(Training):
     """Thoughts for logs of actions alone: sample, reward by the expert's action, reinforce."""
 
     lr: LearningRate = 6e-4  # learning rate of AdamW
-    updates: Count = 40  # updates; each walks `batch` demos from start to end
+    updates: Count = 80  # updates; each walks `batch` demos from start to end
     group: Count = 8  # G: thoughts sampled for each logged step
     thoughts_from: Literal["state", "state_action"] = "state"  # state_action: the action is a hint
     # of a thought: how well it predicts the expert's action; or FILE.py:NAME, one of your own
