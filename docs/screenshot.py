@@ -1,4 +1,4 @@
-"""Draws docs/report.png: a group of thoughts on the page of a run, before update 10.
+"""Draws docs/report.png: a group of thoughts on the page of a run, before update 5.
 
     minprm train --threads 1 --run cups && python docs/screenshot.py runs/cups/report.html
 
@@ -32,7 +32,7 @@ def main(page_file: str) -> None:
         page.goto(Path(page_file).resolve().as_uri())
         slider = page.get_by_role("slider").first
         slider.focus()
-        for _ in range(4):  # the looks before updates 1, 2, 5 and 10
+        for _ in range(3):  # the looks before updates 1, 2 and 5
             slider.press("ArrowRight")
         slider.blur()
         page.wait_for_timeout(1000)  # rows glide to their places

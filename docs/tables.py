@@ -29,8 +29,8 @@ BLOCK = re.compile(r"(<!-- table (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 SIX = {
     "base": "nothing: the base model as it is",
     "action_sft": "the log as it is, without thoughts",
-    "best_of_base_matched": "the log with the base model's own thoughts, the best of 24 a step",
-    "act_prm": "the log with Act-PRM's thoughts: 24 drawn a step, training included",
+    "best_of_base_matched": "the log with the base model's own thoughts, the best of 44 a step",
+    "act_prm": "the log with Act-PRM's thoughts: 44 drawn a step, training included",
     "expert_thoughts": "the log with correct thoughts, written by a script",
     "rl": "no log: GRPO in the game itself, paid for winning",
 }

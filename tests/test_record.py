@@ -32,7 +32,10 @@ from shared.stages import Lines, weights
 CFG = Config(
     world_args=["rounds=2", "swaps=1", "cups=3"], thought_tokens=12, num_demos=6, held_out=4,
     gate=False, save_every=2, eval_every=0, episodes=6, tiny=Tiny(dim=32, updates=150, batch=16),
-    act_prm=ActPRM(lr=3e-3, warmup=0, updates=4, batch=2, group=4),
+    act_prm=ActPRM(
+        lr=3e-3, warmup=0, updates=4, batch=2, group=4, advantage="posterior",
+        trained_on="thought_action",
+    ),
     rl=RL(lr=3e-3, warmup=0, updates=4, batch=2, group=3),
 )  # fmt: skip
 OWN = """

@@ -50,7 +50,7 @@ def test_a_watched_state_has_a_frame_for_each_look(here):
         assert [frame["update"] for frame in state["frames"]] == [0, 5, 10, 15]
         assert len(state["frames"][0]["group"]) == 4
     assert first["method"] == "act_prm" and rl["method"] == "rl"
-    assert first["settings"]["advantage"] == "posterior"
+    assert first["settings"]["advantage"] == "mean"
     assert resampled["settings"]["continues"] == "resample"
 
 

@@ -22,7 +22,7 @@ from tensorboard.plugin_util import markdown_to_safe_html
 
 from minprm import ladder
 from minprm.commands import train
-from minprm.constants import Config, arms_of
+from minprm.constants import SFT, ActPRM, Config, arms_of
 from minprm.run import clock, markdown
 from minprm.run.clock import Clock, Part, parts
 from minprm.run.log import Log
@@ -329,7 +329,7 @@ def test_stages_that_arms_share_are_counted_once():
 
 def test_the_time_left_is_that_of_all_stages_arms_and_seeds(now):
     clock = Clock()
-    cfg = Config(arms=["act_prm"], seeds=[0, 1])
+    cfg = Config(arms=["act_prm"], seeds=[0, 1], act_prm=ActPRM(updates=40), sft=SFT(epochs=5))
     demos = [SimpleNamespace(steps=[0])] * 32  # 10 updates of SFT
     for seed in cfg.seeds:
         clock.left |= parts(cfg, seed, {"act_prm": ["act_prm", "relabel", "sft:thoughts"]}, demos)

@@ -97,7 +97,7 @@ def test_a_plan_tells_stages_and_updates_before_it_waits_for_torch(tmp_path):
     done = child(tmp_path, "-c", PLAN)
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert ["act_prm", "40"] in lines and ["sft:actions", "40"] in lines  # no times yet
+    assert ["act_prm", "80"] in lines and ["sft:actions", "80"] in lines  # no times yet
 
 
 def test_a_folder_that_holds_no_model_is_named(here):

@@ -118,7 +118,7 @@ def test_an_unusable_thought_gains_nothing_whatever_follows(parts, continues, ad
 def test_with_the_baseline_a_thought_weighs_what_it_adds(parts):
     """The baseline is p(action | state) itself, after the history that the thought has read."""
     p, chat, _ = parts
-    cfg, groups, walks = walk(parts, baseline="no_thought")
+    cfg, groups, walks = walk(parts, baseline="no_thought", advantage="posterior")
     for g in groups:
         bare = g.paths[0].history.whole() + chat.opening(None)
         logp = own_logprobs(p.model, bare + g.action, len(g.action))
@@ -182,7 +182,7 @@ def test_an_action_that_scores_a_thought_is_drawn_with_noise_of_its_own(parts):
 
 def test_thought_tokens_carry_the_advantage_and_the_experts_action_the_posterior(parts):
     _, chat, _ = parts
-    cfg, groups, _ = walk(parts, advantage="mean")
+    cfg, groups, _ = walk(parts, trained_on="thought_action")
     rewards = [1.0, 0.5, 0.0, 0.0, 0.25, 0.25]
     give(groups, rewards)
     credit(groups, cfg)

@@ -28,8 +28,8 @@ def language_model(name: Preset, **knobs) -> Config:
         "rl": RL(lr=4e-5, finetune_lr=4e-5),
         "relabel": Relabel(min_gain=0.0),
         "act_prm": ActPRM(
-            lr=4e-5, batch=16, reward="action_prob_mean", advantage="mean_std",
-            trained_on="thought", patience=4,
+            lr=4e-5, batch=16, updates=40, reward="action_prob_mean", advantage="mean_std",
+            patience=4,
         ),
     }  # fmt: skip
     return Config(preset=name, **{**defaults, **knobs})
