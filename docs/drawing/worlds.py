@@ -27,7 +27,8 @@ def worlds() -> Figure:
     """Success on unseen tasks of four worlds, a dot for each seed.
 
     In cups and errand, actions alone stay at chance and thoughts reach nearly all. In rooms,
-    actions alone win four of five. On the lake, where all is in view, nothing wins half.
+    actions alone win as much as thoughts do. On the lake, where all is in view, no mean reaches
+    one half.
     """
     figure, axes = plt.subplots(figsize=(INCHES, 4))
     height = 0.0
