@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from benchmarks.looks import PARTS
-from minprm.constants import RL, ActPRM, Config, History, Tiny
+from minprm.constants import RL, ActPRM, Config, History
 from minprm.data import Sample, Step
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
@@ -27,11 +27,12 @@ from minprm.stages import notes
 from minprm.stages.record import classifier, roles_of, watched_demos
 from minprm.text.pieces import STATE_LETTERS, Pieces, state_text
 from shared.policies import SAMPLES, policy
+from shared.stages import CFG as SHARED
 from shared.stages import Lines, weights
 
 CFG = Config(
     world_args=["rounds=2", "swaps=1", "cups=3"], thought_tokens=12, num_demos=6, held_out=4,
-    gate=False, save_every=2, eval_every=0, episodes=6, tiny=Tiny(dim=32, updates=150, batch=16),
+    gate=False, save_every=2, eval_every=0, episodes=6, tiny=SHARED.tiny,
     act_prm=ActPRM(
         lr=3e-3, warmup=0, updates=4, batch=2, group=4, advantage="posterior",
         trained_on="thought_action",
