@@ -12,12 +12,14 @@ from statistics import fmean
 
 from docs import tables
 from docs.results import over_seeds, save_run, t_interval, take_json_flag
+from minprm.commands.presets import PRESETS
 from minprm.commands.train import go_on
 from minprm.constants import fail
 
-# 50 updates of 64 episodes, from a base that writes a useful thought often enough for RL to find it
-MIXTURE = "--tiny.mixture faithful=.1 wrong=.45 restate=.35 bare=.1"
-BUDGET = f"--preset cups --arms rl --rl.updates 50 --threads 1 {MIXTURE}"
+# a base that writes a useful thought often enough for RL to find it
+MIXTURE = " ".join(PRESETS["smoke"].tiny.mixture)
+# 50 updates of 64 episodes
+BUDGET = f"--preset cups --tiny.mixture {MIXTURE} --arms rl --rl.updates 50 --threads 1"
 RATES = (2e-4, 5e-4, 1e-3)
 SEEDS = [20, 21, 22]
 CHOICE, REPORT = "--split validation --episodes 200 --seeds 11", "--seeds 20 21 22"

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 import act_prm
-from minprm.commands.presets import PRESETS
+from minprm.commands.presets import POSTERIOR, PRESETS
 from minprm.constants import ActPRM, Config, pairs
 from minprm.data import Demo, Step
 from minprm.envs.base import task_seed
@@ -92,7 +92,7 @@ def test_the_library_gives_the_same_rewards_advantages_loss_and_gradient(raised)
     turns = act_prm.turns_of(tasks, thoughts, GROUP)
 
     agent = library_agent(copy.deepcopy(model), thoughts)
-    cfg = ActPRM(group=GROUP, max_grad_norm=1e9, advantage="posterior", trained_on="thought_action")
+    cfg = ActPRM(group=GROUP, max_grad_norm=1e9, **POSTERIOR)
     walks, groups = walk_logs(agent, [demo(task) for task in tasks], cfg, seed=0)
     outcomes(walks, cfg)
     credit(groups, cfg)

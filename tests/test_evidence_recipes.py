@@ -4,6 +4,8 @@ import pytest
 
 from benchmarks.evidence import fresh, runs, scales, scarce, selecting
 from minprm.commands.cli import parse
+from minprm.constants import Config, pairs
+from minprm.envs.cups import Cups
 
 
 @pytest.mark.parametrize("updates", selecting.UPDATES)
@@ -30,6 +32,14 @@ def test_the_fresh_seeds_meet_the_centred_weight_of_selecting():
     assert (cfg.act_prm.advantage, cfg.act_prm.baseline) == ("mean", "none")
     assert cfg.act_prm.trained_on == "thought"
     assert not {*fresh.SEEDS} & {*scarce.SEEDS}
+
+
+def test_at_three_in_a_hundred_they_meet_the_ladder_itself():
+    cfg, ladder = parse(fresh.flags(0.03).split()), Config()
+    assert (cfg.act_prm, cfg.sft, cfg.relabel) == (ladder.act_prm, ladder.sft, ladder.relabel)
+    assert cfg.num_demos == ladder.num_demos
+    usual = {kind: share for kind, share in Cups.thought_mix.items() if share}
+    assert pairs(cfg.tiny.mixture, float) == usual
 
 
 @pytest.mark.parametrize("width", scales.WIDTHS)

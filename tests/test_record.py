@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from benchmarks.looks import PARTS
+from minprm.commands.presets import POSTERIOR
 from minprm.constants import RL, ActPRM, Config, History
 from minprm.data import Sample, Step
 from minprm.envs.base import task_seed
@@ -33,10 +34,7 @@ from shared.stages import Lines, weights
 CFG = Config(
     world_args=["rounds=2", "swaps=1", "cups=3"], thought_tokens=12, num_demos=6, held_out=4,
     gate=False, save_every=2, eval_every=0, episodes=6, tiny=SHARED.tiny,
-    act_prm=ActPRM(
-        lr=3e-3, warmup=0, updates=4, batch=2, group=4, advantage="posterior",
-        trained_on="thought_action",
-    ),
+    act_prm=ActPRM(lr=3e-3, warmup=0, updates=4, batch=2, group=4, **POSTERIOR),
     rl=RL(lr=3e-3, warmup=0, updates=4, batch=2, group=3),
 )  # fmt: skip
 OWN = """

@@ -4,14 +4,12 @@ import re
 from collections.abc import Callable, Iterable
 
 from docs.results import over_seeds
+from minprm.commands.presets import POSTERIOR
 from minprm.commands.train import go_on
 from minprm.report.files import RUNS
 
 SEEDS = [301, 302, 303]
-# Knobs of --act-prm: a thought is weighed by its share of the group's rewards, and learned with the
-# action after it
-POSTERIOR = {"advantage": "posterior", "trained_on": "thought_action"}
-# a thought is weighed by r - mean(r), and learned without the action
+# Knobs of --act-prm: a thought is weighed by r - mean(r), and learned without the action
 CENTRED = {"baseline": "none", "advantage": "mean", "trained_on": "thought"}
 
 

@@ -5,6 +5,7 @@ from functools import partial
 
 import torch
 
+from minprm.commands.presets import PRESETS
 from minprm.constants import RL, SFT, Config, Tiny
 from minprm.data import Demo
 from minprm.envs import make_world
@@ -40,10 +41,8 @@ def played(p: Policy, cfg: Config, seeds: list[int]) -> list:
 
 CFG = Config(
     world_args=["rounds=2", "swaps=1", "cups=3"], thought_tokens=12, num_demos=4, held_out=2,
-    gate=False, save_every=100, tiny=Tiny(
-        dim=32, updates=150, batch=16,
-        mixture=["faithful=.1", "wrong=.45", "restate=.35", "bare=.1"],
-    ),
+    gate=False, save_every=100,
+    tiny=Tiny(dim=32, updates=150, batch=16, mixture=PRESETS["smoke"].tiny.mixture),
     eval_tasks=0, watch=0,  # what is measured and kept beside training has its own tests
     rl=RL(lr=3e-3, warmup=0, updates=5, batch=3, group=4, max_grad_norm=1e9),
 )  # fmt: skip
