@@ -1,0 +1,79 @@
+"""python -m benchmarks.evidence.several: does one base serve five worlds?
+
+Each world has the ladder twice: from a base of its own, and from a common one (mixture.py). The
+recipe is the default ladder's, but learning rates fall with the model's width, and an update has
+fewer logs where they are longer. Then Act-PRM's models of the common base play the other worlds.
+"A common base does as well" is false if in some world Act-PRM ends below the world's own base by
+more than the intervals. "What is learned in one world helps in others" is false if Act-PRM lifts
+success in no other world than its own above the common base, by more than the intervals.
+"""
+
+from statistics import fmean
+
+from benchmarks.evidence.mixture import ARGS, LOGS, SIZE, WORLDS, raised, world
+from benchmarks.evidence.runs import SEEDS
+from docs import tables
+from docs.results import over_seeds, save_run, t_interval, take_json_flag
+from minprm.commands.train import CHECKPOINTS, go_on
+from minprm.constants import SFT, ActPRM, Config, Tiny
+from minprm.evaluation import evaluate, scoring_agent
+from minprm.model import tiny
+
+SLOWER = Tiny().dim / SIZE.dim
+ARMS = "base action_sft act_prm expert_thoughts"
+
+
+def run_name(base: str, name: str, seed: int) -> str:
+    return f"evidence-several-{base}-{name}-{seed}"
+
+
+def flags(base: str, name: str, seed: int) -> str:
+    """The ladder of one world; base: "own" or "common"."""
+    path = raised([name] if base == "own" else WORLDS, seed)
+    args = f"--world-args {' '.join(ARGS[name])}" if name in ARGS else ""
+    rates = f"--act-prm.lr {ActPRM().lr * SLOWER} --sft.lr {SFT().lr * SLOWER}"
+    learns = f"{rates} --act-prm.batch {LOGS[name]} --arms {ARMS} --seeds {seed}"
+    asked = f"--model {path} --instruction none --episodes 200 --eval-every 0"
+    return f"--world {name} {args} {asked} {learns}"
+
+
+def ladder(base: str, name: str, seed: int) -> dict[str, float]:
+    """Success of each arm. A run that exists is gone on with."""
+    found, _ = go_on(run_name(base, name, seed), flags(base, name, seed).split())
+    return {arm: row["success"] for arm, (row,) in found.items()}
+
+
+def elsewhere(learned: str, played: str, seed: int) -> dict[str, float]:
+    """The common base, or what Act-PRM made of it in the world `learned`, in the world `played`:
+    success, and p of the world's own thought in the mean over states."""
+    path = CHECKPOINTS / run_name("common", learned, seed) / f"act_prm-{seed}"
+    if learned == "base":
+        path = raised(WORLDS, seed)
+    known = {"world": played, "world_args": ARGS.get(played, []), "model": str(path)}
+    cfg = Config(**known, instruction="none", episodes=100)
+    agent = scoring_agent(cfg, tools=[])
+    success = fmean(e.world.success for e in evaluate(agent, cfg, noise=seed))
+    good = tiny.gate(agent.policy, world(played), cfg.thought_tokens)["good"]
+    return {"success": success, "good": good}
+
+
+def main() -> None:
+    path = take_json_flag()
+    rows, matrix = {}, {"success": {}, "good": {}}
+    for name in WORLDS:
+        for base in ("own", "common"):
+            found = [ladder(base, name, seed) for seed in SEEDS]
+            for arm in found[0]:
+                rows[f"{name} | {base} | {arm}"] = over_seeds([each[arm] for each in found])
+    for learned in ("base", *WORLDS):
+        for played in WORLDS:
+            found = [elsewhere(learned, played, seed) for seed in SEEDS]
+            for what, cells in matrix.items():
+                cells[f"{learned} | {played}"] = over_seeds([each[what] for each in found])
+    print(tables.successes(rows))
+    print(tables.across(matrix["success"], "learned in", WORLDS))
+    save_run(path, SEEDS, t_interval(SEEDS), rows, elsewhere=matrix)
+
+
+if __name__ == "__main__":
+    main()
