@@ -162,6 +162,28 @@ def across(rows: dict, what: str, columns: Iterable[str]) -> str:
     return grid([*what.split(" | "), *columns], lines)
 
 
+def in_a_hundred(rows: dict) -> dict:
+    """The rows, whose names begin with a share, with that share as so many in a hundred.
+
+    >>> in_a_hundred({"0.003 | act_prm": 1})
+    {'0.3 | act_prm': 1}
+    """
+    found = {}
+    for name, row in rows.items():
+        first, separator, rest = name.partition(" | ")
+        found[f"{100 * float(first):g}{separator}{rest}"] = row
+    return found
+
+
+def fresh(rows: dict) -> str:
+    return successes(in_a_hundred(rows), what="good thoughts in 100 | arm")
+
+
+def selecting(rows: dict) -> str:
+    what = "good thoughts in 100 | thoughts a step"
+    return across(in_a_hundred(rows), what, columns=SPENT)
+
+
 def group() -> str:
     """README's group of thoughts, before and after Act-PRM: the first five of them."""
     before, after = the_group("before"), the_group("after")
@@ -478,14 +500,14 @@ TABLES = {
     "sampler": sampler, "sync": sync, "plan": plan,
     "many_logs": many_logs, "many_logs:start": many_logs_start,
     "scarce": partial(successes, what="arm"),
-    "fresh": partial(successes, what="share of good thoughts | arm"),
+    "fresh": fresh,
     "paid": partial(successes, what="weight"),
     "neighbours": partial(successes, what="base | method"),
     "unplanted": partial(successes, what="documents | swaps | arm"),
     "logs": partial(across, what="logs", columns=LADDER),
     "scales": partial(across, what="parameters", columns=["base", *LADDER]),
     "logs_errand": partial(across, what="logs", columns=ERRAND),
-    "selecting": partial(across, what="share of good thoughts | thoughts a step", columns=SPENT),
+    "selecting": selecting,
 }  # fmt: skip
 # Made of something else
 OTHERS = {

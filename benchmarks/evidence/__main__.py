@@ -9,7 +9,7 @@ import sys
 
 EXPERIMENTS = (
     "scarce", "paid", "selecting", "neighbours", "logs", "logs_errand", "unplanted", "state",
-    "beyond", "scales", "fresh", "several",
+    "beyond", "scales", "fresh", "luck", "several",
 )  # fmt: skip
 
 
