@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 EXPERIMENTS = (
-    "scarce", "paid", "selecting", "neighbours", "logs", "logs_errand", "unplanted", "state",
+    "scarce", "paid", "selecting", "filtered", "neighbours", "logs", "logs_errand", "unplanted", "state",
     "beyond", "scales", "fresh", "luck", "several",
 )  # fmt: skip
 
