@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 EXPERIMENTS = (
-    "scarce", "paid", "selecting", "filtered", "neighbours", "logs", "logs_errand", "unplanted", "state",
-    "beyond", "scales", "fresh", "luck", "several",
+    "scarce", "paid", "selecting", "filtered", "fresh", "luck", "logs", "logs_errand", "scales",
+    "several", "neighbours", "unplanted", "state", "beyond",
 )  # fmt: skip
 
 
