@@ -184,6 +184,24 @@ def selecting(rows: dict) -> str:
     return across(in_a_hundred(rows), what, columns=SPENT)
 
 
+def filtered(rows: dict) -> str:
+    """Choosing that may refuse, between choosing and learning on the same bases: 44 thoughts."""
+    beside = load("selecting")["rows"]
+    found = {}
+    for base in dict.fromkeys(name.split(" | ")[0] for name in rows):
+        found[base] = {
+            "keeps all": beside[f"{base} | 44 | best of the base"],
+            "leaves logs out": rows.get(f"{base} | logs left out"),
+            "leaves steps out": rows.get(f"{base} | steps left out"),
+            "learning": beside[f"{base} | 44 | r - mean(r)"],
+        }
+    lines = []
+    for base, ways in in_a_hundred(found).items():
+        cells = [f"{share(row['mean'])} {interval(row)}" if row else "" for row in ways.values()]
+        lines.append([base, *cells])
+    return grid(["good thoughts in 100", *found["0.1"]], lines)
+
+
 def group() -> str:
     """README's group of thoughts, before and after Act-PRM: the first five of them."""
     before, after = the_group("before"), the_group("after")
@@ -507,7 +525,7 @@ TABLES = {
     "logs": partial(across, what="logs", columns=LADDER),
     "scales": partial(across, what="parameters", columns=["base", *LADDER]),
     "logs_errand": partial(across, what="logs", columns=ERRAND),
-    "selecting": selecting,
+    "selecting": selecting, "filtered": filtered,
 }  # fmt: skip
 # Made of something else
 OTHERS = {

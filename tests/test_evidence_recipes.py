@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.evidence import filtered, fresh, luck, runs, scales, scarce, selecting
+from benchmarks.evidence import filtered, fresh, runs, scales, scarce, selecting
 from minprm.commands.cli import parse
 from minprm.constants import Config, Tiny, pairs
 from minprm.envs.cups import Cups
@@ -43,19 +43,6 @@ def test_at_three_in_a_hundred_they_meet_the_ladder_itself():
     assert cfg.num_demos == ladder.num_demos
     usual = {kind: share for kind, share in Cups.thought_mix.items() if share}
     assert pairs(cfg.tiny.mixture, float) == usual
-
-
-def test_luck_repeats_the_method_of_fresh_with_other_seeds(monkeypatch):
-    asked = []
-    monkeypatch.setattr(luck, "of_fresh", lambda seed: "there")
-    monkeypatch.setattr(
-        luck, "go_on", lambda run, flags: (asked.append(flags), {"act_prm": []})[::-1]
-    )
-    luck.again(311)
-    cfg, first = parse(asked[0]), parse(fresh.flags(0.003).split())
-    assert (cfg.act_prm, cfg.sft, cfg.relabel) == (first.act_prm, first.sft, first.relabel)
-    assert cfg.seeds == luck.AGAIN
-    assert not {*luck.AGAIN} & {*fresh.SEEDS}
 
 
 @pytest.mark.parametrize("share", selecting.SHARES)

@@ -11,6 +11,7 @@ from docs.results import load
 
 Style = tuple[str, str, str]  # of a line: what it is called, its colour, and how it is drawn
 
+MOST = 44  # thoughts a step
 OURS = ("Act-PRM", ACCENT, "-")
 OWN = ("the world's own thoughts", INK, "-")
 BEST = ("best of the base, as many drawn", AGAINST, "-")
@@ -37,18 +38,22 @@ ARMS = {
 def selecting() -> Figure:
     """Four bases, a panel each, with ever fewer good thoughts. Success against the thoughts that
     were drawn for each step, for four ways to spend them: keep the best, or learn, with one of
-    three weights."""
+    three weights. Squares: keep the best of 44, and leave out steps where it is bad."""
     rows = list(load("selecting")["rows"].values())
     shares = list(dict.fromkeys(row["share"] for row in rows))
     figure, panels = plt.subplots(1, len(shares), figsize=(INCHES, 3.2), sharey=True)
     for axis, share in zip(panels, shares, strict=True):
         of_share = [row for row in rows if row["share"] == share]
         lines(axis, of_share, "way", WAYS, "drawn")
+        refusing = load("filtered")["rows"][f"{share} | steps left out"]["values"]
+        look = {"color": AGAINST, "fillstyle": "none", "markersize": 5, "clip_on": False}
+        label = "choosing, bad steps left out"
+        axis.plot([MOST] * len(refusing), refusing, "s", label=label, **look)
         axis.set_title(f"{100 * share:g} in 100 good", loc="left")
     panels[0].set_ylabel("success", color=INK)
     figure.supxlabel("thoughts drawn for each step, training included", fontsize=9, color=SOFT)
     handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper left", frameon=False, ncols=4, fontsize=8)
+    figure.legend(handles, names, loc="outside upper left", frameon=False, ncols=3, fontsize=8)
     return figure
 
 
