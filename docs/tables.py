@@ -42,6 +42,7 @@ ERRAND = [
     "random", "action_sft", "best_of_base_resampled", "best_of_base_resampled, as many drawn",
     "act_prm_resampled", "expert_thoughts",
 ]  # fmt: skip
+PLAYED = ["random", "base", "action_sft", "act_prm", "expert_thoughts"]
 SPENT = ["best of the base", "r", "r - b", "r - mean(r)"]
 
 
@@ -200,6 +201,17 @@ def filtered(rows: dict) -> str:
         cells = [f"{share(row['mean'])} {interval(row)}" if row else "" for row in ways.values()]
         lines.append([base, *cells])
     return grid(["good thoughts in 100", *found["0.1"]], lines)
+
+
+def elsewhere() -> str:
+    """What Act-PRM made of the common base in one world, a line, in each world, a column."""
+    told = load("several")
+    found = {}
+    worlds = list(dict.fromkeys(name.split(" | ")[0] for name in told["rows"]))
+    for played in worlds:
+        found[f"nowhere: the base | {played}"] = told["rows"][f"{played} | common | base"]
+        found[f"{played} | {played}"] = told["rows"][f"{played} | common | act_prm"]
+    return across(found | told["elsewhere"], "Act-PRM in", worlds)
 
 
 def group() -> str:
@@ -526,9 +538,11 @@ TABLES = {
     "scales": partial(across, what="parameters", columns=["base", *LADDER]),
     "logs_errand": partial(across, what="logs", columns=ERRAND),
     "selecting": selecting, "filtered": filtered,
+    "several": partial(across, what="world | raised on", columns=PLAYED),
 }  # fmt: skip
 # Made of something else
 OTHERS = {
+    "several:elsewhere": elsewhere,
     "worlds": worlds,
     "act_prm:group": group,
     "audit": lambda: audit.table(load("audit")),
