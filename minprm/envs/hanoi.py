@@ -33,6 +33,7 @@ class Hanoi(World):
             raise ValueError("1 to 8 discs, slack from 0 to 1000")
         self.discs = discs
         self.solved = (GOAL,) * discs
+        self.slack = slack
         self.turns = 2**discs - 1 + slack
         # The vocabulary is that of the observations and of the thoughts, one token a word.
         spoken = (

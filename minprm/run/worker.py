@@ -3,6 +3,7 @@
 Its log is a stand-in: what it is told goes to the parent through a pipe, and the parent does it.
 """
 
+import gc
 import io
 import multiprocessing
 import os
@@ -34,6 +35,7 @@ Work = Callable[[Log, Callable[[], None]], Callable[[str], object]]
 
 def serve(pipe: Connection, work: Work, folder: Path, threads: int) -> None:
     """The life of a worker. The parent ends it."""
+    gc.freeze()  # what the parent left to collect may hold threads, which are not here to be ended
     os.setpgrp()  # Ctrl-C on the terminal is for the parent
     threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.default_int_handler)
