@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 EXPERIMENTS = (
-    "scarce", "paid", "selecting", "filtered", "fresh", "logs", "logs_errand", "scales",
+    "scarce", "paid", "selecting", "filtered", "fresh", "luck", "logs", "logs_errand", "scales",
     "several", "neighbours", "unplanted", "state", "beyond",
 )  # fmt: skip
 
