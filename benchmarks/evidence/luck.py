@@ -27,7 +27,7 @@ def base(seed: int) -> str:
     set_threads("tiny")
     tiny.raised(Cups(), cfg.tiny, seed, cfg.micro_tokens, CHECKPOINTS)
     path = tiny.path_of(Cups(), cfg.tiny, seed, cfg.micro_tokens, CHECKPOINTS)
-    return f"--preset cups --no-gate --model {path} --instruction none"
+    return f"--preset cups --model {path} --instruction none"
 
 
 def main() -> None:
