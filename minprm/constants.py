@@ -159,6 +159,7 @@ class Relabel:
     group: Count = 4  # thoughts sampled for each logged step
     keep: Count = 1  # best thoughts kept for each step, each in a copy of the demo of its own
     min_reward: Share = 0.0  # a demo with a thought below this reward is left out
+    min_step_reward: Share = 0.0  # a step with a thought below this one is read, and not learned
     min_gain: Gain = -1.0  # the same where thoughts raise the mean reward by less; -1: none is
 
 

@@ -79,6 +79,7 @@ class Step:
     thought: str | None
     action: str  # what is said, then each tool call as a line of JSON (text/actions.py)
     reward: float = 0.0  # the world's; in relabelled demos that of the thought
+    learned: bool = True  # False: SFT reads this turn and does not learn it
 
     def observation(self) -> str:
         """The state as plain text."""

@@ -4,11 +4,8 @@ import pytest
 
 from benchmarks.evidence import filtered, fresh, runs, scales, scarce, selecting
 from minprm.commands.cli import parse
-from minprm.constants import Config, Tiny, pairs
+from minprm.constants import Config, pairs
 from minprm.envs.cups import Cups
-from minprm.model import tiny
-from minprm.model.agent import make_prompter
-from minprm.play import expert_demos
 
 
 @pytest.mark.parametrize("updates", selecting.UPDATES)
@@ -48,11 +45,17 @@ def test_at_three_in_a_hundred_they_meet_the_ladder_itself():
 @pytest.mark.parametrize("share", selecting.SHARES)
 def test_a_filter_meets_as_many_thoughts_as_the_centred_weight(share, monkeypatch):
     asked = []
-    row = {"best_of_base_matched": {}}
-    monkeypatch.setattr(filtered, "successes", lambda name, flags: asked.append(flags) or row)
-    filtered.measured(share)
-    for flags in asked:
-        cfg = parse(flags.split())
+
+    def noted(name, flags, seeds=runs.SEEDS):
+        asked.append(parse(flags.split()))
+        return {"best_of_base_matched": {}}
+
+    monkeypatch.setattr(filtered, "successes", noted)
+    filtered.refusing_logs(share)
+    filtered.refusing_steps("x", share, runs.SEEDS)
+    logs, steps = asked
+    assert (logs.relabel.min_reward, steps.relabel.min_step_reward) == (0.9, 0.9)
+    for cfg in asked:
         act = cfg.act_prm
         assert cfg.relabel.group + act.updates * act.batch * act.group / cfg.num_demos == 44
         assert cfg.sft == Config().sft
@@ -83,23 +86,3 @@ def test_a_run_that_was_gone_on_with_counts_each_base_once(tmp_path, monkeypatch
     (folder / "log.txt").write_text(first + second + second)
     monkeypatch.setattr(runs, "RUNS", tmp_path)
     assert runs.good_shares("x") == {"good": [0.02, 0.01], "scarcest": [0.005, 0.004]}
-
-
-def test_a_step_with_a_bad_thought_is_read_and_teaches_nothing():
-    _, tokenizer = tiny.untrained(Cups(), Tiny(dim=8, layers=1, heads=1), seed=0)
-    cfg = Config(instruction="none")
-    agent = make_prompter(tokenizer, cfg, tools=[])
-    demo = expert_demos(cfg, "train", seed=0, n=1)[0]
-    texts = [step.thought for step in demo.steps]
-    (usual,) = filtered.whole(demo, agent)
-    for rewards in ([1.0, 0.2, 0.95], [0.1, 0.1, 0.9], [0.0, 0.5, 0.89]):
-        rated = demo.with_thoughts(texts, rewards)
-        samples = filtered.good_steps(rated, agent)
-        good = [text for text, reward in zip(texts, rewards, strict=True) if reward >= 0.9]
-        assert len(samples) == bool(good)
-        for sample in samples:
-            assert sample.ids == usual.ids
-            learned = [i for i, on in zip(sample.ids, sample.trained, strict=True) if on]
-            told = tokenizer.decode(learned)
-            assert told.count("</think>") == len(good)
-            assert all(text in told for text in good)

@@ -149,16 +149,19 @@ def test_every_knob_of_sft_changes_what_is_learned(checkpoints, tmp_path):
 @pytest.mark.slow
 def test_every_knob_of_relabelling_changes_the_logs(checkpoints, tmp_path):
     logs = [
-        [[(s.thought, s.reward) for s in d.steps] for d in made(
+        [[(s.thought, s.reward, s.learned) for s in d.steps] for d in made(
             checkpoints, tmp_path / str(i), "relabel", relabel=replace(BASE.relabel, **knobs)
         ).demos]
         for i, knobs in enumerate([{}, {"group": 4}, {"keep": 2}, {"min_reward": 0.2},
-                                {"min_gain": 0.02}])
+                                {"min_gain": 0.02}, {"min_step_reward": 0.2}])
     ]  # fmt: skip
     assert all(a != b for i, a in enumerate(logs) for b in logs[:i])
     # a second copy is left out where only one thought of a step can be read
     assert len(logs[0]) < len(logs[2]) < 2 * len(logs[0]) and len(logs[3]) < len(logs[0])
-    assert all(reward >= 0.2 for demo in logs[3] for _, reward in demo)
+    assert all(reward >= 0.2 for demo in logs[3] for _, reward, _ in demo)
+    for log in logs[5]:
+        assert any(learned for _, _, learned in log)
+        assert all(learned == (reward >= 0.2) for _, reward, learned in log)
 
 
 def test_logs_that_are_relabelled_later_are_walked_by_noise_of_their_own(monkeypatch):

@@ -121,7 +121,9 @@ def one_update(p) -> None:
 def test_a_snapshot_gives_back_every_bit_and_every_thought(tmp_path):
     saved, fresh = policy(), policy()
     one_update(saved)
-    demos = [from_chat(LOG).with_thoughts(["", None, "x \u2029"], [0.1, 0.2, 1 / 3])]
+    demo = from_chat(LOG).with_thoughts(["", None, "x \u2029"], [0.1, 0.2, 1 / 3])
+    demo.steps[1].learned = False
+    demos = [demo]
     shots = Snapshots(tmp_path, 0, {"knob": (1, 2)})
     best = saved.weights()
     shots.save("rl", saved, best, 7, best={"reward": 0.1 + 0.2, "since": 1})

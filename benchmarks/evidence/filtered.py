@@ -8,57 +8,39 @@ The bases are those of selecting.py, and so are the numbers of Act-PRM to compar
 these ways comes near what Act-PRM makes of 44.
 """
 
-from itertools import groupby
-from unittest.mock import patch
-
 from benchmarks.evidence.runs import SEEDS, base, successes
 from benchmarks.evidence.selecting import SHARES
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
-from minprm.data import Demo, Sample
-from minprm.model.agent import Agent
-from minprm.stages import sft
 
 LEAST = 0.9  # that of --preset errand
-FLAGS = "--arms best_of_base_matched --jobs 1"  # it has to be this process
 WHOLE_LOGS = (0.1, 0.03)  # with rarer thoughts hardly a log has three good ones
 
-whole = sft.to_samples
+
+def chosen(share: float) -> str:
+    """The run that chooses among as many thoughts as Act-PRM draws."""
+    return f"{base(share)} --arms best_of_base_matched"
 
 
-def good_steps(demo: Demo, agent: Agent) -> list[Sample]:
-    """The demo as a Sample that learns the turns alone whose thoughts earned LEAST; none if there
-    is no such turn."""
-    (sample,) = whole(demo, agent)
-    rewards = iter([step.reward for step in demo.steps])
-    place = 0
-    for trained, tokens in groupby(list(sample.trained)):  # what is trained in one go is a turn
-        n = len(list(tokens))
-        if trained and next(rewards) < LEAST:
-            sample.trained[place : place + n] = [False] * n
-        place += n
-    return [sample] if any(sample.trained) else []
+def refusing_steps(name: str, share: float, seeds: list[int]) -> dict:
+    """The row of choosing that learns no step whose best thought is bad."""
+    flags = f"{chosen(share)} --relabel.min-step-reward {LEAST}"
+    return successes(f"{name}-steps-{share}", flags, seeds)["best_of_base_matched"]
 
 
-def measured(share: float) -> dict[str, dict]:
-    """Rows of the bases with this share of good thoughts."""
-    flags = f"{base(share)} {FLAGS}"
-    ways = {}
-    if share in WHOLE_LOGS:
-        fewer = successes(f"filtered-logs-{share}", f"{flags} --relabel.min-reward {LEAST}")
-        ways["logs left out"] = fewer["best_of_base_matched"]
-    with patch.object(sft, "to_samples", good_steps):
-        fewer = successes(f"filtered-steps-{share}", flags)
-        ways["steps left out"] = fewer["best_of_base_matched"]
-    return ways
+def refusing_logs(share: float) -> dict:
+    """The row of choosing that leaves out a log with a bad best thought."""
+    flags = f"{chosen(share)} --relabel.min-reward {LEAST}"
+    return successes(f"filtered-logs-{share}", flags)["best_of_base_matched"]
 
 
 def main() -> None:
     path = take_json_flag()
     rows = {}
     for share in SHARES:
-        for way, row in measured(share).items():
-            rows[f"{share} | {way}"] = row
+        if share in WHOLE_LOGS:
+            rows[f"{share} | logs left out"] = refusing_logs(share)
+        rows[f"{share} | steps left out"] = refusing_steps("filtered", share, SEEDS)
     print(tables.successes(rows))
     save_run(path, SEEDS, t_interval(SEEDS), rows)
 

@@ -267,8 +267,12 @@ def _line(demo: Demo) -> dict:
         "tools": demo.tools,
         "thoughts": [step.thought for step in demo.steps],
         "rewards": [step.reward for step in demo.steps],
+        "learned": [step.learned for step in demo.steps],
     }
 
 
 def _demo(line: dict) -> Demo:
-    return from_chat(line).with_thoughts(line["thoughts"], line["rewards"])
+    demo = from_chat(line).with_thoughts(line["thoughts"], line["rewards"])
+    for step, learned in zip(demo.steps, line["learned"], strict=True):
+        step.learned = learned
+    return demo

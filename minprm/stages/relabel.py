@@ -62,7 +62,7 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
         logs += walked(run.agent, demos, act, seed, found, choose)
     readable = [log for log in logs if log.readable]
     require_thoughts(stage_id, len(logs), [log.demo for log in readable], found, run.agent)
-    kept = good_enough(readable, cfg, stage_id)
+    kept = good_steps(good_enough(readable, cfg, stage_id), cfg, stage_id)
     run.demos = [log.demo for log in kept]
     reward = fmean(step.reward for demo in run.demos for step in demo.steps)
     logger.info(f"{stage_id}: {len(kept)} demos, mean reward {reward:.3f}{_beside(kept)}")
@@ -120,6 +120,26 @@ def good_enough(logs: list[Relabelled], cfg: Relabel, stage_id: str) -> list[Rel
     return gaining
 
 
+def good_steps(logs: list[Relabelled], cfg: Relabel, stage_id: str) -> list[Relabelled]:
+    """The logs with a step that --relabel.min-step-reward keeps. Their other steps are marked: SFT
+    reads them and does not learn them. Exits where no step is kept."""
+    steps = [step for log in logs for step in log.demo.steps]
+    for step in steps:
+        step.learned = step.reward >= cfg.min_step_reward
+    learned = sum(step.learned for step in steps)
+    if not learned:
+        fail(
+            f"{stage_id}: no step reached --relabel.min-step-reward {cfg.min_step_reward}; begin a "
+            "run with a lower one, or with more updates"
+        )
+    if learned < len(steps):
+        logger.info(
+            f"{stage_id}: {learned} of {len(steps)} steps are learned, the others are only read, "
+            "by --relabel.min-step-reward"
+        )
+    return [log for log in logs if any(step.learned for step in log.demo.steps)]
+
+
 def _beside(logs: list[Relabelled]) -> str:
     """How much of the mean reward the actions earn without any thought, where that was scored."""
     chances = [chance for log in logs for chance in log.chances]
@@ -127,9 +147,14 @@ def _beside(logs: list[Relabelled]) -> str:
 
 
 def rewards_of(log: Relabelled) -> dict[str, list]:
-    """What the file holds beside the log: a number for each thought, and one for none."""
-    rewards = [step.reward for step in log.demo.steps]
-    return {"rewards": rewards, "rewards_without_thought": log.chances or [None] * len(rewards)}
+    """What the file holds beside the log: of each step the reward of its thought, the reward of no
+    thought, and whether SFT learns it."""
+    steps = log.demo.steps
+    return {
+        "rewards": [step.reward for step in steps],
+        "rewards_without_thought": log.chances or [None] * len(steps),
+        "learned": [step.learned for step in steps],
+    }
 
 
 def relabelled(walk: Walk, agent: Agent, cfg: ActPRM, keep: int) -> list[Relabelled]:

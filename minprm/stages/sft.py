@@ -55,6 +55,6 @@ def to_samples(demo: Demo, agent: Agent) -> list[Sample]:
         turn = chat.turn(thought, action)
         if turns and agent.history.edits():
             samples.append(Sample(parent=chain(chat.history(turns, agent.history), known)))
-        samples[-1].extend(state_ids[0]).extend(turn, 1.0)
+        samples[-1].extend(state_ids[0]).extend(turn, 1.0 if step.learned else None)
         turns.append(Turn(*state_ids, turn, chat.turn(None, action)))
-    return samples
+    return [each for each in samples if any(each.trained)]
