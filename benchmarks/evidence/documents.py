@@ -10,15 +10,13 @@ piece of what a good thought would say in its state: one that is by chance gets 
 import random
 from pathlib import Path
 
-from minprm.commands.train import CHECKPOINTS
-from minprm.constants import Config, Tiny, Training
+from benchmarks.evidence.lessons import raised_on
+from minprm.constants import Tiny
 from minprm.data import Sample
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 from minprm.model import tiny
 from minprm.model.narration import Turn
-from minprm.model.policy import Policy, schedule
-from minprm.run.threads import set_threads
 from minprm.text.chat import Chat
 
 KINDS = ("document", "document", "no thought", "unrelated thought")
@@ -57,15 +55,10 @@ def lesson(rng: random.Random, chat: Chat, twice: float) -> Sample:
 
 def raised(name: str, seed: int) -> Path:
     """Where the base is. It is raised if it is not there."""
-    path = CHECKPOINTS / f"unplanted-{name}-{seed}"
-    if not path.exists():
-        set_threads("tiny")
-        cfg = Tiny(updates=1500, batch=32)
-        policy = Policy(*tiny.untrained(Cups(), cfg, seed), Config().micro_tokens)
-        training, chat = Training(lr=cfg.lr, warmup=20, decay=True), Chat(policy.tokenizer)
-        rng = random.Random(f"unplanted {seed}")
-        for update in range(cfg.updates):
-            samples = [lesson(rng, chat, TWICE[name]) for _ in range(cfg.batch)]
-            policy.update(samples, training, schedule(training, cfg.updates)(update))
-        policy.save(path)
-    return path
+    cfg = Tiny(updates=1500, batch=32)
+    rng = random.Random(f"unplanted {seed}")
+
+    def lessons(update: int, chat: Chat) -> list[Sample]:
+        return [lesson(rng, chat, TWICE[name]) for _ in range(cfg.batch)]
+
+    return raised_on(f"unplanted-{name}-{seed}", Cups(), cfg, seed, lessons)

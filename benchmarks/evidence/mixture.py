@@ -9,15 +9,14 @@ embedded model. Three worlds are smaller than by default, to be raised in time.
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.evidence.lessons import raised_on
 from benchmarks.evidence.scales import model
-from minprm.commands.train import CHECKPOINTS
-from minprm.constants import Config, Tiny, Training
+from minprm.constants import Config, Tiny
+from minprm.data import Sample
 from minprm.envs import make_world
 from minprm.envs.base import World
 from minprm.model import tiny
 from minprm.model.narration import Turn, narrated
-from minprm.model.policy import Policy, schedule
-from minprm.run.threads import set_threads
 from minprm.text.chat import Chat
 
 # so many in an update of raising; a world with longer episodes has fewer
@@ -26,7 +25,7 @@ EPISODES = {"cups": 8, "errand": 6, "rooms": 4, "frozenlake": 5, "hanoi": 3}
 LOGS = {"cups": 8, "errand": 4, "rooms": 3, "frozenlake": 5, "hanoi": 2}
 WORLDS = list(EPISODES)
 ARGS = {"rooms": ["rooms=5"], "frozenlake": ["size=4", "path=4"], "hanoi": ["discs=4"]}
-SIZE = Tiny(**model(112), updates=1000)  # 0.43 million parameters
+SIZE = Tiny(**model(112), updates=1000)  # 0.44 million parameters
 
 
 def world(name: str) -> World:
@@ -50,13 +49,8 @@ def episodes(names: list[str], seed: int, update: int) -> list[list[Turn]]:
 
 def raised(names: list[str], seed: int) -> Path:
     """Where the base of these worlds is. It is raised if it is not there."""
-    path = CHECKPOINTS / f"mixture-{'-'.join(names)}-{seed}"
-    if not path.exists():
-        set_threads("tiny")
-        policy = Policy(*tiny.untrained(every_word(), SIZE, seed), Config().micro_tokens)
-        training, chat = Training(lr=SIZE.lr, warmup=20, decay=True), Chat(policy.tokenizer)
-        for update in range(SIZE.updates):
-            samples = [tiny.as_sample(e, chat) for e in episodes(names, seed, update)]
-            policy.update(samples, training, schedule(training, SIZE.updates)(update))
-        policy.save(path)
-    return path
+
+    def lessons(update: int, chat: Chat) -> list[Sample]:
+        return [tiny.as_sample(e, chat) for e in episodes(names, seed, update)]
+
+    return raised_on(f"mixture-{'-'.join(names)}-{seed}", every_word(), SIZE, seed, lessons)

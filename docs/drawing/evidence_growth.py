@@ -11,7 +11,6 @@ from docs.results import load
 
 Style = tuple[str, str, str]  # of a line: what it is called, its colour, and how it is drawn
 
-MOST = 44  # thoughts a step
 OURS = ("Act-PRM", ACCENT, "-")
 OWN = ("the world's own thoughts", INK, "-")
 BEST = ("best of the base, as many drawn", AGAINST, "-")
@@ -48,7 +47,8 @@ def selecting() -> Figure:
         refusing = load("filtered")["rows"][f"{share} | steps left out"]["values"]
         look = {"color": AGAINST, "fillstyle": "none", "markersize": 5, "clip_on": False}
         label = "choosing, bad steps left out"
-        axis.plot([MOST] * len(refusing), refusing, "s", label=label, **look)
+        most = max(row["drawn"] for row in of_share)
+        axis.plot([most] * len(refusing), refusing, "s", label=label, **look)
         axis.set_title(f"{100 * share:g} in 100 good", loc="left")
     panels[0].set_ylabel("success", color=INK)
     figure.supxlabel("thoughts drawn for each step, training included", fontsize=9, color=SOFT)
