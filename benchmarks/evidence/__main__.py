@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 EXPERIMENTS = (
-    "scarce", "paid", "selecting", "filtered", "fresh", "luck", "logs", "logs_errand", "scales",
-    "several", "neighbours", "unplanted", "state", "beyond",
+    "scarce", "paid", "selecting", "filtered", "fresh", "ahead", "luck", "logs", "logs_errand",
+    "scales", "several", "neighbours", "unplanted", "state", "beyond",
 )  # fmt: skip
 
 
