@@ -25,6 +25,9 @@ from minprm.envs import audit
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- table (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+# What README's table calls choosing that may refuse
+REFUSING = "the same with `--relabel.min-step-reward 0.9`"
+REFUSED = "the steps of this log alone whose best thought earns .9"
 # The arms of README's table, and what is learned from in each
 SIX = {
     "base": "nothing: the base model as it is",
@@ -38,6 +41,9 @@ SIX = {
 WEIGHTS = ("whole", "spread")  # in several processes
 # Arms beside each other, where one number grows
 LADDER = ["random", "action_sft", "best_of_base_matched", "act_prm", "expert_thoughts"]
+SIZES = [
+    "random", "action_sft", "best_of_base_matched", "steps left out", "act_prm", "expert_thoughts",
+]  # fmt: skip
 ERRAND = [
     "random", "action_sft", "best_of_base_resampled", "best_of_base_resampled, as many drawn",
     "act_prm_resampled", "expert_thoughts",
@@ -119,12 +125,14 @@ def ladder(rows: dict) -> str:
 
 
 def six(rows: dict) -> str:
-    """README's six arms of cups."""
-    return grid(
-        ["arm", "what it learns from", "success", "95 %"],
-        [[f"`{arm}`", what, share(rows[arm]["mean"]), interval(rows[arm])]
-         for arm, what in SIX.items()],
-    )  # fmt: skip
+    """README's six arms of cups, and choosing a second time where it may refuse."""
+    lines = []
+    for arm, what in SIX.items():
+        lines.append([f"`{arm}`", what, share(rows[arm]["mean"]), interval(rows[arm])])
+        if arm == "best_of_base_matched":
+            row = load("cups-filtered")["rows"][arm]
+            lines.append([REFUSING, REFUSED, share(row["mean"]), interval(row)])
+    return grid(["arm", "what it learns from", "success", "95 %"], lines)
 
 
 def one_line(rows: dict) -> str:
@@ -176,8 +184,20 @@ def in_a_hundred(rows: dict) -> dict:
     return found
 
 
-def fresh(rows: dict) -> str:
+def on_fresh_seeds(rows: dict) -> str:
     return successes(in_a_hundred(rows), what="good thoughts in 100 | arm")
+
+
+def luck(rows: dict) -> str:
+    """Three runs from each base, in the order of what the bases write."""
+    shares_of = load("fresh")["shares"]["0.003"]
+    good = [f"{10_000 * x:.1f}" for x in shares_of["good"]]
+    hardest = [f"{100_000 * x:.1f}" for x in shares_of["scarcest"]]
+    lines = []
+    for row, *written in zip(rows.values(), good, hardest, strict=True):
+        lines.append([str(row["base"]), *written, shares([row["first"], *row["values"]])])
+    lines.sort(key=lambda line: -float(line[1]))
+    return grid(["base", "good in 10,000", "in the hardest tenth, in 100,000", "success"], lines)
 
 
 def selecting(rows: dict) -> str:
@@ -530,12 +550,12 @@ TABLES = {
     "sampler": sampler, "sync": sync, "plan": plan,
     "many_logs": many_logs, "many_logs:start": many_logs_start,
     "scarce": partial(successes, what="arm"),
-    "fresh": fresh,
+    "fresh": on_fresh_seeds, "ahead": on_fresh_seeds, "luck": luck,
     "paid": partial(successes, what="weight"),
     "neighbours": partial(successes, what="base | method"),
     "unplanted": partial(successes, what="documents | swaps | arm"),
     "logs": partial(across, what="logs", columns=LADDER),
-    "scales": partial(across, what="parameters", columns=["base", *LADDER]),
+    "scales": partial(across, what="parameters", columns=SIZES),
     "logs_errand": partial(across, what="logs", columns=ERRAND),
     "selecting": selecting, "filtered": filtered,
     "several": partial(across, what="world | raised on", columns=PLAYED),

@@ -11,7 +11,7 @@ ends below .95.
 from benchmarks.evidence import fresh
 from benchmarks.evidence.filtered import refusing_steps
 from benchmarks.evidence.fresh import SEEDS
-from benchmarks.evidence.runs import CENTRED, base, by_each, recipe, successes
+from benchmarks.evidence.runs import CENTRED, base, by_each, good_shares, recipe, successes
 from docs import tables
 from docs.results import load, over_seeds, save_run, t_interval, take_json_flag
 
@@ -37,8 +37,9 @@ def measured(share: float) -> dict[str, dict]:
 def main() -> None:
     path = take_json_flag()
     rows = by_each("share", SHARES, measured)
+    shares = {str(share): good_shares(f"ahead-steps-{share}") for share in SHARES}
     print(tables.successes(rows))
-    save_run(path, SEEDS, t_interval(SEEDS), rows)
+    save_run(path, SEEDS, t_interval(SEEDS), rows, shares=shares)
 
 
 if __name__ == "__main__":
