@@ -190,7 +190,7 @@ def on_fresh_seeds(rows: dict) -> str:
 
 def luck(rows: dict) -> str:
     """Three runs from each base, in the order of what the bases write."""
-    shares_of = load("fresh")["shares"]["0.003"]
+    shares_of = load("ahead")["shares"]["0.003"]
     good = [f"{10_000 * x:.1f}" for x in shares_of["good"]]
     hardest = [f"{100_000 * x:.1f}" for x in shares_of["scarcest"]]
     lines = []

@@ -1,13 +1,14 @@
 """python -m benchmarks.evidence.luck: where some runs learn and others fail, is it the base?
 
-With .3 good thoughts in 100, five of fresh.py's ten bases learned to win nearly all games and four
-learned nothing, and the share of good thoughts did not tell which. Each base has had one set of
-logs and one run of noise. Here it meets two more. A run wins if it wins more than half of its
-games. Written before the first run: "the base decides" is false if on three or more bases some
-runs win and others do not; "chance decides" is false if on nine or more bases all end alike.
+With .3 good thoughts in 100 learning wins nearly all games on some of ten bases and none on others,
+and the share of good thoughts does not tell on which. In ahead.py each base has met one set of logs
+and one run of noise. Here it meets two more. A run wins if it wins more than half of its games.
+Written before the first run: "the base decides" is false if on three or more bases some runs win
+and others do not; "chance decides" is false if on nine or more bases all end alike.
 """
 
-from benchmarks.evidence.fresh import SEEDS, flags
+from benchmarks.evidence.ahead import flags
+from benchmarks.evidence.fresh import SEEDS
 from benchmarks.evidence.runs import CENTRED, recipe, successes
 from docs import tables
 from docs.results import load, save_run, take_json_flag
@@ -22,7 +23,7 @@ AGAIN = [321, 322]  # of the logs and of the noise; the test tasks are the same
 
 
 def base(seed: int) -> str:
-    """Flags of fresh.py's base with this seed. It is raised if it is not there."""
+    """Flags of the base of ahead.py with this seed. It is raised if it is not there."""
     cfg = parse(flags(SHARE).split())
     set_threads("tiny")
     tiny.raised(Cups(), cfg.tiny, seed, cfg.micro_tokens, CHECKPOINTS)
@@ -32,12 +33,11 @@ def base(seed: int) -> str:
 
 def main() -> None:
     path = take_json_flag()
-    first = load("fresh")["rows"][f"{SHARE} | act_prm"]["values"]
+    first = load("ahead")["rows"][f"{SHARE} | learning"]["values"]
     rows = {}
     for seed, success in zip(SEEDS, first, strict=True):
-        found = successes(
-            f"luck-{seed}", f"{base(seed)} {recipe(**CENTRED)} --arms act_prm", AGAIN
-        )["act_prm"]
+        again = f"{base(seed)} {recipe(**CENTRED)} --arms act_prm"
+        found = successes(f"luck-{seed}", again, AGAIN)["act_prm"]
         rows[f"base {seed}"] = {"base": seed, "first": success, **found}
     print(tables.successes(rows))
     save_run(path, AGAIN, "none: each run is told", rows)
