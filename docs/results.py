@@ -110,12 +110,16 @@ def commit() -> str:
 
 
 def machine(threads: int) -> str:
-    """The processor, its cores, the system, and the first GPU; never the name of the host."""
+    """The processor, its cores, the system, and the first GPU; never the name of the host.
+
+    The vector instructions belong to it: with others sums are rounded otherwise.
+    """
     name = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         names = [line.split(": ")[1] for line in lines if line.startswith("model name")]
         name = names[0] if names else name
+    name = f"{name} with {torch.backends.cpu.get_cpu_capability()}"
     told = f"{name}, {threads} of {os.cpu_count()} cores, {platform.system()}"
     return f"{torch.cuda.get_device_name()}, {told}" if torch.cuda.is_available() else told
 
