@@ -41,9 +41,6 @@ SIX = {
 WEIGHTS = ("whole", "spread")  # in several processes
 # Arms beside each other, where one number grows
 LADDER = ["random", "action_sft", "best_of_base_matched", "act_prm", "expert_thoughts"]
-SIZES = [
-    "random", "action_sft", "best_of_base_matched", "steps left out", "act_prm", "expert_thoughts",
-]  # fmt: skip
 ERRAND = [
     "random", "action_sft", "best_of_base_resampled", "best_of_base_resampled, as many drawn",
     "act_prm_resampled", "expert_thoughts",
@@ -555,7 +552,7 @@ TABLES = {
     "neighbours": partial(successes, what="base | method"),
     "unplanted": partial(successes, what="documents | swaps | arm"),
     "logs": partial(across, what="logs", columns=LADDER),
-    "scales": partial(across, what="parameters", columns=SIZES),
+    "scales": partial(across, what="parameters", columns=["base", *LADDER]),
     "logs_errand": partial(across, what="logs", columns=ERRAND),
     "selecting": selecting, "filtered": filtered,
     "several": partial(across, what="world | raised on", columns=PLAYED),

@@ -3,11 +3,9 @@
 The ladder of scarce.py with embedded models of three widths, on the same logs. Nothing is tuned for
 a width: all learning rates fall as the width grows, and initial weights with its square root, as in
 arXiv:2203.03466. The sentence "learning is ahead of choosing at every scale" is false if, at any
-width, the best of 44 come near what Act-PRM makes of 44. Choosing is asked a second time with the
-steps left out whose best thought is bad, as in filtered.py.
+width, the best of 44 come near what Act-PRM makes of 44.
 """
 
-from benchmarks.evidence.filtered import LEAST
 from benchmarks.evidence.runs import SEEDS, base, by_each, good_shares, recipe, successes
 from benchmarks.evidence.scarce import ARMS
 from docs import tables
@@ -16,9 +14,7 @@ from minprm.constants import SFT, Tiny
 from minprm.envs.cups import Cups
 from minprm.model.tiny import untrained
 
-WIDTHS = (64, 112, 208)  # 0.14, 0.43 and 1.5 million parameters; 416 takes two hours
-
-CHOOSING = "best_of_base_matched"
+WIDTHS = (64, 112, 208)  # 0.14, 0.43 and 1.5 million parameters
 
 
 def model(width: int) -> dict[str, float]:
@@ -34,12 +30,12 @@ def model(width: int) -> dict[str, float]:
     }
 
 
-def flags(width: int, arms: str = ARMS) -> str:
+def flags(width: int) -> str:
     """The run of this width."""
     knobs = " ".join(f"--tiny.{name} {value}" for name, value in model(width).items())
     slower = Tiny().dim / width
     learning = f"{recipe(lr=6e-4 * slower)} --sft.lr {SFT().lr * slower}"
-    return f"{base()} {knobs} {learning} --arms {arms}"
+    return f"{base()} {knobs} {learning} --arms {ARMS}"
 
 
 def parameters(width: int) -> int:
@@ -53,11 +49,7 @@ def main() -> None:
     widths = {parameters(width): width for width in WIDTHS}
 
     def measured(size: float) -> dict[str, dict]:
-        width = widths[size]
-        rows = successes(f"scales-{width}", flags(width))
-        fewer = f"{flags(width, CHOOSING)} --relabel.min-step-reward {LEAST}"
-        row = successes(f"scales-{width}-steps", fewer)[CHOOSING]
-        return {**rows, "steps left out": row}
+        return successes(f"scales-{widths[size]}", flags(widths[size]))
 
     rows = by_each("parameters", widths, measured)
     shares = {str(size): good_shares(f"scales-{width}") for size, width in widths.items()}

@@ -28,7 +28,6 @@ ARMS = {
     "act_prm_resampled": OURS,
     "best_of_base_matched": BEST,
     "best_of_base_resampled, as many drawn": BEST,
-    "steps left out": ("the same, bad steps left out", AGAINST, "--"),
     "best_of_base_resampled": ("best of the base, 16 a step", AGAINST, "--"),
     "action_sft": ("actions alone", SOFT, "-"),
     "action_sft, ten passes": ("actions alone, ten passes", SOFT, "--"),
