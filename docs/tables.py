@@ -26,15 +26,15 @@ from minprm.envs import audit
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- table (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 # What README's table calls choosing that may refuse
-REFUSING = "the same with `--relabel.min-step-reward 0.9`"
-REFUSED = "the steps of this log alone whose best thought earns .9"
+REFUSING = "`… --relabel.min-step-reward 0.9`"
+REFUSED = "its steps alone whose best thought earns .9"
 # The arms of README's table, and what is learned from in each
 SIX = {
-    "base": "nothing: the base model as it is",
-    "action_sft": "the log as it is, without thoughts",
-    "best_of_base_matched": "the log with the base model's own thoughts, the best of 44 a step",
-    "act_prm": "the log with Act-PRM's thoughts: 44 drawn a step, training included",
-    "expert_thoughts": "the log with correct thoughts, written by a script",
+    "base": "nothing",
+    "action_sft": "the log without thoughts",
+    "best_of_base_matched": "the log with the base model's thoughts, the best of 44 a step",
+    "act_prm": "the log with Act-PRM's thoughts, 44 a step, training included",
+    "expert_thoughts": "the log with correct thoughts, from a script",
     "rl": "no log: GRPO in the game itself, paid for winning",
 }
 
@@ -89,11 +89,11 @@ def grid(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 def share(x: float, digits: int = 3) -> str:
     """A share as the book writes it.
 
-    >>> share(0.983), share(1.0), share(0.2, 2)
-    ('.983', '1.00', '.20')
+    >>> share(0.983), share(1.0), share(0.2, 2), share(-0.027)
+    ('.983', '1.00', '.20', '-.027')
     """
     text = f"{x:.{digits}f}"
-    return "1.00" if float(text) == 1 else text.removeprefix("0")
+    return "1.00" if float(text) == 1 else text.replace("0.", ".", 1)
 
 
 def shares(values: Iterable[float], digits: int = 3) -> str:
@@ -187,12 +187,14 @@ def on_fresh_seeds(rows: dict) -> str:
 
 def luck(rows: dict) -> str:
     """Three runs from each base, in the order of what the bases write."""
-    shares_of = load("ahead")["shares"]["0.003"]
+    ahead = load("ahead")
+    first = ahead["rows"]["0.003 | learning"]["values"]
+    shares_of = ahead["shares"]["0.003"]
     good = [f"{10_000 * x:.1f}" for x in shares_of["good"]]
     hardest = [f"{100_000 * x:.1f}" for x in shares_of["scarcest"]]
     lines = []
-    for row, *written in zip(rows.values(), good, hardest, strict=True):
-        lines.append([str(row["base"]), *written, shares([row["first"], *row["values"]])])
+    for row, own, *written in zip(rows.values(), first, good, hardest, strict=True):
+        lines.append([str(row["base"]), *written, shares([own, *row["values"]])])
     lines.sort(key=lambda line: -float(line[1]))
     return grid(["base", "good in 10,000", "in the hardest tenth, in 100,000", "success"], lines)
 

@@ -7,6 +7,7 @@ LEARNING = "learning"
 AGAIN = "learning, other logs"
 CHOOSING = "choosing"
 REFUSING = "choosing, bad steps left out"
+TICKS = {1e-5: "1 in 100,000", 1e-4: "1 in 10,000", 1e-3: "1 in 1,000", 1e-2: "1 in 100"}
 LOOKS = {
     CHOOSING: {"marker": ".", "color": AGAINST, "markersize": 4},
     REFUSING: {"marker": "s", "color": AGAINST, "markersize": 4, "fillstyle": "none"},
@@ -48,7 +49,9 @@ def shares():
     for way, runs in points().items():
         where, success = zip(*runs, strict=True)
         axis.plot(where, success, linestyle="", label=way, clip_on=False, **LOOKS[way])
-    axis.set(ylim=(0, 1), xscale="log", xlabel="share of good thoughts in the hardest tenth")
+    axis.set(ylim=(0, 1), xscale="log", xlabel="good thoughts in the hardest tenth of the states")
+    axis.set_xticks(list(TICKS), list(TICKS.values()))
+    axis.minorticks_off()
     axis.set_ylabel("success", color=INK)
     axis.grid(color=LINE, linewidth=0.8)
     figure.legend(loc="outside upper left", ncols=2, frameon=False)
