@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- table (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 # What README's table calls choosing that may refuse
 REFUSING = "`… --relabel.min-step-reward 0.9`"
-REFUSED = "its steps alone whose best thought earns .9"
+REFUSED = "only the steps whose best thought earns .9"
 # The arms of README's table, and what is learned from in each
 SIX = {
     "base": "nothing",
@@ -196,7 +196,8 @@ def luck(rows: dict) -> str:
     for row, own, *written in zip(rows.values(), first, good, hardest, strict=True):
         lines.append([str(row["base"]), *written, shares([own, *row["values"]])])
     lines.sort(key=lambda line: -float(line[1]))
-    return grid(["base", "good in 10,000", "in the hardest tenth, in 100,000", "success"], lines)
+    head = ["base", "good in 10,000", "in the hardest tenth, in 100,000", "success of three runs"]
+    return grid(head, lines)
 
 
 def selecting(rows: dict) -> str:
