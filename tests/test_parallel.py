@@ -29,6 +29,9 @@ ROOT = Path(__file__).parents[1]
 PROGRAM = str(ROOT / "tests" / "shared" / "several.py")
 # the difference of two readings of a token: where they should be equal it is rounding, no more
 ROUNDING = {"policy/gap_max": 1e-4}
+# of a whole run: AdamW divides a gradient by its size, so where that is next to nothing rounding
+# becomes part of a step; a step is of 1e-4 and more (1.03e-5 was seen, without AVX-512)
+WEIGHTS = 3e-5
 
 
 # --- processes ---
@@ -187,7 +190,7 @@ def same_run(name: str, ours: Path, theirs: Path) -> None:
         x, y = load_file(file), load_file(theirs / file.relative_to(ours))
         assert x.keys() == y.keys()
         for tensor in x:
-            assert (x[tensor] - y[tensor]).abs().max() <= 1e-5, f"{file}: {tensor}"
+            assert (x[tensor] - y[tensor]).abs().max() <= WEIGHTS, f"{file}: {tensor}"
 
 
 def lines(file: Path) -> list[dict]:

@@ -45,10 +45,12 @@ def gap(p: Policy, prompts=PROMPTS, n: int = 4) -> float:
 
 def test_what_is_written_in_bf16_is_scored_in_bf16(loaded, monkeypatch):
     exact = Sampler(loaded.model).generate(PROMPTS, 4, 8, [], 1.0, 0)
-    monkeypatch.setattr(precision, "BF16_DEVICES", {"cpu"})
-    assert Sampler(loaded.model).generate(PROMPTS, 4, 8, [], 1.0, 0) != exact
-    # rows as the trainer's; where completions stand together, sums have another order
-    assert gap(loaded, PROMPTS * 4, n=1) < 1e-4
+    with monkeypatch.context() as patch:
+        patch.setattr(precision, "BF16_DEVICES", {"cpu"})
+        assert Sampler(loaded.model).generate(PROMPTS, 4, 8, [], 1.0, 0) != exact
+    # a sum that differs in its last bit may round to the next number of bf16, on some processors
+    written, rounding = gaps(loaded, monkeypatch, together=False)
+    assert written < rounding / 4
 
 
 def gaps(p: Policy, monkeypatch, together: bool) -> tuple[float, float]:
