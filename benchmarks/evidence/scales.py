@@ -1,11 +1,13 @@
 """python -m benchmarks.evidence.scales: does the gap between arms close with a larger model?
 
-The ladder of scarce.py with embedded models of three widths, on the same logs. Nothing is tuned for
+The ladder of scarce.py with embedded models of four widths, on the same logs. Nothing is tuned for
 a width: all learning rates fall as the width grows, and initial weights with its square root, as in
 arXiv:2203.03466. The sentence "learning is ahead of choosing at every scale" is false if, at any
-width, the best of 44 come near what Act-PRM makes of 44.
+width, the best of 44 come near what Act-PRM makes of 44. Choosing is asked a second time with the
+steps left out whose best thought is bad, as in filtered.py.
 """
 
+from benchmarks.evidence.filtered import LEAST
 from benchmarks.evidence.runs import SEEDS, base, by_each, good_shares, recipe, successes
 from benchmarks.evidence.scarce import ARMS
 from docs import tables
@@ -14,7 +16,9 @@ from minprm.constants import SFT, Tiny
 from minprm.envs.cups import Cups
 from minprm.model.tiny import untrained
 
-WIDTHS = (64, 112, 208)  # 0.14, 0.43 and 1.5 million parameters
+WIDTHS = (64, 112, 208, 416)  # 0.14, 0.43, 1.5 and 5.9 million parameters
+
+CHOOSING = "best_of_base_matched"
 
 
 def model(width: int) -> dict[str, float]:
@@ -30,12 +34,12 @@ def model(width: int) -> dict[str, float]:
     }
 
 
-def flags(width: int) -> str:
+def flags(width: int, arms: str = ARMS) -> str:
     """The run of this width."""
     knobs = " ".join(f"--tiny.{name} {value}" for name, value in model(width).items())
     slower = Tiny().dim / width
     learning = f"{recipe(lr=6e-4 * slower)} --sft.lr {SFT().lr * slower}"
-    return f"{base()} {knobs} {learning} --arms {ARMS}"
+    return f"{base()} {knobs} {learning} --arms {arms}"
 
 
 def parameters(width: int) -> int:
@@ -49,7 +53,11 @@ def main() -> None:
     widths = {parameters(width): width for width in WIDTHS}
 
     def measured(size: float) -> dict[str, dict]:
-        return successes(f"scales-{widths[size]}", flags(widths[size]))
+        width = widths[size]
+        rows = successes(f"scales-{width}", flags(width))
+        fewer = f"{flags(width, CHOOSING)} --relabel.min-step-reward {LEAST}"
+        row = successes(f"scales-{width}-steps", fewer)[CHOOSING]
+        return {**rows, "steps left out": row}
 
     rows = by_each("parameters", widths, measured)
     shares = {str(size): good_shares(f"scales-{width}") for size, width in widths.items()}
