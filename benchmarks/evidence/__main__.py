@@ -10,6 +10,7 @@ import sys
 EXPERIMENTS = (
     "scarce", "paid", "selecting", "filtered", "fresh", "ahead", "luck", "logs", "logs_errand",
     "scales", "several", "neighbours", "unplanted", "state", "beyond",
+    "beyond_errand",
 )  # fmt: skip
 
 
