@@ -241,7 +241,7 @@ if __name__ == "__main__":
     print(f"success on 400 new tasks, chance .2\nbase model            {success(base, test):.3f}")
     ladder = {
         "SFT on actions alone": [(prompt(task), action_turn(task)) for task in log],
-        "best of 4": relabel(base, log),  # the base's thoughts: selection without training
+        "best of 35": relabel(base, log, 35),  # selection alone, of as many thoughts as Act-PRM's
         "Act-PRM": relabel(thinker, log),
     }
     for name, rows in ladder.items():

@@ -4,12 +4,13 @@ import doctest
 
 import pytest
 
-from benchmarks.evidence import state, traces
+from benchmarks.evidence import state, traces, walks
 from benchmarks.evidence.changes import Drawn, changed
 from benchmarks.evidence.models import Lengths
 from minprm.constants import Config
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
+from minprm.envs.errand import Errand
 from minprm.play import act, begin
 from shared.policies import agent, policy
 
@@ -35,6 +36,7 @@ def turns(asked) -> list[Drawn]:
 def test_the_examples_hold():
     assert doctest.testmod(traces) == (0, 5)
     assert doctest.testmod(state) == (0, 1)
+    assert doctest.testmod(walks) == (0, 4)
 
 
 def test_a_round_is_told_by_its_thought_and_its_action():
@@ -76,3 +78,26 @@ def test_lengths_differ_between_the_rounds_of_a_task():
         seen.add(e.world.swaps)
         act(e, None, e.world.expert())
     assert seen == set(range(2, 9))
+
+
+def walk(give_up: bool) -> list[tuple[str, bool]]:
+    """What is told of a walk to two cells that thinks rightly; it may stand still after one."""
+    e = begin(Errand(waypoints=2), task_seed("validation", 0), 0)
+    while not e.done:
+        lost = give_up and e.world.index == 1
+        act(e, None if lost else e.world.thought(), "left" if lost else e.world.expert())
+    return walks.first_thoughts(e, Errand(waypoints=2))
+
+
+def test_a_walk_is_told_cell_by_cell():
+    assert walk(give_up=False) == [("right", True), ("right", True)]
+    assert walk(give_up=True) == [("right", True), ("none", False)]
+
+
+def test_walks_differ_in_how_many_cells_they_visit():
+    seen = set()
+    for i in range(20):
+        world = begin(walks.Walks(), task_seed("validation", i), 0).world
+        assert len(world.goals) == world.waypoints
+        seen.add((world.waypoints, world.turns))
+    assert seen == {(1, 16), (2, 32), (3, 48)}
