@@ -168,6 +168,38 @@ def across(rows: dict, what: str, columns: Iterable[str]) -> str:
     return grid([*what.split(" | "), *columns], lines)
 
 
+def seeds_across(rows: dict, what: str, columns: Iterable[str], of: str = "") -> str:
+    """As `across`, with what each seed came to; of: that part of a row and not the row itself.
+
+    >>> row = {"right": {"values": [0.5, 1.0]}}
+    >>> print(seeds_across({"ours | 2": row, "ours | 3": row}, "arm", ["2", "3"], "right"))
+    | arm | 2 | 3 |
+    |---|---|---|
+    | ours | .50 1.00 | .50 1.00 |
+    """
+    lines = []
+    for name in dict.fromkeys(name.rpartition(" | ")[0] for name in rows):
+        found = [rows[f"{name} | {column}"] for column in columns]
+        cells = [shares((row[of] if of else row)["values"], 2) for row in found]
+        lines.append([*name.split(" | "), *cells])
+    return grid([*what.split(" | "), *columns], lines)
+
+
+def state(rows: dict) -> str:
+    """How probable two cups are after a changed thought: the one it names, and the right one."""
+    arms = list(dict.fromkeys(name.split(" | ")[0] for name in rows))
+    cups = ("named", "right")
+    changes = [name.split(" | ")[1] for name in rows if name.endswith("named")]
+    lines = []
+    for change in dict.fromkeys(changes):
+        found = [share(rows[f"{arm} | {change} | {cup}"]["mean"]) for arm in arms for cup in cups]
+        if change == "none":  # it names no cup
+            found[::2] = [""] * len(arms)
+        lines.append([change, *found])
+    head = [f"{arm}, {cup}" for arm in arms for cup in cups]
+    return grid(["thought", *head], lines)
+
+
 def in_a_hundred(rows: dict) -> dict:
     """The rows, whose names begin with a share, with that share as so many in a hundred.
 
@@ -556,6 +588,9 @@ TABLES = {
     "unplanted": partial(successes, what="documents | swaps | arm"),
     "logs": partial(across, what="logs", columns=LADDER),
     "scales": partial(across, what="parameters", columns=["base", *LADDER]),
+    "beyond": partial(seeds_across, what="raised on | arm", columns="234568", of="right"),
+    "beyond_errand": partial(seeds_across, what="raised on | arm", columns="123"),
+    "state": state,
     "logs_errand": partial(across, what="logs", columns=ERRAND),
     "selecting": selecting, "filtered": filtered,
     "several": partial(across, what="world | raised on", columns=PLAYED),

@@ -1,4 +1,4 @@
-"""python -m benchmarks.evidence.scales: does the gap between arms close with a larger model?
+"""python -m benchmarks.evidence.scales [WIDTH ...]: does the gap close with a larger model?
 
 The ladder of scarce.py with embedded models of four widths, on the same logs. Nothing is tuned for
 a width: all learning rates fall as the width grows, and initial weights with its square root, as in
@@ -6,6 +6,8 @@ arXiv:2203.03466. The sentence "learning is ahead of choosing at every scale" is
 width, the best of 44 come near what Act-PRM makes of 44. Choosing is asked a second time with the
 steps left out whose best thought is bad, as in filtered.py.
 """
+
+import sys
 
 from benchmarks.evidence.filtered import LEAST
 from benchmarks.evidence.runs import SEEDS, base, by_each, good_shares, recipe, successes
@@ -50,7 +52,7 @@ def parameters(width: int) -> int:
 
 def main() -> None:
     path = take_json_flag()
-    widths = {parameters(width): width for width in WIDTHS}
+    widths = {parameters(width): width for width in map(int, sys.argv[1:] or WIDTHS)}
 
     def measured(size: float) -> dict[str, dict]:
         width = widths[size]
