@@ -69,6 +69,10 @@ def test_a_wider_model_has_the_same_shape_and_learns_more_slowly(width):
     assert cfg.tiny.lr * times == pytest.approx(3e-3, rel=1e-3)
     assert cfg.act_prm.lr * times == pytest.approx(6e-4)
     assert cfg.sft.lr * times == pytest.approx(1e-3)
+    choosing = parse(scales.refusing(width).split())
+    assert (choosing.tiny, choosing.sft) == (cfg.tiny, cfg.sft)
+    drawn = [each.act_prm.updates * each.act_prm.group for each in (cfg, choosing)]
+    assert drawn[0] == drawn[1] and cfg.relabel.group == choosing.relabel.group
 
 
 def test_the_smallest_width_is_the_model_of_the_other_experiments():

@@ -19,7 +19,6 @@ from minprm.envs.cups import Cups
 from minprm.model.tiny import untrained
 
 WIDTHS = (64, 112, 208, 416)  # 0.14, 0.43, 1.5 and 5.9 million parameters
-
 CHOOSING = "best_of_base_matched"
 
 
@@ -36,12 +35,20 @@ def model(width: int) -> dict[str, float]:
     }
 
 
-def flags(width: int, arms: str = ARMS) -> str:
-    """The run of this width."""
+def sized(width: int) -> str:
+    """Flags of a base of this width, and of its fine-tuning."""
     knobs = " ".join(f"--tiny.{name} {value}" for name, value in model(width).items())
-    slower = Tiny().dim / width
-    learning = f"{recipe(lr=6e-4 * slower)} --sft.lr {SFT().lr * slower}"
-    return f"{base()} {knobs} {learning} --arms {arms}"
+    return f"{base()} {knobs} --sft.lr {SFT().lr * Tiny().dim / width}"
+
+
+def flags(width: int) -> str:
+    """The run of this width."""
+    return f"{sized(width)} {recipe(lr=6e-4 * Tiny().dim / width)} --arms {ARMS}"
+
+
+def refusing(width: int) -> str:
+    """The run that chooses, and leaves out the steps whose best thought is bad."""
+    return f"{sized(width)} --arms {CHOOSING} --relabel.min-step-reward {LEAST}"
 
 
 def parameters(width: int) -> int:
@@ -57,9 +64,8 @@ def main() -> None:
     def measured(size: float) -> dict[str, dict]:
         width = widths[size]
         rows = successes(f"scales-{width}", flags(width))
-        fewer = f"{flags(width, CHOOSING)} --relabel.min-step-reward {LEAST}"
-        row = successes(f"scales-{width}-steps", fewer)[CHOOSING]
-        return {**rows, "steps left out": row}
+        fewer = successes(f"scales-{width}-steps", refusing(width))
+        return {**rows, "steps left out": fewer[CHOOSING]}
 
     rows = by_each("parameters", widths, measured)
     shares = {str(size): good_shares(f"scales-{width}") for size, width in widths.items()}
