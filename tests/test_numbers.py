@@ -110,17 +110,17 @@ def test_a_file_of_results_says_what_made_it(name):
 
 
 def test_a_number_that_no_file_has_is_found():
-    page = """Before .5 <!-- numbers: act_prm --> it reaches .983 or .98, in code `.123`, in 98.3 %,
-    by [a link](a.1.md) and arXiv:2402.03300; but never .984 and not 98.4 %. Or 7.5x.
+    page = """Before .5 <!-- numbers: act_prm --> it reaches .948 or .95, in code `.123`, in 94.8 %,
+    by [a link](a.1.md) and arXiv:2402.03300; but never .949 and not 94.9 %. Or 7.5x.
     <!-- table act_prm -->
     .777
     <!-- end -->
     <!-- numbers: none --> 8.5
     """
     found = [line.split()[0] for line in unheld(page)]
-    assert found == [".5", ".984", "98.4", "7.5"]
-    printed = "<!-- numbers: act_prm -->\n```\n0.983 0.984\n```\n```python\n0.985\n```\n"
-    assert [line.split()[0] for line in unheld(printed)] == ["0.984"]
+    assert found == [".5", ".949", "94.9", "7.5"]
+    printed = "<!-- numbers: act_prm -->\n```\n0.948 0.949\n```\n```python\n0.947\n```\n"
+    assert [line.split()[0] for line in unheld(printed)] == ["0.949"]
 
 
 def test_curves_hold_a_number_only_where_they_are_named():
@@ -135,4 +135,4 @@ def test_a_table_is_made_anew_and_the_rest_is_left():
     assert made.startswith("a\n<!-- table act_prm -->\n| `act_prm.py` |") and made.endswith("z\n")
     assert "old" not in made and filled(made) == made
     best = json.dumps(load("act_prm")["rows"]["Act-PRM"]["values"])
-    assert best == "[0.983, 0.877, 0.912, 0.988, 0.99]" and ".983 .877 .912 .988 .990" in made
+    assert best == "[1.0, 0.85, 0.948, 0.955, 0.955]" and "1.00 .850 .948 .955 .955" in made

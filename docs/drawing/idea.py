@@ -106,7 +106,7 @@ DRAW = 4.4  # from one draw to the next
 def update():
     """A group of sixteen thoughts for one state before the first update and after the last, each
     square one draw. Before, one thought in sixteen follows the ball and has the largest advantage;
-    after, fifteen do."""
+    after, fourteen do."""
     group = the_group()
     before, after = _by_thought(group), _by_thought(the_group("after"))
     thoughts = before | after
@@ -162,8 +162,8 @@ PANEL = 32  # points of a bar of probability 1
 
 def estep():
     """The E-step by draws: the share of the draws that a thought has, times its reward, divided by
-    the sum over all thoughts, is its posterior probability. Half of it belongs to the one thought
-    that follows the ball."""
+    the sum over all thoughts, is its posterior probability. Almost half of it belongs to the one
+    thought that follows the ball."""
     group = the_group()
     thoughts = group["thoughts"]
     figure, axes = page(90 + 20 * len(thoughts))
