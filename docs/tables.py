@@ -150,7 +150,7 @@ def successes(rows: dict, what: str = "what") -> str:
     return grid([*what.split(" | "), "success", "95 %", "seeds"], lines)
 
 
-def across(rows: dict, what: str, columns: Iterable[str]) -> str:
+def across(rows: dict, what: str, columns: Iterable[str], digits: int = 2) -> str:
     """Any rows, those that differ in the last part of their name beside each other: of them the
     ones that `columns` names.
 
@@ -163,7 +163,7 @@ def across(rows: dict, what: str, columns: Iterable[str]) -> str:
     lines = []
     for name in dict.fromkeys(name.rpartition(" | ")[0] for name in rows):
         found = [rows[f"{name} | {column}"] for column in columns]
-        cells = [f"{share(row['mean'], 2)} {interval(row, 2)}" for row in found]
+        cells = [f"{share(row['mean'], digits)} {interval(row, digits)}" for row in found]
         lines.append([*name.split(" | "), *cells])
     return grid([*what.split(" | "), *columns], lines)
 
@@ -234,7 +234,7 @@ def luck(rows: dict) -> str:
 
 def selecting(rows: dict) -> str:
     what = "good thoughts in 100 | thoughts a step"
-    return across(in_a_hundred(rows), what, columns=SPENT)
+    return across(in_a_hundred(rows), what, columns=SPENT, digits=3)
 
 
 def filtered(rows: dict) -> str:

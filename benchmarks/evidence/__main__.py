@@ -9,16 +9,26 @@ import sys
 
 EXPERIMENTS = (
     "scarce", "paid", "selecting", "filtered", "fresh", "ahead", "luck", "logs", "logs_errand",
-    "scales", "several", "neighbours", "unplanted", "state", "beyond",
-    "beyond_errand",
+    "scales", "several", "neighbours", "unplanted", "state", "beyond", "beyond_errand",
 )  # fmt: skip
 
 
 def main() -> None:
     for name in EXPERIMENTS:
         print(f"--- {name} ---", flush=True)
-        program = [sys.executable, "-m", f"benchmarks.evidence.{name}"]
-        subprocess.run([*program, "--json", f"docs/results/{name}.json"], check=True)
+        status = ended([f"benchmarks.evidence.{name}", "--json", f"docs/results/{name}.json"])
+        if status:
+            raise SystemExit(status)
+
+
+def ended(module: list[str]) -> int:
+    """Runs the module and returns its exit status. Ctrl-C reaches it too: it saves, and ends."""
+    process = subprocess.Popen([sys.executable, "-m", *module])
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
 
 
 if __name__ == "__main__":
