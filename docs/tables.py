@@ -582,7 +582,7 @@ TABLES = {
     "sampler": sampler, "sync": sync, "plan": plan,
     "many_logs": many_logs, "many_logs:start": many_logs_start,
     "scarce": partial(successes, what="arm"),
-    "fresh": on_fresh_seeds, "ahead": on_fresh_seeds, "luck": luck,
+    "fresh": on_fresh_seeds, "ahead": on_fresh_seeds, "twice": on_fresh_seeds, "luck": luck,
     "paid": partial(successes, what="weight"),
     "neighbours": partial(successes, what="base | method"),
     "unplanted": partial(successes, what="documents | swaps | arm"),

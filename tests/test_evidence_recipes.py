@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.evidence import filtered, fresh, runs, scales, scarce, selecting
+from benchmarks.evidence import filtered, fresh, runs, scales, scarce, selecting, twice
 from minprm.commands.cli import parse
 from minprm.constants import Config, pairs
 from minprm.envs.cups import Cups
@@ -59,6 +59,14 @@ def test_a_filter_meets_as_many_thoughts_as_the_centred_weight(share, monkeypatc
         act = cfg.act_prm
         assert cfg.relabel.group + act.updates * act.batch * act.group / cfg.num_demos == 44
         assert cfg.sft == Config().sft
+
+
+@pytest.mark.parametrize("share", twice.SHARES)
+def test_with_as_much_time_choosing_has_twice_as_many_thoughts(share):
+    cfg = parse(twice.flags(share).split())
+    act = cfg.act_prm
+    assert cfg.relabel.group + act.updates * act.batch * act.group / cfg.num_demos == 88
+    assert cfg.relabel.min_step_reward == 0.9
 
 
 @pytest.mark.parametrize("width", scales.WIDTHS)
