@@ -185,6 +185,13 @@ def seeds_across(rows: dict, what: str, columns: Iterable[str], of: str = "") ->
     return grid([*what.split(" | "), *columns], lines)
 
 
+def longer_walks(rows: dict) -> str:
+    """Success by the cells of a walk; the base has read of one, or of one to three."""
+    told = {"1": "1", "3": "1 to 3"}
+    renamed = {f"{told[name[0]]}{name[1:]}": row for name, row in rows.items()}
+    return seeds_across(renamed, "base has read of | arm", columns="123")
+
+
 def state(rows: dict) -> str:
     """How probable two cups are after a changed thought: the one it names, and the right one."""
     arms = list(dict.fromkeys(name.split(" | ")[0] for name in rows))
@@ -589,7 +596,7 @@ TABLES = {
     "logs": partial(across, what="logs", columns=LADDER),
     "scales": partial(across, what="parameters", columns=["base", *LADDER]),
     "beyond": partial(seeds_across, what="raised on | arm", columns="234568", of="right"),
-    "beyond_errand": partial(seeds_across, what="raised on | arm", columns="123"),
+    "beyond_errand": longer_walks,
     "state": state,
     "logs_errand": partial(across, what="logs", columns=ERRAND),
     "selecting": selecting, "filtered": filtered,

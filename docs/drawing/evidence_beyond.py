@@ -1,4 +1,5 @@
-"""Figure of the experiments: rounds of more and fewer swaps than the arms were trained on."""
+"""Figures of the experiments: rounds of more and fewer swaps than the arms were trained on, and
+walks to more cells."""
 
 import matplotlib.pyplot as plt
 
@@ -13,6 +14,11 @@ LINES = {  # arm: (its name, colour, style)
     "expert_thoughts": ("expert's thoughts", INK, "--"),
     "act_prm": ("Act-PRM", ACCENT, "-"),
 }
+ERRAND = LINES | {  # whose arms resample paths of thoughts
+    "best_of_base_resampled": LINES["best_of_base_matched"],
+    "act_prm_resampled": LINES["act_prm"],
+}
+WALKS = {"1": "base raised on one cell", "3": "base raised on one to three"}
 FATES = {  # of a thought: what is said of it, and its colour
     "right": ("right", ACCENT),
     "restates": ("restates", GREY),
@@ -71,4 +77,25 @@ def fates(axis, found: list[dict]) -> None:
     axis.set(ylim=(0, 1), xlim=(2, 12), xticks=x)
 
 
-FIGURES = {"evidence-beyond": beyond}
+def beyond_errand():
+    """Walks of errand to three cells, by arms whose logs are walks to one: of those that came so
+    far, the share that finds the first cell, the second and the third."""
+    rows = load("beyond_errand")["rows"]
+    figure, axes = plt.subplots(1, 2, figsize=(INCHES, 2.9), sharey=True)
+    for axis, raised_on in zip(axes, WALKS, strict=True):
+        for row in rows.values():
+            if row["raised_on"] == raised_on and row["cells"] == 3:
+                name, colour, style = ERRAND[row["arm"]]
+                means = [found["mean"] for found in row["found"]]
+                axis.plot(range(1, len(means) + 1), means, style, color=colour, label=name)
+                for cell, found in enumerate(row["found"], start=1):
+                    seeds = found["values"]
+                    axis.plot([cell] * len(seeds), seeds, "o", color=colour, markersize=3)
+        axis.set(title=WALKS[raised_on], ylim=(0, 1.02), xticks=[1, 2, 3], xlabel="cell of a walk")
+    axes[0].set_ylabel("found, if it is reached", color=INK)
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=5, frameon=False, fontsize=8)
+    return figure
+
+
+FIGURES = {"evidence-beyond": beyond, "evidence-beyond-errand": beyond_errand}
