@@ -4,11 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from benchmarks.evidence import __main__ as evidence
 
+ROOT = Path(__file__).parents[1]
 SAVES = """
 import time
 try:
@@ -36,7 +38,7 @@ def test_each_runs_until_one_ends_badly(monkeypatch):
 def test_ctrl_c_lets_the_experiment_save(tmp_path):
     (tmp_path / "saves.py").write_text(SAVES, encoding="utf-8")
     told = "from benchmarks.evidence.__main__ import ended; raise SystemExit(ended(['saves']))"
-    paths = os.pathsep.join([str(tmp_path), os.getcwd()])
+    paths = os.pathsep.join([str(tmp_path), str(ROOT)])
     process = subprocess.Popen(
         [sys.executable, "-c", told],
         env=os.environ | {"PYTHONPATH": paths},

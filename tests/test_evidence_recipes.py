@@ -2,10 +2,16 @@
 
 import pytest
 
-from benchmarks.evidence import filtered, fresh, runs, scales, scarce, selecting, twice
+from benchmarks.evidence import ahead, filtered, fresh, runs, scales, scarce, selecting, twice
 from minprm.commands.cli import parse
 from minprm.constants import Config, pairs
 from minprm.envs.cups import Cups
+
+
+def drawn(cfg: Config) -> float:
+    """Thoughts a step of a log, in training and to write the best of them down."""
+    act = cfg.act_prm
+    return cfg.relabel.group + act.updates * act.batch * act.group / cfg.num_demos
 
 
 @pytest.mark.parametrize("updates", selecting.UPDATES)
@@ -23,8 +29,7 @@ def test_each_weight_draws_as_many_thoughts_as_the_best_of_the_base(updates, mon
     assert [added.advantage, plain.advantage, centred.advantage] == ["posterior"] * 2 + ["mean"]
     assert centred.trained_on == "thought"
     for cfg in asked.values():
-        in_training = cfg.act_prm.updates * cfg.act_prm.batch * cfg.act_prm.group
-        assert cfg.relabel.group + in_training / cfg.num_demos == 4 + updates // 2
+        assert drawn(cfg) == 4 + updates // 2
 
 
 def test_the_fresh_seeds_meet_the_centred_weight_of_selecting():
@@ -56,16 +61,15 @@ def test_a_filter_meets_as_many_thoughts_as_the_centred_weight(share, monkeypatc
     logs, steps = asked
     assert (logs.relabel.min_reward, steps.relabel.min_step_reward) == (0.9, 0.9)
     for cfg in asked:
-        act = cfg.act_prm
-        assert cfg.relabel.group + act.updates * act.batch * act.group / cfg.num_demos == 44
+        assert drawn(cfg) == 44
         assert cfg.sft == Config().sft
 
 
 @pytest.mark.parametrize("share", twice.SHARES)
-def test_with_as_much_time_choosing_has_twice_as_many_thoughts(share):
-    cfg = parse(twice.flags(share).split())
-    act = cfg.act_prm
-    assert cfg.relabel.group + act.updates * act.batch * act.group / cfg.num_demos == 88
+def test_choosing_has_twice_as_many_thoughts(share):
+    cfg, other = parse(twice.flags(share).split()), parse(ahead.flags(share).split())
+    assert (drawn(cfg), drawn(other)) == (88, 44)
+    assert (cfg.tiny, cfg.sft, cfg.num_demos) == (other.tiny, other.sft, other.num_demos)
     assert cfg.relabel.min_step_reward == 0.9
 
 
@@ -79,8 +83,8 @@ def test_a_wider_model_has_the_same_shape_and_learns_more_slowly(width):
     assert cfg.sft.lr * times == pytest.approx(1e-3)
     choosing = parse(scales.refusing(width).split())
     assert (choosing.tiny, choosing.sft) == (cfg.tiny, cfg.sft)
-    drawn = [each.act_prm.updates * each.act_prm.group for each in (cfg, choosing)]
-    assert drawn[0] == drawn[1] and cfg.relabel.group == choosing.relabel.group
+    assert (cfg.relabel.min_step_reward, choosing.relabel.min_step_reward) == (0, 0.9)
+    assert drawn(cfg) == drawn(choosing) == 44
 
 
 def test_the_smallest_width_is_the_model_of_the_other_experiments():

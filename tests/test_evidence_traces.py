@@ -4,7 +4,7 @@ import doctest
 
 import pytest
 
-from benchmarks.evidence import state, traces, walks
+from benchmarks.evidence import beyond_errand, state, traces, walks
 from benchmarks.evidence.changes import Drawn, changed
 from benchmarks.evidence.models import Lengths
 from minprm.constants import Config
@@ -101,3 +101,14 @@ def test_walks_differ_in_how_many_cells_they_visit():
         assert len(world.goals) == world.waypoints
         seen.add((world.waypoints, world.turns))
     assert seen == {(1, 16), (2, 32), (3, 48)}
+
+
+def test_a_cell_counts_the_walks_that_came_so_far(monkeypatch):
+    told = [[("right", True), ("none", False)], [("right", True), ("right", True)]]
+    told += [[("none", False)], [("wrong start", False)]]
+    monkeypatch.setattr(beyond_errand, "played", lambda path, cells: (0.25, told))
+    row = beyond_errand.measured(["one seed", "another"], 3)
+    assert row["values"] == [0.25, 0.25]
+    assert [found["values"] for found in row["found"]] == [[0.5, 0.5], [0.5, 0.5]]
+    assert row["fates"][0] == {"right": 0.5, "none": 0.25, "wrong start": 0.25}
+    assert row["fates"][1] == {"none": 0.5, "right": 0.5}

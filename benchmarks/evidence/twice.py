@@ -1,10 +1,10 @@
 """python -m benchmarks.evidence.twice: does choosing catch up with twice as many thoughts?
 
-Learning also computes gradients, and takes about twice as long for as many thoughts. Here choosing
-that leaves bad steps out has 88 thoughts a step, on the ten fresh bases of ahead.py and against
-what learning made of 44. (It turned out to take three quarters of learning's time.) Written before
-the first run: "learning is ahead" is false of a share if the 95 % t interval of the ten differences
-does not lie above 0.
+Learning also computes gradients: for as many thoughts it takes two to three times as long. Here
+choosing that leaves bad steps out has 88 thoughts a step, on the ten fresh bases of ahead.py and
+against what learning made of 44. (It turned out to take six to seven tenths of learning's time.)
+Written before the first run: "learning is ahead" is false of a share if the 95 % t interval of the
+ten differences does not lie above 0.
 """
 
 from benchmarks.evidence import ahead

@@ -14,7 +14,8 @@ class Walks(Errand):
 
 
 def fate(thought: str, world: Errand) -> str:
-    """What a thought is about, in the present state.
+    """What a thought is about, in the present state. "wrong start" is any other pose on the way to
+    the same cell; "none" names no cell.
 
     >>> world = Errand()
     >>> world.reset(0)
