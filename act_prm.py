@@ -1,6 +1,6 @@
 """Act-PRM (action process reward models) in one file: learning to think from logs of actions.
 
-    python act_prm.py [--seed N]      # about a minute on one core, nothing is downloaded
+    python act_prm.py [--seed N]      # about 90 seconds on one core, nothing is downloaded
 
 An expert's log says what was seen and what was done, never why. For every logged step:
 
