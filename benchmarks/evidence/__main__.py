@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 EXPERIMENTS = (
-    "scarce", "paid", "selecting", "filtered", "fresh", "ahead", "twice", "luck", "logs",
-    "logs_errand", "scales", "several", "neighbours", "unplanted", "state", "beyond",
+    "scarce", "paid", "selecting", "filtered", "bounds", "fresh", "ahead", "twice", "luck",
+    "logs", "logs_errand", "scales", "several", "neighbours", "unplanted", "state", "beyond",
     "beyond_errand",
 )  # fmt: skip
 
