@@ -2,7 +2,17 @@
 
 import pytest
 
-from benchmarks.evidence import ahead, filtered, fresh, runs, scales, scarce, selecting, twice
+from benchmarks.evidence import (
+    ahead,
+    bounds,
+    filtered,
+    fresh,
+    runs,
+    scales,
+    scarce,
+    selecting,
+    twice,
+)
 from minprm.commands.cli import parse
 from minprm.constants import Config, pairs
 from minprm.envs.cups import Cups
@@ -63,6 +73,13 @@ def test_a_filter_meets_as_many_thoughts_as_the_centred_weight(share, monkeypatc
     for cfg in asked:
         assert drawn(cfg) == 44
         assert cfg.sft == Config().sft
+
+
+def test_bounds_are_asked_for_on_validation_tasks_and_seeds_that_no_result_has():
+    cfg = parse(bounds.flags(0.01, 0.5).split())
+    assert (cfg.split, cfg.relabel.min_step_reward, drawn(cfg)) == ("validation", 0.5, 44)
+    assert filtered.LEAST in bounds.BOUNDS
+    assert not {*bounds.SEEDS} & {*fresh.SEEDS, *scarce.SEEDS}
 
 
 @pytest.mark.parametrize("share", twice.SHARES)
