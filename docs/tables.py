@@ -13,7 +13,7 @@ what stands on the pages with what would be written.
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -160,12 +160,9 @@ def across(rows: dict, what: str, columns: Iterable[str], digits: int = 2) -> st
     |---|---|---|
     | 8 | .50 [.25, .75] | .50 [.25, .75] |
     """
-    lines = []
-    for name in dict.fromkeys(name.rpartition(" | ")[0] for name in rows):
-        found = [rows[f"{name} | {column}"] for column in columns]
-        cells = [f"{share(row['mean'], digits)} {interval(row, digits)}" for row in found]
-        lines.append([*name.split(" | "), *cells])
-    return grid([*what.split(" | "), *columns], lines)
+    return beside(
+        rows, what, columns, lambda row: f"{share(row['mean'], digits)} {interval(row, digits)}"
+    )
 
 
 def seeds_across(rows: dict, what: str, columns: Iterable[str], of: str = "") -> str:
@@ -177,10 +174,14 @@ def seeds_across(rows: dict, what: str, columns: Iterable[str], of: str = "") ->
     |---|---|---|
     | ours | .50 1.00 | .50 1.00 |
     """
+    return beside(rows, what, columns, lambda row: shares((row[of] if of else row)["values"], 2))
+
+
+def beside(rows: dict, what: str, columns: Iterable[str], cell: Callable[[dict], str]) -> str:
+    """Rows that differ in the last part of their name beside each other, each told by `cell`."""
     lines = []
     for name in dict.fromkeys(name.rpartition(" | ")[0] for name in rows):
-        found = [rows[f"{name} | {column}"] for column in columns]
-        cells = [shares((row[of] if of else row)["values"], 2) for row in found]
+        cells = [cell(rows[f"{name} | {column}"]) for column in columns]
         lines.append([*name.split(" | "), *cells])
     return grid([*what.split(" | "), *columns], lines)
 

@@ -29,13 +29,14 @@ def measured(share: float) -> dict[str, dict]:
     """Rows of the bases with this share of good thoughts."""
     learning = successes(f"ahead-{share}", flags(share), SEEDS)["act_prm"]
     choosing = refusing_steps("ahead", share, SEEDS)
+    apart = difference(learning, choosing)
+    return {"learning": learning, "steps left out": choosing, "difference": apart}
+
+
+def difference(learning: dict, choosing: dict) -> dict:
+    """A row: the first minus the second, seed by seed. Unlike a success it may be below 0."""
     pairs = zip(learning["values"], choosing["values"], strict=True)
     differences = [ours - theirs for ours, theirs in pairs]
-    return {"learning": learning, "steps left out": choosing, "difference": of_pairs(differences)}
-
-
-def of_pairs(differences: list[float]) -> dict:
-    """A row of differences seed by seed. Unlike a success it may be below 0."""
     mean = fmean(differences)
     half = student_t(len(differences) - 1) * stdev(differences) / len(differences) ** 0.5
     return {"mean": mean, "low": mean - half, "high": mean + half, "values": differences}

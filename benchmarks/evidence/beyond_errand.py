@@ -9,15 +9,14 @@ second or the third cell less often than the first, by more than the intervals.
 
 from collections import Counter
 from statistics import fmean
-from unittest.mock import patch
 
+from benchmarks.evidence.models import base_of
 from benchmarks.evidence.runs import successes
 from benchmarks.evidence.walks import Walks, first_thoughts
 from docs.results import over_seeds, save_run, t_interval, take_json_flag
 from minprm.commands.train import CHECKPOINTS
 from minprm.envs import make_world
 from minprm.evaluation import evaluate, load_agent
-from minprm.model import tiny
 
 SEEDS = [3, 4, 5]
 CELLS = (1, 2, 3)
@@ -30,9 +29,7 @@ def train(cells: str) -> None:
     if cells == "1":
         successes("beyond-errand-1", FLAGS, SEEDS)
         return
-    raised = tiny.raised
-    with patch.object(tiny, "raised", lambda world, *rest: raised(Walks(), *rest)):
-        # --jobs 1: it has to be this process
+    with base_of(Walks):  # in this process alone, so --jobs 1
         successes("beyond-errand-3", f"{FLAGS} --no-gate --jobs 1", SEEDS)
 
 

@@ -8,7 +8,7 @@ by more than the intervals.
 
 import sys
 
-from benchmarks.evidence.filtered import chosen
+from benchmarks.evidence.filtered import refusing
 from benchmarks.evidence.runs import by_each, successes
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
@@ -20,7 +20,7 @@ BOUNDS = (0.5, 0.7, 0.9, 0.99)
 
 def flags(share: float, bound: float) -> str:
     """The run that learns no step whose best thought earns less than `bound`."""
-    return f"{chosen(share)} --split validation --relabel.min-step-reward {bound}"
+    return f"{refusing(share, bound)} --split validation"
 
 
 def measured(share: float) -> dict[str, dict]:

@@ -22,10 +22,14 @@ def chosen(share: float) -> str:
     return f"{base(share)} --arms best_of_base_matched"
 
 
+def refusing(share: float, least: float = LEAST) -> str:
+    """The same, but it learns no step whose best thought earns less than `least`."""
+    return f"{chosen(share)} --relabel.min-step-reward {least}"
+
+
 def refusing_steps(name: str, share: float, seeds: list[int]) -> dict:
     """The row of choosing that learns no step whose best thought is bad."""
-    flags = f"{chosen(share)} --relabel.min-step-reward {LEAST}"
-    return successes(f"{name}-steps-{share}", flags, seeds)["best_of_base_matched"]
+    return successes(f"{name}-steps-{share}", refusing(share), seeds)["best_of_base_matched"]
 
 
 def refusing_logs(share: float) -> dict:

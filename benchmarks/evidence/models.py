@@ -1,10 +1,13 @@
 """The models that beyond.py and state.py ask: those of scarce.py, and the same on a wider base."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from unittest.mock import patch
 
 from benchmarks.evidence import scarce
 from benchmarks.evidence.runs import SEEDS, successes
 from minprm.commands.train import CHECKPOINTS
+from minprm.envs.base import World
 from minprm.envs.cups import Cups
 from minprm.model import tiny
 
@@ -25,10 +28,17 @@ def narrow_models() -> dict[str, list[str]]:
 
 def wide_models() -> dict[str, list[str]]:
     """The same arms on a base that was raised on 2 to 8 swaps. Their logs have 4, as there."""
-    raised = tiny.raised
-    with patch.object(tiny, "raised", lambda world, *rest: raised(Lengths(), *rest)):
+    with base_of(Lengths):
         successes("beyond", f"{scarce.FLAGS} --jobs 1")  # it has to be this process
     return models("beyond")
+
+
+@contextmanager
+def base_of(kind: type[World]) -> Iterator[None]:
+    """Here bases are raised on this kind of world, whichever one the arms learn in."""
+    raised = tiny.raised
+    with patch.object(tiny, "raised", lambda world, *rest: raised(kind(), *rest)):
+        yield
 
 
 def models(name: str) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ ten differences does not lie above 0.
 """
 
 from benchmarks.evidence import ahead
-from benchmarks.evidence.filtered import LEAST, chosen
+from benchmarks.evidence.filtered import refusing
 from benchmarks.evidence.fresh import SEEDS
 from benchmarks.evidence.runs import by_each, successes
 from docs import tables
@@ -20,15 +20,14 @@ WRITTEN = 48  # 4 to write the best down, and 44 more
 
 def flags(share: float) -> str:
     """The run that chooses among 88 thoughts a step."""
-    return f"{chosen(share)} --relabel.min-step-reward {LEAST} --relabel.group {WRITTEN}"
+    return f"{refusing(share)} --relabel.group {WRITTEN}"
 
 
 def measured(share: float) -> dict[str, dict]:
     """Rows of the bases with this share of good thoughts."""
     learning = successes(f"ahead-{share}", ahead.flags(share), SEEDS)["act_prm"]
     choosing = successes(f"twice-{share}", flags(share), SEEDS)["best_of_base_matched"]
-    pairs = zip(learning["values"], choosing["values"], strict=True)
-    difference = ahead.of_pairs([ours - theirs for ours, theirs in pairs])
+    difference = ahead.difference(learning, choosing)
     return {"learning, 44": learning, "steps left out, 88": choosing, "difference": difference}
 
 
