@@ -1,17 +1,20 @@
 """What docs/evidence.md says of the recipe: weights, numbers of thoughts, wider models."""
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.evidence import (
     ahead,
+    as_long,
     bounds,
     filtered,
     fresh,
+    refused,
     runs,
     scales,
     scarce,
     selecting,
-    twice,
 )
 from minprm.commands.cli import parse
 from minprm.constants import Config, pairs
@@ -82,12 +85,22 @@ def test_bounds_are_asked_for_on_validation_tasks_and_seeds_that_no_result_has()
     assert not {*bounds.SEEDS} & {*fresh.SEEDS, *scarce.SEEDS}
 
 
-@pytest.mark.parametrize("share", twice.SHARES)
-def test_choosing_has_twice_as_many_thoughts(share):
-    cfg, other = parse(twice.flags(share).split()), parse(ahead.flags(share).split())
-    assert (drawn(cfg), drawn(other)) == (88, 44)
+@pytest.mark.parametrize("thoughts", as_long.THOUGHTS)
+@pytest.mark.parametrize("share", as_long.SHARES)
+def test_choosing_has_so_many_thoughts_and_all_else_that_learning_has(share, thoughts):
+    cfg, other = parse(as_long.flags(share, thoughts).split()), parse(ahead.flags(share).split())
+    assert (drawn(cfg), drawn(other)) == (thoughts, 44)
     assert (cfg.tiny, cfg.sft, cfg.num_demos) == (other.tiny, other.sft, other.num_demos)
     assert cfg.relabel.min_step_reward == 0.9
+
+
+@pytest.mark.parametrize("case", refused.CASES)
+def test_where_choosing_may_refuse_learning_may_too(case):
+    told = refused.CASES[case]
+    cfg, other = parse(refused.refusing(told).split()), parse(told.split())
+    assert cfg.arms == ["best_of_base_matched", "act_prm"]  # one run, one base, the same knobs
+    assert cfg.relabel == replace(other.relabel, min_step_reward=filtered.LEAST)
+    assert (cfg.act_prm, cfg.sft, cfg.tiny) == (other.act_prm, other.sft, other.tiny)
 
 
 @pytest.mark.parametrize("width", scales.WIDTHS)

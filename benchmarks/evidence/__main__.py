@@ -8,9 +8,9 @@ import subprocess
 import sys
 
 EXPERIMENTS = (
-    "scarce", "paid", "selecting", "filtered", "bounds", "fresh", "ahead", "twice", "luck",
-    "logs", "logs_errand", "scales", "several", "neighbours", "unplanted", "state", "beyond",
-    "beyond_errand",
+    "scarce", "paid", "selecting", "filtered", "bounds", "fresh", "ahead", "as_long", "luck",
+    "logs", "logs_errand", "refused", "scales", "several", "neighbours", "unplanted", "state",
+    "beyond", "beyond_errand",
 )  # fmt: skip
 
 
