@@ -100,7 +100,8 @@ def test_where_choosing_may_refuse_learning_may_too(case):
     cfg, other = parse(refused.refusing(told).split()), parse(told.split())
     assert cfg.arms == ["best_of_base_matched", "act_prm"]  # one run, one base, the same knobs
     assert cfg.relabel == replace(other.relabel, min_step_reward=filtered.LEAST)
-    assert (cfg.act_prm, cfg.sft, cfg.tiny) == (other.act_prm, other.sft, other.tiny)
+    assert (cfg.sft, cfg.tiny) == (other.sft, other.tiny)
+    assert cfg.act_prm == Config().act_prm
 
 
 @pytest.mark.parametrize("width", scales.WIDTHS)
@@ -111,10 +112,12 @@ def test_a_wider_model_has_the_same_shape_and_learns_more_slowly(width):
     assert cfg.tiny.lr * times == pytest.approx(3e-3, rel=1e-3)
     assert cfg.act_prm.lr * times == pytest.approx(6e-4)
     assert cfg.sft.lr * times == pytest.approx(1e-3)
-    choosing = parse(scales.refusing(width).split())
-    assert (choosing.tiny, choosing.sft) == (cfg.tiny, cfg.sft)
-    assert (cfg.relabel.min_step_reward, choosing.relabel.min_step_reward) == (0, 0.9)
-    assert drawn(cfg) == drawn(choosing) == 44
+    refusing = parse(scales.refusing(width).split())
+    assert (refusing.tiny, refusing.sft) == (cfg.tiny, cfg.sft)
+    assert (cfg.relabel.min_step_reward, refusing.relabel.min_step_reward) == (0, 0.9)
+    assert drawn(cfg) == drawn(refusing) == 44
+    assert replace(refusing.act_prm, lr=6e-4) == Config().act_prm
+    assert refusing.act_prm.lr == cfg.act_prm.lr
 
 
 def test_the_smallest_width_is_the_model_of_the_other_experiments():

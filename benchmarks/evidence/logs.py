@@ -30,10 +30,10 @@ TEN = "action_sft, ten passes"
 BEST_LOOK = "act_prm, best look"
 
 
-def flags(logs: int) -> str:
+def flags(logs: int, **changed) -> str:
     """The recipe with so many logs, and with the passes over them that its updates need."""
     passes = math.ceil(UPDATES * BATCH / logs)
-    return f"{base()} {recipe(passes)} --num-demos {logs}"
+    return f"{base()} {recipe(passes, **changed)} --num-demos {logs}"
 
 
 def ten_passes(logs: int) -> str:

@@ -1,20 +1,21 @@
 """python -m benchmarks.evidence.refused: is choosing that may refuse near learning elsewhere too?
 
 logs.py and neighbours.py compare with choosing that keeps the best thought of every step, also a
-bad one. Here both learning and choosing learn no step whose best thought earns less than LEAST, on
-the same numbers of logs, and on the bases of neighbours.py that were raised in either order.
-Written before the first run: "learning is ahead" is false of a case if choosing comes within .05 of
-it in the mean of the three seeds.
+bad one, and learning has the recipe's weight. Here both learning and choosing learn no step whose
+best thought earns less than LEAST, and learning has the library's default weight: on the same
+numbers of logs, and on the bases of neighbours.py that were raised in either order. Written before
+the first run: "learning is ahead" is false of a case if choosing comes within .05 of it in the mean
+of the three seeds.
 """
 
 from benchmarks.evidence import logs
 from benchmarks.evidence.filtered import LEAST
-from benchmarks.evidence.runs import SEEDS, base, recipe, successes
+from benchmarks.evidence.runs import CENTRED, SEEDS, base, recipe, successes
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
 
-CASES = {f"{number} logs": logs.flags(number) for number in logs.SIZES}
-CASES["either order"] = f"{base()} --tiny.action-first 0.3 {recipe()}"
+CASES = {f"{number} logs": logs.flags(number, **CENTRED) for number in logs.SIZES}
+CASES["either order"] = f"{base()} --tiny.action-first 0.3 {recipe(**CENTRED)}"
 ARMS = {"best_of_base_matched": "choosing", "act_prm": "learning"}
 
 

@@ -3,14 +3,15 @@
 The ladder of scarce.py with embedded models of four widths, on the same logs. Nothing is tuned for
 a width: all learning rates fall as the width grows, and initial weights with its square root, as in
 arXiv:2203.03466. The sentence "learning is ahead of choosing at every scale" is false if, at any
-width, the best of 44 come near what Act-PRM makes of 44. Choosing is asked a second time with the
-steps left out whose best thought is bad, as in filtered.py.
+width, the best of 44 come near what Act-PRM makes of 44. Both are asked a second time as in
+refused.py: they leave out the steps whose best thought is bad, and learning has the library's
+default weight.
 """
 
 import sys
 
 from benchmarks.evidence.filtered import LEAST
-from benchmarks.evidence.runs import SEEDS, base, by_each, good_shares, recipe, successes
+from benchmarks.evidence.runs import CENTRED, SEEDS, base, by_each, good_shares, recipe, successes
 from benchmarks.evidence.scarce import ARMS
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
@@ -19,7 +20,7 @@ from minprm.envs.cups import Cups
 from minprm.model.tiny import untrained
 
 WIDTHS = (64, 112, 208, 416)  # 0.14, 0.43, 1.5 and 5.9 million parameters
-CHOOSING = "best_of_base_matched"
+REFUSING = ("best_of_base_matched", "act_prm")
 
 
 def model(width: int) -> dict[str, float]:
@@ -35,20 +36,22 @@ def model(width: int) -> dict[str, float]:
     }
 
 
-def sized(width: int) -> str:
-    """Flags of a base of this width, and of its fine-tuning."""
+def sized(width: int, **changed) -> str:
+    """Flags of a base of this width, and of what is learned from it."""
     knobs = " ".join(f"--tiny.{name} {value}" for name, value in model(width).items())
-    return f"{base()} {knobs} --sft.lr {SFT().lr * Tiny().dim / width}"
+    slower = Tiny().dim / width
+    return f"{base()} {knobs} {recipe(lr=6e-4 * slower, **changed)} --sft.lr {SFT().lr * slower}"
 
 
 def flags(width: int) -> str:
     """The run of this width."""
-    return f"{sized(width)} {recipe(lr=6e-4 * Tiny().dim / width)} --arms {ARMS}"
+    return f"{sized(width)} --arms {ARMS}"
 
 
 def refusing(width: int) -> str:
-    """The run that chooses, and leaves out the steps whose best thought is bad."""
-    return f"{sized(width)} --arms {CHOOSING} --relabel.min-step-reward {LEAST}"
+    """The run in which both leave out the steps whose best thought is bad."""
+    told = f"--arms {' '.join(REFUSING)} --relabel.min-step-reward {LEAST}"
+    return f"{sized(width, **CENTRED)} {told}"
 
 
 def parameters(width: int) -> int:
@@ -64,8 +67,8 @@ def main() -> None:
     def measured(size: float) -> dict[str, dict]:
         width = widths[size]
         rows = successes(f"scales-{width}", flags(width))
-        fewer = successes(f"scales-{width}-steps", refusing(width))
-        return {**rows, "steps left out": fewer[CHOOSING]}
+        fewer = successes(f"scales-{width}-refusing", refusing(width))
+        return rows | {f"{arm}, refusing": fewer[arm] for arm in REFUSING}
 
     rows = by_each("parameters", widths, measured)
     shares = {str(size): good_shares(f"scales-{width}") for size, width in widths.items()}
