@@ -1,21 +1,22 @@
-"""python -m benchmarks.evidence.refused: is choosing that may refuse near learning elsewhere too?
+"""python -m benchmarks.evidence.refused: if both may refuse, with few logs and with many?
 
-logs.py and neighbours.py compare with choosing that keeps the best thought of every step, also a
-bad one, and learning has the recipe's weight. Here both learning and choosing learn no step whose
-best thought earns less than LEAST, and learning has the library's default weight: on 8 to 512 logs,
-and on the bases of neighbours.py that were raised in either order. Written before the first run:
-"learning is ahead" is false of a case if choosing comes within .05 of it in the mean of the three
-seeds.
+logs.py compares with choosing that keeps the best thought of every step, also a bad one, and there
+learning has the recipe's weight. Here both learning and choosing learn no step whose best thought
+earns less than LEAST, and learning has the library's default weight. Written before the first run:
+"learning is ahead" is false of a number of logs if choosing comes within .05 of it in the mean of
+the three seeds.
+
+It was also begun on the bases of neighbours.py that were raised in either order, and given up: on
+seed 303 no thought that was learned there earns LEAST, so that nothing is left to fine-tune on.
 """
 
 from benchmarks.evidence import logs
 from benchmarks.evidence.filtered import LEAST
-from benchmarks.evidence.runs import CENTRED, SEEDS, base, recipe, successes
+from benchmarks.evidence.runs import CENTRED, SEEDS, successes
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
 
 CASES = {f"{number} logs": logs.flags(number, **CENTRED) for number in logs.SIZES[::2]}
-CASES["either order"] = f"{base()} --tiny.action-first 0.3 {recipe(**CENTRED)}"
 ARMS = {"best_of_base_matched": "choosing", "act_prm": "learning"}
 
 
