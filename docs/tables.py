@@ -46,6 +46,10 @@ ERRAND = [
     "act_prm_resampled", "expert_thoughts",
 ]  # fmt: skip
 PLAYED = ["random", "base", "action_sft", "act_prm", "expert_thoughts"]
+SIZED = [
+    "random", "action_sft", "best_of_base_matched", "act_prm", "best_of_base_matched, refusing",
+    "act_prm, refusing", "expert_thoughts",
+]  # fmt: skip
 SPENT = ["best of the base", "r", "r - b", "r - mean(r)"]
 
 
@@ -261,17 +265,6 @@ def filtered(rows: dict) -> str:
         cells = [f"{share(row['mean'])} {interval(row)}" if row else "" for row in ways.values()]
         lines.append([base, *cells])
     return grid(["good thoughts in 100", *found["0.1"]], lines)
-
-
-def elsewhere() -> str:
-    """What Act-PRM made of the common base in one world, a line, in each world, a column."""
-    told = load("several")
-    found = {}
-    worlds = list(dict.fromkeys(name.split(" | ")[0] for name in told["rows"]))
-    for played in worlds:
-        found[f"nowhere: the base | {played}"] = told["rows"][f"{played} | common | base"]
-        found[f"{played} | {played}"] = told["rows"][f"{played} | common | act_prm"]
-    return across(found | told["elsewhere"], "Act-PRM in", worlds)
 
 
 def group() -> str:
@@ -590,12 +583,13 @@ TABLES = {
     "sampler": sampler, "sync": sync, "plan": plan,
     "many_logs": many_logs, "many_logs:start": many_logs_start,
     "scarce": partial(successes, what="arm"),
-    "fresh": on_fresh_seeds, "ahead": on_fresh_seeds, "twice": on_fresh_seeds, "luck": luck,
+    "ahead": on_fresh_seeds, "as_long": on_fresh_seeds, "luck": luck,
     "paid": partial(successes, what="weight"),
     "neighbours": partial(successes, what="base | method"),
     "unplanted": partial(successes, what="documents | swaps | arm"),
     "logs": partial(across, what="logs", columns=LADDER),
-    "scales": partial(across, what="parameters", columns=["base", *LADDER]),
+    "refused": partial(across, what="case", columns=["choosing", "learning"], digits=3),
+    "scales": partial(across, what="parameters", columns=SIZED),
     "beyond": partial(seeds_across, what="raised on | arm", columns="234568", of="right"),
     "beyond_errand": longer_walks,
     "state": state,
@@ -605,7 +599,6 @@ TABLES = {
 }  # fmt: skip
 # Made of something else
 OTHERS = {
-    "several:elsewhere": elsewhere,
     "worlds": worlds,
     "act_prm:group": group,
     "audit": lambda: audit.table(load("audit")),

@@ -1,4 +1,4 @@
-"""python -m benchmarks.evidence.refused: if both may refuse, with few logs and with many?
+"""python -m benchmarks.evidence.refused: is learning ahead if both refuse, with few logs and many?
 
 logs.py compares with choosing that keeps the best thought of every step, also a bad one, and there
 learning has the recipe's weight. Here both learning and choosing learn no step whose best thought

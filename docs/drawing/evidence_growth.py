@@ -17,9 +17,9 @@ BEST = ("best of the base, as many drawn", AGAINST, "-")
 
 WAYS = {
     "best of the base": ("choosing", AGAINST, "-"),
-    "r": ("Act-PRM, r", SOFT, "--"),
-    "r - b": ("Act-PRM, r - b", ACCENT, "--"),
-    "r - mean(r)": ("Act-PRM, r - mean(r)", ACCENT, "-"),
+    "r": ("Act-PRM, r (posterior)", SOFT, "--"),
+    "r - b": ("r - b (recipe)", ACCENT, "--"),
+    "r - mean(r)": ("r - mean(r) (centring)", ACCENT, "-"),
 }
 ARMS = {
     "expert_thoughts": OWN,
@@ -27,6 +27,8 @@ ARMS = {
     "act_prm, best look": ("Act-PRM, its best look", ACCENT, "--"),
     "act_prm_resampled": OURS,
     "best_of_base_matched": BEST,
+    "act_prm, refusing": ("Act-PRM, centring, bad steps left out", ACCENT, "--"),
+    "best_of_base_matched, refusing": ("best of the base, bad steps left out", AGAINST, "--"),
     "best_of_base_resampled, as many drawn": BEST,
     "best_of_base_resampled": ("best of the base, 16 a step", AGAINST, "--"),
     "action_sft": ("actions alone", SOFT, "-"),
