@@ -588,7 +588,7 @@ TABLES = {
     "neighbours": partial(successes, what="base | method"),
     "unplanted": partial(successes, what="documents | swaps | arm"),
     "logs": partial(across, what="logs", columns=LADDER),
-    "refused": partial(across, what="case", columns=["choosing", "learning"], digits=3),
+    "refused": partial(across, what="logs", columns=["choosing", "learning"], digits=3),
     "scales": partial(across, what="parameters", columns=SIZED),
     "beyond": partial(seeds_across, what="raised on | arm", columns="234568", of="right"),
     "beyond_errand": longer_walks,

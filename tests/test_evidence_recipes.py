@@ -10,6 +10,7 @@ from benchmarks.evidence import (
     bounds,
     filtered,
     fresh,
+    logs,
     refused,
     runs,
     scales,
@@ -85,7 +86,7 @@ def test_bounds_are_asked_for_on_validation_tasks_and_seeds_that_no_result_has()
     assert not {*bounds.SEEDS} & {*fresh.SEEDS, *scarce.SEEDS}
 
 
-@pytest.mark.parametrize("thoughts", as_long.THOUGHTS)
+@pytest.mark.parametrize("thoughts", [44, *as_long.MORE])
 @pytest.mark.parametrize("share", as_long.SHARES)
 def test_choosing_has_so_many_thoughts_and_all_else_that_learning_has(share, thoughts):
     cfg, other = parse(as_long.flags(share, thoughts).split()), parse(ahead.flags(share).split())
@@ -94,10 +95,14 @@ def test_choosing_has_so_many_thoughts_and_all_else_that_learning_has(share, tho
     assert cfg.relabel.min_step_reward == 0.9
 
 
-@pytest.mark.parametrize("case", refused.CASES)
-def test_where_choosing_may_refuse_learning_may_too(case):
-    told = refused.CASES[case]
-    cfg, other = parse(refused.refusing(told).split()), parse(told.split())
+def test_its_smallest_number_of_thoughts_is_the_run_of_ahead():
+    assert parse(as_long.flags(0.03, 44).split()) == parse(filtered.refusing(0.03).split())
+
+
+@pytest.mark.parametrize("number", refused.SIZES)
+def test_where_choosing_may_refuse_learning_may_too(number):
+    cfg = parse(refused.flags(number).split())
+    other = parse(logs.flags(number, **runs.CENTRED).split())
     assert cfg.arms == ["best_of_base_matched", "act_prm"]  # one run, one base, the same knobs
     assert cfg.relabel == replace(other.relabel, min_step_reward=filtered.LEAST)
     assert (cfg.sft, cfg.tiny) == (other.sft, other.tiny)

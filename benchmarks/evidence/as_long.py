@@ -9,14 +9,14 @@ ten differences does not lie above 0.
 """
 
 from benchmarks.evidence import ahead
-from benchmarks.evidence.filtered import refusing
+from benchmarks.evidence.filtered import refusing, refusing_steps
 from benchmarks.evidence.fresh import SEEDS
 from benchmarks.evidence.runs import by_each, successes
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
 
 SHARES = (0.03, 0.01)
-THOUGHTS = (44, 88, 140)
+MORE = (88, 140)  # than the 44 of ahead.py
 IN_TRAINING = 40  # what choosing is given in place of learning's training, for each step
 
 
@@ -28,12 +28,14 @@ def flags(share: float, thoughts: int) -> str:
 def measured(share: float) -> dict[str, dict]:
     """Rows of the bases with this share of good thoughts."""
     learning = successes(f"ahead-{share}", ahead.flags(share), SEEDS)["act_prm"]
-    rows = {"learning, 44": learning}
-    for thoughts in THOUGHTS:
+    choosing = {44: refusing_steps("ahead", share, SEEDS)}
+    for thoughts in MORE:
         told = successes(f"as_long-{share}-{thoughts}", flags(share, thoughts), SEEDS)
-        choosing = told["best_of_base_matched"]
-        rows[f"choosing, {thoughts}"] = choosing
-        rows[f"ahead of {thoughts}"] = ahead.difference(learning, choosing)
+        choosing[thoughts] = told["best_of_base_matched"]
+    rows = {"learning, 44": learning}
+    for thoughts, row in choosing.items():
+        rows[f"choosing, {thoughts}"] = row
+        rows[f"ahead of {thoughts}"] = ahead.difference(learning, row)
     return rows
 
 

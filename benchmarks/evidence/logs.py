@@ -31,7 +31,8 @@ BEST_LOOK = "act_prm, best look"
 
 
 def flags(logs: int, **changed) -> str:
-    """The recipe with so many logs, and with the passes over them that its updates need."""
+    """The recipe with so many logs, and with the passes over them that its updates need; `changed`
+    are knobs of the recipe."""
     passes = math.ceil(UPDATES * BATCH / logs)
     return f"{base()} {recipe(passes, **changed)} --num-demos {logs}"
 

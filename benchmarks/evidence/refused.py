@@ -12,26 +12,33 @@ seed 303 no thought that was learned there earns LEAST, so that nothing is left 
 
 from benchmarks.evidence import logs
 from benchmarks.evidence.filtered import LEAST
-from benchmarks.evidence.runs import CENTRED, SEEDS, successes
+from benchmarks.evidence.runs import CENTRED, SEEDS, by_each, successes
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
 
-CASES = {f"{number} logs": logs.flags(number, **CENTRED) for number in logs.SIZES[::2]}
+SIZES = logs.SIZES[::2]
 ARMS = {"best_of_base_matched": "choosing", "act_prm": "learning"}
 
 
 def refusing(flags: str) -> str:
-    """The run of a case."""
+    """The run in which both leave out the steps whose best thought is bad."""
     return f"{flags} --arms {' '.join(ARMS)} --relabel.min-step-reward {LEAST}"
+
+
+def flags(number: int) -> str:
+    """The run with so many logs."""
+    return refusing(logs.flags(number, **CENTRED))
+
+
+def measured(number: int) -> dict[str, dict]:
+    """Rows of one number of logs."""
+    found = successes(f"refused-{number}-logs", flags(number))
+    return {name: found[arm] for arm, name in ARMS.items()}
 
 
 def main() -> None:
     path = take_json_flag()
-    rows = {}
-    for case, flags in CASES.items():
-        found = successes(f"refused-{case.replace(' ', '-')}", refusing(flags))
-        for arm, name in ARMS.items():
-            rows[f"{case} | {name}"] = found[arm]
+    rows = by_each("logs", SIZES, measured)
     print(tables.successes(rows))
     save_run(path, SEEDS, t_interval(SEEDS), rows)
 

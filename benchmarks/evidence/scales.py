@@ -10,7 +10,7 @@ default weight.
 
 import sys
 
-from benchmarks.evidence.filtered import LEAST
+from benchmarks.evidence import refused
 from benchmarks.evidence.runs import CENTRED, SEEDS, base, by_each, good_shares, recipe, successes
 from benchmarks.evidence.scarce import ARMS
 from docs import tables
@@ -20,7 +20,6 @@ from minprm.envs.cups import Cups
 from minprm.model.tiny import untrained
 
 WIDTHS = (64, 112, 208, 416)  # 0.14, 0.43, 1.5 and 5.9 million parameters
-REFUSING = ("best_of_base_matched", "act_prm")
 
 
 def model(width: int) -> dict[str, float]:
@@ -50,8 +49,7 @@ def flags(width: int) -> str:
 
 def refusing(width: int) -> str:
     """The run in which both leave out the steps whose best thought is bad."""
-    told = f"--arms {' '.join(REFUSING)} --relabel.min-step-reward {LEAST}"
-    return f"{sized(width, **CENTRED)} {told}"
+    return refused.refusing(sized(width, **CENTRED))
 
 
 def parameters(width: int) -> int:
@@ -68,7 +66,7 @@ def main() -> None:
         width = widths[size]
         rows = successes(f"scales-{width}", flags(width))
         fewer = successes(f"scales-{width}-refusing", refusing(width))
-        return rows | {f"{arm}, refusing": fewer[arm] for arm in REFUSING}
+        return rows | {f"{arm}, refusing": fewer[arm] for arm in refused.ARMS}
 
     rows = by_each("parameters", widths, measured)
     shares = {str(size): good_shares(f"scales-{width}") for size, width in widths.items()}

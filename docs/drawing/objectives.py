@@ -9,7 +9,8 @@ import torch
 from docs.drawing.style import ACCENT, AGAINST, GREY, INCHES, INK, LINE, SOFT
 from minprm.zoo import LOSSES
 
-RATIOS = torch.logspace(math.log10(0.08), math.log10(12.5), 151)
+# in float64: processors round float32 differently, and a figure is the same file on each
+RATIOS = torch.logspace(math.log10(0.08), math.log10(12.5), 151, dtype=torch.float64)
 PANELS = {  # loss: what the panel shows of it
     "ppo_clip": "stops what moved its way",
     "dual_clip": "and what grew and is bad",
