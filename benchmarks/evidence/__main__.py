@@ -8,8 +8,8 @@ import subprocess
 import sys
 
 EXPERIMENTS = (
-    "scarce", "paid", "selecting", "filtered", "bounds", "fresh", "ahead", "as_long", "luck",
-    "logs", "logs_errand", "refused", "scales", "several", "neighbours", "unplanted", "state",
+    "scarce", "paid", "selecting", "filtered", "bounds", "fresh", "ahead", "as_long", "passes",
+    "luck", "logs", "logs_errand", "refused", "scales", "several", "neighbours", "unplanted", "state",
     "beyond", "beyond_errand",
 )  # fmt: skip
 
