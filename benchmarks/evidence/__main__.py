@@ -10,7 +10,7 @@ import sys
 EXPERIMENTS = (
     "scarce", "paid", "selecting", "filtered", "bounds", "fresh", "ahead", "as_long", "passes",
     "luck", "logs", "logs_errand", "refused", "scales", "several", "neighbours", "unplanted",
-    "state", "beyond", "beyond_errand",
+    "state", "beyond", "beyond_errand", "paired",
 )  # fmt: skip
 
 
