@@ -11,6 +11,8 @@ from benchmarks.evidence import (
     filtered,
     fresh,
     logs,
+    paired,
+    passes,
     refused,
     runs,
     scales,
@@ -97,6 +99,50 @@ def test_choosing_has_so_many_thoughts_and_all_else_that_learning_has(share, tho
 
 def test_its_smallest_number_of_thoughts_is_the_run_of_ahead():
     assert parse(as_long.flags(0.03, 44).split()) == parse(filtered.refusing(0.03).split())
+
+
+@pytest.mark.parametrize("share", passes.THOUGHTS)
+def test_choosing_with_more_passes_is_choosing_of_before_but_for_them(share, monkeypatch):
+    monkeypatch.setattr(passes, "refusing_steps", lambda *args: {})
+    monkeypatch.setattr(passes, "successes", lambda *args: {"best_of_base_matched": {}})
+    for thoughts in passes.THOUGHTS[share]:
+        _, flags, _ = passes.ten_passes(share, thoughts)
+        assert parse(flags.split()) == parse(as_long.flags(share, thoughts).split())
+
+
+@pytest.mark.parametrize(("logs", "epochs"), [(128, 10), (43, 30), (1, 1280)])
+def test_few_logs_are_passed_over_until_there_are_as_many_updates(
+    logs, epochs, monkeypatch, tmp_path
+):
+    folder = tmp_path / "evidence-x"
+    folder.mkdir()
+    (folder / "relabelled-relabel-matched-311.jsonl").write_text("{}\n" * logs)
+    monkeypatch.setattr(passes, "RUNS", tmp_path)
+    asked = []
+
+    def noted(name, flags):
+        asked.append(parse(flags))
+        return {"best_of_base_matched": [{"success": 0.5}]}, []
+
+    monkeypatch.setattr(passes, "go_on", noted)
+    assert passes.as_many_updates("x", filtered.refusing(0.01), 311) == (0.5, logs)
+    (cfg,) = asked
+    assert (cfg.sft.epochs, cfg.seeds) == (epochs, [311])
+    assert cfg.sft.epochs * logs >= Config().sft.epochs * Config().num_demos
+
+
+def test_seed_by_seed_a_lead_may_show_where_intervals_overlap(monkeypatch):
+    rows = {
+        "8 | theirs": {"values": [0.1, 0.4, 0.8]},
+        "8 | ours": {"values": [0.2, 0.5, 0.9]},
+        "8 | other": {"values": [0.0, 0.0, 0.0]},
+    }
+    monkeypatch.setattr(paired, "load", lambda name: {"rows": rows, "seeds": [1, 2, 3]})
+    found = paired.differences("x", "ours", "theirs")
+    assert list(found) == ["x | 8 | ours"]
+    row = found["x | 8 | ours"]
+    assert row["seeds"] == [1, 2, 3]
+    assert [row["low"], row["mean"], row["high"]] == pytest.approx([0.1, 0.1, 0.1])
 
 
 @pytest.mark.parametrize("number", refused.SIZES)
