@@ -421,7 +421,7 @@ def vs_trl_ratios(rows: dict) -> str:
         ratios = [f"{row['ratio']:.1f}x" for row in parts.values() if "ratio" in row]
         size = f"{parts['step, TRL']['tokens']:.0f}"
         lines.append([f"{regime} ({size} on average)", *ratios])
-    kinds = ["an update", "a whole step, plain loop", "a whole step, vLLM writing"]
+    kinds = ["an update", "a whole step, plain loop", "a whole step, ours with vLLM"]
     return grid(["TRL / minprm", *kinds[: len(lines[0]) - 1]], lines)
 
 

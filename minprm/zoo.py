@@ -55,7 +55,7 @@ def advantages(groups: list[Tensor], name: str, k: int, lengths: list[Tensor]) -
     """The advantages of that name, group by group.  [G] each -> [G] each
 
     k is that of `top_k`; lengths holds the tokens of each member, for `opo`. `batch` subtracts the
-    mean over all groups, so that a group of one will do (GPG, arXiv:2504.02546).
+    mean over all groups, so that a group of one will do (as MinRL's gpg does).
     """
     if name == "batch":
         baseline = torch.cat(groups).mean()
@@ -168,7 +168,7 @@ def value_clip(v: Tensor, old: Tensor, target: Tensor, eps: float = 0.2) -> Tens
 
 
 def importance(logp: Tensor, old_logp: Tensor, adv: Tensor) -> Tensor:
-    """-A rho, rho = exp(logp - old_logp).  [T] -> [T]   importance sampling: unbiased off policy"""
+    """-A rho, rho = exp(logp - old_logp).  [T] -> [T]   importance sampling, token by token"""
     return -adv * torch.exp(logp - old_logp)
 
 
