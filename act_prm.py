@@ -230,7 +230,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # a CPU is slow on the tiniest of numbers
     rng = random.Random(seed)
-    log = [new_task(rng) for _ in range(256)]  # none is in `test`: recall cannot pass it
+    log = [new_task(rng) for _ in range(256)]  # no task of `test` is in it
     test = [task for task in (new_task(rng) for _ in range(500)) if task not in log][:400]
     base = make_model(seed)
     fine_tune(base, [narrated(rng) for _ in range(12_800)], 400, batch=32, lr=4e-3, seed=seed)

@@ -105,7 +105,7 @@ class Training:
     """What every stage that takes gradient steps has."""
 
     lr: LearningRate = 1e-3  # learning rate of AdamW
-    warmup: CountOrNone = 5  # updates in which the learning rate rises linearly
+    warmup: CountOrNone = 5  # updates of linearly rising rate, a quarter of them all at most
     decay: bool = False  # after the warm-up, does the learning rate fall linearly to zero
     batch: Count = 8  # tasks or demos in an update
     passes: Count = 1  # updates on each batch of samples; above 1 the ratios leave 1
@@ -125,7 +125,7 @@ class SFT(Training):
     """Supervised fine-tuning of a fresh copy of the base model."""
 
     decay: bool = True  # after the warm-up, does the learning rate fall linearly to zero
-    batch: Count = 16  # demos in an update
+    batch: Count = 16  # demos in an update; steps, where the history is edited
     epochs: Count = 10  # passes over the demos
     keep_instruction: bool = False  # its samples, and all that comes after, hold --instruction
 

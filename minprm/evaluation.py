@@ -25,7 +25,7 @@ from minprm.play import Episode, act, begin, play, turn_limit
 from minprm.run.about import asked_of, read_about
 from minprm.run.table import by_log
 from minprm.text.actions import copies, exact_match
-from minprm.text.chat import Turn
+from minprm.text.chat import Chat, Turn
 
 Row = dict[str, Any]  # of a table: numbers, and the intervals of some of them
 
@@ -180,8 +180,18 @@ def _answers(agent: Agent, cfg: Config, demos: list[Demo], first: int, noise: in
             parsed = agent.chat.parse(completion.ids)
             found.append(Answer(first + i, step, completion.ids, *parsed, likelihood=0.0))
     for i, logp in enumerate(agent.policy.logprobs(scored)):
-        found[i] = found[i]._replace(likelihood=logp.sum().exp().item())
+        if not _cut(agent.chat, found[i].ids):
+            found[i] = found[i]._replace(likelihood=logp.sum().exp().item())
     return found
+
+
+def _cut(chat: Chat, ids: list[int]) -> bool:
+    """Did the turn begin a thought that never ended, or that no history can hold? No action follows
+    it in play, so the expert's has likelihood 0, as such a thought has the reward 0."""
+    thought, rest = chat.split(ids)
+    if thought is not None:
+        return not chat.clean(thought)
+    return rest[: len(chat.think)] == chat.think and chat.parse(ids)[1] is None
 
 
 def replay_summary(demos: list[Demo], found: list[Answer]) -> Row:

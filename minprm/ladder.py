@@ -1,8 +1,9 @@
 """Who trains what, in which order: the stages by name, arms of stages, and the ladder of all arms.
 
-Every arm starts from the same base model and the same demos. A stage takes the policy and the demos
-that the stage before it left, and leaves its own. Arms that begin alike share their beginnings: a
-stage is known by its stage_id, which is all stages up to it, joined by "+".
+Every arm starts from the same base model and the same demos. A stage goes on with the policy that
+the stage before it left; the demos that it left are what sft:thoughts and shuffle read. Arms that
+begin alike share their beginnings: a stage is known by its stage_id, which is all stages up to it,
+joined by "+".
 """
 
 import json
@@ -85,6 +86,7 @@ def ladder(
         missing = [arm for arm in arms_of(cfg) if not _has(rows, arm, seed)]
         if not missing and (_has(rows, "expert", seed) or not cfg.world):
             continue  # all of this seed is done
+        run = None  # lets go of the model of the seed before: there may be no room for two
         run = start(cfg, seed, log, checkpoints, on_save)
         _require_same(rows, run)
         log.open(cfg)  # what can be refused is refused by now

@@ -169,7 +169,8 @@ class Progress:
             raise KeyboardInterrupt
 
     def finish(self) -> None:
-        """Back to the best weights, where patience kept them."""
+        """Back to the best weights, where patience kept them. What was played ahead is dropped."""
+        self.run.prefetch.drop()
         if self.best_weights:
             if self.best["since"]:
                 logger.info(f"{self.stage_id}: back to the weights of the best {self.best_by}")

@@ -277,6 +277,20 @@ def test_of_thoughts_that_earn_nothing_one_that_can_be_read_is_written(parts):
     assert log.readable and [step.thought for step in log.demo.steps] == texts
 
 
+def test_an_empty_thought_is_not_written_where_another_can_be_read(parts):
+    p, _, demos = parts
+    asked = agent(p, Config(thought_tokens=12))
+    for continues in ("best", "own"):
+        cfg = ActPRM(group=3, continues=continues)
+        (walk,), groups = walk_logs(asked, demos[:1], cfg, seed=3)
+        for group in groups:
+            for i, z in enumerate(group.thoughts):
+                z.reward, z.usable = (0.9, True) if i == 0 else (0.5, True)
+                z.ids = group.action if i else []  # any word, or none
+        (log,) = relabelled(walk, asked, cfg, keep=1)
+        assert log.readable and [step.reward for step in log.demo.steps] == [0.5] * len(groups)
+
+
 def test_a_gain_below_the_bound_leaves_the_demo_out_and_exact_match_has_none(
     checkpoints, tmp_path, capsys
 ):
@@ -329,7 +343,7 @@ def test_rl_that_never_wins_says_so_at_its_end_and_goes_on(
     sink = logger.add(said.append, format="{message}")
     run_stage(run, "rl")
     assert len(run.log.lines) == 2
-    assert any("rl: no episode was won in 2 updates" in line for line in said) == lost
+    assert any("rl: no episode was won in its updates" in line for line in said) == lost
     if lost:
         said.clear()
         run_stage(run, "rl:dense")  # it is paid at every turn
@@ -346,3 +360,25 @@ def test_a_share_that_was_not_measured_is_a_dash():
     text = details({"random": [row], "arm": [row | {"pass@2": 0.25}]})
     random, arm = text.splitlines()[1:]
     assert random.split()[-1] == "-" and arm.split()[-1] == "0.250" and "nan" not in text
+
+
+def test_rl_whose_episodes_have_no_turn_says_what_to_raise(
+    checkpoints, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setitem(ladder.rl.__globals__, "rl_samples", lambda *args: ([], {}))
+    cfg = replace(CFG, rl=RL(updates=2, batch=2, group=2), run=str(tmp_path))
+    run = start(cfg, 0, Lines(), checkpoints)
+    with pytest.raises(SystemExit):
+        run_stage(run, "rl")
+    assert "rl: no episode of update 1 has a turn; raise --context" in capsys.readouterr().err
+
+
+def test_a_card_that_is_full_ends_a_run_in_one_sentence(tmp_path, monkeypatch, capsys):
+    def full(*args):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ladder, "ladder", full)
+    with pytest.raises(SystemExit):
+        main("--preset smoke --run r".split())
+    assert "the memory of the card ran out; fewer --micro-tokens" in capsys.readouterr().err

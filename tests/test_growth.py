@@ -22,6 +22,7 @@ from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 from minprm.evaluation import answers, replay, replay_summary
 from minprm.model.agent import make_prompter
+from minprm.model.sampler import Completion
 from minprm.play import expert_demo
 from minprm.stages import act_prm, relabel
 from minprm.stages.metrics import held_out_look
@@ -109,6 +110,20 @@ def test_logs_of_later_portions_are_replayed_and_scored_like_the_first():
     for one, other in zip(later, alone, strict=True):
         assert one.likelihood == pytest.approx(other.likelihood, rel=1e-5)
     assert replay(run.agent, CFG, few, noise=0) == replay_summary(few, alone)
+
+
+def test_after_a_thought_that_never_ends_the_experts_action_has_no_likelihood(monkeypatch):
+    run = run_of(1)
+    chat = run.agent.chat
+    whole = [*chat.think, *chat.content("open a"), *chat.think_end, *chat.act]
+
+    def found_after(ids):
+        told = [[Completion(ids, [])]] * 2
+        monkeypatch.setattr(run.agent.sampler, "generate", lambda prompts, *_: told[: len(prompts)])
+        return answers(run.agent, CFG, run.train_demos[:1], noise=0)[0].likelihood
+
+    assert found_after(whole) > 0
+    assert found_after(whole[: len(chat.think) + 1]) == 0
 
 
 def chat_logs(count: int) -> list[Demo]:

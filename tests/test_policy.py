@@ -211,12 +211,19 @@ def test_the_end_of_a_turn_is_among_the_tokens_that_sft_learns():
 
 
 def test_schedule_warms_up_and_decays():
-    lr = schedule(Training(lr=1.0, warmup=4, decay=True), updates=10)
-    # the whole rate is reached; from there it falls in six equal steps
-    assert [lr(0), lr(3), lr(4), lr(9)] == pytest.approx([0.25, 1.0, 1.0, 1 / 6])
-    assert schedule(Training(lr=1.0, warmup=4, decay=True), updates=4)(3) == 1.0
-    constant = schedule(Training(lr=1.0, warmup=4), updates=10)
-    assert [constant(0), constant(3), constant(9)] == [0.25, 1.0, 1.0]
+    lr = schedule(Training(lr=1.0, warmup=4, decay=True), updates=16)
+    # the whole rate is reached; from there it falls in twelve equal steps
+    assert [lr(0), lr(3), lr(4), lr(15)] == pytest.approx([0.25, 1.0, 1.0, 1 / 12])
+    constant = schedule(Training(lr=1.0, warmup=4), updates=16)
+    assert [constant(0), constant(3), constant(15)] == [0.25, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("updates", "rates"), [(1, [1.0]), (3, [1.0, 2 / 3, 1 / 3]), (4, [1.0, 1.0, 2 / 3, 1 / 3])]
+)
+def test_a_short_stage_warms_up_for_a_quarter_of_it_at_most(updates, rates):
+    lr = schedule(Training(lr=1.0, warmup=5, decay=True), updates)
+    assert [lr(update) for update in range(updates)] == pytest.approx(rates)
 
 
 def test_the_gap_between_writer_and_learner_is_measured_and_a_wide_one_stops_the_run(capsys):

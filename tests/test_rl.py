@@ -176,6 +176,13 @@ def test_the_next_batch_is_made_while_this_one_is_used():
     assert Prefetch(0).take(make, 7, 9) == 7 and made[-1] == (7, True)
 
 
+def test_a_stage_that_ends_early_leaves_no_batch_to_the_next_one():
+    prefetch = Prefetch(1)
+    assert prefetch.take(lambda number: ("first", number), 0, until=3) == ("first", 0)
+    prefetch.drop()
+    assert prefetch.take(lambda number: ("second", number), 0, until=3) == ("second", 0)
+
+
 def test_a_batch_that_fails_ahead_of_time_fails_when_it_is_asked_for():
     def make(number):
         if number:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import get_args, get_type_hints
 
 from minprm import own
@@ -148,6 +149,16 @@ def _check_function(knob: str, name: str, ours: tuple[str, ...], takes: dict[int
     refuse(not fits, f"{flag(knob)} {name}: it has to take {', or '.join(takes.values())}")
 
 
+def _check_order(stages: list[str]) -> None:
+    """A stage after synth has to be one that reads the logs which synth leaves."""
+    for stage, following in pairwise(stages):
+        refuse(
+            stage == "synth" and following not in ("sft:thoughts", "shuffle"),
+            f"--stages synth {following}: this learns the expert's logs, not those of the games "
+            "that were won; sft:thoughts does",
+        )
+
+
 def _check_run(config: Config) -> None:
     """What is run: stages, model and world."""
     world = bool(config.world)
@@ -199,6 +210,7 @@ def _check_run(config: Config) -> None:
         "without a --world there must be --demos, a --model and --held-out 2 or more",
     )
     refuse(not world and plays, "rl and synth need a --world to play")
+    _check_order(config.stages)
     refuse(
         config.relabel.keep > config.relabel.group,
         "--relabel.keep is larger than --relabel.group: sample at least as many as you keep",

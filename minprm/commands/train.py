@@ -16,6 +16,7 @@ from loguru import logger
 from safetensors import SafetensorError
 
 from minprm.commands.cli import as_flags, differences, given_knobs, parse, read
+from minprm.commands.counted import NEEDS_LESS
 from minprm.commands.plan import plan
 from minprm.constants import Config, fail, flat
 from minprm.demos import require_logs
@@ -84,6 +85,8 @@ def run(cfg: Config, log: Log, place: Place, on_save: Callable[[], None]) -> Non
             log.open(cfg)
             write_expert_demos(cfg, log)
         return
+    from torch import OutOfMemoryError
+
     from minprm.ladder import ladder  # torch and all that needs it: whoever is refused waits less
     from minprm.run.threads import set_threads, why
 
@@ -101,6 +104,8 @@ def run(cfg: Config, log: Log, place: Place, on_save: Callable[[], None]) -> Non
         else:
             logger.info("stopped before anything was trained")
         raise SystemExit(130) from None
+    except OutOfMemoryError:
+        fail(f"the memory of the card ran out; {NEEDS_LESS}")
     if place.first:
         report(cfg, rows, log.folder)
 

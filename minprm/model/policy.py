@@ -338,12 +338,13 @@ def add(stats: dict[str, float], found: dict[str, float]) -> None:
 
 def schedule(cfg: Training, updates: int) -> Callable[[int], float]:
     """update -> learning rate: linear warm-up, then constant or linear decay towards zero."""
+    warmup = min(cfg.warmup, updates // 4)  # a short stage would never get out of a longer one
 
     def lr(update: int) -> float:
-        if update < cfg.warmup:
-            return cfg.lr * (update + 1) / cfg.warmup
+        if update < warmup:
+            return cfg.lr * (update + 1) / warmup
         if cfg.decay:
-            return cfg.lr * (1 - (update - cfg.warmup) / (updates - cfg.warmup))
+            return cfg.lr * (1 - (update - warmup) / (updates - warmup))
         return cfg.lr
 
     return lr

@@ -44,7 +44,9 @@ class CtrlC:
 
     def say(self) -> None:
         """Tells the user what is waited for."""
-        logger.info("stopping after this update (where batches are played ahead: after the next)")
+        logger.info(
+            "stopping after this update (where batches are played ahead: at the next snapshot)"
+        )
 
     def __exit__(self, kind, *_) -> None:
         for number, handler in self.before.items():

@@ -40,6 +40,11 @@ class Prefetch:
         if self.pending:
             wait([self.pending])
 
+    def drop(self) -> None:
+        """Forgets what is pending: a stage that ends early leaves no batch to the next one."""
+        self.settle()
+        self.pending = None
+
 
 def _begin(threads: int) -> None:
     """Sets what is a thread's own: with how many threads it computes (vLLM on a CPU refuses callers

@@ -1,9 +1,10 @@
 """The stages that leave logs with thoughts: the best ones, and the controls beside them.
 
 In act_prm.py this is `relabel`. What the next stage learns from is `run.demos`. The files
-runs/<run>/relabelled-*.jsonl hold it for people and for other programs, with the reward of each
-thought beside the reward that the step would earn without one. A log that has no readable thought
-for one of its steps is left out: an empty thought in its place would be learned as one.
+runs/<run>/relabelled-*.jsonl hold what `relabel` made of it for people and for other programs, with
+the reward of each thought beside the reward that the step would earn without one. A log that has no
+readable thought for one of its steps is left out: an empty thought in its place would be learned as
+one.
 """
 
 import math
@@ -161,19 +162,23 @@ def relabelled(walk: Walk, agent: Agent, cfg: ActPRM, keep: int) -> list[Relabel
     """The `keep` best copies of a log.
 
     The j-th copy holds the j-th best thought of every step, or, where paths went on side by side,
-    all thoughts of the j-th best path: a path is as good as its worst thought.
+    all thoughts of the j-th best path: a path is as good as its worst thought. What can be read
+    comes before what cannot, whatever its reward. sorted() is stable: of equals the one that was
+    drawn first comes first.
     """
+    chat = agent.chat
     if cfg.continues == "best":
-        # sorted() is stable: of equal rewards the readable thought that was drawn first comes first
-        ranked = [sorted(g.thoughts, key=lambda z: (-z.reward, not z.usable)) for g in walk.groups]
+        ranked = [
+            sorted(g.thoughts, key=lambda z: (not text_of(z, chat), -z.reward)) for g in walk.groups
+        ]
         chosen = [[thoughts[j] for thoughts in ranked] for j in range(keep)]
     else:
         # paths that survived twice hold the very same thoughts, and count once
         distinct = {tuple(map(id, path.thoughts)): path.thoughts for path in walk.paths}
-        chosen = sorted(distinct.values(), key=lambda thoughts: -min(z.reward for z in thoughts))
+        chosen = sorted(distinct.values(), key=lambda path: _rank(path, chat))
     logs = []
     for thoughts in chosen[:keep]:
-        log = with_thoughts(walk, thoughts, agent.chat)
+        log = with_thoughts(walk, thoughts, chat)
         # a chance by writing would be 0 or 1, and of no thought there is no text to judge
         if log.readable and cfg.reward != "exact_match" and not own.reads_texts(cfg.reward):
             steps = [(g, z.path) for g, z in zip(walk.groups, thoughts, strict=True)]
@@ -182,12 +187,20 @@ def relabelled(walk: Walk, agent: Agent, cfg: ActPRM, keep: int) -> list[Relabel
     return logs
 
 
+def _rank(path: list[Thought], chat: Chat) -> tuple[bool, float]:
+    """By this paths are sorted, the best one first."""
+    return not all(text_of(z, chat) for z in path), -min(z.reward for z in path)
+
+
+def text_of(thought: Thought, chat: Chat) -> str | None:
+    """What can be read of it: nothing where it was cut, holds a control token or is empty."""
+    text = chat.text(thought.ids) if thought.usable else ""
+    return text if text.strip() else None
+
+
 def with_thoughts(walk: Walk, thoughts: list[Thought], chat: Chat) -> Relabelled:
-    """The log with these thoughts. One that was cut, holds a control token or is empty, is none."""
-    texts = []
-    for z in thoughts:
-        text = chat.text(z.ids) if z.usable else ""
-        texts.append(text if text.strip() else None)
+    """The log with these thoughts, where they can be read."""
+    texts = [text_of(z, chat) for z in thoughts]
     demo = walk.demo.with_thoughts(texts, [z.reward for z in thoughts])
     return Relabelled(demo, None not in texts, [])
 

@@ -45,7 +45,7 @@ def rl(run: Run, stage_id: str, dense: bool = False, finetune: bool = False) -> 
     loop(run, stage_id, cfg, cfg.updates, batch, looks.after, SUCCESS)
     if not dense and not run.running.get("won"):
         logger.warning(
-            f"{stage_id}: no episode was won in {cfg.updates} updates, so there was no success to "
+            f"{stage_id}: no episode was won in its updates, so there was no success to "
             "learn from: begin with a model that wins now and then (--stages act_prm relabel "
             "sft:thoughts rl:finetune), or with easier tasks (--world-args)"
         )
@@ -71,6 +71,8 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool, looks: Looks) -> Call
         groups, episodes = run.prefetch.take(played, update, until)
         baseline = run.running["baseline"]
         samples, stats = rl_samples(groups, cfg, dense, run.agent.policy, baseline)
+        if not samples:
+            fail(f"{stage_id}: no episode of update {update + 1} has a turn; raise --context")
         looks.before(update, groups)
         run.running["baseline"] = stats.get("reward/baseline", 0.0)
         stats["reward/mean"] = fmean(e.world.success for e in episodes)
