@@ -101,20 +101,11 @@ def test_its_smallest_number_of_thoughts_is_the_run_of_ahead():
     assert parse(as_long.flags(0.03, 44).split()) == parse(filtered.refusing(0.03).split())
 
 
-@pytest.mark.parametrize("share", passes.THOUGHTS)
-def test_choosing_with_more_passes_is_choosing_of_before_but_for_them(share, monkeypatch):
-    monkeypatch.setattr(passes, "refusing_steps", lambda *args: {})
-    monkeypatch.setattr(passes, "successes", lambda *args: {"best_of_base_matched": {}})
-    for thoughts in passes.THOUGHTS[share]:
-        _, flags, _ = passes.ten_passes(share, thoughts)
-        assert parse(flags.split()) == parse(as_long.flags(share, thoughts).split())
-
-
 @pytest.mark.parametrize(("logs", "epochs"), [(128, 10), (43, 30), (1, 1280)])
 def test_few_logs_are_passed_over_until_there_are_as_many_updates(
     logs, epochs, monkeypatch, tmp_path
 ):
-    folder = tmp_path / "evidence-x"
+    folder = tmp_path / "evidence-ahead-steps-0.01"
     folder.mkdir()
     (folder / "relabelled-relabel-matched-311.jsonl").write_text("{}\n" * logs)
     monkeypatch.setattr(passes, "RUNS", tmp_path)
@@ -125,8 +116,10 @@ def test_few_logs_are_passed_over_until_there_are_as_many_updates(
         return {"best_of_base_matched": [{"success": 0.5}]}, []
 
     monkeypatch.setattr(passes, "go_on", noted)
-    assert passes.as_many_updates("x", filtered.refusing(0.01), 311) == (0.5, logs)
+    assert passes.as_many_updates(0.01, 311) == (0.5, logs)
     (cfg,) = asked
+    ten = parse(f"{filtered.refusing(0.01)} --sft.epochs {epochs} --seeds 311".split())
+    assert cfg == ten
     assert (cfg.sft.epochs, cfg.seeds) == (epochs, [311])
     assert cfg.sft.epochs * logs >= Config().sft.epochs * Config().num_demos
 

@@ -25,15 +25,20 @@ def flags(share: float, thoughts: int) -> str:
     return f"{refusing(share)} --relabel.group {thoughts - IN_TRAINING}"
 
 
+def choosing(share: float, thoughts: int) -> dict:
+    """The row of choosing among more thoughts than in ahead.py."""
+    name = f"as_long-{share}-{thoughts}"
+    return successes(name, flags(share, thoughts), SEEDS)["best_of_base_matched"]
+
+
 def measured(share: float) -> dict[str, dict]:
     """Rows of the bases with this share of good thoughts."""
     learning = successes(f"ahead-{share}", ahead.flags(share), SEEDS)["act_prm"]
-    choosing = {44: refusing_steps("ahead", share, SEEDS)}
+    found = {44: refusing_steps("ahead", share, SEEDS)}
     for thoughts in MORE:
-        told = successes(f"as_long-{share}-{thoughts}", flags(share, thoughts), SEEDS)
-        choosing[thoughts] = told["best_of_base_matched"]
+        found[thoughts] = choosing(share, thoughts)
     rows = {"learning, 44": learning}
-    for thoughts, row in choosing.items():
+    for thoughts, row in found.items():
         rows[f"choosing, {thoughts}"] = row
         rows[f"ahead of {thoughts}"] = ahead.difference(learning, row)
     return rows
