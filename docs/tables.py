@@ -229,6 +229,17 @@ def on_fresh_seeds(rows: dict) -> str:
     return successes(in_a_hundred(rows), what="good thoughts in 100 | arm")
 
 
+def on_all_processors(rows: dict) -> str:
+    """What learning and choosing won in the mean of all bases of the fresh seeds."""
+    shares_of = dict.fromkeys(row["share"] for row in rows.values() if "share" in row)
+    lines = []
+    for each in shares_of:
+        cells = [rows[f"{each} | {arm}"] for arm in ("learning", "choosing", "difference")]
+        number = str(cells[0]["processors"])
+        lines.append([f"{100 * each:g}", number, *[f"{share(c['mean'])} {interval(c)}" for c in cells]])
+    return grid(["good thoughts in 100", "processors", "learning", "choosing", "difference"], lines)
+
+
 def luck(rows: dict) -> str:
     """Three runs from each base, in the order of what the bases write."""
     ahead = load("ahead")
@@ -583,7 +594,8 @@ TABLES = {
     "sampler": sampler, "sync": sync, "plan": plan,
     "many_logs": many_logs, "many_logs:start": many_logs_start,
     "scarce": partial(successes, what="arm"),
-    "ahead": on_fresh_seeds, "as_long": on_fresh_seeds, "luck": luck,
+    "ahead": on_fresh_seeds, "as_long": on_fresh_seeds, "passes": on_fresh_seeds,
+    "paired": on_all_processors, "luck": luck,
     "paid": partial(successes, what="weight"),
     "neighbours": partial(successes, what="base | method"),
     "unplanted": partial(successes, what="documents | swaps | arm"),
