@@ -236,7 +236,8 @@ def on_all_processors(rows: dict) -> str:
     for each in shares_of:
         cells = [rows[f"{each} | {arm}"] for arm in ("learning", "choosing", "difference")]
         number = str(cells[0]["processors"])
-        lines.append([f"{100 * each:g}", number, *[f"{share(c['mean'])} {interval(c)}" for c in cells]])
+        means = [f"{share(cell['mean'])} {interval(cell)}" for cell in cells]
+        lines.append([f"{100 * each:g}", number, *means])
     return grid(["good thoughts in 100", "processors", "learning", "choosing", "difference"], lines)
 
 
