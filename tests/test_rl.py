@@ -42,7 +42,7 @@ KNOBS = [
     {"loss": name, "passes": 6, "lr": 1e-2}  # ratios beyond dual_clip's 3
     for name in ("pg", "is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "sapo")
 ] + [
-    {"batch": 2}, {"group": 2}, {"updates": 4}, {"lr": 1e-3}, {"correction": "truncate"},
+    {"batch": 2}, {"group": 2}, {"updates": 8}, {"lr": 1e-3}, {"correction": "truncate"},
     {"aggregation": "sequence"}, {"aggregation": "constant"}, {"kl": 0.5, **OFF_POLICY},
     {"kl": 0.5, "kl_to": "sampler", **OFF_POLICY}, {"kl": 0.5, "kl_target": 0.01},
     {"entropy": 0.1}, {"backfill": True}, {"groups": "top_p", "top_p": 0.7}, {"groups": "soft"},
@@ -50,7 +50,8 @@ KNOBS = [
     {"max_async_level": 1},
     {"advantage": "gae", "lam": 0.5}, {"advantage": "gae", "value_weight": 2.0},
     {"advantage": "gae", "gamma": 0.9}, {"advantage": "turn_gae", "gamma": 0.9},
-    {"advantage": "top_k", "top_k": 3}, {"warmup": 5}, {"decay": True}, {"max_grad_norm": 0.01},
+    {"advantage": "top_k", "top_k": 3}, {"warmup": 2, "updates": 8}, {"decay": True},
+    {"max_grad_norm": 0.01},
 ]  # fmt: skip
 
 

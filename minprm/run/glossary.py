@@ -108,7 +108,8 @@ METRICS = {
         "one over their number.",
     ),
     "eval/likelihood": Metric(
-        "mean p(expert's action | state, the policy's thought) on held-out logs (without a world)",
+        "mean p(expert's action | state, the policy's thought) on held-out logs (without a world);"
+        " 0 after a thought that never ended",
         "Falling while eval/success rises: right or wrong, the policy is sure.",
     ),
     "eval/turns": Metric(
