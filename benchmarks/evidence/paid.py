@@ -40,9 +40,9 @@ def main() -> None:
         "r, by its share (`posterior`)": measured("posterior", **plain),
         "the same, thoughts alone": measured("posterior-alone", **plain, **alone),
         "r - mean(r), thoughts alone (`mean`)": measured("mean", **CENTRED),
-        "log r - log b where above 0, by its share": measured_by_log_ratio(),
+        "log r - log b where above 0": measured_by_log_ratio(),
         "r - b where above 0, thoughts alone": measured("gain-alone", **alone),
-        "r - b where above 0, by its share (the recipe)": of_arms()["act_prm"],
+        "r - b where above 0 (the recipe)": of_arms()["act_prm"],
     }
     print(tables.successes(rows))
     save_run(path, SEEDS, t_interval(SEEDS), rows)
