@@ -19,7 +19,7 @@ BASE = replace(
     eval_every=2, watch=0,
     sft=SFT(lr=1e-3, warmup=0, batch=4, epochs=2), relabel=Relabel(group=2),
 )  # fmt: skip
-OPTIMIZER = [{"lr": 5e-4}, {"warmup": 5}, {"batch": 2}, {"max_grad_norm": 0.01}, {"entropy": 0.1}]
+OPTIMIZER = [{"lr": 5e-4}, {"batch": 2}, {"max_grad_norm": 0.01}, {"entropy": 0.1}]
 LOSSES = [
     {"loss": name, "passes": 6, "lr": 1e-2}
     for name in ("is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "sapo")
@@ -29,7 +29,9 @@ ACT_PRM = [
     {"decay": True}, {"passes": 2}, {"aggregation": "sequence"}, {"aggregation": "constant"},
     {"kl": 0.5, "passes": 2}, {"kl": 0.5, "kl_to": "sampler", "passes": 2},
     {"kl": 0.5, "kl_target": 0.01}, {"correction": "truncate", "scored_by": "base"},
-    {"updates": 2}, {"group": 3}, {"thoughts_from": "state_action"},
+    # a warm-up takes a quarter of the updates at most
+    {"updates": 2}, {"updates": 8}, {"updates": 8, "warmup": 2},
+    {"group": 3}, {"thoughts_from": "state_action"},
     {"reward": "action_prob_mean"}, {"reward": "exact_match"},
     {"reward": "action_prob_mean", "reward_span": "turn"},
     *({"advantage": name} for name in
@@ -42,6 +44,7 @@ ACT_PRM = [
 ]  # fmt: skip
 SFT_KNOBS = [
     *OPTIMIZER,
+    {"warmup": 1},
     {"decay": False},
     {"epochs": 1},
     {"passes": 2},
