@@ -241,6 +241,28 @@ def on_all_processors(rows: dict) -> str:
     return grid(["good thoughts in 100", "processors", "learning", "choosing", "difference"], lines)
 
 
+def rivals() -> str:
+    """Choosing with more thoughts or more passes, and how far learning of 44 thoughts is ahead."""
+    lines = []
+    for file in ("as_long", "passes"):
+        found = load(file)
+        processor = re.match(r"\w+", found["machine"])[0]
+        rows = in_a_hundred(found["rows"])
+        for name, ahead in rows.items():
+            base, arm = name.split(" | ")
+            if arm.startswith("ahead of"):
+                rival = arm.removeprefix("ahead of ")
+                learning, choosing = (
+                    rows[f"{base} | learning, 44"],
+                    rows[f"{base} | choosing, {rival}"],
+                )
+                means = [share(row["mean"]) for row in (learning, choosing, ahead)]
+                lines.append([base, rival, processor, *means[:2], f"{means[2]} {interval(ahead)}"])
+    lines.sort(key=lambda line: -float(line[0]))
+    head = ["good thoughts in 100", "choosing has", "processor", "learning", "choosing"]
+    return grid([*head, "learning is ahead by"], lines)
+
+
 def luck(rows: dict) -> str:
     """Three runs from each base, in the order of what the bases write."""
     ahead = load("ahead")
@@ -614,6 +636,7 @@ TABLES = {
 OTHERS = {
     "worlds": worlds,
     "act_prm:group": group,
+    "rivals": rivals,
     "audit": lambda: audit.table(load("audit")),
 }
 
