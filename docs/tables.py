@@ -242,25 +242,27 @@ def on_all_processors(rows: dict) -> str:
 
 
 def rivals() -> str:
-    """Choosing with more thoughts or more passes, and how far learning of 44 thoughts is ahead."""
+    """Choosing with more thoughts or more passes, and how far learning with 44 thoughts is ahead.
+    The verdict is of the claim that was written before the run."""
     lines = []
     for file in ("as_long", "passes"):
         found = load(file)
         processor = re.match(r"\w+", found["machine"])[0]
         rows = in_a_hundred(found["rows"])
-        for name, ahead in rows.items():
-            base, arm = name.split(" | ")
-            if arm.startswith("ahead of"):
-                rival = arm.removeprefix("ahead of ")
-                learning, choosing = (
-                    rows[f"{base} | learning, 44"],
-                    rows[f"{base} | choosing, {rival}"],
-                )
-                means = [share(row["mean"]) for row in (learning, choosing, ahead)]
-                lines.append([base, rival, processor, *means[:2], f"{means[2]} {interval(ahead)}"])
+        for name, lead in rows.items():
+            base, _, rival = name.partition(" | ahead of ")
+            if rival:
+                claimed = file == "as_long" or rival.endswith("more passes")
+                verdict = "not refuted" if lead["low"] > 0 else "false"
+                means = [
+                    rows[f"{base} | {arm}"]["mean"]
+                    for arm in ("learning, 44", f"choosing, {rival}")
+                ]
+                cells = [*map(share, means), f"{share(lead['mean'])} {interval(lead)}"]
+                lines.append([base, rival, processor, *cells, verdict if claimed else ""])
     lines.sort(key=lambda line: -float(line[0]))
     head = ["good thoughts in 100", "choosing has", "processor", "learning", "choosing"]
-    return grid([*head, "learning is ahead by"], lines)
+    return grid([*head, "learning is ahead by", "claim"], lines)
 
 
 def luck(rows: dict) -> str:
