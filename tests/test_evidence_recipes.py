@@ -14,6 +14,7 @@ from benchmarks.evidence import (
     paired,
     passes,
     refused,
+    rounds,
     runs,
     scales,
     scarce,
@@ -122,6 +123,15 @@ def test_few_logs_are_passed_over_until_there_are_as_many_updates(
     assert cfg == ten
     assert (cfg.sft.epochs, cfg.seeds) == (epochs, [311])
     assert cfg.sft.epochs * logs >= Config().sft.epochs * Config().num_demos
+
+
+@pytest.mark.parametrize("share", rounds.SHARES)
+def test_rounds_have_as_many_thoughts_and_all_else_that_learning_has(share):
+    cfg, other = parse(rounds.flags(share).split()), parse(ahead.flags(share).split())
+    assert cfg.stages == ["relabel", "sft:thoughts"] * 4
+    assert cfg.relabel.group * cfg.stages.count("relabel") == drawn(other) == 44
+    assert (cfg.tiny, cfg.sft, cfg.num_demos) == (other.tiny, other.sft, other.num_demos)
+    assert cfg.relabel.min_step_reward == 0.9
 
 
 def test_seed_by_seed_a_lead_may_show_where_intervals_overlap(monkeypatch):

@@ -9,8 +9,8 @@ import sys
 
 EXPERIMENTS = (
     "scarce", "paid", "selecting", "filtered", "bounds", "fresh", "ahead", "as_long", "passes",
-    "luck", "logs", "logs_errand", "refused", "scales", "several", "neighbours", "unplanted",
-    "state", "beyond", "beyond_errand", "paired",
+    "rounds", "luck", "logs", "logs_errand", "refused", "scales", "several", "neighbours",
+    "unplanted", "state", "beyond", "beyond_errand", "paired",
 )  # fmt: skip
 
 
