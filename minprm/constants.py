@@ -105,7 +105,7 @@ class Training:
     """What every stage that takes gradient steps has."""
 
     lr: LearningRate = 1e-3  # learning rate of AdamW
-    warmup: CountOrNone = 5  # updates of linearly rising rate, a quarter of them all at most
+    warmup: CountOrNone = 5  # updates in which the rate rises, a quarter of the stage's at most
     decay: bool = False  # after the warm-up, does the learning rate fall linearly to zero
     batch: Count = 8  # tasks or demos in an update
     passes: Count = 1  # updates on each batch of samples; above 1 the ratios leave 1

@@ -156,7 +156,7 @@ def _answers(agent: Agent, cfg: Config, demos: list[Demo], first: int, noise: in
     agent.sampler.begin()
     turns: list[list[Turn]] = [[] for _ in demos]
     known = {}
-    scored: list[Sample] = []
+    scored: dict[int, Sample] = {}  # the number of an answer, and what is scored of it
     found: list[Answer] = []
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [i for i, demo in enumerate(demos) if t < len(demo.steps)]
@@ -176,22 +176,29 @@ def _answers(agent: Agent, cfg: Config, demos: list[Demo], first: int, noise: in
             step = demos[i].steps[t]
             turn, sample = _replayed(agent, step, completion.ids, state, node)
             turns[i].append(turn)
-            scored.append(sample)
+            if _can_be_scored(agent.chat, completion.ids):
+                scored[len(found)] = sample
             parsed = agent.chat.parse(completion.ids)
             found.append(Answer(first + i, step, completion.ids, *parsed, likelihood=0.0))
-    for i, logp in enumerate(agent.policy.logprobs(scored)):
-        if not _cut(agent.chat, found[i].ids):
-            found[i] = found[i]._replace(likelihood=logp.sum().exp().item())
+    logps = agent.policy.logprobs([*scored.values()])
+    for i, logp in zip(scored, logps, strict=True):
+        found[i] = found[i]._replace(likelihood=logp.sum().exp().item())
     return found
 
 
-def _cut(chat: Chat, ids: list[int]) -> bool:
-    """Did the turn begin a thought that never ended, or that no history can hold? No action follows
-    it in play, so the expert's has likelihood 0, as such a thought has the reward 0."""
-    thought, rest = chat.split(ids)
+def _can_be_scored(chat: Chat, ids: list[int]) -> bool:
+    """Is there a thought, or plainly none, after which the expert's action has a likelihood? Not
+    where a thought was begun and never ended, and not where one holds a control token. In training
+    both earn 0, so the likelihood is 0 here."""
+    thought, _ = chat.split(ids)
     if thought is not None:
-        return not chat.clean(thought)
-    return rest[: len(chat.think)] == chat.think and chat.parse(ids)[1] is None
+        return chat.clean(thought)
+    if chat.parse(ids)[1] is not None:
+        return True  # it acted without a thought
+    opening = chat.layout.think.strip()
+    if opening:
+        return not chat.text(ids).lstrip().startswith(opening)
+    return ids[:1] == chat.stop  # in layout `tool` all that stands before a call is thought
 
 
 def replay_summary(demos: list[Demo], found: list[Answer]) -> Row:

@@ -1,9 +1,9 @@
 """Who trains what, in which order: the stages by name, arms of stages, and the ladder of all arms.
 
 Every arm starts from the same base model and the same demos. A stage goes on with the policy that
-the stage before it left; the demos that it left are what sft:thoughts and shuffle read. Arms that
-begin alike share their beginnings: a stage is known by its stage_id, which is all stages up to it,
-joined by "+".
+the stage before it left, but SFT begins with the base model again. The demos that a stage left are
+what sft:thoughts and shuffle read. Arms that begin alike share their beginnings: a stage is known
+by its stage_id, which is all stages up to it, joined by "+".
 """
 
 import json

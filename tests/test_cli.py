@@ -112,6 +112,7 @@ ROOT = Path(__file__).parents[1]
         ("--no-think --stages synth", "each turn began with a thought"),
         ("--stages synth sft:actions", "not those of the games that were won"),
         ("--stages synth act_prm relabel sft:thoughts", "not those of the games that were won"),
+        ("--stages synth shuffle rl sft:expert", "not those of the games that were won"),
         ("--lora 4", "all weights"),
         ("--dry-run --resume", "--resume"),
         ("--dry-run --processes 2 --shard always --model a --lora 4", "leave out one"),

@@ -362,23 +362,14 @@ def test_a_share_that_was_not_measured_is_a_dash():
     assert random.split()[-1] == "-" and arm.split()[-1] == "0.250" and "nan" not in text
 
 
-def test_rl_whose_episodes_have_no_turn_says_what_to_raise(
-    checkpoints, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setitem(ladder.rl.__globals__, "rl_samples", lambda *args: ([], {}))
-    cfg = replace(CFG, rl=RL(updates=2, batch=2, group=2), run=str(tmp_path))
-    run = start(cfg, 0, Lines(), checkpoints)
-    with pytest.raises(SystemExit):
-        run_stage(run, "rl")
-    assert "rl: no episode of update 1 has a turn; raise --context" in capsys.readouterr().err
-
-
 def test_a_card_that_is_full_ends_a_run_in_one_sentence(tmp_path, monkeypatch, capsys):
     def full(*args):
-        raise torch.OutOfMemoryError("CUDA out of memory")
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB. GPU 0 has 1.")
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ladder, "ladder", full)
     with pytest.raises(SystemExit):
         main("--preset smoke --run r".split())
-    assert "the memory of the card ran out; fewer --micro-tokens" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "the memory of the card ran out (CUDA out of memory. Tried to allocate 2 GiB)" in said
+    assert "in a new run fewer --micro-tokens" in said

@@ -79,10 +79,12 @@ def test_the_groups_of_one_portion_are_in_memory_however_many_logs_there_are(
     monkeypatch.setattr(act_prm, "think", counted)
     run = run_of(LOGS)
     run.log = SimpleNamespace(folder=tmp_path)
+    gc.collect()
+    others = count(act_prm.Group)  # of tests before this one
     walk(run)
     assert len(alive) == -(-LOGS // portion)  # each log has one step
     # a group of the portion before may still have a name
-    assert portion <= max(alive) <= portion + 1
+    assert portion <= max(alive) - others <= portion + 1
 
 
 def test_a_replay_holds_the_histories_of_one_portion(monkeypatch):
@@ -124,6 +126,9 @@ def test_after_a_thought_that_never_ends_the_experts_action_has_no_likelihood(mo
 
     assert found_after(whole) > 0
     assert found_after(whole[: len(chat.think) + 1]) == 0
+    assert found_after(chat.act) > 0  # no thought was begun
+    control = [*chat.think, *chat.act, *chat.think_end, *chat.act]
+    assert found_after(control) == 0  # no history could hold it
 
 
 def chat_logs(count: int) -> list[Demo]:

@@ -194,6 +194,19 @@ def test_a_moving_baseline_makes_a_group_of_one_teach(parts):
     assert ema([tensor([0.5])], b)[0][0].item() == pytest.approx(0.5 - b)
 
 
+def test_a_group_without_a_turn_takes_no_others_place(parts):
+    """Where all groups are equally certain, top_p keeps the first of those that can be learned."""
+    silent, playing = played(parts, dense=False)
+    for e in [*silent, *playing]:
+        e.rewards = [0.0] * len(e.rewards)
+    for e in silent:
+        e.samples, e.spans, e.steps, e.infos, e.rewards = [], [], [], [], []
+    cfg = RL(groups="top_p", top_p=0.5)
+    samples, stats = rl_samples([silent, playing], cfg, False, parts[0])
+    assert samples == [sample for e in playing for sample in e.samples]
+    assert stats["reward/kept"] == 1
+
+
 def test_uncertain_groups_are_kept_and_soft_weights_average_to_one():
     std = tensor([0.0, 0.3, 0.1, 0.6])
     assert top_p(std, 1.0).tolist() == [1, 1, 1, 1]

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import is_dataclass
 from importlib.util import find_spec
-from itertools import pairwise
 from typing import get_args, get_type_hints
 
 from minprm import own
@@ -33,6 +32,7 @@ from minprm.stages import NAMES, STAGES
 from minprm.text import instruction
 
 CENTRED = ("mean", "mean_std", "asym_clip", "rloo", "opo")
+REWRITES = ("act_prm", "relabel", "sample", "copy")  # stages that begin with the expert's logs
 MOST_STAGES = 10  # of --stages: the names of a stage's files hold all stages before it
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -150,13 +150,15 @@ def _check_function(knob: str, name: str, ours: tuple[str, ...], takes: dict[int
 
 
 def _check_order(stages: list[str]) -> None:
-    """A stage after synth has to be one that reads the logs which synth leaves."""
-    for stage, following in pairwise(stages):
+    """The games that synth won are learned before a stage goes back to the expert's logs."""
+    won = False  # are there games that no stage has learned yet?
+    for stage in stages:
         refuse(
-            stage == "synth" and following not in ("sft:thoughts", "shuffle"),
-            f"--stages synth {following}: this learns the expert's logs, not those of the games "
-            "that were won; sft:thoughts does",
+            won and (stage in ("sft:actions", "sft:expert") or stage.split(":")[0] in REWRITES),
+            f"--stages synth ... {stage}: this learns the expert's logs, not those of the games "
+            "that were won; put sft:thoughts before it",
         )
+        won = stage == "synth" or (won and stage != "sft:thoughts")
 
 
 def _check_run(config: Config) -> None:

@@ -104,8 +104,10 @@ def run(cfg: Config, log: Log, place: Place, on_save: Callable[[], None]) -> Non
         else:
             logger.info("stopped before anything was trained")
         raise SystemExit(130) from None
-    except OutOfMemoryError:
-        fail(f"the memory of the card ran out; {NEEDS_LESS}")
+    except OutOfMemoryError as error:
+        asked = ". ".join(str(error).split(". ")[:2])  # and how much was asked for
+        further = f", or on a larger card go on with: {way_on(cfg.run)}" if log.lock else ""
+        fail(f"the memory of the card ran out ({asked}): in a new run {NEEDS_LESS}{further}")
     if place.first:
         report(cfg, rows, log.folder)
 

@@ -164,7 +164,8 @@ def relabelled(walk: Walk, agent: Agent, cfg: ActPRM, keep: int) -> list[Relabel
     The j-th copy holds the j-th best thought of every step, or, where paths went on side by side,
     all thoughts of the j-th best path: a path is as good as its worst thought. What can be read
     comes before what cannot, whatever its reward. sorted() is stable: of equals the one that was
-    drawn first comes first.
+    drawn first comes first. Where the best thought of a step cannot be read, or a copy is not the
+    first, later steps were drawn and rewarded after another thought than the one that stands here.
     """
     chat = agent.chat
     if cfg.continues == "best":
@@ -175,7 +176,7 @@ def relabelled(walk: Walk, agent: Agent, cfg: ActPRM, keep: int) -> list[Relabel
     else:
         # paths that survived twice hold the very same thoughts, and count once
         distinct = {tuple(map(id, path.thoughts)): path.thoughts for path in walk.paths}
-        chosen = sorted(distinct.values(), key=lambda path: _rank(path, chat))
+        chosen = sorted(distinct.values(), key=lambda thoughts: _rank(thoughts, chat))
     logs = []
     for thoughts in chosen[:keep]:
         log = with_thoughts(walk, thoughts, chat)
@@ -187,9 +188,9 @@ def relabelled(walk: Walk, agent: Agent, cfg: ActPRM, keep: int) -> list[Relabel
     return logs
 
 
-def _rank(path: list[Thought], chat: Chat) -> tuple[bool, float]:
-    """By this paths are sorted, the best one first."""
-    return not all(text_of(z, chat) for z in path), -min(z.reward for z in path)
+def _rank(thoughts: list[Thought], chat: Chat) -> tuple[bool, float]:
+    """Of the thoughts of a path: by this paths are sorted, the best one first."""
+    return not all(text_of(z, chat) for z in thoughts), -min(z.reward for z in thoughts)
 
 
 def text_of(thought: Thought, chat: Chat) -> str | None:

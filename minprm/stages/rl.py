@@ -71,8 +71,6 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool, looks: Looks) -> Call
         groups, episodes = run.prefetch.take(played, update, until)
         baseline = run.running["baseline"]
         samples, stats = rl_samples(groups, cfg, dense, run.agent.policy, baseline)
-        if not samples:
-            fail(f"{stage_id}: no episode of update {update + 1} has a turn; raise --context")
         looks.before(update, groups)
         run.running["baseline"] = stats.get("reward/baseline", 0.0)
         stats["reward/mean"] = fmean(e.world.success for e in episodes)
@@ -166,6 +164,8 @@ def rl_samples(
     groups: list[TaskGroup], cfg: RL, dense: bool, policy: Policy, baseline: float = 0.0
 ) -> tuple[list[Sample], dict[str, float]]:
     """(samples of an update with their advantages, what to log)."""
+    # a task that outgrew the context at once has no turn to learn, and takes no other's place
+    groups = [group for group in groups if any(e.samples for e in group)]
     # the spread is that of raw rewards, before any advantage divides it away
     std = torch.tensor([spread(group) for group in groups])
     stats = {
