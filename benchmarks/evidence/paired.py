@@ -4,8 +4,8 @@ Nothing is run: these are differences of results that the other experiments left
 learning minus choosing, with a t interval over seeds. Intervals of two arms may overlap where that
 of their differences does not hold 0, because a seed gives both the same base.
 
-The ten fresh seeds have met choosing that refuses on three processors, where they have other bases.
-A seed then counts once, with the mean of its bases.
+The ten fresh seeds have met choosing that refuses on three processors (at .3 in 100 on two), where
+they have other bases. A seed then counts once, with the mean of its bases.
 """
 
 from statistics import fmean
