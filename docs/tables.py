@@ -25,9 +25,13 @@ from minprm.envs import audit
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- table (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
-# What README's table calls choosing that may refuse
-REFUSING = "`… --relabel.min-step-reward 0.9`"
-REFUSED = "only the steps whose best thought earns .9"
+# Two rivals in README's table: the file of each, its arm there, its name, what it learns from
+RIVALS = (
+    ("cups-filtered", "best_of_base_matched", "`… --relabel.min-step-reward 0.9`",
+     "only the steps whose best thought earns .9"),
+    ("cups-rounds", "stages", "the same, four times among 11",
+     "thoughts of the model before"),
+)  # fmt: skip
 # The arms of README's table, and what is learned from in each
 SIX = {
     "base": "nothing",
@@ -126,13 +130,14 @@ def ladder(rows: dict) -> str:
 
 
 def six(rows: dict) -> str:
-    """README's six arms of cups, and choosing a second time where it may refuse."""
+    """README's six arms of cups, and choosing twice more: where it may refuse, and repeatedly."""
     lines = []
     for arm, what in SIX.items():
         lines.append([f"`{arm}`", what, share(rows[arm]["mean"]), interval(rows[arm])])
         if arm == "best_of_base_matched":
-            row = load("cups-filtered")["rows"][arm]
-            lines.append([REFUSING, REFUSED, share(row["mean"]), interval(row)])
+            for file, theirs, name, learned in RIVALS:
+                row = load(file)["rows"][theirs]
+                lines.append([name, learned, share(row["mean"]), interval(row)])
     return grid(["arm", "what it learns from", "success", "95 %"], lines)
 
 
@@ -620,6 +625,7 @@ TABLES = {
     "many_logs": many_logs, "many_logs:start": many_logs_start,
     "scarce": partial(successes, what="arm"),
     "ahead": on_fresh_seeds, "as_long": on_fresh_seeds, "passes": on_fresh_seeds,
+    "rounds": on_fresh_seeds,
     "paired": on_all_processors, "luck": luck,
     "paid": partial(successes, what="weight"),
     "neighbours": partial(successes, what="base | method"),

@@ -14,13 +14,14 @@ from benchmarks.evidence.ahead import SHARES, difference
 from docs import tables
 from docs.results import load, over_seeds, save_run, take_json_flag
 
-PAIRS = (  # a file, its rows of learning, its rows of choosing
+PAIRS = (  # a file, its rows of one way, its rows of the other or those of another file
     ("logs", "act_prm", "best_of_base_matched"),
     ("refused", "learning", "choosing"),
     ("logs_errand", "act_prm_resampled", "best_of_base_resampled"),
     ("scales", "act_prm", "best_of_base_matched"),
     ("scales", "act_prm, refusing", "best_of_base_matched, refusing"),
     ("scales-amd", "act_prm", "best_of_base_matched"),
+    ("rounds", "choosing, 4 times 11", "choosing, 44", "passes"),
 )
 
 
@@ -46,11 +47,11 @@ def on_all(share: float) -> dict[str, dict]:
     return {f"{share} | {arm}": {**known, "arm": arm, **row} for arm, row in rows.items()}
 
 
-def differences(name: str, ours: str, theirs: str) -> dict[str, dict]:
-    """A row for each setting of this file."""
+def differences(name: str, ours: str, theirs: str, other: str = "") -> dict[str, dict]:
+    """A row for each setting of this file. other: the file of `theirs`, on the same bases."""
     told = load(name)
-    rows, found = told["rows"], {}
-    for each, row in rows.items():
+    rows, found = load(other or name)["rows"], {}
+    for each, row in told["rows"].items():
         setting, _, arm = each.partition(" | ")
         if arm == ours:
             apart = difference(row, rows[f"{setting} | {theirs}"])

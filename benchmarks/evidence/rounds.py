@@ -1,4 +1,4 @@
-"""python -m benchmarks.evidence.rounds [SHARE ...]: is learning ahead of choosing in rounds?
+"""python -m benchmarks.evidence.rounds [SHARE ...]: is learning ahead of repeated choosing?
 
 Choosing that leaves bad steps out, four times over. In each round the model draws 11 thoughts a
 step, the best one is kept if it earns LEAST, and a fresh base is fine-tuned on what was kept. The
@@ -36,7 +36,11 @@ def measured(share: float) -> dict[str, dict]:
     rounds = successes(f"rounds-{share}", flags(share), SEEDS)["stages"]
     learning = successes(f"ahead-{share}", ahead.flags(share), SEEDS)["act_prm"]
     difference = ahead.difference(learning, rounds)
-    return {"learning, 44": learning, "choosing, 4 rounds": rounds, "ahead of 4 rounds": difference}
+    return {
+        "learning, 44": learning,
+        "choosing, 4 times 11": rounds,
+        "ahead of 4 times 11": difference,
+    }
 
 
 def main() -> None:
