@@ -252,7 +252,7 @@ def rivals() -> str:
     lines = []
     for file in ("as_long", "passes"):
         found = load(file)
-        processor = re.match(r"\w+", found["machine"])[0]
+        processor = found["machine"].replace("(", " ").split()[0]
         rows = in_a_hundred(found["rows"])
         for name, lead in rows.items():
             base, _, rival = name.partition(" | ahead of ")
