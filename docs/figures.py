@@ -61,7 +61,7 @@ def title_of(name: str) -> str:
 def main(names: list[str]) -> None:
     for name in names:
         if name not in FIGURES:
-            fail(f"{name}: no such figure. Figures: {', '.join(FIGURES)}")
+            fail(f"{name}: no such figure; docs/figures has a file of the name of each")
     for name in names or FIGURES:
         save(FIGURES[name](), FOLDER / f"{name}.svg", title_of(name))
 
