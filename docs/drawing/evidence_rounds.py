@@ -1,9 +1,9 @@
 """The figure of choosing once, repeated choosing, and learning, on the same bases."""
 
-from docs.drawing.style import ACCENT, AGAINST, INCHES, INK, LINE, plt
+from docs.drawing.style import ACCENT, AGAINST, GREY, INCHES, INK, plt
 from docs.results import load
 
-NAMES = ("once", "4 times 11", "learning")
+NAMES = ("once", "repeated", "learning")
 
 
 def ways(share: float) -> tuple[list[float], ...]:
@@ -23,7 +23,7 @@ def rounds():
     for axis, share in zip(panels, shares, strict=True):
         found = ways(share)
         for seed in zip(*found, strict=True):
-            axis.plot(range(3), seed, color=LINE, linewidth=1, zorder=1)
+            axis.plot(range(3), seed, color=GREY, linewidth=0.8, zorder=1)
         for x, (values, colour) in enumerate(zip(found, (AGAINST, AGAINST, ACCENT), strict=True)):
             axis.plot([x] * len(values), values, "o", color=colour, markersize=3.5, clip_on=False)
             mean = sum(values) / len(values)
