@@ -110,15 +110,16 @@ def test_a_prompt_that_grows_is_read_on_by_the_process_that_has_read_it(learned)
 
 # --- whole runs ---
 
+# so few updates have no warm-up: rates are those that a longer run would begin with
 WALKS = "--held-out 3 --act-prm.updates 3 --act-prm.batch 3 --act-prm.group 4"
-LOGS = f"--num-demos 8 {WALKS}"
+LOGS = f"--num-demos 8 {WALKS} --act-prm.lr 2e-4"
 SFT = "--sft.epochs 2 --sft.batch 4 --sft.warmup 1"
 ACT_STAGES = "--stages act_prm relabel sft:thoughts"
 ACT = f"{LOGS} {SFT} {ACT_STAGES}"
 PLAYED = "--rl.updates 3 --rl.batch 3 --rl.group 4"
-RL = f"{PLAYED} --stages rl"
+RL = f"{PLAYED} --rl.lr 2e-4 --stages rl"
 PLAYS = "--preset smoke --episodes 6"
-LADDER = f"{LOGS} {SFT} {PLAYED} --stages act_prm relabel sft:thoughts rl:finetune"
+LADDER = f"{LOGS} {SFT} {PLAYED} --rl.finetune-lr 8e-5 {ACT_STAGES} rl:finetune"
 REPLAY = f"--preset smoke --world= --demos logs.jsonl --layout tags {ACT}".replace(
     "--num-demos 8", ""
 )
@@ -132,18 +133,20 @@ OBJECTIVES = {
     "base": f"{PLAYS} {LOGS} --stages act_prm --act-prm.scored-by base --act-prm.kl 0.1 "
     "--act-prm.entropy 0.01 --act-prm.length-penalty 0.01 --act-prm.correction truncate "
     "--act-prm.aggregation sequence",
-    "exact_match": f"{PLAYS} {LOGS} --stages act_prm --act-prm.reward exact_match "
-    "--act-prm.trained-on thought --act-prm.patience 1 --act-prm.lr 0.003 --keep-every 1",
+    "exact_match": f"{PLAYS} --num-demos 8 {WALKS} --stages act_prm --act-prm.reward exact_match "
+    "--act-prm.trained-on thought --act-prm.patience 1 --act-prm.lr 0.001 --keep-every 1",
     "turn_gae": f"{PLAYS} {RL} --rl.advantage turn_gae --rl.lam 0.9 --rl.kl 0.01 "
     "--rl.groups soft --rl.entropy 0.01 --rl.passes 2",
     "gae": f"{PLAYS} {RL} --rl.advantage gae --rl.lam 0.9 --rl.correction mask",
     "ema": f"{PLAYS} {RL} --rl.advantage ema --rl.backfill --rl.groups top_p --rl.kl 0.1 "
     "--rl.kl-target 0.01 --rl.format-penalty 0.1 --rl.loss dual_clip --rl.aggregation constant",
-    "dense": f"{PLAYS} --num-demos 8 {PLAYED} {SFT} --stages rl:dense synth sft:thoughts",
+    "dense": f"{PLAYS} --num-demos 8 {PLAYED} --rl.lr 2e-4 {SFT} "
+    "--stages rl:dense synth sft:thoughts",
     "turns": "--preset errand --episodes 4 --num-demos 6 --held-out 2 --act-prm.updates 1 "
     "--act-prm.batch 3 --act-prm.group 4 --relabel.group 4 --relabel.min-reward 0 "
     "--sft.epochs 1 --history.last 2 --history.no-thoughts --rl.updates 1 --rl.batch 2 "
-    "--rl.group 3 --stages act_prm relabel sft:thoughts rl",
+    "--rl.group 3 --act-prm.lr 6e-5 --sft.lr 3e-4 --rl.lr 1e-4 "
+    "--stages act_prm relabel sft:thoughts rl",
     "checkpointing": f"{REPLAY} --model base --checkpointing --micro-tokens 64",
 }  # fmt: skip
 WHOLE_ONLY = {
