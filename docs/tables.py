@@ -256,15 +256,15 @@ def rivals() -> str:
         rows = in_a_hundred(found["rows"])
         for name, lead in rows.items():
             base, _, rival = name.partition(" | ahead of ")
-            if rival:
-                claimed = file == "as_long" or rival.endswith("more passes")
+            if not rival:
+                continue
+            verdict = ""
+            if file == "as_long" or rival.endswith("more passes"):
                 verdict = "not refuted" if lead["low"] > 0 else "false"
-                means = [
-                    rows[f"{base} | {arm}"]["mean"]
-                    for arm in ("learning, 44", f"choosing, {rival}")
-                ]
-                cells = [*map(share, means), f"{share(lead['mean'])} {interval(lead)}"]
-                lines.append([base, rival, processor, *cells, verdict if claimed else ""])
+            learning = share(rows[f"{base} | learning, 44"]["mean"])
+            choosing = share(rows[f"{base} | choosing, {rival}"]["mean"])
+            ahead = f"{share(lead['mean'])} {interval(lead)}"
+            lines.append([base, rival, processor, learning, choosing, ahead, verdict])
     lines.sort(key=lambda line: -float(line[0]))
     head = ["good thoughts in 100", "choosing has", "processor", "learning", "choosing"]
     return grid([*head, "learning is ahead by", "claim"], lines)

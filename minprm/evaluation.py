@@ -176,29 +176,30 @@ def _answers(agent: Agent, cfg: Config, demos: list[Demo], first: int, noise: in
             step = demos[i].steps[t]
             turn, sample = _replayed(agent, step, completion.ids, state, node)
             turns[i].append(turn)
-            if _can_be_scored(agent.chat, completion.ids):
+            answer = Answer(
+                first + i, step, completion.ids, *agent.chat.parse(completion.ids), likelihood=0.0
+            )
+            if _can_be_scored(agent.chat, answer):
                 scored[len(found)] = sample
-            parsed = agent.chat.parse(completion.ids)
-            found.append(Answer(first + i, step, completion.ids, *parsed, likelihood=0.0))
+            found.append(answer)
     logps = agent.policy.logprobs([*scored.values()])
     for i, logp in zip(scored, logps, strict=True):
         found[i] = found[i]._replace(likelihood=logp.sum().exp().item())
     return found
 
 
-def _can_be_scored(chat: Chat, ids: list[int]) -> bool:
+def _can_be_scored(chat: Chat, answer: Answer) -> bool:
     """Is there a thought, or plainly none, after which the expert's action has a likelihood? Not
     where a thought was begun and never ended, and not where one holds a control token. In training
     both earn 0, so the likelihood is 0 here."""
-    thought, _ = chat.split(ids)
+    thought, _ = chat.split(answer.ids)
     if thought is not None:
         return chat.clean(thought)
-    if chat.parse(ids)[1] is not None:
+    if answer.action is not None:
         return True  # it acted without a thought
-    opening = chat.layout.think.strip()
-    if opening:
-        return not chat.text(ids).lstrip().startswith(opening)
-    return ids[:1] == chat.stop  # in layout `tool` all that stands before a call is thought
+    if chat.think:
+        return not chat.opens_a_thought(chat.text(answer.ids))
+    return answer.ids[:1] == chat.stop  # in layout `tool` all that stands before a call is thought
 
 
 def replay_summary(demos: list[Demo], found: list[Answer]) -> Row:

@@ -45,7 +45,7 @@ def test_a_figure_is_what_the_script_draws_from_the_results(name, svg, tmp_path)
 def test_a_figure_that_is_not_there_is_refused_before_any_is_drawn(capsys, monkeypatch):
     monkeypatch.setattr("docs.figures.save", None)
     error = refusal(main, ["reward", "nosuch"], capsys)
-    assert error.startswith("nosuch: no such figure; ")
+    assert error == "nosuch: no such figure; docs/figures has a file of the name of each\n"
 
 
 def test_a_figure_has_a_title_that_says_in_a_sentence_what_it_shows(svg):

@@ -127,35 +127,39 @@ def test_without_a_world_held_out_logs_are_replayed(checkpoints, tmp_path, monke
 @pytest.mark.slow
 @pytest.mark.parametrize(("stage", "knobs"), [
     ("sft:expert", {}), ("rl", {}), ("act_prm", {"best_by": "success"}),
-    ("rl", {"max_async_level": 1, "loss": "is"}),
 ])  # fmt: skip
 def test_patience_stops_at_the_best_success_and_goes_back_to_it(
     stage, knobs, checkpoints, tmp_path, monkeypatch
 ):
     """Of ten updates the second is the best; two looks later the stage ends."""
     part = stage.split(":")[0]
-    name = f"{part}-{len(knobs)}"
     scores = iter([0.2, 0.6, 0.6, 0.5, 1.0])
     monkeypatch.setattr(Looks, "success", lambda self: {"eval/success": next(scores)})
     patient = replace(getattr(BASE, part), patience=2, **knobs)
     said = []
     told = logger.add(said.append)
-    stopped = made(checkpoints, tmp_path / f"{name}a", stage, eval_every=1, **{part: patient})
+    stopped = made(checkpoints, tmp_path / f"{part}a", stage, eval_every=1, **{part: patient})
     monkeypatch.undo()
     logger.remove(told)
     assert len(stopped.log.lines) == 4
-    assert stopped.prefetch.pending is None  # what was played ahead is no other stage's
     assert f"{stage}: back to the weights of the best eval/success" in "".join(said)
     if part == "sft":  # its learning rate falls, so a shorter stage would have learned otherwise
         kept = made(checkpoints, tmp_path / "sftb", stage, keep_every=2)
         model = load(checkpoints / "sftb" / "kept" / "sft-expert-0" / "2")
         assert same(model, stopped)
         return
-    if "max_async_level" in knobs:  # a look gives the sampler newer weights
-        return
     short = replace(getattr(BASE, part), updates=2)
-    kept = made(checkpoints, tmp_path / f"{name}b", stage, **{part: short})
+    kept = made(checkpoints, tmp_path / f"{part}b", stage, **{part: short})
     assert torch.equal(weights(stopped), weights(kept))
+
+
+@pytest.mark.slow
+def test_a_stage_that_ends_early_drops_what_was_played_ahead(checkpoints, tmp_path, monkeypatch):
+    monkeypatch.setattr(Looks, "success", lambda self: {"eval/success": 0.5})
+    patient = replace(AHEAD.rl, patience=1)
+    stopped = made(checkpoints, tmp_path / "early", "rl", eval_every=1, rl=patient)
+    assert len(stopped.log.lines) == 2
+    assert stopped.prefetch.pending is None  # it is no other stage's
 
 
 def load(folder: Path) -> torch.nn.Module:

@@ -6,12 +6,8 @@ made choosing stronger" is false if, for a share of good thoughts, another one w
 by more than the intervals.
 """
 
-import sys
-
 from benchmarks.evidence.filtered import refusing
-from benchmarks.evidence.runs import by_each, successes
-from docs import tables
-from docs.results import save_run, t_interval, take_json_flag
+from benchmarks.evidence.runs import by_shares, successes
 
 SEEDS = [201, 202, 203]
 SHARES = (0.03, 0.01)
@@ -33,10 +29,7 @@ def measured(share: float) -> dict[str, dict]:
 
 
 def main() -> None:
-    path = take_json_flag()
-    rows = by_each("share", map(float, sys.argv[1:] or SHARES), measured)
-    print(tables.successes(rows))
-    save_run(path, SEEDS, t_interval(SEEDS), rows)
+    by_shares(SHARES, SEEDS, measured)
 
 
 if __name__ == "__main__":

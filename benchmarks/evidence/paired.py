@@ -1,8 +1,9 @@
-"""python -m benchmarks.evidence.paired: where learning and choosing met, who is ahead seed by seed?
+"""python -m benchmarks.evidence.paired: where two ways met, who is ahead seed by seed?
 
 Nothing is run: these are differences of results that the other experiments left in docs/results,
-learning minus choosing, with a t interval over seeds. Intervals of two arms may overlap where that
-of their differences does not hold 0, because a seed gives both the same base.
+learning minus choosing, and repeated choosing minus choosing once, with a t interval over seeds.
+Intervals of two arms may overlap where that of their differences does not hold 0, because a seed
+gives both the same base.
 
 The ten fresh seeds have met choosing that refuses on three processors (at .3 in 100 on two), where
 they have other bases. A seed then counts once, with the mean of its bases.

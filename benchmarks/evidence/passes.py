@@ -10,14 +10,12 @@ of learning minus more passes does not lie above 0.
 """
 
 import math
-import sys
 
 from benchmarks.evidence import ahead, as_long
 from benchmarks.evidence.filtered import refusing, refusing_steps
 from benchmarks.evidence.fresh import SEEDS
-from benchmarks.evidence.runs import by_each, successes
-from docs import tables
-from docs.results import over_seeds, save_run, t_interval, take_json_flag
+from benchmarks.evidence.runs import by_shares, successes
+from docs.results import over_seeds
 from minprm.commands.train import go_on
 from minprm.constants import SFT, Config
 from minprm.report.files import RUNS
@@ -58,10 +56,7 @@ def measured(share: float) -> dict[str, dict]:
 
 
 def main() -> None:
-    path = take_json_flag()
-    rows = by_each("share", map(float, sys.argv[1:] or SHARES), measured)
-    print(tables.successes(rows))
-    save_run(path, SEEDS, t_interval(SEEDS), rows)
+    by_shares(SHARES, SEEDS, measured)
 
 
 if __name__ == "__main__":

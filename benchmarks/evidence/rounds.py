@@ -11,14 +11,10 @@ differences, learning minus rounds, does not lie above 0. (It was written of 3 a
 100 was added when one seed of 1 in 100 had been seen.)
 """
 
-import sys
-
 from benchmarks.evidence import ahead
 from benchmarks.evidence.filtered import LEAST
 from benchmarks.evidence.fresh import SEEDS
-from benchmarks.evidence.runs import base, by_each, successes
-from docs import tables
-from docs.results import save_run, t_interval, take_json_flag
+from benchmarks.evidence.runs import base, by_shares, successes
 
 SHARES = (0.03, 0.01, 0.003)
 ROUNDS, THOUGHTS = 4, 44
@@ -44,10 +40,7 @@ def measured(share: float) -> dict[str, dict]:
 
 
 def main() -> None:
-    path = take_json_flag()
-    rows = by_each("share", map(float, sys.argv[1:] or SHARES), measured)
-    print(tables.successes(rows))
-    save_run(path, SEEDS, t_interval(SEEDS), rows)
+    by_shares(SHARES, SEEDS, measured)
 
 
 if __name__ == "__main__":

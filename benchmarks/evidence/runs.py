@@ -1,14 +1,17 @@
 """What the experiments share: a base whose good thoughts are scarce, a recipe, and runs."""
 
 import re
+import sys
 from collections.abc import Callable, Iterable
 from statistics import fmean
 
-from docs.results import over_seeds
+from docs import tables
+from docs.results import over_seeds, save_run, t_interval, take_json_flag
 from minprm.commands.presets import POSTERIOR
 from minprm.commands.train import go_on
 from minprm.report.files import RUNS
 
+Measured = Callable[[float], dict[str, dict]]  # of a number: the rows of all arms, by their names
 SEEDS = [301, 302, 303]
 # Knobs of --act-prm: a thought is weighed by r - mean(r), and learned without the action
 CENTRED = {"baseline": "none", "advantage": "mean", "trained_on": "thought"}
@@ -44,9 +47,7 @@ def successes(name: str, flags: str, seeds: list[int] = SEEDS) -> dict[str, dict
     return found
 
 
-def by_each(
-    name: str, values: Iterable[float], measured: Callable[[float], dict[str, dict]]
-) -> dict[str, dict]:
+def by_each(name: str, values: Iterable[float], measured: Measured) -> dict[str, dict]:
     """The rows of all arms that `measured` finds for each value, under one name each.
 
     name: what the values are, as "logs".
@@ -56,6 +57,15 @@ def by_each(
         for arm, row in measured(value).items():
             rows[f"{value} | {arm}"] = {name: value, "arm": arm, **row}
     return rows
+
+
+def by_shares(shares: Iterable[float], seeds: list[int], measured: Measured) -> None:
+    """What a program of shares of good thoughts does: it measures those that its command names, or
+    all of them, prints the rows, and saves them where --json says."""
+    path = take_json_flag()
+    rows = by_each("share", map(float, sys.argv[1:] or shares), measured)
+    print(tables.successes(rows))
+    save_run(path, seeds, t_interval(seeds), rows)
 
 
 def good_shares(name: str) -> dict[str, list[float]]:

@@ -6,12 +6,11 @@ from docs.results import load
 NAMES = ("once", "repeated", "learning")
 
 
-def ways(share: float) -> tuple[list[float], ...]:
-    """Success of each seed: chosen once, chosen four times, learned."""
-    once = load("passes")["rows"][f"{share} | choosing, 44"]["values"]
+def ways(share: float) -> list[dict]:
+    """The rows of chosen once, chosen four times, learned."""
     rows = load("rounds")["rows"]
-    rounds = rows[f"{share} | choosing, 4 times 11"]["values"]
-    return once, rounds, rows[f"{share} | learning, 44"]["values"]
+    once = load("passes")["rows"][f"{share} | choosing, 44"]
+    return [once, rows[f"{share} | choosing, 4 times 11"], rows[f"{share} | learning, 44"]]
 
 
 def rounds():
@@ -22,12 +21,12 @@ def rounds():
     figure, panels = plt.subplots(1, len(shares), figsize=(INCHES, 2.8), sharey=True)
     for axis, share in zip(panels, shares, strict=True):
         found = ways(share)
-        for seed in zip(*found, strict=True):
+        for seed in zip(*(row["values"] for row in found), strict=True):
             axis.plot(range(3), seed, color=GREY, linewidth=0.8, zorder=1)
-        for x, (values, colour) in enumerate(zip(found, (AGAINST, AGAINST, ACCENT), strict=True)):
-            axis.plot([x] * len(values), values, "o", color=colour, markersize=3.5, clip_on=False)
-            mean = sum(values) / len(values)
-            axis.plot([x - 0.2, x + 0.2], [mean, mean], color=colour, linewidth=2.5)
+        for x, (row, colour) in enumerate(zip(found, (AGAINST, AGAINST, ACCENT), strict=True)):
+            at = [x] * len(row["values"])
+            axis.plot(at, row["values"], "o", color=colour, markersize=3.5, clip_on=False)
+            axis.plot([x - 0.2, x + 0.2], [row["mean"]] * 2, color=colour, linewidth=2.5)
         axis.set_xticks(range(3), NAMES, fontsize=8)
         axis.set(xlim=(-0.4, 2.4), ylim=(0, 1))
         axis.set_title(f"{100 * share:g} in 100 good", loc="left")

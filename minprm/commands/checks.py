@@ -28,11 +28,10 @@ from minprm.constants import (
 from minprm.envs import WORLDS
 from minprm.model.names import on_gpu, require_device
 from minprm.run.together import several, started
-from minprm.stages import NAMES, STAGES
+from minprm.stages import NAMES, READ_GIVEN, STAGES
 from minprm.text import instruction
 
 CENTRED = ("mean", "mean_std", "asym_clip", "rloo", "opo")
-REWRITES = ("act_prm", "relabel", "sample", "copy")  # stages that begin with the expert's logs
 MOST_STAGES = 10  # of --stages: the names of a stage's files hold all stages before it
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -154,7 +153,7 @@ def _check_order(stages: list[str]) -> None:
     won = False  # are there games that no stage has learned yet?
     for stage in stages:
         refuse(
-            won and (stage in ("sft:actions", "sft:expert") or stage.split(":")[0] in REWRITES),
+            won and stage in READ_GIVEN,
             f"--stages synth ... {stage}: this learns the expert's logs, not those of the games "
             "that were won; put sft:thoughts before it",
         )

@@ -14,7 +14,7 @@ from minprm.model.names import uses_vllm
 from minprm.own import reads_texts
 from minprm.run.stage_ids import reads_instruction
 from minprm.run.together import several
-from minprm.stages import NAMES
+from minprm.stages import NAMES, READ_GIVEN, READ_LEFT
 from minprm.text.instruction import NOTHING
 
 SFT = "sft:actions sft:thoughts sft:expert"
@@ -151,8 +151,7 @@ def _writes_instructed(config: Config) -> bool:
 def _of_logs(config: Config) -> list[Need]:
     stages = stages_of(config)
     own = stages - OURS  # a stage of a user's own may read anything
-    readers = {*ACT_PRM.split(), *RELABEL.split(), *SFT.split(), "sample", "copy", "shuffle"}
-    logs = stages & readers or own
+    logs = stages & (READ_GIVEN | READ_LEFT) or own
     expert = logs and not config.demos
     learned = stages & {*ACT_PRM.split()} or own
     return [

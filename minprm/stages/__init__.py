@@ -9,4 +9,10 @@ from collections.abc import Callable
 from minprm.constants import ARMS
 
 NAMES = {"synth", *(stage for stages in ARMS.values() for stage in stages)}  # of our own stages
+# The logs that a stage reads: those that the run was given, or those that the stage before has left
+READ_GIVEN = {
+    "act_prm", "act_prm:resample", "relabel", "relabel:matched", "relabel:resample", "sample",
+    "copy", "sft:actions", "sft:expert",
+}  # fmt: skip
+READ_LEFT = {"sft:thoughts", "shuffle"}
 STAGES: dict[str, Callable] = {}  # functions of (run, stage_id), by name

@@ -246,7 +246,7 @@ class Chat:
         thought = None if thought_ids is None else self.text(thought_ids)
         opening = self.act_without_thought if thought_ids is None else self.act
         body = self._body(rest, opening)
-        if thought_ids is None and body and self._opens_a_thought(body):
+        if thought_ids is None and body and self.opens_a_thought(body):
             return None, None
         action = None if body is None else self.read(body)
         if action is None:
@@ -323,7 +323,7 @@ class Chat:
             return None
         return text[len(head) : len(text) - len(tail)]
 
-    def _opens_a_thought(self, body: str) -> bool:
+    def opens_a_thought(self, body: str) -> bool:
         """Where letters spell the tags, a thought without an end would be read as an action."""
         opening = self.layout.think.strip()
         return bool(opening) and body.lstrip().startswith(opening)
