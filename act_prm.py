@@ -15,9 +15,9 @@ Afterwards RELABEL writes the best-scored of four new thoughts into every logged
 fresh base model on that log (step 4 with A = 1), which then ACTS by itself.
 
 This file leaves out what an episode of one turn and 41 tokens does not need. minprm/ has: logs of
-several turns (stages/act_prm.py), a KV cache (model/sampler.py) and vLLM (model/vllm.py), thoughts
+several turns (stages/act_prm.py), a KV cache (model/sampler.py) and vLLM (load/vllm.py), thoughts
 of one state in one row (model/tree.py), chat templates and tools (text/chat.py), other advantages
-and losses (zoo.py), RL (stages/rl.py), logs of your own (text/logs.py), resume (trainer.py).
+and losses (zoo.py), RL (stages/rl.py), logs of your own (logs/reader.py), resume (trainer.py).
 """
 
 import argparse

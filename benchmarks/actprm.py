@@ -21,11 +21,11 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from benchmarks.cost import count_learned, in_a_process, most_memory, timed
 from docs import tables
 from docs.results import save_run, take_json_flag
+from minprm.commands.threads import set_threads
 from minprm.constants import Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
 from minprm.model.tree import row
-from minprm.run.threads import set_threads
 
 THOUGHT, ACTION, ROUNDS = 24, 6, 3
 GROWTH = [(4, 8), (8, 8), (16, 8), (32, 8), (8, 4), (8, 16), (8, 32), (32, 32)]

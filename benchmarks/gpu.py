@@ -3,7 +3,7 @@
 Weights are random and of the real shapes, so nothing is downloaded.
 
     updates      as trees (groups of 8 share a prompt) and as a row a sample: tokens a second, the
-                 share of the card's peak (MFU, as a run logs it: minprm/run/speed.py), and peak
+                 share of the card's peak (MFU, as a run logs it: minprm/look/speed.py), and peak
                  memory beside what --dry-run plans
     blocks       forward and backward pass with a dense mask and with blocks, by the row's length
     kernels      how many are compiled in the first updates of varied shapes, and in later ones
@@ -30,11 +30,11 @@ from minprm.commands.dry_run import card_memory, fit
 from minprm.commands.memory import memory
 from minprm.constants import Config
 from minprm.data import Sample
+from minprm.load.pretrained import adapted
+from minprm.look import speed
 from minprm.model import blocks
-from minprm.model.load import adapted
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
-from minprm.run import speed
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 CARD = torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU"

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from benchmarks.cost import timed
 from docs import tables
 from docs.results import save_run, take_json_flag
-from minprm import ladder
+from minprm.arms import ladder
 from minprm.commands.cli import parse
+from minprm.commands.threads import set_threads
 from minprm.commands.train import CHECKPOINTS, RUNS
-from minprm.run.log import Log
-from minprm.run.threads import set_threads
-from minprm.stages.record import WatchedStates, WatchedTasks
+from minprm.look.log import Log
+from minprm.look.record import WatchedStates, WatchedTasks
 
 ARMS = ("act_prm", "act_prm_resampled", "rl")
 PARTS = (

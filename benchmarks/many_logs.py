@@ -20,15 +20,15 @@ from transformers import PreTrainedTokenizerBase
 
 from benchmarks.cost import in_a_process, most_memory, timed
 from docs.results import save_run, take_json_flag
+from minprm.arms.demos import fitting_demos, logs_of, measured, split
+from minprm.arms.evaluation import replay
+from minprm.commands.threads import set_threads
 from minprm.constants import ActPRM, Config, Tiny
 from minprm.data import Demo, Step
-from minprm.demos import fitting_demos, logs_of, measured, split
 from minprm.envs.cups import Cups
-from minprm.evaluation import replay
+from minprm.load.tiny import untrained
 from minprm.model.agent import Agent, make_agent, make_prompter
 from minprm.model.policy import Policy
-from minprm.model.tiny import untrained
-from minprm.run.threads import set_threads
 from minprm.stages.act_prm import walk_logs
 from minprm.stages.metrics import held_out_look
 from minprm.stages.relabel import relabel, sample

@@ -29,10 +29,10 @@ from docs.results import save_run, take_json_flag
 from docs.tables import TABLES
 from minprm.constants import Training
 from minprm.data import Sample
-from minprm.model.parallel import ParallelPolicy, ParallelSampler
 from minprm.model.policy import Policy
-from minprm.model.processes import count, gathered, rank, start
 from minprm.model.sampler import Sampler
+from minprm.several.parallel import ParallelPolicy, ParallelSampler
+from minprm.several.processes import count, gathered, rank, start
 
 PHASES = ("writing", "scoring", "update")
 TOGETHER = "all three"

@@ -14,9 +14,9 @@ import torch
 import transformers
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from minprm.commands.threads import set_threads
 from minprm.data import Sample
-from minprm.model.tiny import make_tokenizer
-from minprm.run.threads import set_threads
+from minprm.load.tiny import make_tokenizer
 
 WORDS, PROMPTS, GROUP = 1000, 4, 8
 CHECKED, TIMED = 3, 6  # updates

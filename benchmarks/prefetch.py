@@ -11,13 +11,13 @@ from statistics import median
 
 from docs import tables
 from docs.results import save_run, take_json_flag
+from minprm.arms.ladder import run_stage, start
 from minprm.commands.cli import parse
+from minprm.commands.threads import set_threads
 from minprm.commands.train import CHECKPOINTS, RUNS
 from minprm.envs import WORLDS
 from minprm.envs.cups import Cups
-from minprm.ladder import run_stage, start
-from minprm.run.log import Log
-from minprm.run.threads import set_threads
+from minprm.look.log import Log
 
 # nothing is played ahead over a snapshot, so none is taken; 4 passes: learning as slow as playing
 FLAGS = "--world slow --rl.updates 10 --rl.passes 4 --rl.loss is --save-every 100"

@@ -16,7 +16,7 @@ from minprm.constants import ARMS, Config, fail
 from minprm.data import Demo
 from minprm.envs import make_world
 from minprm.envs.base import World
-from minprm.text.logs import read_demos
+from minprm.logs.reader import read_demos
 
 
 def is_right(demo: Demo, world: World) -> bool:

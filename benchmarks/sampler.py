@@ -23,10 +23,10 @@ from transformers import GenerationConfig, PreTrainedModel, Qwen3Config, Qwen3Fo
 
 from benchmarks.cost import timed
 from docs.results import save_run, take_json_flag
+from minprm.commands.threads import set_threads
 from minprm.constants import Engine
-from minprm.model import vllm
+from minprm.load import vllm
 from minprm.model.sampler import Sampler
-from minprm.run.threads import set_threads
 
 ROUNDS = 5  # after one that is not timed
 CONTEXT = 512  # tokens of vLLM's longest sequence

@@ -51,7 +51,7 @@ def main() -> None:
     from vllm.lora.request import LoRARequest
 
     from minprm.constants import Engine
-    from minprm.model.vllm import VLLM
+    from minprm.load.vllm import VLLM
 
     path = take_json_flag()
     told = {}

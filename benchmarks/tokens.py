@@ -25,17 +25,17 @@ import torch
 from benchmarks.cost import on_each_pass
 from docs import tables
 from docs.results import save_run, take_json_flag
+from minprm.arms.ladder import base_policy
 from minprm.commands.presets import PRESETS
+from minprm.commands.threads import set_threads
 from minprm.commands.train import CHECKPOINTS
 from minprm.constants import RESAMPLE, ActPRM, Config, Tiny
 from minprm.data import Demo, Sample, Step
 from minprm.envs.errand import Errand
-from minprm.ladder import base_policy
+from minprm.load.tiny import untrained
 from minprm.model.agent import Agent, make_agent
 from minprm.model.policy import Policy
-from minprm.model.tiny import untrained
 from minprm.play import expert_demos
-from minprm.run.threads import set_threads
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 
 PHASES = ("sampling", "scoring", "training")

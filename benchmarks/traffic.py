@@ -27,7 +27,7 @@ import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.cost import timed
-from minprm.model.processes import count
+from minprm.several.processes import count
 
 # Of each operation: which argument is this process's own part, and what it sends of that
 SENT: dict[str, tuple[int, Callable[[float, int], float]]] = {

@@ -29,9 +29,9 @@ from benchmarks.peers import GROUP, PROMPTS, Regime
 from docs.results import save_run, take_json_flag
 from minprm.constants import Engine, Training
 from minprm.data import Sample
+from minprm.load.vllm import start
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
-from minprm.model.vllm import start
 
 AGGREGATIONS = {"grpo": "sequence", "dapo": "token"}  # of TRL's losses
 

@@ -4,7 +4,7 @@
     python -m docs.bases smoke 0         # 15 s
     python -m docs.bases errand 0 3 4 5  # 9 minutes
 
-Each is written to minprm/model/bases/, and what is known of it to bases.json there. One thread
+Each is written to minprm/load/bases/, and what is known of it to bases.json there. One thread
 raises it. A processor that adds up in another order gives weights that differ in their rounding:
 split into micro-batches of 1,024 tokens, smoke's is 5e-6 nats a token off, and has the same skills.
 """
@@ -22,7 +22,7 @@ from docs.results import save, this_program
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, fail
 from minprm.envs import make_world
-from minprm.model import shipped, tiny
+from minprm.load import shipped, tiny
 from minprm.model.policy import Policy
 
 

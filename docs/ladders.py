@@ -14,11 +14,11 @@ from datetime import datetime
 from statistics import fmean
 
 from docs.results import machine
+from minprm.arms.starts import as_line
 from minprm.constants import fail
 from minprm.report.files import Broken, Files, arms_done, folder_of, read_files
 from minprm.report.gather import curves_of, interval_kind, ladder_of
 from minprm.report.looks import looks_of, trees_of
-from minprm.run.starts import as_line
 
 CURVES_OF = ("act_prm", "act_prm:resample", "rl", "rl:dense")  # the stages that learn
 LOOKS = {"held_out_reward": "eval/held_out_reward", "success": "eval/success"}

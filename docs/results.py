@@ -29,11 +29,11 @@ from pathlib import Path
 
 import torch
 
+from minprm.arms.starts import as_line, libraries
 from minprm.constants import fail
 from minprm.envs import audit
-from minprm.run import table
-from minprm.run.log import to_json, write_atomically
-from minprm.run.starts import as_line, libraries
+from minprm.look.log import to_json, write_atomically
+from minprm.report import table
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).with_name("results")

@@ -15,9 +15,9 @@ import math
 import time
 
 from docs.results import over_seeds, save_run, t_interval, take_json_flag
+from minprm.arms.ladder import STAGES
 from minprm.commands.train import go_on
-from minprm.ladder import STAGES
-from minprm.stages.looks import SUCCESS, Looks
+from minprm.look.looks import SUCCESS, Looks
 from minprm.stages.rl import batches
 from minprm.trainer import Batch, Run, loop
 

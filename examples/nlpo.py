@@ -23,7 +23,7 @@ from minprm.commands.train import CHECKPOINTS
 from minprm.commands.train import main as train
 from minprm.envs.base import task_seed
 from minprm.envs.text import Text
-from minprm.model.load import load_model, pretrained
+from minprm.load.pretrained import load_model, pretrained
 from minprm.text.chat import Chat
 
 TASKS, GROUP, LENGTH, UPDATES, REFRESH, LR = 8, 8, 16, 60, 10, 1e-4

@@ -20,7 +20,7 @@ from minprm.commands.train import CHECKPOINTS, go_on
 from minprm.constants import Config, Tiny, fail
 from minprm.envs import make_world
 from minprm.envs.text import Text
-from minprm.model import tiny
+from minprm.load import tiny
 from minprm.model.policy import Policy
 
 

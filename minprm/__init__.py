@@ -13,14 +13,14 @@ __version__ = "0.1.0"
 HOMES = {
     "constants": ("Config",),
     "data": ("Demo", "Sample", "Step"),
-    "text.logs": ("read_logs",),
+    "logs.reader": ("read_logs",),
     "envs.base": ("World",),
     "model.agent": ("Agent",),
-    "run.log": ("Log",),
+    "look.log": ("Log",),
     "trainer": ("Run", "learn"),
-    "evaluation": ("evaluate", "load_agent"),
+    "arms.evaluation": ("evaluate", "load_agent"),
     "stages.act_prm": ("walk_logs", "outcomes", "credit", "to_samples"),
-    "ladder": ("start",),
+    "arms.ladder": ("start",),
     "commands.train": ("go_on",),
 }
 _names = [name for names in HOMES.values() for name in names]

@@ -8,7 +8,7 @@ from importlib import import_module
 from loguru import logger
 
 from minprm import __version__
-from minprm.run.together import refuse_several
+from minprm.several.together import refuse_several
 
 COMMANDS = {
     "train": "trains the arms of a ladder and prints their table",

@@ -1,6 +1,6 @@
 """What flows: `Demo` and `Step` hold an episode as text, `Sample` the tokens to train on.
 
-This file holds no file formats (text/logs.py has them) and no maths. In act_prm.py a demo is one
+This file holds no file formats (logs/reader.py has them) and no maths. In act_prm.py a demo is one
 `task`, and a Sample is one row of `prompts` and `turns` with its advantage.
 """
 
@@ -88,7 +88,7 @@ class Step:
 
 @dataclass
 class Demo:
-    """An expert's log. `messages` is all of it (text/normalise.py); `steps` are its decisions."""
+    """An expert's log. `messages` is all of it (logs/normalise.py); `steps` are its decisions."""
 
     task: str  # demos of one task are never split between training and held-out
     messages: list[dict]

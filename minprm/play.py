@@ -14,9 +14,9 @@ from minprm.constants import Config, fail
 from minprm.data import Demo, Sample, Step, chain
 from minprm.envs import make_world
 from minprm.envs.base import World, task_seed
+from minprm.logs.reader import from_chat
 from minprm.text.actions import parts
 from minprm.text.chat import Chat, Turn
-from minprm.text.logs import from_chat
 
 if TYPE_CHECKING:
     from minprm.model.agent import Player

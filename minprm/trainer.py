@@ -4,7 +4,7 @@ In act_prm.py the loop is a few lines of `act_prm` and of `fine_tune`. Here it i
 SFT, Act-PRM and RL. It can be stopped at any update, and resumes with the same results. A method
 that is compared is called an arm; an arm is a list of stages, such as Act-PRM, relabelling, SFT;
 all arms together are the ladder. What is not here: where samples come from (stages/), and which
-stages make an arm (ladder.py).
+stages make an arm (arms/ladder.py).
 """
 
 import time
@@ -15,14 +15,14 @@ from loguru import logger
 
 from minprm.constants import Config, Training
 from minprm.data import Demo, Sample
+from minprm.look.log import Log
+from minprm.look.speed import speed
 from minprm.model.agent import Agent
 from minprm.model.correction import check_gap, reweighted
 from minprm.model.policy import schedule
 from minprm.run.ctrl_c import CtrlC
-from minprm.run.log import Log
 from minprm.run.prefetch import Prefetch
 from minprm.run.snapshots import Snapshots
-from minprm.run.speed import speed
 from minprm.zoo import adaptive_kl
 
 Batch = tuple[list[Sample], dict[str, float]]  # what to learn from, and what to log of it

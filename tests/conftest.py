@@ -27,7 +27,7 @@ def parts() -> tuple:
 @pytest.fixture(scope="session")
 def raised(tmp_path_factory) -> Path:
     """The base model of shared.stages.CFG, which takes seconds to raise."""
-    from minprm.ladder import base_policy
+    from minprm.arms.ladder import base_policy
     from shared.stages import CFG
 
     folder = tmp_path_factory.mktemp("raised")
@@ -44,7 +44,7 @@ def checkpoints(raised, tmp_path_factory) -> Iterator[Path]:
     """
     folder = shutil.copytree(raised, tmp_path_factory.mktemp("runs") / "checkpoints")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("minprm.model.tiny.gate", lambda *_: {"acts": 1.0, "?": 0.0})
+        monkeypatch.setattr("minprm.load.tiny.gate", lambda *_: {"acts": 1.0, "?": 0.0})
         yield Path(folder)
 
 

@@ -156,7 +156,7 @@ def load_libraries() -> None:
     """Imports what the tests import, and forgets what is ours: each test process imports that anew,
     in its spoiled form."""
     for name in (
-        "minprm.ladder",
+        "minprm.arms.ladder",
         "hypothesis",
         "transformers.models.qwen3",
         "trl.trainer.grpo_trainer",

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from minprm.arms.about import ASKED, FILE, about, read_about, write_about
 from minprm.commands import ask, evaluate, playing, train
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.constants import Config, History
+from minprm.logs.reader import write_demos
 from minprm.play import expert_demos
-from minprm.run.about import ASKED, FILE, about, read_about, write_about
-from minprm.text.logs import write_demos
 from shared.commands import TRAINED, WORLD, checkpoint, refusal
 from shared.policies import policy
 

@@ -3,7 +3,7 @@
 import pytest
 
 from minprm.envs.cups import Cups
-from minprm.model.tiny import make_tokenizer
+from minprm.load.tiny import make_tokenizer
 from minprm.text.chat import Chat
 from minprm.text.render import TAGS
 

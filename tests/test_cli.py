@@ -13,6 +13,7 @@ from typing import get_type_hints
 import pytest
 
 from benchmarks import ablations, objectives
+from minprm.arms.ladder import STAGES
 from minprm.commands import ask, evaluate, playing
 from minprm.commands.checks import ranges
 from minprm.commands.cli import parse
@@ -21,11 +22,10 @@ from minprm.constants import Config, Tiny
 from minprm.constants import refusal as refused
 from minprm.data import Step
 from minprm.envs.cups import Cups
-from minprm.ladder import STAGES
-from minprm.model import tiny
+from minprm.load import tiny
+from minprm.look.screen import bar
 from minprm.model.policy import Policy
 from minprm.play import begin
-from minprm.run.screen import bar
 from minprm.text.actions import exact_match
 from shared.commands import refusal
 

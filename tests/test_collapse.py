@@ -11,10 +11,10 @@ from minprm.constants import ActPRM
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
+from minprm.look.collapse import STATES, THOUGHTS, Drawn, collapse, measures, of_play, of_walk
 from minprm.model.precision import own_logprobs
 from minprm.play import expert_demo, play
 from minprm.stages.act_prm import walk_logs
-from minprm.stages.collapse import STATES, THOUGHTS, Drawn, collapse, measures, of_play, of_walk
 from shared.policies import agent, policy
 from shared.stages import CUPS
 

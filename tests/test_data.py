@@ -7,8 +7,8 @@ from copy import deepcopy
 import pytest
 
 from minprm.data import Sample, chain
+from minprm.logs.reader import from_chat, read_demos, read_jsonl, split_tasks, to_chat, write_demos
 from minprm.text.actions import copies, exact_match, parts
-from minprm.text.logs import from_chat, read_demos, read_jsonl, split_tasks, to_chat, write_demos
 from shared.logs import CALL, CALLS, TEXT, changed, mixed
 
 

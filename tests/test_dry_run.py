@@ -14,7 +14,7 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from minprm import ladder
+from minprm.arms import ladder
 from minprm.commands import dry_run as planning
 from minprm.commands.cli import parse
 from minprm.commands.counted import disk
@@ -25,8 +25,9 @@ from minprm.commands.plan import plan as whole_plan
 from minprm.commands.presets import PRESETS
 from minprm.commands.train import main
 from minprm.constants import SFT, ActPRM, Config, Engine, Relabel
-from minprm.model import base, load, names
-from minprm.run.clock import updates_of
+from minprm.load import base, names
+from minprm.load import pretrained as load
+from minprm.look.clock import updates_of
 from minprm.run.stage_ids import stage_ids
 from minprm.text.printable import GREEN, GREY, YELLOW
 from shared.chats import PAGES, chat_model, line
@@ -171,7 +172,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from minprm.commands.memory import sent
 from minprm.constants import Config
-from minprm.model import processes, spread
+from minprm.several import processes
+from minprm.several import spread
 from minprm.model.precision import make_head_fp32
 
 

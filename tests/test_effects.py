@@ -20,10 +20,10 @@ from minprm import constants
 from minprm.commands import train
 from minprm.commands.effects import idle
 from minprm.constants import ARMS, Config, flat
+from minprm.logs.reader import write_demos
 from minprm.model.agent import Agent, Prompter
 from minprm.play import expert_demos
-from minprm.run.glossary import ABOUT_ARMS, METRICS, table
-from minprm.text.logs import write_demos
+from minprm.report.glossary import ABOUT_ARMS, METRICS, table
 
 ROOT = Path(__file__).parents[1]
 SECTIONS = {
@@ -231,11 +231,11 @@ def test_each_arm_has_its_sentence():
 
 
 def test_the_glossary_of_the_docs_is_the_one_that_is_printed():
-    """`python -m minprm.run.glossary` prints it."""
+    """`python -m minprm.report.glossary` prints it."""
     text = (ROOT / "docs" / "metrics.md").read_text()
     assert table() in text
     assert all(metric.what for metric in METRICS.values())
     printed = subprocess.run(
-        [sys.executable, "-m", "minprm.run.glossary"], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "minprm.report.glossary"], cwd=ROOT, capture_output=True, text=True
     )
     assert printed.stdout == table() + "\n"

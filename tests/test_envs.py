@@ -17,8 +17,8 @@ from minprm.constants import Config
 from minprm.envs import WORLDS, audit, base, check_tasks
 from minprm.envs import __main__ as by_hand
 from minprm.envs.base import called, task_seed
+from minprm.logs.reader import from_chat, read_demos, to_chat
 from minprm.play import Episode, act, expert_demo
-from minprm.text.logs import from_chat, read_demos, to_chat
 from shared.worlds import HOSTILE, SEEDS, make, observations, play
 
 SURE = [name for name in WORLDS if name not in ("bandit", "gym")]  # chance cannot beat the expert

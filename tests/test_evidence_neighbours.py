@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from benchmarks.evidence import distil, neighbours, star
+from minprm.arms.ladder import start
 from minprm.constants import ARMS
-from minprm.ladder import start
 from minprm.run.stage_ids import ids_of
 from minprm.stages import STAGES, act_prm
 from shared.stages import CFG, Lines

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.evidence import mixture, several
 from minprm.commands.cli import parse
 from minprm.constants import SFT, ActPRM, Config
-from minprm.model import tiny
+from minprm.load import tiny
 from minprm.play import expert_demos
 
 

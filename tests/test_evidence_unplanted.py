@@ -7,7 +7,7 @@ import pytest
 from benchmarks.evidence import documents
 from minprm.constants import Tiny
 from minprm.envs.cups import Cups
-from minprm.model import tiny
+from minprm.load import tiny
 from minprm.text.chat import Chat
 
 

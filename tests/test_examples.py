@@ -9,9 +9,9 @@ from torch import tensor
 
 from benchmarks import prefetch
 from examples import adaptive_temperature, nlpo, text_rewards
+from minprm.arms.ladder import STAGES
 from minprm.commands.train import main as train
 from minprm.envs import WORLDS
-from minprm.ladder import STAGES
 from minprm.zoo import importance
 from shared.policies import policy
 

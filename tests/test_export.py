@@ -14,13 +14,13 @@ from transformers import (
     GenerationConfig,
 )
 
+from minprm.arms.about import FILE, asked_of, read_about, write_about
+from minprm.arms.about import about as about_of
 from minprm.commands import evaluate, export, serve, train
 from minprm.commands.folder import rows_of
 from minprm.commands.serving import serving, tool_parser
 from minprm.constants import Config
 from minprm.model.precision import own_logprobs
-from minprm.run.about import FILE, asked_of, read_about, write_about
-from minprm.run.about import about as about_of
 from shared.chats import TEMPLATES, TOOLS, one_call, random_qwen3, tokenizer
 from shared.commands import refusal
 from shared.policies import policy

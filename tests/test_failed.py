@@ -10,13 +10,14 @@ import pytest
 import torch
 from loguru import logger
 
-from minprm import ladder
+from minprm.arms import ladder
+from minprm.arms.ladder import run_stage, start
 from minprm.commands.cli import parse
 from minprm.commands.train import main
 from minprm.constants import RL, ActPRM, Config, Relabel
 from minprm.data import Step
-from minprm.ladder import run_stage, start
-from minprm.run.table import details
+from minprm.logs.reader import read_demos
+from minprm.report.table import details
 from minprm.stages.act_prm import Group, Thought, score, walk_logs
 from minprm.stages.act_prm import Path as LogPath
 from minprm.stages.failure import Tally
@@ -24,7 +25,6 @@ from minprm.stages.relabel import relabelled
 from minprm.stages.rl import synth
 from minprm.stages.variants import without_thought
 from minprm.text.chat import Chat
-from minprm.text.logs import read_demos
 from shared.chats import CALL, PAGES, TOOLS, chat_model, line, tokenizer
 from shared.policies import agent
 from shared.stages import CFG, Lines

@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loguru import logger
 
+from minprm.arms.demos import demos_of, fitting_demos, measured
 from minprm.commands.logs import Logs, main
 from minprm.commands.train import main as train
 from minprm.constants import Config
-from minprm.demos import demos_of, fitting_demos, measured
+from minprm.logs.reader import from_chat, read_demos, read_logs, to_chat, to_openai
+from minprm.logs.schemas import schema
 from minprm.model.agent import make_prompter
 from minprm.text.actions import joined, parts
 from minprm.text.chat import Chat
-from minprm.text.logs import from_chat, read_demos, read_logs, to_chat, to_openai
-from minprm.text.schemas import schema
 from shared.chats import TOOLS as VISIT
 from shared.chats import line, tokenizer
 from shared.logs import CALL, CALLS, TEXT, TOOLS, changed, mixed

@@ -7,8 +7,8 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks import gpu
+from minprm.look import speed
 from minprm.model import blocks
-from minprm.run import speed
 
 pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
 

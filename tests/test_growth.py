@@ -8,19 +8,20 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import many_logs
-from minprm.commands.logs import tokens_of
-from minprm.constants import ActPRM, Config, Relabel
-from minprm.data import Demo, Sample
-from minprm.demos import (
+from minprm.arms.demos import (
     SIDE_BY_SIDE,
     WITH_ONE_THOUGHT,
     fitting_demos,
     leave_out_unwritable,
     measured,
 )
+from minprm.arms.evaluation import answers, replay, replay_summary
+from minprm.commands.logs import tokens_of
+from minprm.constants import ActPRM, Config, Relabel
+from minprm.data import Demo, Sample
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
-from minprm.evaluation import answers, replay, replay_summary
+from minprm.logs.reader import Report, from_chat, read_demos
 from minprm.model.agent import make_prompter
 from minprm.model.sampler import Completion
 from minprm.play import expert_demo
@@ -28,7 +29,6 @@ from minprm.stages import act_prm, relabel
 from minprm.stages.metrics import held_out_look
 from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
-from minprm.text.logs import Report, from_chat, read_demos
 from shared.chats import line, tokenizer
 from shared.policies import agent, policy
 

@@ -8,8 +8,8 @@ from minprm.commands.checks import flag
 from minprm.commands.cli import parse
 from minprm.commands.knobs import USED_MOST, knobs
 from minprm.constants import Config, refusal
-from minprm.model.load import device_of
-from minprm.model.names import require_device
+from minprm.load.names import require_device
+from minprm.load.pretrained import device_of
 
 KNOBS = {knob.name: knob for knob in knobs(Config())}
 

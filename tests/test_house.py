@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.evidence.__main__ import EXPERIMENTS
+from minprm.arms.ladder import STAGES
 from minprm.constants import ARMS
-from minprm.ladder import STAGES
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "minprm"
@@ -89,7 +89,7 @@ def test_the_maths_imports_nothing_of_ours_and_the_zoo_only_the_maths():
 
 
 @pytest.mark.parametrize(("package", "home"), [
-    ("vllm", {"minprm/model/vllm.py"}),
+    ("vllm", {"minprm/load/vllm.py"}),
     ("modal", {"modal_train.py"}),
     ("torch.distributed", {f"minprm/model/{name}.py" for name in PARALLEL}),
 ])  # fmt: skip
@@ -108,7 +108,7 @@ def test_the_maths_the_data_and_the_worlds_need_torch_alone():
 import sys
 for name in ("transformers", "loguru", "tyro", "tqdm", "matplotlib", "tensorboard", "tokenizers"):
     sys.modules[name] = None
-import minprm, minprm.algorithms, minprm.zoo, minprm.data, minprm.text.logs
+import minprm, minprm.algorithms, minprm.zoo, minprm.data, minprm.logs.reader
 from minprm.constants import Config
 from minprm.envs import make_world
 world = make_world(Config())

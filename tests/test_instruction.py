@@ -5,13 +5,14 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from minprm import ladder
+from minprm.arms import ladder
+from minprm.arms.evaluation import evaluate
+from minprm.arms.ladder import run_arm, start
 from minprm.commands import train
 from minprm.commands.cli import as_flags, parse, read
 from minprm.constants import SFT, ActPRM, Config, Relabel
 from minprm.envs.cups import Cups
-from minprm.evaluation import evaluate
-from minprm.ladder import run_arm, start
+from minprm.logs.reader import from_chat, read_demos, write_demos
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
 from minprm.run.stage_ids import reads_instruction
@@ -19,7 +20,6 @@ from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.stages.sft import to_samples as logged
 from minprm.text.chat import Chat
 from minprm.text.instruction import EXPLAIN, Instruction, examples, instruction_of
-from minprm.text.logs import from_chat, read_demos, write_demos
 from shared.chats import FAMILIES, TOOLS, bytes_with, chat_model, tokenizer
 from shared.stages import Lines
 

@@ -16,14 +16,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from minprm import ladder
+from minprm.arms import ladder
+from minprm.arms.demos import logs_of
 from minprm.commands import checks, dry_run, train
 from minprm.commands.cli import parse
 from minprm.constants import Config, fail, refusal
-from minprm.demos import logs_of
-from minprm.run import jobs, worker
-from minprm.run.clock import Clock, Part
-from minprm.run.log import Log
+from minprm.look.clock import Clock, Part
+from minprm.look.log import Log
+from minprm.several import jobs, worker
 from shared.stages import CFG, Lines, clockless
 
 FLAGS = (
@@ -203,7 +203,7 @@ def test_the_time_left_is_that_of_processes_side_by_side():
 
 def test_updates_of_two_stages_at_once_are_timed_each_for_itself(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("minprm.run.clock.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("minprm.look.clock.time.perf_counter", lambda: now[0])
     clock = Clock()
     for part in (Part(0, "rl"), Part(0, "act_prm")):
         clock.begin(part, 2)

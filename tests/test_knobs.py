@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from minprm import own
+from minprm.arms.ladder import run_stage, start
 from minprm.constants import SFT, ActPRM, Relabel
-from minprm.ladder import run_stage, start
 from minprm.stages import relabel as relabelling
 from minprm.stages.sft import sft
 from minprm.trainer import Run

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from minprm.commands.train import main
-from minprm.text.logs import read_demos, split_tasks, write_demos
+from minprm.logs.reader import read_demos, split_tasks, write_demos
 from shared.chats import PAGES, line, tokenizer
 
 trl = pytest.importorskip("trl", reason='needs trl: pip install "minprm[dev]"')

@@ -10,15 +10,15 @@ import torch
 from loguru import logger
 from transformers import AutoModelForCausalLM
 
-from minprm import evaluation
+from minprm.arms import evaluation
+from minprm.arms.about import read_about
+from minprm.arms.evaluation import evaluate, summary
+from minprm.arms.ladder import run_stage, start
 from minprm.constants import SFT, ActPRM, Config
 from minprm.envs.base import task_seed
-from minprm.evaluation import evaluate, summary
-from minprm.ladder import run_stage, start
-from minprm.run.about import read_about
+from minprm.look import looks
+from minprm.look.looks import Looks
 from minprm.run.randomness import noise_seed
-from minprm.stages import looks
-from minprm.stages.looks import Looks
 from minprm.stages.metrics import turn_metrics
 from minprm.trainer import Run
 from shared.stages import CFG, Lines, weights

@@ -9,17 +9,17 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from minprm.arms.ladder import base_policy, run_stage, start
 from minprm.commands import dry_run as planning
 from minprm.commands import train
 from minprm.commands.ask import Evaluation
 from minprm.commands.plan import plan as whole_plan
 from minprm.commands.playing import played
 from minprm.constants import RL, SFT, ActPRM, Config, Training
-from minprm.ladder import base_policy, run_stage, start
+from minprm.load.pretrained import adapted, base_of, load_model
+from minprm.load.vllm import weights as merged
 from minprm.model.adapters import under_adapters
-from minprm.model.load import adapted, base_of, load_model
 from minprm.model.policy import Policy
-from minprm.model.vllm import weights as merged
 from shared.policies import SAMPLES, policy
 from shared.stages import Lines
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from minprm.arms.evaluation import replay
 from minprm.constants import SFT, ActPRM, Config
 from minprm.data import Demo, Step
-from minprm.evaluation import replay
 from minprm.model.agent import make_agent
 from minprm.model.policy import Policy
 from minprm.stages.act_prm import walk_logs

@@ -13,23 +13,23 @@ import transformers
 from loguru import logger
 from transformers import AutoModelForCausalLM, CodeGenConfig
 
+from minprm.arms.ladder import start
 from minprm.commands.ask import Evaluation
 from minprm.commands.playing import played
 from minprm.constants import Config, Tiny, Training
 from minprm.data import Sample
 from minprm.envs.cups import Cups
-from minprm.ladder import start
+from minprm.load import check as module
+from minprm.load.check import check
+from minprm.load.pretrained import load_model
+from minprm.load.tiny import untrained
 from minprm.model import blocks, reading, tree
-from minprm.model import check as module
 from minprm.model import sampler as sampling
 from minprm.model.agent import make_player
-from minprm.model.check import check
 from minprm.model.decode import Together
 from minprm.model.kept import Kept
-from minprm.model.load import load_model
 from minprm.model.policy import Policy
 from minprm.model.sampler import Completion, Sampler
-from minprm.model.tiny import untrained
 from shared.policies import agent
 from shared.stages import Lines
 

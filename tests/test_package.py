@@ -80,7 +80,7 @@ def test_the_wheel_holds_the_package_with_its_data_and_nothing_else(wheel):
             known.add(file.relative_to(ROOT).as_posix())
     assert packed == known
     assert {"minprm/py.typed", "minprm/__init__.pyi", "minprm/envs/audit.json"} <= packed
-    assert {"minprm/report/page/page.html", "minprm/model/bases/cups-0.safetensors"} <= packed
+    assert {"minprm/report/page/page.html", "minprm/load/bases/cups-0.safetensors"} <= packed
 
 
 def test_pypi_shows_readme_with_links_and_pictures_that_lead_to_this_version(metadata):

@@ -20,9 +20,9 @@ from safetensors.torch import load_file
 
 from minprm.commands.presets import PRESETS
 from minprm.envs import make_world
-from minprm.model import tiny
+from minprm.load import tiny
+from minprm.logs.reader import write_demos
 from minprm.play import expert_demos
-from minprm.text.logs import write_demos
 from shared.stages import clockless
 
 ROOT = Path(__file__).parents[1]

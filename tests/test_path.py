@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from examples.support import make
 from minprm.commands import evaluate, export, logs, train
-from minprm.text.logs import read_demos
+from minprm.logs.reader import read_demos
 from shared.chats import chat_model
 
 pytestmark = pytest.mark.slow

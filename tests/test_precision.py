@@ -10,9 +10,9 @@ import torch
 from torch.nn import functional
 
 from minprm.data import Sample
+from minprm.load.pretrained import load_model
 from minprm.model import precision
 from minprm.model import sampler as module
-from minprm.model.load import load_model
 from minprm.model.policy import Policy
 from minprm.model.sampler import ROWS, Sampler, bytes_of_row, rows_at_once
 from shared.policies import policy, sample

@@ -13,20 +13,20 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from benchmarks.looks import PARTS
+from minprm.arms.episodes import keep_episodes
+from minprm.arms.ladder import run_arm, run_stage, start
 from minprm.commands.presets import POSTERIOR
 from minprm.constants import RL, ActPRM, Config, History
 from minprm.data import Sample, Step
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
-from minprm.episodes import keep_episodes
-from minprm.ladder import run_arm, run_stage, start
+from minprm.look import notes
+from minprm.look.log import Log
+from minprm.look.pieces import STATE_LETTERS, Pieces, state_text
+from minprm.look.record import classifier, roles_of, watched_demos
 from minprm.model import policy as module
 from minprm.model import reading
 from minprm.play import expert_demo
-from minprm.run.log import Log
-from minprm.stages import notes
-from minprm.stages.record import classifier, roles_of, watched_demos
-from minprm.text.pieces import STATE_LETTERS, Pieces, state_text
 from shared.policies import SAMPLES, policy
 from shared.stages import CFG as SHARED
 from shared.stages import Lines, weights

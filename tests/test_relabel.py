@@ -4,7 +4,7 @@ import pytest
 
 from minprm.constants import Config, History, Relabel, Tiny
 from minprm.envs.cups import Cups
-from minprm.model import tiny
+from minprm.load import tiny
 from minprm.model.agent import make_prompter
 from minprm.play import expert_demos
 from minprm.stages.relabel import Relabelled, good_steps

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from minprm.arms import starts
 from minprm.commands import report, train
 from minprm.constants import Config
+from minprm.look.log import Log, locked
 from minprm.report import console, write
 from minprm.report.files import Broken, read_lines
 from minprm.report.gather import gather
 from minprm.report.looks import settings
 from minprm.report.page import page
+from minprm.report.table import interval
 from minprm.report.thin import LIMITS, thin, within
 from minprm.report.write import SIZE, write_page
-from minprm.run import starts
-from minprm.run.log import Log, locked
-from minprm.run.table import interval
 from shared.pages import HOSTILE, action, hostile_run, lines, make_run, played, row, thought
 
 # --- runs made by hand ----------------------------------------------------------------------------

@@ -8,8 +8,8 @@ import pytest
 from benchmarks import right_thoughts
 from minprm.envs.base import task_seed
 from minprm.envs.errand import Errand
+from minprm.logs.reader import write_demos
 from minprm.play import expert_demo
-from minprm.text.logs import write_demos
 
 
 def test_a_thought_about_another_place_is_not_right_whatever_its_reward(tmp_path, capsys):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from minprm.arms.ladder import run_stage, start
 from minprm.constants import RL
-from minprm.ladder import run_stage, start
 from minprm.model.sampler import Sampler
 from minprm.run.prefetch import Prefetch
 from shared.policies import policy

@@ -16,19 +16,19 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from minprm import demos as sides
-from minprm import ladder
+from minprm.arms import demos as sides
+from minprm.arms import ladder
 from minprm.commands import train
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Tiny
 from minprm.data import Sample
 from minprm.envs.cups import Cups
-from minprm.model import tiny
-from minprm.model.load import load_model
+from minprm.load import tiny
+from minprm.load.pretrained import load_model
+from minprm.logs.reader import from_chat
+from minprm.look.log import Log, locked, to_json
 from minprm.run import snapshots
-from minprm.run.log import Log, locked, to_json
 from minprm.run.snapshots import Snapshots
-from minprm.text.logs import from_chat
 from minprm.trainer import Progress
 from shared.policies import policy
 from shared.stages import clockless
@@ -429,7 +429,7 @@ def test_broken_files_of_a_run_end_in_a_sentence(name, ways, here, capsys):
 
 @pytest.mark.slow
 def test_the_lock_of_a_run_is_released_by_death(tmp_path, capsys):
-    code = "import sys, time; from minprm.run.log import locked; from pathlib import Path; "
+    code = "import sys, time; from minprm.look.log import locked; from pathlib import Path; "
     code += "held = locked(Path('lock')); print('held', flush=True); time.sleep(60)"
     other = subprocess.Popen(
         [sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE,

@@ -20,14 +20,14 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugin_util import markdown_to_safe_html
 
-from minprm import ladder
+from minprm.arms import ladder
 from minprm.commands import train
 from minprm.constants import SFT, ActPRM, Config, arms_of
-from minprm.run import clock, markdown
-from minprm.run.clock import Clock, Part, parts
-from minprm.run.log import Log
-from minprm.run.picture import CUT, GREEN, GREY, RED, picture
-from minprm.run.screen import Screen
+from minprm.look import clock, markdown
+from minprm.look.clock import Clock, Part, parts
+from minprm.look.log import Log
+from minprm.look.picture import CUT, GREEN, GREY, RED, picture
+from minprm.look.screen import Screen
 
 ROOT = Path(__file__).parents[1]
 FLAGS = (

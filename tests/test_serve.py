@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from minprm.arms.about import read_about, write_about
 from minprm.commands import evaluate, export, playing, train
 from minprm.commands.serving import ANY_REASONING, REASONING_PARSERS, TOOL_PARSERS, tool_parser
-from minprm.run.about import read_about, write_about
 from shared.chats import TEMPLATES, TOOLS, bytes_with, one_call, random_qwen3, tokenizer
 from shared.serving import FAST, asked
 

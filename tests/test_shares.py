@@ -13,10 +13,10 @@ import pytest
 from minprm.commands.cli import parse
 from minprm.constants import Engine, Tiny
 from minprm.envs.cups import Cups
-from minprm.model import shares as module
-from minprm.model.shares import Owners
-from minprm.model.tiny import untrained
-from minprm.model.vllm import VLLM, ParallelVLLM, start
+from minprm.load.tiny import untrained
+from minprm.load.vllm import VLLM, ParallelVLLM, start
+from minprm.several import shares as module
+from minprm.several.shares import Owners
 
 PROMPTS = [[1, 2], [3], [1, 2], [4, 5, 6], [7], [8]]
 
@@ -192,12 +192,12 @@ import torch
 from minprm.constants import Tiny
 from minprm.data import Sample
 from minprm.envs.cups import Cups
-from minprm.model import processes
-from minprm.model.parallel import ParallelPolicy
+from minprm.several import processes
+from minprm.several.parallel import ParallelPolicy
 from minprm.model.policy import Policy
-from minprm.model.spread import local
-from minprm.model.tiny import untrained
-from minprm.model.vllm import architecture, parameter_names, weights
+from minprm.several.spread import local
+from minprm.load.tiny import untrained
+from minprm.load.vllm import architecture, parameter_names, weights
 
 processes.start()
 torch._C._get_accelerator = lambda: torch.device("cuda")  # of a machine that has one
@@ -216,7 +216,7 @@ for name, weight in weights(policy.model):
 assert not known
 """
 FINGERPRINT = """
-from minprm.model.spread import unshard
+from minprm.several.spread import unshard
 from minprm.model.tensors import fingerprint_of_model
 unshard(policy.model)
 assert fingerprint_of_model(policy) == fingerprint_of_model(Policy(whole, tokenizer, 1000))
@@ -236,7 +236,7 @@ for mine, known in zip(policy.logprobs(rows), other.logprobs(rows), strict=True)
 """
 THREADS = """
 from threading import Thread
-from minprm.model.shares import Shares
+from minprm.several.shares import Shares
 shares = Shares()
 wrong = []
 def writes():

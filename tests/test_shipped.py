@@ -17,11 +17,11 @@ from minprm.constants import Config, Tiny
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
-from minprm.model import shipped, tiny
-from minprm.model.narration import narrated
+from minprm.load import shipped, tiny
+from minprm.load.narration import narrated
+from minprm.look.clock import is_raised
 from minprm.model.policy import Policy
 from minprm.model.precision import FP32Head, own_logprobs
-from minprm.run.clock import is_raised
 from minprm.text.chat import Chat
 
 KNOWN = json.loads(shipped.FILE.read_text(encoding="utf-8"))

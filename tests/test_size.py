@@ -5,8 +5,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from minprm.constants import Training
+from minprm.load.pretrained import load_model
 from minprm.model import reading as module
-from minprm.model.load import load_model
 from minprm.model.policy import Policy
 from shared.policies import SAMPLES, policy, weights
 

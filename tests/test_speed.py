@@ -10,11 +10,11 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 from benchmarks.actprm import grown
 from minprm.constants import RL, Training
 from minprm.data import Sample
-from minprm.model.load import adapted
+from minprm.load.pretrained import adapted
+from minprm.look import speed as module
+from minprm.look.speed import flops, peak_of, size, speed
 from minprm.model.policy import Policy
 from minprm.model.tree import layout
-from minprm.run import speed as module
-from minprm.run.speed import flops, peak_of, size, speed
 from shared.policies import policy
 
 

@@ -10,17 +10,17 @@ from functools import partial
 
 import pytest
 
-from minprm import demos, ladder
+from minprm.arms import demos, ladder
 from minprm.commands.train import main as train
 from minprm.constants import Config, Tiny
 from minprm.envs import WORLDS, check_tasks, make_world
 from minprm.envs.audit import different, expert_sees
 from minprm.envs.base import SPLITS, World, task_seed, tasks_split
 from minprm.envs.cups import Cups
-from minprm.model import tiny
+from minprm.load import tiny
+from minprm.look import looks
 from minprm.model.agent import make_player
 from minprm.play import expert_demo, play
-from minprm.stages import looks
 from shared.worlds import SEEDS, make
 
 ALL = pytest.mark.parametrize("name", WORLDS)

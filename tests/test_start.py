@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from benchmarks import busy
-from minprm import __main__, ladder
-from minprm.commands import train
+from minprm import __main__
+from minprm.arms import ladder
+from minprm.commands import threads, train
 from minprm.commands.cli import parse
-from minprm.model.names import SMALL
-from minprm.run import threads
-from minprm.run.threads import set_threads
+from minprm.commands.threads import set_threads
+from minprm.load.names import SMALL
 
 ROOT = Path(__file__).parents[1]
 AT_ONCE = [

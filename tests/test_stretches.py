@@ -6,8 +6,8 @@ from itertools import combinations
 import pytest
 
 from minprm.data import Sample
-from minprm.model.shares import stretches
 from minprm.model.tree import named
+from minprm.several.shares import stretches
 
 
 def walk(rng: random.Random) -> list[Sample]:

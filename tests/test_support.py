@@ -7,8 +7,8 @@ import re
 import pytest
 
 from examples.support import make, tiny
+from minprm.logs.reader import from_chat
 from minprm.text.chat import Chat
-from minprm.text.logs import from_chat
 
 LOGS = [json.loads(line) for line in make.FILE.read_text(encoding="utf-8").splitlines()]
 

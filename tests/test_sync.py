@@ -12,14 +12,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from minprm.arms.ladder import run_stage, start
 from minprm.constants import Engine, Tiny
 from minprm.envs.cups import Cups
-from minprm.ladder import run_stage, start
+from minprm.load import vllm
+from minprm.load.tiny import untrained
+from minprm.load.vllm import VLLM, architecture
 from minprm.model import agent as agents
-from minprm.model import vllm
 from minprm.model.sampler import Sampler
-from minprm.model.tiny import untrained
-from minprm.model.vllm import VLLM, architecture
 from shared.policies import policy
 from shared.stages import CFG, Lines
 

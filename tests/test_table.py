@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from minprm.run.table import by_log, interval, student_t, table
+from minprm.report.table import by_log, interval, student_t, table
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 13, 14, 15, 30, 99, 400])

@@ -14,11 +14,11 @@ from tokenizers import AddedToken
 
 from minprm.constants import ActPRM, Config
 from minprm.data import Demo, Step
+from minprm.logs.reader import from_chat
 from minprm.model.agent import make_prompter
 from minprm.stages.sft import to_samples
 from minprm.text.actions import joined, normalise
 from minprm.text.chat import Chat
-from minprm.text.logs import from_chat
 from shared.chats import CALL, FAMILIES, QWEN, TEMPLATES, TOOLS, bytes_with, tokenizer
 from shared.logs import CALLS, TEXT, changed
 from shared.templates import ACTIONS, MISTRAL, PLAIN_CALL, TYPED, shipped, writable

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from minprm.arms.evaluation import reference_rows
 from minprm.commands.evaluate import main as evaluate
 from minprm.commands.train import main as train
 from minprm.constants import Config
@@ -16,9 +17,8 @@ from minprm.data import Step
 from minprm.envs import base, make_world
 from minprm.envs.base import SPLITS, World, task_seed
 from minprm.envs.metrics import LIBRARIES, METRICS, diversity
-from minprm.evaluation import reference_rows
 from minprm.play import Episode, expert_demo, won_demos
-from minprm.run.table import details
+from minprm.report.table import details
 from shared.chats import chat_model
 from shared.worlds import HOSTILE
 

@@ -17,12 +17,12 @@ import pytest
 from minprm.__main__ import main
 from minprm.commands import train
 from minprm.constants import RL, Config, fail, refusal
-from minprm.model import base
-from minprm.model.processes import gathered, rank
-from minprm.model.shares import Shares
-from minprm.run import together
-from minprm.run.log import Log
-from minprm.stages.looks import Looks
+from minprm.load import base
+from minprm.look.log import Log
+from minprm.look.looks import Looks
+from minprm.several import together
+from minprm.several.processes import gathered, rank
+from minprm.several.shares import Shares
 from shared.processes import Processes
 from shared.stages import clockless
 

@@ -16,8 +16,8 @@ import pytest
 from minprm.commands import checks, train
 from minprm.commands.cli import parse
 from minprm.constants import Config
-from minprm.run.log import Log
-from minprm.run.track import FILE, SERVICES
+from minprm.look.log import Log
+from minprm.look.track import FILE, SERVICES
 
 ROOT = Path(__file__).parents[1]
 FLAGS = (
@@ -182,7 +182,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 from minprm.constants import Config
-from minprm.run.log import Log
+from minprm.look.log import Log
 group = [{"thought": "a | b", "reward": .5, "advantage": 1.0}]
 for first in (0, 2):
     with closing(Log(Path("runs/r"))) as log:

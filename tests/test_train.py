@@ -13,9 +13,9 @@ import pytest
 
 from minprm.constants import Config, Tiny
 from minprm.envs.cups import Cups
-from minprm.model import tiny
+from minprm.load import tiny
+from minprm.logs.reader import read_demos
 from minprm.model.policy import Policy
-from minprm.text.logs import read_demos
 from shared.stages import clockless
 
 pytestmark = pytest.mark.slow

@@ -13,8 +13,8 @@ from minprm.constants import Config
 from minprm.data import Sample
 from minprm.envs.base import World, call, task_seed
 from minprm.envs.cups import Cups
+from minprm.logs.reader import read_demos
 from minprm.play import Episode, act, begin, play, task_name
-from minprm.text.logs import read_demos
 from shared.policies import agent, policy
 from shared.worlds import Doors
 

@@ -14,8 +14,8 @@ from transformers.integrations.flex_attention import WrappedFlexAttention
 
 from minprm.constants import Config, Training
 from minprm.data import Sample
+from minprm.load.check import check
 from minprm.model import blocks
-from minprm.model.check import check
 from minprm.model.packing import filled, micro_batches
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler

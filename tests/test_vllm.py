@@ -15,10 +15,10 @@ from transformers import Qwen3ForCausalLM
 from minprm.constants import Engine, Tiny
 from minprm.data import Sample
 from minprm.envs.cups import Cups
-from minprm.model import vllm as module
-from minprm.model.load import load_model
+from minprm.load import vllm as module
+from minprm.load.pretrained import load_model
+from minprm.load.tiny import untrained
 from minprm.model.policy import Policy
-from minprm.model.tiny import untrained
 
 os.environ |= {"TORCH_COMPILE_DISABLE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}  # seconds, not minutes
 pytest.importorskip("vllm", reason='needs vllm: pip install "minprm[vllm]"')

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from minprm.algorithms import REWARDS, posterior
+from minprm.arms.evaluation import summary
 from minprm.commands.cli import parse
 from minprm.constants import RL, ActPRM, Config, History
 from minprm.data import Sample, chain
 from minprm.envs import WORLDS
 from minprm.envs.cups import Cups
-from minprm.evaluation import summary
 from minprm.model.correction import reweighted
 from minprm.model.precision import own_logprobs
 from minprm.model.tree import lineage, row

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from minprm.arms.evaluation import evaluate as played
 from minprm.commands import evaluate, watch
 from minprm.commands.dry_run import PLAIN, YELLOW
 from minprm.constants import SFT, Config, History
 from minprm.envs.base import call, task_seed
 from minprm.envs.cups import Cups
-from minprm.evaluation import evaluate as played
 from minprm.model.agent import Agent, make_agent
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
@@ -301,7 +301,7 @@ def test_a_person_calls_tools_in_short_or_in_json(watched, monkeypatch):
     model = random_qwen3(words)
     cfg = replace(CUPS, instruction="none", model="x", episodes=1, action_tokens=40)
     who = make_agent(Policy(model, words, 10_000), cfg, KnownDoors.tools)
-    for module in (watch, sys.modules["minprm.evaluation"]):
+    for module in (watch, sys.modules["minprm.arms.evaluation"]):
         monkeypatch.setattr(module, "make_world", lambda cfg: KnownDoors())
     found = watched('t\nopen a\nz\n?\nt\n{"name": "open", "arguments": {"door": "b"}}\n', cfg, who)
     e = found.episodes[0]

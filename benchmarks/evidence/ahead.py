@@ -15,7 +15,7 @@ from benchmarks.evidence.fresh import SEEDS
 from benchmarks.evidence.runs import CENTRED, base, by_each, good_shares, recipe, successes
 from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
-from minprm.run.table import student_t
+from minprm.report.table import student_t
 
 SHARES = (0.03, 0.01, 0.003)
 

@@ -14,8 +14,8 @@ from benchmarks.evidence.models import narrow_models, wide_models
 from benchmarks.evidence.runs import SEEDS
 from benchmarks.evidence.traces import rounds
 from docs.results import over_seeds, save_run, t_interval, take_json_flag
+from minprm.arms.evaluation import evaluate, load_agent
 from minprm.envs import make_world
-from minprm.evaluation import evaluate, load_agent
 
 SWAPS = (2, 3, 4, 5, 6, 8, 9, 12)
 

@@ -14,9 +14,9 @@ from benchmarks.evidence.models import base_of
 from benchmarks.evidence.runs import successes
 from benchmarks.evidence.walks import Walks, first_thoughts
 from docs.results import over_seeds, save_run, t_interval, take_json_flag
+from minprm.arms.evaluation import evaluate, load_agent
 from minprm.commands.train import CHECKPOINTS
 from minprm.envs import make_world
-from minprm.evaluation import evaluate, load_agent
 
 SEEDS = [3, 4, 5]
 CELLS = (1, 2, 3)

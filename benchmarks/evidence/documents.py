@@ -15,8 +15,8 @@ from minprm.constants import Tiny
 from minprm.data import Sample
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
-from minprm.model import tiny
-from minprm.model.narration import Turn
+from minprm.load import tiny
+from minprm.load.narration import Turn
 from minprm.text.chat import Chat
 
 KINDS = ("document", "document", "no thought", "unrelated thought")

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from minprm.commands.threads import set_threads
 from minprm.commands.train import CHECKPOINTS
 from minprm.constants import Config, Tiny, Training
 from minprm.data import Sample
 from minprm.envs.base import World
+from minprm.load.tiny import untrained
 from minprm.model.policy import Policy, schedule
-from minprm.model.tiny import untrained
-from minprm.run.threads import set_threads
 from minprm.text.chat import Chat
 
 

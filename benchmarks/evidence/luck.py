@@ -13,10 +13,10 @@ from benchmarks.evidence.runs import CENTRED, recipe, successes
 from docs import tables
 from docs.results import save_run, take_json_flag
 from minprm.commands.cli import parse
+from minprm.commands.threads import set_threads
 from minprm.commands.train import CHECKPOINTS
 from minprm.envs.cups import Cups
-from minprm.model import tiny
-from minprm.run.threads import set_threads
+from minprm.load import tiny
 
 SHARE = 0.003
 AGAIN = [321, 322]  # of the logs and of the noise; the test tasks are the same

@@ -15,8 +15,8 @@ from minprm.constants import Config, Tiny
 from minprm.data import Sample
 from minprm.envs import make_world
 from minprm.envs.base import World
-from minprm.model import tiny
-from minprm.model.narration import Turn, narrated
+from minprm.load import tiny
+from minprm.load.narration import Turn, narrated
 from minprm.text.chat import Chat
 
 # so many in an update of raising; a world with longer episodes has fewer

@@ -9,7 +9,7 @@ from benchmarks.evidence.runs import SEEDS, successes
 from minprm.commands.train import CHECKPOINTS
 from minprm.envs.base import World
 from minprm.envs.cups import Cups
-from minprm.model import tiny
+from minprm.load import tiny
 
 
 class Lengths(Cups):

@@ -17,7 +17,7 @@ from docs import tables
 from docs.results import save_run, t_interval, take_json_flag
 from minprm.constants import SFT, Tiny
 from minprm.envs.cups import Cups
-from minprm.model.tiny import untrained
+from minprm.load.tiny import untrained
 
 WIDTHS = (64, 112, 208, 416)  # 0.14, 0.43, 1.5 and 5.9 million parameters
 

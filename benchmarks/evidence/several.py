@@ -15,9 +15,9 @@ from benchmarks.evidence.mixture import ARGS, LOGS, SIZE, WORLDS, raised
 from benchmarks.evidence.runs import SEEDS
 from docs import tables
 from docs.results import over_seeds, save_run, t_interval, take_json_flag
+from minprm.arms.evaluation import evaluate, scoring_agent
 from minprm.commands.train import CHECKPOINTS, go_on
 from minprm.constants import SFT, ActPRM, Config, Tiny
-from minprm.evaluation import evaluate, scoring_agent
 
 SLOWER = Tiny().dim / SIZE.dim
 ARMS = "base action_sft act_prm expert_thoughts"

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from loguru import logger
 
-from minprm.demos import portions
+from minprm.arms.demos import portions
+from minprm.look.record import classifier
 from minprm.report.files import RUNS
 from minprm.run.randomness import noise_seed
 from minprm.stages.act_prm import Thought, Walk
 from minprm.stages.failure import Tally
-from minprm.stages.record import classifier
 from minprm.stages.relabel import relabelled, walked
 from minprm.trainer import Run
 

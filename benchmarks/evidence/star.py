@@ -4,11 +4,11 @@ import math
 from dataclasses import replace
 
 from benchmarks.evidence.shown import goodness, told
+from minprm.arms.demos import portions
 from minprm.data import Sample
-from minprm.demos import portions
+from minprm.look.looks import SUCCESS, Looks
 from minprm.run.randomness import noise_seed, pick
 from minprm.stages.act_prm import walk_logs
-from minprm.stages.looks import SUCCESS, Looks
 from minprm.trainer import Batch, Run, loop
 
 

@@ -15,8 +15,8 @@ from benchmarks.evidence.models import narrow_models
 from benchmarks.evidence.runs import SEEDS
 from benchmarks.evidence.traces import last_cup
 from docs.results import over_seeds, save_run, t_interval, take_json_flag
+from minprm.arms.evaluation import load_agent
 from minprm.data import Sample
-from minprm.evaluation import load_agent
 from minprm.model.agent import Agent
 
 

@@ -16,8 +16,8 @@ from docs.results import over_seeds, save_run, t_interval, take_json_flag
 from minprm.commands.train import CHECKPOINTS, go_on
 from minprm.constants import Config
 from minprm.envs.cups import Cups
-from minprm.model import tiny
-from minprm.model.load import load_model, pretrained
+from minprm.load import tiny
+from minprm.load.pretrained import load_model, pretrained
 from minprm.model.policy import Policy
 
 CASES = [("twice", 2), ("once", 2), ("twice", 3)]  # the base, and the swaps of all logs and tests

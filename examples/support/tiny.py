@@ -20,10 +20,10 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from examples.support import make
 from minprm.constants import Training
 from minprm.data import Demo, Sample, Step, chain
+from minprm.logs.reader import from_chat
 from minprm.model.policy import Policy, schedule
 from minprm.text.actions import parts
 from minprm.text.chat import Chat
-from minprm.text.logs import from_chat
 
 FIRST = 1000  # the number of the first conversation that it reads: the sixty logs come before it
 RIGHT = 0.25  # of the narrator's thoughts name what the agent did; the others are drawn blindly

@@ -1,6 +1,6 @@
 """The flags of minprm evaluate: what they are, what is refused, and what a checkpoint is asked.
 
-A checkpoint is asked as it was trained: flags go before its minprm.json (run/about.py), and that
+A checkpoint is asked as it was trained: flags go before its minprm.json (arms/about.py), and that
 goes before the defaults. Where a flag says otherwise than the file, a sentence tells of it.
 """
 
@@ -12,6 +12,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from minprm.arms.about import ASKED, read_about
 from minprm.commands.checks import check_ranges, refuse
 from minprm.commands.cli import as_flags, differences, read_flags
 from minprm.commands.effects import Need, no_effect, unmet
@@ -29,8 +30,7 @@ from minprm.constants import (
     Split,
     Temperature,
 )
-from minprm.model.names import require_device, uses_vllm
-from minprm.run.about import ASKED, read_about
+from minprm.load.names import require_device, uses_vllm
 
 PROGRAM = "minprm evaluate"
 

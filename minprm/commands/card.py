@@ -1,6 +1,6 @@
 """The model card of an exported checkpoint: README.md, in words that a stranger understands.
 
-What is told comes from minprm.json (run/about.py), from the ladder of the run, and from serving.py.
+What is told comes from minprm.json (arms/about.py), from the run's ladder, and from serving.py.
 What none of them says is left out.
 """
 
@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from minprm.constants import flat
-from minprm.run.table import interval
+from minprm.report.table import interval
 
 METHODS = {
     "act_prm": "Act-PRM: for each logged action the model sampled thoughts; those that made the "

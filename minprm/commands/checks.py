@@ -26,8 +26,8 @@ from minprm.constants import (
     pairs,
 )
 from minprm.envs import WORLDS
-from minprm.model.names import on_gpu, require_device
-from minprm.run.together import several, started
+from minprm.load.names import on_gpu, require_device
+from minprm.several.together import several, started
 from minprm.stages import NAMES, READ_GIVEN, STAGES
 from minprm.text import instruction
 

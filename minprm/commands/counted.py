@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from minprm.constants import Config, arms_of
 from minprm.data import Demo
-from minprm.run.clock import duration, updates_of
+from minprm.look.clock import duration, updates_of
 from minprm.run.stage_ids import stage_ids
 
 NEEDS_LESS = "fewer --micro-tokens, --checkpointing, --lora or a smaller --model need less"

@@ -12,30 +12,30 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
+from minprm.arms.demos import fitting_demos, leave_out_unwritable, measured, split
 from minprm.commands.counted import NEEDS_LESS, disk, why_not_measured
 from minprm.commands.estimate import measured_table
 from minprm.commands.logs import describe, tokens_of
 from minprm.commands.memory import count, engine_lacks, memory, on_the_cpu, sent
+from minprm.commands.threads import set_threads
 from minprm.constants import Config, DeviceName, arms_of, fail
 from minprm.data import Demo
-from minprm.demos import fitting_demos, leave_out_unwritable, measured, split
 from minprm.envs import make_world
-from minprm.model import tiny
-from minprm.model.agent import make_prompter
-from minprm.model.base import checked_base, is_spread, sharing
-from minprm.model.load import (
+from minprm.load import tiny
+from minprm.load.base import checked_base, is_spread, sharing
+from minprm.load.pretrained import (
     device_of,
     pretrained,
     require_layers,
     targets_of,
     weights_here,
 )
-from minprm.run.jobs import processes
-from minprm.run.threads import set_threads
+from minprm.logs.reader import Report
+from minprm.model.agent import make_prompter
+from minprm.several.jobs import processes
 from minprm.text import instruction
 from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
-from minprm.text.logs import Report
 from minprm.text.printable import GREEN, GREY, PLAIN, YELLOW, printable
 
 CONTEXT = 2**30  # bytes of a card that CUDA itself takes

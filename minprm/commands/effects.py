@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from minprm.commands.checks import flag, refuse, stages_of
 from minprm.constants import ActPRM, Config, arms_of, flat
-from minprm.model.names import uses_vllm
+from minprm.load.names import uses_vllm
 from minprm.own import reads_texts
 from minprm.run.stage_ids import reads_instruction
-from minprm.run.together import several
+from minprm.several.together import several
 from minprm.stages import NAMES, READ_GIVEN, READ_LEFT
 from minprm.text.instruction import NOTHING
 

@@ -17,12 +17,12 @@ from typing import NamedTuple
 import torch
 from loguru import logger
 
+from minprm.arms.ladder import start
 from minprm.commands.counted import NEEDS_LESS, stages_table
 from minprm.constants import Config, Training, fail
 from minprm.data import Demo, Sample
-from minprm.ladder import start
-from minprm.run.clock import is_raised
-from minprm.run.log import Log
+from minprm.look.clock import is_raised
+from minprm.look.log import Log
 from minprm.run.randomness import pick
 from minprm.run.stage_ids import kind, stage_ids
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs

@@ -11,12 +11,12 @@ The play: playing.py.
 
 import json
 
+from minprm.arms.demos import require_logs
 from minprm.commands.ask import PROGRAM, Evaluation, as_trained, check
 from minprm.commands.cli import given_knobs, read_flags
-from minprm.demos import require_logs
 from minprm.envs.audit import FILE as AUDIT
 from minprm.envs.audit import table as worlds_table
-from minprm.model.names import require_model, require_place
+from minprm.load.names import require_model, require_place
 
 
 def main(argv: list[str]) -> None:

@@ -13,12 +13,12 @@ from typing import Annotated, Literal
 from safetensors import SafetensorError
 from tyro.conf import Positional, arg
 
+from minprm.arms.about import read_about
 from minprm.commands.card import card
 from minprm.commands.checks import refuse
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.constants import fail
-from minprm.model.names import require_model
-from minprm.run.about import read_about
+from minprm.load.names import require_model
 
 
 @dataclass
@@ -42,7 +42,7 @@ def main(argv: list[str]) -> None:
     from transformers import AutoTokenizer
 
     from minprm.commands import folder
-    from minprm.model.load import base_of, pretrained
+    from minprm.load.pretrained import base_of, pretrained
 
     base, rank = base_of(flags.checkpoint)
     tokenizer = pretrained(AutoTokenizer, flags.checkpoint)  # first: is there a checkpoint at all

@@ -8,12 +8,12 @@ from pathlib import Path
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 from transformers.utils.hub import cached_file
 
+from minprm.arms.about import asked_of, read_about, write_about
+from minprm.arms.ladder import read_ladder, require_row
 from minprm.commands.serving import TOOL, Serving, serving, tool_parser
 from minprm.constants import fail
-from minprm.ladder import read_ladder, require_row
-from minprm.model.load import base_of, copy_adapters, load_merged, pretrained
+from minprm.load.pretrained import base_of, copy_adapters, load_merged, pretrained
 from minprm.report.files import RUNS
-from minprm.run.about import asked_of, read_about, write_about
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM makes room for
 

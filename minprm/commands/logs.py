@@ -11,18 +11,18 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from minprm.arms.demos import Measured, leave_out_unwritable, measured, split
 from minprm.commands.checks import check_ranges, refuse
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.commands.effects import no_effect
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Content, Count, LayoutName, Range, fail, refusal
 from minprm.data import Demo
-from minprm.demos import Measured, leave_out_unwritable, measured, split
+from minprm.logs.atif import to_atif
+from minprm.logs.files import Problem
+from minprm.logs.reader import Report, read_logs, to_openai, write_lines
 from minprm.text.actions import all_tools, parts
-from minprm.text.atif import to_atif
 from minprm.text.chat import Chat
-from minprm.text.files import Problem
-from minprm.text.logs import Report, read_logs, to_openai, write_lines
 from minprm.text.printable import printable
 
 FORMS = ("atif", "openai")  # of --to
@@ -63,7 +63,7 @@ def main(argv: list[str]) -> None:
     if flags.model and demos:
         from transformers import AutoTokenizer  # a second or two, which logs alone need not
 
-        from minprm.model.load import pretrained
+        from minprm.load.pretrained import pretrained
 
         chat = Chat(pretrained(AutoTokenizer, flags.model), flags.layout, all_tools(demos))
         writable = leave_out_unwritable(measured(demos, chat), report)

@@ -1,7 +1,7 @@
 """What a process holds while it trains, and what several send each other: bytes, counted from the
 shape of the model.
 
-Of one process and of several (model/parallel.py). Fragmentation comes on top of memory.
+Of one process and of several (several/parallel.py). Fragmentation comes on top of memory.
 """
 
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from transformers import PreTrainedModel
 
 from minprm.constants import Config, reads_base
-from minprm.model.base import is_spread, sharing
-from minprm.model.load import device_of, layers_with_adapters, linear_layers
-from minprm.model.names import uses_vllm
+from minprm.load.base import is_spread, sharing
+from minprm.load.names import uses_vllm
+from minprm.load.pretrained import device_of, layers_with_adapters, linear_layers
 from minprm.model.reading import CHUNK
-from minprm.model.spread import layers_of
+from minprm.several.spread import layers_of
 
 
 def count(model: PreTrainedModel, lora: int, targets: str | Sequence[str] = ()) -> tuple[int, int]:

@@ -7,10 +7,10 @@ to runs/ or checkpoints/. What needs the model itself is in dry_run.py, and come
 from collections.abc import Iterator
 from pathlib import Path
 
+from minprm.arms.demos import logs_of, split
 from minprm.commands.counted import stages_table
 from minprm.constants import Config
-from minprm.demos import logs_of, split
-from minprm.model.names import require_sampler
+from minprm.load.names import require_sampler
 
 
 def plan(cfg: Config, checkpoints: Path) -> Iterator[str]:

@@ -6,23 +6,23 @@ from pathlib import Path
 
 from transformers import AutoTokenizer
 
+from minprm.arms.demos import fitting_demos, measured
+from minprm.arms.evaluation import Row, evaluate, reference_rows, replay, scoring_agent, summary
 from minprm.commands.ask import Evaluation, configured, say
+from minprm.commands.threads import set_threads
 from minprm.commands.trajectories import write_trajectories
 from minprm.commands.watch import show, watch
 from minprm.constants import Config
 from minprm.data import Demo
-from minprm.demos import fitting_demos, measured
 from minprm.envs import check_tasks, make_world
-from minprm.evaluation import Row, evaluate, reference_rows, replay, scoring_agent, summary
+from minprm.load.check import check as check_model
+from minprm.load.pretrained import load_model, pretrained
+from minprm.logs.reader import read_demos
 from minprm.model.agent import make_player
-from minprm.model.check import check as check_model
-from minprm.model.load import load_model, pretrained
 from minprm.play import Episode
+from minprm.report.table import chart, details, pass_at_k, table
 from minprm.run.randomness import noise_seed
-from minprm.run.table import chart, details, pass_at_k, table
-from minprm.run.threads import set_threads
 from minprm.text.actions import all_tools
-from minprm.text.logs import read_demos
 from minprm.text.printable import GREEN, GREY, YELLOW
 
 

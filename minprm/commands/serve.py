@@ -16,7 +16,7 @@ from tyro.conf import Positional, arg
 
 from minprm.commands.checks import refuse
 from minprm.commands.cli import read_known_flags
-from minprm.model.names import require_model
+from minprm.load.names import require_model
 
 PROGRAM = "minprm serve"
 

@@ -57,7 +57,7 @@ def serving(
 ) -> Serving:
     """How a model with this tokenizer is served.
 
-    asked: the knobs by which it was asked in training (run/about.py). tools: the
+    asked: the knobs by which it was asked in training (arms/about.py). tools: the
     schemas of those that it may call. thinks: most of its turns begin with a thought.
     """
     chat = Chat(tokenizer, asked["layout"], tools)

@@ -15,21 +15,21 @@ from pathlib import Path
 from loguru import logger
 from safetensors import SafetensorError
 
+from minprm.arms.about import read_about
+from minprm.arms.demos import require_logs
 from minprm.commands.cli import as_flags, differences, given_knobs, parse, read
 from minprm.commands.counted import NEEDS_LESS
 from minprm.commands.plan import plan
 from minprm.constants import Config, fail, flat
-from minprm.demos import require_logs
 from minprm.envs import check_tasks
-from minprm.model.names import require_model
+from minprm.load.names import require_model
+from minprm.logs.reader import write_demos
+from minprm.look.log import Log, require_new
 from minprm.play import expert_demos
 from minprm.report.files import RUNS
+from minprm.report.table import chart, table
 from minprm.report.write import write_page
-from minprm.run.about import read_about
-from minprm.run.log import Log, require_new
-from minprm.run.table import chart, table
-from minprm.run.together import Place, may_restart, restarts, together, way_on
-from minprm.text.logs import write_demos
+from minprm.several.together import Place, may_restart, restarts, together, way_on
 
 CHECKPOINTS = Place.checkpoints
 
@@ -87,8 +87,10 @@ def run(cfg: Config, log: Log, place: Place, on_save: Callable[[], None]) -> Non
         return
     from torch import OutOfMemoryError
 
-    from minprm.ladder import ladder  # torch and all that needs it: whoever is refused waits less
-    from minprm.run.threads import set_threads, why
+    from minprm.arms.ladder import (
+        ladder,  # torch and all that needs it: whoever is refused waits less
+    )
+    from minprm.commands.threads import set_threads, why
 
     # the number of threads is part of the numbers, so a run that goes on elsewhere keeps it
     cfg = replace(cfg, threads=set_threads(cfg.model, cfg.threads))

@@ -1,4 +1,4 @@
-"""minprm evaluate --atif FOLDER: every episode as a file of ATIF (text/atif.py), for other viewers.
+"""minprm evaluate --atif FOLDER: every episode as a file of ATIF (logs/atif.py), for other viewers.
 
 A turn's thought is its `reasoning_content`. Its `metrics` hold the ids and log-probs as they were
 sampled, and what the world said of it. A turn whose action could not be read has an empty message.
@@ -6,11 +6,11 @@ sampled, and what the world said of it. A turn whose action could not be read ha
 
 from pathlib import Path
 
+from minprm.arms.starts import libraries
+from minprm.logs.atif import to_atif
+from minprm.logs.reader import with_call_ids
+from minprm.look.log import to_json, write_atomically
 from minprm.play import Episode, messages_of, task_name
-from minprm.run.log import to_json, write_atomically
-from minprm.run.starts import libraries
-from minprm.text.atif import to_atif
-from minprm.text.logs import with_call_ids
 
 
 def write_trajectories(folder: Path, checkpoint: str, episodes: list[Episode]) -> None:

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from minprm.arms.evaluation import reference
 from minprm.constants import Config, refusal
 from minprm.data import Sample
 from minprm.envs import make_world
 from minprm.envs.__main__ import typed_action
 from minprm.envs.base import World, parameters_of, task_seed
-from minprm.evaluation import reference
 from minprm.model.agent import Agent
 from minprm.model.sampler import Completion
 from minprm.play import Episode, act, ask, begin, forced_opening, keep, turn_limit

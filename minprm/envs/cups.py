@@ -19,7 +19,7 @@ class Cups(World):
         "A ball lies under one of several cups, and cups are swapped two at a time. "
         "Answer with `open X`, where X is the cup that holds the ball after the last swap."
     )
-    # Of 100 thoughts only 3 are useful, on purpose: the embedded model (model/tiny.py) learns to
+    # Of 100 thoughts only 3 are useful, on purpose: the embedded model (load/tiny.py) learns to
     # follow a ball, but not when that helps. Act-PRM has to find that out.
     thought_mix = dict(faithful=0.03, wrong=0.52, restate=0.35, bare=0.10, copy=0.0)  # noqa: RUF012
 

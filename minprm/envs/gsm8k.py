@@ -9,7 +9,7 @@ from functools import cache
 
 from minprm.envs.base import Illegal, World, check_splits
 from minprm.envs.words import NAMES
-from minprm.text.logs import read_jsonl
+from minprm.logs.reader import read_jsonl
 
 ITEMS = ("apples", "books", "candles", "coins", "eggs", "pens", "shells", "stamps")
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from minprm.envs.base import Illegal, World, call, called, check_splits, tool
 from minprm.envs.words import FIRST, LAST
-from minprm.text.logs import read_jsonl
+from minprm.logs.reader import read_jsonl
 
 TOWNS = (
     "Arden Belmar Corvo Dunlin Elspeth Farrow Galway Harlan Istria Jorvik Kestrel Lindau".split()

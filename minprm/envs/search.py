@@ -16,7 +16,7 @@ from typing import NamedTuple
 from minprm.envs.base import Illegal, World, call, called, check_splits, needs, tool
 from minprm.envs.hotpot import normalised
 from minprm.envs.words import FIRST, LAST
-from minprm.text.logs import read_jsonl
+from minprm.logs.reader import read_jsonl
 
 CHUNK = 60  # words of a chunk
 STRIDE = 50  # words from the start of a chunk to the next: chunks overlap, so no sentence is torn

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from minprm.envs.base import Illegal, World, check_splits, needs
 from minprm.envs.metrics import LIBRARIES, METRICS, Metric, diversity, exact_match
+from minprm.logs.reader import read_jsonl
 from minprm.own import as_number, function, takes
-from minprm.text.logs import read_jsonl
 
 
 class Pair(NamedTuple):

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from minprm.constants import Config, History
-from minprm.model.load import make_sampler
+from minprm.load.pretrained import make_sampler
+from minprm.load.vllm import VLLM
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
-from minprm.model.vllm import VLLM
 from minprm.text.chat import Chat
 from minprm.text.instruction import Instruction, instruction_of
 

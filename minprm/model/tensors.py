@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from minprm.model.policy import Policy
-from minprm.model.processes import from_first, rank
-from minprm.model.spread import in_one_piece, reshard
+from minprm.several.processes import from_first, rank
+from minprm.several.spread import in_one_piece, reshard
 
 
 def moments(policy: Policy) -> dict[str, Tensor]:

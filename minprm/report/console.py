@@ -4,11 +4,11 @@ from datetime import datetime
 from pathlib import Path
 from statistics import fmean
 
+from minprm.arms import starts
 from minprm.constants import flat
+from minprm.look.log import held
 from minprm.report.files import RUNS, Broken, Files, arms_done, read_files, read_json, read_lines
 from minprm.report.gather import ladder_of, note, replayed
-from minprm.run import starts
-from minprm.run.log import held
 from minprm.text.printable import printable
 
 NOT_COMPARED = ("run", "resume", "config", "dry_run", "preset", "arms", "threads", "jobs", "shard",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from minprm.run import starts
+from minprm.arms import starts
 
 RUNS = Path("runs")
 

@@ -16,13 +16,13 @@ import re
 from datetime import datetime
 from pathlib import Path
 
+from minprm.arms.about import changed_knobs
+from minprm.arms.starts import as_line
 from minprm.envs import WORLDS
 from minprm.report.files import Files, arms_done, read_files
+from minprm.report.glossary import ABOUT_ARMS, METRICS
 from minprm.report.looks import looks_of, trees_of
-from minprm.run.about import changed_knobs
-from minprm.run.glossary import ABOUT_ARMS, METRICS
-from minprm.run.starts import as_line
-from minprm.run.table import interval
+from minprm.report.table import interval
 
 FORMAT = 1
 # Knobs that name a run or say how it was started; the page has places of their own for them.
@@ -133,7 +133,7 @@ def measured(runs: list[Files]) -> str:
 
 
 def note(runs: list[Files]) -> str:
-    """How the intervals of the ladder were made (run/table.py)."""
+    """How the intervals of the ladder were made (report/table.py)."""
     arms = [rows for files in runs for rows in files.ladder.values()]
     if not arms:
         return ""

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from minprm.look.log import write_atomically
 from minprm.report.files import understood
 from minprm.report.gather import gather
 from minprm.report.page import page
 from minprm.report.thin import thin
-from minprm.run.log import write_atomically
 
 NAME = "report.html"
 SIZE = 2_000_000  # bytes of the file

@@ -1,1 +1,1 @@
-"""What a run needs beside the method: log, table, snapshots, noise, batches played ahead."""
+"""What a method needs of a run: noise, stage ids, snapshots, batches played ahead, Ctrl-C."""

@@ -8,7 +8,7 @@ import signal
 
 from loguru import logger
 
-from minprm.model.processes import gathered
+from minprm.several.processes import gathered
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

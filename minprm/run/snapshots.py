@@ -25,12 +25,12 @@ from torch import Tensor
 
 from minprm.constants import fail
 from minprm.data import Demo
+from minprm.logs.reader import from_chat, read_jsonl
 from minprm.model.policy import Policy
-from minprm.model.processes import from_first, rank
-from minprm.model.spread import as_part, local, parts, whole
 from minprm.model.tensors import load_moments, moments, moments_like, require_finite
 from minprm.run.stage_ids import stage_name
-from minprm.text.logs import from_chat, read_jsonl
+from minprm.several.processes import from_first, rank
+from minprm.several.spread import as_part, local, parts, whole
 
 Weights = Mapping[str, Tensor]
 SUMS = "SHA256SUMS"

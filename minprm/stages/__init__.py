@@ -1,7 +1,8 @@
 """What an arm is made of: each stage is a function of a Run.
 
 A command line that only names stages does not wait for torch, so their names are here, and
-ladder.py puts the functions to them. A stage of your own is one more: STAGES["mine"] = function.
+arms/ladder.py puts the functions to them. A stage of your own is one more:
+STAGES["mine"] = function.
 """
 
 from collections.abc import Callable

@@ -23,13 +23,13 @@ from minprm.algorithms import gain, posterior, returns_to_go, systematic_resampl
 from minprm.chosen import advantages
 from minprm.constants import ActPRM
 from minprm.data import Demo, Sample, Step, chain
+from minprm.look.looks import Looks
+from minprm.look.record import WatchedStates
 from minprm.model.agent import Agent
 from minprm.run.randomness import noise_seed, pick
 from minprm.stages import variants
 from minprm.stages.failure import check_signal
-from minprm.stages.looks import Looks
 from minprm.stages.metrics import check_rewards, group_metrics, held_out_look
-from minprm.stages.record import WatchedStates
 from minprm.text.chat import Chat, Turn
 from minprm.trainer import Batch, Run, loop
 from minprm.zoo import HARD_EM

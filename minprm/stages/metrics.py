@@ -1,4 +1,4 @@
-"""What is logged of the groups of an update. run/glossary.py says what each number means."""
+"""What is logged of the groups of an update. report/glossary.py says what each number means."""
 
 import math
 from collections.abc import Callable
@@ -7,11 +7,11 @@ from statistics import fmean
 import torch
 
 from minprm.algorithms import effective_sample_size
+from minprm.arms.demos import portions
 from minprm.constants import ActPRM
-from minprm.demos import portions
+from minprm.look.collapse import collapse, of_walk
 from minprm.play import Episode
 from minprm.run.randomness import noise_seed
-from minprm.stages.collapse import collapse, of_walk
 from minprm.text.actions import copies
 from minprm.text.chat import Chat
 from minprm.trainer import Run

@@ -18,16 +18,16 @@ from typing import NamedTuple
 from loguru import logger
 
 from minprm import own
+from minprm.arms.demos import WITH_ONE_THOUGHT, portions
 from minprm.constants import ActPRM, Relabel, fail
 from minprm.data import Demo
-from minprm.demos import WITH_ONE_THOUGHT, portions
+from minprm.logs.reader import rewrite_demos
 from minprm.model.agent import Agent
 from minprm.run.randomness import noise_seed
 from minprm.stages import variants
 from minprm.stages.act_prm import Thought, Walk, walk_logs
 from minprm.stages.failure import Tally, require_thoughts
 from minprm.text.chat import Chat
-from minprm.text.logs import rewrite_demos
 from minprm.trainer import Run
 
 

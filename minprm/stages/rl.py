@@ -21,13 +21,13 @@ from minprm.constants import RL, fail
 from minprm.data import Sample
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
+from minprm.logs.reader import rewrite_demos
+from minprm.look.looks import SUCCESS, Looks
+from minprm.look.record import WatchedTasks
 from minprm.model.policy import Policy
 from minprm.play import Episode, play, tasks_of, won_demos
 from minprm.run.randomness import noise_seed
-from minprm.stages.looks import SUCCESS, Looks
 from minprm.stages.metrics import turn_metrics
-from minprm.stages.record import WatchedTasks
-from minprm.text.logs import rewrite_demos
 from minprm.trainer import Batch, Run, loop
 from minprm.zoo import GROUPS, at_ends, ema, explained_variance, gae, turn_gae
 

@@ -9,9 +9,9 @@ import math
 
 from minprm.constants import fail
 from minprm.data import Demo, Sample, chain
+from minprm.look.looks import SUCCESS, Looks
 from minprm.model.agent import Agent
 from minprm.run.randomness import pick
-from minprm.stages.looks import SUCCESS, Looks
 from minprm.text.chat import Turn
 from minprm.trainer import Batch, Run, loop
 

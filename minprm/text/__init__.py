@@ -1,1 +1,1 @@
-"""Text to tokens and back: chat templates, and logs on disk."""
+"""Messages to token ids and back, as a model's chat template says."""

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 
 from minprm.constants import Config, fail
 from minprm.data import Demo
+from minprm.logs.reader import read_demos
 from minprm.text.chat import Chat
 from minprm.text.layout import Layout
-from minprm.text.logs import read_demos
 from minprm.text.printable import printable
 from minprm.text.render import MARK, QUESTION, Renderer
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from minprm.arms.about import about, write_about
 from minprm.constants import Config, History
-from minprm.run.about import about, write_about
 
 
 def refusal(command, flags: list[str], capsys) -> str:

@@ -5,9 +5,9 @@ import math
 from dataclasses import asdict
 from pathlib import Path
 
+from minprm.arms import starts
 from minprm.constants import Config
-from minprm.run import starts
-from minprm.run.log import to_json
+from minprm.look.log import to_json
 
 # What a model, a world or a file may say, and what must never be more than text.
 HOSTILE = [

@@ -5,9 +5,9 @@ import torch
 from minprm.constants import Config, Tiny
 from minprm.data import NAN, Sample
 from minprm.envs.cups import Cups
+from minprm.load.tiny import untrained
 from minprm.model.agent import Agent, make_agent
 from minprm.model.policy import Policy
-from minprm.model.tiny import untrained
 
 
 def policy(micro_tokens: int = 10_000) -> Policy:

@@ -18,13 +18,15 @@ from transformers import Qwen3ForCausalLM
 from minprm.commands import train
 from minprm.constants import RL
 from minprm.data import Sample
-from minprm.model import load, processes, tiny
-from minprm.model.load import adapted
-from minprm.model.parallel import ParallelPolicy, ParallelSampler
+from minprm.load import pretrained as load
+from minprm.load import tiny
+from minprm.load.pretrained import adapted
 from minprm.model.policy import Policy
-from minprm.model.processes import count, gathered, rank, start
 from minprm.model.sampler import Sampler
-from minprm.model.spread import whole
+from minprm.several import processes
+from minprm.several.parallel import ParallelPolicy, ParallelSampler
+from minprm.several.processes import count, gathered, rank, start
+from minprm.several.spread import whole
 from shared.policies import SAMPLES, policy, sample
 
 

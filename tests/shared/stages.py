@@ -11,10 +11,10 @@ from minprm.data import Demo
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
+from minprm.look.log import Log
+from minprm.look.screen import Screen
 from minprm.model.policy import Policy
 from minprm.play import expert_demo, play
-from minprm.run.log import Log
-from minprm.run.screen import Screen
 from minprm.stages.sft import to_samples
 from minprm.text.chat import Chat
 from minprm.trainer import Run

@@ -1,0 +1,193 @@
+"""Which demos a run learns from, is stopped early by, and is scored on where there is no world.
+
+They are read from --demos or left by the expert, put on sides by task, and cut to --context. Last:
+how many of them are walked at once.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from loguru import logger
+
+from minprm.constants import Config, arms_of, fail, refusal
+from minprm.data import Demo, Step
+from minprm.logs.files import Problem, files_of
+from minprm.logs.reader import Report, read_demos, split_tasks
+from minprm.play import expert_demos
+from minprm.text.chat import Chat
+
+# Logs that are walked side by side: with a group of thoughts a step, and with one thought. All that
+# depends on them (thoughts, histories, keys and values) is in memory at once.
+SIDE_BY_SIDE, WITH_ONE_THOUGHT = 32, 128
+# Stages that leave a thought at every step of the demos.
+WRITERS = ("relabel", "sample", "copy", "synth")
+
+if TYPE_CHECKING:
+    from minprm.model.agent import Prompter
+
+
+def demos_of(cfg: Config, seed: int) -> list[Demo]:
+    """The demos of --demos, or those that the world's expert leaves."""
+    demos, _ = logs_of(cfg, seed)
+    return demos
+
+
+def logs_of(cfg: Config, seed: int) -> tuple[list[Demo], Report | None]:
+    """The same, and what there is to say of the logs; None where the expert has left them."""
+    report = None
+    if cfg.demos:
+        demos, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad)
+        if report.in_a_line():
+            logger.info(f"--demos {cfg.demos}: {report.in_a_line()}")
+    else:
+        demos = expert_demos(cfg, "train", seed, cfg.num_demos)
+        # split_tasks takes the last; the tasks of "seed 0" are those of --split validation
+        demos += expert_demos(cfg, "validation", seed + 1, cfg.held_out)
+    thoughts = [step.thought for demo in demos for step in demo.steps]
+    for arm, stages in arms_of(cfg).items():
+        if None in thoughts and _reads_thoughts(stages):
+            fail(f"--arms {arm}: a step has no thought; this arm needs demos that have them all")
+    return demos, report
+
+
+def _reads_thoughts(stages: list[str]) -> bool:
+    """Does an arm learn the thoughts that the demos came with?"""
+    written = False
+    for stage in stages:
+        if stage == "sft:expert" or (stage == "sft:thoughts" and not written):
+            return True
+        written = written or stage.split(":")[0] in WRITERS
+    return False
+
+
+def require_logs(path: str) -> None:
+    """Exits where no file is meant by this path. What is in the files is looked into later."""
+    try:
+        files_of(path)
+    except Problem as problem:
+        fail(str(problem))
+
+
+def split(demos: list[Demo], cfg: Config) -> tuple[list[Demo], list[Demo], list[Demo]]:
+    """(training, validation, test). A task is in one of them only, with all of its demos.
+
+    Validation is for the held-out reward, by which training stops early. Test is for the score
+    where there is no world: half of the tasks that are held out, which no choice was made by.
+    """
+    train, held_out = split_tasks(demos, cfg.held_out)
+    if cfg.world:
+        return train, held_out, []
+    tasks = len({demo.task for demo in held_out})
+    if tasks < 2:
+        fail(
+            f"--held-out {cfg.held_out} is too few: without a --world it takes two tasks or more, "
+            "one to stop early by and one for the score, and logs of another to learn from"
+        )
+    validation, test = split_tasks(held_out, tasks // 2)
+    return train, validation, test
+
+
+class Measured(NamedTuple):
+    """A log, and how long the model's chat template makes it. Each log is rendered once, because
+    that takes most of the time in which a run starts."""
+
+    demo: Demo
+    states: list[int]  # tokens of each step's state, without an instruction
+    actions: list[int]  # tokens of each step's action
+    problem: str  # the first message that the template cannot write, and why; "": it can write all
+
+
+def measured(demos: list[Demo], chat: Chat) -> list[Measured]:
+    """All these logs, as far as the template can write each of them."""
+    return [_measured(demo, chat) for demo in demos]
+
+
+def _measured(demo: Demo, chat: Chat) -> Measured:
+    log = Measured(demo, [], [], "")
+
+    def render(i: int, step: Step) -> None:
+        log.states.append(len(chat.state(step.state, demo.tools, demo.action_before(i))))
+        log.actions.append(len(chat.action(step.action)))
+
+    number = 0
+    for i, step in enumerate(demo.steps):
+        number += len(step.state)
+        why = refusal(render, i, step)
+        if why:
+            why = why.partition(" (the action ")[0]
+            return log._replace(problem=f"message {number} (assistant): {why}")
+        number += 1
+    return log
+
+
+def leave_out_unwritable(logs: list[Measured], report: Report) -> list[Measured]:
+    """The logs that the chat template can write. The others become problems of the report."""
+    kept = []
+    for log, place in zip(logs, report.places, strict=True):
+        if log.problem:
+            report.problems.append(Problem(place, log.problem))
+        else:
+            kept.append(log)
+    return kept
+
+
+def fitting_demos(logs: list[Measured], agent: "Prompter", cfg: Config) -> list[Demo]:
+    """The demos up to where they outgrow the context; those that do so at once are left out.
+
+    Exits at one that the chat template cannot write; with --skip-bad such demos are left out.
+    """
+    logs = _writable(logs, cfg)
+    fit = [_until_it_fits(log, agent, cfg) for log in logs]
+    cut = sum(len(short.steps) < len(log.demo.steps) for log, short in zip(logs, fit, strict=True))
+    if cut:
+        logger.warning(f"{cut} of {len(logs)} logs are cut where they outgrow --context")
+    fit = [demo for demo in fit if demo.steps]
+    if logs and not fit:
+        fail(
+            f"--context {cfg.context} does not hold the first step of any of these "
+            f"{len(logs)} logs: choose a longer one, or fewer --thought-tokens"
+        )
+    return fit
+
+
+def _writable(logs: list[Measured], cfg: Config) -> list[Measured]:
+    """The logs that the chat template can write."""
+    written = [log for log in logs if not log.problem]
+    bad = [log for log in logs if log.problem]
+    if bad and not cfg.skip_bad:
+        way_on = f"minprm logs {cfg.demos} --model {cfg.model} lists all such logs"
+        way_on = f" ({way_on}, --skip-bad leaves them out)" if cfg.demos else ""
+        fail(f"the log of task {bad[0].demo.task[:40]!r}, {bad[0].problem}{way_on}")
+    if bad:
+        logger.warning(
+            f"{len(bad)} of {len(logs)} logs, which the template cannot write, are left out"
+        )
+    if bad and not written:
+        why = bad[-1].problem
+        fail(f"the chat template of {cfg.model} can write none of {len(logs)} logs: {why}")
+    return written
+
+
+def _until_it_fits(log: Measured, agent: "Prompter", cfg: Config) -> Demo:
+    """The log up to where it would outgrow the context, if each thought were as long as it may."""
+    demo = log.demo
+    around = len(agent.chat.turn([], []))
+    length = len(agent.state_ids(demo.steps[0].state, demo.tools, None)[0]) - log.states[0]
+    for i, (state, action) in enumerate(zip(log.states, log.actions, strict=True)):
+        length += state + around + action + cfg.thought_tokens
+        if length > cfg.context:
+            return demo.until(i)
+    return demo
+
+
+def portions(demos: list[Demo], size: int = SIDE_BY_SIDE) -> Iterator[tuple[int, list[Demo]]]:
+    """So many demos at a time, each time with the number of the first.
+
+    Who walks a portion to its end, and keeps numbers and texts alone of it, needs no more memory
+    for 1,000 logs than for one portion.
+
+    >>> [(first, len(demos)) for first, demos in portions([None] * 70)]
+    [(0, 32), (32, 32), (64, 6)]
+    """
+    for first in range(0, len(demos), size):
+        yield first, demos[first : first + size]

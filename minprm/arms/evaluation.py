@@ -1,0 +1,247 @@
+"""How well an agent acts: real rollouts on tasks that no training saw, random play and the expert
+on the same tasks; and, where there is no world to play in, held-out logs step by step."""
+
+import random
+import time
+from dataclasses import replace
+from functools import partial
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import torch
+from transformers import AutoTokenizer
+
+from minprm.arms.about import asked_of, read_about
+from minprm.arms.demos import WITH_ONE_THOUGHT, portions
+from minprm.constants import Config, History
+from minprm.data import Demo, Sample, Step, chain
+from minprm.envs import make_world
+from minprm.envs.base import task_seed
+from minprm.load.check import check
+from minprm.load.names import require_device
+from minprm.load.pretrained import load_model, pretrained
+from minprm.model.agent import Agent, Player, make_agent
+from minprm.model.policy import Policy
+from minprm.play import Episode, act, begin, play, turn_limit
+from minprm.report.table import by_log
+from minprm.text.actions import copies, exact_match
+from minprm.text.chat import Chat, Turn
+
+Row = dict[str, Any]  # of a table: numbers, and the intervals of some of them
+
+
+def load_agent(path: str, **knobs) -> tuple[Agent, Config]:
+    """The model of a checkpoint or a hub id as an agent, and the configuration that asks it as it
+    was trained; `knobs` of Config are set over that."""
+    about = read_about(path)
+    asked = asked_of(about)
+    cfg = Config(**{**asked, "history": History(**asked["history"]), "model": path, **knobs})
+    require_device(cfg.device, cfg.sampler)
+    tools = make_world(cfg).tools if cfg.world else about.get("tools", [])
+    return scoring_agent(cfg, tools), cfg
+
+
+def scoring_agent(cfg: Config, tools: list[dict]) -> Agent:
+    """The model of this configuration as an agent that writes turns, and tells how likely an action
+    is."""
+    model = load_model(cfg.model, device=cfg.device)
+    tokenizer = pretrained(AutoTokenizer, cfg.model)
+    policy = Policy(model, tokenizer, cfg.micro_tokens)
+    agent = make_agent(policy, cfg, tools)
+    check(agent)
+    return agent
+
+
+def evaluate(agent: Player, cfg: Config, noise: int, samples: int = 1) -> list[Episode]:
+    """Plays `cfg.episodes` tasks of `cfg.split` at the evaluation's temperature.
+
+    The `samples` episodes of one task stand together. The same noise gives the same episodes.
+    """
+    seeds = []
+    for i in range(cfg.episodes):
+        seeds += [task_seed(cfg.split, i)] * samples
+    agent = replace(agent, temperature=cfg.eval_temperature)
+    return play(agent, partial(make_world, cfg), seeds, noise)
+
+
+def summary(episodes: list[Episode]) -> dict[str, float]:
+    """What to report of these episodes.
+
+    tasks: different ones; a world with few of them has as many as episodes, which differ by luck.
+    success, reward, turns: mean over episodes. thought_rate, copy_rate: share of turns with a
+    thought, and with the action named in it. valid, effective: share of turns with a legal action,
+    and with one that changed something. thought_length: tokens. outgrown: share of episodes that
+    ended because they no longer fitted the context. What the world itself reports of all actions
+    comes last.
+    """
+    steps = []
+    infos = []
+    for e in episodes:
+        steps += e.steps
+        infos += e.infos
+    return {
+        "tasks": _different(episodes),
+        "success": fmean(e.world.success for e in episodes),
+        "reward": fmean(sum(step.reward for step in e.steps) for e in episodes),
+        "turns": len(steps) / len(episodes),
+        "thought_rate": fmean(bool(step.thought) for step in steps),
+        "copy_rate": fmean(copies(s.thought or "", s.action, s.observation()) for s in steps),
+        "valid": fmean(info["valid"] for info in infos),
+        "effective": fmean(info["effective"] for info in infos),
+        "thought_length": fmean(info["thought_tokens"] for info in infos),
+        "outgrown": fmean(e.outgrown for e in episodes),
+        **episodes[0].world.summary([step.action for step in steps]),
+    }
+
+
+def _different(episodes: list[Episode]) -> int:
+    """How many of these episodes say something new."""
+    if episodes[0].world.few_tasks:
+        return len(episodes)
+    return len({e.world.content for e in episodes})
+
+
+def reference_rows(cfg: Config, seed: int) -> dict[str, dict]:
+    """The ladder's rows of random play and of the expert, on the same tasks."""
+    rows = {}
+    for name in ("random", "expert"):
+        began = time.perf_counter()
+        episodes = [reference(name, cfg, seed, i) for i in range(cfg.episodes)]
+        seconds = round(time.perf_counter() - began, 1)
+        found = {"seed": seed, "episodes": cfg.episodes, **summary(episodes)}
+        rows[name] = {**found, "seconds": seconds}
+    return rows
+
+
+def reference(name: str, cfg: Config, seed: int, i: int) -> Episode:
+    """The i-th task, played by the world's expert or at random."""
+    e = begin(make_world(cfg), task_seed(cfg.split, i), noise=seed)
+    rng = random.Random(f"{seed} {i}")
+    while not e.done:
+        action = e.world.expert() if name == "expert" else rng.choice(e.world.actions())
+        act(e, None, action)
+    return e
+
+
+class Answer(NamedTuple):
+    """What the agent wrote at one step of a held-out log."""
+
+    log: int  # number of the log
+    step: Step  # as the expert did it
+    ids: list[int]
+    thought: str | None
+    action: str | None  # None: none could be read
+    likelihood: float  # p(a | s, z) of the expert's action after the agent's thought
+
+
+def replay(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> Row:
+    """Evaluation where there is no world, in numbers: `answers`, summed up."""
+    return replay_summary(demos, answers(agent, cfg, demos, noise))
+
+
+def answers(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> list[Answer]:
+    """The agent writes a turn at each step of held-out logs.
+
+    It sees its own earlier thoughts, and then the expert's action is what happens.
+    """
+    found: list[Answer] = []
+    for first, portion in portions(demos, WITH_ONE_THOUGHT):
+        # a walk adds the number of its step to the noise
+        found += _answers(agent, cfg, portion, first, noise + 1000 * first)
+    return found
+
+
+def _answers(agent: Agent, cfg: Config, demos: list[Demo], first: int, noise: int) -> list[Answer]:
+    """Those of one portion of the logs. first: the number of its first log."""
+    agent.sampler.begin()
+    turns: list[list[Turn]] = [[] for _ in demos]
+    known = {}
+    scored: dict[int, Sample] = {}  # the number of an answer, and what is scored of it
+    found: list[Answer] = []
+    for t in range(max(len(demo.steps) for demo in demos)):
+        live = [i for i, demo in enumerate(demos) if t < len(demo.steps)]
+        states = []
+        nodes = []
+        for i in live:
+            demo = demos[i]
+            after = demo.action_before(t)
+            states.append(agent.state_ids(demo.steps[t].state, demo.tools, after))
+            before = agent.chat.history(turns[i], agent.history)
+            nodes.append(chain([*before, states[-1][0]], known))
+        drawn = agent.sampler.generate(
+            [node.whole() for node in nodes], 1, turn_limit(agent), agent.chat.ends,
+            cfg.eval_temperature, noise + t,
+        )  # fmt: skip
+        for i, state, node, (completion,) in zip(live, states, nodes, drawn, strict=True):
+            step = demos[i].steps[t]
+            turn, sample = _replayed(agent, step, completion.ids, state, node)
+            turns[i].append(turn)
+            answer = Answer(
+                first + i, step, completion.ids, *agent.chat.parse(completion.ids), likelihood=0.0
+            )
+            if _can_be_scored(agent.chat, answer):
+                scored[len(found)] = sample
+            found.append(answer)
+    logps = agent.policy.logprobs([*scored.values()])
+    for i, logp in zip(scored, logps, strict=True):
+        found[i] = found[i]._replace(likelihood=logp.sum().exp().item())
+    return found
+
+
+def _can_be_scored(chat: Chat, answer: Answer) -> bool:
+    """Is there a thought, or plainly none, after which the expert's action has a likelihood? Not
+    where a thought was begun and never ended, and not where one holds a control token. In training
+    both earn 0, so the likelihood is 0 here."""
+    thought, _ = chat.split(answer.ids)
+    if thought is not None:
+        return chat.clean(thought)
+    if answer.action is not None:
+        return True  # it acted without a thought
+    if chat.think:
+        return not chat.opens_a_thought(chat.text(answer.ids))
+    return answer.ids[:1] == chat.stop  # in layout `tool` all that stands before a call is thought
+
+
+def replay_summary(demos: list[Demo], found: list[Answer]) -> Row:
+    """What to report of these answers.
+
+    success: share of steps whose action is the expert's. likelihood: mean p(a | s, z) of the
+    expert's action after the thought that the agent wrote. The intervals of both are over logs,
+    because the steps of one log depend on each other. This is weaker evidence than rollouts,
+    because the agent is never shown where its own mistakes lead.
+    """
+    probs = torch.tensor([answer.likelihood for answer in found])
+    matches = [exact_match(answer.action, answer.step.action) for answer in found]
+    log_of = [answer.log for answer in found]
+    copied = [copies(a.thought or "", a.step.action, a.step.observation()) for a in found]
+    return {
+        "logs": len(demos),
+        "steps": len(found),
+        "success": fmean(matches),
+        "interval": by_log(_by(log_of, matches)),
+        "likelihood": probs.mean().item(),
+        "likelihood_interval": by_log(_by(log_of, probs.tolist())),
+        "thought_rate": fmean(bool(answer.thought) for answer in found),
+        "copy_rate": fmean(copied),
+    }
+
+
+def _by(log_of: list[int], numbers: list[float]) -> list[list[float]]:
+    """The numbers of the steps of each log."""
+    logs: dict[int, list[float]] = {}
+    for log, number in zip(log_of, numbers, strict=True):
+        logs.setdefault(log, []).append(number)
+    return list(logs.values())
+
+
+def _replayed(
+    agent: Agent, step: Step, ids: list[int], state: tuple[list[int], list[int]], node: Sample
+) -> tuple[Turn, Sample]:
+    """The agent's thought with the expert's action: as a turn of the history, and to be scored."""
+    chat = agent.chat
+    action = chat.action(step.action)
+    thought, _ = chat.split(ids)
+    if thought is not None and not chat.clean(thought):
+        thought = None  # a control token inside: no thought that could stand in a history
+    turn = Turn(*state, chat.turn(thought, action), chat.turn(None, action))
+    return turn, Sample(parent=node).extend(chat.opening(thought)).extend(action, 0.0)

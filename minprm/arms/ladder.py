@@ -1,0 +1,299 @@
+"""Who trains what, in which order: the stages by name, arms of stages, and the ladder of all arms.
+
+Every arm starts from the same base model and the same demos. A stage goes on with the policy that
+the stage before it left, but SFT begins with the base model again. The demos that a stage left are
+what sft:thoughts and shuffle read. Arms that begin alike share their beginnings: a stage is known
+by its stage_id, which is all stages up to it, joined by "+".
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from loguru import logger
+
+from minprm import own
+from minprm.arms.about import write_about
+from minprm.arms.checkpoint import save_checkpoint
+from minprm.arms.demos import demos_of, fitting_demos, measured, split
+from minprm.arms.episodes import keep_episodes, of_logs, of_world
+from minprm.arms.evaluation import answers, evaluate, reference_rows, replay_summary, summary
+from minprm.constants import RESAMPLE, Config, arms_of, fail, flat
+from minprm.load.base import base_policy
+from minprm.load.check import check
+from minprm.look.clock import Part, base_model, parts
+from minprm.look.log import Log, to_json, write_atomically
+from minprm.model.agent import make_agent
+from minprm.model.tensors import fingerprint_of_model
+from minprm.run.prefetch import Prefetch
+from minprm.run.randomness import noise_seed
+from minprm.run.snapshots import Snapshots, fingerprint_of_demos
+from minprm.run.stage_ids import ids_of, reads_instruction
+from minprm.several.jobs import processes, side_by_side
+from minprm.stages import STAGES
+from minprm.stages.act_prm import act_prm
+from minprm.stages.relabel import copy, relabel, sample, shuffle
+from minprm.stages.rl import rl, synth
+from minprm.stages.sft import sft
+from minprm.text.actions import all_tools
+from minprm.text.instruction import check_examples
+from minprm.trainer import Run
+
+# Each stage is a function of (run, stage_id). What stands after the colon is a variant.
+STAGES |= {
+    "act_prm": act_prm,
+    "act_prm:resample": partial(act_prm, **RESAMPLE),
+    "relabel": relabel,
+    "relabel:matched": partial(relabel, matched=True),
+    "relabel:resample": partial(relabel, **RESAMPLE),
+    "sample": sample,
+    "shuffle": shuffle,
+    "copy": copy,
+    "sft:actions": partial(sft, learns="actions"),
+    "sft:thoughts": partial(sft, learns="thoughts"),
+    "sft:expert": partial(sft, learns="expert"),
+    "rl": rl,
+    "rl:dense": partial(rl, dense=True),
+    "rl:finetune": partial(rl, finetune=True),
+    "synth": synth,
+}
+
+
+# Knobs that no stage's result depends on. All others stand in each snapshot.
+WHAT_TO_RUN = (
+    "preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds", "track", "watch",
+    "keep_episodes", "keep_every", "jobs", "shard", "processes",
+)  # fmt: skip
+Outcome = tuple[dict, list[dict]]  # of an arm: its row of the ladder, and the episodes to keep
+# What every row of ladder.json holds.
+COLUMNS = ("seed", "success", "thought_rate", "copy_rate", "seconds")
+
+
+def ladder(
+    cfg: Config, log: Log, checkpoints: Path, on_save: Callable[[], None] = lambda: None
+) -> dict[str, list[dict]]:
+    """Runs every arm of every seed that ladder.json does not hold yet. Returns all its rows.
+
+    on_save is called after each snapshot.
+    """
+    # ladder.json is written after every arm, so a killed run loses one arm at most
+    path = log.folder / "ladder.json"
+    rows = read_ladder(path)
+    for seed in cfg.seeds:
+        missing = [arm for arm in arms_of(cfg) if not _has(rows, arm, seed)]
+        if not missing and (_has(rows, "expert", seed) or not cfg.world):
+            continue  # all of this seed is done
+        run = None  # lets go of the model of the seed before: there may be no room for two
+        run = start(cfg, seed, log, checkpoints, on_save)
+        _require_same(rows, run)
+        log.open(cfg)  # what can be refused is refused by now
+        log.track(cfg)
+        _plan(run, rows, checkpoints)
+        for arm, (row, episodes) in _each(run, missing, checkpoints, on_save):
+            keep_episodes(log.folder, arm, seed, episodes)
+            rows.setdefault(arm, []).append(row)
+            rows = _in_order(rows, cfg)
+            log.row(row, arm)
+            write_atomically(path, to_json(rows, indent=1))
+            logger.info(f"seed {seed}  {arm}: success {row['success']:.3f}")
+        if cfg.world:  # no score stands without random play and the expert beside it
+            for name, row in reference_rows(cfg, seed).items():
+                rows.setdefault(name, []).append(row)
+                log.row(row, name)
+        rows = _in_order(rows, cfg)
+        write_atomically(path, to_json(rows, indent=1))
+    return rows
+
+
+def _in_order(rows: dict[str, list[dict]], cfg: Config) -> dict[str, list[dict]]:
+    """The rows in the order of the table, whichever arm ended first."""
+    return {arm: rows[arm] for arm in ["random", *arms_of(cfg), "expert"] if arm in rows}
+
+
+def _each(
+    run: Run, arms: list[str], checkpoints: Path, on_save: Callable[[], None]
+) -> Iterator[tuple[str, Outcome]]:
+    """What each of these arms came to: one after the other, or in the order in which --jobs end."""
+    jobs = processes(run.cfg, len(arms))
+    if jobs > 1:
+        logger.info(f"seed {run.seed}: {len(arms)} arms in {jobs} processes")
+        todo = {arm: _unfinished(run, arms_of(run.cfg)[arm]) for arm in arms}
+        work = partial(_in_worker, run.cfg, run.seed, checkpoints)
+        yield from side_by_side(work, todo, jobs, run.log, on_save)
+        return
+    for arm in arms:
+        yield arm, run_arm(run, arm, arms_of(run.cfg)[arm], checkpoints / run.cfg.run)
+
+
+def _unfinished(run: Run, stages: list[str]) -> set[str]:
+    """The stages of an arm that are still to be made."""
+    return {each for each in ids_of(stages) if not run.snapshots.state(each).get("done")}
+
+
+def _in_worker(
+    cfg: Config, seed: int, checkpoints: Path, log: Log, on_save: Callable[[], None]
+) -> Callable[[str], Outcome]:
+    """What runs an arm in another process: it starts the seed there, from the same base model."""
+    run = start(cfg, seed, log, checkpoints, on_save)
+    return lambda arm: run_arm(run, arm, arms_of(cfg)[arm], checkpoints / cfg.run)
+
+
+def _plan(run: Run, rows: dict[str, list[dict]], checkpoints: Path) -> None:
+    """Tells the clock what is still to be done, and how long that took which is done already."""
+    clock = run.log.screen.clock
+    cfg = run.cfg
+    clock.left = {}
+    for seed in cfg.seeds[cfg.seeds.index(run.seed) :]:
+        if seed != run.seed:
+            clock.left[base_model(cfg, seed, checkpoints)] = 1
+        arms = {arm: ids for arm, ids in arms_of(cfg).items() if not _has(rows, arm, seed)}
+        clock.left |= parts(cfg, seed, arms, run.train_demos)
+    for seed, name in list(clock.left):
+        saved = run.snapshots.state(name) if seed == run.seed else {}
+        if saved.get("done"):
+            clock.done(Part(seed, name), saved["seconds"])
+
+
+def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> Outcome:
+    """Runs the stages, saves the model, plays the evaluation tasks."""
+    # every arm starts from the base model and the logs of actions, whatever ran before it
+    policy = run.agent.policy
+    policy.restart()
+    run.demos = run.train_demos
+    run.log.arm = name
+    seconds = 0.0
+    for stage_id in ids_of(stages):
+        seconds += run_stage(run, stage_id)
+    run.agent.reads_instruction = reads_instruction(stages, run.cfg)
+    folder = checkpoints / f"{name}-{run.seed}"
+    what = save_checkpoint(run, folder, name, stages)
+    run.sync()
+    # the same tasks and the same noise for all arms: what differs is what was learned
+    noise = noise_seed(run.seed, "evaluate", 0)
+    began = time.perf_counter()
+    if run.cfg.world:
+        episodes = evaluate(run.agent, run.cfg, noise)
+        row = {"episodes": len(episodes), **summary(episodes)}
+        kept = of_world(episodes, run.cfg, run.agent.chat, noise)
+    else:
+        found = answers(run.agent, run.cfg, run.test, noise)
+        row = replay_summary(run.test, found)
+        kept = of_logs(found, run.test, run.cfg, run.agent.chat)
+    run.log.screen.finish(run.seed, f"evaluate {name}", time.perf_counter() - began)
+    made_by = run.snapshots.fingerprint()
+    row = {"seed": run.seed, **row, "seconds": round(seconds, 1), "made_by": made_by}
+    write_about(folder, {**what, "row": row})
+    return row, kept
+
+
+def run_stage(run: Run, stage_id: str) -> float:
+    """Runs the last stage of the id, or loads its result if it ran before.
+
+    Returns the seconds that it took, then or now.
+    """
+    saved = run.snapshots.state(stage_id)
+    if saved.get("done"):  # by an arm that began alike, or before this process was started
+        run.snapshots.load(stage_id, run.agent.policy)
+        run.demos = run.snapshots.demos(stage_id)
+        return saved["seconds"]
+    began = time.perf_counter() - saved.get("seconds", 0.0)
+    run.log.rewind(run.seed, stage_id, saved.get("update", 0))
+    run.sync()  # the policy may have restarted
+    stages = stage_id.split("+")
+    name = stages[-1]
+    run.agent.reads_instruction = reads_instruction(stages, run.cfg)
+    try:
+        STAGES[name](run, stage_id)
+        seconds = time.perf_counter() - began
+        # what the next stage starts from: the weights, and the demos that this one left
+        run.snapshots.finish(stage_id, run.agent.policy, run.demos, seconds)
+    except FloatingPointError as error:
+        knobs = name.split(":")[0].replace("_", "-")
+        fail(f"{stage_id}, seed {run.seed}: {error}".replace("--*", f"--{knobs}"))
+    run.log.screen.finish(run.seed, stage_id, seconds)
+    logger.info(f"seed {run.seed}  {stage_id}  {seconds:.1f} s")
+    return seconds
+
+
+def start(
+    cfg: Config, seed: int, log: Log, checkpoints: Path, on_save: Callable[[], None] = lambda: None
+) -> Run:
+    """The run of one seed before its first stage: base model, demos, agent.
+
+    Nothing is written but the embedded model, which other runs use too.
+    """
+    demos = demos_of(cfg, seed)
+    check_examples(demos, cfg)
+    split(demos, cfg)  # what is refused is refused before the model is loaded
+    base = base_model(cfg, seed, checkpoints)
+    began = time.perf_counter()
+    policy = base_policy(cfg, seed, checkpoints)
+    seconds = time.perf_counter() - began
+    log.screen.clock.done(base, seconds)
+    logger.info(f"seed {seed}: base model ready in {seconds:.1f} s")
+    own_weights = cfg.rl.max_async_level > 0  # it plays on while the policy learns
+    agent = make_agent(policy, cfg, all_tools(demos), own_weights)
+    check(agent)
+    # a task is on one side only, with all of its demos
+    train_demos, held_out, test = split(fitting_demos(measured(demos, agent.chat), agent, cfg), cfg)
+    made_by = {name: value for name, value in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
+    named = [cfg.act_prm.reward, cfg.act_prm.advantage, cfg.rl.advantage, *cfg.world_args]
+    made_by |= own.fingerprints(text.rpartition("=")[2] for text in named)
+    made_by["what the model is told"] = agent.instruction.text
+    made_by["the base model"] = fingerprint_of_model(policy)
+    made_by["the demos"] = fingerprint_of_demos([*train_demos, *held_out, *test])
+    return Run(
+        cfg=cfg,
+        seed=seed,
+        agent=agent,
+        train_demos=train_demos,
+        held_out=held_out,
+        test=test,
+        log=log,
+        snapshots=Snapshots(checkpoints / cfg.run / "stages", seed, made_by, on_save),
+        prefetch=Prefetch(cfg.rl.max_async_level),
+        demos=train_demos,
+    )
+
+
+def read_ladder(path: Path) -> dict[str, list[dict]]:
+    """The rows of each arm that ladder.json holds, or none. Exits where it is broken."""
+    if not path.exists():
+        return {}
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        for row in [row for many in rows.values() for row in many]:
+            require_row(row)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        fail(f"{path} is broken ({error!r}): remove it, and its arms are evaluated again")
+    return rows
+
+
+def require_row(row: dict) -> None:
+    """Raises one of several errors where this is no row of a ladder."""
+    numbers = [row[name] for name in COLUMNS]
+    counted = "interval" in row or row["tasks"] >= 1
+    if not counted or not all(isinstance(number, int | float) for number in numbers):
+        raise ValueError(f"a row of it holds {numbers}")
+    if not 0 <= row["success"] <= 1:
+        raise ValueError(f"a row of it has a success of {row['success']}")
+
+
+def _require_same(rows: dict, run: Run) -> None:
+    """Exits where rows of this seed were made by other knobs, another base model or other demos."""
+    ours = run.snapshots.fingerprint()
+    for arm, many in rows.items():
+        for row in many:
+            if row["seed"] == run.seed and row.get("made_by", ours) != ours:
+                fail(
+                    f"{run.log.folder / 'ladder.json'}: {arm} of seed {run.seed} began with "
+                    "another base model, other demos or other knobs; start the run anew, under "
+                    "another name"
+                )
+
+
+def _has(rows: dict, arm: str, seed: int) -> bool:
+    return any(row["seed"] == seed for row in rows.get(arm, []))

@@ -1,0 +1,37 @@
+"""How many threads of a CPU a model computes with: one rule for all commands.
+
+A small model computes with one, so that its numbers are the same however many cores there are:
+threads add sums up in another order, which rounds them in another way. Two are faster on an idle
+machine, and slower beside another program. A larger model gets as many as torch chooses. --threads
+says otherwise.
+
+Threads that wait for each other spin, so where another program has one of the cores, all of them
+wait for it. OMP_WAIT_POLICY=PASSIVE lets them sleep instead. __main__.py sets it, because it is
+read when torch is imported.
+"""
+
+import os
+
+import torch
+
+from minprm.load.names import is_small
+
+TORCHS = torch.get_num_threads()  # its own choice, before anybody else's
+
+
+def set_threads(model: str, threads: int = 0) -> int:
+    """Sets the number of threads for this --model; 0: by the rule. Returns it."""
+    threads = threads or (1 if is_small(model) else TORCHS)
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)  # tiny activations are ten times slower on a CPU
+    return threads
+
+
+def why(model: str, threads: int) -> str:
+    """The number of threads in a sentence for the log, and why it is no larger one."""
+    told = f"CPU threads: {threads}"
+    if threads == 1 and is_small(model):
+        return f"{told}, so that numbers do not depend on how many cores there are"
+    if threads > 1 and os.environ.get("OMP_WAIT_POLICY") == "PASSIVE":
+        return f"{told}, which sleep while they wait"
+    return told

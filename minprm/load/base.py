@@ -1,0 +1,97 @@
+"""The model that every arm starts from: the embedded one, or --model, ready to learn."""
+
+from pathlib import Path
+
+from loguru import logger
+from transformers import AutoTokenizer, PreTrainedModel
+
+from minprm.constants import Config, fail, reads_base
+from minprm.envs import make_world
+from minprm.load import tiny
+from minprm.load.names import is_small, uses_vllm
+from minprm.load.pretrained import base_for, device_of, load_model, load_shape, pretrained
+from minprm.model.policy import Policy
+from minprm.model.tensors import require_finite
+from minprm.several.parallel import ParallelPolicy
+from minprm.several.processes import count, rank
+
+
+def base_policy(cfg: Config, seed: int, checkpoints: Path) -> Policy:
+    """The model that every arm starts from: the embedded one of this seed, or --model."""
+    if is_spread(cfg) and cfg.rl.max_async_level and not uses_vllm(cfg.sampler):
+        fail(
+            "--rl.max-async-level 1 needs a second copy of the weights to write with, and weights "
+            "that are spread over processes have none: use --sampler vllm, or --shard never"
+        )
+    if cfg.model != "tiny":
+        tokenizer = pretrained(AutoTokenizer, cfg.model)
+        policy = _learning(_loaded(cfg, seed), tokenizer, cfg)
+        try:
+            require_finite(policy.parameters)
+        except FloatingPointError:
+            fail(f"--model {cfg.model} holds weights that are no finite numbers")
+        return policy
+    world = make_world(cfg)
+    policy = tiny.raised(world, cfg.tiny, seed, cfg.micro_tokens, checkpoints, cfg.device)
+    # a base without the world's skills would make every number that follows meaningless
+    skills = tiny.gate(policy, world, cfg.thought_tokens)
+    tiny.check_gate(skills, stop=cfg.gate)
+    return _learning(policy.model, policy.tokenizer, cfg)
+
+
+def _loaded(cfg: Config, seed: int) -> PreTrainedModel:
+    """The model of --model. Where its weights will be spread over several processes, the first one
+    has them all, and the others none."""
+    _, adapters = checked_base(cfg)
+    if adapters:
+        logger.info(f"the adapters of {cfg.model} go on learning; their rank is {adapters}")
+    if is_spread(cfg) and rank():
+        return load_shape(cfg.model, cfg.checkpointing)
+    return load_model(
+        cfg.model,
+        cfg.lora,
+        cfg.checkpointing,
+        seed,
+        cfg.lora_alpha,
+        cfg.lora_targets,
+        "cpu" if is_spread(cfg) else cfg.device,
+    )
+
+
+def _learning(model: PreTrainedModel, tokenizer, cfg: Config) -> Policy:
+    """The model as one that learns, in as many processes as there are."""
+    if count() == 1:
+        return Policy(model, tokenizer, cfg.micro_tokens)
+    spread_on = device_of(cfg.device) if is_spread(cfg) else None
+    each = "all weights" if spread_on is None else "a part of each weight"
+    logger.info(f"{count()} processes share the work, each with {each}")
+    return ParallelPolicy(model, tokenizer, cfg.micro_tokens, spread_on)
+
+
+def sharing(cfg: Config) -> int:
+    """How many processes share the work: those of torchrun, or those that a plan is made for."""
+    return cfg.processes or count()
+
+
+def is_spread(cfg: Config) -> bool:
+    """Does each process hold a part of each weight, and not all of them?"""
+    if cfg.shard == "auto":
+        _, adapters = base_for(cfg.model, cfg.lora) if cfg.model != "tiny" else ("", 0)
+        return sharing(cfg) > 1 and not cfg.lora and not adapters and not is_small(cfg.model)
+    return sharing(cfg) > 1 and cfg.shard == "always"
+
+
+def checked_base(cfg: Config) -> tuple[str, int]:
+    """(the model under --model's adapters, their rank). Exits where a run cannot start from it."""
+    base, rank = base_for(cfg.model, cfg.lora, cfg.lora_alpha, cfg.lora_targets)
+    if rank and cfg.shard == "always":
+        fail(
+            f"--shard always: --model {cfg.model} holds adapters, and each process holds all of "
+            "them and their base; leave it out"
+        )
+    if rank and reads_base(cfg):  # it would be read with the adapters off, not as they begin
+        fail(
+            f"--model {cfg.model} holds adapters: the model under them is not what this run "
+            "starts from; use --*.kl-to sampler and --act-prm.scored-by policy"
+        )
+    return base, rank

@@ -1,0 +1,330 @@
+"""From a name to a model: hub ids and local paths, adapters, and who writes the tokens."""
+
+import json
+import re
+import shutil
+import warnings
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub.constants import HF_HUB_OFFLINE
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+from transformers.utils import logging
+from transformers.utils.hub import cached_file
+from transformers.utils.peft_utils import find_adapter_config_file
+
+from minprm.constants import DeviceName, Engine, fail
+from minprm.load.names import require_place, require_sampler, uses_vllm
+from minprm.load.vllm import VLLM, start
+from minprm.model.adapters import as_model, merged
+from minprm.model.precision import make_head_fp32
+from minprm.model.sampler import Sampler
+from minprm.several.parallel import ParallelSampler
+from minprm.several.processes import count
+
+# what a LoRA configuration may hold beside two matrices a layer; nothing here merges or trains it
+EXTRAS = ("use_dora", "lora_bias", "modules_to_save", "target_parameters",
+          "trainable_token_indices")  # fmt: skip
+ADAPTERS = "adapter_model.safetensors"  # the other format is a pickle
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+logging.disable_progress_bar()  # the only bars are ours
+
+
+def pretrained(kind: Any, path: str, **knobs) -> Any:
+    """`kind.from_pretrained(path)`. Whatever transformers complains of ends in one sentence.
+
+    Code that a checkpoint brings is never run.
+    """
+    require_place(path)
+    try:
+        return kind.from_pretrained(path, trust_remote_code=False, **knobs)
+    except Exception as error:  # a broken file raises what its reader likes, down to Exception
+        reason = (str(error) or repr(error)).splitlines()[0]
+        if "couldn't connect" in reason:
+            reason = "no folder here has this name, and the hub does not answer. Mend the name or "
+            reason += "the network, or name a folder that holds the model"
+        fail(f"{path} is no model that transformers loads: {reason}")
+
+
+def load_model(
+    path: str,
+    lora: int = 0,
+    checkpointing: bool = False,
+    seed: int = 0,
+    alpha: int = 0,
+    targets: Sequence[str] = (),
+    device: DeviceName = "auto",
+) -> PreTrainedModel:
+    """The causal language model of a hub id or a local path, on the device.
+
+    All weights are trained in fp32 (under bf16 autocast on a GPU), because AdamW at 1e-6 does not
+    move bf16 weights. With adapters those are fp32, and the frozen base is bf16. A path that holds
+    adapters gives their base model with these, and they go on learning. Any other model is given
+    new ones of rank `lora`, drawn from the seed; alpha and targets as in `adapted`.
+    """
+    base, rank = base_for(path, lora, alpha, targets)
+    dtype = torch.bfloat16 if lora or rank else torch.float32
+    # the other format is a pickle, which can run whatever it says
+    model = pretrained(AutoModelForCausalLM, base, dtype=dtype, use_safetensors=True)
+    if rank:
+        model = with_saved_adapters(model, path, checkpointing)
+    else:
+        model = adapted(model, lora, checkpointing, seed, alpha, targets)
+    # transformers wraps `to`, and its type is lost
+    return model.to(device_of(device))  # pyright: ignore[reportArgumentType]
+
+
+def load_shape(path: str, checkpointing: bool = False) -> PreTrainedModel:
+    """The same model without adapters, and without its weights: they are on `meta`."""
+    config = pretrained(AutoConfig, path)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    _prepare(model, checkpointing)
+    return model.eval()
+
+
+def device_of(name: DeviceName) -> torch.device:
+    """The device of that name; auto is an Nvidia GPU where there is one, and else the CPU."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.device(name)
+
+
+def base_for(path: str, lora: int, alpha: int = 0, targets: Sequence[str] = ()) -> tuple[str, int]:
+    """`base_of` for a run with these knobs. Exits where the adapters of the path do not allow them;
+    lora 0 asks for none of its own."""
+    base, rank = base_of(path)
+    if rank and lora not in (0, rank):
+        fail(f"--lora {lora}: the adapters of {path} go on learning: give --lora {rank}")
+    if rank and (alpha or targets):
+        fail(
+            f"--lora-alpha and --lora-targets are for new adapters, and those of {path} go on "
+            "learning as they are: leave both out"
+        )
+    return _from_anywhere(base), rank
+
+
+def load_merged(path: str, dtype: str) -> PreTrainedModel:
+    """The model of a path with its adapters, if it has any, added to the weights; on the CPU.
+
+    They are added in fp32 and rounded to `dtype` afterwards. Exits where a weight outgrows that.
+    """
+    base, rank = base_of(path)
+    model = pretrained(AutoModelForCausalLM, base, dtype=torch.float32, use_safetensors=True)
+    if rank:
+        model = merged(with_saved_adapters(model, path, checkpointing=False))
+    model = model.to(DTYPES[dtype])  # pyright: ignore[reportArgumentType]
+    for name, weight in model.named_parameters():
+        if not weight.isfinite().all():
+            fail(f"{path}: {name} holds numbers that {dtype} has not; use another --dtype")
+    return model
+
+
+def copy_adapters(path: str, folder: Path) -> None:
+    """Copies the adapters of a path, which go on naming their base wherever the folder lies."""
+    base, _ = base_of(path)
+    file = _adapter_config(path) or fail(f"{path} holds no adapters")
+    config = json.loads(Path(file).read_text(encoding="utf-8"))
+    text = json.dumps(config | {"base_model_name_or_path": base}, indent=2)
+    (folder / "adapter_config.json").write_text(text, encoding="utf-8")
+    shutil.copyfile(_adapter_weights(path), folder / ADAPTERS)
+
+
+def base_of(path: str) -> tuple[str, int]:
+    """(base model, rank) of the adapters that a path holds; (the path itself, 0) without any."""
+    file = _adapter_config(path)
+    if file is None:
+        return path, 0
+    _need_peft(f"{path} holds adapters, which need")
+    try:
+        config = json.loads(Path(file).read_text(encoding="utf-8"))
+        base, rank, plain = config["base_model_name_or_path"], config["r"], config["bias"] == "none"
+    except (KeyError, TypeError, ValueError) as error:
+        fail(f"{file} describes no LoRA adapters: {error!r}")
+    if not base:
+        fail(f"{file} does not name the model that the adapters belong to")
+    if not plain or any(config.get(extra) for extra in EXTRAS):
+        fail(f"{path} holds more than plain LoRA adapters: merge them into {base}, and train that")
+    return _from_anywhere(base), rank
+
+
+def _from_anywhere(path: str) -> str:
+    """The path of a folder that holds in any working directory; a hub id as it is."""
+    return str(Path(path).resolve()) if Path(path).is_dir() else path
+
+
+def targets_of(path: str) -> str | list[str]:
+    """The targets of the adapters that a path holds, as peft has noted them; [] without any."""
+    file = _adapter_config(path)
+    if file is None:
+        return []
+    return json.loads(Path(file).read_text(encoding="utf-8")).get("target_modules") or []
+
+
+def _adapter_config(path: str) -> str | None:
+    """The file that describes the adapters of a path; None: it has none."""
+    try:
+        return find_adapter_config_file(str(path))
+    except OSError:  # no name that a hub would take: whoever loads the model says so
+        return None
+
+
+def weights_here(base: str) -> bool:
+    """Are the weights of this model on this machine? Exits where they are nowhere.
+
+    The weights of a hub id may still be on the hub only; those of a folder are in it or missing.
+    """
+    index = _cached(base, "model.safetensors.index.json")
+    files = {"model.safetensors"}
+    try:
+        if index:
+            files = {*json.loads(Path(index).read_text(encoding="utf-8"))["weight_map"].values()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        fail(f"{index} names no files of weights: {error!r}")
+    missing = sorted(file for file in files if not _cached(base, file))
+    if missing and (Path(base).is_dir() or HF_HUB_OFFLINE):
+        fail(f"{base} has no {missing[0]}, so its weights are missing: copy them there")
+    return not missing
+
+
+def _cached(base: str, file: str) -> str | None:
+    """Where this file of a folder or of the hub's cache is; None: it is not on this machine."""
+    return cached_file(
+        base,
+        file,
+        local_files_only=True,
+        _raise_exceptions_for_missing_entries=False,
+        _raise_exceptions_for_connection_errors=False,
+    )
+
+
+def adapted(
+    model: PreTrainedModel,
+    lora: int,
+    checkpointing: bool,
+    seed: int = 0,
+    alpha: int = 0,
+    targets: Sequence[str] = (),
+) -> PreTrainedModel:
+    """The model with new adapters of rank `lora`; 0: without.
+
+    alpha: what an adapter adds is multiplied by alpha / rank; 0: twice the rank. targets: names of
+    layers, as "q_proj", each in every block; none: all linear layers but the output layer.
+    """
+    _prepare(model, checkpointing)
+    if not lora:
+        return model
+    _need_peft("--lora needs")
+    from peft import LoraConfig, get_peft_model
+
+    require_layers(model, targets)
+    adapters = LoraConfig(
+        r=lora,
+        lora_alpha=alpha or 2 * lora,
+        target_modules=list(targets) or "all-linear",
+    )
+    # half of each adapter is random: a rerun, or a run that is resumed, has to begin with the same
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return as_model(get_peft_model(model, adapters))
+
+
+def linear_layers(model: PreTrainedModel) -> dict[str, torch.nn.Module]:
+    """The layers that can have adapters, by their whole names: all linear ones but the output."""
+    head = model.get_output_embeddings()
+    found = {}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear | Conv1D) and module is not head:
+            found[name] = module
+    return found
+
+
+def layers_with_adapters(
+    model: PreTrainedModel, targets: str | Sequence[str]
+) -> list[torch.nn.Module]:
+    """The layers on which adapters with these targets are: names, a pattern, or none for all."""
+    found = []
+    for name, layer in linear_layers(model).items():
+        if isinstance(targets, str):
+            chosen = re.fullmatch(targets, name)
+        else:
+            chosen = not targets or any(f".{name}".endswith(f".{target}") for target in targets)
+        if chosen:
+            found.append(layer)
+    return found
+
+
+def require_layers(model: PreTrainedModel, targets: Sequence[str]) -> None:
+    """Exits where a name is that of no layer."""
+    names = {name.rpartition(".")[2] for name in linear_layers(model)}
+    for target in targets:
+        if target not in names:
+            known = ", ".join(sorted(names))
+            fail(f"--lora-targets {target}: the model has no such layers. Layers: {known}")
+
+
+def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) -> PreTrainedModel:
+    """The model with the adapters of a checkpoint, which go on learning."""
+    from peft import PeftModel
+
+    _prepare(model, checkpointing)
+    _adapter_weights(path)
+    try:
+        with warnings.catch_warnings():
+            # peft only warns where the file lacks weights, and would leave random ones in place
+            warnings.filterwarnings("error", message="Found missing adapter keys")
+            model = as_model(PeftModel.from_pretrained(model, path, is_trainable=True))
+    except (OSError, ValueError, RuntimeError, SafetensorError, UserWarning) as error:
+        fail(f"the adapters of {path} do not fit their base: {str(error).splitlines()[0]}")
+    switch_off_dropout(model)  # of the adapters
+    return model
+
+
+def _adapter_weights(path: str) -> str:
+    """The file with the adapters of a path."""
+    file = cached_file(path, ADAPTERS, _raise_exceptions_for_missing_entries=False)
+    if file is None:
+        fail(f"{path} has no {ADAPTERS}: save the adapters with safe_serialization=True")
+    return file
+
+
+def switch_off_dropout(model: PreTrainedModel) -> None:
+    """Sets every dropout to 0: what is trained on are the log-probs that the sampler wrote with.
+
+    Some layers have a Dropout, some have its share as a number, some read it in the config.
+    """
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        for owner in (module, getattr(module, "config", None)):
+            for name, value in list(vars(owner).items() if owner else []):
+                if "drop" in name and isinstance(value, float):
+                    setattr(owner, name, 0.0)
+
+
+def _prepare(model: PreTrainedModel, checkpointing: bool) -> None:
+    switch_off_dropout(model)
+    make_head_fp32(model)
+    if checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+
+
+def _need_peft(what: str) -> None:
+    if find_spec("peft") is None:
+        fail(f'{what} peft: pip install "minprm[lora]"')
+
+
+def make_sampler(
+    model: PreTrainedModel, name: str, cfg: Engine, context: int, own_weights: bool = False
+) -> Sampler | VLLM:
+    """The sampler of that name."""
+    require_sampler(name)
+    if not uses_vllm(name):
+        return (ParallelSampler if count() > 1 else Sampler)(model, own_weights)
+    return start(model, cfg, context)

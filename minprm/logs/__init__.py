@@ -1,0 +1,1 @@
+"""People's logs: read in any known format, and written."""

@@ -1,0 +1,133 @@
+"""ATIF v1.7, the trajectories of Harbor (harborframework.com/docs/trajectory-format), both ways.
+
+A step is a message; an agent's step also holds what its tools answered, as its `observation`. What
+the agent says is `message`, what it thinks is `reasoning_content`.
+"""
+
+import json
+from collections import Counter
+from typing import Any
+
+from minprm.logs.normalise import note_rest
+
+VERSION = "ATIF-v1.7"
+SOURCES = {"system": "system", "user": "user", "agent": "assistant"}
+# Read here, or bookkeeping whose loss changes nothing.
+READ = ("step_id", "source", "message", "reasoning_content", "tool_calls", "observation",
+        "is_copied_context", "metrics", "extra")  # fmt: skip
+READ_OF_A_LOG = ("schema_version", "session_id", "agent", "steps", "final_metrics", "extra")
+EXPERT = {"name": "expert", "version": "unknown"}
+
+
+def from_atif(log: dict, notes: Counter) -> dict:
+    """A trajectory as a line of chat. Raises ValueError where it is none.
+
+    A tool's answer follows its call. What is observed without a call is a message of the user.
+    """
+    version = log.get("schema_version")
+    if not isinstance(version, str) or not version.startswith("ATIF-v1."):
+        raise ValueError(f'"steps", but no schema_version ATIF-v1: {json.dumps(version)[:40]}')
+    messages = []
+    for i, step in enumerate(log["steps"], start=1):
+        try:
+            messages += _from_step(step)
+        except (AttributeError, TypeError, LookupError) as error:
+            raise ValueError(f"step {i} is no step of ATIF ({error!r})") from error
+        except ValueError as error:
+            raise ValueError(f"step {i}: {error}") from error
+    agent = log.get("agent") or {}
+    extra = log.get("extra") or {}
+    note_rest(log, READ_OF_A_LOG, "a log", notes)
+    task = extra.get("task") if isinstance(extra, dict) else None
+    tools = agent.get("tool_definitions") if isinstance(agent, dict) else None
+    return {"task": task, "messages": messages, "tools": tools}
+
+
+def _from_step(step: dict) -> list[dict]:
+    """The messages of one step: its own, and one for each thing that was observed."""
+    if step["source"] not in SOURCES:
+        raise ValueError(f"its source is none of {', '.join(SOURCES)}")
+    role = SOURCES[step["source"]]
+    calls = step.get("tool_calls") or []
+    message = {key: step[key] for key in step if key not in READ}
+    message |= step.get("extra") or {}
+    message |= {"role": role, "content": step.get("message")}
+    if role == "assistant":
+        message["reasoning_content"] = step.get("reasoning_content")
+        message["tool_calls"] = [_from_call(call) for call in calls]
+    if step.get("is_copied_context") and role == "assistant":
+        if calls:
+            raise ValueError(
+                "it calls tools and is_copied_context, and a call is always learned: leave the log"
+                " out, or begin it after that step"
+            )
+        message["weight"] = 0
+    answers = (step.get("observation") or {}).get("results") or []
+    return [message, *(_from_answer(answer, bool(calls)) for answer in answers)]
+
+
+def _from_call(call: dict) -> dict:
+    arguments = call.get("arguments")
+    if isinstance(arguments, dict):  # as the format has it
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    function = {"name": call["function_name"], "arguments": arguments}
+    return {"id": call["tool_call_id"], "type": "function", "function": function}
+
+
+def _from_answer(answer: dict, called: bool) -> dict:
+    """What was observed; `called`: after a call."""
+    if answer.get("subagent_trajectory_ref"):
+        raise ValueError("it hands over to another agent, whose trajectory is not read here")
+    if not called:
+        return {"role": "user", "content": answer.get("content") or ""}
+    extra = answer.get("extra") or {}
+    call_id = answer.get("source_call_id")
+    return {**extra, "role": "tool", "content": answer.get("content"), "tool_call_id": call_id}
+
+
+def to_atif(line: dict, agent: dict = EXPERT) -> dict:
+    """A line of chat, in the one form (normalise.py) and with ids of calls, as a trajectory.
+
+    agent: its name and version, and what else the format has of it. Raises ValueError where a tool
+    answers no call: ATIF cannot say that.
+    """
+    steps: list[dict[str, Any]] = []
+    for i, message in enumerate(line["messages"]):
+        if message["role"] != "tool":
+            steps.append(_to_step(message, len(steps) + 1))
+            continue
+        if not steps or "tool_calls" not in steps[-1]:
+            raise ValueError(f"message {i} is a tool's answer to no call, which ATIF cannot say")
+        steps[-1].setdefault("observation", {"results": []})["results"].append(_to_answer(message))
+    agent = {**agent, "tool_definitions": line["tools"]}
+    extra = {"task": line["task"]}
+    return {"schema_version": VERSION, "agent": agent, "steps": steps, "extra": extra}
+
+
+def _to_step(message: dict, number: int) -> dict:
+    sources = {role: source for source, role in SOURCES.items()}
+    step = {"step_id": number, "source": sources[message["role"]]}
+    step["message"] = message["content"] or ""
+    if message.get("reasoning_content"):
+        step["reasoning_content"] = message["reasoning_content"]
+    if message.get("tool_calls"):
+        step["tool_calls"] = [_to_call(call) for call in message["tool_calls"]]
+    extra = {key: message[key] for key in ("name", "weight") if key in message}
+    return step | ({"extra": extra} if extra else {})
+
+
+def _to_call(call: dict) -> dict:
+    function = call["function"]
+    arguments = function["arguments"]
+    if isinstance(arguments, str):
+        arguments = json.loads(arguments)
+    return {
+        "tool_call_id": call["id"],
+        "function_name": function["name"],
+        "arguments": arguments,
+    }
+
+
+def _to_answer(message: dict) -> dict:
+    answer = {"source_call_id": message.get("tool_call_id"), "content": message["content"]}
+    return answer | ({"extra": {"name": message["name"]}} if "name" in message else {})

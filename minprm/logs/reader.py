@@ -1,0 +1,278 @@
+"""Logs on disk and as `Demo`s: read in any known format, written as JSONL, split by task.
+
+    {"task": ..., "messages": [...], "tools": [...]}
+
+An assistant's message is one step, and what it says and calls is one action (text/actions.py). Its
+thought stands in `reasoning_content`. An answer of weight 0, and a greeting before the user's first
+message, are no steps: the model reads them in the state of the next one.
+
+Which files are meant: files.py. Which formats are read: formats.py. What is brought into one form:
+normalise.py. Every bad log is found in one pass, each with its file, line and message.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from minprm.constants import Content, fail
+from minprm.data import Demo, Step
+from minprm.logs.files import Problem, files_of, lines_of, values_of
+from minprm.logs.formats import logs_in, opened
+from minprm.logs.normalise import REASONING, normalised
+from minprm.logs.schemas import add_missing_tools
+from minprm.text.actions import joined, parse_json
+
+T = TypeVar("T")
+
+
+@dataclass
+class Report:
+    """What was found while reading logs."""
+
+    files: int = 0
+    formats: Counter[str] = field(default_factory=Counter)  # how many logs came in each
+    normalised: Counter[str] = field(default_factory=Counter)  # how often each change was made
+    problems: list[Problem] = field(default_factory=list)  # one for each bad line
+    places: list[str] = field(default_factory=list)  # of the good ones: file and line
+
+    def in_a_line(self) -> str:
+        """What was changed and what was left out; empty where that is nothing."""
+        parts = [f"{n:,} x {what}" for what, n in self.normalised.most_common()]
+        if self.problems:
+            lines = "line" if len(self.problems) == 1 else "lines"
+            parts.append(f"{len(self.problems):,} bad {lines} left out")
+        return "; ".join(parts)
+
+
+# --- one log --------------------------------------------------------------------------------------
+
+
+def from_chat(line: dict, content: Content = "reply", notes: Counter[str] | None = None) -> Demo:
+    """The demo in one line of chat. Raises ValueError with what is wrong.
+
+    content: what text beside a tool call is. notes: counts what was brought into another form.
+
+    >>> log = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "open c"}]
+    >>> from_chat({"messages": log}).steps[0].action
+    'open c'
+    """
+    notes = Counter() if notes is None else notes
+    log = normalised(line, content, notes)
+    messages = log["messages"]
+    greeting = _end_of_greeting(messages)
+    steps = []
+    state = []
+    for i, message in enumerate(messages):
+        if message["role"] != "assistant" or message.get("weight") == 0 or i < greeting:
+            state.append(message)
+            continue
+        steps.append(Step(state, message.get(REASONING), _action(message, i)))
+        state = []
+    if not steps:
+        raise ValueError("there is no message of the assistant to learn")
+    if not steps[0].state:
+        raise ValueError("message 0 is the assistant's: a log begins with what it answers")
+    if any(message["role"] == "assistant" for message in messages[:greeting]):
+        notes["greetings before the user's first message, read and not learned"] += 1
+    if state:
+        notes["logs that go on after their last action"] += 1
+    return Demo(log["task"], messages, log["tools"] or [], steps)
+
+
+def _end_of_greeting(messages: list[dict]) -> int:
+    """The number of the user's first message, if only texts come before it; otherwise 0."""
+    for i, message in enumerate(messages):
+        if message["role"] == "user":
+            return i
+        if message["role"] == "tool" or "tool_calls" in message:
+            break
+    return 0
+
+
+def _action(message: dict, i: int) -> str:
+    """The action of the i-th message: what it says, then what it calls."""
+    calls = []
+    for call in message.get("tool_calls", ()):
+        function = call["function"]
+        calls.append({"name": function["name"], "arguments": json.loads(function["arguments"])})
+    try:
+        return joined(message["content"] or "", calls)
+    except ValueError as error:
+        raise ValueError(f"message {i} (assistant): {error}") from error
+
+
+def to_chat(demo: Demo) -> dict:
+    """The demo as one line of chat, with the thoughts of its steps."""
+    messages = []
+    for step in demo.steps:
+        answer = demo.messages[len(messages) + len(step.state)]
+        answer = {key: value for key, value in answer.items() if key != REASONING}
+        if step.thought is not None:
+            answer[REASONING] = step.thought
+        messages += [*step.state, answer]
+    messages += demo.messages[len(messages) :]
+    return {"task": demo.task, "messages": messages, "tools": demo.tools}
+
+
+def to_openai(demo: Demo) -> dict:
+    """The demo as OpenAI's fine-tuning takes it. It takes no empty list of tools. The thoughts stay
+    in `reasoning_content`."""
+    line: dict = {"messages": with_call_ids(to_chat(demo)["messages"])}
+    return line | {"tools": demo.tools} if demo.tools else line
+
+
+def with_call_ids(messages: list[dict]) -> list[dict]:
+    """The messages, in which each call has an id, and each answer that of its call."""
+    found = []
+    open_calls: list[str] = []
+    made = 0
+    for message in messages:
+        if "tool_calls" in message:
+            calls = []
+            for call in message["tool_calls"]:
+                made += 1
+                calls.append({"id": f"call_{made}", **call})
+            open_calls = [call["id"] for call in calls]
+            message = {**message, "tool_calls": calls}
+        elif message["role"] == "tool":
+            if "tool_call_id" not in message and open_calls:
+                message = {**message, "tool_call_id": open_calls[0]}
+            open_calls = [i for i in open_calls if i != message.get("tool_call_id")]
+        found.append(message)
+    return found
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def read_logs(path: str | Path, content: Content = "reply") -> tuple[list[Demo], Report]:
+    """The demos of all good logs of a file, a folder or a pattern, and what there is to say.
+
+    Exits where there is no file.
+    """
+    try:
+        files = files_of(path)
+    except Problem as problem:
+        fail(str(problem))
+    report = Report(files=len(files))
+    demos: list[Demo] = []
+    declares: list[bool] = []  # does each of them say what tools there were
+    for file in files:
+        for place, value in values_of(file):
+            for log_place, log in logs_in(place, value):
+                try:
+                    demo, declares_tools = _read_log(log_place, log, content, report)
+                except Problem as problem:
+                    report.problems.append(problem)
+                    continue
+                demos.append(demo)
+                report.places.append(log_place)
+                declares.append(declares_tools)
+    add_missing_tools(demos, declares, report.normalised)
+    return demos, report
+
+
+def _read_log(place: str, log: Any, content: Content, report: Report) -> tuple[Demo, bool]:
+    """(demo, does the log say what tools there were). Raises Problem where the log is bad."""
+    if isinstance(log, Problem):
+        raise log
+    notes: Counter[str] = Counter()
+    name = "chat"
+    try:
+        name, line = opened(log, notes)
+        demo = from_chat(line, content, notes)
+    except ValueError as error:
+        as_what = "" if name == "chat" else f" (read as {name})"
+        raise Problem(place + as_what, str(error)) from error
+    report.formats[name] += 1
+    report.normalised += notes
+    return demo, line.get("tools") not in (None, "") or bool(line.get("functions"))
+
+
+def read_demos(
+    path: str | Path, content: Content = "reply", skip_bad: bool = False
+) -> tuple[list[Demo], Report]:
+    """The demos of a file, a folder or a pattern, and what there is to say of them.
+
+    Exits with file, line and what is wrong at a bad log; with skip_bad only where none is good.
+    """
+    demos, report = read_logs(path, content)
+    if report.problems and not skip_bad:
+        fail(f"{report.problems[0]} ({_way_on(path, len(report.problems) - 1)})")
+    if not demos:
+        fail(f"{path}: there is no log in it that can be read; write one a line")
+    return demos, report
+
+
+def _way_on(path: str | Path, others: int) -> str:
+    if not others:
+        return "mend it, or leave it out by --skip-bad"
+    return f"and {others:,} more: minprm logs {path} lists them, --skip-bad leaves them out"
+
+
+def read_jsonl(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
+    """`parse` of each line that is not empty. Raises ValueError with file, line and what is wrong.
+
+    A line in another format, which `parse` trips over for want of a key say, is told as such.
+    """
+    parsed = []
+    for number, text in enumerate(lines_of(path), start=1):
+        if not text.strip():
+            continue
+        try:
+            parsed.append(parse(parse_json(text)))
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from error
+        except (AttributeError, LookupError, TypeError) as error:
+            raise ValueError(f"{path}, line {number}: another format ({error!r})") from error
+    return parsed
+
+
+def write_demos(demos: list[Demo], path: str | Path, numbers: list[dict] | None = None) -> None:
+    """One line a demo, with these numbers of it. Raises FileExistsError rather than write over
+    anything."""
+    lines = []
+    for demo, more in zip(demos, numbers or [{}] * len(demos), strict=True):
+        lines.append(to_chat(demo) | more)
+    write_lines(lines, path)
+
+
+def write_lines(lines: list[dict], path: str | Path) -> None:
+    """JSONL in a new file. Raises FileExistsError rather than write over anything."""
+    with open(path, "x", encoding="utf-8", newline="\n") as file:
+        for line in lines:
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def rewrite_demos(
+    demos: list[Demo], folder: Path, name: str, numbers: list[dict] | None = None
+) -> None:
+    """A stage's demos, in a file of its run; over the file that a killed process has left."""
+    file = folder / f"{name.replace(':', '-')}.jsonl"
+    file.unlink(missing_ok=True)
+    write_demos(demos, file, numbers)
+
+
+def split_tasks(demos: list[Demo], held_out: int) -> tuple[list[Demo], list[Demo]]:
+    """(training demos, held-out demos), by task: the last tasks are held out with all their demos.
+
+    Exits where none would be left to train on.
+    """
+    tasks = list(dict.fromkeys(demo.task for demo in demos))
+    if held_out and len(tasks) < 2:
+        fail(
+            f"all logs are of one task ({tasks[0][:40]!r}), so none can be held out: add logs of"
+            ' other tasks, or name the tasks apart by a "task" in each line'
+        )
+    if held_out >= len(tasks):
+        fail(
+            f"--held-out {held_out} leaves nothing to learn from: these logs are of "
+            f"{len(tasks)} tasks, so hold out fewer"
+        )
+    kept = set(tasks[: len(tasks) - held_out])
+    train = [demo for demo in demos if demo.task in kept]
+    held = [demo for demo in demos if demo.task not in kept]
+    return train, held

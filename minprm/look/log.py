@@ -1,0 +1,195 @@
+"""What a run writes while it goes: console, TensorBoard, metrics.jsonl, samples.jsonl."""
+
+import json
+import os
+import sys
+from copy import copy
+from dataclasses import asdict
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+from loguru import logger
+from tqdm import tqdm
+
+from minprm.arms import starts
+from minprm.constants import Config, fail
+from minprm.look.screen import Screen
+from minprm.look.tensorboard import TensorBoard
+from minprm.look.track import Tracker
+from minprm.run.stage_ids import last_stage
+
+
+class Log:
+    """One run's files. Every line names its seed, stage and update, so that a resumed run can drop
+    what it is about to do again."""
+
+    def __init__(self, folder: Path):
+        """Nothing is written before `open`: a run that is refused leaves no folder."""
+        self.folder = folder
+        self.lock: FileLock | None = None
+        self.arm = "stages"  # the one whose stages run now
+        self.screen = Screen()
+        self.tensorboard = TensorBoard(folder / "tensorboard")
+        self.dashboards: list[TensorBoard | Tracker] = [self.tensorboard]
+        self.early: list[str] = []  # what was said before there was a file for it
+        logger.remove()
+        logger.add(_above_the_bar, format=self.screen.format)
+        self.sink = logger.add(self.early.append, format="{time} {message}")
+
+    def open(self, cfg: Config) -> None:
+        """Makes the run's folder, or goes on in it. Exits where another process is at work there,
+        or where a new run has the name of an old one."""
+        if self.lock:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.lock = locked(self.folder / "lock")
+        if not cfg.resume:
+            require_new(self.folder)
+            write_atomically(self.folder / "config.json", to_json(asdict(cfg), indent=1))
+            self.tensorboard.knobs(cfg)
+        self._note_start()
+        self._append("log.txt", self.early)
+        logger.remove(self.sink)
+        # catch=False: a full disk ends the run in a sentence, here as everywhere
+        self.sink = logger.add(self.folder / "log.txt", format="{time} {message}", catch=False)
+
+    def _note_start(self) -> None:
+        """A line more in starts.jsonl. No stage rewinds that file, so it must never hold half a
+        line."""
+        path = self.folder / starts.FILE
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        write_atomically(path, before + to_json(starts.this_start()) + "\n")
+
+    def track(self, cfg: Config) -> None:
+        """Starts --track, or goes on with it. Exits where a new run cannot be tracked."""
+        if cfg.track != "none" and len(self.dashboards) == 1:
+            self.dashboards.append(Tracker(cfg, self.folder))
+
+    def beside(self) -> "Log":
+        """A log of the same run for another stage at the same time: it has a bar and TensorBoard
+        files of its own."""
+        other = copy(self)
+        other.screen = Screen(self.screen.clock)
+        other.tensorboard = TensorBoard(self.tensorboard.folder)
+        other.dashboards = [other.tensorboard, *self.dashboards[1:]]
+        return other
+
+    def close(self) -> None:
+        """Lets go of the files, and of the lock."""
+        self.screen.close()
+        for dashboard in self.dashboards:
+            dashboard.close()
+        if self.lock:
+            self.lock.release()
+        logger.remove(self.sink)
+
+    def update(self, seed: int, stage_id: str, update: int, stats: dict[str, float]) -> None:
+        """One line of metrics.jsonl and one point of each curve."""
+        line = {"seed": seed, "stage": stage_id, "update": update, **stats}
+        self._append("metrics.jsonl", [to_json(line) + "\n"])
+        self.screen.update(stats)
+        for dashboard in self.dashboards:
+            dashboard.update(self._place(seed, stage_id), update, stats)
+
+    def samples(self, seed: int, stage_id: str, update: int, groups: list[dict]) -> None:
+        """Whole groups, thoughts with rewards and advantages, for people to read."""
+        head = {"seed": seed, "stage": stage_id, "update": update}
+        lines = [{**head, **group} for group in groups]
+        self._append("samples.jsonl", [to_json(line) + "\n" for line in lines])
+        if lines:  # the first is the same state at every look
+            self.screen.group(lines[0])
+            for dashboard in self.dashboards:
+                dashboard.group(self._place(seed, stage_id), lines[0])
+
+    def row(self, row: dict, arm: str) -> None:
+        """A row of the ladder: an arm's, that of random play, or the expert's."""
+        for dashboard in self.dashboards:
+            dashboard.row(f"{arm}-{row['seed']}", row)
+
+    def rewind(self, seed: int, stage_id: str, update: int) -> None:
+        """Opens a stage: forgets what was logged of it from `update` on."""
+        for name in ("metrics.jsonl", "samples.jsonl"):
+            path = self.folder / name
+            text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+            kept = []
+            # what follows the last newline was being written when the process was killed
+            for number, line in enumerate(text.split("\n")[:-1], start=1):
+                *stage, when = _place(line, path, number)
+                if stage != [seed, stage_id] or when < update:
+                    kept.append(line + "\n")
+            if "".join(kept) != text:
+                write_atomically(path, "".join(kept))
+        self.tensorboard.close()  # the stage's first point opens its own files
+
+    def _place(self, seed: int, stage_id: str) -> str:
+        """Where dashboards show a stage: under the arm that runs it."""
+        number = stage_id.count("+") + 1
+        return f"{self.arm}-{seed}/{number}-{last_stage(stage_id).replace(':', '-')}"
+
+    def _append(self, name: str, lines: list[str]) -> None:
+        with open(self.folder / name, "a", encoding="utf-8") as file:
+            file.writelines(lines)
+
+
+def to_json(value: object, indent: int | None = None) -> str:
+    """Strict JSON: it has no word for NaN and the infinities, so they become null.
+
+    >>> to_json({"loss": float("nan")})
+    '{"loss": null}'
+    """
+    strict = json.loads(json.dumps(value), parse_constant=lambda name: None)
+    return json.dumps(strict, indent=indent)
+
+
+def require_new(folder: Path) -> None:
+    """Exits where a run has this folder: nothing is written over."""
+    if (folder / "config.json").exists():
+        fail(f"--run {folder.name} exists: add --resume to go on with it, or choose another name")
+
+
+def locked(path: Path) -> FileLock:
+    """The lock of a run; the system releases it when this process ends, in whatever way.
+
+    Exits where another process holds it. Which one it is stands in a file beside it.
+    """
+    process = path.with_suffix(".pid")
+    lock = FileLock(path, blocking=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        told = process.read_text(encoding="utf-8") if process.exists() else "of another user"
+        fail(f"{path.parent} is in use by process {told}: wait until that has ended")
+    process.write_text(str(os.getpid()), encoding="utf-8")
+    return lock
+
+
+def held(path: Path) -> bool:
+    """Does a process hold this lock? Who may only read here cannot ask, and hears no."""
+    if not path.exists() or not os.access(path, os.W_OK):
+        return False
+    try:
+        with FileLock(path, blocking=False):
+            return False
+    except Timeout:
+        return True
+
+
+def _place(line: str, path: Path, number: int) -> tuple[int, str, int]:
+    """(seed, stage_id, update) of a line. Exits where it is none of ours."""
+    try:
+        row = json.loads(line)
+        return row["seed"], row["stage"], int(row["update"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        fail(f"{path}, line {number} is broken: remove the line, and resume again")
+
+
+def _above_the_bar(line: str) -> None:
+    """Prints a line without tearing the progress bar."""
+    tqdm.write(line, end="", file=sys.stderr)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """The whole new file or the whole old one, also after a crash."""
+    half = path.with_name(f".{path.name}.tmp")
+    half.write_text(text, encoding="utf-8")
+    os.replace(half, path)

@@ -1,0 +1,48 @@
+"""A run's texts in Markdown, for TensorBoard and for trackers that read it.
+
+Text of a model, a world or a user stays text: every letter that Markdown or HTML could obey becomes
+a reference to it.
+"""
+
+from collections.abc import Iterable
+
+from minprm.look.picture import one_line, rows_of
+
+COLUMNS = ["reward", "advantage", "times", "written"]
+OBEYED = r"\`*_{}[]()<>#+-.!|&~=:^$@\"'"
+
+
+def escaped(text: object) -> str:
+    """The text in one line of letters that mean nothing to Markdown.
+
+    >>> escaped("<b> | *now*")
+    '&#60;b&#62; &#124; &#42;now&#42;'
+    """
+    shown = one_line(str(text))
+    return "".join(f"&#{ord(letter)};" if letter in OBEYED else letter for letter in shown)
+
+
+def table(columns: list[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table with these names of its columns."""
+    lines = ["|" + "|".join(columns) + "|", "|" + "-|" * len(columns)]
+    for row in rows:
+        lines.append("|" + "|".join(map(escaped, row)) + "|")
+    return "\n".join(lines)
+
+
+def group(line: dict) -> str:
+    """One line of samples.jsonl: its state, the expert's action, and its rows."""
+    told = f"**state** {escaped(line['state'])}\n\n"
+    if line["action"] is not None:
+        told += f"**expert** {escaped(line['action'])}\n\n"
+    return told + table(COLUMNS, cells(line))
+
+
+def cells(line: dict) -> list[list]:
+    """The rows of a group as a table has them."""
+    found = []
+    for row in rows_of(line["group"]):
+        note = f"({row.note}) " if row.note else ""
+        numbers = [round(row.reward, 3), round(row.advantage, 2), row.times]
+        found.append([*numbers, note + row.text()])
+    return found

@@ -1,0 +1,328 @@
+"""Which groups are kept for people to look at: the same states again and again, or a batch's tasks.
+
+Act-PRM draws thoughts about a few watched states, at looks that grow sparser and always with the
+same noise: so selection is seen to happen. RL shows episodes that it has played anyway. Neither
+draws anything that training draws, nor moves a weight. What is noted of a group: notes.py.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from minprm.constants import ActPRM, Config
+from minprm.data import Demo, Sample
+from minprm.envs import make_world
+from minprm.envs.base import World
+from minprm.look.notes import (
+    ACTION,
+    DRAWN,
+    STATE,
+    STOP,
+    TAG,
+    THOUGHT,
+    Notes,
+    short,
+    with_tokens,
+)
+from minprm.look.pieces import Pieces, state_text
+from minprm.play import Episode, forced_opening, task_name
+from minprm.run.randomness import noise_seed
+from minprm.text.actions import copies
+from minprm.text.chat import Chat
+from minprm.trainer import Run
+
+
+def recorded_before(update: int) -> bool:
+    """Are groups recorded before this update? Most of what can be seen happens early.
+
+    >>> [update for update in range(200) if recorded_before(update)]
+    [0, 1, 2, 5, 10, 15, 20, 30, 40, 60, 80, 120, 160]
+    """
+    if update < 3:
+        return True
+    apart = 5
+    while update > 4 * apart:
+        apart *= 2
+    return update % apart == 0
+
+
+class WatchedStates:
+    """Act-PRM: first steps of logs; where paths are resampled, every step of the first held-out
+    log. The last four arguments are functions of stages/act_prm.py."""
+
+    def __init__(
+        self,
+        run: Run,
+        stage_id: str,
+        cfg: ActPRM,
+        walk_logs: Callable,
+        outcomes: Callable,
+        credit: Callable,
+        to_samples: Callable,
+    ):
+        self.run = run
+        self.stage_id = stage_id
+        # the thoughts that the agent will have when it acts, also where training shows the action
+        self.cfg = replace(cfg, thoughts_from="state")
+        self.walk_logs = walk_logs
+        self.outcomes = outcomes
+        self.credit = credit
+        self.to_samples = to_samples
+        self.demos = watched_demos(run, cfg)
+        self.pieces = Pieces(run.agent.chat.tokenizer)
+        self.done = run.snapshots.state(stage_id).get("update", 0)  # updates so far
+        self.notes: Notes | None = None  # of the look before this update
+
+    def before(self, update: int) -> None:
+        """Draws the groups, and reads them by the weights before the update."""
+        self.notes = self._drawn(update) if self.demos and recorded_before(update) else None
+
+    def after(self, update: int) -> None:
+        """Reads the same tokens by the weights after it, and writes the lines."""
+        self.done = update + 1
+        if self.notes:
+            self.notes.read_after()
+            self.notes.write()
+
+    def end(self) -> None:
+        """The last look, at the weights that the stage leaves."""
+        if self.demos:
+            self._drawn(self.done).write()
+
+    def _drawn(self, update: int) -> Notes:
+        """Notes of the groups that the present weights draw."""
+        notes = Notes(self.run, self.stage_id, update, self.pieces)
+        seed = noise_seed(self.run.seed, "watched", 0)  # the same at every look
+        walks, groups = self.walk_logs(self.run.agent, self.demos, self.cfg, seed)
+        self.outcomes(walks, self.cfg)
+        self.credit(groups, self.cfg)
+        for number, walk in enumerate(walks):
+            whole = number == 1 and self.cfg.continues == "resample"
+            for t in range(len(walk.groups) if whole else 1):
+                notes.rows.append(self._row(notes, number, walk, t))
+        # the expert's action is read by the model whose probability is the reward
+        written = self.cfg.reward == "exact_match"
+        notes.read_before(by_base=not written and self.cfg.scored_by == "base")
+        return notes
+
+    def _row(self, notes: Notes, number: int, walk, t: int) -> dict:
+        """The line of one group. Of later steps it has no tokens: there it is about the paths."""
+        chat = self.run.agent.chat
+        group = walk.groups[t]
+        entries = [self._thought(z, walk, t) for z in group.thoughts]
+        kinds = classifier(self.run.cfg, walk.demo, t)
+        for entry in entries:
+            entry["kind"] = kinds(entry["thought"]) if kinds else None
+        if t == 0:
+            self._note_tokens(notes, group, entries)
+        first = group.paths[0].history
+        without_thought = None
+        if t == 0 and with_tokens([len(group.action)], [0.0]):
+            bare = Sample(parent=first).extend(chat.opening(None)).extend(group.action, 0.0)
+            without_thought = notes.action(group.action, bare)
+        return {
+            "watched": number,
+            "where": "held out" if number else "training log",
+            "task": walk.demo.task,
+            "step": t,
+            "state": state_text(group.step),
+            "action": group.step.action,
+            "prompt": notes.prompt(first.whole()),
+            "group": entries,
+            "without_thought": without_thought,
+        }
+
+    def _thought(self, z, walk, t: int) -> dict:
+        """What is noted of a thought of step t beside its tokens."""
+        group = walk.groups[t]
+        text = self.run.agent.chat.text(z.ids)
+        last = t + 1 == len(walk.groups)
+        paths = walk.paths if last else walk.groups[t + 1].paths  # that lead on from this step
+        entry = {
+            "thought": text,
+            "kind": None,
+            "reward": short(z.reward),
+            "advantage": short(z.advantage),
+            "action_weight": short(z.action_weight),
+            "usable": z.usable,
+            "closed": z.closed,
+            "copied": copies(text, group.step.action, group.step.observation()),
+            "committed": any(path.thoughts[t] is z for path in paths),
+            "tokens": None,
+            "action": None,
+            "up": None,
+            "descendants": None,
+        }
+        if self.cfg.continues == "resample":
+            if t:
+                before = walk.groups[t - 1].thoughts
+                entry["up"] = [y is z.path.thoughts[-1] for y in before].index(True)
+            entry["descendants"] = sum(path.thoughts[t] is z for path in walk.paths)
+        return entry
+
+    def _note_tokens(self, notes: Notes, group, entries: list[dict]) -> None:
+        """Writes `tokens` and `action` into the entries, as far as they are kept."""
+        chat = self.run.agent.chat
+        # whatever is trained on, all of a turn is read: what no loss is taken of moves as well
+        cfg = replace(self.cfg, trained_on="thought_action")
+        samples = self.to_samples([group], chat, cfg, 0)
+        rewards = [z.reward for z in group.thoughts]
+        for i in with_tokens([len(sample.ids) for sample in samples], rewards):
+            z = group.thoughts[i]
+            sample = samples[i]
+            roles = roles_of(z, group.action, chat)
+            advantages = []
+            for role, number in zip(roles, sample.advantages, strict=True):
+                advantages.append(number if role in self._trained() else None)
+            entries[i]["tokens"] = notes.turn(
+                sample.ids, roles, advantages, sample.logprobs, [sample]
+            )
+            if z.closed:
+                entries[i]["action"] = notes.action(group.action, action_of(sample, group, chat))
+
+    def _trained(self) -> str:
+        """The roles of which training takes a loss, where the thought stands before the action."""
+        if self.cfg.trained_on == "action_first":
+            return ""
+        return THOUGHT + STOP + (ACTION if self.cfg.trained_on != "thought" else "")
+
+
+def watched_demos(run: Run, cfg: ActPRM) -> list[Demo]:
+    """The first log to learn from, then held-out logs of different tasks; --watch of them.
+
+    Where a thought's advantage depends on later steps, logs are walked to their end. That takes as
+    long as their steps, so two of them have to do.
+    """
+    demos = run.train_demos[:1]
+    for demo in run.held_out:
+        if demo.task not in {known.task for known in demos}:
+            demos.append(demo)
+    demos = demos[: run.cfg.watch]
+    if cfg.continues != "best":
+        return demos[:2]
+    return [demo.until(1) if len(demo.steps) > 1 else demo for demo in demos]
+
+
+def roles_of(z, action: list[int], chat: Chat) -> str:
+    """The role of each token of a thought and the expert's action after it.
+
+    Of the tokens that end a thought the first alone is drawn; the others are learned with the
+    action.
+    """
+    stop = z.drawn[len(z.ids) :]
+    roles = TAG * len(chat.think) + THOUGHT * len(z.ids) + STOP * len(stop)
+    if z.closed:
+        rest = [*chat.think_end[1:], *chat.act, *action, *chat.act_end, *chat.end]
+        roles += ACTION * len(rest)
+    return roles
+
+
+def action_of(turn: Sample, group, chat: Chat) -> Sample:
+    """The same turn, in which the tokens of the expert's action alone are read."""
+    after = len([*group.action, *chat.act_end, *chat.end])
+    begin = len(turn.ids) - after
+    end = begin + len(group.action)
+    sample = Sample(parent=turn.parent).extend(turn.ids[:begin])
+    return sample.extend(turn.ids[begin:end], 0.0)
+
+
+def classifier(cfg: Config, demo: Demo, t: int) -> Callable[[str], str] | None:
+    """`World.classify` in the state of step t, where this log is one of the run's world.
+
+    None: the world knows no kinds of thoughts, or the log is another one's.
+    """
+    world = make_world(cfg) if cfg.world else World()
+    name, _, seed = demo.task.rpartition("-")
+    if type(world).classify is World.classify or name != type(world).__name__:
+        return None
+    try:
+        observation = world.reset(int(seed))
+        for step in demo.steps[:t]:
+            observation, *_ = world.step(step.action)
+    except (ValueError, RuntimeError):  # no such task, or it was over before this step
+        return None
+    return world.classify if demo.steps[t].state[-1].get("content") == observation else None
+
+
+class WatchedTasks:
+    """RL: the episodes of the first tasks of a batch."""
+
+    def __init__(self, run: Run, stage_id: str):
+        self.run = run
+        self.stage_id = stage_id
+        self.pieces = Pieces(run.agent.chat.tokenizer)
+        self.notes: Notes | None = None  # of the look before this update
+
+    def before(self, update: int, groups: list) -> None:
+        """Reads the tokens by the weights before the update."""
+        self.notes = None
+        last = update + 1 == self.run.cfg.rl.updates
+        # tasks differ from batch to batch, so that looks close together would show nothing more
+        regular = update % 5 == 0 and recorded_before(update)
+        if self.run.cfg.watch and (regular or last):
+            self.notes = Notes(self.run, self.stage_id, update, self.pieces)
+            for number, group in enumerate(groups[: self.run.cfg.watch]):
+                self.notes.rows.append(self._row(self.notes, number, group))
+            self.notes.read_before()
+
+    def after(self, update: int) -> None:
+        """Reads the same tokens by the weights after it, and writes the lines."""
+        if self.notes:
+            self.notes.read_after()
+            self.notes.write()
+
+    def _row(self, notes: Notes, number: int, group: list[Episode]) -> dict:
+        """The line of one task: its episodes, whose tokens are kept where they are not too many."""
+        entries = [_episode(e) for e in group]
+        sizes = [sum(len(turn.state) + len(turn.full) for turn in e.turns) for e in group]
+        for i in with_tokens(sizes, [sum(e.rewards) for e in group]):
+            entries[i]["tokens"] = self._tokens(notes, group[i])
+        e = max(group, key=lambda e: len(e.steps))  # one that was asked at all, if any was
+        return {
+            "watched": number,
+            "where": "batch",
+            "task": task_name(e.world),
+            "step": 0,
+            "state": state_text(e.steps[0]) if e.steps else "",
+            "action": None,
+            "prompt": notes.prompt(e.turns[0].state) if e.turns else None,
+            "group": entries,
+            "without_thought": None,
+        }
+
+    def _tokens(self, notes: Notes, e: Episode) -> dict:
+        """The tokens of all turns, with the states between them."""
+        opening = len(forced_opening(self.run.agent))
+        ids = []
+        roles = ""
+        advantages = []
+        sampled = []
+        for i, (turn, (sample, begin, end)) in enumerate(zip(e.turns, e.spans, strict=True)):
+            state = turn.state if i else []  # the first is the prompt
+            ids += [*state, *turn.full]
+            ahead = STATE * len(state) + TAG * opening
+            behind = TAG * (len(turn.full) - opening - (end - begin))
+            roles += ahead + DRAWN * (end - begin) + behind
+            before, after = [None] * len(ahead), [None] * len(behind)
+            advantages += [*before, *sample.advantages[begin:end], *after]
+            sampled += [*before, *sample.logprobs[begin:end], *after]
+        return notes.turn(ids, roles, advantages, sampled, e.samples)
+
+
+def _episode(e: Episode) -> dict:
+    """What is noted of an episode beside its tokens."""
+    turns = []
+    for step, reward in zip(e.steps, e.rewards, strict=True):
+        turn = {"thought": step.thought, "action": step.action, "reward": short(reward)}
+        turns.append({"state": state_text(step), **turn})
+    advantage = None
+    if e.spans:
+        sample, begin, _ = e.spans[0]
+        advantage = short(sample.advantages[begin])
+    return {
+        "thought": "\n".join(step.thought for step in e.steps if step.thought),
+        "turns": turns,
+        "reward": short(sum(e.rewards)),
+        "won": bool(e.world.success),
+        "advantage": advantage,
+        "tokens": None,
+    }

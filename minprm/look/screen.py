@@ -1,0 +1,103 @@
+"""What a person sees while a run goes: a bar with the newest numbers and the time left, and at the
+first and the last look of a stage one group. A pipe or a file gets the groups as plain text, and no
+bar.
+"""
+
+import shutil
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+from loguru import logger
+from tqdm import tqdm
+
+from minprm.look.clock import Clock, Part
+from minprm.look.picture import picture
+from minprm.run.stage_ids import kind, last_stage
+from minprm.text.printable import in_colours
+
+if TYPE_CHECKING:
+    from loguru import Record  # which is in its types alone
+
+# a progress bar, and none where nobody watches
+bar = partial(
+    tqdm, leave=False, disable=None, dynamic_ncols=True,
+    bar_format="{desc} {n_fmt}/{total_fmt}{postfix} |{bar}|",  # text first: it is never cut
+)  # fmt: skip
+# What the bar says of an update, and of the newest look.
+NUMBERS = {"reward/mean": "reward", "eval/success": "success", "loss/total": "loss"}
+
+
+class Screen:
+    """The bar of the stage that runs, the groups that were not shown yet, and the time left.
+
+    Stages that run at once have a screen each, and one clock.
+    """
+
+    def __init__(self, clock: Clock | None = None):
+        self.clock = clock or Clock()
+        self.part = Part(0, "")  # the one that the bar is of
+        self.arm = ""  # the one that the stage is made for, where others are made at once
+        self.shown: tqdm | None = None
+        self.numbers: dict[str, float] = {}
+        self.last_group: dict = {}
+        self.colours = in_colours(sys.stderr)
+
+    def bar(self, seed: int, stage_id: str, first: int, updates: int) -> range:
+        """The numbers of the updates that are left of a stage; it has a bar from now on."""
+        self.part = Part(seed, stage_id)
+        self.clock.begin(self.part, updates - first)
+        self.numbers = {}
+        name = last_stage(stage_id)
+        if self.arm and kind(stage_id) == "sft":  # most arms end with it, also at the same time
+            name = f"{self.arm}: sft"
+        self.shown = bar(desc=f"seed {seed}  {name}", total=updates, initial=first)
+        return range(first, updates)
+
+    def update(self, stats: dict[str, float]) -> None:
+        """An update is over: what it measured stands before the bar."""
+        if self.shown is None:
+            return
+        self.clock.update(self.part)
+        for key, name in NUMBERS.items():
+            if key in stats:
+                self.numbers[name] = stats[key]
+        told = [f"{name} {number:.3f}" for name, number in self.numbers.items()]
+        told = [text for text in told if not text.startswith("loss")] or told  # where it is alone
+        left = self.clock.time_left()
+        self.shown.set_postfix_str(", ".join([*told, left] if left else told), refresh=False)
+        self.shown.update()
+
+    def group(self, line: dict) -> None:
+        """Shows the first group of a stage, and keeps the newest one until the stage is over."""
+        if line["update"]:
+            self.last_group = line
+        else:
+            self._show(line)
+
+    def close(self) -> None:
+        """Takes the bar away."""
+        if self.shown is not None:
+            drawn = not self.shown.disable
+            self.shown.close()
+            if drawn:  # tqdm leaves the cursor behind a bar that is not the first
+                self.shown.fp.write("\r")
+        self.shown = None
+
+    def finish(self, seed: int, name: str, seconds: float) -> None:
+        """A stage, or an evaluation, is over."""
+        self.clock.done(Part(seed, name), seconds)
+        self.close()
+        if self.last_group:
+            self._show(self.last_group)
+        self.last_group = {}
+
+    def format(self, record: "Record") -> str:
+        """How loguru writes a message on the console: a picture in colours, where it has them."""
+        text = "{extra[coloured]}" if "coloured" in record["extra"] else "{message}"
+        return "{time:HH:mm:ss} " + text + "\n{exception}"
+
+    def _show(self, line: dict) -> None:
+        columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else sys.maxsize
+        seen = picture(line, self.colours, columns)
+        logger.bind(coloured=seen).info(picture(line))  # the file has lines of full width

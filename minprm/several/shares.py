@@ -1,0 +1,129 @@
+"""Who does what: which process writes after which prompt, and which one reads which Samples.
+
+Prompts are shared out in the same way for both samplers. Each process has written after its own
+when it asks for what the others have written.
+"""
+
+from bisect import bisect_left
+from threading import current_thread, main_thread
+from typing import Any, TypeVar
+
+from minprm.data import Sample
+from minprm.model.tree import named
+from minprm.several.processes import count, gathered, group_of_its_own, parted, rank
+
+T = TypeVar("T")  # what is written after a prompt
+
+# --- prompts ---
+
+
+class Owners:
+    """Whose each prompt is: of the writer that has read how it begins, and else of the one that has
+    least to do."""
+
+    def __init__(self, writers: int):
+        self.writers = writers
+        self.known: dict[tuple[int, ...], int] = {}  # of a walk: first prompts, and whose they are
+
+    def of(self, prompts: list[tuple[int, ...]]) -> list[int]:
+        """The number of the writer after each prompt; equal ones have the same."""
+        sizes = sorted({len(prompt) for prompt in self.known}, reverse=True)
+        owners: dict[tuple[int, ...], int] = {}
+        work = [0] * self.writers
+        new: dict[tuple[int, ...], int] = {}  # and how often each is asked
+        for prompt in prompts:
+            if prompt not in owners and prompt not in new:
+                begins = [prompt[:size] for size in sizes if prompt[:size] in self.known]
+                if begins:
+                    owners[prompt] = self.known[begins[0]]
+            if prompt in owners:
+                work[owners[prompt]] += 1
+            else:
+                new[prompt] = new.get(prompt, 0) + 1
+        for prompt, times in new.items():
+            owner = work.index(min(work))
+            work[owner] += times
+            owners[prompt] = self.known[prompt] = owner
+        return [owners[prompt] for prompt in prompts]
+
+
+class Shares:
+    """The prompts of a walk, shared out. All processes have to ask the same, in the same order."""
+
+    def __init__(self, team: int = 1):
+        """team: how many processes, one after the other, write together."""
+        self.team = team
+        self.beside = group_of_its_own()  # a thread may write while another one learns
+        self.begin()
+
+    @property
+    def group(self) -> Any:
+        """The processes as the thread that asks has them. The main thread asks all in one order, so
+        that processes find out where they no longer do the same."""
+        return None if current_thread() is main_thread() else self.beside
+
+    def begin(self) -> None:
+        """A new walk: nobody has read anything."""
+        self.owners = Owners(count() // self.team)
+
+    def mine(self, prompts: list[list[int]]) -> list[int]:
+        """The numbers of the prompts after which this process writes."""
+        owners = self.owners.of([tuple(prompt) for prompt in prompts])
+        return [i for i, owner in enumerate(owners) if owner == rank() // self.team]
+
+    def of_all(self, found: dict[int, T]) -> list[T]:
+        """What is written after each prompt, from what this process has written after its own."""
+        speaks = rank() % self.team == 0  # the others of its team have written the same
+        written: dict[int, T] = {}
+        for each in gathered(found if speaks else {}, self.group):
+            written |= each
+        return [written[i] for i in range(len(written))]
+
+    def require_same(self, prompts: list[list[int]]) -> None:
+        """Exits where the processes were given different prompts."""
+        told = gathered(hash(tuple(map(tuple, prompts))), self.group)
+        if len({*told}) > 1:
+            parted("were asked to continue different prompts")
+
+
+# --- Samples ---
+
+
+def stretches(samples: list[Sample], n: int) -> list[list[int]]:
+    """Cuts Samples into n stretches, of which the longest has as few tokens as it can. Neighbours
+    share most of theirs; those that two stretches share are read in both."""
+    paths = named(samples)
+    order = sorted(range(len(samples)), key=lambda i: [number for number, _ in paths[i]])
+
+    def new(i: int, known: set[int]) -> int:
+        return sum(len(node.ids) for number, node in paths[i] if number not in known)
+
+    def cut(most: int) -> list[list[int]]:
+        """Stretches of so many tokens at most, or of one Sample."""
+        shares = []
+        known: set[int] = set()
+        left = 0
+        for i in order:
+            # equal ones stay together, or rounding would tell them apart
+            if new(i, known) > max(left, 0):
+                shares.append([])
+                known = set()
+                left = most
+            left -= new(i, known)
+            known.update(number for number, _ in paths[i])
+            shares[-1].append(i)
+        return shares
+
+    tokens = sum(new(i, set()) for i in order)
+    shares = cut(bisect_left(range(tokens), True, key=lambda most: len(cut(most)) <= n))
+    return [sorted(share) for share in shares] + [[] for _ in range(n - len(shares))]
+
+
+def require_same(mine: list[tuple[int, float]], others: list[tuple[int, float]]) -> None:
+    """Exits where another process learned from other tokens or advantages."""
+    same = len(mine) == len(others)
+    for (ids, advantage), (other_ids, other) in zip(mine, others, strict=False):
+        # two kinds of CPU may round otherwise
+        same = same and ids == other_ids and not abs(advantage - other) > 1e-3
+    if not same:
+        parted("came to different advantages")
