@@ -367,14 +367,14 @@ def test_what_is_done_does_not_count_when_a_run_goes_on(tmp_path):
     done = {"act_prm": {"done": True, "seconds": 400.0}, "act_prm+relabel": {"update": 3}}
     run = SimpleNamespace(
         cfg=cfg, seed=1, train_demos=[], snapshots=SimpleNamespace(state=lambda x: done.get(x, {})),
-        log=SimpleNamespace(screen=SimpleNamespace(clock=Clock())),
     )  # fmt: skip
-    ladder._plan(run, {"act_prm": [{"seed": 0}, {"seed": 1}]}, tmp_path)
-    left = run.log.screen.clock.left
+    log = SimpleNamespace(screen=SimpleNamespace(clock=Clock()))
+    ladder._plan(run, log, {"act_prm": [{"seed": 0}, {"seed": 1}]}, tmp_path)
+    left = log.screen.clock.left
     assert {part.seed for part in left} == {1, 9} and Part(9, "raise") in left
     assert Part(1, "act_prm") not in left and Part(1, "evaluate act_prm") not in left
     assert Part(1, "act_prm+relabel") in left and Part(9, "act_prm") in left
-    assert run.log.screen.clock.spent == {"act_prm": (400.0, cfg.act_prm.updates)}
+    assert log.screen.clock.spent == {"act_prm": (400.0, cfg.act_prm.updates)}
 
 
 def test_what_is_shown_kept_or_tracked_is_in_no_snapshots_fingerprint():

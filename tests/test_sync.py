@@ -21,7 +21,7 @@ from minprm.load.vllm import VLLM, architecture
 from minprm.model import agent as agents
 from minprm.model.sampler import Sampler
 from shared.policies import policy
-from shared.stages import CFG, Lines
+from shared.stages import CFG, Lines, log_of
 
 PROMPTS = [[3, 4, 5], [7, 8]]
 
@@ -228,6 +228,6 @@ def test_weights_change_hands_in_the_main_thread_while_nobody_writes(
     run = run_of(checkpoints, tmp_path, engines, monkeypatch, rl=rl)
     run_stage(run, "rl")
     assert engines[0].threads == {threading.main_thread()}
-    assert [x["policy/staleness"] for x in run.log.lines] == [0, 1, 1, 1, 1]
-    gaps = [x["policy/gap_max"] for x in run.log.lines]
+    assert [x["policy/staleness"] for x in log_of(run).lines] == [0, 1, 1, 1, 1]
+    gaps = [x["policy/gap_max"] for x in log_of(run).lines]
     assert gaps[0] < 1e-4 < min(gaps[1:])

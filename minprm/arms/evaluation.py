@@ -12,7 +12,6 @@ import torch
 from transformers import AutoTokenizer
 
 from minprm.arms.about import asked_of, read_about
-from minprm.arms.demos import WITH_ONE_THOUGHT, portions
 from minprm.constants import Config, History
 from minprm.data import Demo, Sample, Step, chain
 from minprm.envs import make_world
@@ -24,6 +23,7 @@ from minprm.model.agent import Agent, Player, make_agent
 from minprm.model.policy import Policy
 from minprm.play import Episode, act, begin, play, turn_limit
 from minprm.report.table import by_log
+from minprm.stages.act_prm import WITH_ONE_THOUGHT, portions
 from minprm.text.actions import copies, exact_match
 from minprm.text.chat import Chat, Turn
 

@@ -13,10 +13,14 @@ from tqdm import tqdm
 
 from minprm.arms import starts
 from minprm.constants import Config, fail
+from minprm.logs.reader import rewrite_demos
+from minprm.look.notes import Noted
 from minprm.look.screen import Screen
 from minprm.look.tensorboard import TensorBoard
 from minprm.look.track import Tracker
+from minprm.run.events import Began, Ended, Event, Left, Updated
 from minprm.run.stage_ids import last_stage
+from minprm.trainer import Run
 
 
 class Log:
@@ -82,6 +86,23 @@ class Log:
         if self.lock:
             self.lock.release()
         logger.remove(self.sink)
+
+    def __call__(self, run: Run, event: Event) -> None:
+        """The listener."""
+        match event:
+            case Began():
+                self.arm = run.arm
+                self.rewind(run.seed, event.stage_id, event.first)
+                self.screen.bar(run.seed, event.stage_id, event.first, event.updates)
+            case Updated():
+                self.update(run.seed, event.stage_id, event.update, event.stats)
+            case Noted():
+                self.samples(run.seed, event.stage_id, event.update, event.lines)
+            case Left():
+                name = f"{event.name}-{event.stage_id}-{run.seed}"
+                rewrite_demos(event.demos, self.folder, name, event.numbers)
+            case Ended():
+                self.screen.finish(run.seed, event.stage_id, event.seconds)
 
     def update(self, seed: int, stage_id: str, update: int, stats: dict[str, float]) -> None:
         """One line of metrics.jsonl and one point of each curve."""

@@ -43,8 +43,8 @@ class Screen:
         self.last_group: dict = {}
         self.colours = in_colours(sys.stderr)
 
-    def bar(self, seed: int, stage_id: str, first: int, updates: int) -> range:
-        """The numbers of the updates that are left of a stage; it has a bar from now on."""
+    def bar(self, seed: int, stage_id: str, first: int, updates: int) -> None:
+        """A stage begins; it has a bar from now on."""
         self.part = Part(seed, stage_id)
         self.clock.begin(self.part, updates - first)
         self.numbers = {}
@@ -52,7 +52,6 @@ class Screen:
         if self.arm and kind(stage_id) == "sft":  # most arms end with it, also at the same time
             name = f"{self.arm}: sft"
         self.shown = bar(desc=f"seed {seed}  {name}", total=updates, initial=first)
-        return range(first, updates)
 
     def update(self, stats: dict[str, float]) -> None:
         """An update is over: what it measured stands before the bar."""

@@ -148,9 +148,8 @@ class RemoteScreen(Screen):
         super().__init__()
         self.tell = tell
 
-    def bar(self, seed: int, stage_id: str, first: int, updates: int) -> range:
+    def bar(self, seed: int, stage_id: str, first: int, updates: int) -> None:
         self.tell("screen.bar", seed, stage_id, first, updates)
-        return range(first, updates)
 
     def finish(self, seed: int, name: str, seconds: float) -> None:
         self.tell("screen.finish", seed, name, seconds)

@@ -15,6 +15,7 @@ Not here: writing thoughts into logs (relabel.py), the maths (algorithms.py), sa
 import math
 import random
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -23,44 +24,34 @@ from minprm.algorithms import gain, posterior, returns_to_go, systematic_resampl
 from minprm.chosen import advantages
 from minprm.constants import ActPRM
 from minprm.data import Demo, Sample, Step, chain
-from minprm.look.looks import Looks
-from minprm.look.record import WatchedStates
 from minprm.model.agent import Agent
+from minprm.run.events import Grouped
 from minprm.run.randomness import noise_seed, pick
 from minprm.stages import variants
-from minprm.stages.failure import check_signal
-from minprm.stages.metrics import check_rewards, group_metrics, held_out_look
 from minprm.text.chat import Chat, Turn
 from minprm.trainer import Batch, Run, loop
 from minprm.zoo import HARD_EM
+
+# Logs that are walked side by side: with a group of thoughts a step, and with one thought. All that
+# depends on them (thoughts, histories, keys and values) is in memory at once.
+SIDE_BY_SIDE, WITH_ONE_THOUGHT = 32, 128
 
 
 def act_prm(run: Run, stage_id: str, **changes) -> None:
     """The stage. `changes` are knobs of ActPRM that a variant of it sets."""
     cfg = replace(run.cfg.act_prm, **changes)
-    chat = run.agent.chat
 
     def batch(update: int) -> Batch:
-        looks.before(update)  # groups for people to see, with noise of their own
         demos = pick(run.train_demos, cfg.batch, run.seed, stage_id, update)
         seed = noise_seed(run.seed, stage_id, update)
         walks, groups = walk_logs(run.agent, demos, cfg, seed)  # THINK and SCORE, step by step
         outcomes(walks, cfg)
         credit(groups, cfg)  # CREDIT
-        stats = group_metrics(groups, chat)
-        check_signal(run, stage_id, cfg, update, groups, stats)  # exits where nothing is learned
-        return to_samples(groups, chat, cfg, run.agent.version), stats  # for UPDATE
+        event = Grouped(stage_id, update, cfg, groups)
+        run.tell(event)  # who listens measures them, and ends a run in which nothing is learned
+        return to_samples(groups, run.agent.chat, cfg, run.agent.version), event.stats  # for UPDATE
 
-    def held_out() -> dict[str, float]:
-        # A thought drawn with the action in view can earn its reward by naming it. The reward to
-        # believe is that of thoughts from the state alone, on tasks that are not trained on.
-        plain = replace(cfg, thoughts_from="state", continues="best", baseline="none")
-        return held_out_look(run, plain, walk_logs)
-
-    record = WatchedStates(run, stage_id, cfg, walk_logs, outcomes, credit, to_samples)
-    looks = Looks(run, stage_id, cfg.updates, record, held_out if run.held_out else None)
-    loop(run, stage_id, cfg, cfg.updates, batch, looks.after, f"eval/{cfg.best_by}")
-    record.end()
+    loop(run, stage_id, cfg, cfg.updates, batch, f"eval/{cfg.best_by}")
 
 
 # --- a walk through a log -------------------------------------------------------------------------
@@ -148,6 +139,20 @@ class Walk:
             self.paths = [self.paths[i] for i in systematic_resample(rewards, u)]
 
 
+def check_rewards(walks: list[Walk], t: int) -> None:
+    """Raises FloatingPointError, with the place, where a thought of step t earned no number.
+
+    NaN would be taken for the best, and end in the weights.
+    """
+    for walk in walks:
+        for z in walk.groups[t].thoughts:
+            if not math.isfinite(z.reward):
+                raise FloatingPointError(
+                    f"task {walk.demo.task}, step {t + 1}: a thought earned {z.reward}; look for "
+                    "an expert's action without any token, or for weights that are not finite"
+                )
+
+
 def walk_logs(
     agent: Agent, demos: list[Demo], cfg: ActPRM, seed: int
 ) -> tuple[list[Walk], list[Group]]:
@@ -167,6 +172,19 @@ def walk_logs(
             walk.commit(group, agent.chat, cfg, rng.random())  # what the next step will see
         all_groups += groups
     return walks, all_groups
+
+
+def portions(demos: list[Demo], size: int = SIDE_BY_SIDE) -> Iterator[tuple[int, list[Demo]]]:
+    """So many demos at a time, each time with the number of the first.
+
+    Who walks a portion to its end, and keeps numbers and texts alone of it, needs no more memory
+    for 1,000 logs than for one portion.
+
+    >>> [(first, len(demos)) for first, demos in portions([None] * 70)]
+    [(0, 32), (32, 32), (64, 6)]
+    """
+    for first in range(0, len(demos), size):
+        yield first, demos[first : first + size]
 
 
 # --- THINK ----------------------------------------------------------------------------------------

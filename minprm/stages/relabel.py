@@ -18,15 +18,13 @@ from typing import NamedTuple
 from loguru import logger
 
 from minprm import own
-from minprm.arms.demos import WITH_ONE_THOUGHT, portions
 from minprm.constants import ActPRM, Relabel, fail
 from minprm.data import Demo
-from minprm.logs.reader import rewrite_demos
 from minprm.model.agent import Agent
+from minprm.run.events import Chose, Drew, Left
 from minprm.run.randomness import noise_seed
 from minprm.stages import variants
-from minprm.stages.act_prm import Thought, Walk, walk_logs
-from minprm.stages.failure import Tally, require_thoughts
+from minprm.stages.act_prm import WITH_ONE_THOUGHT, Thought, Walk, portions, walk_logs
 from minprm.text.chat import Chat
 from minprm.trainer import Run
 
@@ -56,37 +54,43 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
     # show the agent an action when it plays
     act = replace(act, group=group, thoughts_from="state", baseline="none")
     logs: list[Relabelled] = []
-    found = Tally()
+    choose = partial(relabelled, agent=run.agent, cfg=act, keep=cfg.keep)
     for first, demos in portions(run.train_demos):
-        seed = noise_seed(run.seed, stage_id, first)
-        choose = partial(relabelled, agent=run.agent, cfg=act, keep=cfg.keep)
-        logs += walked(run.agent, demos, act, seed, found, choose)
-    readable = [log for log in logs if log.readable]
-    require_thoughts(stage_id, len(logs), [log.demo for log in readable], found, run.agent)
-    kept = good_steps(good_enough(readable, cfg, stage_id), cfg, stage_id)
+        logs += walked(run, stage_id, first, demos, act, choose)
+    logs = readable(run, stage_id, logs)
+    kept = good_steps(good_enough(logs, cfg, stage_id), cfg, stage_id)
     run.demos = [log.demo for log in kept]
     reward = fmean(step.reward for demo in run.demos for step in demo.steps)
     logger.info(f"{stage_id}: {len(kept)} demos, mean reward {reward:.3f}{_beside(kept)}")
     numbers = [rewards_of(log) for log in kept]
-    rewrite_demos(run.demos, run.log.folder, f"relabelled-{stage_id}-{run.seed}", numbers)
+    run.tell(Left(stage_id, "relabelled", run.demos, numbers))
 
 
 def walked(
-    agent: Agent,
+    run: Run,
+    stage_id: str,
+    first: int,
     demos: list[Demo],
     cfg: ActPRM,
-    seed: int,
-    found: Tally,
     choose: Callable[[Walk], list[Relabelled]],
 ) -> list[Relabelled]:
-    """What `choose` takes of each walk through these logs. All else of the walks is let go here,
-    before the next logs are walked; `found` counts it."""
-    walks, groups = walk_logs(agent, demos, cfg, seed)
-    found.add(groups, agent.chat)
+    """What `choose` takes of each walk through these logs, of which the first has this number. All
+    else of the walks is let go here, before the next logs are walked."""
+    walks, groups = walk_logs(run.agent, demos, cfg, noise_seed(run.seed, stage_id, first))
+    run.tell(Drew(stage_id, groups))
     logs = []
     for walk in walks:
         logs += choose(walk)
     return logs
+
+
+def readable(run: Run, stage_id: str, logs: list[Relabelled]) -> list[Relabelled]:
+    """The logs in which each thought can be read. Exits where there are none."""
+    kept = [log for log in logs if log.readable]
+    run.tell(Chose(stage_id, len(logs), len(kept)))  # who has heard of all thoughts knows why
+    if not kept:
+        fail(f"{stage_id}: every demo has a step without a thought that can be read")
+    return kept
 
 
 def thoughts_a_step(cfg: Relabel, act: ActPRM, run: Run, matched: bool) -> int:
@@ -210,16 +214,13 @@ def sample(run: Run, stage_id: str) -> None:
     """One thought for each step, unselected: the control that shows what the format alone does."""
     one = replace(run.cfg.act_prm, group=1, continues="own", thoughts_from="state")
     logs: list[Relabelled] = []
-    found = Tally()
 
     def choose(walk: Walk) -> list[Relabelled]:
         return [with_thoughts(walk, walk.paths[0].thoughts, run.agent.chat)]
 
     for first, demos in portions(run.train_demos, WITH_ONE_THOUGHT):
-        seed = noise_seed(run.seed, stage_id, first)
-        logs += walked(run.agent, demos, one, seed, found, choose)
-    run.demos = [log.demo for log in logs if log.readable]
-    require_thoughts(stage_id, len(logs), run.demos, found, run.agent)
+        logs += walked(run, stage_id, first, demos, one, choose)
+    run.demos = [log.demo for log in readable(run, stage_id, logs)]
 
 
 def shuffle(run: Run, stage_id: str) -> None:

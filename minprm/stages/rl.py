@@ -21,14 +21,11 @@ from minprm.constants import RL, fail
 from minprm.data import Sample
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
-from minprm.logs.reader import rewrite_demos
-from minprm.look.looks import SUCCESS, Looks
-from minprm.look.record import WatchedTasks
 from minprm.model.policy import Policy
 from minprm.play import Episode, play, tasks_of, won_demos
+from minprm.run.events import Left, Played
 from minprm.run.randomness import noise_seed
-from minprm.stages.metrics import turn_metrics
-from minprm.trainer import Batch, Run, loop
+from minprm.trainer import SUCCESS, Batch, Run, loop
 from minprm.zoo import GROUPS, at_ends, ema, explained_variance, gae, turn_gae
 
 TaskGroup = list[Episode]  # the episodes of one task
@@ -40,9 +37,7 @@ def rl(run: Run, stage_id: str, dense: bool = False, finetune: bool = False) -> 
     cfg = run.cfg.rl
     if finetune:
         cfg = replace(cfg, lr=cfg.finetune_lr)
-    looks = Looks(run, stage_id, cfg.updates, WatchedTasks(run, stage_id))
-    batch = batches(run, stage_id, cfg, dense, looks)
-    loop(run, stage_id, cfg, cfg.updates, batch, looks.after, SUCCESS)
+    loop(run, stage_id, cfg, cfg.updates, batches(run, stage_id, cfg, dense), SUCCESS)
     if not dense and not run.running.get("won"):
         logger.warning(
             f"{stage_id}: no episode was won in its updates, so there was no success to "
@@ -51,7 +46,7 @@ def rl(run: Run, stage_id: str, dense: bool = False, finetune: bool = False) -> 
         )
 
 
-def batches(run: Run, stage_id: str, cfg: RL, dense: bool, looks: Looks) -> Callable[[int], Batch]:
+def batches(run: Run, stage_id: str, cfg: RL, dense: bool) -> Callable[[int], Batch]:
     """The function that plays the batch of an update and says what each token deserves."""
 
     def played(update: int) -> tuple[list[TaskGroup], list[Episode]]:
@@ -71,12 +66,11 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool, looks: Looks) -> Call
         groups, episodes = run.prefetch.take(played, update, until)
         baseline = run.running["baseline"]
         samples, stats = rl_samples(groups, cfg, dense, run.agent.policy, baseline)
-        looks.before(update, groups)
         run.running["baseline"] = stats.get("reward/baseline", 0.0)
         stats["reward/mean"] = fmean(e.world.success for e in episodes)
         run.running["won"] = run.running.get("won", 0.0) + stats["reward/mean"]
         stats["reward/episodes"] = len(episodes)
-        stats |= turn_metrics(episodes, run.agent.chat)
+        run.tell(Played(stage_id, update, cfg, groups, episodes, stats))
         return samples, stats
 
     return batch
@@ -94,7 +88,7 @@ def synth(run: Run, stage_id: str) -> None:
             f"{stage_id}: the policy won {won or 'none'} of {len(seeds)} training tasks, and none "
             f"by legal actions with a thought before each, so it wrote no logs: {_why_none(won)}"
         )
-    rewrite_demos(run.demos, run.log.folder, f"synth-{stage_id}-{run.seed}")
+    run.tell(Left(stage_id, "synth", run.demos))
 
 
 def _why_none(won: int) -> str:

@@ -9,11 +9,10 @@ import math
 
 from minprm.constants import fail
 from minprm.data import Demo, Sample, chain
-from minprm.look.looks import SUCCESS, Looks
 from minprm.model.agent import Agent
 from minprm.run.randomness import pick
 from minprm.text.chat import Turn
-from minprm.trainer import Batch, Run, loop
+from minprm.trainer import SUCCESS, Batch, Run, loop
 
 
 def sft(run: Run, stage_id: str, learns: str) -> None:
@@ -38,7 +37,7 @@ def sft(run: Run, stage_id: str, learns: str) -> None:
 
     run.agent.policy.restart()  # back to the base model: only the demos come from earlier stages
     updates = math.ceil(cfg.epochs * len(samples) / cfg.batch)
-    loop(run, stage_id, cfg, updates, batch, Looks(run, stage_id, updates).after, SUCCESS)
+    loop(run, stage_id, cfg, updates, batch, SUCCESS)
 
 
 def to_samples(demo: Demo, agent: Agent) -> list[Sample]:
