@@ -428,7 +428,7 @@ def test_a_line_stays_reasonable_however_long_thoughts_are(checkpoints, tmp_path
     some = {ranked[0], ranked[2], ranked[3]}
     for limit, expected in ((sum(sizes) - 1, some), (min(sizes), set())):
         monkeypatch.setattr(notes, "GROUP_TOKENS", limit)
-        row = learned(checkpoints, tmp_path / str(limit), updates=1).log.rows[0]
+        row = log_of(learned(checkpoints, tmp_path / str(limit), updates=1)).rows[0]
         assert {i for i, z in enumerate(row["group"]) if z["tokens"]} == expected
         assert all(z["tokens"] or z["action"] is None for z in row["group"])
     monkeypatch.setattr(notes, "PROMPT_TOKENS", 3)

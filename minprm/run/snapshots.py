@@ -24,8 +24,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from minprm.constants import fail
-from minprm.data import Demo
-from minprm.logs.reader import from_chat, read_jsonl
+from minprm.data import Demo, Step
 from minprm.model.policy import Policy
 from minprm.model.tensors import load_moments, moments, moments_like, require_finite
 from minprm.run.stage_ids import stage_name
@@ -116,7 +115,8 @@ class Snapshots:
 
     def _demos(self, folder: Path) -> list[Demo]:
         with _or_refuse(folder):
-            return read_jsonl(_checked(folder, "demos.jsonl"), _demo)
+            text = _checked(folder, "demos.jsonl").read_text(encoding="utf-8")
+            return [_demo(json.loads(line)) for line in text.split("\n") if line]
 
     # --- writing ---
 
@@ -260,11 +260,13 @@ def fingerprint_of_demos(demos: list[Demo]) -> str:
 
 
 def _line(demo: Demo) -> dict:
-    """A demo with all that its steps know. In a user's logs an empty thought is none; here not."""
+    """A demo with all that its steps know."""
     return {
         "task": demo.task,
         "messages": demo.messages,
         "tools": demo.tools,
+        "states": [len(step.state) for step in demo.steps],  # messages of each
+        "actions": [step.action for step in demo.steps],
         "thoughts": [step.thought for step in demo.steps],
         "rewards": [step.reward for step in demo.steps],
         "learned": [step.learned for step in demo.steps],
@@ -272,7 +274,11 @@ def _line(demo: Demo) -> dict:
 
 
 def _demo(line: dict) -> Demo:
-    demo = from_chat(line).with_thoughts(line["thoughts"], line["rewards"])
-    for step, learned in zip(demo.steps, line["learned"], strict=True):
-        step.learned = learned
-    return demo
+    steps = []
+    before = 0  # messages
+    columns = (line["states"], line["actions"], line["thoughts"], line["rewards"], line["learned"])
+    for size, action, thought, reward, learned in zip(*columns, strict=True):
+        state = line["messages"][before : before + size]
+        steps.append(Step(state, thought, action, reward, learned))
+        before += size + 1  # a step is its state, and one message of the assistant's
+    return Demo(line["task"], line["messages"], line["tools"], steps)
