@@ -32,7 +32,7 @@ def group_metrics(groups: list, chat: Chat) -> dict[str, float]:
     drawn = 0
     for group in groups:
         for z in group.thoughts:
-            drawn += len(z.drawn)
+            drawn += len(z.sampled)
             lengths.append(len(z.ids))
             unclosed.append(not z.closed)
             text = chat.text(z.ids)

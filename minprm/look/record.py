@@ -211,7 +211,7 @@ def roles_of(z, action: list[int], chat: Chat) -> str:
     Of the tokens that end a thought the first alone is drawn; the others are learned with the
     action.
     """
-    stop = z.drawn[len(z.ids) :]
+    stop = z.sampled[len(z.ids) :]
     roles = TAG * len(chat.think) + THOUGHT * len(z.ids) + STOP * len(stop)
     if z.closed:
         rest = [*chat.think_end[1:], *chat.act, *action, *chat.act_end, *chat.end]

@@ -14,7 +14,6 @@ Not here: writing thoughts into logs (relabel.py), the maths (algorithms.py), sa
 
 import math
 import random
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -63,8 +62,8 @@ class Thought:
 
     path: "Path"  # the one that it was drawn from
     ids: list[int]  # without the closing tag
-    drawn: list[int]  # with it, where it was drawn
-    logprobs: list[float]  # of `drawn`
+    sampled: list[int]  # with it, where it was drawn
+    logprobs: list[float]  # of `sampled`
     closed: bool  # the closing tag was drawn
     usable: bool  # closed, and plain text; others earn 0, and histories leave them out
     reward: float = 0.0
@@ -116,27 +115,32 @@ class Walk:
         # the same empty path, as often as there will be paths: they differ from step 1 on
         self.paths = [Path()] * (1 if cfg.continues == "best" else cfg.group)
 
-    def arrive(self, t: int, agent: Agent, known: dict) -> Group:
-        """Opens step t: its state now ends the history of each path."""
+    def arrive(self, t: int, agent: Agent, shared: dict) -> Group:
+        """Opens step t: its state now ends the history of each path.
+
+        shared: what the histories of all walks have in common, so that it is read once.
+        """
         step = self.demo.steps[t]
         after = self.demo.action_before(t)
         state_ids = agent.state_ids(step.state, self.demo.tools, after)
         for path in self.paths:
             before = agent.chat.history(path.turns, agent.history)
-            path.history = chain([*before, state_ids[0]], known)
+            path.history = chain([*before, state_ids[0]], shared)
         self.groups.append(Group(step, agent.chat.action(step.action), state_ids, self.paths))
         return self.groups[-1]
 
     def commit(self, group: Group, chat: Chat, cfg: ActPRM, u: float) -> None:
         """Decides which thoughts the next step will see; u is uniform in [0, 1)."""
         rewards = torch.tensor([z.reward for z in group.thoughts])
+        survivors = group.thoughts
         if cfg.continues == "best":
-            best = group.thoughts[int(rewards.argmax())]
-            self.paths = [best.path.longer(best, group, chat)]
-            return
-        self.paths = [z.path.longer(z, group, chat) for z in group.thoughts]
+            survivors = [group.thoughts[int(rewards.argmax())]]
         if cfg.continues == "resample":  # a particle filter: G paths survive in proportion to r
-            self.paths = [self.paths[i] for i in systematic_resample(rewards, u)]
+            survivors = [group.thoughts[i] for i in systematic_resample(rewards, u)]
+        longer: dict[int, Path] = {}  # a path that survives twice is one path
+        for z in survivors:
+            longer.setdefault(id(z), z.path.longer(z, group, chat))
+        self.paths = [longer[id(z)] for z in survivors]
 
 
 def check_rewards(walks: list[Walk], t: int) -> None:
@@ -160,11 +164,11 @@ def walk_logs(
     agent.begin()
     walks = [Walk(demo, cfg) for demo in demos]
     all_groups = []
-    known = {}  # what the histories have in common, so that it is read once
+    shared = {}
     rng = random.Random(seed)
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [walk for walk in walks if t < len(walk.demo.steps)]
-        groups = [walk.arrive(t, agent, known) for walk in live]  # every log's state at step t
+        groups = [walk.arrive(t, agent, shared) for walk in live]  # every log's state at step t
         think(groups, agent, cfg, seed + t)  # z_1 ... z_G ~ p(z | state)
         score(groups, agent, cfg, noise_seed(seed, "score", t))  # r = p(action | state, z)
         check_rewards(live, t)
@@ -193,17 +197,19 @@ def portions(demos: list[Demo], size: int = SIDE_BY_SIDE) -> Iterator[tuple[int,
 def think(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
     """Samples G thoughts for each group: all from its one path, or one from each of its G paths."""
     chat = agent.chat
-    starts = [(group, path) for group in groups for path in group.paths]
+    starts = []
     prompts = []
-    for group, path in starts:
+    for group in groups:
         hint = [] if cfg.thoughts_from == "state" else variants.hint(group.action, chat)
-        prompts.append(path.history.whole() + hint + chat.think)
-    each = cfg.group // len(groups[0].paths)
-    drawn = agent.sampler.generate(
-        prompts, each, agent.thought_tokens, chat.stop, agent.temperature, seed
+        for path in group.paths:
+            starts.append((group, path))
+            prompts.append(path.history.whole() + hint + chat.think)
+    thoughts_a_path = cfg.group // len(groups[0].paths)
+    completions = agent.sampler.generate(
+        prompts, thoughts_a_path, agent.thought_tokens, chat.stop, agent.temperature, seed
     )
-    for (group, path), completions in zip(starts, drawn, strict=True):
-        for completion in completions:
+    for (group, path), completions_of_path in zip(starts, completions, strict=True):
+        for completion in completions_of_path:
             closed = completion.ids[-1:] == chat.stop
             ids = completion.ids[:-1] if closed else completion.ids
             usable = closed and chat.clean(ids)
@@ -251,16 +257,24 @@ def outcomes(walks: list[Walk], cfg: ActPRM) -> None:
     because histories leave it out.
     """
     for walk in walks:
-        descendants = Counter(id(z) for path in walk.paths for z in path.thoughts)
-        for group in walk.groups:
-            for z in group.thoughts:
-                survivors = descendants[id(z)] if z.reward > 0 else 0
-                z.outcome = float(survivors) if cfg.continues == "resample" else z.reward
-        if cfg.continues == "own":
-            for path in walk.paths:
-                to_go = returns_to_go(torch.tensor([z.reward for z in path.thoughts]), gamma=1.0)
-                for z, outcome in zip(path.thoughts, to_go.tolist(), strict=True):
-                    z.outcome = outcome if z.usable else 0.0
+        match cfg.continues:
+            case "best":
+                for group in walk.groups:
+                    for z in group.thoughts:
+                        z.outcome = z.reward
+            case "own":
+                for path in walk.paths:
+                    rewards = torch.tensor([z.reward for z in path.thoughts])
+                    to_go = returns_to_go(rewards, gamma=1.0).tolist()
+                    for z, outcome in zip(path.thoughts, to_go, strict=True):
+                        z.outcome = outcome if z.usable else 0.0
+            case "resample":
+                for group in walk.groups:
+                    for z in group.thoughts:
+                        z.outcome = 0.0
+                for path in walk.paths:
+                    for z in path.thoughts:
+                        z.outcome += z.reward > 0
 
 
 def credit(groups: list[Group], cfg: ActPRM) -> None:
@@ -269,19 +283,23 @@ def credit(groups: list[Group], cfg: ActPRM) -> None:
     The thought's tokens were sampled, so a baseline may be subtracted: any advantage will do. The
     expert's action was not: it is weighed by the posterior, or in hard EM by the thought's 0 or 1.
     """
-    compared = []
+    gains = []
+    lengths = []
+    posteriors = []
     for group in groups:
         outcomes = torch.tensor([z.outcome for z in group.thoughts])
-        compared.append(gain(outcomes, group.chance))
-    lengths = [torch.tensor([float(len(z.ids)) for z in group.thoughts]) for group in groups]
-    found = advantages(compared, cfg.advantage, cfg.top_k, lengths)
-    for group, r, adv in zip(groups, compared, found, strict=True):
-        weights = adv if cfg.advantage in HARD_EM else posterior(r, group.chance)
-        if cfg.advantage == "posterior":
-            adv = weights  # the one advantage that asks for the baseline itself
+        gains.append(gain(outcomes, group.chance))
+        lengths.append(torch.tensor([float(len(z.ids)) for z in group.thoughts]))
+        posteriors.append(posterior(gains[-1], group.chance))
+    if cfg.advantage == "posterior":
+        advs = posteriors
+    else:
+        advs = advantages(gains, cfg.advantage, cfg.top_k, lengths)
+    weights = advs if cfg.advantage in HARD_EM else posteriors
+    for group, adv, weight in zip(groups, advs, weights, strict=True):
         for i, z in enumerate(group.thoughts):
             z.advantage = adv[i].item()
-            z.action_weight = weights[i].item()
+            z.action_weight = weight[i].item()
 
 
 # --- what UPDATE trains on ------------------------------------------------------------------------
@@ -307,9 +325,9 @@ def _thought_first(z: Thought, group: Group, chat: Chat, cfg: ActPRM) -> Sample:
     logprobs = z.logprobs if cfg.thoughts_from == "state" else None
     sample = Sample(parent=z.path.history)
     sample.extend(chat.think)  # the opening tag was forced, so nothing is learned of it
-    sample.extend(z.drawn, z.advantage, logprobs)
+    sample.extend(z.sampled, z.advantage, logprobs)
     if z.closed and cfg.trained_on != "thought":
-        rest = chat.think_end[1:]  # sampling stops at the first token of a closing tag
-        turn = [*rest, *chat.act, *group.action, *chat.act_end, *chat.end]
+        tag = chat.think_end[1:]  # sampling stops at the first token of a closing tag
+        turn = [*tag, *chat.act, *group.action, *chat.act_end, *chat.end]
         sample.extend(turn, z.action_weight)
     return sample
