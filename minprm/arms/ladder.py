@@ -128,7 +128,9 @@ def _each(
         logger.info(f"seed {run.seed}: {len(arms)} arms in {jobs} processes")
         todo = {arm: _unfinished(run, arms_of(run.cfg)[arm]) for arm in arms}
         work = partial(_in_worker, run.cfg, run.seed, checkpoints)
-        yield from side_by_side(work, todo, jobs, log, on_save)
+        for arm, outcome in side_by_side(work, todo, jobs, log.folder):
+            on_save()
+            yield arm, outcome
         return
     for arm in arms:
         yield arm, run_arm(run, arm, arms_of(run.cfg)[arm], checkpoints / run.cfg.run)
@@ -139,11 +141,9 @@ def _unfinished(run: Run, stages: list[str]) -> set[str]:
     return {each for each in ids_of(stages) if not run.snapshots.state(each).get("done")}
 
 
-def _in_worker(
-    cfg: Config, seed: int, checkpoints: Path, log: Log, on_save: Callable[[], None]
-) -> Callable[[str], Outcome]:
+def _in_worker(cfg: Config, seed: int, checkpoints: Path, log: Log) -> Callable[[str], Outcome]:
     """What runs an arm in another process: it starts the seed there, from the same base model."""
-    run = start(cfg, seed, log, checkpoints, on_save)
+    run = start(cfg, seed, log, checkpoints)
     return lambda arm: run_arm(run, arm, arms_of(cfg)[arm], checkpoints / cfg.run)
 
 
