@@ -27,7 +27,6 @@ from minprm.look import clock, markdown
 from minprm.look.clock import Clock, Part, parts
 from minprm.look.log import Log
 from minprm.look.picture import CUT, GREEN, GREY, RED, picture
-from minprm.look.screen import Screen
 
 ROOT = Path(__file__).parents[1]
 FLAGS = (
@@ -242,22 +241,6 @@ class Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
-
-
-def test_bars_of_stages_at_once_name_their_arms_and_leave_the_cursor_where_a_line_begins(
-    monkeypatch,
-):
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    screens = [Screen(), Screen()]
-    for screen, arm in zip(screens, ("act_prm", "base_thoughts"), strict=True):
-        screen.arm = arm
-        screen.bar(0, "sample+sft:thoughts", 0, 3)
-    for screen in screens:  # the second one's bar is alone at last, and not the first
-        screen.close()
-    shown = terminal.getvalue()
-    assert "seed 0  act_prm: sft 0/3" in shown and "seed 0  base_thoughts: sft 0/3" in shown
-    assert shown.endswith("\r")
 
 
 def curves(folder: Path) -> EventAccumulator:

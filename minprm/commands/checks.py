@@ -173,7 +173,7 @@ def _check_run(config: Config) -> None:
     )
     refuse(
         config.track != "none" and not find_spec(config.track),
-        f'--track {config.track}: it is not installed; pip install "minprm[{config.track}]"',
+        f"--track {config.track}: it is not installed; pip install {config.track}",
     )
     require_device(config.device, config.sampler)
     refuse(

@@ -14,10 +14,9 @@ from tqdm import tqdm
 from minprm.arms import starts
 from minprm.constants import Config, fail
 from minprm.logs.reader import rewrite_demos
+from minprm.look.dashboards import TensorBoard, stop_tracking, track
 from minprm.look.notes import Noted
 from minprm.look.screen import Screen
-from minprm.look.tensorboard import TensorBoard
-from minprm.look.track import Tracker
 from minprm.run.events import Began, Ended, Event, Left, Updated
 from minprm.run.stage_ids import last_stage
 from minprm.trainer import Run
@@ -35,7 +34,7 @@ class Log:
         self.arm = "stages"  # the one whose stages run now
         self.screen = Screen(bars)
         self.tensorboard = TensorBoard(folder / "tensorboard")
-        self.dashboards: list[TensorBoard | Tracker] = [self.tensorboard]
+        self.tracked = False  # by a service, too
         self.early: list[str] = []  # what was said before there was a file for it
         logger.remove()
         logger.add(_above_the_bar, format=self.screen.format)
@@ -72,14 +71,16 @@ class Log:
 
     def track(self, cfg: Config) -> None:
         """Starts --track, or goes on with it. Exits where a new run cannot be tracked."""
-        if cfg.track != "none" and len(self.dashboards) == 1:
-            self.dashboards.append(Tracker(cfg, self.folder))
+        if cfg.track != "none" and not self.tracked:
+            track(cfg, self.folder)
+            self.tracked = True
 
     def close(self) -> None:
         """Lets go of the files, and of the lock."""
         self.screen.close()
-        for dashboard in self.dashboards:
-            dashboard.close()
+        self.tensorboard.close()
+        if self.tracked:
+            stop_tracking()
         if self.lock:
             self.lock.release()
         logger.remove(self.sink)
@@ -106,8 +107,7 @@ class Log:
         line = {"seed": seed, "stage": stage_id, "update": update, **stats}
         self._append("metrics.jsonl", [to_json(line) + "\n"])
         self.screen.update(stats)
-        for dashboard in self.dashboards:
-            dashboard.update(self._place(seed, stage_id), update, stats)
+        self.tensorboard.update(self._place(seed, stage_id), update, stats)
 
     def samples(self, seed: int, stage_id: str, update: int, groups: list[dict]) -> None:
         """Whole groups, thoughts with rewards and advantages, for people to read."""
@@ -116,13 +116,11 @@ class Log:
         self._append("samples.jsonl", [to_json(line) + "\n" for line in lines])
         if lines:  # the first is the same state at every look
             self.screen.group(lines[0])
-            for dashboard in self.dashboards:
-                dashboard.group(self._place(seed, stage_id), lines[0])
+            self.tensorboard.group(self._place(seed, stage_id), lines[0])
 
     def row(self, row: dict, arm: str) -> None:
         """A row of the ladder: an arm's, that of random play, or the expert's."""
-        for dashboard in self.dashboards:
-            dashboard.row(f"{arm}-{row['seed']}", row)
+        self.tensorboard.row(f"{arm}-{row['seed']}", row)
 
     def rewind(self, seed: int, stage_id: str, update: int) -> None:
         """Opens a stage: forgets what was logged of it from `update` on."""
@@ -132,7 +130,7 @@ class Log:
         self.tensorboard.close()  # the stage's first point opens its own files
 
     def _place(self, seed: int, stage_id: str) -> str:
-        """Where dashboards show a stage: under the arm that runs it."""
+        """Where TensorBoard shows a stage: under the arm that runs it."""
         number = stage_id.count("+") + 1
         return f"{self.arm}-{seed}/{number}-{last_stage(stage_id).replace(':', '-')}"
 

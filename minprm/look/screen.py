@@ -74,10 +74,7 @@ class Screen:
     def close(self) -> None:
         """Takes the bar away."""
         if self.shown is not None:
-            drawn = not self.shown.disable
             self.shown.close()
-            if drawn:  # tqdm leaves the cursor behind a bar that is not the first
-                self.shown.fp.write("\r")
         self.shown = None
 
     def finish(self, seed: int, name: str, seconds: float) -> None:
