@@ -52,11 +52,6 @@ class Agent(Player):
 
     policy: Policy  # learns, and tells the log-prob of any tokens; the sampler has its weights
 
-    def begin(self) -> None:
-        """Starts a new walk over logs: nothing depends on what was read before it."""
-        self.sampler.begin()
-        self.policy.kept.clear()
-
     def sync(self) -> None:
         """Tells the sampler of the new weights: what it writes next comes from them."""
         self.sampler.sync()

@@ -24,13 +24,11 @@ from minprm.constants import Training, fail
 from minprm.data import Sample
 from minprm.model.adapters import has_adapters, switched_off, under_adapters
 from minprm.model.blocks import attend
-from minprm.model.kept import Kept
 from minprm.model.movement import Movement
 from minprm.model.objective import at_trained, make_batch, objective
 from minprm.model.packing import Members, micro_batches
 from minprm.model.precision import autocast
 from minprm.model.reading import Reading, scores
-from minprm.model.sampler import keeps_all
 from minprm.model.tree import layout
 from minprm.zoo import AGGREGATIONS
 
@@ -51,13 +49,10 @@ class Policy:
         # are Samples with a common beginning read in one row? check.py asks the model whether it
         # honours a tree's mask and positions
         self.shares_prefixes = True
-        # and may a walk be scored behind what was read of it? check.py asks that as well
-        self.continues = keeps_all(model)
         # may attention leave out what nobody sees? On a CPU that is done with sdpa's arithmetic; it
         # keeps for the gradient what checkpointing is there to let go
         sdpa = model.config._attn_implementation == "sdpa" and not model.is_gradient_checkpointing
         self.reads_blocks = model.device.type != "cpu" or sdpa
-        self.kept: dict[bool, Kept] = {}  # of this walk: what the policy, and the base, has read
         # the critic reads the policy's own trunk; where no advantage asks for it, nothing moves it
         width = model.get_input_embeddings().get_parameter("weight").shape[1]
         self.critic = torch.nn.Parameter(torch.zeros(width + 1, device=model.device))
@@ -121,18 +116,14 @@ class Policy:
 
     @torch.no_grad()
     def logprobs(
-        self,
-        samples: list[Sample],
-        temperature: float = 1.0,
-        base: bool = False,
-        keep: bool = False,
+        self, samples: list[Sample], temperature: float = 1.0, base: bool = False
     ) -> list[Tensor]:
         """log p of each Sample's trained tokens, without a gradient: one fp32 tensor [n] a Sample.
 
         Tokens that the sampler drew are scored at its temperature, all others at 1. With `base` the
-        frozen base model scores them. With `keep` what the last such call read is not read again.
+        frozen base model scores them.
         """
-        return [reading.logp for reading in self.readings(samples, temperature, base, keep=keep)]
+        return [reading.logp for reading in self.readings(samples, temperature, base)]
 
     @torch.no_grad()
     def values(self, samples: list[Sample]) -> list[Tensor]:
@@ -146,7 +137,6 @@ class Policy:
         temperature: float = 1.0,
         base: bool = False,
         likely: int = 0,
-        keep: bool = False,
     ) -> list[Reading]:
         """All that the model says of each Sample's trained tokens: one Reading a Sample.
 
@@ -155,17 +145,12 @@ class Policy:
         found = {}
         asked = [i for i, sample in enumerate(samples) if any(sample.trained)]
         wanted = [samples[i] for i in asked]
-        kept = None
-        if keep and self.shares_prefixes and self.continues:
-            kept = self.kept.setdefault(base, Kept(self.micro_tokens))
-            kept.turn_to(wanted, sum(weight._version for weight in self.model.parameters()))
-        plan = self.micro_batches(wanted) if kept is None else kept.plan(wanted, self.micro_batches)
-        for rows in self.in_step(plan, wanted, [base]):
+        for rows in self.in_step(self.micro_batches(wanted), wanted, [base]):
             order = [asked[k] for row in rows for k in row]
             sizes = [sum(samples[i].trained) for i in order]
             # row after row, so the numbers come in the order of the rows and not of the samples
             part = [[wanted[k] for k in row] for row in rows]
-            reading = self.read(part, temperature, base, likely=likely, kept=kept)
+            reading = self.read(part, temperature, base, likely=likely)
             found |= zip(order, reading.split(sizes), strict=True)
         found = self.from_all(found)
         nothing = Reading(*[torch.empty(0)] * len(Reading._fields))
@@ -178,28 +163,17 @@ class Policy:
         base: bool = False,
         entropy_gradient: bool = False,
         likely: int = 0,
-        kept: Kept | None = None,
     ) -> Reading:
-        """One forward pass over rows of Samples, for all that is scored and all that is trained on.
-
-        kept: what need not be read again of these rows. It gets what this pass reads.
-        """
+        """One forward pass over rows of Samples, for scoring as for training."""
         device = self.model.device
-        if kept is None:
-            laid_out, cache = layout(rows, device, self.reads_blocks), None
-        else:
-            laid_out, cache = kept.layout(rows, self.model.config, device, self.reads_blocks)
+        laid_out = layout(rows, device, self.reads_blocks)
         # what the sampler drew is scored at its temperature, what an expert wrote at 1
         drawn = _drawn([sample for row in rows for sample in row]).to(device)
         temperatures = torch.where(drawn, temperature, 1.0)[:, None]  # [T, 1]
         with switched_off(self.model) if base else nullcontext(), autocast(device):
             model = self.frozen if base and not self.lora else under_adapters(self.model)
             attend(model, laid_out.attention_mask)
-            found, hidden, cache = scores(
-                model, laid_out, cache, temperatures, entropy_gradient, likely
-            )
-        if kept is not None:
-            kept.add(cache)
+            found, hidden = scores(model, laid_out, temperatures, entropy_gradient, likely)
         values = torch.empty(len(temperatures), 0)
         if rows[0][0].returns:  # no critic: no copy of all hidden states in fp32 for it
             values = (hidden.float() @ self.critic[:-1] + self.critic[-1]).cpu()
@@ -216,13 +190,13 @@ class Policy:
         frozen.load_state_dict(self.initial, strict=False)
         return frozen.eval()  # it may be asked for in the midst of an update
 
-    def micro_batches(self, samples: list[Sample], blocks: bool = True) -> list[Members]:
+    def micro_batches(self, samples: list[Sample]) -> list[Members]:
         """Which Samples are read together: their indices, by row and by micro-batch."""
         # the cost of a token is that of its weights, the cost of a pair of tokens is attention's
         shape = self.model.config.get_text_config()
         dim = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
         pair = 2 * shape.num_hidden_layers * shape.num_attention_heads * dim
-        device = self.model.device if self.reads_blocks and blocks else None
+        device = self.model.device if self.reads_blocks else None
         return micro_batches(
             samples, self.micro_tokens, self.size, pair, self.shares_prefixes, device
         )
@@ -246,7 +220,6 @@ class Policy:
         samples = [sample for sample in samples if any(sample.trained)]
         if not samples:
             raise ValueError("an update of no tokens: not one token of its samples is trained")
-        self.kept.clear()  # outdated, and the update needs its memory
         # divide by the tokens of the whole update, not of the micro-batch, or the answer depends on
         # how memory was split
         lengths = [sum(sample.trained) for sample in samples]

@@ -65,8 +65,6 @@ class ParallelPolicy(Policy):
         else:
             hand_out(model, spread_on)
         super().__init__(model, tokenizer, micro_tokens)
-        # what is scored behind a thought may be another process's than the thought was
-        self.continues = False
 
     def tensors(self) -> dict[str, Tensor]:
         return {name: local(p.detach()) for name, p in self.parameters.items()}
@@ -97,10 +95,10 @@ class ParallelPolicy(Policy):
 
     # --- shares ---
 
-    def micro_batches(self, samples: list[Sample], blocks: bool = True) -> list[Members]:
+    def micro_batches(self, samples: list[Sample]) -> list[Members]:
         """Those of this process's share."""
         mine = stretches(samples, count())[rank()]
-        plan = super().micro_batches([samples[i] for i in mine], blocks)
+        plan = super().micro_batches([samples[i] for i in mine])
         return [[[mine[k] for k in row] for row in rows] for rows in plan]
 
     def in_step(
