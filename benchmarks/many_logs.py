@@ -29,6 +29,7 @@ from minprm.envs.cups import Cups
 from minprm.load.tiny import untrained
 from minprm.model.agent import Agent, make_agent, make_prompter
 from minprm.model.policy import Policy
+from minprm.model.sampler import Sampler
 from minprm.stages.act_prm import walk_logs
 from minprm.stages.metrics import held_out_look
 from minprm.stages.relabel import relabel, sample
@@ -69,7 +70,8 @@ def thinking_agent(cfg: Config) -> Agent:
         written[:, 0] = 0.0
         written[words, 0] = -1.5
         written[end, 0] = 1.5
-    return make_agent(Policy(model, tokenizer, cfg.micro_tokens), cfg, tools=[])
+    policy = Policy(model, tokenizer, cfg.micro_tokens)
+    return make_agent(policy, Sampler(model), cfg, tools=[])
 
 
 WALKS = {

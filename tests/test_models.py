@@ -265,8 +265,8 @@ def test_a_model_with_attention_of_its_own_goes_on_from_its_cache(tmp_path):
         if weight.ndim > 1:
             weight.data.normal_(0, 0.3)
     model.save_pretrained(tmp_path)
-    player = make_player(load_model(str(tmp_path)), loaded("GPT2", tmp_path).policy.tokenizer,
-                         Config(context=CONTEXT, sampler="transformers"), [])  # fmt: skip
+    words = loaded("GPT2", tmp_path).policy.tokenizer
+    player = make_player(words, Sampler(load_model(str(tmp_path))), Config(context=CONTEXT), [])
     check(player)
     assert player.sampler.reuses_cache and not player.sampler.branches
 

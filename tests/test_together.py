@@ -247,7 +247,9 @@ def test_a_stage_goes_by_the_same_numbers_in_all_processes(who, tmp_path):
 
     def work() -> None:
         with together.together():
-            looks = Looks(SimpleNamespace(cfg=cfg), "act_prm", 1, held_out=held_out)
+            agent = SimpleNamespace(policy=SimpleNamespace(shares=Shares()))
+            run = SimpleNamespace(cfg=cfg, agent=agent)
+            looks = Looks(run, "act_prm", 1, held_out=held_out)
             assert looks.after(0)["eval/held_out_reward"] == 0.25
 
     processes = Processes(tmp_path, 2, work)

@@ -47,7 +47,7 @@ def check(player: Player) -> None:
     """
     sampler = player.sampler
     # one that shares its work with other processes would be alone in finding that it cannot write
-    ours = sampler if type(sampler) is Sampler else Sampler(sampler.model)
+    ours = Sampler(sampler.model)
     model = ours.model
     prompts = some_prompts(model, player.context)
     try:

@@ -13,7 +13,6 @@ from minprm.look.collapse import collapse, of_play
 from minprm.look.record import WatchedStates, WatchedTasks
 from minprm.play import Episode
 from minprm.run.randomness import noise_seed
-from minprm.several.processes import agreed
 from minprm.trainer import Run
 
 SUCCESS = "eval/success"
@@ -66,7 +65,8 @@ class Looks:
         if self.held_out:
             found |= self.held_out()
         # what a stage does next may depend on them: all processes go by the same ones
-        return agreed(found) | {"time/look": time.perf_counter() - began}
+        agreed = self.run.agent.policy.shares.agreed(found)
+        return agreed | {"time/look": time.perf_counter() - began}
 
     def success(self) -> dict[str, float]:
         """How well the policy itself acts on validation tasks: the same ones at every look.

@@ -28,7 +28,6 @@ from minprm.data import Sample
 from minprm.model.policy import Policy
 from minprm.model.precision import output_layer
 from minprm.model.tree import named
-from minprm.several.processes import count
 
 # Peak FLOPs a second in bf16 with fp32 sums and without sparsity, in 10^12: NVIDIA's data sheets.
 # A card is known by the words in its name; of several that fit, the first.
@@ -52,7 +51,7 @@ def speed(
     device = policy.model.device
     if device.type == "cuda":
         needed = cfg.passes * flops(policy, tokens, pairs, scored)
-        peak = count() * peak_of(torch.cuda.get_device_name(device))
+        peak = policy.shares.count * peak_of(torch.cuda.get_device_name(device))
         if peak:
             found["speed/mfu"] = needed / seconds / peak
         found["speed/peak_memory_gb"] = torch.cuda.max_memory_allocated(device) / 1e9

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from minprm.constants import Config, History
-from minprm.load.pretrained import make_sampler
-from minprm.load.vllm import VLLM
 from minprm.model.policy import Policy
-from minprm.model.sampler import Sampler
+from minprm.model.sampler import Writer
 from minprm.text.chat import Chat
 from minprm.text.instruction import Instruction, instruction_of
 
@@ -42,7 +40,7 @@ class Prompter:
 class Player(Prompter):
     """A model that writes, and how it is asked. Whoever only plays needs no more."""
 
-    sampler: Sampler | VLLM  # of the same methods
+    sampler: Writer
     version: int = 0  # of the weights that the sampler writes with
 
 
@@ -79,20 +77,14 @@ def make_prompter(tokenizer: PreTrainedTokenizerBase, cfg: Config, tools: list[d
 
 
 def make_player(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, cfg: Config, tools: list[dict]
+    tokenizer: PreTrainedTokenizerBase, sampler: Writer, cfg: Config, tools: list[dict]
 ) -> Player:
-    """This model, asked as `cfg` says; it writes and does not learn."""
-    prompter = make_prompter(tokenizer, cfg, tools)
-    sampler = make_sampler(model, cfg.sampler, cfg.engine, cfg.context)
-    return Player(**vars(prompter), sampler=sampler)
+    """This sampler's model, asked as `cfg` says; it writes and does not learn."""
+    return Player(**vars(make_prompter(tokenizer, cfg, tools)), sampler=sampler)
 
 
-def make_agent(policy: Policy, cfg: Config, tools: list[dict], own_weights: bool = False) -> Agent:
-    """The agent of this policy's model, asked as `cfg` says.
-
-    own_weights: its sampler keeps a copy of the weights, as old as the last sync, so that it can
-    write while the policy learns.
-    """
-    prompter = make_prompter(policy.tokenizer, cfg, tools)
-    sampler = make_sampler(policy.model, cfg.sampler, cfg.engine, cfg.context, own_weights)
-    return Agent(**vars(prompter), sampler=sampler, policy=policy)
+def make_agent(policy: Policy, sampler: Writer, cfg: Config, tools: list[dict]) -> Agent:
+    """The agent of this policy's model, asked as `cfg` says. The sampler writes by its weights."""
+    return Agent(
+        **vars(make_prompter(policy.tokenizer, cfg, tools)), sampler=sampler, policy=policy
+    )

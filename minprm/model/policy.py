@@ -7,15 +7,13 @@ is `log_probs` and `update`.
 
 import math
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from copy import deepcopy
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
@@ -23,6 +21,7 @@ from transformers.utils import logging
 from minprm.constants import Training, fail
 from minprm.data import Sample
 from minprm.model.adapters import has_adapters, switched_off, under_adapters
+from minprm.model.alone import ALONE, Alone
 from minprm.model.blocks import attend
 from minprm.model.movement import Movement
 from minprm.model.objective import at_trained, make_batch, objective
@@ -41,8 +40,14 @@ class Policy:
     """A causal language model with a value head, its optimizer, and the frozen model it was."""
 
     def __init__(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, micro_tokens: int
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        micro_tokens: int,
+        shares: Alone = ALONE,
     ):
+        """shares: how the work is shared with other processes, where there are some."""
+        self.shares = shares
         self.model = model
         self.tokenizer = tokenizer
         self.micro_tokens = micro_tokens
@@ -76,8 +81,13 @@ class Policy:
     @torch.no_grad()
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Puts such a copy back."""
+        self.shares.let_go(self.model)
         for name, tensor in self.tensors().items():
-            tensor.copy_(weights[name])
+            tensor.copy_(self.shares.local(weights[name]))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The memory of everything that is trained, to be read and written."""
+        return {name: self.shares.local(p.detach()) for name, p in self.parameters.items()}
 
     def restart(self) -> None:
         """Back to the base model's weights, with a new optimizer."""
@@ -88,21 +98,23 @@ class Policy:
         """A new optimizer at the present weights, from which movement is measured."""
         self.version = 0  # updates since then
         self.skipped = 0  # updates in a row that were not finite
-        self.movement = Movement(self.tensors())
+        self.movement = Movement(self.shares.counted(self.parameters))
         trunk = [p for p in self.parameters.values() if p is not self.critic]
         groups = [{"params": trunk, "scale": 1}, {"params": [self.critic], "scale": CRITIC_LR}]
         self.optimizer = AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0)
 
     def moved(self) -> float:
         """|theta - theta_0| / |theta_0| since `begin`: 0 means that nothing learns."""
-        moved, whole = self.movement.squares()
-        return math.sqrt(moved / whole)
+        moved, start = self.shares.total(self.movement.squares())
+        return math.sqrt(moved / start)
 
     def save(self, path: Path) -> None:
         """A directory that `AutoModelForCausalLM.from_pretrained` loads."""
-        self.write(path)
+        state = self.shares.state(self.model)
+        self.shares.from_first(partial(self._write, path, state))
+        path.mkdir(parents=True, exist_ok=True)  # another process may have a folder of its own
 
-    def write(self, path: Path, state: dict[str, Tensor] | None = None) -> None:
+    def _write(self, path: Path, state: dict[str, Tensor] | None) -> None:
         """All of that directory or nothing. state: the weights by name, where the model does not
         hold them in one piece."""
         half = path.with_name(f".{path.name}.tmp")
@@ -142,19 +154,22 @@ class Policy:
 
         likely: how many of the likeliest tokens in the place of each are told.
         """
-        found = {}
-        asked = [i for i, sample in enumerate(samples) if any(sample.trained)]
-        wanted = [samples[i] for i in asked]
-        for rows in self.in_step(self.micro_batches(wanted), wanted, [base]):
-            order = [asked[k] for row in rows for k in row]
+        readings = {}
+        numbers = [i for i, sample in enumerate(samples) if any(sample.trained)]
+        scored = [samples[i] for i in numbers]
+        share = self.shares.to_read(scored)
+        own = [scored[k] for k in share]
+        read = partial(self.read, [scored[:1]], temperature)
+        for rows in self.shares.in_step(self.micro_batches(own), read, [base]):
+            order = [numbers[share[k]] for row in rows for k in row]
             sizes = [sum(samples[i].trained) for i in order]
             # row after row, so the numbers come in the order of the rows and not of the samples
-            part = [[wanted[k] for k in row] for row in rows]
+            part = [[own[k] for k in row] for row in rows]
             reading = self.read(part, temperature, base, likely=likely)
-            found |= zip(order, reading.split(sizes), strict=True)
-        found = self.from_all(found)
+            readings |= zip(order, reading.split(sizes), strict=True)
+        readings = self.shares.all(readings)
         nothing = Reading(*[torch.empty(0)] * len(Reading._fields))
-        return [found.get(i, nothing) for i in range(len(samples))]
+        return [readings.get(i, nothing) for i in range(len(samples))]
 
     def read(
         self,
@@ -173,11 +188,11 @@ class Policy:
         with switched_off(self.model) if base else nullcontext(), autocast(device):
             model = self.frozen if base and not self.lora else under_adapters(self.model)
             attend(model, laid_out.attention_mask)
-            found, hidden = scores(model, laid_out, temperatures, entropy_gradient, likely)
+            numbers, hidden = scores(model, laid_out, temperatures, entropy_gradient, likely)
         values = torch.empty(len(temperatures), 0)
         if rows[0][0].returns:  # no critic: no copy of all hidden states in fp32 for it
             values = (hidden.float() @ self.critic[:-1] + self.critic[-1]).cpu()
-        return Reading(*found, values=values)
+        return Reading(*numbers, values=values)
 
     @property
     def lora(self) -> bool:
@@ -186,8 +201,10 @@ class Policy:
     @cached_property
     def frozen(self) -> PreTrainedModel:
         """The base model, where no adapter can be switched off to get it; made when asked for."""
-        frozen = deepcopy(self.model).requires_grad_(False)
-        frozen.load_state_dict(self.initial, strict=False)
+        frozen = self.shares.copy_of(self.model).requires_grad_(False)
+        for name, p in frozen.named_parameters():
+            if name in self.initial:
+                self.shares.local(p).copy_(self.initial[name])
         return frozen.eval()  # it may be asked for in the midst of an update
 
     def micro_batches(self, samples: list[Sample]) -> list[Members]:
@@ -220,19 +237,23 @@ class Policy:
         samples = [sample for sample in samples if any(sample.trained)]
         if not samples:
             raise ValueError("an update of no tokens: not one token of its samples is trained")
+        self.shares.let_go(self.model)
         # divide by the tokens of the whole update, not of the micro-batch, or the answer depends on
         # how memory was split
         lengths = [sum(sample.trained) for sample in samples]
         weights = AGGREGATIONS[cfg.aggregation](lengths)
         drawn_tokens = int(_drawn(samples).sum())
         stats = {"loss/total": 0.0}
+        share = self.shares.to_read(samples)
+        own = [samples[i] for i in share]
         # 1. gradients of all micro-batches, added up
         self.model.train()  # gradient checkpointing is off in evaluation mode
         held = cfg.kl > 0 and cfg.kl_to == "base"  # the base model holds the policy back
         passes = [True, False] if held else [False]
-        for rows in self.in_step(self.micro_batches(samples), samples, passes):
-            part = [[samples[i] for i in row] for row in rows]
-            order = [i for row in rows for i in row]
+        read = partial(self.read, [samples[:1]], temperature)
+        for rows in self.shares.in_step(self.micro_batches(own), read, passes):
+            part = [[own[k] for k in row] for row in rows]
+            order = [share[k] for row in rows for k in row]
             # what the samples say of their trained tokens, as tensors
             batch = make_batch(
                 [samples[i] for i in order], [weights[i] for i in order], sum(lengths), drawn_tokens
@@ -243,12 +264,13 @@ class Policy:
                     batch.ref_logp = self.read(part, temperature, base=True).logp
             # what the policy says of them now, with a gradient
             reading = self.read(part, temperature, entropy_gradient=cfg.entropy > 0)
-            loss, found = objective(reading.logp, reading.entropy, reading.values, batch, cfg)
+            loss, terms = objective(reading.logp, reading.entropy, reading.values, batch, cfg)
             loss.backward()
-            add(stats, found | {"loss/total": loss.item()})
+            add(stats, terms | {"loss/total": loss.item()})
         self.model.eval()
         # 2. one step of the optimizer, along a gradient that is not longer than max_grad_norm
-        stats, norm = self.clipped(stats, cfg.max_grad_norm)
+        stats = self.shares.sum_up(samples, stats, self.parameters)
+        norm = self.shares.clip(self.parameters, cfg.max_grad_norm)
         self._step(lr, math.isfinite(norm) and math.isfinite(stats["loss/total"]))
         return stats | {
             "policy/grad_norm": norm,
@@ -256,29 +278,6 @@ class Policy:
             "policy/skipped": self.skipped,
             "policy/moved": self.moved(),
         }
-
-    # --- what one process does alone, and several do together (parallel.py) ---
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The memory of everything that is trained, to be read and written."""
-        return {name: p.detach() for name, p in self.parameters.items()}
-
-    def in_step(
-        self, plan: list[Members], samples: list[Sample], passes: list[bool]
-    ) -> Iterable[Members]:
-        """The micro-batches, one after the other. passes: who reads each of them, in turn: the base
-        model (True) or the policy."""
-        return plan
-
-    def from_all(self, found: dict[int, Reading]) -> dict[int, Reading]:
-        """The readings of all micro-batches, by Sample."""
-        return found
-
-    def clipped(self, stats: dict[str, float], most: float) -> tuple[dict[str, float], float]:
-        """(statistics of all micro-batches, norm of their gradient before it is clipped)."""
-        return stats, clip_grad_norm_(self.parameters.values(), most).item()
-
-    # ---
 
     def _step(self, lr: float, finite: bool) -> None:
         if finite:
@@ -302,9 +301,9 @@ def _drawn(samples: list[Sample]) -> Tensor:
     return ~at_trained(samples, "logprobs").isnan()
 
 
-def add(stats: dict[str, float], found: dict[str, float]) -> None:
+def add(stats: dict[str, float], terms: dict[str, float]) -> None:
     """Adds what one micro-batch found; of the largest gap the larger one counts."""
-    for name, number in found.items():
+    for name, number in terms.items():
         before = stats.get(name, 0.0)
         stats[name] = max(before, number) if name == "policy/gap_max" else before + number
 
