@@ -15,7 +15,7 @@ from minprm.constants import Engine, Tiny
 from minprm.envs.cups import Cups
 from minprm.load.tiny import untrained
 from minprm.load.vllm import VLLM, start
-from minprm.model.alone import ALONE
+from minprm.model.alone import ALONE, Alone
 from minprm.several import shares as module
 from minprm.several.owners import Owners
 from minprm.several.shares import Shares
@@ -145,6 +145,12 @@ def test_processes_that_ask_for_different_prompts_are_told(made, monkeypatch, ca
 
     assert all(Processes(2, monkeypatch).run(work))
     assert capsys.readouterr().err.count("asked to continue different prompts") == 2
+
+
+def test_whatever_one_process_does_alone_several_do_in_their_own_way():
+    """What they would inherit, each would do without the others."""
+    verbs = {name for name, verb in vars(Alone).items() if callable(verb)}
+    assert len(verbs) > 20 and verbs <= vars(Shares).keys()
 
 
 def test_equal_prompts_have_one_owner_and_work_is_shared_evenly():

@@ -61,7 +61,7 @@ class Alone:
         """What all processes have come to, by number, from what this one has come to."""
         return own
 
-    def written(self, prompts: list[list[int]], noise: Callable, write: Callable) -> list:
+    def complete(self, prompts: list[list[int]], noise: Callable, write: Callable) -> list:
         """A completion of each prompt, by write(prompts, noise); see sampler.py."""
         return write(prompts, noise)
 
@@ -96,7 +96,7 @@ class Alone:
         """What the parts of all processes are together."""
         return tensor
 
-    def whole(self, tensors: Tensors, like: Tensors) -> Tensors:
+    def collected(self, tensors: Tensors, like: Tensors) -> Tensors:
         """Tensors, or parts of those that are spread as in `like`, in one piece on the CPU of the
         first process; elsewhere {}."""
         return tensors

@@ -140,7 +140,7 @@ class Sampler:
             for first in range(0, len(prompts_of_all), rows):
                 batch = prompts_of_all[first : first + rows]
                 noise = partial(torch.rand, len(batch), generator=generator, device=device)
-                completions += self.shares.written(batch, noise, write)
+                completions += self.shares.complete(batch, noise, write)
         return [completions[i : i + n] for i in range(0, len(completions), n)]
 
     def sleep(self) -> None:

@@ -132,20 +132,20 @@ class Snapshots:
         self, stage_id: str, policy: Policy, best_weights: Weights, update: int, **numbers: object
     ) -> None:
         """A snapshot of a stage under way, after so many updates."""
-        whole = self.shares.whole
+        collected = self.shares.collected
         tensors = {
-            "model": whole(policy.parameters, policy.parameters),
-            "optimizer": whole(moments(policy), moments_like(policy)),
+            "model": collected(policy.parameters, policy.parameters),
+            "optimizer": collected(moments(policy), moments_like(policy)),
         }
         if best_weights:
-            tensors["best"] = whole(best_weights, policy.parameters)
+            tensors["best"] = collected(best_weights, policy.parameters)
         numbers |= {"update": update, "version": policy.version, "skipped": policy.skipped}
         self._write(stage_id, tensors, numbers, [])
 
     def finish(self, stage_id: str, policy: Policy, demos: list[Demo], seconds: float) -> None:
         """The snapshot of a stage that is done: what the next one starts from."""
         numbers = {"done": True, "seconds": seconds}
-        weights = self.shares.whole(policy.parameters, policy.parameters)
+        weights = self.shares.collected(policy.parameters, policy.parameters)
         self._write(stage_id, {"model": weights}, numbers, demos)
 
     def _write(

@@ -99,7 +99,7 @@ class Shares(Alone):
         owners = self.owners.of([tuple(prompt) for prompt in prompts])
         return [i for i, owner in enumerate(owners) if owner == rank() // self.team]
 
-    def written(self, prompts: list[list[int]], noise: Noise, write: Write) -> list[Completion]:
+    def complete(self, prompts: list[list[int]], noise: Noise, write: Write) -> list[Completion]:
         """The others' completions come from them, drawn by the noise that a single process would
         have used."""
         mine = self.to_write(prompts)
@@ -192,7 +192,7 @@ class Shares(Alone):
     def in_one_piece(self, tensor: Tensor) -> Tensor:
         return spread.in_one_piece(tensor)
 
-    def whole(self, tensors: Tensors, like: Tensors) -> Tensors:
+    def collected(self, tensors: Tensors, like: Tensors) -> Tensors:
         return spread.whole({n: spread.as_part(tensor, like[n]) for n, tensor in tensors.items()})
 
     def parts(self, read: Callable[[], Tensors], like: Tensors) -> Tensors:

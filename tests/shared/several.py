@@ -128,7 +128,8 @@ def learned(case: Case, way: str) -> dict:
     again = p.logprobs(case.samples)  # the weights are in one piece
     sampler.sleep()
     scored = [p.logprobs(case.samples), p.logprobs(case.samples, base=True)]
-    weights = {name: w.tolist() for name, w in p.shares.whole(p.parameters, p.parameters).items()}
+    collected = p.shares.collected(p.parameters, p.parameters)
+    weights = {name: w.tolist() for name, w in collected.items()}
     p.load(best)
     scored.append(p.logprobs(case.samples))
     p.save(Path(f"saved-{way}-{count()}"))
