@@ -1,16 +1,44 @@
 """One model in its three roles: it writes, it is read, it learns."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from minprm.constants import Config, History
 from minprm.model.policy import Policy
-from minprm.model.sampler import Writer
+from minprm.model.sampler import Completion
 from minprm.text.chat import Chat
 from minprm.text.instruction import Instruction, instruction_of
 
 SHOWS_ACTION = ("action_first", "both")  # of --act-prm.trained-on: an action before its thought
+
+
+class Writer(Protocol):
+    """Whoever writes: `Sampler`, or an engine."""
+
+    model: PreTrainedModel  # whose weights it writes with
+
+    def begin(self) -> None:
+        """Starts a new walk over logs or worlds: nothing depends on what was read before it."""
+
+    def generate(
+        self,
+        prompts: list[list[int]],
+        n: int,
+        max_tokens: int,
+        stop: list[int],
+        temperature: float,
+        seed: int,
+    ) -> list[list[Completion]]:
+        """n completions for each prompt."""
+        ...
+
+    def sleep(self) -> None:
+        """Frees the memory of what was read, for the update that follows."""
+
+    def sync(self) -> None:
+        """Takes the learner's weights."""
 
 
 @dataclass(kw_only=True)

@@ -1,14 +1,14 @@
 """The sampler: the model that writes. Token ids go in; token ids and their log-probs come out.
 
-`Sampler` is a plain loop over the very model that learns. `vllm.VLLM` has the same four methods,
-those of a `Writer`, and runs a faster engine. Nothing here knows of thoughts, worlds or losses.
+`Sampler` is a plain loop over the very model that learns. `vllm.VLLM` has the same four methods and
+runs a faster engine. Nothing here knows of thoughts, worlds or losses.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -55,33 +55,6 @@ class LastCall(NamedTuple):
     rows: dict[tuple[int, ...], int]  # the row of each prompt in the tensors
     mask: Tensor  # [P, L], 0 at the padding
     layers: list[tuple[Tensor, Tensor]]  # keys and values, [P, heads, L, head_dim] each
-
-
-class Writer(Protocol):
-    """Whoever writes: `Sampler`, or an engine."""
-
-    model: PreTrainedModel  # whose weights it writes with
-
-    def begin(self) -> None:
-        """Starts a new walk over logs or worlds: nothing depends on what was read before it."""
-
-    def generate(
-        self,
-        prompts: list[list[int]],
-        n: int,
-        max_tokens: int,
-        stop: list[int],
-        temperature: float,
-        seed: int,
-    ) -> list[list[Completion]]:
-        """n completions for each prompt."""
-        ...
-
-    def sleep(self) -> None:
-        """Frees the memory of what was read, for the update that follows."""
-
-    def sync(self) -> None:
-        """Takes the learner's weights."""
 
 
 class Sampler:
