@@ -30,6 +30,7 @@ from minprm.load.tiny import untrained
 from minprm.look.looks import held_out_reward
 from minprm.model.agent import Agent, make_agent, make_prompter
 from minprm.model.policy import Policy
+from minprm.model.sampler import Sampler
 from minprm.stages.relabel import relabel, sample
 from minprm.text.actions import all_tools
 
@@ -68,7 +69,8 @@ def thinking_agent(cfg: Config) -> Agent:
         written[:, 0] = 0.0
         written[words, 0] = -1.5
         written[end, 0] = 1.5
-    return make_agent(Policy(model, tokenizer, cfg.micro_tokens), cfg, tools=[])
+    policy = Policy(model, tokenizer, cfg.micro_tokens)
+    return make_agent(policy, Sampler(model), cfg, tools=[])
 
 
 WALKS = {

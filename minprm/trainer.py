@@ -120,7 +120,7 @@ class Progress:
         self.lr = schedule(cfg, updates)
         self.seconds: dict[str, float] = {}  # of the parts of this update
         self.best_weights = {}  # those of the best look, where patience may go back to them
-        self.ctrl_c = CtrlC()
+        self.ctrl_c = CtrlC(run.agent.policy.shares)
         saved = run.snapshots.state(stage_id)
         self.first = saved.get("update", 0)
         self.best = saved.get("best", {"score": -1.0, "since": 0})

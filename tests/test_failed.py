@@ -249,7 +249,7 @@ def test_the_token_that_opens_a_call_is_scored_neither_with_nor_without_a_though
     chat = Chat(tokenizer("qwen3"), "tool", TOOLS)
     scored = []
 
-    def logprobs(samples, base, keep=False):
+    def logprobs(samples, base):
         for sample in samples:
             scored.append([i for i, t in zip(sample.ids, sample.trained, strict=True) if t])
         return [torch.zeros(1)] * len(samples)

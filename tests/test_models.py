@@ -27,7 +27,6 @@ from minprm.model import blocks, reading, tree
 from minprm.model import sampler as sampling
 from minprm.model.agent import make_player
 from minprm.model.decode import Together
-from minprm.model.kept import Kept
 from minprm.model.policy import Policy
 from minprm.model.sampler import Completion, Sampler
 from shared.policies import agent
@@ -266,29 +265,10 @@ def test_a_model_with_attention_of_its_own_goes_on_from_its_cache(tmp_path):
         if weight.ndim > 1:
             weight.data.normal_(0, 0.3)
     model.save_pretrained(tmp_path)
-    player = make_player(load_model(str(tmp_path)), loaded("GPT2", tmp_path).policy.tokenizer,
-                         Config(context=CONTEXT, sampler="transformers"), [])  # fmt: skip
+    words = loaded("GPT2", tmp_path).policy.tokenizer
+    player = make_player(words, Sampler(load_model(str(tmp_path))), Config(context=CONTEXT), [])
     check(player)
     assert player.sampler.reuses_cache and not player.sampler.branches
-
-
-def test_keys_of_a_walk_that_are_not_what_was_read_are_not_kept(tmp_path, monkeypatch, said):
-    layout = Kept.layout
-
-    def wrong(*args):
-        rows, cache = layout(*args)
-        for layer in cache.layers:
-            if layer.get_seq_length() > 0:
-                layer.values = layer.values * 2
-        return rows, cache
-
-    monkeypatch.setattr(Kept, "layout", wrong)
-    who = loaded("Llama", tmp_path)
-    check(who)
-    assert who.policy.shares_prefixes and not who.policy.continues
-    assert any("read from its start" in line for line in said)
-    who.policy.logprobs([Sample(parent=Sample().extend([1])).extend([2], 0.0)], keep=True)
-    assert not who.policy.kept
 
 
 def test_a_sampler_of_a_model_with_windows_reads_anew_also_where_nobody_checked(tmp_path):

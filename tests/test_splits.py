@@ -20,6 +20,7 @@ from minprm.envs.cups import Cups
 from minprm.load import tiny
 from minprm.look import looks
 from minprm.model.agent import make_player
+from minprm.model.sampler import Sampler
 from minprm.play import expert_demo, play
 from shared.worlds import SEEDS, make
 
@@ -218,7 +219,7 @@ def test_a_group_and_every_sample_of_a_task_are_given_luck_of_their_own(monkeypa
     monkeypatch.setattr(World, "reset", watched)
     cfg = Config(world="cups", world_args=["rounds=1"])
     model, tokenizer = tiny.untrained(make_world(cfg), Tiny(), 0)
-    player = make_player(model, tokenizer, cfg, tools=[])
+    player = make_player(tokenizer, Sampler(model), cfg, tools=[])
     for noise in (7, 7, 70_000):
         play(player, partial(make_world, cfg), [1, 1, 1, 2], noise)
     groups = [given[i : i + 4] for i in range(0, 12, 4)]

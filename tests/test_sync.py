@@ -12,13 +12,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from minprm.arms import ladder
 from minprm.arms.ladder import run_stage, start
 from minprm.constants import Engine, Tiny
 from minprm.envs.cups import Cups
 from minprm.load import vllm
 from minprm.load.tiny import untrained
 from minprm.load.vllm import VLLM, architecture
-from minprm.model import agent as agents
 from minprm.model.sampler import Sampler
 from shared.policies import policy
 from shared.stages import CFG, Lines, log_of
@@ -167,8 +167,8 @@ def test_one_engine_serves_every_seed_and_checkpoint_of_an_architecture(tmp_path
 def test_a_sync_that_does_not_bring_each_weight_once_is_refused(monkeypatch, wrong):
     all_weights = vllm.weights
 
-    def some(model):
-        for name, weight in all_weights(model):
+    def some(*model):
+        for name, weight in all_weights(*model):
             if "down_proj" not in name or wrong == "twice":
                 yield name, weight
             if wrong == "twice":
@@ -197,13 +197,13 @@ def test_an_engine_that_drops_a_weight_is_caught_by_what_it_writes():
 def run_of(checkpoints, folder, engines: list | None, monkeypatch, **knobs):
     """A run with a plain sampler, or with engines, which are appended to the list."""
 
-    def make(model, name, cfg, context, own_weights=False):
+    def make(model, *_):
         sampler, llm = engine(model)
         engines.append(llm)
         return sampler
 
     if engines is not None:
-        monkeypatch.setattr(agents, "make_sampler", make)
+        monkeypatch.setattr(ladder, "make_sampler", make)
     cfg = replace(CFG, run=str(folder), **knobs)
     return start(cfg, 0, Lines(), checkpoints)
 

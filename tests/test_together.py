@@ -241,7 +241,7 @@ def test_a_process_that_waits_for_another_one_ends_in_time(tmp_path):
 def test_a_stage_goes_by_the_same_numbers_in_all_processes(who, tmp_path):
     """Here process 1 sees another success in a world that is no function of its seeds."""
 
-    run = SimpleNamespace(cfg=SimpleNamespace(eval_every=1))
+    cfg = SimpleNamespace(eval_every=1)
 
     def success(run) -> dict[str, float]:
         return {"eval/success": 0.5 if rank() in who else 0.25 + rank() * 1e-6}
@@ -249,6 +249,8 @@ def test_a_stage_goes_by_the_same_numbers_in_all_processes(who, tmp_path):
     def work() -> None:
         with together.together():
             looks.success = success
+            agent = SimpleNamespace(policy=SimpleNamespace(shares=Shares()))
+            run = SimpleNamespace(cfg=cfg, agent=agent)
             event = Updated("sft", 0, SFT(), [], {})
             looks.Looks()(run, event)
             assert event.stats["eval/success"] == 0.25

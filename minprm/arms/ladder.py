@@ -24,6 +24,7 @@ from minprm.arms.evaluation import answers, evaluate, reference_rows, replay_sum
 from minprm.constants import RESAMPLE, Config, arms_of, fail, flat
 from minprm.load.base import base_policy
 from minprm.load.check import check
+from minprm.load.pretrained import make_sampler
 from minprm.look.clock import Part, base_model, parts
 from minprm.look.failure import Hopeless
 from minprm.look.log import Log, to_json, write_atomically
@@ -240,7 +241,8 @@ def start(
     log.screen.clock.done(base, seconds)
     logger.info(f"seed {seed}: base model ready in {seconds:.1f} s")
     own_weights = cfg.rl.max_async_level > 0  # it plays on while the policy learns
-    agent = make_agent(policy, cfg, all_tools(demos), own_weights)
+    sampler = make_sampler(policy.model, cfg, own_weights, policy.shares)
+    agent = make_agent(policy, sampler, cfg, all_tools(demos))
     check(agent)
     # a task is on one side only, with all of its demos
     train_demos, held_out, test = split(fitting_demos(measured(demos, agent.chat), agent, cfg), cfg)
@@ -258,7 +260,9 @@ def start(
         held_out=held_out,
         test=test,
         listeners=listeners(log),
-        snapshots=Snapshots(checkpoints / cfg.run / "stages", seed, made_by, on_save),
+        snapshots=Snapshots(
+            checkpoints / cfg.run / "stages", seed, made_by, on_save, policy.shares
+        ),
         prefetch=Prefetch(cfg.rl.max_async_level),
         demos=train_demos,
     )

@@ -18,14 +18,13 @@ from transformers.utils import logging
 from transformers.utils.hub import cached_file
 from transformers.utils.peft_utils import find_adapter_config_file
 
-from minprm.constants import DeviceName, Engine, fail
+from minprm.constants import Config, DeviceName, fail
 from minprm.load.names import require_place, require_sampler, uses_vllm
 from minprm.load.vllm import VLLM, start
 from minprm.model.adapters import as_model, merged
+from minprm.model.alone import ALONE, Alone
 from minprm.model.precision import make_head_fp32
 from minprm.model.sampler import Sampler
-from minprm.several.parallel import ParallelSampler
-from minprm.several.processes import count
 
 # what a LoRA configuration may hold beside two matrices a layer; nothing here merges or trains it
 EXTRAS = ("use_dora", "lora_bias", "modules_to_save", "target_parameters",
@@ -321,10 +320,14 @@ def _need_peft(what: str) -> None:
 
 
 def make_sampler(
-    model: PreTrainedModel, name: str, cfg: Engine, context: int, own_weights: bool = False
+    model: PreTrainedModel, cfg: Config, own_weights: bool = False, shares: Alone = ALONE
 ) -> Sampler | VLLM:
-    """The sampler of that name."""
-    require_sampler(name)
-    if not uses_vllm(name):
-        return (ParallelSampler if count() > 1 else Sampler)(model, own_weights)
-    return start(model, cfg, context)
+    """The sampler that `cfg` names. shares: that of the model's policy.
+
+    own_weights: it keeps a copy of the weights, as old as the last sync, so that it can write while
+    the policy learns. An engine always has its own.
+    """
+    require_sampler(cfg.sampler)
+    if not uses_vllm(cfg.sampler):
+        return Sampler(model, own_weights, shares)
+    return start(model, cfg.engine, cfg.context, shares)

@@ -35,7 +35,6 @@ from minprm.model.policy import Policy, schedule
 from minprm.model.precision import make_head_fp32
 from minprm.model.sampler import Sampler
 from minprm.model.tensors import require_finite
-from minprm.several.processes import copy_from_first, rank
 from minprm.text.chat import Chat
 from minprm.text.render import TAGS
 
@@ -75,9 +74,8 @@ def raised(
         model.eval().to(device_of(device))  # pyright: ignore[reportArgumentType]
         return Policy(model, tokenizer, micro_tokens)
     path = path_of(world, cfg, seed, micro_tokens, root)
-    if rank() == 0 and not path.is_dir():
+    if not path.is_dir():
         keep(raise_one(world, cfg, seed, micro_tokens), path)
-    copy_from_first(path)
     # read it back even when it is new: weights that lie elsewhere in memory round differently, now
     # and then, and a first run has to give the numbers of a second one
     model = load_model(str(path), device=device)

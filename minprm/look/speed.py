@@ -29,7 +29,6 @@ from minprm.model.policy import Policy
 from minprm.model.precision import output_layer
 from minprm.model.tree import named
 from minprm.run.events import Event, Updated
-from minprm.several.processes import count
 from minprm.trainer import Run
 
 # Peak FLOPs a second in bf16 with fp32 sums and without sparsity, in 10^12: NVIDIA's data sheets.
@@ -60,7 +59,7 @@ def speed(
     device = policy.model.device
     if device.type == "cuda":
         needed = cfg.passes * flops(policy, tokens, pairs, scored)
-        peak = count() * peak_of(torch.cuda.get_device_name(device))
+        peak = policy.shares.count * peak_of(torch.cuda.get_device_name(device))
         if peak:
             found["speed/mfu"] = needed / seconds / peak
         found["speed/peak_memory_gb"] = torch.cuda.max_memory_allocated(device) / 1e9

@@ -161,7 +161,7 @@ def walk_logs(
     agent: Agent, demos: list[Demo], cfg: ActPRM, seed: int
 ) -> tuple[list[Walk], list[Group]]:
     """Walks all logs side by side, step by step. Returns the walks, and their groups as met."""
-    agent.begin()
+    agent.sampler.begin()  # nothing depends on what was read before
     walks = [Walk(demo, cfg) for demo in demos]
     all_groups = []
     shared = {}
@@ -231,7 +231,7 @@ def score(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
         rewards = variants.rewards_by_writing(groups, pairs, agent, seed)
     else:
         samples = [_action_after(z, group, agent.chat, cfg) for group, z in pairs]
-        logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base", keep=True)
+        logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")
         rewards = variants.rewards_by_reading(pairs, logps, cfg.reward, agent.chat)
     for (_, z), reward in zip(pairs, rewards, strict=True):
         z.reward = reward * math.exp(-cfg.length_penalty * len(z.ids))

@@ -66,7 +66,7 @@ def without_thought(steps: list[tuple], agent: Agent, cfg: ActPRM) -> list[float
         sample = Sample(parent=path.history).extend(chat.opening(None), opening)
         sample.extend(group.action, 0.0).extend([*chat.act_end, *chat.end], tags)
         samples.append(sample)
-    logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base", keep=True)
+    logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")
     return chosen.rewards(cfg.reward, logps)
 
 
