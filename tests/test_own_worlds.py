@@ -238,7 +238,7 @@ def mine(more: str = "") -> str:
 
 FLAGS = (
     "--world mine.py:Mine --world-args rounds=1 --tiny.updates 2 --tiny.dim 16 --no-gate "
-    "--num-demos 8 --held-out 2 --episodes 4 --eval-every 0 --sft.epochs 1"
+    "--num-demos 8 --episodes 4 --eval-every 0 --sft.epochs 1"
 ).split()
 
 
@@ -256,29 +256,27 @@ def test_it_is_trained_on_evaluated_and_shown_like_ours(here, capsys):
 
     about = json.loads((here / "checkpoints/r/base-0/minprm.json").read_text())
     assert about["asked"]["world"] == "mine.py:Mine"
+    capsys.readouterr()
     evaluate.main(["checkpoints/r/base-0", "--episodes", "4"])
-    (table,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("base-0")]
-    assert f"{ladders[0]['base'][0]['success']:.3f}".lstrip("0") in table.replace(" 0.", " .")
+    (line,) = [row for row in capsys.readouterr().out.splitlines() if row.startswith("expert ")][:1]
+    assert " 1.000 " in line  # of the world that the checkpoint remembers
 
 
 @pytest.mark.slow
 def test_a_file_that_changed_makes_another_run_and_one_that_is_gone_says_so(here, capsys):
     (here / "mine.py").write_text(mine())
-    train.main([*FLAGS, "--arms", "base", "--run", "r"])
+    train.main([*FLAGS, "--arms", "base", "action_sft", "--run", "r"])
     (here / "mine.py").write_text(mine("    number = 3\n"))
-    ladder = here / "runs/r/ladder.json"
-    rows = json.loads(ladder.read_text())
-    ladder.write_text(json.dumps({"random": rows["random"]}))  # as if it had been stopped
+    (here / "runs/r/ladder.json").write_text("{}")  # as if it had been stopped
     again = [sys.executable, "-m", "minprm", "train", "--run", "r", "--resume"]
-    done = subprocess.run(
-        again, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(ladder.read_text())["base"][0]["made_by"] != rows["base"][0]["made_by"]
+    paths = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(again, env=paths, capture_output=True, text=True)
+    assert done.returncode == 2 and "made by another run: it differs in mine.py" in done.stderr
 
     (here / "elsewhere").mkdir()
     (here / "mine.py").rename(here / "elsewhere/mine.py")
     checkpoint = ["checkpoints/r/base-0", "--episodes", "4"]
+    capsys.readouterr()  # what the training has said
     gone = sentence(capsys, lambda: evaluate.main(checkpoint))
     assert gone.startswith("checkpoints/r/base-0 was trained in mine.py:Mine, and from here there")
     flags = Evaluation(checkpoints=checkpoint[:1], world="elsewhere/mine.py:Mine")
