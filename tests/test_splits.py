@@ -13,7 +13,7 @@ import pytest
 from minprm.arms import demos, ladder
 from minprm.commands.train import main as train
 from minprm.constants import Config, Tiny
-from minprm.envs import WORLDS, check_tasks, make_world
+from minprm.envs import WORLDS, check_tasks, make_world, world_class
 from minprm.envs.audit import different, expert_sees
 from minprm.envs.base import SPLITS, World, task_seed, tasks_split
 from minprm.envs.cups import Cups
@@ -241,7 +241,7 @@ def test_a_world_that_was_played_is_the_same_to_the_cache_and_other_code_is_not(
     def key(world, seed=0, micro_tokens=100):
         return tiny.cache_key(world, Tiny(), seed, micro_tokens)
 
-    for name in (name for name in WORLDS if WORLDS[name].thought_mix):
+    for name in (name for name in WORLDS if world_class(name).thought_mix):
         played = make(name)
         played.reset(0)
         assert key(played) == key(make(name))

@@ -247,8 +247,9 @@ def start(
     # a task is on one side only, with all of its demos
     train_demos, held_out, test = split(fitting_demos(measured(demos, agent.chat), agent, cfg), cfg)
     made_by = {name: value for name, value in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
-    named = [cfg.act_prm.reward, cfg.act_prm.advantage, cfg.rl.advantage, *cfg.world_args]
-    made_by |= own.fingerprints(text.rpartition("=")[2] for text in named)
+    named = [cfg.world, cfg.act_prm.reward, cfg.act_prm.advantage, cfg.rl.advantage]
+    named += [text.rpartition("=")[2] for text in cfg.world_args]
+    made_by |= own.fingerprints(named)
     made_by["what the model is told"] = agent.instruction.text
     made_by["the base model"] = fingerprint_of_model(policy)
     made_by["the demos"] = fingerprint_of_demos([*train_demos, *held_out, *test])

@@ -28,7 +28,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qw
 from minprm.constants import DeviceName, Tiny, Training, fail
 from minprm.data import Sample
 from minprm.envs.base import World, task_seed
-from minprm.load.narration import Turn, narrated
+from minprm.load.narration import Turn, narrated, require_narrator
 from minprm.load.pretrained import device_of, load_model, pretrained
 from minprm.load.shipped import settings, shipped
 from minprm.model.policy import Policy, schedule
@@ -62,8 +62,6 @@ def raised(
 
     It is raised on the CPU and then brought to the device.
     """
-    if not world.thought_mix:
-        fail(f"the embedded model cannot be raised on {type(world).__name__}: name a --model")
     weights = shipped(world, cfg, seed)
     if weights:
         logger.info(f"base model: {weights.stem}, which comes with minprm")
@@ -94,7 +92,8 @@ def raise_one(world: World, cfg: Tiny, seed: int, micro_tokens: int) -> Policy:
 
 
 def is_here(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) -> bool:
-    """Need it not be raised first?"""
+    """Need it not be raised first? Exits where it cannot be raised on this world."""
+    require_narrator(world)
     if shipped(world, cfg, seed):
         return True
     return path_of(world, cfg, seed, micro_tokens, root).is_dir()
