@@ -29,6 +29,10 @@ from minprm.model.sampler import Sampler
 # what a LoRA configuration may hold beside two matrices a layer; nothing here merges or trains it
 EXTRAS = ("use_dora", "lora_bias", "modules_to_save", "target_parameters",
           "trainable_token_indices")  # fmt: skip
+# knobs of generation that have an effect in sampling alone, and in beam search alone
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
+            "top_h")  # fmt: skip
+BEAMS = ("early_stopping", "length_penalty")
 ADAPTERS = "adapter_model.safetensors"  # the other format is a pickle
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
@@ -116,6 +120,7 @@ def load_merged(path: str, dtype: str) -> PreTrainedModel:
     """
     base, rank = base_of(path)
     model = pretrained(AutoModelForCausalLM, base, dtype=torch.float32, use_safetensors=True)
+    drop_unused_generation(model)
     if rank:
         model = merged(with_saved_adapters(model, path, checkpointing=False))
     model = model.to(DTYPES[dtype])  # pyright: ignore[reportArgumentType]
@@ -307,8 +312,22 @@ def switch_off_dropout(model: PreTrainedModel) -> None:
                     setattr(owner, name, 0.0)
 
 
+def drop_unused_generation(model: PreTrainedModel) -> None:
+    """Takes out of the generation config what its way to decode ignores, as a temperature beside
+    do_sample false: many models have such a config, and transformers refuses to save it."""
+    config = model.generation_config
+    if config is None:
+        return
+    unused = () if config.do_sample else SAMPLING
+    if config.num_beams in (None, 1):
+        unused += BEAMS
+    for name in unused:
+        setattr(config, name, None)
+
+
 def _prepare(model: PreTrainedModel, checkpointing: bool) -> None:
     switch_off_dropout(model)
+    drop_unused_generation(model)
     make_head_fp32(model)
     if checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
