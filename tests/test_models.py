@@ -336,7 +336,7 @@ def test_nothing_is_loaded_past_the_one_door():
     root = DOCS.parents[1]
     files = [*(root / "minprm").rglob("*.py"), *(root / "examples").glob("*.py")]
     callers = [file.name for file in files if ".from_pretrained(" in file.read_text()]
-    assert callers == ["load.py"]
+    assert callers == ["pretrained.py"]
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
