@@ -13,11 +13,9 @@ from minprm.report.glossary import ABOUT_ARMS
 from minprm.report.table import interval
 from minprm.text.printable import printable
 
-LIMITS = {  # of what a stage teaches
-    "sft": "It imitates its logs, with the mistakes in them.",
-    "act_prm": "A thought was chosen for the action that follows it, never for being true.",
-    "relabel": "A thought was chosen for the action that follows it, never for being true.",
-}
+CHOSEN = "A thought was chosen for the action that follows it, never for being true."
+IMITATES = "It imitates its logs, with the mistakes in them."
+LIMITS = {"sft": IMITATES, "act_prm": CHOSEN, "relabel": CHOSEN}  # of what a stage teaches
 REPLAYED = (
     "The score is the share of {steps:,} steps in {logs:,} held-out logs at which it wrote the "
     "expert's action; the interval is over logs. It never acted itself: another action may be as "
@@ -106,10 +104,8 @@ def _training(about: dict, stages: list[str]) -> list[str]:
         f"It is the arm {code(about['arm'])} of the run {code(about['run'])}, seed "
         f"{about['seed']}: {meaning}.",
         data,
-        "How it was asked, in training and in the evaluation:",
-        _knobs({**knobs, "tools": tools}),
-        "Knobs that differ from minprm's defaults, and versions:",
-        _knobs({**about["knobs"], **about["libraries"]}),
+        "How it was asked, other knobs that differ from minprm's defaults, and versions:",
+        _knobs({**knobs, "tools": tools, **about["knobs"], **about["libraries"]}),
     ]
 
 

@@ -52,7 +52,7 @@ def main(argv: list[str]) -> None:
     base, rank = base_of(flags.checkpoint)
     tokenizer = pretrained(AutoTokenizer, flags.checkpoint)  # first: is there a checkpoint at all
     check(flags, knobs, rank)
-    about = read_about(flags.checkpoint)
+    about = published(read_about(flags.checkpoint))
     served = how_to_serve(tokenizer, about)
     merged = flags.merge or not rank
     rank = 0 if merged else rank
@@ -106,7 +106,7 @@ def write(
             copy_adapters(flags.checkpoint, half)
         tokenizer.save_pretrained(half)
         if about:
-            write_about(half, published(about))
+            write_about(half, about)
         (half / "README.md").write_text(text, encoding="utf-8")
         os.rename(half, out)
     except (OSError, SafetensorError) as error:

@@ -156,19 +156,21 @@ def _of_history(
             f"It was trained to see the first {history['first']} and the newest {history['last']} "
             "observations alone: send the contents of all others as empty texts."
         )
-    if thinks and not history["thoughts"]:
-        notes.append("It was trained without its earlier thoughts: do not send them back.")
-    elif thinks:
-        note = "It was trained to see all of its earlier thoughts: send the `reasoning` of each "
-        note += "answer back with it"
-        kept = _THOUGHT in _rendered(tokenizer, [USER, ANSWER, USER], [TOOL])
-        kept_behind_calls = _THOUGHT in _rendered(tokenizer, [USER, CALLS, RESULT], [TOOL])
-        if tools and kept_behind_calls and not kept:
-            note += "; the chat template still drops those from before the newest user message"
-        elif not kept:
-            note += "; but the chat template drops them: served, it never sees them"
-        notes.append(f"{note}.")
-    return notes
+    if not thinks:
+        return notes
+    kept = _THOUGHT in _rendered(tokenizer, [USER, ANSWER, USER], [TOOL])
+    kept_after_calls = tools and _THOUGHT in _rendered(tokenizer, [USER, CALLS, RESULT], [TOOL])
+    if not history["thoughts"]:
+        note = "without its earlier thoughts: do not send them back"
+    elif kept or kept_after_calls:
+        note = "with its earlier thoughts: send the `reasoning` of each answer back with it"
+    else:
+        note = (
+            "with its earlier thoughts, which the chat template drops: served, it never sees them"
+        )
+    if history["thoughts"] and kept_after_calls and not kept:
+        note += "; the chat template still drops those from before the newest user message"
+    return [*notes, f"It was trained {note}."]
 
 
 def _rendered(
