@@ -175,7 +175,7 @@ def test_the_embedded_model_is_exported_too(tmp_path, capsys):
     )
     out, told = exported(capsys, tmp_path, str(tmp_path / "rl-0"))
     assert "No logs of others: it played in the world `cups`" in (out / "README.md").read_text()
-    assert "reads <act> and </act> around its answers" in told and "tool-call-parser" not in told
+    assert "arrives as text" in told and "tool-call-parser" not in told
 
 
 def test_the_card_tells_data_method_results_and_limits(tmp_path, capsys):
@@ -324,11 +324,11 @@ def test_thoughts_and_calls_are_read_by_the_parsers_of_the_family():
     assert served("qwen3")[0] == f"--reasoning-parser qwen3 {calls} hermes"
     assert served("deepseekv3")[0] == "--reasoning-parser deepseek_r1"
     flags, notes = served("llama3_1")  # its vocabulary has no <think>
-    assert flags == f"{calls} llama3_json" and "No parser of vLLM" in notes
-    assert "reads its thoughts" in served("qwen3", layout="tool")[1]
+    assert flags == f"{calls} llama3_json" and "arrives as text: we know none" in notes
+    assert "reasoning" not in served("qwen3", layout="tool")[0]
     own = tokenizer("qwen3").chat_template.replace("tool_call>", "doing>")
     flags, notes = served("qwen3", template=own)
-    assert flags == "--reasoning-parser deepseek_r1" and "reads its calls" in notes
+    assert flags == "--reasoning-parser deepseek_r1" and "arrives as text" in notes
 
 
 def test_who_learned_to_act_at_once_is_given_no_parser_of_thoughts():

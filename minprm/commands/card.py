@@ -43,8 +43,12 @@ def card(name: str, base: str, merged: bool, about: dict, line: str, notes: list
     limits.append("The numbers are of one seed." if rows else "No evaluation of it is known here.")
     limits.append("Nothing was done about safety beyond what the base model had learned.")
     kind = "A language model" if merged else "LoRA adapters of a language model"
+    head = ["---", f"library_name: {'transformers' if merged else 'peft'}"]
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", base):  # on the hub, and no folder of somebody's disk
+        head.append(f"base_model: {base}")
+    head += ["pipeline_tag: text-generation", "tags:", "- minprm", "---"]
     parts = [
-        _head(base, merged),
+        "\n".join(head),
         f"# {name}",
         f"{kind} that acts step by step, trained with minprm from {code(base)}. The licence of "
         "the base model holds for it too.",
@@ -75,14 +79,6 @@ def rows_of(about: dict) -> dict[str, dict]:
             if other["seed"] == row["seed"]:
                 rows[arm] = other
     return rows
-
-
-def _head(base: str, merged: bool) -> str:
-    """What the hub reads. A folder of somebody's disk is no name there."""
-    lines = ["---", f"library_name: {'transformers' if merged else 'peft'}"]
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", base):
-        lines.append(f"base_model: {base}")
-    return "\n".join([*lines, "pipeline_tag: text-generation", "tags:", "- minprm", "---"])
 
 
 def _training(about: dict, stages: list[str]) -> list[str]:

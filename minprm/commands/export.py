@@ -22,7 +22,7 @@ from minprm.constants import fail
 from minprm.load.names import require_model
 
 if TYPE_CHECKING:
-    from transformers import GenerationConfig, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass
@@ -91,6 +91,7 @@ def write(
     text: str,
 ) -> None:
     """Writes the whole folder, or nothing. ends: the tokens that end a turn. text: the card."""
+    from minprm.commands.serving import stops_of
     from minprm.load.pretrained import copy_adapters, load_merged
 
     out = Path(flags.out)
@@ -100,7 +101,8 @@ def write(
         half.mkdir(parents=True)
         if merged:
             model = load_merged(flags.checkpoint, flags.dtype)
-            stop_at(model.generation_config, ends)
+            config = model.generation_config
+            config.eos_token_id = [*dict.fromkeys([*ends, *stops_of(config)])]
             model.save_pretrained(half)
         else:
             copy_adapters(flags.checkpoint, half)
@@ -113,11 +115,3 @@ def write(
         fail(f"{out}: {error}; nothing is half written")
     finally:
         shutil.rmtree(half, ignore_errors=True)
-
-
-def stop_at(config: "GenerationConfig", ends: list[int]) -> None:
-    """Puts the tokens that end a turn among those at which a server stops."""
-    stops = config.eos_token_id
-    others = stops if isinstance(stops, list) else [stops]
-    stops = [*ends, *(token for token in others if token not in (None, *ends))]
-    config.eos_token_id = stops if len(stops) > 1 else stops[0]
