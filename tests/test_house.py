@@ -138,7 +138,7 @@ def test_an_experiment_is_read_on_one_screen_and_runs_with_the_others():
 
 def test_the_story_fits_a_sitting_and_each_file_points_at_the_idea():
     assert sum((ROOT / name).read_text().count("\n") for name in STORY) <= 1200
-    assert (ROOT / STORY[0]).read_text().count("\n") <= 250
+    assert (ROOT / STORY[0]).read_text().count("\n") <= 290
     for name in STORY[1:]:
         told = ast.get_docstring(ast.parse((ROOT / name).read_text()))
         assert "act_prm.py" in told, name
