@@ -19,8 +19,8 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.cost import count_learned, in_a_process, most_memory, timed
-from docs import tables
-from docs.results import save_run, take_json_flag
+from evidence import tables
+from evidence.results import save_run, take_json_flag
 from minprm.commands.threads import set_threads
 from minprm.constants import Training
 from minprm.data import Sample

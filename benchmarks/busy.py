@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 
-from docs.results import save_run, take_json_flag
+from evidence.results import save_run, take_json_flag
 
 ROOT = Path(__file__).parents[1]
 RUN = "--preset smoke --stages act_prm --act-prm.updates 3 --eval-every 0 --episodes 8"

@@ -25,7 +25,7 @@ import torch
 from torch._dynamo.utils import counters
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from docs.results import save_run, take_json_flag
+from evidence.results import save_run, take_json_flag
 from minprm.commands.dry_run import card_memory, fit
 from minprm.commands.memory import memory
 from minprm.constants import Config

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 
 from benchmarks.cost import timed
-from docs import tables
-from docs.results import save_run, take_json_flag
+from evidence import tables
+from evidence.results import save_run, take_json_flag
 from minprm.arms import ladder
 from minprm.commands.cli import parse
 from minprm.commands.threads import set_threads

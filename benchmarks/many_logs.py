@@ -19,7 +19,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from benchmarks.cost import in_a_process, most_memory, timed
-from docs.results import save_run, take_json_flag
+from evidence.results import save_run, take_json_flag
 from minprm.arms.demos import fitting_demos, logs_of, measured, split
 from minprm.arms.evaluation import replay
 from minprm.commands.threads import set_threads

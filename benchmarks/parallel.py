@@ -25,8 +25,8 @@ from benchmarks.cost import count_learned, on_each_pass, timed
 from benchmarks.peers import GROUP, PROMPTS, Regime
 from benchmarks.sampler import SIZES, Size, model_of, prompts_of
 from benchmarks.traffic import Traffic, Waiting, on_the_wire
-from docs.results import save_run, take_json_flag
-from docs.tables import TABLES
+from evidence.results import save_run, take_json_flag
+from evidence.tables import TABLES
 from minprm.constants import Training
 from minprm.data import Sample
 from minprm.model.policy import Policy

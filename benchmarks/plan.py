@@ -19,7 +19,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.gpu import QWEN_4B, QWEN_600M
-from docs.results import save_run, take_json_flag
+from evidence.results import save_run, take_json_flag
 from minprm.commands.dry_run import CONTEXT
 from minprm.commands.memory import count, memory, sent
 from minprm.constants import Config, Engine

@@ -9,8 +9,8 @@ import json
 import time
 from statistics import median
 
-from docs import tables
-from docs.results import save_run, take_json_flag
+from evidence import tables
+from evidence.results import save_run, take_json_flag
 from minprm.arms.ladder import run_stage, start
 from minprm.commands.cli import parse
 from minprm.commands.threads import set_threads

@@ -22,7 +22,7 @@ from torch import Tensor
 from transformers import GenerationConfig, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.cost import timed
-from docs.results import save_run, take_json_flag
+from evidence.results import save_run, take_json_flag
 from minprm.commands.threads import set_threads
 from minprm.constants import Engine
 from minprm.load import vllm

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from benchmarks.cost import on_each_pass
-from docs import tables
-from docs.results import save_run, take_json_flag
+from evidence import tables
+from evidence.results import save_run, take_json_flag
 from minprm.arms.ladder import base_policy
 from minprm.commands.presets import PRESETS
 from minprm.commands.threads import set_threads

@@ -26,7 +26,7 @@ from transformers import Qwen3ForCausalLM, TrainerCallback
 from benchmarks import peers
 from benchmarks.cost import count_learned, timed
 from benchmarks.peers import GROUP, PROMPTS, Regime
-from docs.results import save_run, take_json_flag
+from evidence.results import save_run, take_json_flag
 from minprm.constants import Engine, Training
 from minprm.data import Sample
 from minprm.load.vllm import start

@@ -35,7 +35,7 @@ from verl.plugin.platform.platform_cuda import PlatformCUDA
 from benchmarks import peers
 from benchmarks.cost import count_learned, timed
 from benchmarks.peers import GROUP, Regime
-from docs.results import save_run, take_json_flag
+from evidence.results import save_run, take_json_flag
 from minprm.constants import Training
 from minprm.data import Sample
 from minprm.model.policy import Policy

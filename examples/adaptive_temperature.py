@@ -14,7 +14,7 @@ Prints success on cups after 20 updates of GRPO from a start that is too cold.
 import math
 import time
 
-from docs.results import over_seeds, save_run, t_interval, take_json_flag
+from evidence.results import over_seeds, save_run, t_interval, take_json_flag
 from minprm.arms.ladder import STAGES
 from minprm.commands.train import go_on
 from minprm.stages.rl import batches

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer
 
-from docs.results import save_run, take_json_flag
+from evidence.results import save_run, take_json_flag
 from examples.text_rewards import untrained
 from minprm.algorithms import mean_std, ppo_clip
 from minprm.commands.train import CHECKPOINTS

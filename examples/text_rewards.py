@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from statistics import fmean
 
-from docs.results import save_run, take_json_flag
+from evidence.results import save_run, take_json_flag
 from minprm.commands.cli import read_flags
 from minprm.commands.train import CHECKPOINTS, go_on
 from minprm.constants import Config, Tiny, fail

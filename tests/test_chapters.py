@@ -11,7 +11,7 @@ from torch.distributed.run import get_args_parser
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.gpu import QWEN_4B
-from docs.drawing import objectives, speed
+from evidence.drawings import objectives, speed
 from minprm.commands.dry_run import count
 from minprm.constants import ARMS
 from minprm.model.sampler import Completion

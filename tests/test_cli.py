@@ -12,7 +12,7 @@ from typing import get_type_hints
 
 import pytest
 
-from benchmarks import ablations, objectives
+from evidence.experiments import ablations, objectives
 from minprm.arms.ladder import STAGES
 from minprm.commands import ask, evaluate, playing
 from minprm.commands.checks import ranges

@@ -1,6 +1,6 @@
 """docs/code.md lists the modules that exist; tests/test_numbers.py holds their sentences."""
 
-from docs.tables import BLOCK, ROOT
+from evidence.tables import BLOCK, ROOT
 
 
 def test_every_module_is_listed():

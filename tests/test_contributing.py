@@ -14,8 +14,8 @@ PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 STEP = re.compile(r"^### (.*?)$.*?```diff\n(.*?)```.*?```bash\n(.*?)```", re.MULTILINE | re.DOTALL)
 STEPS = {title: (diff, command) for title, diff, command in STEP.findall(PAGE)}
 TOUCHED = (
-    "minprm", "tests", "docs", "notebooks", "examples", "pyproject.toml", "conftest.py",
-    "zensical.toml",
+    "minprm", "tests", "docs", "evidence", "notebooks", "examples", "pyproject.toml",
+    "conftest.py", "zensical.toml",
 )  # fmt: skip
 
 

@@ -28,8 +28,8 @@ from minprm.commands import ask, cli, export, logs, report
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 BOOK = sorted(DOCS.glob("*.md"))
-TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md")
-FOLDERS = ("minprm", "benchmarks", "examples", "docs", "tests", "notebooks")
+TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "benchmarks/README.md", "evidence/README.md")
+FOLDERS = ("minprm", "benchmarks", "evidence", "examples", "docs", "tests", "notebooks")
 PAGES = [*(ROOT / name for name in TOP), *BOOK]
 SITE = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from docs.knobs import PAGE, page
+from evidence.knobs import PAGE, page
 from minprm.commands.checks import flag
 from minprm.commands.cli import parse
 from minprm.commands.knobs import USED_MOST, knobs
@@ -49,7 +49,7 @@ def test_every_knob_has_a_meaning():
 
 
 def test_the_page_of_knobs_is_what_the_code_says():
-    assert PAGE.read_text(encoding="utf-8") == page(), "python -m docs.knobs writes it anew"
+    assert PAGE.read_text(encoding="utf-8") == page(), "python -m evidence.knobs writes it anew"
 
 
 def test_a_knob_that_is_nearly_right_is_suggested(capsys):

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.evidence.__main__ import EXPERIMENTS
 from minprm.arms.ladder import STAGES
 from minprm.constants import ARMS
 
@@ -124,14 +123,6 @@ def test_functions_are_short():
                 assert node.end_lineno - node.lineno < 60, f"{file}: {node.name}"
 
 
-def test_an_experiment_is_read_on_one_screen_and_runs_with_the_others():
-    texts = {file.stem: file.read_text() for file in (ROOT / "benchmarks/evidence").glob("*.py")}
-    programs = {name for name, text in texts.items() if "def main" in text}
-    assert programs == {*EXPERIMENTS, "__main__"}
-    for name, text in texts.items():
-        assert text.count("\n") <= 80, name
-
-
 def needs(file: Path) -> set[Path]:
     """Our files that a file imports, in functions too; what only type checkers read is no need."""
     tree = ast.parse(file.read_text())
@@ -177,7 +168,8 @@ def test_nobody_reaches_into_anothers_private_parts():
     """Benchmarks and examples use what is public: no p._name, no __dict__, no __new__. How many
     kernels torch has compiled it says in torch._dynamo alone, and what to derive from to see its
     operations lies in torch.utils._python_dispatch."""
-    for file in [*ROOT.glob("benchmarks/*.py"), *ROOT.glob("examples/*.py"), *ROOT.glob("*.py")]:
+    folders = ("benchmarks", "evidence/experiments", "examples", ".")
+    for file in [file for folder in folders for file in ROOT.glob(f"{folder}/*.py")]:
         public = r"super\(\)\._\w+|def _\w+|torch\._dynamo|torch\.utils\._python_dispatch"
         text = re.sub(public, "", file.read_text())
         found = re.findall(r"\b(?!self\b)\w+\._[a-z]\w*|__dict__|__new__", text)
@@ -186,9 +178,9 @@ def test_nobody_reaches_into_anothers_private_parts():
 
 def test_no_test_file_imports_another():
     """What several use stands in conftest.py and in shared/, where there is no test."""
-    for file in Path(__file__).parent.rglob("*.py"):
+    for file in [*ROOT.glob("tests/**/*.py"), *ROOT.glob("evidence/tests/*.py")]:
         for name in imported(file):
-            first = name.removeprefix("tests.").split(".")[0]
+            first = name.removeprefix("evidence.").removeprefix("tests.").split(".")[0]
             assert not first.startswith("test_"), f"{file.name} imports {first}"
         if file.parent.name == "shared":
             assert not re.search(r"^ *(def|class) [tT]est", file.read_text(), re.MULTILINE), file

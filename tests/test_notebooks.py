@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.results import load
+from evidence.results import load
 
 nbformat = pytest.importorskip("nbformat", reason='needs nbclient: pip install "minprm[dev]"')
 nbclient = pytest.importorskip("nbclient", reason='needs nbclient: pip install "minprm[dev]"')

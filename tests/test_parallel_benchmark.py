@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.parallel import PHASES, SMALL, launched
 from benchmarks.peers import GROUP, PROMPTS
-from docs.tables import TABLES
+from evidence.tables import TABLES
 
 pytestmark = pytest.mark.slow  # they start processes
 (SIZE,) = SMALL.sizes.values()

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks import sampler as benchmark
 from benchmarks.sampler import Size, measure, told
-from docs.tables import sampler as table
+from evidence.tables import sampler as table
 
 TINY = Size(1, 8, 4, 2, 20, prompts=2, group=3, shortest=3, longest=5, new=4)
 

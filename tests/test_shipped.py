@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from docs import bases
-from docs.results import load
+from evidence import bases
+from evidence.results import load
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Tiny
 from minprm.envs import make_world

@@ -63,7 +63,7 @@ class Cups(World):
             return thought, f"open {thought[-1]}"  # the thought ends with a cup: open that one
         if kind == "restate":
             return self._restate(), guess  # nothing was worked out, so the action is a guess
-        if kind == "copy":  # its share above is 0; benchmarks/ablations.py asks for it
+        if kind == "copy":  # its share above is 0; evidence/experiments/ablations.py asks for it
             return f"{guess} .", guess
         return f"ball under {self.start} .", guess
 

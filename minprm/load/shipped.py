@@ -2,7 +2,7 @@
 
 They were raised once, so that a first run need not wait, and so that its numbers do not depend on
 where its base model was raised. `bases/` holds the weights of each. bases.json says what each was
-raised on and by which command, and what the gate measured. `python -m docs.bases` makes them.
+raised on and by which command, and what the gate measured. `python -m evidence.bases` makes them.
 """
 
 import hashlib

@@ -1,1 +1,0 @@
-"""The figures of the book, one module a chapter; each returns its figures by name (`FIGURES`)."""

@@ -1,0 +1,69 @@
+"""Figures of chapter 10: success where good thoughts are scarce, and what decides it."""
+
+from evidence.drawings.style import (
+    ACCENT,
+    GREY,
+    INCHES,
+    INK,
+    LINE,
+    SOFT,
+    WIDTH,
+    page,
+    plt,
+    write,
+)
+from evidence.results import load
+from evidence.tables import share
+
+ARMS = {"expert_thoughts": GREY, "best_of_base_matched": SOFT, "act_prm": ACCENT}
+SAID = {  # of each arm, and where the words stand
+    "expert_thoughts": ("the world's own thoughts", 0.89, GREY),
+    "act_prm": ("Act-PRM, 44 thoughts a step", 0.8, ACCENT),
+    "best_of_base_matched": ("the best of 44 of the base's thoughts", 0.2, SOFT),
+}
+
+
+def scarce():
+    """Ten bases with few good thoughts. For each the success of Act-PRM, of the best of as many of
+    the base's own thoughts, and of the world's own thoughts, over the share of good thoughts in the
+    tenth of the states where they are rarest."""
+    results = load("scarce")
+    rows = results["rows"]
+    rarest = [1000 * x for x in results["shares"]["scarcest"]]
+    figure, axis = plt.subplots(figsize=(INCHES, 3))
+    for arm, colour in ARMS.items():
+        axis.plot(rarest, rows[arm]["values"], "o", color=colour, markersize=6, clip_on=False)
+        words, height, ink = SAID[arm]
+        mean = share(rows[arm]["mean"])
+        axis.text(7.8, height, f"{words}: {mean}", color=SOFT if ink == GREY else ink, ha="right")
+    axis.axhline(rows["random"]["mean"], color=SOFT, linewidth=1, linestyle=":")
+    axis.text(7.8, 0.03, "random play", color=SOFT, ha="right")
+    axis.set(xlim=(2.5, 7.8), ylim=(0, 1), xticks=range(3, 8))
+    axis.set_xlabel("good thoughts among 1,000 that the base writes, where they are rarest")
+    axis.set_ylabel("success on 400 unseen tasks", color=INK)
+    return figure
+
+
+def paid():
+    """Six ways to weigh the thoughts of a group on ten bases with few good thoughts: success of
+    each seed, and the mean."""
+    rows = load("paid")["rows"]
+    height = 24 + 18 * len(rows)
+    figure, axes = page(height)
+    left, right = 236, 366
+    for x in (0, 0.5, 1):
+        place = left + (right - left) * x
+        axes.plot([place, place], [6, height - 18], color=LINE, linewidth=0.8)
+        write(axes, place, height - 6, f"{x:g}".replace("0.", "."), color=SOFT, ha="center")
+    for i, (way, row) in enumerate(rows.items()):
+        y = 16 + 18 * i
+        ours = "recipe" in way
+        colour = ACCENT if ours else SOFT
+        write(axes, 0, y, way.replace("`", ""), size=8, color=colour if ours else INK)
+        dots = [left + (right - left) * value for value in row["values"]]
+        axes.scatter(dots, [y - 3] * len(dots), s=18, color=colour, linewidth=0, zorder=3)
+        write(axes, WIDTH, y, share(row["mean"]), size=8, ha="right", color=colour)
+    return figure
+
+
+FIGURES = {"scarce": scarce, "paid": paid}

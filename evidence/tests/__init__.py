@@ -1,0 +1,1 @@
+"""Tests of experiments, results, tables and figures: pytest evidence/tests."""
