@@ -74,7 +74,7 @@ def on_cuda(p: Policy) -> SimpleNamespace:
         get_output_embeddings=p.model.get_output_embeddings,
         get_input_embeddings=p.model.get_input_embeddings,
     )  # fmt: skip
-    return SimpleNamespace(model=model, size=p.size, lora=False)
+    return SimpleNamespace(model=model, size=p.size, attention_size=p.attention_size, lora=False)
 
 
 SECONDS = {"time/sample": 4.0, "time/update": 0.5, "policy/drawn_tokens": 12}

@@ -19,6 +19,7 @@ from minprm.model.agent import make_prompter
 from minprm.stages.sft import to_samples
 from minprm.text.actions import joined, normalise
 from minprm.text.chat import Chat
+from minprm.text.render import applied
 from shared.chats import CALL, FAMILIES, QWEN, TEMPLATES, TOOLS, bytes_with, tokenizer
 from shared.logs import CALLS, TEXT, changed
 from shared.templates import ACTIONS, MISTRAL, PLAIN_CALL, TYPED, shipped, writable
@@ -248,7 +249,7 @@ def test_segments_are_what_the_template_renders_or_the_difference_is_listed(name
         thought = c.thought("so Paris is next")
     action = joined(reply, calls)
     ids = c.state(asked, TOOLS, after=None) + c.turn(thought, c.action(action))
-    render = partial(c.tokenizer.apply_chat_template, tools=TOOLS, tokenize=False)
+    render = partial(applied, c.tokenizer, tools=TOOLS)
     newest = render([*asked, message])
     # GLM's turns end by the token that begins the next message
     text = c.text(ids[:-1]) if name == "glm4moe" else c.text(ids)

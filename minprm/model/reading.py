@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache, PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
+from minprm.model.cache import cache_name
 from minprm.model.precision import output_layer
 from minprm.model.tree import Rows
 
@@ -57,19 +58,20 @@ def of_rows(
     The vocabulary is projected only where a log-prob is read, in chunks, which are computed again
     for the gradient where they would not fit into memory at once.
     """
+    name = cache_name(type(model.base_model))
     output = model.base_model(
         input_ids=rows.ids,
         position_ids=rows.positions,
         attention_mask=rows.attention_mask,
-        past_key_values=cache,
         use_cache=cache is not None,
+        **{name: cache},
     )
     hidden = output.last_hidden_state.flatten(0, 1)[rows.before]  # [B, L, D] -> [T, D]
     target_ids = rows.ids.flatten()[rows.scored]  # [T]
     size = max(CHUNK // output_layer(model).shape[0], 1)
     chunks = [x.split(size) for x in (hidden, temperatures, target_ids)]
     found = project(partial(_logits, model, output), chunks, entropy_gradient, likely)
-    return found, hidden, output.get("past_key_values")
+    return found, hidden, output.get(name)
 
 
 def project(

@@ -16,8 +16,9 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
+from minprm.model.adapters import under_adapters
 from minprm.model.blocks import attend
-from minprm.model.cache import held
+from minprm.model.cache import cache_name, held
 from minprm.model.decode import Apart, Together
 from minprm.model.precision import autocast
 
@@ -189,9 +190,9 @@ class Sampler:
             input_ids=ids,
             attention_mask=mask,
             position_ids=positions,
-            past_key_values=cache,
             use_cache=True,
             logits_to_keep=keep,
+            **{cache_name(type(under_adapters(self.model))): cache},
         )
         return output.logits
 

@@ -15,6 +15,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from transformers.utils.chat_template_utils import render_jinja_template
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -102,14 +104,20 @@ def decoded(tokenizer: "PreTrainedTokenizerBase", ids: list[int]) -> str:
 def applied(
     tokenizer: "PreTrainedTokenizerBase", messages: list[dict], tools: list[dict], **knobs
 ) -> str:
-    """The text of the tokenizer's chat template. It raises whatever the template's author liked."""
-    text = tokenizer.apply_chat_template(
-        messages,
-        tools=[*tools] or None,  # some templates take an empty list for tools
-        tokenize=False,
+    """The text of the tokenizer's chat template. It raises whatever the template's author liked.
+
+    transformers' `apply_chat_template` drops a content of None, since 5.24, before it renders so;
+    but some templates write calls only in a message whose content is None.
+    """
+    schemas = [*tools] or None  # some templates take an empty list for tools
+    texts, _ = render_jinja_template(
+        [messages],
+        tools=schemas,
+        chat_template=tokenizer.get_chat_template(tools=schemas),
+        **tokenizer.special_tokens_map,
         **knobs,
     )
-    return cast(str, text)
+    return texts[0]
 
 
 class Renderer:
