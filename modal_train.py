@@ -3,9 +3,9 @@
 With --gpu H100:4 it runs in four processes, by torchrun. Runs, checkpoints and the Hugging Face
 cache live in volumes. After every snapshot (with several GPUs: every minute) the volume is
 committed, and a container that is lost is started again and goes on from there. A file after
---demos, --config, --few-shot or --instruction travels along, and so does one with a reward or an
-advantage. For gated models: a Modal secret with HF_TOKEN, its name in the environment variable
-MINPRM_SECRET.
+--demos, --config, --few-shot or --instruction travels along, and so does one with a world, a
+reward or an advantage. For gated models: a Modal secret with HF_TOKEN, its name in the environment
+variable MINPRM_SECRET.
 
     modal volume get minprm-runs runs/<run>        what a run left
 """
@@ -33,7 +33,8 @@ image = (
 )
 # flags whose value is a file, if it ends like one: others are texts, or names of ours
 MAY_NAME_FILES = (
-    "--few-shot", "--instruction", "--act-prm.reward", "--act-prm.advantage", "--rl.advantage",
+    "--few-shot", "--instruction", "--world", "--act-prm.reward", "--act-prm.advantage",
+    "--rl.advantage",
 )  # fmt: skip
 MINUTE = 60  # seconds between two commits, where other processes write the snapshots
 SUFFIXES = (".jsonl", ".json", ".txt", ".md", ".py")

@@ -16,12 +16,11 @@ from minprm.commands.cli import parse
 from minprm.commands.threads import set_threads
 from minprm.commands.train import CHECKPOINTS, RUNS
 from minprm.look.log import Log
-from minprm.look.record import WatchedStates, WatchedTasks
+from minprm.look.record import Recorder
 
 ARMS = ("act_prm", "act_prm_resampled", "rl")
 PARTS = (
-    (WatchedStates, "before after end"),
-    (WatchedTasks, "before after"),
+    (Recorder, "__call__"),
     (ladder, "of_world keep_episodes"),
 )
 FILES = ("samples.jsonl", "episodes.jsonl")

@@ -27,10 +27,10 @@ from minprm.constants import ActPRM, Config, Tiny
 from minprm.data import Demo, Step
 from minprm.envs.cups import Cups
 from minprm.load.tiny import untrained
+from minprm.look.looks import held_out_reward
 from minprm.model.agent import Agent, make_agent, make_prompter
 from minprm.model.policy import Policy
-from minprm.stages.act_prm import walk_logs
-from minprm.stages.metrics import held_out_look
+from minprm.model.sampler import Sampler
 from minprm.stages.relabel import relabel, sample
 from minprm.text.actions import all_tools
 
@@ -69,13 +69,14 @@ def thinking_agent(cfg: Config) -> Agent:
         written[:, 0] = 0.0
         written[words, 0] = -1.5
         written[end, 0] = 1.5
-    return make_agent(Policy(model, tokenizer, cfg.micro_tokens), cfg, tools=[])
+    policy = Policy(model, tokenizer, cfg.micro_tokens)
+    return make_agent(policy, Sampler(model), cfg, tools=[])
 
 
 WALKS = {
     "relabelling": lambda run: relabel(run, "relabel"),
     "sample": lambda run: sample(run, "sample"),
-    "held-out look": lambda run: held_out_look(run, run.cfg.act_prm, walk_logs),
+    "held-out look": lambda run: held_out_reward(run, run.cfg.act_prm),
     "replay": lambda run: replay(run.agent, run.cfg, run.held_out, noise=0),
 }
 
@@ -84,13 +85,12 @@ def peak_of_walk(walk: str, logs: int) -> None:
     """Prints the most memory that this process took, in MiB: before the walk, and after it."""
     cfg = Config(world="", thought_tokens=4, act_prm=ActPRM(group=4))
     demos = made_logs(logs)
-    with TemporaryDirectory() as folder:
-        run = SimpleNamespace(
-            cfg=cfg, seed=0, agent=thinking_agent(cfg), train_demos=demos, held_out=demos,
-            log=SimpleNamespace(folder=Path(folder)),
-        )  # fmt: skip
-        before = most_memory() // 2**20
-        WALKS[walk](run)
+    run = SimpleNamespace(
+        cfg=cfg, seed=0, agent=thinking_agent(cfg), train_demos=demos, held_out=demos,
+        tell=lambda event: None,
+    )  # fmt: skip
+    before = most_memory() // 2**20
+    WALKS[walk](run)
     print(json.dumps({"before": before, "MiB": most_memory() // 2**20}))
 
 

@@ -31,8 +31,8 @@ from minprm.constants import Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
-from minprm.several.parallel import ParallelPolicy, ParallelSampler
 from minprm.several.processes import count, gathered, rank, start
+from minprm.several.shares import Shares
 
 PHASES = ("writing", "scoring", "update")
 TOGETHER = "all three"
@@ -109,9 +109,17 @@ def workers_of(size: Size) -> dict[str, Worker]:
     policy = Policy(model_of(size), tokenizer, MICRO_TOKENS)
     workers = {"alone": Worker(policy, Sampler(policy.model), prompts, size)}
     for name, spread_on in (("whole", None), ("spread", CPU)):
-        policy = ParallelPolicy(model_of(size), tokenizer, MICRO_TOKENS, spread_on)
-        workers[name] = Worker(policy, ParallelSampler(policy.model), prompts, size)
+        policy = sharing(model_of(size), tokenizer, spread_on)
+        sampler = Sampler(policy.model, shares=policy.shares)
+        workers[name] = Worker(policy, sampler, prompts, size)
     return workers
+
+
+def sharing(model, tokenizer, spread_on: torch.device | None = None) -> Policy:
+    """A policy whose work all processes share."""
+    shares = Shares()
+    shares.hand_out(model, spread_on)
+    return Policy(model, tokenizer, MICRO_TOKENS, shares)
 
 
 def counted(workers: dict[str, Worker]) -> dict[str, dict]:
@@ -143,7 +151,8 @@ def smaller(worker: Worker, micro_tokens: int) -> dict:
     worker.policy.micro_tokens = micro_tokens
     with Traffic() as traffic:
         worker.update(0)
-    most = max(gathered(len(worker.policy.micro_batches(worker.samples))))
+    own = [worker.samples[i] for i in worker.policy.shares.to_read(worker.samples)]
+    most = max(gathered(len(worker.policy.micro_batches(own))))
     worker.policy.micro_tokens = MICRO_TOKENS
     return {"micro_batches": most, "sent": traffic.told()}
 
@@ -223,8 +232,7 @@ def beside_trl(work: Work) -> dict:
     tokenizer = peers.words()
     model = peers.model_of(tokenizer, work.regime.average)
     shared = peers.model_of(tokenizer, work.regime.average)
-    kind = Policy if count() == 1 else ParallelPolicy
-    p = kind(shared, tokenizer, MICRO_TOKENS)
+    p = Policy(shared, tokenizer, MICRO_TOKENS) if count() == 1 else sharing(shared, tokenizer)
     steps = work.updates + 1
     trainer = vs_trl.trainer_of(
         model, tokenizer, work.regime, "dapo", peers.TIMED_LR, steps, PROMPTS * GROUP // count()

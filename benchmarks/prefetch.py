@@ -53,7 +53,7 @@ def seconds(level: int) -> tuple[float, float, float]:
 if __name__ == "__main__":
     path = take_json_flag()
     set_threads("tiny")
-    WORLDS["slow"] = Slow
+    WORLDS["slow"] = f"{__name__}:Slow"
     names = ("seconds", "waiting", "learning")
     rows = {f"level {i}": dict(zip(names, seconds(i), strict=True)) for i in (0, 1)}
     print(tables.prefetch(rows))

@@ -35,6 +35,7 @@ from minprm.envs.errand import Errand
 from minprm.load.tiny import untrained
 from minprm.model.agent import Agent, make_agent
 from minprm.model.policy import Policy
+from minprm.model.sampler import Sampler
 from minprm.play import expert_demos
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 
@@ -158,7 +159,8 @@ def of_world(preset: str, updates: int, **changes) -> dict:
     """Logs of the preset's world, and its embedded model."""
     cfg = PRESETS[preset]
     act = replace(cfg.act_prm, **changes)
-    agent = make_agent(base_policy(cfg, 0, CHECKPOINTS), cfg, tools=[])
+    policy = base_policy(cfg, 0, CHECKPOINTS)
+    agent = make_agent(policy, Sampler(policy.model), cfg, tools=[])
     demos = expert_demos(cfg, "train", 0, updates * act.batch)
     return quotients(agent, demos, act, updates)
 
@@ -168,7 +170,7 @@ def of_made(made: Made, updates: int, **changes) -> dict:
     cfg = Config(thought_tokens=made.longest)
     act = replace(cfg.act_prm, **changes)
     policy = Policy(*untrained(Errand(), Tiny(), 0), cfg.micro_tokens)
-    agent = make_agent(policy, cfg, tools=[])
+    agent = make_agent(policy, Sampler(policy.model), cfg, tools=[])
     end_by_chance(agent, made.thought)
     rng = random.Random(0)
     demos = [random_demo(made, rng) for _ in range(updates * act.batch)]

@@ -17,9 +17,8 @@ import time
 from docs.results import over_seeds, save_run, t_interval, take_json_flag
 from minprm.arms.ladder import STAGES
 from minprm.commands.train import go_on
-from minprm.look.looks import SUCCESS, Looks
 from minprm.stages.rl import batches
-from minprm.trainer import Batch, Run, loop
+from minprm.trainer import SUCCESS, Batch, Run, loop
 
 LADDER = "--preset smoke --rl.updates 20 --seeds 0 1 2"
 TARGET, RATE, BOUNDS = 0.3, 2.0, (0.2, 1.5)
@@ -38,8 +37,7 @@ def adapted(temperature: float, std: float) -> float:
 def rl_adaptive(run: Run, stage_id: str) -> None:
     """The stage `rl`, with a temperature that moves before each batch by the spread of the last."""
     cfg = run.cfg.rl
-    looks = Looks(run, stage_id, cfg.updates)
-    make = batches(run, stage_id, cfg, False, looks)
+    make = batches(run, stage_id, cfg, dense=False)
     std = TARGET  # the first batch is played at the temperature that was given
 
     def batch(update: int) -> Batch:
@@ -49,7 +47,7 @@ def rl_adaptive(run: Run, stage_id: str) -> None:
         std = stats["reward/std"]
         return samples, stats | {"policy/temperature": run.agent.temperature}
 
-    loop(run, stage_id, cfg, cfg.updates, batch, looks.after, SUCCESS)
+    loop(run, stage_id, cfg, cfg.updates, batch, SUCCESS)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """The reward of a thought and its advantage in a group, by the names in the configuration.
 
 They are functions of algorithms.py and zoo.py, or the user's own (own.py), whose numbers are
-checked.
+checked here.
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,15 @@ def rewards(name: str, logps: list[Tensor], texts: Sequence[Texts] = ()) -> list
     judge = function(name, REWARDS)
     if not is_own(name):
         return [judge(logp) for logp in logps]
-    reads = reads_texts(name)
-    found = []
+    judges_texts = reads_texts(name)
+    numbers = []
     for i, logp in enumerate(logps):
-        number = as_number(name, judge(logp, *texts[i]) if reads else judge(logp))
+        reward = judge(logp, *texts[i]) if judges_texts else judge(logp)
+        number = as_number(name, reward)
         if number < 0:
             fail(f"{name} returned {number}, and the reward of a thought is 0 or more")
-        found.append(number)
-    return found
+        numbers.append(number)
+    return numbers
 
 
 def advantages(groups: list[Tensor], name: str, k: int, lengths: list[Tensor]) -> list[Tensor]:
@@ -43,12 +44,12 @@ def advantages(groups: list[Tensor], name: str, k: int, lengths: list[Tensor]) -
     return [_as_many(name, r, compare(r.clone())) for r in groups]
 
 
-def _as_many(name: str, r: Tensor, found: object) -> Tensor:
+def _as_many(name: str, r: Tensor, numbers: object) -> Tensor:
     """What a user's advantage returned for these rewards. Exits where it is not [G] numbers."""
     try:
-        adv = torch.as_tensor(found, dtype=r.dtype).detach()
+        adv = torch.as_tensor(numbers, dtype=r.dtype).detach()
     except (TypeError, ValueError, RuntimeError):
-        fail(f"{name} returned {found!r}, and an advantage is a tensor"[:300])
+        fail(f"{name} returned {numbers!r}, and an advantage is a tensor"[:300])
     if adv.shape != r.shape:
         fail(
             f"{name} returned the shape {list(adv.shape)} for {len(r)} rewards, and an advantage "

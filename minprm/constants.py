@@ -42,7 +42,7 @@ Advantage = Literal[
 ]  # fmt: skip
 Baseline = Literal["ema", "gae", "turn_gae"]  # what RL can compare with beside a group
 Reward = Literal["action_prob", "action_prob_mean", "exact_match"]
-Own = str  # FILE.py:NAME, a function of the user's own (own.py)
+Own = str  # FILE.py:NAME, one of the user's own (own.py)
 TrainedOn = Literal["thought_action", "thought", "action_first", "both"]
 Loss = Literal[
     "pg", "is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "sapo"
@@ -221,7 +221,8 @@ class Config:
     arms: list[str] = field(default_factory=lambda: list(ARMS))  # arms of the ladder
     stages: list[str] = field(default_factory=list)  # instead of arms: one unnamed arm's stages
     seeds: list[Seed] = field(default_factory=lambda: [0])  # one ladder for each seed
-    world: str = "cups"  # name of a world in minprm/envs; none: replay held-out logs instead
+    # name of a world in minprm/envs, or FILE.py:NAME, one of your own; none: replay held-out logs
+    world: str = "cups"
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     model: str = "tiny"  # hub id or path of a chat model; tiny: the embedded one
     sampler: SamplerName = "auto"  # auto: vllm if there is an Nvidia GPU
@@ -258,7 +259,7 @@ class Config:
     save_every: Count = 5  # updates between snapshots for --resume
     watch: Few = 3  # states (in rl: tasks) whose groups are kept for the report; 0: none
     keep_episodes: CountOrNone = 40  # evaluation episodes of an arm that are kept for the report
-    track: Literal["none", "wandb", "trackio"] = "none"  # Weights & Biases, or Trackio, beside all
+    track: Literal["none", "wandb"] = "none"  # Weights & Biases, beside TensorBoard
     threads: Few = 0  # CPU threads of a process; 0: one for a small model, else as torch chooses
     # how many arms are trained at once, each in a process of its own; 0: with the embedded model on
     # a CPU one for each core, at most four, and else 1

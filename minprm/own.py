@@ -1,5 +1,6 @@
-"""A user's own functions, named FILE.py:NAME where a name of ours could stand.
+"""What a user has written, named FILE.py:NAME where a name of ours could stand.
 
+    --world my_file.py:Shop                   a world to play in (envs/own.py)
     --act-prm.reward my_file.py:brief         what a thought earns
     --act-prm.advantage my_file.py:ranks      what it deserves in its group
     --rl.advantage my_file.py:ranks           the same of an episode
@@ -11,7 +12,8 @@ since the action before. It returns a number of 0 or more, because a thought tha
 group, a tensor [G], and returns as many numbers.
 
 The file is a program of the user's, and is run once, as Python runs any. Whatever goes wrong in it
-ends in one sentence that names it.
+ends in one sentence that names it. Nothing here needs torch, so that a wrong name is refused at
+once; chosen.py asks the functions and checks their numbers.
 """
 
 import hashlib
@@ -32,40 +34,6 @@ REWARD_TAKES = {1: "logp alone", 4: "logp, thought, state and action"}
 ADVANTAGE_TAKES = {1: "the rewards of a group"}
 
 
-def function(name: str, ours: dict[str, Callable]) -> Callable:
-    """ours[name], or a user's function, which exits with one sentence where it raises anything.
-
-    Raises ValueError where there is no function of this name.
-    """
-    found = users(name, ours)
-    return ours[name] if found is None else found
-
-
-def users(name: str, ours: Iterable[str]) -> Callable | None:
-    """The user's own function of this name; None where it is one of our names."""
-    if name in ours:
-        return None
-    if not is_own(name):
-        known = ", ".join(ours)
-        raise ValueError(f"{name}: no such name. Names: {known}, or FILE.py:NAME, one of your own")
-    file, _, wanted = name.rpartition(":")
-    module, _ = loaded(Path(file).resolve())
-    if not hasattr(module, wanted):
-        raise ValueError(f"{name}: {file} defines no {wanted or 'function without a name'}")
-    found = getattr(module, wanted)
-    if not callable(found):
-        raise ValueError(f"{name} is no function, but {found!r}"[:200])
-
-    @wraps(found)
-    def guarded(*arguments):
-        try:
-            return found(*arguments)
-        except Exception as error:  # a user's program raises whatever it likes
-            fail(f"{name} raised {_told(error)}")
-
-    return guarded
-
-
 def is_own(name: str) -> bool:
     """Is this FILE.py:NAME?
 
@@ -75,10 +43,46 @@ def is_own(name: str) -> bool:
     return name.rpartition(":")[0].endswith(".py")
 
 
-def takes(found: Callable, arguments: int) -> bool:
+def named(name: str) -> Any:
+    """What FILE.py:NAME names. Raises ValueError where there is nothing of this name."""
+    file, _, attribute = name.rpartition(":")
+    module, _ = loaded(Path(file).resolve())
+    if not hasattr(module, attribute):
+        raise ValueError(f"{name}: {file} defines no {attribute or 'function without a name'}")
+    return getattr(module, attribute)
+
+
+def users(name: str, ours: Iterable[str]) -> Callable | None:
+    """The user's function of this name, which exits with one sentence where it raises anything;
+    None where it is one of our names. Raises ValueError where there is no such function."""
+    if name in ours:
+        return None
+    if not is_own(name):
+        names = ", ".join(ours)
+        raise ValueError(f"{name}: no such name. Names: {names}, or FILE.py:NAME, one of your own")
+    theirs = named(name)
+    if not callable(theirs):
+        raise ValueError(f"{name} is no function, but {theirs!r}"[:200])
+
+    @wraps(theirs)
+    def guarded(*arguments):
+        try:
+            return theirs(*arguments)
+        except Exception as error:  # a user's program raises whatever it likes
+            fail(f"{name} raised {in_a_line(error)}")
+
+    return guarded
+
+
+def function(name: str, ours: dict[str, Callable]) -> Callable:
+    """ours[name], or the user's function of this name, as `users` has it."""
+    return users(name, ours) or ours[name]
+
+
+def takes(function: Callable, arguments: int) -> bool:
     """Can it be called with so many arguments?"""
     try:
-        signature(found).bind(*range(arguments))
+        signature(function).bind(*range(arguments))
     except (TypeError, ValueError):
         return False
     return True
@@ -89,24 +93,24 @@ def reads_texts(name: str) -> bool:
     return is_own(name) and takes(function(name, {}), 4)
 
 
-def as_number(name: str, found: Any) -> float:
+def as_number(name: str, reward: Any) -> float:
     """What a user's reward returned, as a number. Exits where it is no finite one."""
     try:
-        number = float(found)
+        number = float(reward)
     except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
         number = nan
     if not isfinite(number):
-        fail(f"{name} returned {found!r}, and a reward is a finite number"[:300])
+        fail(f"{name} returned {reward!r}, and a reward is a finite number"[:300])
     return number
 
 
 def fingerprints(names: Iterable[str]) -> dict[str, str]:
     """A hash of each file that FILE.py:NAME names: a file that changed makes other numbers."""
-    found = {}
+    hashes = {}
     for name in filter(is_own, names):
         file = name.rpartition(":")[0]
-        found[file] = loaded(Path(file).resolve())[1]
-    return found
+        hashes[file] = loaded(Path(file).resolve())[1]
+    return hashes
 
 
 @cache
@@ -123,11 +127,11 @@ def loaded(file: Path) -> tuple[ModuleType, str]:
     try:
         exec(compile(source, str(file), "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
-        raise ValueError(f"{file} cannot be run: it raised {_told(error)}") from error
+        raise ValueError(f"{file} cannot be run: it raised {in_a_line(error)}") from error
     return module, digest
 
 
-def _told(error: BaseException) -> str:
+def in_a_line(error: BaseException) -> str:
     """An error in one line, with the place where it was raised."""
     reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
     if isinstance(error, SyntaxError):  # it names the place itself, and was raised by the reader

@@ -4,6 +4,7 @@ All episodes go in lockstep, one batch of turns at a time. Ids that were sampled
 were drawn: the text that the world reads is decoded from them and never encoded again.
 """
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -14,8 +15,7 @@ from minprm.constants import Config, fail
 from minprm.data import Demo, Sample, Step, chain
 from minprm.envs import make_world
 from minprm.envs.base import World, task_seed
-from minprm.logs.reader import from_chat
-from minprm.text.actions import parts
+from minprm.text.actions import joined, parts
 from minprm.text.chat import Chat, Turn
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Episode:
     rewards: list[float] = field(default_factory=list)  # of each step, as RL is paid
     state: list[dict] = field(default_factory=list)  # the messages that it has to answer
     state_ids: tuple[list[int], list[int]] = ([], [])  # the same as ids, and with nothing observed
-    known: dict = field(default_factory=dict)  # what edited histories have in common
+    shared: dict = field(default_factory=dict)  # what edited histories have in common
     done: bool = False
     outgrown: bool = False  # it ended unsolved, because it no longer fitted the context
 
@@ -82,12 +82,12 @@ def play(
             break
         # the agent writes all turns at once
         prompts = [e.samples[-1].whole() + opening for e in live]
-        drawn = agent.sampler.generate(
+        completions = agent.sampler.generate(
             prompts, 1, limit, agent.chat.ends, agent.temperature, noise + turn
         )
         # what it wrote is kept as ids, and read as text by the worlds
         answers = []
-        for e, (completion,) in zip(live, drawn, strict=True):
+        for e, (completion,) in zip(live, completions, strict=True):
             answers.append(keep(e, completion, agent.chat, opening))
         _step_worlds(live, answers)
     if not any(e.steps for e in episodes):
@@ -131,7 +131,7 @@ def ask(e: Episode, agent: "Player", limit: int, roots: dict[int, Sample]) -> No
         root = roots.setdefault(e.world.seed, Sample().extend(state))
         e.samples.append(Sample(parent=root, version=agent.version))
     elif history.edits():  # what went before is no longer what was read: begin again
-        before = chain([*chat.history(e.turns, history), state], e.known)
+        before = chain([*chat.history(e.turns, history), state], e.shared)
         e.samples.append(Sample(parent=before, version=agent.version))
     else:
         e.samples[-1].extend(state)
@@ -158,11 +158,11 @@ def keep(
     # a turn that was cut for its length is ended, as the template ends a reply
     end = [] if completion.ids[-1] in chat.ends else chat.close
     sample.extend(end)
-    written = opening + completion.ids
-    full = written + end
-    e.turns.append(Turn(*e.state_ids, full, chat.without_thought(full)))
-    thought, action = chat.parse(written)
-    thought_ids, _ = chat.split(written)
+    turn = opening + completion.ids
+    ended = turn + end
+    e.turns.append(Turn(*e.state_ids, ended, chat.without_thought(ended)))
+    thought, action = chat.parse(turn)
+    thought_ids, _ = chat.split(turn)
     return thought, action, len(thought_ids or [])
 
 
@@ -184,7 +184,7 @@ def act(e: Episode, thought: str | None, action: str | None, tokens: int = 0) ->
     e.state = [_answer(e.world, observation, action or "")]
 
 
-# --- the expert's episodes, as logs ---
+# --- episodes as logs ---
 
 
 def tasks_of(split: str, seed: int, n: int) -> list[int]:
@@ -199,16 +199,11 @@ def expert_demos(cfg: Config, split: str, seed: int, n: int) -> list[Demo]:
 
 def expert_demo(world: World, seed: int) -> Demo:
     """The expert's log of one task. The thoughts in it are the world's own explanations."""
-    messages = _opening(world, seed, noise=0)
-    done = False
-    while not done:
-        thought = world.thought()
-        action = world.expert()
-        messages.append(_said(world, thought, action))
-        observation, _, done, _ = world.step(action)
-        messages.append(_answer(world, observation, action))
+    e = begin(world, seed, noise=0)
+    while not e.done:
+        act(e, world.thought(), world.expert())
     try:
-        return _demo(world, messages[:-1])
+        return _demo(e)
     except ValueError as error:  # of a user's own texts
         fail(f"the expert's answer in task {world.seed} cannot stand in a log: {error}")
 
@@ -222,27 +217,44 @@ def won_demos(episodes: list[Episode]) -> list[Demo]:
         if not (e.world.success and thought and legal):
             continue
         try:
-            demos.append(_demo(e.world, messages_of(e)))
+            demos.append(_demo(e))
         except ValueError:  # an answer that spells a thought or a call would be read as one
             continue
     return demos
 
 
-def messages_of(e: Episode) -> list[dict]:
-    """The episode as chat messages, up to its last action."""
+def _demo(e: Episode) -> Demo:
+    """The episode as a log, up to its last action. Raises ValueError where an action could not be
+    read back from it."""
     messages = []
+    steps = []
     for step in e.steps:
-        messages += [*step.state, _said(e.world, step.thought, step.action)]
-    return messages
+        reply, calls = said_and_called(e.world, step.action)
+        if not reply.strip() and not calls:
+            raise ValueError("it is empty")
+        if _is_markup(reply):
+            raise ValueError("it spells a thought or a call, and would be read as one")
+        thought = step.thought or None
+        messages += [*step.state, as_message(e.world, thought, step.action)]
+        steps.append(Step(step.state, thought, joined(reply, calls)))
+    return Demo(task_name(e.world), messages, [*e.world.tools], steps)
+
+
+def _is_markup(reply: str) -> bool:
+    """Does the text begin with a thought, or end in calls, as models spell them?
+
+    >>> _is_markup("<think>a</think>b"), _is_markup("a <think>"), _is_markup("open a")
+    (True, False, False)
+    """
+    if reply.lstrip().startswith("<think>") and "</think>" in reply:
+        return True
+    _, *bodies = reply.split("<tool_call>")
+    return bodies != [] and all(body.rstrip().endswith("</tool_call>") for body in bodies)
 
 
 def task_name(world: World) -> str:
     """What a log calls the task that the world plays."""
     return f"{type(world).__name__}-{world.seed}"
-
-
-def _demo(world: World, messages: list[dict]) -> Demo:
-    return from_chat({"task": task_name(world), "messages": messages, "tools": world.tools})
 
 
 def _opening(world: World, seed: int, noise: int) -> list[dict]:
@@ -253,17 +265,28 @@ def _opening(world: World, seed: int, noise: int) -> list[dict]:
     return [{"role": "system", "content": world.system}, first]
 
 
-def _said(world: World, thought: str | None, action: str) -> dict:
-    """An action as a chat message, in the form that `from_chat` reads."""
-    message = {"role": "assistant", "content": action, "reasoning_content": thought}
-    if not world.tools:
-        return message
-    reply, calls = parts(action)
-    calls = [{"type": "function", "function": call} for call in calls]
-    return message | {"content": reply or None, "tool_calls": calls}
+def said_and_called(world: World, action: str) -> tuple[str, list[dict]]:
+    """(reply, calls) of an action; in a world without tools nothing in it is a call."""
+    return parts(action) if world.tools else (action, [])
+
+
+def as_message(world: World, thought: str | None, action: str) -> dict:
+    """An action as a chat message, in the one form that logs have (logs/normalise.py)."""
+    reply, calls = said_and_called(world, action)
+    message: dict = {"role": "assistant", "content": reply if reply.strip() else None}
+    if thought:
+        message["reasoning_content"] = thought
+    if calls:
+        message["tool_calls"] = [_as_function(call) for call in calls]
+    return message
+
+
+def _as_function(call: dict) -> dict:
+    arguments = json.dumps(call["arguments"], ensure_ascii=False)
+    return {"type": "function", "function": {"name": call["name"], "arguments": arguments}}
 
 
 def _answer(world: World, observation: str, action: str) -> dict:
     """What a world shows after an action: a tool's answer where a tool was called."""
-    called = world.tools and parts(action)[1]
-    return {"role": "tool" if called else "user", "content": observation}
+    _, calls = said_and_called(world, action)
+    return {"role": "tool" if calls else "user", "content": observation}

@@ -15,19 +15,20 @@ from loguru import logger
 
 from minprm.constants import Config, Training
 from minprm.data import Demo, Sample
-from minprm.look.log import Log
-from minprm.look.speed import speed
 from minprm.model.agent import Agent
 from minprm.model.correction import check_gap, reweighted
 from minprm.model.policy import schedule
 from minprm.run.ctrl_c import CtrlC
+from minprm.run.events import Began, Event, Learned, Updated
 from minprm.run.prefetch import Prefetch
 from minprm.run.snapshots import Snapshots
 from minprm.zoo import adaptive_kl
 
+SUCCESS = "eval/success"  # what early stopping goes by, where a stage names no other number
+
 Batch = tuple[list[Sample], dict[str, float]]  # what to learn from, and what to log of it
 MakeBatch = Callable[[int], Batch]  # from the number of the update
-Look = Callable[[int], dict[str, float]]  # after an update: what held-out tasks say, or {}
+Listener = Callable[["Run", Event], None]  # what it may do: run/events.py
 
 
 @dataclass
@@ -40,11 +41,17 @@ class Run:
     train_demos: list[Demo]  # the expert's logs, as every arm finds them
     held_out: list[Demo]  # logs of other tasks, for the held-out reward and early stopping
     test: list[Demo]  # logs of yet other tasks, for the score where there is no world
-    log: Log
     snapshots: Snapshots
     prefetch: Prefetch
+    listeners: list[Listener] = field(default_factory=list)  # who wants to know, in this order
+    arm: str = "stages"  # the one whose stages run now
     demos: list[Demo] = field(default_factory=list)  # what the stage before left for the next one
     running: dict[str, float] = field(default_factory=dict)  # RL's baseline and the KL's weight
+
+    def tell(self, event: Event) -> None:
+        """Tells all listeners, in their order: what one adds to an event, the next one sees."""
+        for listener in self.listeners:
+            listener(self, event)
 
     def sync(self) -> None:
         """Waits until sampling by the old weights is done, then hands over the new ones."""
@@ -53,11 +60,12 @@ class Run:
 
 
 def loop(
-    run: Run, stage_id: str, cfg: Training, updates: int, batch: MakeBatch, look: Look, best_by: str
+    run: Run, stage_id: str, cfg: Training, updates: int, batch: MakeBatch, best_by: str
 ) -> None:
     """Trains for `updates` updates. Methods differ in `batch`, which makes the samples of one.
 
-    `look` measures on tasks that are not trained on; early stopping goes by what it calls best_by.
+    Listeners measure on tasks that are not trained on. Early stopping goes by the number that they
+    call best_by.
     """
     progress = Progress(run, stage_id, cfg, updates, best_by)
     with progress.ctrl_c:  # waits for the end of an update
@@ -67,12 +75,13 @@ def loop(
             stats |= learn(run, samples, cfg, progress.lr(update))
             run.sync()  # the sampler writes by the new weights
             progress.tick("time/update")
-            stats |= progress.judged(look(update))  # now and then, held-out tasks
-            stats |= speed(run.agent.policy, samples, cfg, stats | progress.seconds)
-            run.log.update(run.seed, stage_id, update, stats | progress.seconds)
+            stats |= progress.seconds
+            run.tell(Updated(stage_id, update, cfg, samples, stats))  # looks, files, screen
+            progress.judge(stats)
             check_gap(stats, run.cfg.engine)  # stops if sampler and trainer disagree
             progress.save_or_stop(update)
     progress.finish()
+    run.tell(Learned(stage_id))
 
 
 def learn(run: Run, samples: list[Sample], cfg: Training, lr: float) -> dict[str, float]:
@@ -111,7 +120,7 @@ class Progress:
         self.lr = schedule(cfg, updates)
         self.seconds: dict[str, float] = {}  # of the parts of this update
         self.best_weights = {}  # those of the best look, where patience may go back to them
-        self.ctrl_c = CtrlC()
+        self.ctrl_c = CtrlC(run.agent.policy.shares)
         saved = run.snapshots.state(stage_id)
         self.first = saved.get("update", 0)
         self.best = saved.get("best", {"score": -1.0, "since": 0})
@@ -123,8 +132,8 @@ class Progress:
         self.began = time.perf_counter() - saved.get("seconds", 0.0)
 
     def __iter__(self) -> Iterator[int]:
-        screen = self.run.log.screen
-        for update in screen.bar(self.run.seed, self.stage_id, self.first, self.updates):
+        self.run.tell(Began(self.stage_id, self.cfg, self.first, self.updates))
+        for update in range(self.first, self.updates):
             if 0 < self.cfg.patience <= self.best["since"]:
                 looks = f"{self.cfg.patience} looks"
                 logger.info(f"{self.stage_id}: no better {self.best_by} in {looks}, stopped")
@@ -138,18 +147,17 @@ class Progress:
         self.seconds[name] = now - self.clock
         self.clock = now
 
-    def judged(self, found: dict[str, float]) -> dict[str, float]:
-        """Keeps the weights where a look found the best so far. Returns what it found."""
-        score = found.get(self.best_by)
+    def judge(self, stats: dict[str, float]) -> None:
+        """Keeps the weights where a look at held-out tasks was the best so far."""
+        score = stats.get(self.best_by)
         if score is None:  # no look was due
-            return found
+            return
         if score > self.best["score"]:
             self.best = {"score": score, "since": 0}
             if self.cfg.patience:
                 self.best_weights = self.run.agent.policy.weights()
         else:
             self.best["since"] += 1
-        return found
 
     def save_or_stop(self, update: int) -> None:
         """Saves a snapshot when one is due. After Ctrl-C it saves one and stops."""

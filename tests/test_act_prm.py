@@ -55,9 +55,7 @@ def library_agent(model, thoughts) -> Agent:
         tokenizer_object=words, additional_special_tokens=act_prm.TAGS, chat_template=TEMPLATE
     )
     policy = Policy(model, tokenizer, 10_000)
-    agent = make_agent(policy, Config(), tools=[])
-    agent.sampler = Scripted(thoughts)
-    return agent
+    return make_agent(policy, Scripted(thoughts), Config(), tools=[])
 
 
 def demo(task) -> Demo:

@@ -31,7 +31,7 @@ from minprm.look.clock import updates_of
 from minprm.run.stage_ids import stage_ids
 from minprm.text.printable import GREEN, GREY, YELLOW
 from shared.chats import PAGES, chat_model, line
-from shared.stages import CFG, Lines
+from shared.stages import CFG, Lines, log_of
 
 ROOT = Path(__file__).parents[1]
 TOKENS = 48
@@ -383,12 +383,12 @@ def test_the_plan_counts_the_bytes_and_the_updates_of_the_run_itself(
         sft=SFT(epochs=3, batch=4), relabel=Relabel(group=8), keep_every=2,
     )  # fmt: skip
     run = ladder.start(cfg, 0, Lines(), checkpoints)
-    run.log.folder = tmp_path
+    log_of(run).folder = tmp_path
     for stage_id in stage_ids(cfg):
-        run.log.lines.clear()
+        log_of(run).lines.clear()
         ladder.run_stage(run, stage_id)
         demos = run.demos or run.train_demos
-        assert len(run.log.lines) == updates_of(stage_id, cfg, demos)
+        assert len(log_of(run).lines) == updates_of(stage_id, cfg, demos)
     snapshots = list(checkpoints.glob("r/stages/*/model.safetensors"))
     stages = len(snapshots)
     weights = snapshots[0].stat().st_size

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minprm.constants import Config
-from minprm.envs import WORLDS, audit, base, check_tasks
+from minprm.envs import WORLDS, audit, base, check_tasks, world_class
 from minprm.envs import __main__ as by_hand
 from minprm.envs.base import called, task_seed
 from minprm.logs.reader import from_chat, read_demos, to_chat
@@ -149,7 +149,7 @@ def test_actions_of_tools_are_calls_and_of_text_are_none(name):
 @ALL
 def test_the_experts_log_is_one_that_training_reads(name):
     demo = expert_demo(make(name), task_seed("train", 0))
-    assert len(demo.steps) >= 1 and bool(demo.tools) is bool(WORLDS[name].tools)
+    assert len(demo.steps) >= 1 and bool(demo.tools) is bool(world_class(name).tools)
     again = from_chat(json.loads(json.dumps(to_chat(demo))))
     assert [s.action for s in again.steps] == [s.action for s in demo.steps]
 
@@ -208,17 +208,16 @@ def test_the_audit_holds_every_world_and_the_book_shows_it():
     assert set(told["worlds"]) == set(WORLDS)
     assert audit.table(told) in (ROOT / "docs/worlds.md").read_text(encoding="utf-8")
     for name, row in told["worlds"].items():
-        assert row["random"] < row["expert"] and WORLDS[name].teaches
+        assert row["random"] < row["expert"] and world_class(name).teaches
         assert row["expert"] == 1.0 or name not in SURE
-        assert row["seen"] == 0.0 or (row["seen"] is None and WORLDS[name]().few_tasks)
+        assert row["seen"] == 0.0 or (row["seen"] is None and world_class(name)().few_tasks)
 
 
 def test_what_the_file_says_is_what_is_played():
     rows = json.loads(audit.FILE.read_text())["worlds"]
     for name in ("cups", "sokoban", "countdown"):
-        assert audit._played(name, rows[name]["episodes"][1], "random")["success"] == pytest.approx(
-            rows[name]["random"]
-        )
+        played = audit._played(make(name), rows[name]["episodes"][1], "random")
+        assert played["success"] == pytest.approx(rows[name]["random"])
 
 
 # --- single worlds ---
@@ -447,7 +446,7 @@ def test_a_file_that_holds_no_tasks_is_refused_by_what_is_wrong_in_it(world, tex
 def test_a_missing_extra_is_one_sentence_with_its_install_line(monkeypatch, capsys):
     monkeypatch.setattr(base, "find_spec", lambda name: None)
     with pytest.raises(SystemExit):
-        WORLDS["babyai"]()
+        world_class("babyai")()
     assert 'pip install "minprm[babyai]"' in capsys.readouterr().err
 
 
@@ -462,7 +461,7 @@ def test_a_world_is_played_by_hand_and_shows_the_experts_action():
 
 
 def test_what_a_terminal_would_obey_is_shown(monkeypatch, capsys):
-    class Loud(WORLDS["cups"]):
+    class Loud(world_class("cups")):
         system = "\x1b[2J"
 
         def begin(self):
@@ -506,13 +505,13 @@ def test_demos_of_any_world_are_written_and_hold_no_thoughts(name, tmp_path):
 
 def test_cups_without_a_swap_are_refused_because_no_thought_could_end_with_a_cup():
     with pytest.raises(ValueError, match="swaps from 1"):
-        WORLDS["cups"](swaps=0)
+        world_class("cups")(swaps=0)
 
 
 # --- worlds that the embedded model is raised on ---
 
 
-@pytest.mark.parametrize("name", [name for name in WORLDS if WORLDS[name].thought_mix])
+@pytest.mark.parametrize("name", [name for name in WORLDS if world_class(name).thought_mix])
 def test_the_narrator_keeps_to_the_worlds_words_and_its_kinds_are_known(name):
     for seed in range(100):
         world, rng, done = make(name), random.Random(seed), False
@@ -549,7 +548,7 @@ def test_a_call_with_other_arguments_is_told_those_that_the_tool_takes():
 @pytest.mark.parametrize("action", ["The Louvre is in Paris.", None, "[1]"])
 def test_what_is_no_call_in_a_world_with_tools_is_illegal_and_answered_by_the_user(action):
     """A tool's message answers a call: many templates lose it, or fail, where there was none."""
-    world = WORLDS["search"]()
+    world = world_class("search")()
     e = Episode(world, state=[{"role": "user", "content": world.reset(0)}])
     act(e, None, action)
     assert e.state[0]["role"] == "user" and "make exactly one tool call" in e.state[0]["content"]

@@ -36,8 +36,8 @@ def test_the_teacher_reads_the_thought_with_the_action_before_it(run):
     thoughts = [(groups[0], z) for z in groups[0].thoughts]
     found = distil.taught(thoughts, run.agent)[0]
     group, z = thoughts[0]
-    ids = [*z.path.history.whole(), *chat.before_thought(group.action), *chat.think, *z.drawn]
+    ids = [*z.path.history.whole(), *chat.before_thought(group.action), *chat.think, *z.sampled]
     with torch.no_grad():
         logits = run.agent.policy.model(torch.tensor([ids])).logits[0].log_softmax(-1)
-    said = logits[-len(z.drawn) - 1 : -1].gather(1, torch.tensor(z.drawn)[:, None])[:, 0]
+    said = logits[-len(z.sampled) - 1 : -1].gather(1, torch.tensor(z.sampled)[:, None])[:, 0]
     assert found == pytest.approx(said.tolist(), abs=1e-4)

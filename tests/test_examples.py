@@ -113,7 +113,7 @@ def test_the_kl_holds_ppo_to_its_warm_start(here, capsys):
 @pytest.mark.slow
 def test_the_benchmark_of_playing_ahead_measures_both_levels(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(WORLDS, "slow", prefetch.Slow)
+    monkeypatch.setitem(WORLDS, "slow", f"{prefetch.__name__}:Slow")
     tiny = "--tiny.updates 1 --tiny.dim 16 --no-gate --rl.batch 1 --eval-every 0 --num-demos 8"
     monkeypatch.setattr(prefetch, "FLAGS", f"{prefetch.FLAGS} {tiny}")
     monkeypatch.setattr(prefetch, "DELAY", 0.01)

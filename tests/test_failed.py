@@ -17,17 +17,17 @@ from minprm.commands.train import main
 from minprm.constants import RL, ActPRM, Config, Relabel
 from minprm.data import Step
 from minprm.logs.reader import read_demos
+from minprm.look.failure import Tally
 from minprm.report.table import details
 from minprm.stages.act_prm import Group, Thought, score, walk_logs
 from minprm.stages.act_prm import Path as LogPath
-from minprm.stages.failure import Tally
 from minprm.stages.relabel import relabelled
 from minprm.stages.rl import synth
 from minprm.stages.variants import without_thought
 from minprm.text.chat import Chat
 from shared.chats import CALL, PAGES, TOOLS, chat_model, line, tokenizer
 from shared.policies import agent
-from shared.stages import CFG, Lines
+from shared.stages import CFG, Lines, log_of
 
 SMALL = (
     "--preset logs --demos logs.jsonl --run r --held-out 2 --thought-tokens 6 --action-tokens 40 "
@@ -107,7 +107,7 @@ def trained(checkpoints, folder, monkeypatch, rewards, **knobs) -> Lines:
     run = start(
         replace(CFG, run=str(folder), act_prm=act, eval_every=0, watch=0), 0, Lines(), checkpoints
     )
-    run.log.folder = folder
+    log_of(run).folder = folder
     walk = ladder.act_prm.__globals__["walk_logs"]
     paid = iter(rewards)
 
@@ -121,7 +121,7 @@ def trained(checkpoints, folder, monkeypatch, rewards, **knobs) -> Lines:
     monkeypatch.setitem(ladder.act_prm.__globals__, "walk_logs", walk_and_pay)
     run.held_out = []
     run_stage(run, "act_prm")
-    return run.log
+    return log_of(run)
 
 
 @pytest.mark.parametrize(("reward", "knobs", "cause"), [
@@ -185,7 +185,7 @@ def test_a_demo_is_left_out_where_a_step_has_no_thought_and_the_others_stay(
     """Of few thoughts a step, some steps have none that is readable; more thoughts help."""
     cfg = replace(CFG, num_demos=12, thought_tokens=9, relabel=Relabel(group=1))
     run = start(replace(cfg, run=str(tmp_path)), 0, Lines(), checkpoints)
-    run.log.folder = tmp_path
+    log_of(run).folder = tmp_path
     run_stage(run, "relabel")
     assert 0 < len(run.demos) < 12
     assert all(step.thought for demo in run.demos for step in demo.steps)
@@ -249,7 +249,7 @@ def test_the_token_that_opens_a_call_is_scored_neither_with_nor_without_a_though
     chat = Chat(tokenizer("qwen3"), "tool", TOOLS)
     scored = []
 
-    def logprobs(samples, base, keep=False):
+    def logprobs(samples, base):
         for sample in samples:
             scored.append([i for i, t in zip(sample.ids, sample.trained, strict=True) if t])
         return [torch.zeros(1)] * len(samples)
@@ -302,10 +302,10 @@ def test_a_gain_below_the_bound_leaves_the_demo_out_and_exact_match_has_none(
     ]:
         cfg = replace(CFG, num_demos=12, relabel=relabel, act_prm=act, run=str(tmp_path / name))
         run = start(cfg, 0, Lines(), checkpoints)
-        run.log.folder = tmp_path / name
-        run.log.folder.mkdir()
+        log_of(run).folder = tmp_path / name
+        log_of(run).folder.mkdir()
         run_stage(run, "relabel")
-        text = (run.log.folder / "relabelled-relabel-0.jsonl").read_text()
+        text = (log_of(run).folder / "relabelled-relabel-0.jsonl").read_text()
         found[name] = [json.loads(row) for row in text.splitlines()]
 
     def gain(row: dict) -> float:
@@ -342,7 +342,7 @@ def test_rl_that_never_wins_says_so_at_its_end_and_goes_on(
     said = []
     sink = logger.add(said.append, format="{message}")
     run_stage(run, "rl")
-    assert len(run.log.lines) == 2
+    assert len(log_of(run).lines) == 2
     assert any("rl: no episode was won in its updates" in line for line in said) == lost
     if lost:
         said.clear()

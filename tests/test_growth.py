@@ -9,8 +9,6 @@ import pytest
 
 from benchmarks import many_logs
 from minprm.arms.demos import (
-    SIDE_BY_SIDE,
-    WITH_ONE_THOUGHT,
     fitting_demos,
     leave_out_unwritable,
     measured,
@@ -22,11 +20,12 @@ from minprm.data import Demo, Sample
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 from minprm.logs.reader import Report, from_chat, read_demos
+from minprm.look.looks import held_out_reward
 from minprm.model.agent import make_prompter
 from minprm.model.sampler import Completion
 from minprm.play import expert_demo
 from minprm.stages import act_prm, relabel
-from minprm.stages.metrics import held_out_look
+from minprm.stages.act_prm import SIDE_BY_SIDE, WITH_ONE_THOUGHT
 from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
 from shared.chats import line, tokenizer
@@ -51,7 +50,7 @@ def count(kind: type) -> int:
 
 
 def looked_at(run) -> None:
-    held_out_look(run, CFG.act_prm, act_prm.walk_logs)
+    held_out_reward(run, CFG.act_prm)
 
 
 def relabelled(run) -> None:
@@ -67,7 +66,7 @@ def sampled(run) -> None:
     [(looked_at, SIDE_BY_SIDE), (relabelled, SIDE_BY_SIDE), (sampled, WITH_ONE_THOUGHT)],
 )
 def test_the_groups_of_one_portion_are_in_memory_however_many_logs_there_are(
-    monkeypatch, tmp_path, walk, portion
+    monkeypatch, walk, portion
 ):
     alive = []
     think = act_prm.think
@@ -78,7 +77,7 @@ def test_the_groups_of_one_portion_are_in_memory_however_many_logs_there_are(
 
     monkeypatch.setattr(act_prm, "think", counted)
     run = run_of(LOGS)
-    run.log = SimpleNamespace(folder=tmp_path)
+    run.tell = lambda event: None
     gc.collect()
     others = count(act_prm.Group)  # of tests before this one
     walk(run)

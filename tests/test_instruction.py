@@ -21,7 +21,7 @@ from minprm.stages.sft import to_samples as logged
 from minprm.text.chat import Chat
 from minprm.text.instruction import EXPLAIN, Instruction, examples, instruction_of
 from shared.chats import FAMILIES, TOOLS, bytes_with, chat_model, tokenizer
-from shared.stages import Lines
+from shared.stages import Lines, log_of
 
 TOLD = "Think aloud about ducks."
 RULES = {"role": "system", "content": "be brief"}
@@ -76,7 +76,7 @@ def test_what_is_sampled_before_sft_holds_it_and_what_sft_learns_does_not(
     run = start(
         config(folder, sft=SFT(epochs=1, batch=4, keep_instruction=always)), 0, Lines(), tmp_path
     )
-    run.log.folder = tmp_path
+    log_of(run).folder = tmp_path
     read = {}
     now = ["sampled"]
 

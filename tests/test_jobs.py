@@ -12,7 +12,6 @@ from dataclasses import replace
 from hashlib import sha256
 from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -21,9 +20,8 @@ from minprm.arms.demos import logs_of
 from minprm.commands import checks, dry_run, train
 from minprm.commands.cli import parse
 from minprm.constants import Config, fail, refusal
-from minprm.look.clock import Clock, Part
 from minprm.look.log import Log
-from minprm.several import jobs, worker
+from minprm.several import jobs
 from shared.stages import CFG, Lines, clockless
 
 FLAGS = (
@@ -127,13 +125,13 @@ def both_train(folder: Path) -> bool:
 
 def slowed(monkeypatch, seconds: float = 0.1) -> None:
     """Updates of what is started from here take longer, so that they can be interrupted."""
-    update_of_worker = worker.RemoteLog.update
+    update_of_worker = Log.update
 
     def update(self, *what):
         time.sleep(seconds)
         update_of_worker(self, *what)
 
-    monkeypatch.setattr(worker.RemoteLog, "update", update)
+    monkeypatch.setattr(Log, "update", update)
 
 
 # --- the numbers ---
@@ -165,53 +163,34 @@ def test_where_threads_compute_nothing_is_forked(monkeypatch):
     assert isinstance(jobs._context(), SpawnContext)
 
 
-def dispatcher_of(arms: dict[str, set[str]]) -> jobs.Dispatcher:
-    log = SimpleNamespace(screen=SimpleNamespace(clock=Clock()))
-    return jobs.Dispatcher(arms, log, lambda: None, SimpleNamespace(pressed=False))
+def test_arms_that_share_a_stage_to_be_made_go_to_one_process():
+    arms = {"a": {"x", "x+y"}, "b": {"x", "x+z"}, "c": {"w"}, "d": set(), "e": {"x+z", "v"}}
+    assert jobs.families(arms) == [["a", "b", "e"], ["c"], ["d"]]
 
 
-def waiting() -> SimpleNamespace:
-    """A worker that waits for an arm."""
-    answers = []
-    pipe = SimpleNamespace(send=answers.append)
-    log = SimpleNamespace(arm="", screen=SimpleNamespace(finish=lambda *_: None))
-    return SimpleNamespace(pipe=pipe, log=log, arm="", waits=True, given=answers)
+def test_half_a_line_of_a_process_that_was_killed_is_cut_off_before_the_next_one(tmp_path):
+    log = Log(tmp_path)
+    path = tmp_path / "metrics.jsonl"
+    for before, after in (("", ""), ("{}\n", "{}\n"), ('{}\n{"a', "{}\n"), ('{"a', "")):
+        path.write_text(before)
+        log._append("metrics.jsonl", ["[]\n"])
+        assert path.read_text() == after + "[]\n"
 
 
-def test_an_arm_waits_for_the_stages_that_another_worker_makes():
-    dispatcher = dispatcher_of({"a": {"x", "x+y"}, "b": {"x", "x+z"}, "c": {"w"}})
-    dispatcher.workers = [waiting(), waiting(), waiting()]
-    dispatcher._hand_out()
-    assert [worker.given for worker in dispatcher.workers] == [["a"], ["c"], []]
-    assert dispatcher.clock.jobs == 2
-    dispatcher._write_down(dispatcher.workers[0], "screen.finish", (0, "x", 1.0))
-    dispatcher._hand_out()
-    assert dispatcher.workers[2].given == ["b"] and dispatcher.making["b"] == {"x+z"}
-    assert dispatcher.clock.jobs == 3
-    logs = [worker.log for worker in dispatcher.workers]
-    assert [log.arm for log in logs] == [log.screen.arm for log in logs] == ["a", "c", "b"]
+def test_processes_write_whole_lines_beside_each_other(tmp_path):
+    long = json.dumps("x" * 100_000) + "\n"
 
+    def write() -> None:
+        for _ in range(20):
+            Log(tmp_path)._append("samples.jsonl", [long])
 
-def test_the_time_left_is_that_of_processes_side_by_side():
-    clock = Clock()
-    clock.left = {Part(0, "rl"): 1, Part(1, "rl"): 2}
-    clock.done(Part(0, "rl"), 40.0)
-    assert clock.time_left() == "80 s left"
-    clock.jobs = 2
-    assert clock.time_left() == "40 s left"
-
-
-def test_updates_of_two_stages_at_once_are_timed_each_for_itself(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr("minprm.look.clock.time.perf_counter", lambda: now[0])
-    clock = Clock()
-    for part in (Part(0, "rl"), Part(0, "act_prm")):
-        clock.begin(part, 2)
-    now[0] = 3.0
-    clock.update(Part(0, "rl"))
-    now[0] = 5.0
-    clock.update(Part(0, "act_prm"))
-    assert clock.spent == {"rl": (3.0, 1), "act_prm": (5.0, 1)}
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=write) for _ in range(3)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert (tmp_path / "samples.jsonl").read_text() == 60 * long
 
 
 # --- how many ---
@@ -462,8 +441,8 @@ def test_what_ends_the_parent_ends_the_processes(here, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_the_parent_alone_hears_of_snapshots_and_keeps_its_lock(here, monkeypatch):
+def test_the_parent_alone_hears_that_an_arm_has_ended_and_keeps_its_lock(here, monkeypatch):
     monkeypatch.chdir(here)
     heard = []
     train.main(["--run", "r", *FLAGS, "--jobs", "2"], lambda: heard.append(os.getpid()))
-    assert set(heard) == {os.getpid()} and len(heard) > 8
+    assert heard == [os.getpid()] * 4  # after each arm

@@ -12,7 +12,7 @@ from minprm.constants import SFT, ActPRM, Relabel
 from minprm.stages import relabel as relabelling
 from minprm.stages.sft import sft
 from minprm.trainer import Run
-from shared.stages import CFG, Lines, doubles, weights
+from shared.stages import CFG, Lines, doubles, log_of, weights
 
 BASE = replace(
     CFG, num_demos=12, act_prm=ActPRM(lr=3e-3, warmup=0, updates=3, batch=4, group=4),
@@ -54,7 +54,7 @@ SFT_KNOBS = [
 def made(checkpoints, folder, stage: str, **parts) -> Run:
     """A run after this stage."""
     run = start(replace(BASE, run=str(folder), **parts), 0, Lines(), checkpoints)
-    run.log.folder = folder
+    log_of(run).folder = folder
     folder.mkdir()
     run_stage(run, stage)
     return run
@@ -130,7 +130,7 @@ def test_a_run_does_not_go_on_with_a_file_that_has_changed(checkpoints, tmp_path
 def test_patience_stops_at_the_best_held_out_reward(checkpoints, tmp_path):
     act = replace(BASE.act_prm, updates=30, lr=0.03, patience=2)
     patient = made(checkpoints, tmp_path / "patient", "act_prm", act_prm=act, eval_every=1)
-    rewards = [x["eval/held_out_reward"] for x in patient.log.lines]
+    rewards = [x["eval/held_out_reward"] for x in log_of(patient).lines]
     best = rewards.index(max(rewards))
     assert len(rewards) < 30 and len(rewards) == best + 3
     short = replace(act, updates=best + 1, patience=0)
@@ -178,6 +178,7 @@ def test_logs_that_are_relabelled_later_are_walked_by_noise_of_their_own(monkeyp
     monkeypatch.setattr(relabelling, "walk_logs", walk_logs)
     agent = SimpleNamespace(chat=None, thought_tokens=1)
     run = SimpleNamespace(cfg=BASE, seed=0, agent=agent, train_demos=[None] * 100)
+    run.tell = lambda event: None
     with pytest.raises(SystemExit):  # nothing was written
         relabelling.relabel(run, "relabel")
     gaps = {abs(a - b) for i, a in enumerate(seeds) for b in seeds[:i]}

@@ -17,11 +17,10 @@ from minprm.arms.ladder import run_stage, start
 from minprm.constants import SFT, ActPRM, Config
 from minprm.envs.base import task_seed
 from minprm.look import looks
-from minprm.look.looks import Looks
+from minprm.look.metrics import turn_metrics
 from minprm.run.randomness import noise_seed
-from minprm.stages.metrics import turn_metrics
 from minprm.trainer import Run
-from shared.stages import CFG, Lines, weights
+from shared.stages import CFG, Lines, log_of, weights
 
 BASE = replace(
     CFG, num_demos=12, watch=0, eval_every=2, eval_tasks=3, sft=SFT(warmup=0, batch=4, epochs=2),
@@ -35,7 +34,7 @@ NEW = ("eval/", "collapse/")
 def made(checkpoints: Path, folder: Path, stage: str, cfg: Config = BASE, **knobs) -> Run:
     """A run after this stage."""
     run = start(replace(cfg, run=folder.name, **knobs), 0, Lines(), checkpoints)
-    run.log.folder = folder
+    log_of(run).folder = folder
     folder.mkdir(exist_ok=True)
     run_stage(run, stage)
     return run
@@ -49,20 +48,20 @@ def test_training_is_bit_for_bit_the_same_with_looks_and_without(stage, checkpoi
         for every in (1, 0)
     )
     assert torch.equal(weights(looked), weights(blind))
-    lines = [{k: v for k, v in x.items() if not k.startswith(NEW)} for x in looked.log.lines]
-    assert lines == blind.log.lines
-    assert all("eval/success" in line for line in looked.log.lines)
+    lines = [{k: v for k, v in x.items() if not k.startswith(NEW)} for x in log_of(looked).lines]
+    assert lines == log_of(blind).lines
+    assert all("eval/success" in line for line in log_of(looked).lines)
 
 
 def test_a_look_comes_every_so_often_and_at_the_end_and_measures_what_an_evaluation_does(
     checkpoints, tmp_path
 ):
     run = made(checkpoints, tmp_path, "rl")
-    found = [i for i, line in enumerate(run.log.lines) if "eval/success" in line]
+    found = [i for i, line in enumerate(log_of(run).lines) if "eval/success" in line]
     assert found == [0, 1, 3, 4]
     cfg = replace(run.cfg, split="validation", episodes=3)
     expected = summary(evaluate(run.agent, cfg, noise_seed(0, "look", 0)))
-    last = run.log.lines[-1]
+    last = log_of(run).lines[-1]
     for name in ("success", "turns", "valid", "effective", "thought_rate", "thought_length",
                  "copy_rate"):  # fmt: skip
         assert last[f"eval/{name}"] == expected[name], name
@@ -73,7 +72,7 @@ def test_what_is_logged_of_collapse_is_of_the_batch_of_that_update(
 ):
     calls = iter(range(9))
     monkeypatch.setattr(looks, "collapse", lambda *_: {"collapse/entropy": next(calls)})
-    lines = made(checkpoints, tmp_path, "rl").log.lines
+    lines = log_of(made(checkpoints, tmp_path, "rl")).lines
     assert [line.get("collapse/entropy") for line in lines] == [0, 1, None, 2, 3]
 
 
@@ -99,15 +98,15 @@ def test_every_look_plays_the_same_validation_tasks_greedily_and_as_the_stage_as
 
 def test_nothing_is_played_while_the_next_batch_is(checkpoints, tmp_path, monkeypatch):
     busy = []
-    after = Looks.after
+    success = looks.success
 
-    def watched(self, update):
-        pending = self.run.prefetch.pending
+    def watched(run):
+        pending = run.prefetch.pending
         busy.append(pending is not None and not pending.done())
-        return after(self, update)
+        return success(run)
 
-    monkeypatch.setattr(Looks, "after", watched)
-    made(checkpoints, tmp_path, "rl", AHEAD)
+    monkeypatch.setattr(looks, "success", watched)
+    made(checkpoints, tmp_path, "rl", AHEAD, eval_every=1)
     assert busy == [False] * 5
 
 
@@ -117,7 +116,7 @@ def test_without_a_world_held_out_logs_are_replayed(checkpoints, tmp_path, monke
     asked = []
     monkeypatch.setattr(looks, "replay", lambda *args: asked.append(args) or measured)
     run.cfg = replace(run.cfg, world="", eval_tasks=1)
-    found = Looks(run, "sft:expert", 1).after(0)
+    found = looks.success(run)
     (args,) = asked
     assert args == (run.agent, run.cfg, run.held_out[:1], noise_seed(0, "look", 0))
     assert found["eval/success"] == 0.5 and found["eval/likelihood"] == 0.1
@@ -134,14 +133,14 @@ def test_patience_stops_at_the_best_success_and_goes_back_to_it(
     """Of ten updates the second is the best; two looks later the stage ends."""
     part = stage.split(":")[0]
     scores = iter([0.2, 0.6, 0.6, 0.5, 1.0])
-    monkeypatch.setattr(Looks, "success", lambda self: {"eval/success": next(scores)})
+    monkeypatch.setattr(looks, "success", lambda run: {"eval/success": next(scores)})
     patient = replace(getattr(BASE, part), patience=2, **knobs)
     said = []
     told = logger.add(said.append)
     stopped = made(checkpoints, tmp_path / f"{part}a", stage, eval_every=1, **{part: patient})
     monkeypatch.undo()
     logger.remove(told)
-    assert len(stopped.log.lines) == 4
+    assert len(log_of(stopped).lines) == 4
     assert f"{stage}: back to the weights of the best eval/success" in "".join(said)
     if part == "sft":  # its learning rate falls, so a shorter stage would have learned otherwise
         kept = made(checkpoints, tmp_path / "sftb", stage, keep_every=2)
@@ -155,10 +154,10 @@ def test_patience_stops_at_the_best_success_and_goes_back_to_it(
 
 @pytest.mark.slow
 def test_a_stage_that_ends_early_drops_what_was_played_ahead(checkpoints, tmp_path, monkeypatch):
-    monkeypatch.setattr(Looks, "success", lambda self: {"eval/success": 0.5})
+    monkeypatch.setattr(looks, "success", lambda run: {"eval/success": 0.5})
     patient = replace(AHEAD.rl, patience=1)
     stopped = made(checkpoints, tmp_path / "early", "rl", eval_every=1, rl=patient)
-    assert len(stopped.log.lines) == 2
+    assert len(log_of(stopped).lines) == 2
     assert stopped.prefetch.pending is None  # it is no other stage's
 
 
@@ -197,7 +196,7 @@ def test_checkpoints_are_kept_and_load_and_a_killed_run_keeps_the_same(
 
     log = type("Killing", (Lines,), {"update": kill})
     half = start(replace(run.cfg, run="half"), 0, log(), checkpoints)
-    half.log.folder = tmp_path
+    log_of(half).folder = tmp_path
     with pytest.raises(Killed):
         run_stage(half, "act_prm")
     made(checkpoints, tmp_path / "half", "act_prm", keep_every=2, save_every=3)

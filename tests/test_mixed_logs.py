@@ -9,6 +9,7 @@ from minprm.constants import SFT, ActPRM, Config
 from minprm.data import Demo, Step
 from minprm.model.agent import make_agent
 from minprm.model.policy import Policy
+from minprm.model.sampler import Sampler
 from minprm.stages.act_prm import walk_logs
 from minprm.stages.sft import to_samples
 from minprm.text.actions import joined
@@ -34,7 +35,7 @@ def test_a_model_that_has_learned_a_log_of_replies_and_calls_writes_it(name):
     )  # fmt: skip
     policy = Policy(Qwen3ForCausalLM(config), words, 10_000)
     cfg = Config(thought_tokens=8, action_tokens=250, eval_temperature=0.0)
-    agent = make_agent(policy, cfg, TYPED)
+    agent = make_agent(policy, Sampler(policy.model), cfg, TYPED)
     demo = Demo("t", [], TYPED, STEPS)
     before = replay(agent, cfg, [demo], noise=0)
     samples = to_samples(demo, agent)

@@ -27,7 +27,6 @@ from minprm.model import blocks, reading, tree
 from minprm.model import sampler as sampling
 from minprm.model.agent import make_player
 from minprm.model.decode import Together
-from minprm.model.kept import Kept
 from minprm.model.policy import Policy
 from minprm.model.sampler import Completion, Sampler
 from shared.policies import agent
@@ -261,29 +260,9 @@ def test_a_model_with_attention_of_its_own_goes_on_from_its_cache(tmp_path):
     """It adds a mask to its scores, so a mask of true and false is none to it."""
     policy = loaded("Llama", tmp_path).policy
     policy.model.set_attn_implementation("eager")
-    cfg = Config(context=CONTEXT, sampler="transformers")
-    player = make_player(policy.model, policy.tokenizer, cfg, [])
+    player = make_player(policy.tokenizer, Sampler(policy.model), Config(context=CONTEXT), [])
     check(player)
     assert player.sampler.reuses_cache and not player.sampler.branches
-
-
-def test_keys_of_a_walk_that_are_not_what_was_read_are_not_kept(tmp_path, monkeypatch, said):
-    layout = Kept.layout
-
-    def wrong(*args):
-        rows, cache = layout(*args)
-        for layer in cache.layers:
-            if layer.get_seq_length() > 0:
-                layer.values = layer.values * 2
-        return rows, cache
-
-    monkeypatch.setattr(Kept, "layout", wrong)
-    who = loaded("Llama", tmp_path)
-    check(who)
-    assert who.policy.shares_prefixes and not who.policy.continues
-    assert any("read from its start" in line for line in said)
-    who.policy.logprobs([Sample(parent=Sample().extend([1])).extend([2], 0.0)], keep=True)
-    assert not who.policy.kept
 
 
 def test_a_sampler_of_a_model_with_windows_reads_anew_also_where_nobody_checked(tmp_path):

@@ -6,7 +6,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.plan import CARD, CONTEXT, FLOPS, MODELS, NETWORK, NVLINK, plan
 from docs.results import load
-from minprm.several.shares import Owners
+from minprm.several.owners import Owners
 
 LAYERS = 64 * (5120 * (2 * 64 + 2 * 8) * 128 + 3 * 5120 * 25_600 + 2 * 5120 + 2 * 128)
 REST = 2 * 151_936 * 5120 + 5120  # embedding, output layer and last norm

@@ -29,7 +29,7 @@ from minprm.model import reading
 from minprm.play import expert_demo
 from shared.policies import SAMPLES, policy
 from shared.stages import CFG as SHARED
-from shared.stages import Lines, weights
+from shared.stages import Lines, log_of, weights
 
 CFG = Config(
     world_args=["rounds=2", "swaps=1", "cups=3"], thought_tokens=12, num_demos=6, held_out=4,
@@ -106,9 +106,9 @@ def test_training_is_the_same_to_the_bit_with_looks_and_without(
         knobs = knobs | {"rl": replace(CFG.rl, max_async_level=1)}
     looked = learned(checkpoints, tmp_path / "with", stage, watch=3, **knobs)
     plain = learned(checkpoints, tmp_path / "without", stage, watch=0, **knobs)
-    assert looked.log.lines == plain.log.lines and len(plain.log.lines) == 4
+    assert log_of(looked).lines == log_of(plain).lines and len(log_of(plain).lines) == 4
     assert torch.equal(weights(looked), weights(plain))
-    assert looked.log.rows and not plain.log.rows
+    assert log_of(looked).rows and not log_of(plain).rows
 
 
 @pytest.mark.slow
@@ -122,7 +122,7 @@ def test_adapters_learn_the_same_with_looks_and_without(act_prm, checkpoints, tm
                       act_prm=replace(CFG.act_prm, scored_by="base"))  # fmt: skip
         runs.append(start(cfg, 0, Kept(), tmp_path))
         run_stage(runs[-1], "act_prm")
-    assert runs[0].log.lines == runs[1].log.lines and runs[0].log.rows
+    assert log_of(runs[0]).lines == log_of(runs[1]).lines and log_of(runs[0]).rows
     assert torch.equal(weights(runs[0]), weights(runs[1]))
 
 
@@ -150,14 +150,15 @@ def act_prm(checkpoints, tmp_path_factory):
 
 
 def test_the_same_states_are_looked_at_before_some_updates_and_after_the_last(act_prm):
-    seen = Counter(row["update"] for row in act_prm.log.rows)
+    seen = Counter(row["update"] for row in log_of(act_prm).rows)
     assert seen == {0: 3, 1: 3, 2: 3, 4: 3}
-    tasks = {(r["watched"], r["where"], r["task"], r["step"], r["state"]) for r in act_prm.log.rows}
+    rows = log_of(act_prm).rows
+    tasks = {(r["watched"], r["where"], r["task"], r["step"], r["state"]) for r in rows}
     assert [(number, where) for number, where, *_ in sorted(tasks)] == [
         (0, "training log"), (1, "held out"), (2, "held out"),
     ]  # fmt: skip
     assert len({task for _, _, task, *_ in tasks}) == 3
-    for row in act_prm.log.rows:
+    for row in log_of(act_prm).rows:
         assert len(row["group"]) == 4
         for z in row["group"]:
             tokens = z["tokens"]
@@ -168,7 +169,7 @@ def test_the_same_states_are_looked_at_before_some_updates_and_after_the_last(ac
 
 
 def test_the_first_thoughts_are_drawn_with_the_same_noise_at_every_look(checkpoints, tmp_path):
-    rows = learned(checkpoints, tmp_path, lr=1e-12).log.rows  # nothing moves
+    rows = log_of(learned(checkpoints, tmp_path, lr=1e-12)).rows  # nothing moves
     for row in rows:
         same = next(r for r in rows if (r["update"], r["watched"]) == (0, row["watched"]))
         assert [z["thought"] for z in row["group"]] == [z["thought"] for z in same["group"]]
@@ -183,7 +184,7 @@ def turns_of(run, row) -> list[tuple[list[int], list[int], str]]:
 def test_tokens_are_those_of_the_plain_models_softmax(act_prm):
     """At the last look the model is the one that was read."""
     chat = act_prm.agent.chat
-    for row in act_prm.log.rows[-3:]:
+    for row in log_of(act_prm).rows[-3:]:
         for (prompt, turn, roles), z in zip(turns_of(act_prm, row), row["group"], strict=True):
             tokens = z["tokens"]
             logits = act_prm.agent.policy.model(torch.tensor([prompt + turn])).logits[0].detach()
@@ -218,7 +219,7 @@ def test_tokens_are_those_of_the_plain_models_softmax(act_prm):
 
 
 def test_the_reward_is_the_product_over_the_action_and_the_advantage_its_share(act_prm):
-    for row in act_prm.log.rows:
+    for row in log_of(act_prm).rows:
         rewards = [z["reward"] for z in row["group"]]
         for z in row["group"]:
             if z["usable"]:
@@ -237,7 +238,7 @@ def committed(row: dict) -> list[int]:
 
 def test_without_a_thought_the_action_is_read_right_behind_the_state(act_prm):
     chat = act_prm.agent.chat
-    for row in act_prm.log.rows[-3:]:
+    for row in log_of(act_prm).rows[-3:]:
         prompt = chat.tokenizer.convert_tokens_to_ids(row["prompt"])
         action = chat.action(row["action"])
         sample = Sample().extend([*prompt, *chat.act_without_thought]).extend(action, 0.0)
@@ -251,7 +252,7 @@ def test_after_is_what_the_next_weights_say_of_the_same_tokens(checkpoints, tmp_
     a run that was stopped there."""
     whole = learned(checkpoints, tmp_path / "whole")
     short = learned(checkpoints, tmp_path / "short", updates=1)
-    for row in whole.log.rows[:3]:
+    for row in log_of(whole).rows[:3]:
         for (prompt, turn, roles), z in zip(turns_of(short, row), row["group"], strict=True):
             read = [role != "t" for role in roles]
             old = [logp if logp is not None else math.nan for logp in z["tokens"]["sampler"]]
@@ -265,7 +266,7 @@ def test_after_is_what_the_next_weights_say_of_the_same_tokens(checkpoints, tmp_
 def test_of_what_no_loss_is_taken_has_no_advantage(checkpoints, tmp_path):
     for trained_on, roles in (("thought", "ze"), ("action_first", ""), ("both", "zea")):
         knobs = {"trained_on": trained_on, "thoughts_from": "state_action", "updates": 1}
-        for row in learned(checkpoints, tmp_path / trained_on, **knobs).log.rows:
+        for row in log_of(learned(checkpoints, tmp_path / trained_on, **knobs)).rows:
             for z in row["group"]:
                 tokens = z["tokens"]
                 for role, advantage in zip(tokens["role"], tokens["advantage"], strict=True):
@@ -278,7 +279,7 @@ def test_thoughts_are_drawn_from_the_state_alone_also_where_training_shows_the_a
     seen = []
     for source in ("state", "state_action"):
         knobs = {"thoughts_from": source, "updates": 1}
-        rows = learned(checkpoints, tmp_path / source, **knobs).log.rows[:3]  # before update 0
+        rows = log_of(learned(checkpoints, tmp_path / source, **knobs)).rows[:3]  # before update 0
         seen.append([[z["thought"] for z in row["group"]] for row in rows])
         assert any(x is not None for x in rows[0]["group"][0]["tokens"]["sampler"])
     assert seen[0] == seen[1]
@@ -286,7 +287,7 @@ def test_thoughts_are_drawn_from_the_state_alone_also_where_training_shows_the_a
 
 @pytest.mark.parametrize("stage", ["act_prm", "rl"])
 def test_the_trainer_reads_what_was_drawn_at_the_samplers_temperature(stage, checkpoints, tmp_path):
-    rows = learned(checkpoints, tmp_path, stage, temperature=0.5, updates=1).log.rows
+    rows = log_of(learned(checkpoints, tmp_path, stage, temperature=0.5, updates=1)).rows
     for z in [z for row in rows if row["update"] == 0 for z in row["group"]]:
         tokens = z["tokens"]
         for drawn, read in zip(tokens["sampler"], tokens["before"], strict=True):
@@ -303,7 +304,7 @@ def test_of_a_long_end_of_a_thought_the_first_token_alone_is_the_thoughts():
 
 def test_an_action_that_the_base_model_scores_is_read_by_the_base_model(checkpoints, tmp_path):
     knobs = {"scored_by": "base", "lr": 1e-2}
-    rows = learned(checkpoints, tmp_path, **knobs).log.rows[-3:]
+    rows = log_of(learned(checkpoints, tmp_path, **knobs)).rows[-3:]
     usable = [z for row in rows for z in row["group"] if z["usable"]]
     assert usable
     for z in usable:
@@ -312,7 +313,7 @@ def test_an_action_that_the_base_model_scores_is_read_by_the_base_model(checkpoi
 
 def test_kinds_are_the_worlds_own_in_the_state_of_the_step(act_prm):
     seen = set()
-    for row in act_prm.log.rows:
+    for row in log_of(act_prm).rows:
         world = Cups(rounds=2, swaps=1, cups=3)
         world.reset(int(row["task"].split("-")[1]))
         for z in row["group"]:
@@ -338,7 +339,7 @@ def test_a_log_of_another_world_has_no_kinds():
 def test_resampled_paths_can_be_followed_up_and_down(checkpoints, tmp_path):
     run = learned(checkpoints, tmp_path, "act_prm:resample")
     for update in (0, 1, 2, 4):
-        rows = [row for row in run.log.rows if row["update"] == update]
+        rows = [row for row in log_of(run).rows if row["update"] == update]
         assert [(row["watched"], row["step"]) for row in rows] == [(0, 0), (1, 0), (1, 1)]
         first, last = rows[1:3]
         assert first["group"][0]["tokens"] and not last["group"][0]["tokens"]
@@ -366,7 +367,7 @@ def test_only_logs_of_different_tasks_are_watched(act_prm):
 @pytest.mark.parametrize("history", [History(), History(last=1)])
 def test_episodes_are_those_of_the_batch_token_by_token(checkpoints, tmp_path, history):
     run = learned(checkpoints, tmp_path, "rl", advantage="mean", updates=4, history=history)
-    rows = run.log.rows
+    rows = log_of(run).rows
     assert Counter(row["update"] for row in rows) == {0: 2, 3: 2}
     fresh = begun(checkpoints, tmp_path / "fresh", "rl").agent.policy
     of = run.agent.chat.tokenizer.convert_tokens_to_ids
@@ -413,25 +414,25 @@ def test_an_episodes_advantage_is_the_one_that_it_is_trained_with(
     knobs = {"groups": "soft", "advantage": "mean", "updates": 1, "batch": 6}
     run = learned(checkpoints, tmp_path, "rl:dense", watch=6, **knobs)
     shown = set()
-    for row in run.log.rows:
+    for row in log_of(run).rows:
         for e in row["group"]:
             shown |= {e["advantage"], *e["tokens"]["advantage"]} - {None}
     assert len(trained) > 2 and shown - {0} == trained - {0}
 
 
 def test_a_line_stays_reasonable_however_long_thoughts_are(checkpoints, tmp_path, monkeypatch):
-    one = learned(checkpoints, tmp_path / "all", updates=1).log.rows[0]
+    one = log_of(learned(checkpoints, tmp_path / "all", updates=1)).rows[0]
     sizes = [len(z["tokens"]["text"]) for z in one["group"]]
     rewards = [z["reward"] for z in one["group"]]
     ranked = sorted(range(4), key=lambda i: rewards[i])
     some = {ranked[0], ranked[2], ranked[3]}
     for limit, expected in ((sum(sizes) - 1, some), (min(sizes), set())):
         monkeypatch.setattr(notes, "GROUP_TOKENS", limit)
-        row = learned(checkpoints, tmp_path / str(limit), updates=1).log.rows[0]
+        row = log_of(learned(checkpoints, tmp_path / str(limit), updates=1)).rows[0]
         assert {i for i, z in enumerate(row["group"]) if z["tokens"]} == expected
         assert all(z["tokens"] or z["action"] is None for z in row["group"])
     monkeypatch.setattr(notes, "PROMPT_TOKENS", 3)
-    assert learned(checkpoints, tmp_path / "p", updates=1).log.rows[0]["prompt"] is None
+    assert log_of(learned(checkpoints, tmp_path / "p", updates=1)).rows[0]["prompt"] is None
 
 
 def test_a_long_page_is_cut_and_says_so():
@@ -531,7 +532,7 @@ def test_a_broken_line_of_episodes_is_named(tmp_path, capsys):
 def test_held_out_logs_are_kept_in_the_same_form(checkpoints, tmp_path):
     run = begun(checkpoints, "logs")
     run.cfg = replace(run.cfg, world="", keep_episodes=2)
-    run.log.folder = tmp_path
+    log_of(run).folder = tmp_path
     run.test = run.held_out
     row, episodes = run_arm(run, "base", [], tmp_path / "models")
     keep_episodes(tmp_path, "base", 0, episodes)

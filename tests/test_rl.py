@@ -13,7 +13,7 @@ from minprm.constants import RL
 from minprm.model.sampler import Sampler
 from minprm.run.prefetch import Prefetch
 from shared.policies import policy
-from shared.stages import CFG, Lines, doubles, weights
+from shared.stages import CFG, Lines, doubles, log_of, weights
 
 OPENMP = list(Path(torch.__file__).parent.glob("lib/libgomp*"))
 
@@ -25,7 +25,7 @@ def learned(
     cfg = replace(CFG, run=str(folder), rl=replace(CFG.rl, **rl), **(knobs or {}))
     run = start(cfg, 0, Lines(), checkpoints, on_save)
     run_stage(run, stage)
-    return weights(run), run.log.lines
+    return weights(run), log_of(run).lines
 
 
 @pytest.fixture(scope="module")

@@ -311,9 +311,9 @@ def test_a_resumed_run_reads_each_file_once_and_keeps_nothing_of_it(here, monkey
 
     monkeypatch.setattr(snapshots, "load_file", load_file)
     kept = []
-    judged = Progress.judged
+    judge = Progress.judge
     monkeypatch.setattr(
-        Progress, "judged", lambda *a: kept.extend(r for _, r in read if r()) or judged(*a)
+        Progress, "judge", lambda *a: kept.extend(r for _, r in read if r()) or judge(*a)
     )
     ladder.run_stage(begun, "act_prm")
     names = [name for name, _ in read]

@@ -27,7 +27,6 @@ from minprm.look import clock, markdown
 from minprm.look.clock import Clock, Part, parts
 from minprm.look.log import Log
 from minprm.look.picture import CUT, GREEN, GREY, RED, picture
-from minprm.look.screen import Screen
 
 ROOT = Path(__file__).parents[1]
 FLAGS = (
@@ -244,22 +243,6 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_bars_of_stages_at_once_name_their_arms_and_leave_the_cursor_where_a_line_begins(
-    monkeypatch,
-):
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    screens = [Screen(), Screen()]
-    for screen, arm in zip(screens, ("act_prm", "base_thoughts"), strict=True):
-        screen.arm = arm
-        screen.bar(0, "sample+sft:thoughts", 0, 3)
-    for screen in screens:  # the second one's bar is alone at last, and not the first
-        screen.close()
-    shown = terminal.getvalue()
-    assert "seed 0  act_prm: sft 0/3" in shown and "seed 0  base_thoughts: sft 0/3" in shown
-    assert shown.endswith("\r")
-
-
 def curves(folder: Path) -> EventAccumulator:
     found = EventAccumulator(str(folder))
     found.Reload()
@@ -367,14 +350,14 @@ def test_what_is_done_does_not_count_when_a_run_goes_on(tmp_path):
     done = {"act_prm": {"done": True, "seconds": 400.0}, "act_prm+relabel": {"update": 3}}
     run = SimpleNamespace(
         cfg=cfg, seed=1, train_demos=[], snapshots=SimpleNamespace(state=lambda x: done.get(x, {})),
-        log=SimpleNamespace(screen=SimpleNamespace(clock=Clock())),
     )  # fmt: skip
-    ladder._plan(run, {"act_prm": [{"seed": 0}, {"seed": 1}]}, tmp_path)
-    left = run.log.screen.clock.left
+    log = SimpleNamespace(screen=SimpleNamespace(clock=Clock()))
+    ladder._plan(run, log, {"act_prm": [{"seed": 0}, {"seed": 1}]}, tmp_path)
+    left = log.screen.clock.left
     assert {part.seed for part in left} == {1, 9} and Part(9, "raise") in left
     assert Part(1, "act_prm") not in left and Part(1, "evaluate act_prm") not in left
     assert Part(1, "act_prm+relabel") in left and Part(9, "act_prm") in left
-    assert run.log.screen.clock.spent == {"act_prm": (400.0, cfg.act_prm.updates)}
+    assert log.screen.clock.spent == {"act_prm": (400.0, cfg.act_prm.updates)}
 
 
 def test_what_is_shown_kept_or_tracked_is_in_no_snapshots_fingerprint():

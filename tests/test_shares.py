@@ -14,9 +14,11 @@ from minprm.commands.cli import parse
 from minprm.constants import Engine, Tiny
 from minprm.envs.cups import Cups
 from minprm.load.tiny import untrained
-from minprm.load.vllm import VLLM, ParallelVLLM, start
+from minprm.load.vllm import VLLM, start
+from minprm.model.alone import ALONE, Alone
 from minprm.several import shares as module
-from minprm.several.shares import Owners
+from minprm.several.owners import Owners
+from minprm.several.shares import Shares
 
 PROMPTS = [[1, 2], [3], [1, 2], [4, 5, 6], [7], [8]]
 
@@ -81,9 +83,9 @@ def made(monkeypatch):
     monkeypatch.setattr(VLLM, "_copy", lambda self: None)
     monkeypatch.setattr(VLLM, "_compare", lambda self: None)
 
-    def make(kind: type[VLLM], team: int = 1):
+    def make(shares=ALONE):
         engine = FakeEngine()
-        return kind(model, engine, Engine(tensor_parallel=team)), engine
+        return VLLM(model, engine, Engine(), shares), engine
 
     return make
 
@@ -98,13 +100,13 @@ def test_each_prompt_is_written_by_one_team_and_all_get_what_one_engine_had_writ
 ):
     """Also the seeds of the requests, which FakeEngine writes: a prompt's is that of its place
     among all."""
-    alone, _ = made(VLLM)
+    alone, _ = made()
     expected = write(alone)
     processes = Processes(count, monkeypatch)
     engines = {}
 
     def work(number: int):
-        sampler, engines[number] = made(ParallelVLLM, team)
+        sampler, engines[number] = made(Shares(team))
         sampler.begin()
         return write(sampler)
 
@@ -118,7 +120,7 @@ def test_each_prompt_is_written_by_one_team_and_all_get_what_one_engine_had_writ
 
 def test_what_goes_on_is_written_where_its_beginning_was_until_a_new_walk(made, monkeypatch):
     def work(number: int):
-        sampler, engine = made(ParallelVLLM)
+        sampler, engine = made(Shares())
         sampler.begin()
         write(sampler, [[1, 2], [3, 4]])
         first = set(engine.asked)
@@ -136,13 +138,19 @@ def test_what_goes_on_is_written_where_its_beginning_was_until_a_new_walk(made, 
 
 def test_processes_that_ask_for_different_prompts_are_told(made, monkeypatch, capsys):
     def work(number: int):
-        sampler, _ = made(ParallelVLLM)
+        sampler, _ = made(Shares())
         with pytest.raises(SystemExit):
             write(sampler, [[number]])
         return True
 
     assert all(Processes(2, monkeypatch).run(work))
     assert capsys.readouterr().err.count("asked to continue different prompts") == 2
+
+
+def test_whatever_one_process_does_alone_several_do_in_their_own_way():
+    """What they would inherit, each would do without the others."""
+    verbs = {name for name, verb in vars(Alone).items() if callable(verb)}
+    assert len(verbs) > 20 and verbs <= vars(Shares).keys()
 
 
 def test_equal_prompts_have_one_owner_and_work_is_shared_evenly():
@@ -193,7 +201,7 @@ from minprm.constants import Tiny
 from minprm.data import Sample
 from minprm.envs.cups import Cups
 from minprm.several import processes
-from minprm.several.parallel import ParallelPolicy
+from minprm.several.shares import Shares
 from minprm.model.policy import Policy
 from minprm.several.spread import local
 from minprm.load.tiny import untrained
@@ -204,12 +212,14 @@ torch._C._get_accelerator = lambda: torch.device("cuda")  # of a machine that ha
 model, tokenizer = untrained(Cups(), Tiny(dim=16, head_dim=8, heads=2, ffn=16), seed=0)
 whole = deepcopy(model)
 told = architecture(model), parameter_names(model)
-policy = ParallelPolicy(model, tokenizer, 1000, torch.device("cpu"))
+shares = Shares()
+shares.hand_out(model, torch.device("cpu"))
+policy = Policy(model, tokenizer, 1000, shares)
 """
 STREAMED = """
-assert (architecture(policy.model), parameter_names(policy.model)) == told
+assert (architecture(policy.model, shares), parameter_names(policy.model, shares)) == told
 known = dict(whole.named_parameters())
-for name, weight in weights(policy.model):
+for name, weight in weights(policy.model, shares):
     assert local(weight).equal(known.pop(name)), name
     parts = sum(p.to_local().numel() for p in policy.model.parameters())
     assert parts < sum(p.numel() for p in whole.parameters())  # all others are in parts
@@ -236,17 +246,15 @@ for mine, known in zip(policy.logprobs(rows), other.logprobs(rows), strict=True)
 """
 THREADS = """
 from threading import Thread
-from minprm.several.shares import Shares
-shares = Shares()
 wrong = []
 def writes():
     for i in range(200):
-        if shares.of_all({processes.rank(): i}) != [i, i]:
+        if shares.all({processes.rank(): i}) != {0: i, 1: i}:
             wrong.append(i)
 thread = Thread(target=writes)
 thread.start()
 for i in range(200):
-    assert processes.gathered(["learns", i]) == [["learns", i]] * 2
+    assert shares.gathered(["learns", i]) == [["learns", i]] * 2
 thread.join()
 assert not wrong
 """

@@ -11,7 +11,6 @@ from benchmarks.actprm import grown
 from minprm.constants import RL, Training
 from minprm.data import Sample
 from minprm.load.pretrained import adapted
-from minprm.look import speed as module
 from minprm.look.speed import flops, peak_of, size, speed
 from minprm.model.policy import Policy
 from minprm.model.tree import layout
@@ -67,14 +66,16 @@ def card(monkeypatch, name: str) -> list:
     return calls
 
 
-def on_cuda(p: Policy) -> SimpleNamespace:
-    """The policy, as one that lies on a card."""
+def on_cuda(p: Policy, processes: int = 1) -> SimpleNamespace:
+    """The policy, as one that lies on a card, or on one of each process."""
     model = SimpleNamespace(
         device=torch.device("cuda"), config=p.model.config, parameters=p.model.parameters,
         get_output_embeddings=p.model.get_output_embeddings,
         get_input_embeddings=p.model.get_input_embeddings,
     )  # fmt: skip
-    return SimpleNamespace(model=model, size=p.size, attention_size=p.attention_size, lora=False)
+    shares = SimpleNamespace(count=processes)
+    sizes = {"size": p.size, "attention_size": p.attention_size}
+    return SimpleNamespace(model=model, **sizes, lora=False, shares=shares)
 
 
 SECONDS = {"time/sample": 4.0, "time/update": 0.5, "policy/drawn_tokens": 12}
@@ -96,8 +97,7 @@ def test_on_a_card_its_share_and_its_memory_are_told(monkeypatch):
     needed = 2 * flops(p, *size(branches()))
     assert found["speed/mfu"] == pytest.approx(needed / 0.5 / 121e12)
     assert found["speed/peak_memory_gb"] == 3.0 and len(resets) == 1
-    monkeypatch.setattr(module, "count", lambda: 4)  # processes, with a card each
-    found = speed(on_cuda(p), branches(), Training(passes=2), SECONDS)
+    found = speed(on_cuda(p, processes=4), branches(), Training(passes=2), SECONDS)
     assert found["speed/mfu"] == pytest.approx(needed / 0.5 / 121e12 / 4)
     card(monkeypatch, "Tesla T4")  # no bf16, so not in the table
     found = speed(on_cuda(p), branches(), Training(), SECONDS)

@@ -13,13 +13,14 @@ import pytest
 from minprm.arms import demos, ladder
 from minprm.commands.train import main as train
 from minprm.constants import Config, Tiny
-from minprm.envs import WORLDS, check_tasks, make_world
+from minprm.envs import WORLDS, check_tasks, make_world, world_class
 from minprm.envs.audit import different, expert_sees
 from minprm.envs.base import SPLITS, World, task_seed, tasks_split
 from minprm.envs.cups import Cups
 from minprm.load import tiny
 from minprm.look import looks
 from minprm.model.agent import make_player
+from minprm.model.sampler import Sampler
 from minprm.play import expert_demo, play
 from shared.worlds import SEEDS, make
 
@@ -218,7 +219,7 @@ def test_a_group_and_every_sample_of_a_task_are_given_luck_of_their_own(monkeypa
     monkeypatch.setattr(World, "reset", watched)
     cfg = Config(world="cups", world_args=["rounds=1"])
     model, tokenizer = tiny.untrained(make_world(cfg), Tiny(), 0)
-    player = make_player(model, tokenizer, cfg, tools=[])
+    player = make_player(tokenizer, Sampler(model), cfg, tools=[])
     for noise in (7, 7, 70_000):
         play(player, partial(make_world, cfg), [1, 1, 1, 2], noise)
     groups = [given[i : i + 4] for i in range(0, 12, 4)]
@@ -240,7 +241,7 @@ def test_a_world_that_was_played_is_the_same_to_the_cache_and_other_code_is_not(
     def key(world, seed=0, micro_tokens=100):
         return tiny.cache_key(world, Tiny(), seed, micro_tokens)
 
-    for name in (name for name in WORLDS if WORLDS[name].thought_mix):
+    for name in (name for name in WORLDS if world_class(name).thought_mix):
         played = make(name)
         played.reset(0)
         assert key(played) == key(make(name))

@@ -7,7 +7,7 @@ import pytest
 
 from minprm.data import Sample
 from minprm.model.tree import named
-from minprm.several.shares import stretches
+from minprm.several.owners import stretches
 
 
 def walk(rng: random.Random) -> list[Sample]:

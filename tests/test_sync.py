@@ -12,16 +12,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from minprm.arms import ladder
 from minprm.arms.ladder import run_stage, start
 from minprm.constants import Engine, Tiny
 from minprm.envs.cups import Cups
 from minprm.load import vllm
 from minprm.load.tiny import untrained
 from minprm.load.vllm import VLLM, architecture
-from minprm.model import agent as agents
 from minprm.model.sampler import Sampler
 from shared.policies import policy
-from shared.stages import CFG, Lines
+from shared.stages import CFG, Lines, log_of
 
 PROMPTS = [[3, 4, 5], [7, 8]]
 
@@ -167,8 +167,8 @@ def test_one_engine_serves_every_seed_and_checkpoint_of_an_architecture(tmp_path
 def test_a_sync_that_does_not_bring_each_weight_once_is_refused(monkeypatch, wrong):
     all_weights = vllm.weights
 
-    def some(model):
-        for name, weight in all_weights(model):
+    def some(*model):
+        for name, weight in all_weights(*model):
             if "down_proj" not in name or wrong == "twice":
                 yield name, weight
             if wrong == "twice":
@@ -197,13 +197,13 @@ def test_an_engine_that_drops_a_weight_is_caught_by_what_it_writes():
 def run_of(checkpoints, folder, engines: list | None, monkeypatch, **knobs):
     """A run with a plain sampler, or with engines, which are appended to the list."""
 
-    def make(model, name, cfg, context, own_weights=False):
+    def make(model, *_):
         sampler, llm = engine(model)
         engines.append(llm)
         return sampler
 
     if engines is not None:
-        monkeypatch.setattr(agents, "make_sampler", make)
+        monkeypatch.setattr(ladder, "make_sampler", make)
     cfg = replace(CFG, run=str(folder), **knobs)
     return start(cfg, 0, Lines(), checkpoints)
 
@@ -228,6 +228,6 @@ def test_weights_change_hands_in_the_main_thread_while_nobody_writes(
     run = run_of(checkpoints, tmp_path, engines, monkeypatch, rl=rl)
     run_stage(run, "rl")
     assert engines[0].threads == {threading.main_thread()}
-    assert [x["policy/staleness"] for x in run.log.lines] == [0, 1, 1, 1, 1]
-    gaps = [x["policy/gap_max"] for x in run.log.lines]
+    assert [x["policy/staleness"] for x in log_of(run).lines] == [0, 1, 1, 1, 1]
+    gaps = [x["policy/gap_max"] for x in log_of(run).lines]
     assert gaps[0] < 1e-4 < min(gaps[1:])

@@ -16,10 +16,11 @@ import pytest
 
 from minprm.__main__ import main
 from minprm.commands import train
-from minprm.constants import RL, Config, fail, refusal
+from minprm.constants import RL, SFT, Config, fail, refusal
 from minprm.load import base
+from minprm.look import looks
 from minprm.look.log import Log
-from minprm.look.looks import Looks
+from minprm.run.events import Updated
 from minprm.several import together
 from minprm.several.processes import gathered, rank
 from minprm.several.shares import Shares
@@ -240,15 +241,19 @@ def test_a_process_that_waits_for_another_one_ends_in_time(tmp_path):
 def test_a_stage_goes_by_the_same_numbers_in_all_processes(who, tmp_path):
     """Here process 1 sees another success in a world that is no function of its seeds."""
 
-    cfg = SimpleNamespace(keep_every=0, eval_every=1, eval_tasks=0)
+    cfg = SimpleNamespace(eval_every=1)
 
-    def held_out() -> dict[str, float]:
-        return {"eval/held_out_reward": 0.5 if rank() in who else 0.25 + rank() * 1e-6}
+    def success(run) -> dict[str, float]:
+        return {"eval/success": 0.5 if rank() in who else 0.25 + rank() * 1e-6}
 
     def work() -> None:
         with together.together():
-            looks = Looks(SimpleNamespace(cfg=cfg), "act_prm", 1, held_out=held_out)
-            assert looks.after(0)["eval/held_out_reward"] == 0.25
+            looks.success = success
+            agent = SimpleNamespace(policy=SimpleNamespace(shares=Shares()))
+            run = SimpleNamespace(cfg=cfg, agent=agent)
+            event = Updated("sft", 0, SFT(), [], {})
+            looks.Looks()(run, event)
+            assert event.stats["eval/success"] == 0.25
 
     processes = Processes(tmp_path, 2, work)
     assert any(processes.ended()) == bool(who)

@@ -9,11 +9,10 @@ def test_a_path_that_several_sequences_begin_with_is_distinct_once():
     assert [phase.note(ids) for ids in ([1, 2, 3], [1, 2, 4], [2], [1, 2])] == [3, 1, 1, 0]
 
 
-def test_neither_scoring_nor_training_reads_much_more_than_has_to_be_read():
+def test_training_reads_not_much_more_than_has_to_be_read():
     for continues in ("best", "own", "resample"):
         made = Made(steps=5, observation=20, action=3, thought=8, longest=24)
         rows = tokens.of_made(made, updates=1, batch=2, group=4, continues=continues)
-        for name in ("scoring", "training"):
-            row = rows[name]
-            assert row["distinct"] > 0, name
-            assert 1 <= row["quotient"] <= 1.6, (continues, name, row)
+        row = rows["training"]
+        assert row["distinct"] > 0
+        assert 1 <= row["quotient"] <= 1.6, (continues, row)

@@ -102,7 +102,7 @@ def test_a_weight_that_the_engine_did_not_get_is_missed(parts, monkeypatch, told
     perturb(p)
     all_weights = module.weights
     kept = [name for name in sampler.names if "down_proj" not in name]
-    some = lambda model: (x for x in all_weights(model) if x[0] in kept)  # noqa: E731
+    some = lambda *model: (x for x in all_weights(*model) if x[0] in kept)  # noqa: E731
     sampler.sync()
     with monkeypatch.context() as patch:
         patch.setattr(module, "weights", some)

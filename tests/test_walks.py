@@ -13,7 +13,7 @@ from minprm.arms.evaluation import summary
 from minprm.commands.cli import parse
 from minprm.constants import RL, ActPRM, Config, History
 from minprm.data import Sample, chain
-from minprm.envs import WORLDS
+from minprm.envs import cups
 from minprm.envs.cups import Cups
 from minprm.model.correction import reweighted
 from minprm.model.precision import own_logprobs
@@ -374,9 +374,9 @@ def test_worlds_that_wait_are_stepped_side_by_side(parts, monkeypatch):
             meet.wait()
             return super().act(action)
 
-    monkeypatch.setitem(WORLDS, "cups", Slow)
+    monkeypatch.setattr(cups, "Cups", Slow)
     waited = played(parts[0], CUPS, [1, 2, 3, 4])
-    monkeypatch.setitem(WORLDS, "cups", Cups)
+    monkeypatch.setattr(cups, "Cups", Cups)
     alone = played(parts[0], CUPS, [1, 2, 3, 4])
     assert [e.samples[0].ids for e in waited] == [e.samples[0].ids for e in alone]
     assert all(len(e.steps) == 3 for e in waited)

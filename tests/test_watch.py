@@ -254,7 +254,7 @@ def test_terminal_escape_sequences_are_shown_and_not_obeyed(watched, monkeypatch
     words = tokenizer("qwen3_instruct_2507")
     model = random_qwen3(words)
     cfg = replace(CUPS, instruction="none", model="x", context=1000, layout="think")
-    who = make_agent(Policy(model, words, 10_000), cfg, [])
+    who = make_agent(Policy(model, words, 10_000), Sampler(model), cfg, [])
     monkeypatch.setattr(watch, "make_world", lambda cfg: Hostile(rounds=2, swaps=1))
     found = watched("t\nopen \x1b[31m\u202e\nz\nso \x1b[5m\n\x1b[2J\n", cfg, who)
     shown = (
@@ -300,7 +300,7 @@ def test_a_person_calls_tools_in_short_or_in_json(watched, monkeypatch):
     words = tokenizer("qwen3_instruct_2507")
     model = random_qwen3(words)
     cfg = replace(CUPS, instruction="none", model="x", episodes=1, action_tokens=40)
-    who = make_agent(Policy(model, words, 10_000), cfg, KnownDoors.tools)
+    who = make_agent(Policy(model, words, 10_000), Sampler(model), cfg, KnownDoors.tools)
     for module in (watch, sys.modules["minprm.arms.evaluation"]):
         monkeypatch.setattr(module, "make_world", lambda cfg: KnownDoors())
     found = watched('t\nopen a\nz\n?\nt\n{"name": "open", "arguments": {"door": "b"}}\n', cfg, who)

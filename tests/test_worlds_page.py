@@ -1,8 +1,7 @@
-"""The world that docs/worlds.md tells a reader to write, taken out of the page and played."""
+"""The world that docs/worlds.md tells a reader to write, played by its file's name."""
 
 import re
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -12,7 +11,9 @@ from minprm.envs import __main__ as by_hand
 from minprm.envs import audit
 from minprm.envs.base import SPLITS, task_seed
 
-PAGE = Path(__file__).parents[1] / "docs/worlds.md"
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs/worlds.md"
+GUESS = f"{ROOT}/examples/own_world.py:Guess"
 
 
 @pytest.fixture
@@ -21,18 +22,21 @@ def page() -> str:
 
 
 @pytest.fixture
-def guess(page, monkeypatch) -> type:
-    """The class of the page, as a world of the library."""
+def guess() -> type:
+    """The class of the example."""
+    return envs.world_class(GUESS)
+
+
+def test_the_page_shows_the_example_as_it_is(page):
     (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len([line for line in source.splitlines() if line]) <= 40
-    module = ModuleType("guess")
-    exec(source, module.__dict__)
-    monkeypatch.setitem(envs.WORLDS, "guess", module.Guess)
-    return module.Guess
+    assert source == (ROOT / "examples/own_world.py").read_text(encoding="utf-8")
 
 
-def test_the_pages_numbers_of_its_own_world_are_those_that_are_measured(guess, page):
-    row = audit.audit(["guess"])["worlds"]["guess"]
+def test_the_pages_numbers_of_its_own_world_are_those_that_are_measured(page):
+    audited = audit.audit([GUESS])
+    assert f"| `{GUESS}` |" in audit.table(audited)  # the last row
+    row = audited["worlds"][GUESS]
     told = re.search(r"its expert wins ([\d.]+), random play ([\d.]+)", page)
     assert told
     assert f"{row['expert']:.3f}" == told[1]
@@ -52,11 +56,11 @@ def test_its_tasks_are_of_one_split_each(guess):
     assert not train & validation and not train & test and not validation & test
 
 
-def test_its_knobs_are_its_arguments_and_are_checked(guess, capsys):
-    cfg = train.Config(world="guess", world_args=["highest=1000", "turns=10"])
+def test_its_knobs_are_its_arguments_and_are_checked(capsys):
+    cfg = train.Config(world=GUESS, world_args=["highest=1000", "turns=10"])
     assert envs.make_world(cfg).highest == 1000
     with pytest.raises(SystemExit):
-        envs.make_world(train.Config(world="guess", world_args=["highest=3"]))
+        envs.make_world(train.Config(world=GUESS, world_args=["highest=3"]))
     assert "highest from 10 to 9999" in capsys.readouterr().err
 
 
@@ -67,8 +71,9 @@ def test_it_is_played_by_hand_and_its_expert_writes_logs(guess, monkeypatch, cap
     shown = capsys.readouterr().out
     assert "the middle halves that. 50" in shown and "illegal: answer with one number" in shown
     monkeypatch.chdir(tmp_path)
-    train.main("--world guess --stages demos --episodes 3 --run g".split())
-    assert (tmp_path / "runs/g/demos.jsonl").read_text().count("\n") == 3
+    train.main(["--world", GUESS, *"--stages demos --episodes 3".split()])
+    (demos,) = tmp_path.glob("runs/Guess-*/demos.jsonl")
+    assert demos.read_text().count("\n") == 3
 
 
 def test_the_game_that_it_shows_is_the_one_that_is_played(page, monkeypatch, capsys):
@@ -76,7 +81,7 @@ def test_the_game_that_it_shows_is_the_one_that_is_played(page, monkeypatch, cap
     typed = re.findall(r"^> (.*)$", game, re.MULTILINE)
     answers = iter([*typed, ""])
     monkeypatch.setattr("builtins.input", lambda _: next(answers))
-    by_hand.play(envs.WORLDS["errand"](), seed=0)
+    by_hand.play(envs.world_class("errand")(), seed=0)
     shown = [line for line in capsys.readouterr().out.splitlines() if line]
     told = [line for line in game.splitlines() if line and not line.startswith(">")]
     start = shown.index(told[0])

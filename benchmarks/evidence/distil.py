@@ -63,5 +63,5 @@ def taught(thoughts: list[tuple], agent: Agent) -> list[list[float]]:
     samples = []
     for group, z in thoughts:
         seen = [*hint(group.action, agent.chat), *agent.chat.think]
-        samples.append(Sample(parent=z.path.history).extend(seen).extend(z.drawn, 0.0))
+        samples.append(Sample(parent=z.path.history).extend(seen).extend(z.sampled, 0.0))
     return [logp.tolist() for logp in agent.policy.logprobs(samples, base=True)]

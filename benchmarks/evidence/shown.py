@@ -5,12 +5,9 @@ from dataclasses import replace
 
 from loguru import logger
 
-from minprm.arms.demos import portions
 from minprm.look.record import classifier
 from minprm.report.files import RUNS
-from minprm.run.randomness import noise_seed
-from minprm.stages.act_prm import Thought, Walk
-from minprm.stages.failure import Tally
+from minprm.stages.act_prm import Thought, Walk, portions
 from minprm.stages.relabel import relabelled, walked
 from minprm.trainer import Run
 
@@ -30,8 +27,7 @@ def best_of(run: Run, stage_id: str, group: int, thoughts_from: str) -> None:
 
     logs = []
     for first, demos in portions(run.train_demos):
-        seed = noise_seed(run.seed, stage_id, first)
-        logs += walked(run.agent, demos, cfg, seed, Tally(), choose)
+        logs += walked(run, stage_id, first, demos, cfg, choose)
     told(stage_id, "of all thoughts", good)
     told(stage_id, "of those that lead to the action", leading)
     run.demos = [log.demo for log in logs if log.readable]

@@ -4,12 +4,10 @@ import math
 from dataclasses import replace
 
 from benchmarks.evidence.shown import goodness, told
-from minprm.arms.demos import portions
 from minprm.data import Sample
-from minprm.look.looks import SUCCESS, Looks
 from minprm.run.randomness import noise_seed, pick
-from minprm.stages.act_prm import walk_logs
-from minprm.trainer import Batch, Run, loop
+from minprm.stages.act_prm import portions, walk_logs
+from minprm.trainer import SUCCESS, Batch, Run, loop
 
 
 def star(run: Run, stage_id: str, group: int, shown: int) -> None:
@@ -38,7 +36,7 @@ def star(run: Run, stage_id: str, group: int, shown: int) -> None:
 
     run.agent.policy.restart()
     updates = math.ceil(cfg.epochs * len(samples) / size)
-    loop(run, stage_id, cfg, updates, batch, Looks(run, stage_id, updates).after, SUCCESS)
+    loop(run, stage_id, cfg, updates, batch, SUCCESS)
 
 
 def kept(run: Run, demos: list, seed: int, group: int, shown: int) -> list:

@@ -10,9 +10,11 @@
     libraries   the versions that it was trained with
     row         the arm's row of ladder.json; empty until it is known
 
+Of files it tells the names alone, but for those in world_args, which a world has to find again.
 `minprm evaluate` asks a checkpoint as it was trained; `minprm export` writes its model card.
 """
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -43,26 +45,25 @@ def about(
     arm: str,
     stages: list[str],
     seed: int,
-    told: str,
+    instruction: str,
     train: list[Demo],
     held_out: list[Demo],
     test: list[Demo],
 ) -> dict:
     """What there is to say of an arm's model before it is evaluated.
 
-    told: the instruction that the model reads when it is evaluated. Of files the file tells the
-    names alone: where they lie is nobody else's business.
+    instruction: what the model reads when it is evaluated.
     """
     knobs = asdict(cfg)
     return {
         "version": VERSION,
-        "asked": {name: knobs[name] for name in ASKED} | {"instruction": told or "none"},
+        "asked": {name: knobs[name] for name in ASKED} | {"instruction": instruction or "none"},
         "run": cfg.run,
         "arm": arm,
         "stages": stages,
         "seed": seed,
         "base": Path(cfg.model).name if Path(cfg.model).is_dir() else cfg.model,
-        "knobs": changed_knobs(knobs, (*ASKED, *NAMED_ELSEWHERE)),
+        "knobs": without_folders(changed_knobs(knobs, (*ASKED, *NAMED_ELSEWHERE))),
         "logs": {
             "file": Path(cfg.demos).name,
             "learned": len(train),
@@ -80,16 +81,37 @@ def changed_knobs(knobs: dict, but: tuple[str, ...]) -> dict[str, object]:
     """The knobs of a configuration that differ from their defaults; those named in `but`, and the
     parts of sections that are, are left out."""
     plain = dict(flat(asdict(Config())))
-    found = {}
-    for knob, value in flat(knobs):
-        if value != plain.get(knob) and knob.split(".")[0] not in but:
-            found[knob] = value
-    return found
+    changed = {}
+    for knob, setting in flat(knobs):
+        if setting != plain.get(knob) and knob.split(".")[0] not in but:
+            changed[knob] = setting
+    return changed
 
 
-def write_about(folder: Path, what: dict) -> None:
+def without_folders(knobs: dict) -> dict:
+    """The knobs with the names of files alone: where they lie is nobody else's business.
+
+    >>> without_folders({"few_shot": "/home/me/logs.jsonl", "world_args": ["file=../a.jsonl"]})
+    {'few_shot': 'logs.jsonl', 'world_args': ['file=a.jsonl']}
+    """
+    names = {}
+    for knob, setting in knobs.items():
+        texts = setting if isinstance(setting, list) else [setting]
+        bare = [re.sub(r"[^=]*[/\\]", "", x) if isinstance(x, str) else x for x in texts]
+        names[knob] = bare if isinstance(setting, list) else bare[0]
+    return names
+
+
+def published(about: dict) -> dict:
+    """The same file for others."""
+    asked = about["asked"]
+    places = {name: asked[name] for name in ("world", "world_args")}
+    return {**about, "asked": asked | without_folders(places)}
+
+
+def write_about(folder: Path, about: dict) -> None:
     """Writes the file into a checkpoint's folder."""
-    write_atomically(folder / FILE, to_json(what, indent=1) + "\n")
+    write_atomically(folder / FILE, to_json(about, indent=1) + "\n")
 
 
 def read_about(path: str) -> dict:
@@ -101,11 +123,11 @@ def read_about(path: str) -> dict:
     if file is None:
         return {}
     try:
-        found = parse_json(file.read_text(encoding="utf-8"))
-        _require(found)
+        about = parse_json(file.read_text(encoding="utf-8"))
+        _require(about)
     except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         fail(f"{file} is broken, or of another version ({error}): remove it, and give flags")
-    return found
+    return about
 
 
 def _file_of(path: str) -> Path | None:
@@ -127,27 +149,40 @@ def _file_of(path: str) -> Path | None:
     return Path(file) if file else None
 
 
-def asked_of(found: dict) -> dict:
+def asked_of(about: dict) -> dict:
     """The knobs by which the model of this file is asked; the defaults where there is no file."""
     knobs = asdict(Config())
-    return found["asked"] if found else {name: knobs[name] for name in ASKED}
+    return about["asked"] if about else {name: knobs[name] for name in ASKED}
 
 
-def _require(found: dict) -> None:
+def _require(about: dict) -> None:
     """Raises one of many errors where this is not what `about` has written."""
-    if found["version"] != VERSION:
-        raise ValueError(f"its version is {found['version']!r}, not {VERSION}")
-    _require_kinds(found, KINDS)
-    _require_kinds(found["logs"], LOGS)
+    if about["version"] != VERSION:
+        raise ValueError(f"its version is {about['version']!r}, not {VERSION}")
+    _require_kinds(about, KINDS)
+    _require_kinds(about["logs"], LOGS)
     plain = dict(flat(asked_of({})))
-    _require_kinds(dict(flat(found["asked"])), {knob: type(plain[knob]) for knob in plain})
+    _require_kinds(dict(flat(about["asked"])), {knob: type(plain[knob]) for knob in plain})
+    if about["row"]:
+        _require_row(about["row"])
 
 
-def _require_kinds(values: dict, kinds: dict[str, type]) -> None:
-    """Raises ValueError where the values have other names, or are of another kind."""
-    differ = sorted(values.keys() ^ kinds.keys())
+def _require_kinds(knobs: dict, kinds: dict[str, type]) -> None:
+    """Raises ValueError where the knobs have other names, or are of another kind."""
+    differ = sorted(knobs.keys() ^ kinds.keys())
     if differ:
         raise ValueError(f"it differs in {', '.join(differ)}")
     for name, kind in kinds.items():
-        if type(values[name]) is not kind:
-            raise ValueError(f"{name} is {values[name]!r}")
+        if type(knobs[name]) is not kind:
+            raise ValueError(f"{name} is {knobs[name]!r}")
+
+
+def _require_row(row: dict) -> None:
+    """Raises one of many errors where this is no row of a ladder, whose numbers a card prints."""
+    counts = ("logs", "steps") if "interval" in row else ("tasks", "episodes")
+    numbers = [row[name] for name in (*counts, "seed", "success", "thought_rate")]
+    low, high = row.get("interval", (0.0, 1.0))
+    if any(type(number) not in (int, float) for number in (*numbers, low, high)):
+        raise ValueError(f"its row holds {numbers}")
+    if row["success"] > 1 or min(numbers) < 0 or not row[counts[0]]:
+        raise ValueError(f"its row holds {numbers}")

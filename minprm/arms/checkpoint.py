@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from minprm.arms.about import about, write_about
-from minprm.run.stage_ids import stage_name
 from minprm.trainer import Run
 
 
@@ -14,13 +13,3 @@ def save_checkpoint(run: Run, folder: Path, name: str, stages: list[str]) -> dic
     what = about(run.cfg, name, stages, run.seed, told, run.train_demos, run.held_out, run.test)
     write_about(folder, what)
     return what
-
-
-def keep_checkpoint(run: Run, stage_id: str, update: int) -> None:
-    """The model after so many updates: checkpoints/<run>/kept/<stage>-<seed>/<update>.
-
-    A run that is killed and goes on from an older snapshot writes the same model again.
-    """
-    kept = run.snapshots.folder.parent / "kept"
-    folder = kept / stage_name(stage_id, run.seed) / str(update)
-    save_checkpoint(run, folder, f"{stage_id} after {update} updates", stage_id.split("+"))

@@ -1,10 +1,8 @@
 """Which demos a run learns from, is stopped early by, and is scored on where there is no world.
 
-They are read from --demos or left by the expert, put on sides by task, and cut to --context. Last:
-how many of them are walked at once.
+They are read from --demos or left by the expert, put on sides by task, and cut to --context.
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from loguru import logger
@@ -16,9 +14,6 @@ from minprm.logs.reader import Report, read_demos, split_tasks
 from minprm.play import expert_demos
 from minprm.text.chat import Chat
 
-# Logs that are walked side by side: with a group of thoughts a step, and with one thought. All that
-# depends on them (thoughts, histories, keys and values) is in memory at once.
-SIDE_BY_SIDE, WITH_ONE_THOUGHT = 32, 128
 # Stages that leave a thought at every step of the demos.
 WRITERS = ("relabel", "sample", "copy", "synth")
 
@@ -178,16 +173,3 @@ def _until_it_fits(log: Measured, agent: "Prompter", cfg: Config) -> Demo:
         if length > cfg.context:
             return demo.until(i)
     return demo
-
-
-def portions(demos: list[Demo], size: int = SIDE_BY_SIDE) -> Iterator[tuple[int, list[Demo]]]:
-    """So many demos at a time, each time with the number of the first.
-
-    Who walks a portion to its end, and keeps numbers and texts alone of it, needs no more memory
-    for 1,000 logs than for one portion.
-
-    >>> [(first, len(demos)) for first, demos in portions([None] * 70)]
-    [(0, 32), (32, 32), (64, 6)]
-    """
-    for first in range(0, len(demos), size):
-        yield first, demos[first : first + size]

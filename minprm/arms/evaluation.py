@@ -12,18 +12,18 @@ import torch
 from transformers import AutoTokenizer
 
 from minprm.arms.about import asked_of, read_about
-from minprm.arms.demos import WITH_ONE_THOUGHT, portions
 from minprm.constants import Config, History
 from minprm.data import Demo, Sample, Step, chain
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.load.check import check
 from minprm.load.names import require_device
-from minprm.load.pretrained import load_model, pretrained
+from minprm.load.pretrained import load_model, make_sampler, pretrained
 from minprm.model.agent import Agent, Player, make_agent
 from minprm.model.policy import Policy
 from minprm.play import Episode, act, begin, play, turn_limit
 from minprm.report.table import by_log
+from minprm.stages.act_prm import WITH_ONE_THOUGHT, portions
 from minprm.text.actions import copies, exact_match
 from minprm.text.chat import Chat, Turn
 
@@ -47,7 +47,7 @@ def scoring_agent(cfg: Config, tools: list[dict]) -> Agent:
     model = load_model(cfg.model, device=cfg.device)
     tokenizer = pretrained(AutoTokenizer, cfg.model)
     policy = Policy(model, tokenizer, cfg.micro_tokens)
-    agent = make_agent(policy, cfg, tools)
+    agent = make_agent(policy, make_sampler(model, cfg), cfg, tools)
     check(agent)
     return agent
 

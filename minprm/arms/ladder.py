@@ -24,10 +24,17 @@ from minprm.arms.evaluation import answers, evaluate, reference_rows, replay_sum
 from minprm.constants import RESAMPLE, Config, arms_of, fail, flat
 from minprm.load.base import base_policy
 from minprm.load.check import check
+from minprm.load.pretrained import make_sampler
 from minprm.look.clock import Part, base_model, parts
+from minprm.look.failure import Hopeless
 from minprm.look.log import Log, to_json, write_atomically
+from minprm.look.looks import Looks, keep_checkpoints
+from minprm.look.metrics import metrics
+from minprm.look.record import Recorder
+from minprm.look.speed import speeds
 from minprm.model.agent import make_agent
 from minprm.model.tensors import fingerprint_of_model
+from minprm.run.events import Ended
 from minprm.run.prefetch import Prefetch
 from minprm.run.randomness import noise_seed
 from minprm.run.snapshots import Snapshots, fingerprint_of_demos
@@ -40,7 +47,7 @@ from minprm.stages.rl import rl, synth
 from minprm.stages.sft import sft
 from minprm.text.actions import all_tools
 from minprm.text.instruction import check_examples
-from minprm.trainer import Run
+from minprm.trainer import Listener, Run
 
 # Each stage is a function of (run, stage_id). What stands after the colon is a variant.
 STAGES |= {
@@ -88,11 +95,11 @@ def ladder(
             continue  # all of this seed is done
         run = None  # lets go of the model of the seed before: there may be no room for two
         run = start(cfg, seed, log, checkpoints, on_save)
-        _require_same(rows, run)
+        _require_same(rows, run, path)
         log.open(cfg)  # what can be refused is refused by now
         log.track(cfg)
-        _plan(run, rows, checkpoints)
-        for arm, (row, episodes) in _each(run, missing, checkpoints, on_save):
+        _plan(run, log, rows, checkpoints)
+        for arm, (row, episodes) in _each(run, missing, log, checkpoints, on_save):
             keep_episodes(log.folder, arm, seed, episodes)
             rows.setdefault(arm, []).append(row)
             rows = _in_order(rows, cfg)
@@ -114,7 +121,7 @@ def _in_order(rows: dict[str, list[dict]], cfg: Config) -> dict[str, list[dict]]
 
 
 def _each(
-    run: Run, arms: list[str], checkpoints: Path, on_save: Callable[[], None]
+    run: Run, arms: list[str], log: Log, checkpoints: Path, on_save: Callable[[], None]
 ) -> Iterator[tuple[str, Outcome]]:
     """What each of these arms came to: one after the other, or in the order in which --jobs end."""
     jobs = processes(run.cfg, len(arms))
@@ -122,7 +129,9 @@ def _each(
         logger.info(f"seed {run.seed}: {len(arms)} arms in {jobs} processes")
         todo = {arm: _unfinished(run, arms_of(run.cfg)[arm]) for arm in arms}
         work = partial(_in_worker, run.cfg, run.seed, checkpoints)
-        yield from side_by_side(work, todo, jobs, run.log, on_save)
+        for arm, outcome in side_by_side(work, todo, jobs, log.folder):
+            on_save()
+            yield arm, outcome
         return
     for arm in arms:
         yield arm, run_arm(run, arm, arms_of(run.cfg)[arm], checkpoints / run.cfg.run)
@@ -133,17 +142,15 @@ def _unfinished(run: Run, stages: list[str]) -> set[str]:
     return {each for each in ids_of(stages) if not run.snapshots.state(each).get("done")}
 
 
-def _in_worker(
-    cfg: Config, seed: int, checkpoints: Path, log: Log, on_save: Callable[[], None]
-) -> Callable[[str], Outcome]:
+def _in_worker(cfg: Config, seed: int, checkpoints: Path, log: Log) -> Callable[[str], Outcome]:
     """What runs an arm in another process: it starts the seed there, from the same base model."""
-    run = start(cfg, seed, log, checkpoints, on_save)
+    run = start(cfg, seed, log, checkpoints)
     return lambda arm: run_arm(run, arm, arms_of(cfg)[arm], checkpoints / cfg.run)
 
 
-def _plan(run: Run, rows: dict[str, list[dict]], checkpoints: Path) -> None:
+def _plan(run: Run, log: Log, rows: dict[str, list[dict]], checkpoints: Path) -> None:
     """Tells the clock what is still to be done, and how long that took which is done already."""
-    clock = run.log.screen.clock
+    clock = log.screen.clock
     cfg = run.cfg
     clock.left = {}
     for seed in cfg.seeds[cfg.seeds.index(run.seed) :]:
@@ -163,7 +170,7 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> Outcom
     policy = run.agent.policy
     policy.restart()
     run.demos = run.train_demos
-    run.log.arm = name
+    run.arm = name
     seconds = 0.0
     for stage_id in ids_of(stages):
         seconds += run_stage(run, stage_id)
@@ -182,7 +189,7 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> Outcom
         found = answers(run.agent, run.cfg, run.test, noise)
         row = replay_summary(run.test, found)
         kept = of_logs(found, run.test, run.cfg, run.agent.chat)
-    run.log.screen.finish(run.seed, f"evaluate {name}", time.perf_counter() - began)
+    run.tell(Ended(f"evaluate {name}", time.perf_counter() - began))
     made_by = run.snapshots.fingerprint()
     row = {"seed": run.seed, **row, "seconds": round(seconds, 1), "made_by": made_by}
     write_about(folder, {**what, "row": row})
@@ -200,7 +207,6 @@ def run_stage(run: Run, stage_id: str) -> float:
         run.demos = run.snapshots.demos(stage_id)
         return saved["seconds"]
     began = time.perf_counter() - saved.get("seconds", 0.0)
-    run.log.rewind(run.seed, stage_id, saved.get("update", 0))
     run.sync()  # the policy may have restarted
     stages = stage_id.split("+")
     name = stages[-1]
@@ -213,7 +219,7 @@ def run_stage(run: Run, stage_id: str) -> float:
     except FloatingPointError as error:
         knobs = name.split(":")[0].replace("_", "-")
         fail(f"{stage_id}, seed {run.seed}: {error}".replace("--*", f"--{knobs}"))
-    run.log.screen.finish(run.seed, stage_id, seconds)
+    run.tell(Ended(stage_id, seconds))
     logger.info(f"seed {run.seed}  {stage_id}  {seconds:.1f} s")
     return seconds
 
@@ -235,13 +241,15 @@ def start(
     log.screen.clock.done(base, seconds)
     logger.info(f"seed {seed}: base model ready in {seconds:.1f} s")
     own_weights = cfg.rl.max_async_level > 0  # it plays on while the policy learns
-    agent = make_agent(policy, cfg, all_tools(demos), own_weights)
+    sampler = make_sampler(policy.model, cfg, own_weights, policy.shares)
+    agent = make_agent(policy, sampler, cfg, all_tools(demos))
     check(agent)
     # a task is on one side only, with all of its demos
     train_demos, held_out, test = split(fitting_demos(measured(demos, agent.chat), agent, cfg), cfg)
     made_by = {name: value for name, value in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
-    named = [cfg.act_prm.reward, cfg.act_prm.advantage, cfg.rl.advantage, *cfg.world_args]
-    made_by |= own.fingerprints(text.rpartition("=")[2] for text in named)
+    named = [cfg.world, cfg.act_prm.reward, cfg.act_prm.advantage, cfg.rl.advantage]
+    named += [text.rpartition("=")[2] for text in cfg.world_args]
+    made_by |= own.fingerprints(named)
     made_by["what the model is told"] = agent.instruction.text
     made_by["the base model"] = fingerprint_of_model(policy)
     made_by["the demos"] = fingerprint_of_demos([*train_demos, *held_out, *test])
@@ -252,11 +260,19 @@ def start(
         train_demos=train_demos,
         held_out=held_out,
         test=test,
-        log=log,
-        snapshots=Snapshots(checkpoints / cfg.run / "stages", seed, made_by, on_save),
+        listeners=listeners(log),
+        snapshots=Snapshots(
+            checkpoints / cfg.run / "stages", seed, made_by, on_save, policy.shares
+        ),
         prefetch=Prefetch(cfg.rl.max_async_level),
         demos=train_demos,
     )
+
+
+def listeners(log: Log) -> list[Listener]:
+    """Who listens to a run. What one adds to the numbers of an update, the next one reads; the log
+    comes last and writes them down."""
+    return [metrics, Hopeless(), Recorder(), keep_checkpoints, Looks(), speeds, log]
 
 
 def read_ladder(path: Path) -> dict[str, list[dict]]:
@@ -282,14 +298,14 @@ def require_row(row: dict) -> None:
         raise ValueError(f"a row of it has a success of {row['success']}")
 
 
-def _require_same(rows: dict, run: Run) -> None:
+def _require_same(rows: dict, run: Run, path: Path) -> None:
     """Exits where rows of this seed were made by other knobs, another base model or other demos."""
     ours = run.snapshots.fingerprint()
     for arm, many in rows.items():
         for row in many:
             if row["seed"] == run.seed and row.get("made_by", ours) != ours:
                 fail(
-                    f"{run.log.folder / 'ladder.json'}: {arm} of seed {run.seed} began with "
+                    f"{path}: {arm} of seed {run.seed} began with "
                     "another base model, other demos or other knobs; start the run anew, under "
                     "another name"
                 )

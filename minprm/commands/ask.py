@@ -31,6 +31,7 @@ from minprm.constants import (
     Temperature,
 )
 from minprm.load.names import require_device, uses_vllm
+from minprm.own import is_own
 
 PROGRAM = "minprm evaluate"
 
@@ -45,7 +46,7 @@ class Evaluation:
     # directories of runs, or hub ids
     checkpoints: Annotated[list[str], Positional, arg(metavar="CHECKPOINT ...")]
     worlds: bool = False  # list all worlds, with random and expert success, and stop
-    world: str = "cups"  # name of a world in minprm/envs
+    world: str = "cups"  # name of a world in minprm/envs, or FILE.py:NAME, one of your own
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     demos: str = ""  # instead of a world: logs that no training saw, replayed step by step
     content: Content = "reply"  # what text beside a call in --demos is
@@ -121,7 +122,7 @@ def as_trained(flags: Evaluation, argv: list[str], given: set[str]) -> dict[str,
         asked[path] = _asked(argv, given, file.get("asked", example))
         check_ranges(asked[path])  # a file can be changed by hand
     _check_effects(list(asked.values()), given)
-    _check_world(asked)
+    _check_world(asked, given)
     for path, file in files.items():
         if known and not file:
             say(
@@ -138,7 +139,8 @@ def _asked(argv: list[str], given: set[str], trained: dict) -> Evaluation:
     """The flags over what the file says of the training; {}: over the defaults."""
     plain = read_flags(Evaluation, as_flags(trained), PROGRAM)
     flags = read_flags(Evaluation, argv, PROGRAM, default=plain)
-    if flags.world != plain.world and "world_args" not in given:
+    moved = Path(flags.world).name == Path(plain.world).name  # FILE.py:NAME, from another folder
+    if not moved and "world_args" not in given:
         flags.world_args = []  # the file's are those of another world
     return flags
 
@@ -167,8 +169,9 @@ def _check_effects(asked: list[Evaluation], given: set[str]) -> None:
         refuse(knob in given, no_effect(knob, need))
 
 
-def _check_world(asked: dict[str, Evaluation]) -> None:
-    """Refuses checkpoints of different worlds, and of none, where no flag says what is played."""
+def _check_world(asked: dict[str, Evaluation], given: set[str]) -> None:
+    """Refuses checkpoints of different worlds, of none, and of a world whose file is gone, where no
+    flag says what is played."""
     if any(flags.demos for flags in asked.values()):
         return
     (first, flags), *others = asked.items()
@@ -179,6 +182,12 @@ def _check_world(asked: dict[str, Evaluation]) -> None:
         )
     way_on = "a --world" if flags.watch else "--demos with logs that no training saw, or a --world"
     refuse(not flags.world, f"{first} was trained on logs, without a world: give {way_on}")
+    file = flags.world.rpartition(":")[0]
+    refuse(
+        is_own(flags.world) and "world" not in given and not Path(file).is_file(),
+        f"{first} was trained in {flags.world}, and from here there is no such file: give --world "
+        "with the path that it has now",
+    )
 
 
 def configured(path: str, flags: Evaluation) -> Config:

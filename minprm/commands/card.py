@@ -1,170 +1,144 @@
 """The model card of an exported checkpoint: README.md, in words that a stranger understands.
 
-What is told comes from minprm.json (arms/about.py), from the run's ladder, and from serving.py.
-What none of them says is left out.
+It is made of minprm.json (arms/about.py), the run's ladder, and what serving.py says. What none of
+them says is left out. Their texts may be a stranger's, so all of them stand as code.
 """
 
 import re
-from pathlib import Path
 
+from minprm.arms.ladder import read_ladder
 from minprm.constants import flat
+from minprm.report.files import RUNS
+from minprm.report.glossary import ABOUT_ARMS
 from minprm.report.table import interval
+from minprm.text.printable import printable
 
-METHODS = {
-    "act_prm": "Act-PRM: for each logged action the model sampled thoughts; those that made the "
-    "expert's action more probable were reinforced.",
-    "relabel": "The sampled thought that made each logged action most probable was written into the"
-    " logs.",
-    "sample": "One sampled thought for each logged action was written into the logs, unchosen.",
-    "shuffle": "The thoughts of the logs were exchanged at random, as a control.",
-    "copy": "Each logged action was written into the logs as its own thought, as a control.",
-    "sft:actions": "Supervised fine-tuning of the base model on the logged actions, without "
-    "thoughts.",
-    "sft:thoughts": "Supervised fine-tuning of the base model on the thoughts and the actions.",
-    "sft:expert": "Supervised fine-tuning of the base model on the thoughts that the logs came "
-    "with, and on the actions.",
-    "rl": "Reinforcement learning by the rewards of the world.",
-    "synth": "The model played, and the games that it won became logs.",
+LIMITS = {  # of what a stage teaches
+    "sft": "It imitates its logs, with the mistakes in them.",
+    "act_prm": "A thought was chosen for the action that follows it, never for being true.",
+    "relabel": "A thought was chosen for the action that follows it, never for being true.",
 }
-WHOLE = (
+REPLAYED = (
+    "The score is the share of {steps:,} steps in {logs:,} held-out logs at which it wrote the "
+    "expert's action; the interval is over logs. It never acted itself: another action may be as "
+    "good, and its own mistakes lead where no log went."
+)
+PLAYED = (
+    "The score is the share of {episodes:,} played tasks that were won, {tasks:,} different ones, "
+    "none of them trained on; the interval is Wilson's, over tasks. It played in no other world."
+)
+SERVED = (
     "Training and evaluation drew from the whole vocabulary. A top-p or top-k in "
     "generation_config.json is the base model's own."
 )
 
 
-def card(
-    name: str,
-    base: str,
-    about: dict,
-    rows: dict[str, dict],
-    serve: str,
-    notes: list[str],
-    merged: bool,
-) -> str:
+def card(name: str, base: str, merged: bool, about: dict, line: str, notes: list[str]) -> str:
     """The text of README.md.
 
-    base: hub id or path of the base model. about: what minprm.json says; {} where there is none.
-    rows: of the ladder, one for each arm. serve: the command that serves it. notes: of serving.py.
+    base: hub id of the base model, or the name of its folder. about: what minprm.json says, or {}.
+    line: the command that serves it. notes: what its clients have to know.
     """
-    parts = [_head(base, merged), f"# {name}", _what(base, about, merged)]
+    rows = rows_of(about)
+    stages = [stage.split(":")[0] for stage in about.get("stages", [])]
+    limits = [*dict.fromkeys(LIMITS[stage] for stage in stages if stage in LIMITS)]
+    limits.append("The numbers are of one seed." if rows else "No evaluation of it is known here.")
+    limits.append("Nothing was done about safety beyond what the base model had learned.")
+    kind = "A language model" if merged else "LoRA adapters of a language model"
+    parts = [
+        _head(base, merged),
+        f"# {name}",
+        f"{kind} that acts step by step, trained with minprm from {code(base)}. The licence of "
+        "the base model holds for it too.",
+    ]
     if about:
-        parts += _of_training(about)
+        parts += ["## Training", *_training(about, stages)]
     if rows:
-        parts += ["## Results", *_results(rows, about)]
-    parts += ["## Limits", _list(_limits(about, rows))]
-    parts += ["## Serving", f"```\n{serve}\n```", _list([*notes, WHOLE])]
-    if about:
-        versions = [f"{library} {number}" for library, number in about["libraries"].items()]
-        parts += ["## Versions", _list(versions)]
+        parts += ["## Results", *_results(rows, about["arm"])]
+    parts += ["## Limits", _list(limits)]
+    parts += ["## Serving", f"```\n{line}\n```", _list([*notes, SERVED])]
     return "\n\n".join(parts) + "\n"
+
+
+def rows_of(about: dict) -> dict[str, dict]:
+    """The rows of the ladder with this checkpoint's seed, or its own row; {} where none is known.
+
+    The ladder is looked for in runs/, and counts where it holds the same row.
+    """
+    row = about.get("row")
+    if not row:
+        return {}
+    ladder = read_ladder(RUNS / about["run"] / "ladder.json")
+    if row not in ladder.get(about["arm"], []):
+        return {about["arm"]: row}
+    rows = {}
+    for arm, seeds in ladder.items():
+        for other in seeds:
+            if other["seed"] == row["seed"]:
+                rows[arm] = other
+    return rows
 
 
 def _head(base: str, merged: bool) -> str:
     """What the hub reads. A folder of somebody's disk is no name there."""
     lines = ["---", f"library_name: {'transformers' if merged else 'peft'}"]
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", base) and not Path(base).exists():
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", base):
         lines.append(f"base_model: {base}")
     return "\n".join([*lines, "pipeline_tag: text-generation", "tags:", "- minprm", "---"])
 
 
-def _what(base: str, about: dict, merged: bool) -> str:
-    kind = "A language model" if merged else "LoRA adapters of a language model"
-    text = f"{kind} that acts step by step, trained with minprm from {Path(base).name}."
-    if about:
-        text += (
-            f" It is the arm `{about['arm']}` of the run `{about['run']}`, seed {about['seed']}."
-        )
-    return text + " The licence of the base model holds for it too."
-
-
-def _of_training(about: dict) -> list[str]:
-    """Data, method, and how it was asked."""
-    stages = [METHODS.get(stage, METHODS.get(stage.split(":")[0])) for stage in about["stages"]]
-    told = []
-    for stage, words in zip(about["stages"], stages, strict=True):
-        told.append(f"`{stage}`: {words}" if words else f"`{stage}`")
-    method = _list(told) if told else "Nothing was trained: it is the base model."
-    parts = ["## Data", _data(about), "## Method", method]
-    if about["knobs"]:
-        parts += ["Knobs that differ from minprm's defaults:", _knobs(about["knobs"])]
+def _training(about: dict, stages: list[str]) -> list[str]:
+    """What it learned from, and how it was asked."""
+    knobs = about["asked"]
+    world = code(knobs["world"])
+    logs = about["logs"]
+    if not stages:
+        data = "Nothing was trained."
+    elif "synth" in stages or {*stages} == {"rl"}:
+        data = f"No logs of others: it played in the world {world}."
+    else:
+        source = code(logs["file"]) if logs["file"] else f"the expert of the world {world}"
+        data = f"{logs['learned']:,} logs of {logs['tasks']:,} tasks from {source}. Others were "
+        data += f"held out: {logs['held_out']:,} for choices, {logs['tested']:,} for the score."
+    meaning = ABOUT_ARMS.get(about["arm"], code(" ".join(about["stages"])))
+    tools = [tool.get("function", tool).get("name", "") for tool in about["tools"]]
     return [
-        *parts,
+        f"It is the arm {code(about['arm'])} of the run {code(about['run'])}, seed "
+        f"{about['seed']}: {meaning}.",
+        data,
         "How it was asked, in training and in the evaluation:",
-        _knobs(about["asked"]),
+        _knobs({**knobs, "tools": tools}),
+        "Knobs that differ from minprm's defaults, and versions:",
+        _knobs({**about["knobs"], **about["libraries"]}),
     ]
 
 
-def _knobs(knobs: dict) -> str:
-    told = []
-    for knob, value in flat(knobs):
-        told.append(f"`{knob}`: {'none' if value in ('', []) else value}")
-    return _list(told)
-
-
-def _data(about: dict) -> str:
-    """Where the logs came from, and how many there were."""
-    logs = about["logs"]
-    world = about["asked"]["world"]
-    args = " ".join(about["asked"]["world_args"])
-    kinds = {stage.split(":")[0] for stage in about["stages"]}
-    if kinds <= {"rl"} or "synth" in kinds:
-        return f"No logs of others: it played in the world `{world}`." if kinds else "None."
-    source = f"from `{logs['file']}`" if logs["file"] else f"of the expert of the world `{world}`"
-    text = f"{logs['learned']:,} logs of {logs['tasks']:,} tasks {source}"
-    text += f" ({args})" if args and not logs["file"] else ""
-    text += f" to learn from; {logs['held_out']:,} of other tasks were held out for choices"
-    if logs["tested"]:
-        text += f", and {logs['tested']:,} of yet other tasks for the score"
-    tools = [tool.get("function", tool).get("name", "?") for tool in about["tools"]]
-    return text + (f". Tools: {', '.join(tools)}." if tools else ". There were no tools.")
-
-
-def _results(rows: dict[str, dict], about: dict) -> list[str]:
+def _results(rows: dict[str, dict], own: str) -> list[str]:
     """The ladder of this seed as a table, and what its numbers mean."""
-    replayed = all("likelihood" in row for row in rows.values())
-    what = "steps matched" if replayed else "success"
-    lines = [f"| | {what} | 95 % interval | turns with a thought |", "|-|-|-|-|"]
+    lines = ["| | score | 95 % interval | turns with a thought |", "|-|-|-|-|"]
     for arm, row in rows.items():
         mean, low, high = interval([row])
-        told = f"**{arm}**" if arm == about["arm"] else arm
-        lines.append(
-            f"| {told} | {mean:.3f} | {low:.3f} to {high:.3f} | {row['thought_rate']:.2f} |"
-        )
-    row = rows[about["arm"]]
-    if replayed:
-        text = (
-            f"Share of {row['steps']:,} steps in {row['logs']:,} held-out logs at which the model "
-            "wrote the expert's action. The interval is over logs."
-        )
-    else:
-        text = (
-            f"Share of {row['episodes']:,} played tasks that were won, {row['tasks']:,} different "
-            "ones, none of them trained on. The interval is Wilson's, over tasks."
-        )
-    return ["\n".join(lines), text]
+        name = f"**{code(arm)}**" if arm == own else code(arm)
+        score = f"{mean:.3f} | {low:.3f} to {high:.3f}"
+        lines.append(f"| {name} | {score} | {row['thought_rate']:.2f} |")
+    meaning = REPLAYED if "interval" in rows[own] else PLAYED
+    return ["\n".join(lines), meaning.format(**rows[own])]
 
 
-def _limits(about: dict, rows: dict[str, dict]) -> list[str]:
-    """What a reader may not conclude."""
-    limits = []
-    if about and not about["asked"]["world"]:
-        limits.append(
-            "It was scored by the actions of held-out logs, never by acting itself. Another action "
-            "than the logged one may be as good, and its own mistakes lead where no log went."
-        )
-    if about and about["asked"]["world"]:
-        limits.append(f"It was measured in the world `{about['asked']['world']}` and nowhere else.")
-    if rows:
-        limits.append("The numbers are of one seed: they do not say how far runs differ.")
-    else:
-        limits.append("No evaluation of it is known here.")
-    if about and any(stage.startswith("sft") for stage in about["stages"]):
-        limits.append("It imitates its logs, with the mistakes in them.")
-    if about and any(stage.startswith(("act_prm", "relabel")) for stage in about["stages"]):
-        limits.append("A thought was chosen for the action that follows it, never for being true.")
-    limits.append("Nothing was done about safety beyond what the base model had learned.")
-    return limits
+def _knobs(knobs: dict) -> str:
+    lines = []
+    for knob, setting in flat(knobs):
+        texts = setting if isinstance(setting, list) else [setting]
+        plain = code(" ".join(map(str, texts))) if texts not in ([], [""]) else "none"
+        lines.append(f"{code(knob)}: {plain}")
+    return _list(lines)
 
 
-def _list(items: list[str]) -> str:
-    return "\n".join(f"- {item}" for item in items)
+def code(text: str) -> str:
+    """The text as code, where nothing in it is markup: it may be a stranger's."""
+    line = printable(" ".join(text.split()))
+    return "`" + line.replace("`", "'").replace("|", "/") + "`"
+
+
+def _list(sentences: list[str]) -> str:
+    return "\n".join(f"- {sentence}" for sentence in sentences)

@@ -25,7 +25,7 @@ from minprm.constants import (
     fail,
     pairs,
 )
-from minprm.envs import WORLDS
+from minprm.envs import make_world
 from minprm.load.names import on_gpu, require_device
 from minprm.several.together import several, started
 from minprm.stages import NAMES, READ_GIVEN, STAGES
@@ -173,7 +173,7 @@ def _check_run(config: Config) -> None:
     )
     refuse(
         config.track != "none" and not find_spec(config.track),
-        f'--track {config.track}: it is not installed; pip install "minprm[{config.track}]"',
+        f"--track {config.track}: it is not installed; pip install {config.track}",
     )
     require_device(config.device, config.sampler)
     refuse(
@@ -224,14 +224,13 @@ def _check_mixture(config: Config) -> None:
     for kind, share in shares.items():
         refuse(not 0 <= share <= 1, f"--tiny.mixture {kind}={share}: must be from 0 to 1")
     refuse(shares and not sum(shares.values()), "--tiny.mixture: no share is above 0")
-    if config.world in WORLDS:  # any other is refused where worlds are made
-        known = WORLDS[config.world].thought_mix
-        for kind in shares:
-            refuse(
-                kind not in known,
-                f"--tiny.mixture {kind}: {config.world} has no such thoughts, but "
-                f"{', '.join(known) or 'none'}",
-            )
+    kinds = make_world(config).thought_mix if shares and config.world else shares
+    for kind in shares:
+        refuse(
+            kind not in kinds,
+            f"--tiny.mixture {kind}: {config.world} has no such thoughts, but "
+            f"{', '.join(kinds) or 'none'}",
+        )
 
 
 def _check_act_prm(config: Config) -> None:

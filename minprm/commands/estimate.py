@@ -22,11 +22,11 @@ from minprm.commands.counted import NEEDS_LESS, stages_table
 from minprm.constants import Config, Training, fail
 from minprm.data import Demo, Sample
 from minprm.look.clock import is_raised
+from minprm.look.failure import Tally
 from minprm.look.log import Log
 from minprm.run.randomness import pick
 from minprm.run.stage_ids import kind, stage_ids
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
-from minprm.stages.failure import Tally
 from minprm.stages.relabel import thoughts_a_step, with_thoughts
 from minprm.stages.sft import to_samples as logged
 from minprm.trainer import Run, learn

@@ -5,20 +5,24 @@ name of their base, or with --merge added to the weights of that base. The token
 template stay as they were. What `vllm serve` has to be told is printed, and stands in the card.
 """
 
-import re
+import os
+import shlex
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from safetensors import SafetensorError
 from tyro.conf import Positional, arg
 
-from minprm.arms.about import read_about
-from minprm.commands.card import card
+from minprm.arms.about import published, read_about, write_about
 from minprm.commands.checks import refuse
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.constants import fail
 from minprm.load.names import require_model
+
+if TYPE_CHECKING:
+    from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 
 @dataclass
@@ -30,62 +34,90 @@ class Export:
     out: Annotated[str, Positional, arg(metavar="OUT")]  # new folder
     merge: bool = False  # add the adapters to their base, so that it takes one model to serve
     dtype: Literal["bf16", "fp16", "fp32"] = "bf16"  # of the weights; it was trained in fp32
-    push: str = ""  # OWNER/NAME of a new private repository on the Hugging Face hub
 
 
 def main(argv: list[str]) -> None:
     """The command."""
+    knobs = given_knobs(argv)
+    refuse("push" in knobs, "--push has gone: export, then hf upload OWNER/NAME OUT --private")
     flags = read_flags(Export, argv, "minprm export")
-    given = given_knobs(argv)
     require_model(flags.checkpoint)
     # torch and transformers: what is refused above did not wait for them
     from transformers import AutoTokenizer
 
-    from minprm.commands import folder
+    from minprm.commands.card import card
+    from minprm.commands.serving import command, how_to_serve
     from minprm.load.pretrained import base_of, pretrained
 
     base, rank = base_of(flags.checkpoint)
     tokenizer = pretrained(AutoTokenizer, flags.checkpoint)  # first: is there a checkpoint at all
-    check(flags, given, base, rank)
+    check(flags, knobs, rank)
     about = read_about(flags.checkpoint)
-    served = folder.how_to_serve(tokenizer, about)
+    served = how_to_serve(tokenizer, about)
     merged = flags.merge or not rank
-    dtype = flags.dtype if merged else None
-    line = folder.command(flags.out, base, 0 if merged else rank, served)
-    origin = base if rank else about.get("base", base)
+    rank = 0 if merged else rank
+    # the card is for others, to whom a folder of this disk is a name
+    base_name = Path(base).name if Path(base).is_dir() else base
+    if base == flags.checkpoint:  # all weights were trained
+        base_name = about.get("base", base_name)
     name = Path(flags.out).name
-    text = card(name, origin, about, folder.rows_of(about), line, served.notes, merged)
-    try:
-        folder.write(flags.checkpoint, Path(flags.out), dtype, tokenizer, served.ends, about, text)
-    except (OSError, SafetensorError) as error:
-        fail(f"{flags.out}: {error}; nothing is half written")
-    print(line, *(f"- {note}" for note in served.notes), sep="\n")
-    if flags.push:
-        folder.push(flags.out, flags.push)
+    line = shlex.join(command(name, base_name, rank, served))
+    text = card(name, base_name, merged, about, line, served.notes)
+    write(flags, merged, tokenizer, served.ends, about, text)
+    print(shlex.join(command(flags.out, base, rank, served)))
+    print(*(f"- {note}" for note in served.notes), sep="\n")
 
 
-def check(flags: Export, given: set[str], base: str, rank: int) -> None:
-    """Refuses what cannot be meant, before the model is loaded."""
+def check(flags: Export, knobs: set[str], rank: int) -> None:
+    """Refuses what cannot be meant, before the model is loaded. rank: of its adapters, or 0."""
     out = Path(flags.out)
     refuse(out.exists() or out.is_symlink(), f"{out} exists: name a new folder")
     refuse(
         flags.merge and not rank,
         f"--merge: {flags.checkpoint} holds no adapters, so leave it out",
     )
-    apart = rank and not flags.merge
     refuse(
-        apart and "dtype" in given,
+        "dtype" in knobs and rank and not flags.merge,
         "--dtype has no effect on adapters, which are copied as they are: it needs --merge",
     )
-    refuse(
-        flags.push and not re.fullmatch(r"[\w.-]+/[\w.-]+", flags.push),
-        f"--push {flags.push}: write OWNER/NAME",
-    )
-    refuse(
-        apart and Path(base).is_absolute() and not Path(base).is_dir(),
-        f"{base} is gone, and the adapters of {flags.checkpoint} are nothing without it",
-    )
-    refuse(
-        apart and flags.push and Path(base).is_dir(),
-        f"--push: {base}, the base of these adapters, lies on this disk alone: add --merge",
-    )
+
+
+def write(
+    flags: Export,
+    merged: bool,
+    tokenizer: "PreTrainedTokenizerBase",
+    ends: list[int],
+    about: dict,
+    text: str,
+) -> None:
+    """Writes the whole folder, or nothing. ends: the tokens that end a turn. text: the card."""
+    from minprm.load.pretrained import copy_adapters, load_merged
+
+    out = Path(flags.out)
+    half = out.with_name(f".{out.name}.tmp")
+    shutil.rmtree(half, ignore_errors=True)
+    try:
+        half.mkdir(parents=True)
+        if merged:
+            model = load_merged(flags.checkpoint, flags.dtype)
+            stop_at(model.generation_config, ends)
+            model.save_pretrained(half)
+        else:
+            copy_adapters(flags.checkpoint, half)
+        tokenizer.save_pretrained(half)
+        if about:
+            write_about(half, published(about))
+        (half / "README.md").write_text(text, encoding="utf-8")
+        os.rename(half, out)
+    except (OSError, SafetensorError) as error:
+        fail(f"{out}: {error}; nothing is half written")
+    finally:
+        shutil.rmtree(half, ignore_errors=True)
+
+
+def stop_at(config: "GenerationConfig", ends: list[int]) -> None:
+    """Puts the tokens that end a turn among those at which a server stops."""
+    stops = config.eos_token_id
+    others = stops if isinstance(stops, list) else [stops]
+    stops = [*ends, *(token for token in others if token not in (None, *ends))]
+    config.eos_token_id = stops if len(stops) > 1 else stops[0]

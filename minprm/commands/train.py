@@ -21,8 +21,9 @@ from minprm.commands.cli import as_flags, differences, given_knobs, parse, read
 from minprm.commands.counted import NEEDS_LESS
 from minprm.commands.plan import plan
 from minprm.constants import Config, fail, flat
-from minprm.envs import check_tasks
+from minprm.envs import check_tasks, make_world
 from minprm.load.names import require_model
+from minprm.load.narration import require_narrator
 from minprm.logs.reader import write_demos
 from minprm.look.log import Log, require_new
 from minprm.play import expert_demos
@@ -59,6 +60,8 @@ def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:
         check_tasks(cfg)
     if cfg.model != "tiny":
         require_model(cfg.model)
+    elif cfg.stages != ["demos"]:  # the expert's logs need no model
+        require_narrator(make_world(cfg))
     if cfg.demos:
         require_logs(cfg.demos)
     if cfg.dry_run:
@@ -156,7 +159,8 @@ def go_on(run: str, flags: list[str]) -> tuple[dict[str, list[dict]], list[dict]
 
 def named(cfg: Config) -> Config:
     """The configuration with a name for its run, which is new: nothing is written over."""
-    begins = cfg.preset if cfg.preset != Config().preset else cfg.world or "logs"
+    world = re.sub("[^A-Za-z0-9_]", "_", cfg.world.rpartition(":")[2])[:60]  # Shop of shop.py:Shop
+    begins = cfg.preset if cfg.preset != Config().preset else world or "logs"
     name = checked_name(cfg.run or f"{begins}-{time.strftime('%Y%m%d-%H%M%S')}")
     require_new(RUNS / name)
     old = CHECKPOINTS / name

@@ -10,7 +10,7 @@ from minprm.arms.starts import libraries
 from minprm.logs.atif import to_atif
 from minprm.logs.reader import with_call_ids
 from minprm.look.log import to_json, write_atomically
-from minprm.play import Episode, messages_of, task_name
+from minprm.play import Episode, as_message, task_name
 
 
 def write_trajectories(folder: Path, checkpoint: str, episodes: list[Episode]) -> None:
@@ -26,7 +26,9 @@ def write_trajectories(folder: Path, checkpoint: str, episodes: list[Episode]) -
 
 def trajectory(e: Episode, checkpoint: str) -> dict:
     """The episode as ATIF has it, with what is known of each turn and of the whole."""
-    messages = messages_of(e)
+    messages = []
+    for step in e.steps:
+        messages += [*step.state, as_message(e.world, step.thought, step.action)]
     if any(message["content"] for message in e.state):
         messages += e.state  # the world's last answer
     line = {"task": task_name(e.world), "tools": e.world.tools, "messages": with_call_ids(messages)}

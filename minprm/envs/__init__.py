@@ -1,63 +1,46 @@
 """The worlds by name, in the order of docs/worlds.md. `base.py` is the protocol of all.
 
-A world of your own is one more file, one import and one line of WORLDS.
+One more of ours is a file and a line of WORLDS. A world of the user's own is named FILE.py:NAME and
+needs no line here (own.py). A world is imported when it is asked for.
 """
 
 import inspect
+from importlib import import_module
 
 from minprm.constants import Config, fail, pairs
-from minprm.envs.alphabet_sort import AlphabetSort
-from minprm.envs.babyai import BabyAI
-from minprm.envs.bandit import Bandit
 from minprm.envs.base import SPLITS, World, task_seed
-from minprm.envs.connections import Connections
-from minprm.envs.countdown import Countdown
-from minprm.envs.cups import Cups
-from minprm.envs.dates import Dates
-from minprm.envs.errand import Errand
-from minprm.envs.frozenlake import FrozenLake
-from minprm.envs.gsm8k import Gsm8k
-from minprm.envs.gym import Gym, Taxi
-from minprm.envs.hanoi import Hanoi
-from minprm.envs.hotpot import Hotpot
-from minprm.envs.numbers import Numbers
-from minprm.envs.reverse_text import ReverseText
-from minprm.envs.rooms import Rooms
-from minprm.envs.search import Search
-from minprm.envs.sokoban import Sokoban
-from minprm.envs.text import Text
-from minprm.envs.textworld import TextWorld
-from minprm.envs.wordle import Wordle
+from minprm.envs.own import check_attributes, own_world
+from minprm.own import is_own
 
 WORLDS = {
     # what has to be tracked from turn to turn
-    "cups": Cups,
-    "errand": Errand,
-    "rooms": Rooms,
+    "cups": "minprm.envs.cups:Cups",
+    "errand": "minprm.envs.errand:Errand",
+    "rooms": "minprm.envs.rooms:Rooms",
     # what has to be planned
-    "frozenlake": FrozenLake,
-    "sokoban": Sokoban,
-    "hanoi": Hanoi,
+    "frozenlake": "minprm.envs.frozenlake:FrozenLake",
+    "sokoban": "minprm.envs.sokoban:Sokoban",
+    "hanoi": "minprm.envs.hanoi:Hanoi",
     # what has to be searched for
-    "bandit": Bandit,
-    "wordle": Wordle,
-    "countdown": Countdown,
-    "connections": Connections,
+    "bandit": "minprm.envs.bandit:Bandit",
+    "wordle": "minprm.envs.wordle:Wordle",
+    "countdown": "minprm.envs.countdown:Countdown",
+    "connections": "minprm.envs.connections:Connections",
     # texts and numbers, graded by a program
-    "reverse_text": ReverseText,
-    "alphabet_sort": AlphabetSort,
-    "gsm8k": Gsm8k,
-    "numbers": Numbers,
-    "dates": Dates,
-    "text": Text,
+    "reverse_text": "minprm.envs.reverse_text:ReverseText",
+    "alphabet_sort": "minprm.envs.alphabet_sort:AlphabetSort",
+    "gsm8k": "minprm.envs.gsm8k:Gsm8k",
+    "numbers": "minprm.envs.numbers:Numbers",
+    "dates": "minprm.envs.dates:Dates",
+    "text": "minprm.envs.text:Text",
     # tools to read with
-    "hotpot": Hotpot,
-    "search": Search,
+    "hotpot": "minprm.envs.hotpot:Hotpot",
+    "search": "minprm.envs.search:Search",
     # environments of others; each needs an extra
-    "babyai": BabyAI,
-    "textworld": TextWorld,
-    "gym": Gym,
-    "taxi": Taxi,
+    "babyai": "minprm.envs.babyai:BabyAI",
+    "textworld": "minprm.envs.textworld:TextWorld",
+    "gym": "minprm.envs.gym:Gym",
+    "taxi": "minprm.envs.gym:Taxi",
 }
 
 
@@ -66,22 +49,40 @@ def check_tasks(cfg: Config) -> None:
     world = make_world(cfg)
     for split in SPLITS:
         world.reset(task_seed(split, 0))
+    if is_own(cfg.world):
+        check_attributes(cfg.world, world)
+
+
+def world_class(name: str) -> type[World]:
+    """The world of this name: one of WORLDS, or FILE.py:NAME. Raises ValueError for any other."""
+    if is_own(name):
+        return own_world(name)
+    if name not in WORLDS:
+        names = ", ".join(WORLDS)
+        raise ValueError(
+            f"{name}: no such world. Worlds: {names}, or FILE.py:NAME, one of your own"
+        )
+    module, _, attribute = WORLDS[name].partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def make_world(cfg: Config) -> World:
     """Returns the configured world. Exits if its name is unknown, or its knobs make no world."""
-    if cfg.world not in WORLDS:
-        fail(f"--world {cfg.world}: no such world. Worlds: {', '.join(WORLDS)}")
-    world = WORLDS[cfg.world]
+    try:
+        world = world_class(cfg.world)
+    except ValueError as error:
+        fail(f"--world {error}")
     # The knobs are the parameters of the world's __init__, whose annotations turn texts to values.
-    known = inspect.signature(world).parameters
+    parameters = inspect.signature(world, eval_str=True).parameters
     texts = pairs(cfg.world_args, str)
     for name in texts:
-        if name not in known:
-            knobs = " ".join(f"{knob}={known[knob].default}" for knob in known)
-            fail(f"--world-args {name}: {cfg.world} has no such knob. Its knobs: {knobs}")
+        if name not in parameters:
+            knobs = " ".join(f"{knob}={parameters[knob].default}" for knob in parameters)
+            knobs = f"Its knobs: {knobs}" if knobs else "It has none"
+            fail(f"--world-args {name}: {cfg.world} has no such knob. {knobs}")
     try:
-        knobs = {name: known[name].annotation(text) for name, text in texts.items()}
+        knobs = {name: parameters[name].annotation(text) for name, text in texts.items()}
         return world(**knobs)
     except ValueError as error:
-        fail(f"--world-args {' '.join(cfg.world_args)}: {error}")
+        flags = " ".join(["--world-args", *cfg.world_args] if texts else ["--world", cfg.world])
+        fail(f"{flags}: {error}")

@@ -1,11 +1,15 @@
-"""python -m minprm.envs NAME plays a world by hand; --audit [NAME ...] measures worlds anew."""
+"""python -m minprm.envs NAME plays a world by hand; --audit [NAME ...] measures worlds anew.
+
+NAME is a world of ours, or FILE.py:NAME, one of your own.
+"""
 
 import argparse
 
 from minprm.constants import Config, fail
-from minprm.envs import WORLDS, make_world
+from minprm.envs import WORLDS, make_world, world_class
 from minprm.envs.audit import audit, table, write
 from minprm.envs.base import World, call, parameters_of, task_seed
+from minprm.own import is_own
 from minprm.text.printable import printable
 
 
@@ -20,13 +24,17 @@ def main() -> None:
     parser.add_argument("--world-args", nargs="*", default=[], help="knobs, e.g. rounds=1")
     flags = parser.parse_args()
     for name in flags.names:
-        if name not in WORLDS:
-            fail(f"{name}: no such world. Worlds: {', '.join(WORLDS)}")
+        try:
+            world_class(name)
+        except ValueError as error:
+            fail(str(error))
+        if flags.write and is_own(name):
+            fail(f"{name}: audit.json holds worlds of ours alone, leave out --write")
     if flags.audit:
-        told = audit(flags.names or list(WORLDS))
+        audited = audit(flags.names or list(WORLDS))
         if flags.write:
-            write(told)
-        print(table(told))
+            write(audited)
+        print(table(audited))
     elif len(flags.names) == 1 and not flags.write:
         if not 0 <= flags.seed < 10**9:
             fail("--seed is from 0 to 999999999")
@@ -69,13 +77,13 @@ def typed_action(world: World, typed: str) -> str:
     """
     if not world.tools or typed.startswith("{"):
         return typed
-    name, _, rest = typed.partition(" ")
+    name, _, line = typed.partition(" ")
     parameters = list(parameters_of(world.tools).get(name, {}))
     if not parameters:
         return call(name)  # an unknown name too: the world answers that there is no such tool
     # the last argument keeps its commas, so that a text can be typed as it is
-    values = [value.strip() for value in rest.split(",", len(parameters) - 1)]
-    return call(name, **dict(zip(parameters, values, strict=False)))
+    arguments = [argument.strip() for argument in line.split(",", len(parameters) - 1)]
+    return call(name, **dict(zip(parameters, arguments, strict=False)))
 
 
 if __name__ == "__main__":

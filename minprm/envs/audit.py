@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 from minprm.constants import RL, Config, Tiny
-from minprm.envs import WORLDS
+from minprm.envs import WORLDS, world_class
 from minprm.envs.base import SPLITS, World, task_seed
 
 FILE = Path(__file__).with_name("audit.json")
@@ -29,45 +29,46 @@ PACKAGES = ("minigrid", "textworld", "bm25s", "gymnasium")
 def audit(names: list[str]) -> dict:
     """Plays these worlds, on test tasks with default knobs. Returns all rows of the file."""
     # worlds that are not measured now keep their rows
-    told = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {"worlds": {}}
-    rows = told["worlds"]
+    rows = json.loads(FILE.read_text(encoding="utf-8"))["worlds"] if FILE.exists() else {}
     for name in names:
         expert_episodes, random_episodes, draws = SLOW.get(name, (EXPERT, RANDOM, DRAWS))
-        expert = _played(name, expert_episodes, "expert")
-        chance = _played(name, random_episodes, "random")
+        world = world_class(name)
+        expert = _played(world(), expert_episodes, "expert")
+        chance = _played(world(), random_episodes, "random")
         steps = expert["steps"] + chance["steps"]
         seconds = expert["seconds"] + chance["seconds"]
         rows[name] = {
             "random": chance["success"],
             "expert": expert["success"],
-            "optimum": _optimum(WORLDS[name](), expert_episodes),
+            "optimum": _optimum(world(), expert_episodes),
             "turns": expert["turns"],
             "characters": expert["characters"],
             "steps_per_second": round(steps / seconds),
             "episodes": [expert_episodes, random_episodes],
             "draws": draws,
-            "different": {split: different(WORLDS[name](), split, draws) for split in SPLITS},
-            **_seen_before(WORLDS[name](), expert_episodes),
+            "different": {split: different(world(), split, draws) for split in SPLITS},
+            **_seen_before(world(), expert_episodes),
         }
     return {"date": str(date.today()), "versions": _versions(), "worlds": rows}
 
 
-def write(told: dict) -> None:
+def write(audited: dict) -> None:
     """Puts the audit into the file that the table of docs/worlds.md is compared with."""
-    FILE.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    FILE.write_text(json.dumps(audited, indent=1) + "\n", encoding="utf-8")
 
 
-def table(told: dict) -> str:
-    """Returns the audit as a table in Markdown."""
+def table(audited: dict) -> str:
+    """Returns the audit as a table in Markdown; worlds of the user's own come last."""
+    rows = audited["worlds"]
     lines = [
         "| world | random | expert | turns | characters | steps/s | different train, test tasks "
         "| test in training | begins alike | teaches |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for name in WORLDS:
-        row = told["worlds"].get(name)
-        if row is None:  # a new world that was not measured yet
+    for name in dict.fromkeys([*WORLDS, *rows]):
+        if name not in rows:  # a new world that was not measured yet
             continue
+        row = rows[name]
         best = f" (best possible {row['optimum']:.3f})" if row["optimum"] else ""
         tasks = f"{row['different']['train']:,} and {row['different']['test']:,}"
         if row["draws"] != DRAWS:
@@ -79,19 +80,18 @@ def table(told: dict) -> str:
         lines.append(
             f"| `{name}` | {row['random']:.3f} | {row['expert']:.3f}{best} | "
             f"{row['turns']:.1f} | {row['characters']:.0f} | {row['steps_per_second']:,} | "
-            f"{tasks} | {held_out} | {WORLDS[name].teaches} |"
+            f"{tasks} | {held_out} | {world_class(name).teaches} |"
         )
-    versions = ", ".join(f"{package} {number}" for package, number in told["versions"].items())
+    versions = ", ".join(f"{package} {number}" for package, number in audited["versions"].items())
     lines.append("")
-    lines.append(f"{told['date']}, {versions};")
+    lines.append(f"{audited['date']}, {versions};")
     lines.append("`python -m minprm.envs --audit`.")
     return "\n".join(lines)
 
 
-def _played(name: str, episodes: int, who: str) -> dict[str, float]:
+def _played(world: World, episodes: int, who: str) -> dict[str, float]:
     """Plays episodes and returns shares and means over them."""
     # expert and random play meet the same tasks: index counts from 0 in both
-    world = WORLDS[name]()
     rng = random.Random(0)
     wins = 0
     steps = 0
@@ -135,28 +135,28 @@ def _seen_before(world: World, episodes: int) -> dict[str, float | None]:
     """
     if world.few_tasks:
         return {"seen": None, "begun": None}
-    whole = set()
-    first = set()
+    episodes_met = set()
+    beginnings_met = set()
     for seed in _training_seeds(world):
         episode = expert_sees(world, seed)
-        whole.add(episode)
-        first.add(episode[0])
+        episodes_met.add(episode)
+        beginnings_met.add(episode[0])
     tested = [expert_sees(world, task_seed("test", index)) for index in range(episodes)]
     return {
-        "seen": fmean(episode in whole for episode in tested),
-        "begun": fmean(episode[0] in first for episode in tested),
+        "seen": fmean(episode in episodes_met for episode in tested),
+        "begun": fmean(episode[0] in beginnings_met for episode in tested),
     }
 
 
 def _training_seeds(world: World) -> list[int]:
     """Returns seeds of as many tasks as a default run plays: demos, RL, raising the base."""
     cfg = Config()
-    drawn = RL().updates * RL().batch
+    played = RL().updates * RL().batch
     if world.thought_mix:
-        drawn += Tiny().updates * Tiny().batch
+        played += Tiny().updates * Tiny().batch
     rng = random.Random(0)
     seeds = [task_seed("train", index) for index in range(cfg.num_demos + cfg.held_out)]
-    return seeds + [task_seed("train", rng.randrange(10**9)) for _ in range(drawn)]
+    return seeds + [task_seed("train", rng.randrange(10**9)) for _ in range(played)]
 
 
 def expert_sees(world: World, seed: int) -> tuple[str, ...]:
@@ -184,10 +184,10 @@ def _optimum(world: World, episodes: int) -> float | None:
 
 def _versions() -> dict[str, str]:
     """Returns the versions of what the worlds run on, as far as it is installed."""
-    found = {"Python": platform.python_version()}
+    versions = {"Python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

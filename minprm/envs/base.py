@@ -4,7 +4,7 @@ A world is a task that an agent works on in turns. The world shows a text, the a
 text, the world pays a reward and shows the next text. A world knows nothing of models.
 
 A new world writes `begin`, `act`, `actions` and `expert`. What all worlds share is here: seeds,
-splits, turns, illegal actions and the end of an episode.
+splits, turns, illegal actions and the end of an episode. examples/own_world.py is a whole one.
 
 A world has two generators and never uses the global one. `rng` makes the task, and the same seed is
 always the same task. `noise` is for what chance does to an action, as on slippery ice: it differs
@@ -52,9 +52,9 @@ def tasks_split(task: str) -> str:
 
 def check_splits(tasks: list[str], file: str) -> None:
     """Raises ValueError where the tasks of a user's file leave a split empty."""
-    found = {tasks_split(task) for task in tasks}
+    splits = {tasks_split(task) for task in tasks}
     for split in SPLITS:
-        if split not in found:
+        if split not in splits:
             raise ValueError(
                 f"{file}: none of its {len(set(tasks))} different tasks falls into the {split} "
                 "split, which a hash of each task decides: it needs more tasks"
@@ -208,9 +208,11 @@ def tool(name: str, description: str, **parameters: str) -> dict[str, Any]:
 
 def parameters_of(tools: list[dict]) -> dict[str, dict]:
     """Returns the parameters of each tool, by the tool's name."""
-    return {
-        each["function"]["name"]: each["function"]["parameters"]["properties"] for each in tools
-    }
+    parameters = {}
+    for schema in tools:
+        function = schema["function"]
+        parameters[function["name"]] = function["parameters"]["properties"]
+    return parameters
 
 
 def call(name: str, **arguments: str) -> str:
@@ -225,17 +227,17 @@ def call(name: str, **arguments: str) -> str:
 def called(action: str, tools: list[dict]) -> tuple[str, dict[str, str]]:
     """Returns (name, arguments) of the one call in an action. Raises Illegal with what is wrong."""
     try:
-        made = json.loads(action)
-        name = made["name"]
-        arguments = made["arguments"]
+        parsed = json.loads(action)
+        name = parsed["name"]
+        arguments = parsed["arguments"]
     except (ValueError, TypeError, KeyError, RecursionError):  # thousands of "[" nest too deeply
         raise Illegal("illegal: make exactly one tool call") from None
-    wanted = parameters_of(tools)
-    if not isinstance(name, str) or name not in wanted:
-        raise Illegal(f"illegal: there is no such tool. Tools: {', '.join(wanted)}")
-    if not isinstance(arguments, dict) or set(arguments) != set(wanted[name]):
-        raise Illegal(f"illegal: {name} takes {', '.join(wanted[name]) or 'no arguments'}")
-    if not all(isinstance(value, str) for value in arguments.values()):
+    parameters = parameters_of(tools)
+    if not isinstance(name, str) or name not in parameters:
+        raise Illegal(f"illegal: there is no such tool. Tools: {', '.join(parameters)}")
+    if not isinstance(arguments, dict) or set(arguments) != set(parameters[name]):
+        raise Illegal(f"illegal: {name} takes {', '.join(parameters[name]) or 'no arguments'}")
+    if not all(isinstance(argument, str) for argument in arguments.values()):
         raise Illegal(f"illegal: every argument of {name} is a text")
     return name, arguments
 

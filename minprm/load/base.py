@@ -1,5 +1,6 @@
 """The model that every arm starts from: the embedded one, or --model, ready to learn."""
 
+from functools import partial
 from pathlib import Path
 
 from loguru import logger
@@ -7,13 +8,15 @@ from transformers import AutoTokenizer, PreTrainedModel
 
 from minprm.constants import Config, fail, reads_base
 from minprm.envs import make_world
+from minprm.envs.base import World
 from minprm.load import tiny
 from minprm.load.names import is_small, uses_vllm
 from minprm.load.pretrained import base_for, device_of, load_model, load_shape, pretrained
+from minprm.load.shipped import shipped
 from minprm.model.policy import Policy
 from minprm.model.tensors import require_finite
-from minprm.several.parallel import ParallelPolicy
-from minprm.several.processes import count, rank
+from minprm.several.processes import copy_from_first, count, rank
+from minprm.several.shares import Shares
 
 
 def base_policy(cfg: Config, seed: int, checkpoints: Path) -> Policy:
@@ -32,11 +35,21 @@ def base_policy(cfg: Config, seed: int, checkpoints: Path) -> Policy:
             fail(f"--model {cfg.model} holds weights that are no finite numbers")
         return policy
     world = make_world(cfg)
-    policy = tiny.raised(world, cfg.tiny, seed, cfg.micro_tokens, checkpoints, cfg.device)
+    policy = _raised(world, cfg, seed, checkpoints)
     # a base without the world's skills would make every number that follows meaningless
     skills = tiny.gate(policy, world, cfg.thought_tokens)
     tiny.check_gate(skills, stop=cfg.gate)
     return _learning(policy.model, policy.tokenizer, cfg)
+
+
+def _raised(world: World, cfg: Config, seed: int, checkpoints: Path) -> Policy:
+    """The embedded model. Where it has to be raised first, one process does that for all."""
+    raised = partial(tiny.raised, world, cfg.tiny, seed, cfg.micro_tokens, checkpoints, cfg.device)
+    if count() > 1 and not shipped(world, cfg.tiny, seed):
+        if rank() == 0:
+            raised()  # leaves its files
+        copy_from_first(tiny.path_of(world, cfg.tiny, seed, cfg.micro_tokens, checkpoints))
+    return raised()
 
 
 def _loaded(cfg: Config, seed: int) -> PreTrainedModel:
@@ -65,7 +78,9 @@ def _learning(model: PreTrainedModel, tokenizer, cfg: Config) -> Policy:
     spread_on = device_of(cfg.device) if is_spread(cfg) else None
     each = "all weights" if spread_on is None else "a part of each weight"
     logger.info(f"{count()} processes share the work, each with {each}")
-    return ParallelPolicy(model, tokenizer, cfg.micro_tokens, spread_on)
+    shares = Shares(cfg.engine.tensor_parallel)
+    shares.hand_out(model, spread_on)
+    return Policy(model, tokenizer, cfg.micro_tokens, shares)
 
 
 def sharing(cfg: Config) -> int:

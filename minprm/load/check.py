@@ -2,12 +2,11 @@
 
 The trainer puts many samples in one row, and the sampler continues from what it has cached. Not
 every architecture allows both: sliding windows and recurrent layers do not. So a small walk is
-scored in six ways, and they must agree:
+scored in five ways, and they must agree:
 
     the model's own forward, one sample at a time     the truth
     the trainer, each sample in a row of its own      or else the model is refused
     the trainer, all samples as trees in one row      or else each sample gets its own row
-    the trainer, step by step behind what it kept     or else each step is read from its start
     the sampler, completions of a prompt in a row     or else each gets its own row
     the sampler, from the cache of its last call      or else it reads every prompt anew
 
@@ -40,7 +39,7 @@ KINDS = {"a sliding window": DynamicSlidingWindowLayer, "recurrent layers": Line
 
 
 def check(player: Player) -> None:
-    """Compares the six ways. What the model does not allow is switched off with a sentence, and a
+    """Compares the five ways. What the model does not allow is switched off with a sentence, and a
     model whose log-probs we do not get right is refused.
 
     A player that is no agent only writes: it has no trainer to compare. A sampler that is vLLM is
@@ -48,7 +47,7 @@ def check(player: Player) -> None:
     """
     sampler = player.sampler
     # one that shares its work with other processes would be alone in finding that it cannot write
-    ours = sampler if type(sampler) is Sampler else Sampler(sampler.model)
+    ours = Sampler(sampler.model)
     model = ours.model
     prompts = some_prompts(model, player.context)
     try:
@@ -115,12 +114,6 @@ def check_trainer(policy: Policy, samples: list[Sample], context: int) -> None:
             f"({cause(model)}), so each sample gets its own row"
         )
         return
-    if policy.continues and not same_step_by_step(policy, samples, own):
-        policy.continues = False
-        logger.warning(
-            f"{name_of(model)}: scoring cannot continue from what it has read, so each step of a "
-            "log is read from its start"
-        )
     if model.device.type == "cpu" and policy.reads_blocks:
         policy.reads_blocks = same_by_blocks(policy)
         if not policy.reads_blocks:
@@ -128,20 +121,6 @@ def check_trainer(policy: Policy, samples: list[Sample], context: int) -> None:
                 f"{name_of(model)}: its attention cannot leave out what nobody sees, so long rows "
                 "are read with a dense mask"
             )
-
-
-def same_step_by_step(policy: Policy, samples: list[Sample], own: Tensor) -> bool:
-    """Are the log-probs those of the model where the second half of the walk is read behind the
-    first, of which keys and values were kept (kept.py)?"""
-    half = len(samples) // 2
-    policy.kept.clear()
-    try:
-        logps = [policy.logprobs(step, keep=True) for step in (samples[:half], samples[half:])]
-    except CANNOT:
-        return False
-    finally:
-        policy.kept.clear()
-    return not differs(policy.model, torch.cat(logps[0] + logps[1]), own)
 
 
 def same_by_blocks(policy: Policy) -> bool:
@@ -201,7 +180,7 @@ def write(sampler: Sampler, states: list[Sample], n: int) -> list[Sample]:
     return samples
 
 
-# --- its log-probs, in six ways.  [T] each, sample after sample ---
+# --- its log-probs, in five ways.  [T] each, sample after sample ---
 
 
 def truth(model: PreTrainedModel, samples: list[Sample]) -> Tensor:

@@ -1,10 +1,11 @@
 """Random play with a narrator who thinks aloud: all that the embedded model ever reads."""
 
+import inspect
 import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minprm.constants import Tiny, pairs
+from minprm.constants import Tiny, fail, pairs
 from minprm.envs.base import World, task_seed
 from minprm.text.chat import ORDERS
 
@@ -16,6 +17,22 @@ class Turn(NamedTuple):
     thought: str | None  # None: the turn has none
     action: str
     order: str  # of thought and action
+
+
+def require_narrator(world: World) -> None:
+    """Exits where the embedded model cannot be raised on this world, with what the world lacks."""
+    lacks = [name for name in ("words", "thought_mix") if not getattr(world, name)]
+    for method in ("thought", "narrate", "classify"):
+        if getattr(type(world), method) is getattr(World, method):
+            lacks.append(method)
+    for knob in inspect.signature(type(world)).parameters:  # a raised model is known by them
+        if not hasattr(world, knob):
+            lacks.append(f"self.{knob}")
+    if lacks:
+        fail(
+            f"the embedded model cannot be raised on {type(world).__name__}, which lacks "
+            f"{', '.join(lacks)} (docs/worlds.md): name a --model"
+        )
 
 
 def narrated(world: World, cfg: Tiny, seed: int, update: int) -> list[list[Turn]]:

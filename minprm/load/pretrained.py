@@ -18,18 +18,21 @@ from transformers.utils import logging
 from transformers.utils.hub import cached_file
 from transformers.utils.peft_utils import find_adapter_config_file
 
-from minprm.constants import DeviceName, Engine, fail
+from minprm.constants import Config, DeviceName, fail
 from minprm.load.names import require_place, require_sampler, uses_vllm
 from minprm.load.vllm import VLLM, start
 from minprm.model.adapters import as_model, merged
+from minprm.model.alone import ALONE, Alone
 from minprm.model.precision import make_head_fp32
 from minprm.model.sampler import Sampler
-from minprm.several.parallel import ParallelSampler
-from minprm.several.processes import count
 
 # what a LoRA configuration may hold beside two matrices a layer; nothing here merges or trains it
 EXTRAS = ("use_dora", "lora_bias", "modules_to_save", "target_parameters",
           "trainable_token_indices")  # fmt: skip
+# knobs of generation that have an effect in sampling alone, and in beam search alone
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
+            "top_h")  # fmt: skip
+BEAMS = ("early_stopping", "length_penalty")
 ADAPTERS = "adapter_model.safetensors"  # the other format is a pickle
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
@@ -117,6 +120,7 @@ def load_merged(path: str, dtype: str) -> PreTrainedModel:
     """
     base, rank = base_of(path)
     model = pretrained(AutoModelForCausalLM, base, dtype=torch.float32, use_safetensors=True)
+    drop_unused_generation(model)
     if rank:
         model = merged(with_saved_adapters(model, path, checkpointing=False))
     model = model.to(DTYPES[dtype])  # pyright: ignore[reportArgumentType]
@@ -308,8 +312,22 @@ def switch_off_dropout(model: PreTrainedModel) -> None:
                     setattr(owner, name, 0.0)
 
 
+def drop_unused_generation(model: PreTrainedModel) -> None:
+    """Takes out of the generation config what its way to decode ignores, as a temperature beside
+    do_sample false: many models have such a config, and transformers refuses to save it."""
+    config = model.generation_config
+    if config is None:
+        return
+    unused = () if config.do_sample else SAMPLING
+    if config.num_beams in (None, 1):
+        unused += BEAMS
+    for name in unused:
+        setattr(config, name, None)
+
+
 def _prepare(model: PreTrainedModel, checkpointing: bool) -> None:
     switch_off_dropout(model)
+    drop_unused_generation(model)
     make_head_fp32(model)
     if checkpointing:
         checkpoint_activations(model)
@@ -327,10 +345,14 @@ def _need_peft(what: str) -> None:
 
 
 def make_sampler(
-    model: PreTrainedModel, name: str, cfg: Engine, context: int, own_weights: bool = False
+    model: PreTrainedModel, cfg: Config, own_weights: bool = False, shares: Alone = ALONE
 ) -> Sampler | VLLM:
-    """The sampler of that name."""
-    require_sampler(name)
-    if not uses_vllm(name):
-        return (ParallelSampler if count() > 1 else Sampler)(model, own_weights)
-    return start(model, cfg, context)
+    """The sampler that `cfg` names. shares: that of the model's policy.
+
+    own_weights: it keeps a copy of the weights, as old as the last sync, so that it can write while
+    the policy learns. An engine always has its own.
+    """
+    require_sampler(cfg.sampler)
+    if not uses_vllm(cfg.sampler):
+        return Sampler(model, own_weights, shares)
+    return start(model, cfg.engine, cfg.context, shares)

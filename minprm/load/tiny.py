@@ -28,14 +28,13 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qw
 from minprm.constants import DeviceName, Tiny, Training, fail
 from minprm.data import Sample
 from minprm.envs.base import World, task_seed
-from minprm.load.narration import Turn, narrated
+from minprm.load.narration import Turn, narrated, require_narrator
 from minprm.load.pretrained import device_of, load_model, pretrained
 from minprm.load.shipped import settings, shipped
 from minprm.model.policy import Policy, schedule
 from minprm.model.precision import make_head_fp32
 from minprm.model.sampler import Sampler
 from minprm.model.tensors import require_finite
-from minprm.several.processes import copy_from_first, rank
 from minprm.text.chat import Chat
 from minprm.text.render import TAGS
 
@@ -63,8 +62,6 @@ def raised(
 
     It is raised on the CPU and then brought to the device.
     """
-    if not world.thought_mix:
-        fail(f"the embedded model cannot be raised on {type(world).__name__}: name a --model")
     weights = shipped(world, cfg, seed)
     if weights:
         logger.info(f"base model: {weights.stem}, which comes with minprm")
@@ -75,9 +72,8 @@ def raised(
         model.eval().to(device_of(device))  # pyright: ignore[reportArgumentType]
         return Policy(model, tokenizer, micro_tokens)
     path = path_of(world, cfg, seed, micro_tokens, root)
-    if rank() == 0 and not path.is_dir():
+    if not path.is_dir():
         keep(raise_one(world, cfg, seed, micro_tokens), path)
-    copy_from_first(path)
     # read it back even when it is new: weights that lie elsewhere in memory round differently, now
     # and then, and a first run has to give the numbers of a second one
     model = load_model(str(path), device=device)
@@ -96,7 +92,8 @@ def raise_one(world: World, cfg: Tiny, seed: int, micro_tokens: int) -> Policy:
 
 
 def is_here(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) -> bool:
-    """Need it not be raised first?"""
+    """Need it not be raised first? Exits where it cannot be raised on this world."""
+    require_narrator(world)
     if shipped(world, cfg, seed):
         return True
     return path_of(world, cfg, seed, micro_tokens, root).is_dir()

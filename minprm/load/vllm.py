@@ -26,23 +26,23 @@ from transformers import PreTrainedModel
 
 from minprm.constants import Engine, fail
 from minprm.model.adapters import under_adapters
+from minprm.model.alone import ALONE, Alone
 from minprm.model.precision import own_logprobs
 from minprm.model.sampler import Completion
-from minprm.several.processes import ENDINGS, count
-from minprm.several.shares import Shares
-from minprm.several.spread import in_one_piece, kind_of
 
 PROBE_PROMPT = list(range(8))  # what the engine continues after each sync, to be compared
 PROBE_TOKENS = 8
 CPU_CACHE = 2**28  # bytes of keys and values, where there is no GPU
 
 
-def start(model: PreTrainedModel, cfg: Engine, context: int) -> "VLLM":
+def start(model: PreTrainedModel, cfg: Engine, context: int, shares: Alone = ALONE) -> "VLLM":
     """A sampler that writes with the model's weights, in sequences of up to `context` tokens."""
     _require_divisible(model, cfg.tensor_parallel)
-    config = architecture(under_adapters(model))
-    engine = _engine(config, cfg.memory, context, cfg.sleep, cfg.tensor_parallel)
-    return (ParallelVLLM if count() > 1 else VLLM)(model, engine, cfg)
+    config = architecture(under_adapters(model), shares)
+    team = cfg.tensor_parallel if shares.count > 1 else 0
+    engine = _engine(config, cfg.memory, context, cfg.sleep, team)
+    shares.at_end(engine.llm_engine.engine_core.shutdown)
+    return VLLM(model, engine, cfg, shares)
 
 
 class VLLM:
@@ -50,14 +50,19 @@ class VLLM:
 
     Its noise depends on how requests are batched on the GPU. A rerun with the same seed gives the
     same bits with `Sampler` alone.
+
+    Of several processes each writes after its share of the prompts. A copy of the weights is made
+    by all at once, and so is its check: where weights are spread, each parameter is put together in
+    all of them.
     """
 
-    def __init__(self, model: PreTrainedModel, llm, cfg: Engine):
+    def __init__(self, model: PreTrainedModel, llm, cfg: Engine, shares: Alone = ALONE):
         """`llm` is a vllm.LLM. Models of one architecture share it, one after the other."""
+        self.shares = shares
         self.model = model
         self.llm = llm
         self.cfg = cfg
-        self.names = parameter_names(under_adapters(model))
+        self.names = parameter_names(under_adapters(model), shares)
         self.mark = object()  # the engine wears it while it holds this model's weights
         self.sync()
 
@@ -69,6 +74,11 @@ class VLLM:
         self.llm.holds = None
 
     def begin(self) -> None:
+        """Starts a new walk, with the model's weights."""
+        self._hold()
+        self.shares.begin()
+
+    def _hold(self) -> None:
         """Copies the model's weights into the engine, where it holds older ones or another's.
 
         Whatever fails raises: an engine with outdated weights would write without any warning.
@@ -89,12 +99,14 @@ class VLLM:
         seed: int,
     ) -> list[list[Completion]]:
         """n completions for each prompt, as `Sampler.generate` gives them."""
-        self.begin()
-        numbered = dict(enumerate(prompts))
-        return list(self._draw(numbered, n, max_tokens, stop, temperature, seed).values())
+        self._hold()
+        self.shares.require_same(prompts)
+        own = {i: prompts[i] for i in self.shares.to_write(prompts)}
+        groups = self._draw(own, n, max_tokens, stop, temperature, seed)
+        return list(self.shares.all(groups).values())
 
     def sleep(self) -> None:
-        """Gives the engine's memory to the update. `begin` wakes the engine."""
+        """Gives the engine's memory to the update. The next who writes wakes the engine."""
         if self.cfg.sleep and not self._asleep():
             self.llm.sleep(level=2)  # 2: the weights are dropped, for new ones will come
             self.llm.holds = None
@@ -149,7 +161,7 @@ class VLLM:
             # the cache wakes after the weights: while those are copied, its memory is still free
             self.llm.wake_up(tags=["weights"])
         sent = []
-        new = _noted(weights(self.model), sent)
+        new = _noted(weights(self.model, self.shares), sent)
         self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": new})
         if sorted(sent) != sorted(self.names):
             wrong = ", ".join(sorted(set(sent) ^ set(self.names))) or "some twice"
@@ -178,30 +190,7 @@ class VLLM:
             )
 
 
-class ParallelVLLM(VLLM):
-    """One of several processes: it writes after its share of the prompts, and gets what the others
-    have written after theirs.
-
-    A copy of the weights is made by all at once, and so is its check: where weights are spread,
-    each parameter is put together in all of them.
-    """
-
-    def __init__(self, model: PreTrainedModel, llm, cfg: Engine):
-        self.shares = Shares(cfg.tensor_parallel)
-        super().__init__(model, llm, cfg)
-
-    def begin(self) -> None:
-        super().begin()
-        self.shares.begin()
-
-    def generate(self, prompts: list[list[int]], *what, **knobs) -> list[list[Completion]]:
-        super().begin()  # the weights, but no new walk
-        self.shares.require_same(prompts)
-        mine = {i: prompts[i] for i in self.shares.mine(prompts)}
-        return self.shares.of_all(self._draw(mine, *what, **knobs))
-
-
-def architecture(model: PreTrainedModel) -> str:
+def architecture(model: PreTrainedModel, shares: Alone = ALONE) -> str:
     """What an engine depends on, as JSON: the configuration without where its weights came from.
 
     A second seed, or a second checkpoint of one model, has the same and shares the engine.
@@ -210,7 +199,7 @@ def architecture(model: PreTrainedModel) -> str:
     for part in (config, *(value for value in config.values() if isinstance(value, dict))):
         for name in ("_name_or_path", "dtype"):
             part.pop(name, None)
-    config["architectures"] = [kind_of(model).__name__]
+    config["architectures"] = [shares.kind_of(model).__name__]
     config["head_dtype"] = "float32"  # as precision.py has it
     return json.dumps(config, sort_keys=True)
 
@@ -225,10 +214,10 @@ def _require_divisible(model: PreTrainedModel, together: int) -> None:
         )
 
 
-def parameter_names(model: PreTrainedModel) -> list[str]:
+def parameter_names(model: PreTrainedModel, shares: Alone = ALONE) -> list[str]:
     """The names of all weights of a plain model with this configuration, tied ones once."""
     with torch.device("meta"):
-        plain = kind_of(model)(deepcopy(model.config))
+        plain = shares.kind_of(model)(deepcopy(model.config))
     return [name for name, _ in plain.named_parameters()]
 
 
@@ -240,7 +229,7 @@ def _noted(pairs: Iterator[tuple[str, Tensor]], names: list[str]) -> Iterator[tu
 
 
 @torch.no_grad()
-def weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+def weights(model: PreTrainedModel, shares: Alone = ALONE) -> Iterator[tuple[str, Tensor]]:
     """(name, weight) of each parameter, as the base model has them. Adapters are added, in fp32.
     Where weights are spread, one after the other is whole, and all processes have to ask.
 
@@ -258,12 +247,13 @@ def weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
         if added and name.endswith("base_layer.weight"):
             weight = weight.float() + added("default").float()
         plain = name.removeprefix("base_model.model.").replace(".base_layer", "")
-        yield plain, in_one_piece(weight)
+        yield plain, shares.in_one_piece(weight)
 
 
 @cache
-def _engine(config: str, memory: float, context: int, sleep: bool, together: int):
-    """The engine for models of this architecture (JSON), of `together` processes.
+def _engine(config: str, memory: float, context: int, sleep: bool, team: int):
+    """The engine for models of this architecture (JSON). team: how many processes have it together;
+    0 where there is only one process.
 
     There is one for each architecture in a process, because its memory is never given back.
     """
@@ -275,9 +265,9 @@ def _engine(config: str, memory: float, context: int, sleep: bool, together: int
     else:
         room = {"kv_cache_memory_bytes": CPU_CACHE, "dtype": "float32", "enforce_eager": True}
         room["enable_chunked_prefill"] = False  # on a CPU it breaks requests that have a seed
-    if count() > 1:  # it takes the place of this process, and its card, from torchrun's variables
+    if team:  # it takes the place of this process, and its card, from torchrun's variables
         room |= {"distributed_executor_backend": "external_launcher"}
-        room |= {"tensor_parallel_size": together}
+        room |= {"tensor_parallel_size": team}
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(config, encoding="utf-8")
         llm = LLM(
@@ -290,7 +280,6 @@ def _engine(config: str, memory: float, context: int, sleep: bool, together: int
             disable_log_stats=True,
             **room,
         )
-    ENDINGS.append(llm.llm_engine.engine_core.shutdown)
     return llm
 
 

@@ -31,7 +31,6 @@ class Clock:
         self.left: dict[Part, int] = {}  # with its updates; 1 for a part that has none
         self.spent: dict[str, tuple[float, int]] = {}  # (seconds, updates) by the name of a stage
         self.since: dict[Part, float] = {}  # when the update began that each stage is at
-        self.jobs = 1  # parts that are under way at once
 
     def begin(self, part: Part, updates: int) -> None:
         """A stage begins that will take so many updates."""
@@ -69,7 +68,7 @@ class Clock:
         if not self.spent or not known:
             return ""
         more = "more than " if len(known) < len(rates) else ""
-        return f"{more}{duration(sum(known) / self.jobs)} left"
+        return f"{more}{duration(sum(known))} left"
 
     def _measure(self, name: str, seconds: float, updates: int) -> None:
         before, count = self.spent.get(_alike(name), (0.0, 0))

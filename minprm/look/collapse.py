@@ -91,7 +91,7 @@ def of_walk(groups: list, chat: Chat) -> list[Drawn]:
     for group in groups:
         for z in group.thoughts:
             state = (*z.path.history.whole(), *chat.think)
-            found.append(Drawn(state, z.drawn, z.logprobs))
+            found.append(Drawn(state, z.sampled, z.logprobs))
     return found
 
 

@@ -3,9 +3,9 @@
 import json
 import os
 import sys
-from copy import copy
 from dataclasses import asdict
 from pathlib import Path
+from typing import IO
 
 from filelock import FileLock, Timeout
 from loguru import logger
@@ -13,24 +13,28 @@ from tqdm import tqdm
 
 from minprm.arms import starts
 from minprm.constants import Config, fail
+from minprm.logs.reader import rewrite_demos
+from minprm.look.dashboards import TensorBoard, stop_tracking, track
+from minprm.look.notes import Noted
 from minprm.look.screen import Screen
-from minprm.look.tensorboard import TensorBoard
-from minprm.look.track import Tracker
+from minprm.run.events import Began, Ended, Event, Left, Updated
 from minprm.run.stage_ids import last_stage
+from minprm.trainer import Run
 
 
 class Log:
     """One run's files. Every line names its seed, stage and update, so that a resumed run can drop
     what it is about to do again."""
 
-    def __init__(self, folder: Path):
-        """Nothing is written before `open`: a run that is refused leaves no folder."""
+    def __init__(self, folder: Path, bars: bool = True):
+        """Nothing is written before `open`: a run that is refused leaves no folder. Without bars
+        there is none on the screen."""
         self.folder = folder
         self.lock: FileLock | None = None
         self.arm = "stages"  # the one whose stages run now
-        self.screen = Screen()
+        self.screen = Screen(bars)
         self.tensorboard = TensorBoard(folder / "tensorboard")
-        self.dashboards: list[TensorBoard | Tracker] = [self.tensorboard]
+        self.tracked = False  # by a service, too
         self.early: list[str] = []  # what was said before there was a file for it
         logger.remove()
         logger.add(_above_the_bar, format=self.screen.format)
@@ -49,6 +53,11 @@ class Log:
             self.tensorboard.knobs(cfg)
         self._note_start()
         self._append("log.txt", self.early)
+        self.join()
+
+    def join(self) -> None:
+        """What is said from now on stands in the file of a run that is open, perhaps in another
+        process."""
         logger.remove(self.sink)
         # catch=False: a full disk ends the run in a sentence, here as everywhere
         self.sink = logger.add(self.folder / "log.txt", format="{time} {message}", catch=False)
@@ -62,34 +71,43 @@ class Log:
 
     def track(self, cfg: Config) -> None:
         """Starts --track, or goes on with it. Exits where a new run cannot be tracked."""
-        if cfg.track != "none" and len(self.dashboards) == 1:
-            self.dashboards.append(Tracker(cfg, self.folder))
-
-    def beside(self) -> "Log":
-        """A log of the same run for another stage at the same time: it has a bar and TensorBoard
-        files of its own."""
-        other = copy(self)
-        other.screen = Screen(self.screen.clock)
-        other.tensorboard = TensorBoard(self.tensorboard.folder)
-        other.dashboards = [other.tensorboard, *self.dashboards[1:]]
-        return other
+        if cfg.track != "none" and not self.tracked:
+            track(cfg, self.folder)
+            self.tracked = True
 
     def close(self) -> None:
         """Lets go of the files, and of the lock."""
         self.screen.close()
-        for dashboard in self.dashboards:
-            dashboard.close()
+        self.tensorboard.close()
+        if self.tracked:
+            stop_tracking()
         if self.lock:
             self.lock.release()
         logger.remove(self.sink)
+
+    def __call__(self, run: Run, event: Event) -> None:
+        """The listener."""
+        match event:
+            case Began():
+                self.arm = run.arm
+                self.rewind(run.seed, event.stage_id, event.first)
+                self.screen.bar(run.seed, event.stage_id, event.first, event.updates)
+            case Updated():
+                self.update(run.seed, event.stage_id, event.update, event.stats)
+            case Noted():
+                self.samples(run.seed, event.stage_id, event.update, event.lines)
+            case Left():
+                name = f"{event.name}-{event.stage_id}-{run.seed}"
+                rewrite_demos(event.demos, self.folder, name, event.numbers)
+            case Ended():
+                self.screen.finish(run.seed, event.stage_id, event.seconds)
 
     def update(self, seed: int, stage_id: str, update: int, stats: dict[str, float]) -> None:
         """One line of metrics.jsonl and one point of each curve."""
         line = {"seed": seed, "stage": stage_id, "update": update, **stats}
         self._append("metrics.jsonl", [to_json(line) + "\n"])
         self.screen.update(stats)
-        for dashboard in self.dashboards:
-            dashboard.update(self._place(seed, stage_id), update, stats)
+        self.tensorboard.update(self._place(seed, stage_id), update, stats)
 
     def samples(self, seed: int, stage_id: str, update: int, groups: list[dict]) -> None:
         """Whole groups, thoughts with rewards and advantages, for people to read."""
@@ -98,37 +116,43 @@ class Log:
         self._append("samples.jsonl", [to_json(line) + "\n" for line in lines])
         if lines:  # the first is the same state at every look
             self.screen.group(lines[0])
-            for dashboard in self.dashboards:
-                dashboard.group(self._place(seed, stage_id), lines[0])
+            self.tensorboard.group(self._place(seed, stage_id), lines[0])
 
     def row(self, row: dict, arm: str) -> None:
         """A row of the ladder: an arm's, that of random play, or the expert's."""
-        for dashboard in self.dashboards:
-            dashboard.row(f"{arm}-{row['seed']}", row)
+        self.tensorboard.row(f"{arm}-{row['seed']}", row)
 
     def rewind(self, seed: int, stage_id: str, update: int) -> None:
         """Opens a stage: forgets what was logged of it from `update` on."""
         for name in ("metrics.jsonl", "samples.jsonl"):
-            path = self.folder / name
-            text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-            kept = []
-            # what follows the last newline was being written when the process was killed
-            for number, line in enumerate(text.split("\n")[:-1], start=1):
-                *stage, when = _place(line, path, number)
-                if stage != [seed, stage_id] or when < update:
-                    kept.append(line + "\n")
-            if "".join(kept) != text:
-                write_atomically(path, "".join(kept))
+            with self._writing():
+                self._forget(self.folder / name, seed, stage_id, update)
         self.tensorboard.close()  # the stage's first point opens its own files
 
     def _place(self, seed: int, stage_id: str) -> str:
-        """Where dashboards show a stage: under the arm that runs it."""
+        """Where TensorBoard shows a stage: under the arm that runs it."""
         number = stage_id.count("+") + 1
         return f"{self.arm}-{seed}/{number}-{last_stage(stage_id).replace(':', '-')}"
 
+    def _forget(self, path: Path, seed: int, stage_id: str, update: int) -> None:
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        lines = []
+        # what follows the last newline was being written when a process was killed
+        for number, line in enumerate(text.split("\n")[:-1], start=1):
+            *stage, when = _place(line, path, number)
+            if stage != [seed, stage_id] or when < update:
+                lines.append(line + "\n")
+        if "".join(lines) != text:
+            write_atomically(path, "".join(lines))
+
     def _append(self, name: str, lines: list[str]) -> None:
-        with open(self.folder / name, "a", encoding="utf-8") as file:
-            file.writelines(lines)
+        with self._writing(), open(self.folder / name, "ab+") as file:
+            _end_at_a_newline(file)
+            file.write("".join(lines).encode())
+
+    def _writing(self) -> FileLock:
+        """`with self._writing():` one process at a time writes lines (--jobs)."""
+        return FileLock(self.folder / "lines.lock")
 
 
 def to_json(value: object, indent: int | None = None) -> str:
@@ -172,6 +196,18 @@ def held(path: Path) -> bool:
             return False
     except Timeout:
         return True
+
+
+def _end_at_a_newline(file: IO[bytes]) -> None:
+    """Cuts off half a line, which a process was writing when it was killed."""
+    end = file.seek(0, os.SEEK_END)
+    if not end:
+        return
+    file.seek(end - 1)
+    if file.read(1) == b"\n":
+        return
+    file.seek(0)
+    file.truncate(file.read().rfind(b"\n") + 1)
 
 
 def _place(line: str, path: Path, number: int) -> tuple[int, str, int]:

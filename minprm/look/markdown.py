@@ -1,4 +1,4 @@
-"""A run's texts in Markdown, for TensorBoard and for trackers that read it.
+"""A run's texts in Markdown, for TensorBoard.
 
 Text of a model, a world or a user stays text: every letter that Markdown or HTML could obey becomes
 a reference to it.

@@ -5,10 +5,12 @@ are read once more, by the weights that the update made. Which groups are noted:
 """
 
 import math
+from dataclasses import dataclass
 
 from minprm.data import Sample
 from minprm.look.pieces import Pieces
 from minprm.model.reading import Reading
+from minprm.run.events import Event
 from minprm.trainer import Run
 
 # A line stays readable. What is longer is left out, or cut where that is said.
@@ -17,6 +19,14 @@ PROMPT_TOKENS = 512  # of a prompt
 LIKELY = 6  # tokens that are named in the place of a token of the expert's action
 # The role of a token, as one letter. The first two are not read: no loss is ever taken of them.
 STATE, TAG, THOUGHT, STOP, ACTION, DRAWN = "stzead"
+
+
+@dataclass
+class Noted(Event):
+    """What the recorder tells: groups as people read them."""
+
+    update: int
+    lines: list[dict]  # of samples.jsonl
 
 
 class Notes:
@@ -75,9 +85,9 @@ class Notes:
         for tokens, readings in self._read_turns():
             tokens["after"] = _placed(tokens["role"], [r.logp.tolist() for r in readings])
 
-    def write(self) -> None:
-        """Appends the lines to samples.jsonl."""
-        self.run.log.samples(self.run.seed, self.stage_id, self.update, self.rows)
+    def tell(self) -> None:
+        """Hands the lines on, to whoever writes them."""
+        self.run.tell(Noted(self.stage_id, self.update, self.rows))
 
     def prompt(self, ids: list[int]) -> list[str] | None:
         """The token texts of what is read before a thought; None where it is too long."""

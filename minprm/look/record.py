@@ -8,7 +8,7 @@ draws anything that training draws, nor moves a weight. What is noted of a group
 from collections.abc import Callable
 from dataclasses import replace
 
-from minprm.constants import ActPRM, Config
+from minprm.constants import RL, ActPRM, Config
 from minprm.data import Demo, Sample
 from minprm.envs import make_world
 from minprm.envs.base import World
@@ -25,7 +25,9 @@ from minprm.look.notes import (
 )
 from minprm.look.pieces import Pieces, state_text
 from minprm.play import Episode, forced_opening, task_name
+from minprm.run.events import Began, Event, Grouped, Learned, Played, Updated
 from minprm.run.randomness import noise_seed
+from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.text.actions import copies
 from minprm.text.chat import Chat
 from minprm.trainer import Run
@@ -45,56 +47,57 @@ def recorded_before(update: int) -> bool:
     return update % apart == 0
 
 
+class Recorder:
+    """The listener: it keeps groups of the stage that runs, where it is Act-PRM or RL."""
+
+    def __init__(self):
+        self.watched: WatchedStates | WatchedTasks | None = None
+
+    def __call__(self, run: Run, event: Event) -> None:
+        if isinstance(event, Began):
+            self.watched = None
+            if isinstance(event.cfg, ActPRM):
+                self.watched = WatchedStates(run, event.stage_id, event.cfg, event.first)
+            if isinstance(event.cfg, RL):
+                self.watched = WatchedTasks(run, event.stage_id)
+        elif self.watched:
+            self.watched.hear(event)
+
+
 class WatchedStates:
     """Act-PRM: first steps of logs; where paths are resampled, every step of the first held-out
-    log. The last four arguments are functions of stages/act_prm.py."""
+    log."""
 
-    def __init__(
-        self,
-        run: Run,
-        stage_id: str,
-        cfg: ActPRM,
-        walk_logs: Callable,
-        outcomes: Callable,
-        credit: Callable,
-        to_samples: Callable,
-    ):
+    def __init__(self, run: Run, stage_id: str, cfg: ActPRM, first: int):
         self.run = run
         self.stage_id = stage_id
         # the thoughts that the agent will have when it acts, also where training shows the action
         self.cfg = replace(cfg, thoughts_from="state")
-        self.walk_logs = walk_logs
-        self.outcomes = outcomes
-        self.credit = credit
-        self.to_samples = to_samples
         self.demos = watched_demos(run, cfg)
         self.pieces = Pieces(run.agent.chat.tokenizer)
-        self.done = run.snapshots.state(stage_id).get("update", 0)  # updates so far
+        self.done = first  # updates so far
         self.notes: Notes | None = None  # of the look before this update
 
-    def before(self, update: int) -> None:
-        """Draws the groups, and reads them by the weights before the update."""
-        self.notes = self._drawn(update) if self.demos and recorded_before(update) else None
-
-    def after(self, update: int) -> None:
-        """Reads the same tokens by the weights after it, and writes the lines."""
-        self.done = update + 1
-        if self.notes:
-            self.notes.read_after()
-            self.notes.write()
-
-    def end(self) -> None:
-        """The last look, at the weights that the stage leaves."""
-        if self.demos:
-            self._drawn(self.done).write()
+    def hear(self, event: Event) -> None:
+        match event:
+            case Grouped():  # draws the groups, and reads them by the weights before the update
+                due = self.demos and recorded_before(event.update)
+                self.notes = self._drawn(event.update) if due else None
+            case Updated():  # reads the same tokens by the weights after it
+                self.done = event.update + 1
+                if self.notes:
+                    self.notes.read_after()
+                    self.notes.tell()
+            case Learned() if self.demos:  # the last look, at the weights that the stage leaves
+                self._drawn(self.done).tell()
 
     def _drawn(self, update: int) -> Notes:
         """Notes of the groups that the present weights draw."""
         notes = Notes(self.run, self.stage_id, update, self.pieces)
         seed = noise_seed(self.run.seed, "watched", 0)  # the same at every look
-        walks, groups = self.walk_logs(self.run.agent, self.demos, self.cfg, seed)
-        self.outcomes(walks, self.cfg)
-        self.credit(groups, self.cfg)
+        walks, groups = walk_logs(self.run.agent, self.demos, self.cfg, seed)
+        outcomes(walks, self.cfg)
+        credit(groups, self.cfg)
         for number, walk in enumerate(walks):
             whole = number == 1 and self.cfg.continues == "resample"
             for t in range(len(walk.groups) if whole else 1):
@@ -164,7 +167,7 @@ class WatchedStates:
         chat = self.run.agent.chat
         # whatever is trained on, all of a turn is read: what no loss is taken of moves as well
         cfg = replace(self.cfg, trained_on="thought_action")
-        samples = self.to_samples([group], chat, cfg, 0)
+        samples = to_samples([group], chat, cfg, 0)
         rewards = [z.reward for z in group.thoughts]
         for i in with_tokens([len(sample.ids) for sample in samples], rewards):
             z = group.thoughts[i]
@@ -208,7 +211,7 @@ def roles_of(z, action: list[int], chat: Chat) -> str:
     Of the tokens that end a thought the first alone is drawn; the others are learned with the
     action.
     """
-    stop = z.drawn[len(z.ids) :]
+    stop = z.sampled[len(z.ids) :]
     roles = TAG * len(chat.think) + THOUGHT * len(z.ids) + STOP * len(stop)
     if z.closed:
         rest = [*chat.think_end[1:], *chat.act, *action, *chat.act_end, *chat.end]
@@ -252,23 +255,26 @@ class WatchedTasks:
         self.pieces = Pieces(run.agent.chat.tokenizer)
         self.notes: Notes | None = None  # of the look before this update
 
-    def before(self, update: int, groups: list) -> None:
-        """Reads the tokens by the weights before the update."""
-        self.notes = None
-        last = update + 1 == self.run.cfg.rl.updates
-        # tasks differ from batch to batch, so that looks close together would show nothing more
-        regular = update % 5 == 0 and recorded_before(update)
-        if self.run.cfg.watch and (regular or last):
-            self.notes = Notes(self.run, self.stage_id, update, self.pieces)
-            for number, group in enumerate(groups[: self.run.cfg.watch]):
-                self.notes.rows.append(self._row(self.notes, number, group))
-            self.notes.read_before()
+    def hear(self, event: Event) -> None:
+        match event:
+            case Played():  # reads the tokens by the weights before the update
+                self.notes = self._noted(event) if self._is_due(event) else None
+            case Updated() if self.notes:  # reads the same tokens by the weights after it
+                self.notes.read_after()
+                self.notes.tell()
 
-    def after(self, update: int) -> None:
-        """Reads the same tokens by the weights after it, and writes the lines."""
-        if self.notes:
-            self.notes.read_after()
-            self.notes.write()
+    def _is_due(self, event: Played) -> bool:
+        last = event.update + 1 == self.run.cfg.rl.updates
+        # tasks differ from batch to batch, so that looks close together would show nothing more
+        regular = event.update % 5 == 0 and recorded_before(event.update)
+        return bool(self.run.cfg.watch) and (regular or last)
+
+    def _noted(self, event: Played) -> Notes:
+        notes = Notes(self.run, self.stage_id, event.update, self.pieces)
+        for number, group in enumerate(event.groups[: self.run.cfg.watch]):
+            notes.rows.append(self._row(notes, number, group))
+        notes.read_before()
+        return notes
 
     def _row(self, notes: Notes, number: int, group: list[Episode]) -> dict:
         """The line of one task: its episodes, whose tokens are kept where they are not too many."""

@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from minprm.look.clock import Clock, Part
 from minprm.look.picture import picture
-from minprm.run.stage_ids import kind, last_stage
+from minprm.run.stage_ids import last_stage
 from minprm.text.printable import in_colours
 
 if TYPE_CHECKING:
@@ -29,30 +29,26 @@ NUMBERS = {"reward/mean": "reward", "eval/success": "success", "loss/total": "lo
 
 
 class Screen:
-    """The bar of the stage that runs, the groups that were not shown yet, and the time left.
+    """The bar of the stage that runs, the groups that were not shown yet, and the time left."""
 
-    Stages that run at once have a screen each, and one clock.
-    """
-
-    def __init__(self, clock: Clock | None = None):
-        self.clock = clock or Clock()
+    def __init__(self, bars: bool = True):
+        """bars: may there be any? Where stages run at once, in several processes, there is none."""
+        self.bars = bars
+        self.clock = Clock()
         self.part = Part(0, "")  # the one that the bar is of
-        self.arm = ""  # the one that the stage is made for, where others are made at once
         self.shown: tqdm | None = None
         self.numbers: dict[str, float] = {}
         self.last_group: dict = {}
         self.colours = in_colours(sys.stderr)
 
-    def bar(self, seed: int, stage_id: str, first: int, updates: int) -> range:
-        """The numbers of the updates that are left of a stage; it has a bar from now on."""
+    def bar(self, seed: int, stage_id: str, first: int, updates: int) -> None:
+        """A stage begins; it has a bar from now on."""
         self.part = Part(seed, stage_id)
         self.clock.begin(self.part, updates - first)
         self.numbers = {}
-        name = last_stage(stage_id)
-        if self.arm and kind(stage_id) == "sft":  # most arms end with it, also at the same time
-            name = f"{self.arm}: sft"
-        self.shown = bar(desc=f"seed {seed}  {name}", total=updates, initial=first)
-        return range(first, updates)
+        if self.bars:
+            name = last_stage(stage_id)
+            self.shown = bar(desc=f"seed {seed}  {name}", total=updates, initial=first)
 
     def update(self, stats: dict[str, float]) -> None:
         """An update is over: what it measured stands before the bar."""
@@ -78,10 +74,7 @@ class Screen:
     def close(self) -> None:
         """Takes the bar away."""
         if self.shown is not None:
-            drawn = not self.shown.disable
             self.shown.close()
-            if drawn:  # tqdm leaves the cursor behind a bar that is not the first
-                self.shown.fp.write("\r")
         self.shown = None
 
     def finish(self, seed: int, name: str, seconds: float) -> None:

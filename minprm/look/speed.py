@@ -28,7 +28,8 @@ from minprm.data import Sample
 from minprm.model.policy import Policy
 from minprm.model.precision import output_layer
 from minprm.model.tree import named
-from minprm.several.processes import count
+from minprm.run.events import Event, Updated
+from minprm.trainer import Run
 
 # Peak FLOPs a second in bf16 with fp32 sums and without sparsity, in 10^12: NVIDIA's data sheets.
 # A card is known by the words in its name; of several that fit, the first.
@@ -37,6 +38,12 @@ PEAK = {
     "L40S": 362, "L40": 181, "L4": 121, "A10G": 70, "A10": 125, "RTX 4090": 165, "RTX 3090": 71,
 }  # fmt: skip
 SLOWER = {"Laptop", "MIG", "D"}  # words for less of a card than the table says
+
+
+def speeds(run: Run, event: Event) -> None:
+    """The listener: adds these numbers to what is logged of an update."""
+    if isinstance(event, Updated):
+        event.stats |= speed(run.agent.policy, event.samples, event.cfg, event.stats)
 
 
 def speed(
@@ -52,7 +59,7 @@ def speed(
     device = policy.model.device
     if device.type == "cuda":
         needed = cfg.passes * flops(policy, tokens, pairs, scored)
-        peak = count() * peak_of(torch.cuda.get_device_name(device))
+        peak = policy.shares.count * peak_of(torch.cuda.get_device_name(device))
         if peak:
             found["speed/mfu"] = needed / seconds / peak
         found["speed/peak_memory_gb"] = torch.cuda.max_memory_allocated(device) / 1e9

@@ -1,18 +1,44 @@
 """One model in its three roles: it writes, it is read, it learns."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from minprm.constants import Config, History
-from minprm.load.pretrained import make_sampler
-from minprm.load.vllm import VLLM
 from minprm.model.policy import Policy
-from minprm.model.sampler import Sampler
+from minprm.model.sampler import Completion
 from minprm.text.chat import Chat
 from minprm.text.instruction import Instruction, instruction_of
 
 SHOWS_ACTION = ("action_first", "both")  # of --act-prm.trained-on: an action before its thought
+
+
+class Writer(Protocol):
+    """Whoever writes: `Sampler`, or an engine."""
+
+    model: PreTrainedModel  # whose weights it writes with
+
+    def begin(self) -> None:
+        """Starts a new walk over logs or worlds: nothing depends on what was read before it."""
+
+    def generate(
+        self,
+        prompts: list[list[int]],
+        n: int,
+        max_tokens: int,
+        stop: list[int],
+        temperature: float,
+        seed: int,
+    ) -> list[list[Completion]]:
+        """n completions for each prompt."""
+        ...
+
+    def sleep(self) -> None:
+        """Frees the memory of what was read, for the update that follows."""
+
+    def sync(self) -> None:
+        """Takes the learner's weights."""
 
 
 @dataclass(kw_only=True)
@@ -42,7 +68,7 @@ class Prompter:
 class Player(Prompter):
     """A model that writes, and how it is asked. Whoever only plays needs no more."""
 
-    sampler: Sampler | VLLM  # of the same methods
+    sampler: Writer
     version: int = 0  # of the weights that the sampler writes with
 
 
@@ -51,11 +77,6 @@ class Agent(Player):
     """The model in its three roles, and how it is asked. Whoever scores or trains gets it whole."""
 
     policy: Policy  # learns, and tells the log-prob of any tokens; the sampler has its weights
-
-    def begin(self) -> None:
-        """Starts a new walk over logs: nothing depends on what was read before it."""
-        self.sampler.begin()
-        self.policy.kept.clear()
 
     def sync(self) -> None:
         """Tells the sampler of the new weights: what it writes next comes from them."""
@@ -84,20 +105,14 @@ def make_prompter(tokenizer: PreTrainedTokenizerBase, cfg: Config, tools: list[d
 
 
 def make_player(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, cfg: Config, tools: list[dict]
+    tokenizer: PreTrainedTokenizerBase, sampler: Writer, cfg: Config, tools: list[dict]
 ) -> Player:
-    """This model, asked as `cfg` says; it writes and does not learn."""
-    prompter = make_prompter(tokenizer, cfg, tools)
-    sampler = make_sampler(model, cfg.sampler, cfg.engine, cfg.context)
-    return Player(**vars(prompter), sampler=sampler)
+    """This sampler's model, asked as `cfg` says; it writes and does not learn."""
+    return Player(**vars(make_prompter(tokenizer, cfg, tools)), sampler=sampler)
 
 
-def make_agent(policy: Policy, cfg: Config, tools: list[dict], own_weights: bool = False) -> Agent:
-    """The agent of this policy's model, asked as `cfg` says.
-
-    own_weights: its sampler keeps a copy of the weights, as old as the last sync, so that it can
-    write while the policy learns.
-    """
-    prompter = make_prompter(policy.tokenizer, cfg, tools)
-    sampler = make_sampler(policy.model, cfg.sampler, cfg.engine, cfg.context, own_weights)
-    return Agent(**vars(prompter), sampler=sampler, policy=policy)
+def make_agent(policy: Policy, sampler: Writer, cfg: Config, tools: list[dict]) -> Agent:
+    """The agent of this policy's model, asked as `cfg` says. The sampler writes by its weights."""
+    return Agent(
+        **vars(make_prompter(policy.tokenizer, cfg, tools)), sampler=sampler, policy=policy
+    )

@@ -5,7 +5,6 @@ was read before it: on a CPU half of the time of a step. Here a new token is wri
 Layers that forget (a sliding window) or that keep one state (a recurrent layer) stay as they are.
 """
 
-from functools import lru_cache
 from inspect import signature
 from typing import Any, cast
 
@@ -13,6 +12,8 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
+
+from minprm.model.adapters import under_adapters
 
 
 class GrowingLayer(DynamicLayer):
@@ -75,13 +76,12 @@ def held(layer: Any) -> tuple[Tensor, Tensor]:
     return layer.keys, layer.values
 
 
-@lru_cache
-def cache_name(kind: type[PreTrainedModel]) -> str:
-    """What the forward of such a model calls its cache, as an argument and in its output.
+def cache_name(model: PreTrainedModel) -> str:
+    """What the model's forward calls its cache.
 
     transformers 5.24 gave all of them one name; a model with code of its own may keep an older one.
     """
-    parameters = signature(kind.forward).parameters
+    parameters = signature(type(under_adapters(model)).forward).parameters
     for name in ("cache", "cache_params"):
         if name in parameters:
             return name

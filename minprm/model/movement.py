@@ -21,10 +21,6 @@ class Movement:
         # of a tensor that is spread over processes this one may have nothing
         self.start = {name: _measured(p).clone() for name, p in parameters.items() if p.numel()}
 
-    def forget(self, name: str) -> None:
-        """This parameter no longer counts."""
-        del self.start[name]
-
     @torch.no_grad()
     def squares(self) -> tuple[float, float]:
         """|theta - theta_0|^2 and |theta_0|^2"""

@@ -7,15 +7,13 @@ is `log_probs` and `update`.
 
 import math
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from copy import deepcopy
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.nn.utils import clip_grad_norm_
 from torch.optim import AdamW
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
@@ -23,14 +21,13 @@ from transformers.utils import logging
 from minprm.constants import Training, fail
 from minprm.data import Sample
 from minprm.model.adapters import has_adapters, switched_off, under_adapters
+from minprm.model.alone import ALONE, Alone
 from minprm.model.blocks import attend
-from minprm.model.kept import Kept
 from minprm.model.movement import Movement
 from minprm.model.objective import at_trained, make_batch, objective
 from minprm.model.packing import Members, micro_batches
 from minprm.model.precision import autocast
 from minprm.model.reading import Reading, scores
-from minprm.model.sampler import keeps_all
 from minprm.model.tree import layout
 from minprm.zoo import AGGREGATIONS
 
@@ -43,22 +40,25 @@ class Policy:
     """A causal language model with a value head, its optimizer, and the frozen model it was."""
 
     def __init__(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, micro_tokens: int
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        micro_tokens: int,
+        shares: Alone = ALONE,
     ):
+        """shares: how the work is shared with other processes, where there are some."""
+        self.shares = shares
         self.model = model
         self.tokenizer = tokenizer
         self.micro_tokens = micro_tokens
         # are Samples with a common beginning read in one row? check.py asks the model whether it
         # honours a tree's mask and positions
         self.shares_prefixes = True
-        # and may a walk be scored behind what was read of it? check.py asks that as well
-        self.continues = keeps_all(model)
         # may attention leave out what nobody sees? On a CPU that is done with sdpa's arithmetic; it
         # keeps for the gradient what checkpointing is there to let go
         recomputes = any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
         sdpa = model.config._attn_implementation == "sdpa" and not recomputes
         self.reads_blocks = model.device.type != "cpu" or sdpa
-        self.kept: dict[bool, Kept] = {}  # of this walk: what the policy, and the base, has read
         # the critic reads the policy's own trunk; where no advantage asks for it, nothing moves it
         width = model.get_input_embeddings().get_parameter("weight").shape[1]
         self.critic = torch.nn.Parameter(torch.zeros(width + 1, device=model.device))
@@ -82,8 +82,13 @@ class Policy:
     @torch.no_grad()
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Puts such a copy back."""
+        self.shares.let_go(self.model)
         for name, tensor in self.tensors().items():
-            tensor.copy_(weights[name])
+            tensor.copy_(self.shares.local(weights[name]))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The memory of everything that is trained, to be read and written."""
+        return {name: self.shares.local(p.detach()) for name, p in self.parameters.items()}
 
     def restart(self) -> None:
         """Back to the base model's weights, with a new optimizer."""
@@ -94,21 +99,23 @@ class Policy:
         """A new optimizer at the present weights, from which movement is measured."""
         self.version = 0  # updates since then
         self.skipped = 0  # updates in a row that were not finite
-        self.movement = Movement(self.tensors())
+        self.movement = Movement(self.shares.counted(self.parameters))
         trunk = [p for p in self.parameters.values() if p is not self.critic]
         groups = [{"params": trunk, "scale": 1}, {"params": [self.critic], "scale": CRITIC_LR}]
         self.optimizer = AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0)
 
     def moved(self) -> float:
         """|theta - theta_0| / |theta_0| since `begin`: 0 means that nothing learns."""
-        moved, whole = self.movement.squares()
-        return math.sqrt(moved / whole)
+        moved, start = self.shares.total(self.movement.squares())
+        return math.sqrt(moved / start)
 
     def save(self, path: Path) -> None:
         """A directory that `AutoModelForCausalLM.from_pretrained` loads."""
-        self.write(path)
+        state = self.shares.state(self.model)
+        self.shares.from_first(partial(self._write, path, state))
+        path.mkdir(parents=True, exist_ok=True)  # another process may have a folder of its own
 
-    def write(self, path: Path, state: dict[str, Tensor] | None = None) -> None:
+    def _write(self, path: Path, state: dict[str, Tensor] | None) -> None:
         """All of that directory or nothing. state: the weights by name, where the model does not
         hold them in one piece."""
         half = path.with_name(f".{path.name}.tmp")
@@ -122,18 +129,14 @@ class Policy:
 
     @torch.no_grad()
     def logprobs(
-        self,
-        samples: list[Sample],
-        temperature: float = 1.0,
-        base: bool = False,
-        keep: bool = False,
+        self, samples: list[Sample], temperature: float = 1.0, base: bool = False
     ) -> list[Tensor]:
         """log p of each Sample's trained tokens, without a gradient: one fp32 tensor [n] a Sample.
 
         Tokens that the sampler drew are scored at its temperature, all others at 1. With `base` the
-        frozen base model scores them. With `keep` what the last such call read is not read again.
+        frozen base model scores them.
         """
-        return [reading.logp for reading in self.readings(samples, temperature, base, keep=keep)]
+        return [reading.logp for reading in self.readings(samples, temperature, base)]
 
     @torch.no_grad()
     def values(self, samples: list[Sample]) -> list[Tensor]:
@@ -147,30 +150,27 @@ class Policy:
         temperature: float = 1.0,
         base: bool = False,
         likely: int = 0,
-        keep: bool = False,
     ) -> list[Reading]:
         """All that the model says of each Sample's trained tokens: one Reading a Sample.
 
         likely: how many of the likeliest tokens in the place of each are told.
         """
-        found = {}
-        asked = [i for i, sample in enumerate(samples) if any(sample.trained)]
-        wanted = [samples[i] for i in asked]
-        kept = None
-        if keep and self.shares_prefixes and self.continues:
-            kept = self.kept.setdefault(base, Kept(self.micro_tokens))
-            kept.turn_to(wanted, sum(weight._version for weight in self.model.parameters()))
-        plan = self.micro_batches(wanted) if kept is None else kept.plan(wanted, self.micro_batches)
-        for rows in self.in_step(plan, wanted, [base]):
-            order = [asked[k] for row in rows for k in row]
+        readings = {}
+        numbers = [i for i, sample in enumerate(samples) if any(sample.trained)]
+        scored = [samples[i] for i in numbers]
+        share = self.shares.to_read(scored)
+        own = [scored[k] for k in share]
+        read = partial(self.read, [scored[:1]], temperature)
+        for rows in self.shares.in_step(self.micro_batches(own), read, [base]):
+            order = [numbers[share[k]] for row in rows for k in row]
             sizes = [sum(samples[i].trained) for i in order]
             # row after row, so the numbers come in the order of the rows and not of the samples
-            part = [[wanted[k] for k in row] for row in rows]
-            reading = self.read(part, temperature, base, likely=likely, kept=kept)
-            found |= zip(order, reading.split(sizes), strict=True)
-        found = self.from_all(found)
+            part = [[own[k] for k in row] for row in rows]
+            reading = self.read(part, temperature, base, likely=likely)
+            readings |= zip(order, reading.split(sizes), strict=True)
+        readings = self.shares.all(readings)
         nothing = Reading(*[torch.empty(0)] * len(Reading._fields))
-        return [found.get(i, nothing) for i in range(len(samples))]
+        return [readings.get(i, nothing) for i in range(len(samples))]
 
     def read(
         self,
@@ -179,32 +179,21 @@ class Policy:
         base: bool = False,
         entropy_gradient: bool = False,
         likely: int = 0,
-        kept: Kept | None = None,
     ) -> Reading:
-        """One forward pass over rows of Samples, for all that is scored and all that is trained on.
-
-        kept: what need not be read again of these rows. It gets what this pass reads.
-        """
+        """One forward pass over rows of Samples, for scoring as for training."""
         device = self.model.device
-        if kept is None:
-            laid_out, cache = layout(rows, device, self.reads_blocks), None
-        else:
-            laid_out, cache = kept.layout(rows, self.model.config, device, self.reads_blocks)
+        laid_out = layout(rows, device, self.reads_blocks)
         # what the sampler drew is scored at its temperature, what an expert wrote at 1
         drawn = _drawn([sample for row in rows for sample in row]).to(device)
         temperatures = torch.where(drawn, temperature, 1.0)[:, None]  # [T, 1]
         with switched_off(self.model) if base else nullcontext(), autocast(device):
             model = self.frozen if base and not self.lora else under_adapters(self.model)
             attend(model, laid_out.attention_mask)
-            found, hidden, cache = scores(
-                model, laid_out, cache, temperatures, entropy_gradient, likely
-            )
-        if kept is not None:
-            kept.add(cache)
+            numbers, hidden = scores(model, laid_out, temperatures, entropy_gradient, likely)
         values = torch.empty(len(temperatures), 0)
         if rows[0][0].returns:  # no critic: no copy of all hidden states in fp32 for it
             values = (hidden.float() @ self.critic[:-1] + self.critic[-1]).cpu()
-        return Reading(*found, values=values)
+        return Reading(*numbers, values=values)
 
     @property
     def lora(self) -> bool:
@@ -213,15 +202,17 @@ class Policy:
     @cached_property
     def frozen(self) -> PreTrainedModel:
         """The base model, where no adapter can be switched off to get it; made when asked for."""
-        frozen = deepcopy(self.model).requires_grad_(False)
-        frozen.load_state_dict(self.initial, strict=False)
+        frozen = self.shares.copy_of(self.model).requires_grad_(False)
+        for name, p in frozen.named_parameters():
+            if name in self.initial:
+                self.shares.local(p).copy_(self.initial[name])
         return frozen.eval()  # it may be asked for in the midst of an update
 
-    def micro_batches(self, samples: list[Sample], blocks: bool = True) -> list[Members]:
+    def micro_batches(self, samples: list[Sample]) -> list[Members]:
         """Which Samples are read together: their indices, by row and by micro-batch."""
         # the cost of a token is that of its weights, the cost of a pair of tokens is attention's
         pair = 2 * self.attention_size
-        device = self.model.device if self.reads_blocks and blocks else None
+        device = self.model.device if self.reads_blocks else None
         return micro_batches(
             samples, self.micro_tokens, self.size, pair, self.shares_prefixes, device
         )
@@ -253,20 +244,23 @@ class Policy:
         samples = [sample for sample in samples if any(sample.trained)]
         if not samples:
             raise ValueError("an update of no tokens: not one token of its samples is trained")
-        self.kept.clear()  # outdated, and the update needs its memory
+        self.shares.let_go(self.model)
         # divide by the tokens of the whole update, not of the micro-batch, or the answer depends on
         # how memory was split
         lengths = [sum(sample.trained) for sample in samples]
         weights = AGGREGATIONS[cfg.aggregation](lengths)
         drawn_tokens = int(_drawn(samples).sum())
         stats = {"loss/total": 0.0}
+        share = self.shares.to_read(samples)
+        own = [samples[i] for i in share]
         # 1. gradients of all micro-batches, added up
         self.model.train()  # gradient checkpointing is off in evaluation mode
         held = cfg.kl > 0 and cfg.kl_to == "base"  # the base model holds the policy back
         passes = [True, False] if held else [False]
-        for rows in self.in_step(self.micro_batches(samples), samples, passes):
-            part = [[samples[i] for i in row] for row in rows]
-            order = [i for row in rows for i in row]
+        read = partial(self.read, [samples[:1]], temperature)
+        for rows in self.shares.in_step(self.micro_batches(own), read, passes):
+            part = [[own[k] for k in row] for row in rows]
+            order = [share[k] for row in rows for k in row]
             # what the samples say of their trained tokens, as tensors
             batch = make_batch(
                 [samples[i] for i in order], [weights[i] for i in order], sum(lengths), drawn_tokens
@@ -277,12 +271,13 @@ class Policy:
                     batch.ref_logp = self.read(part, temperature, base=True).logp
             # what the policy says of them now, with a gradient
             reading = self.read(part, temperature, entropy_gradient=cfg.entropy > 0)
-            loss, found = objective(reading.logp, reading.entropy, reading.values, batch, cfg)
+            loss, terms = objective(reading.logp, reading.entropy, reading.values, batch, cfg)
             loss.backward()
-            add(stats, found | {"loss/total": loss.item()})
+            add(stats, terms | {"loss/total": loss.item()})
         self.model.eval()
         # 2. one step of the optimizer, along a gradient that is not longer than max_grad_norm
-        stats, norm = self.clipped(stats, cfg.max_grad_norm)
+        stats = self.shares.sum_up(samples, stats, self.parameters)
+        norm = self.shares.clip(self.parameters, cfg.max_grad_norm)
         self._step(lr, math.isfinite(norm) and math.isfinite(stats["loss/total"]))
         return stats | {
             "policy/grad_norm": norm,
@@ -290,29 +285,6 @@ class Policy:
             "policy/skipped": self.skipped,
             "policy/moved": self.moved(),
         }
-
-    # --- what one process does alone, and several do together (parallel.py) ---
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The memory of everything that is trained, to be read and written."""
-        return {name: p.detach() for name, p in self.parameters.items()}
-
-    def in_step(
-        self, plan: list[Members], samples: list[Sample], passes: list[bool]
-    ) -> Iterable[Members]:
-        """The micro-batches, one after the other. passes: who reads each of them, in turn: the base
-        model (True) or the policy."""
-        return plan
-
-    def from_all(self, found: dict[int, Reading]) -> dict[int, Reading]:
-        """The readings of all micro-batches, by Sample."""
-        return found
-
-    def clipped(self, stats: dict[str, float], most: float) -> tuple[dict[str, float], float]:
-        """(statistics of all micro-batches, norm of their gradient before it is clipped)."""
-        return stats, clip_grad_norm_(self.parameters.values(), most).item()
-
-    # ---
 
     def _step(self, lr: float, finite: bool) -> None:
         if finite:
@@ -336,9 +308,9 @@ def _drawn(samples: list[Sample]) -> Tensor:
     return ~at_trained(samples, "logprobs").isnan()
 
 
-def add(stats: dict[str, float], found: dict[str, float]) -> None:
+def add(stats: dict[str, float], terms: dict[str, float]) -> None:
     """Adds what one micro-batch found; of the largest gap the larger one counts."""
-    for name, number in found.items():
+    for name, number in terms.items():
         before = stats.get(name, 0.0)
         stats[name] = max(before, number) if name == "policy/gap_max" else before + number
 

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 from torch.utils.checkpoint import checkpoint
-from transformers import DynamicCache, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
-from minprm.model.cache import cache_name
 from minprm.model.precision import output_layer
 from minprm.model.tree import Rows
 
@@ -38,7 +37,7 @@ class Reading(NamedTuple):
         return [Reading(*parts) for parts in zip(*(x.split(sizes) for x in self), strict=True)]
 
 
-def scores(model: PreTrainedModel, *what: Any) -> tuple[list[Tensor], Tensor, Any]:
+def scores(model: PreTrainedModel, *what: Any) -> tuple[list[Tensor], Tensor]:
     """`of_rows` in the place of the model's forward: its hooks see a pass begin and end."""
     with replaced(model, partial(of_rows, model)):
         return model(*what)
@@ -47,31 +46,28 @@ def scores(model: PreTrainedModel, *what: Any) -> tuple[list[Tensor], Tensor, An
 def of_rows(
     model: PreTrainedModel,
     rows: Rows,
-    cache: DynamicCache | None,
     temperatures: Tensor,
     entropy_gradient: bool,
     likely: int,
-) -> tuple[list[Tensor], Tensor, Any]:
+) -> tuple[list[Tensor], Tensor]:
     """One forward pass: (the first four fields of a Reading; the hidden states from which they
-    come, [T, D]; the cache).  temperatures: [T, 1]
+    come, [T, D]).  temperatures: [T, 1]
 
     The vocabulary is projected only where a log-prob is read, in chunks, which are computed again
     for the gradient where they would not fit into memory at once.
     """
-    name = cache_name(type(model.base_model))
     output = model.base_model(
         input_ids=rows.ids,
         position_ids=rows.positions,
         attention_mask=rows.attention_mask,
-        use_cache=cache is not None,
-        **{name: cache},
+        use_cache=False,
     )
     hidden = output.last_hidden_state.flatten(0, 1)[rows.before]  # [B, L, D] -> [T, D]
     target_ids = rows.ids.flatten()[rows.scored]  # [T]
     size = max(CHUNK // output_layer(model).shape[0], 1)
     chunks = [x.split(size) for x in (hidden, temperatures, target_ids)]
     found = project(partial(_logits, model, output), chunks, entropy_gradient, likely)
-    return found, hidden, output.get(name)
+    return found, hidden
 
 
 def project(

@@ -6,7 +6,6 @@ runs a faster engine. Nothing here knows of thoughts, worlds or losses.
 
 import math
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -16,7 +15,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from minprm.model.adapters import under_adapters
+from minprm.model.alone import ALONE, Alone
 from minprm.model.blocks import attend
 from minprm.model.cache import cache_name, held
 from minprm.model.decode import Apart, Together
@@ -64,10 +63,13 @@ class Sampler:
     There is no top-k and no top-p, so what is drawn has exactly the log-prob that is trained on.
     """
 
-    def __init__(self, model: PreTrainedModel, own_weights: bool = False):
-        """With own_weights it writes by a copy of the weights, which is as old as the last sync."""
+    def __init__(self, model: PreTrainedModel, own_weights: bool = False, shares: Alone = ALONE):
+        """With own_weights it writes by a copy of the weights, which is as old as the last sync.
+        shares: as of a Policy."""
+        self.shares = shares
         self.learner = model
-        self.model = deepcopy(model) if own_weights else model
+        self.model = shares.copy_of(model) if own_weights else model
+        self.cache_name = cache_name(self.model)
         self.last_call: LastCall | None = None
         # may prompts be read on from those of the last call, and may the completions of a prompt
         # stand in one row behind it? check.py asks the model whether that is right
@@ -77,6 +79,7 @@ class Sampler:
     def begin(self) -> None:
         """Starts a new walk over logs or worlds: nothing depends on what was read before it."""
         self.last_call = None
+        self.shares.begin()
 
     def generate(
         self,
@@ -92,10 +95,13 @@ class Sampler:
         A completion ends with the first token of `stop`, or after max_tokens. Temperature 0 takes
         the likeliest token at each place.
         """
+        self.shares.require_same(prompts)
+        self.shares.put_together(self.model)
         device = self.model.device
         generator = torch.Generator(device).manual_seed(seed)
         prompts_of_all = [prompt for prompt in prompts for _ in range(n)]
-        rows = self.rows_at_once(max(map(len, prompts), default=0) + max_tokens)
+        longest = max(map(len, prompts), default=0) + max_tokens
+        rows = min(self.shares.gathered(rows_at_once(self.model, longest)))
         group = 1
         if n <= rows:
             group = n
@@ -108,12 +114,13 @@ class Sampler:
             for first in range(0, len(prompts_of_all), rows):
                 batch = prompts_of_all[first : first + rows]
                 noise = partial(torch.rand, len(batch), generator=generator, device=device)
-                completions += self.written(batch, noise, write)
+                completions += self.shares.complete(batch, noise, write)
         return [completions[i : i + n] for i in range(0, len(completions), n)]
 
     def sleep(self) -> None:
         """Frees the memory of what was read, for the update that follows."""
         self.begin()
+        self.shares.let_go(self.model)
 
     @torch.no_grad()
     def sync(self) -> None:
@@ -123,15 +130,6 @@ class Sampler:
         pairs = zip(self.model.parameters(), self.learner.parameters(), strict=True)
         for own, learned in pairs:
             own.copy_(learned)
-
-    def rows_at_once(self, tokens: int) -> int:
-        """How many completions, of `tokens` with their prompts, are written at once."""
-        return rows_at_once(self.model, tokens)
-
-    def written(self, prompts: list[list[int]], noise: Noise, write: Write) -> list[Completion]:
-        """One completion for each prompt. With several processes each writes a share of them
-        (parallel.py)."""
-        return write(prompts, noise)
 
     # --- one batch, token by token ---
 
@@ -192,7 +190,7 @@ class Sampler:
             position_ids=positions,
             use_cache=True,
             logits_to_keep=keep,
-            **{cache_name(type(under_adapters(self.model))): cache},
+            **{self.cache_name: cache},
         )
         return output.logits
 

@@ -7,36 +7,34 @@ import torch
 from torch import Tensor
 
 from minprm.model.policy import Policy
-from minprm.several.processes import from_first, rank
-from minprm.several.spread import in_one_piece, reshard
 
 
 def moments(policy: Policy) -> dict[str, Tensor]:
     """AdamW's state as one flat dict, by "number of the parameter.name"."""
-    found = {}
+    numbers = {}
     for i, state in policy.optimizer.state_dict()["state"].items():
         for name, tensor in state.items():
-            found[f"{i}.{name}"] = tensor
-    return found
+            numbers[f"{i}.{name}"] = tensor
+    return numbers
 
 
 def moments_like(policy: Policy) -> dict[str, Tensor]:
     """A tensor of the shape of each that `moments` gives after an update."""
-    found = {}
+    shapes = {}
     parameters = [p for group in policy.optimizer.param_groups for p in group["params"]]
     for i, p in enumerate(parameters):
-        found |= {f"{i}.exp_avg": p, f"{i}.exp_avg_sq": p, f"{i}.step": torch.zeros(())}
-    return found
+        shapes |= {f"{i}.exp_avg": p, f"{i}.exp_avg_sq": p, f"{i}.step": torch.zeros(())}
+    return shapes
 
 
-def load_moments(policy: Policy, found: Mapping[str, Tensor]) -> None:
+def load_moments(policy: Policy, numbers: Mapping[str, Tensor]) -> None:
     """Puts such a dict into the optimizer. The rest of its state, its knobs, is as it was made.
 
     Raises ValueError or IndexError if the moments are those of other parameters.
     """
     parameters = [p for group in policy.optimizer.param_groups for p in group["params"]]
     state = policy.optimizer.state_dict()
-    for key, tensor in found.items():
+    for key, tensor in numbers.items():
         i, name = key.split(".")
         if name != "step" and tensor.shape != parameters[int(i)].shape:
             raise ValueError(f"the moments of parameter {i} are of another model")
@@ -57,12 +55,13 @@ def require_finite(weights: Mapping[str, Tensor]) -> None:
 
 def fingerprint_of_model(policy: Policy) -> str:
     """A hash of all weights, frozen ones too."""
-    reshard(policy.model)  # on a GPU the parts are in fp32, and what was put together is not
+    shares = policy.shares
+    shares.let_go(policy.model)  # on a GPU the parts are in fp32, and what was put together is not
     digest = hashlib.sha256()
     for name, p in policy.model.named_parameters():
-        piece = in_one_piece(p.detach())
-        if rank() == 0:
+        piece = shares.in_one_piece(p.detach())
+        if shares.first:
             digest.update(name.encode())
             piece = piece.to("cpu", copy=True)  # what numpy has seen, torch cannot free
             digest.update(piece.contiguous().flatten().view(torch.uint8).numpy().data)
-    return from_first(digest.hexdigest)
+    return shares.from_first(digest.hexdigest)

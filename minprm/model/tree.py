@@ -54,7 +54,6 @@ class Row:
     positions: list[int] = field(default_factory=list)
     nodes: list[int] = field(default_factory=list)  # which node each token belongs to
     above: list[int] = field(default_factory=list)  # the parent of each node; a root is its own
-    samples: list[Sample] = field(default_factory=list)  # one for each node
     scored: list[int] = field(default_factory=list)
     before: list[int] = field(default_factory=list)
 
@@ -149,42 +148,30 @@ def row(samples: list[Sample]) -> Row:
     return r
 
 
-class Names:
-    """Numbers the nodes of Samples.
+def named(samples: list[Sample]) -> list[Path]:
+    """The path of each Sample: its ancestors and itself, root first, each with its number.
 
     Nodes with equal ids below the same node have one number, whatever else their Samples hold: the
     model says the same of them. Two thoughts with the same words are read once.
-    """
-
-    def __init__(self):
-        self.numbers: dict[tuple[int, tuple[int, ...]], int] = {}  # by the node above and the ids
-        # by object too, so that the ids of an ancestor are looked at once; the object is kept, or
-        # its id could become another one's
-        self.known: dict[int, tuple[int, Sample]] = {}
-
-    def path(self, sample: Sample) -> Path:
-        """The ancestors of a Sample and itself, root first, each with its number."""
-        path = []
-        number = -1  # above a root
-        for node in lineage(sample):
-            if id(node) not in self.known:
-                number = self.numbers.setdefault((number, tuple(node.ids)), len(self.numbers))
-                self.known[id(node)] = number, node
-            number, _ = self.known[id(node)]
-            path.append((number, node))
-        return path
-
-
-def named(samples: list[Sample]) -> list[Path]:
-    """The path of each Sample.
 
     >>> state = Sample().extend([1])
     >>> twins = [Sample(parent=state).extend([2]), Sample(parent=state).extend([2])]
     >>> [[number for number, _ in path] for path in named(twins)]
     [[0, 1], [0, 1]]
     """
-    names = Names()
-    return [names.path(sample) for sample in samples]
+    numbers: dict[tuple[int, tuple[int, ...]], int] = {}  # by the node above and the ids
+    by_object: dict[int, int] = {}  # so that the ids of an ancestor are looked at once
+    paths = []
+    for sample in samples:
+        path = []
+        number = -1  # above a root
+        for node in lineage(sample):
+            if id(node) not in by_object:
+                by_object[id(node)] = numbers.setdefault((number, tuple(node.ids)), len(numbers))
+            number = by_object[id(node)]
+            path.append((number, node))
+        paths.append(path)
+    return paths
 
 
 def lineage(sample: Sample) -> list[Sample]:
@@ -203,7 +190,6 @@ def _append(r: Row, sample: Sample, parent: Node | None) -> Node:
     parent = parent or Node(number, first=0, before=-1, last=-1, position=0)  # above a root
     end = parent.position + size
     r.above.append(parent.number)
-    r.samples.append(sample)
     r.ids.extend(sample.ids)
     r.nodes.extend([number] * size)
     r.positions.extend(range(parent.position, end))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from minprm.arms.about import changed_knobs
 from minprm.arms.starts import as_line
-from minprm.envs import WORLDS
+from minprm.envs import WORLDS, world_class
 from minprm.report.files import Files, arms_done, read_files
 from minprm.report.glossary import ABOUT_ARMS, METRICS
 from minprm.report.looks import looks_of, trees_of
@@ -85,7 +85,7 @@ def first_sentence(world: str) -> str:
     >>> first_sentence("cups")
     'A ball lies under one of several cups, and cups are swapped two at a time.'
     """
-    rules = WORLDS[world].system if world in WORLDS else ""
+    rules = world_class(world).system if world in WORLDS else ""
     return re.split(r"(?<=[.?!]) ", rules)[0]
 
 

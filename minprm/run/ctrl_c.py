@@ -8,7 +8,7 @@ import signal
 
 from loguru import logger
 
-from minprm.several.processes import gathered
+from minprm.model.alone import ALONE, Alone
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -26,10 +26,12 @@ class CtrlC:
     @property
     def pressed(self) -> bool:
         """In any of the processes. All have to ask, so that they stop after the same update."""
-        return any(gathered(self.noted))
+        return any(self.shares.gathered(self.noted))
 
-    def __init__(self, silent: bool = False):
-        """silent: whoever sees that it was pressed calls `say`."""
+    def __init__(self, shares: Alone = ALONE, silent: bool = False):
+        """shares: with whom this process stops. silent: whoever sees that it was pressed calls
+        `say`."""
+        self.shares = shares
         self.silent = silent
 
     def __enter__(self) -> "CtrlC":

@@ -24,13 +24,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from minprm.constants import fail
-from minprm.data import Demo
-from minprm.logs.reader import from_chat, read_jsonl
+from minprm.data import Demo, Step
+from minprm.model.alone import ALONE, Alone
 from minprm.model.policy import Policy
 from minprm.model.tensors import load_moments, moments, moments_like, require_finite
 from minprm.run.stage_ids import stage_name
-from minprm.several.processes import from_first, rank
-from minprm.several.spread import as_part, local, parts, whole
 
 Weights = Mapping[str, Tensor]
 SUMS = "SHA256SUMS"
@@ -47,26 +45,29 @@ class Snapshots:
         seed: int,
         made_by: dict[str, object],
         on_save: Callable[[], None] = lambda: None,
+        shares: Alone = ALONE,
     ):
         """made_by: all that a stage's result depends on. A snapshot of anything else is refused.
 
         on_save is called after each snapshot, by a rented GPU to keep what is on its disk.
+        shares: that of the policy; its first process reads and writes the files.
         """
         self.folder = folder
         self.seed = seed
         self.made_by = made_by
         self.on_save = on_save
+        self.shares = shares
 
     def fingerprint(self) -> str:
         """A hash of all that the results of this seed depend on."""
-        made_by = from_first(lambda: self._made_by(""))
+        made_by = self.shares.from_first(lambda: self._made_by(""))
         return hashlib.sha256(json.dumps(made_by).encode()).hexdigest()[:16]
 
     # --- reading ---
 
     def state(self, stage_id: str) -> dict:
         """The numbers of the stage's last snapshot, or an empty dict."""
-        return from_first(lambda: self._state(stage_id))
+        return self.shares.from_first(lambda: self._state(stage_id))
 
     def _state(self, stage_id: str) -> dict:
         folder = self._folder(stage_id)
@@ -100,23 +101,30 @@ class Snapshots:
         folder = self._folder(stage_id)
         best = {}
         with _or_refuse(folder):
-            policy.load(_parts(folder, "model", policy.parameters))
+            policy.load(self._parts(folder, "model", policy.parameters))
             if "update" in state:
                 policy.version = state["version"]
                 policy.skipped = state["skipped"]
-                load_moments(policy, _parts(folder, "optimizer", moments_like(policy), some=True))
-            if from_first(lambda: "best.safetensors" in _sums(folder)):
-                best = _parts(folder, "best", policy.parameters)
+                numbers = self._parts(folder, "optimizer", moments_like(policy), some=True)
+                load_moments(policy, numbers)
+            if self.shares.from_first(lambda: "best.safetensors" in _sums(folder)):
+                best = self._parts(folder, "best", policy.parameters)
         # a tensor of a file may lie anywhere in memory, and then rounds differently, now and then
+        local = self.shares.local
         return {name: local(tensor).to("cpu", copy=True) for name, tensor in best.items()}
+
+    def _parts(self, folder: Path, name: str, like: Weights, some: bool = False) -> Weights:
+        """The tensors of a file, or this process's part of them."""
+        return self.shares.parts(lambda: _tensors(folder, name, like, some), like)
 
     def demos(self, stage_id: str) -> list[Demo]:
         """The demos that the stage left."""
-        return from_first(lambda: self._demos(self._folder(stage_id)))
+        return self.shares.from_first(lambda: self._demos(self._folder(stage_id)))
 
     def _demos(self, folder: Path) -> list[Demo]:
         with _or_refuse(folder):
-            return read_jsonl(_checked(folder, "demos.jsonl"), _demo)
+            text = _checked(folder, "demos.jsonl").read_text(encoding="utf-8")
+            return [_demo(json.loads(line)) for line in text.split("\n") if line]
 
     # --- writing ---
 
@@ -124,27 +132,27 @@ class Snapshots:
         self, stage_id: str, policy: Policy, best_weights: Weights, update: int, **numbers: object
     ) -> None:
         """A snapshot of a stage under way, after so many updates."""
-        tensors: dict[str, Weights] = {
-            "model": whole(policy.parameters),
-            "optimizer": whole(moments(policy)),
+        collected = self.shares.collected
+        tensors = {
+            "model": collected(policy.parameters, policy.parameters),
+            "optimizer": collected(moments(policy), moments_like(policy)),
         }
         if best_weights:
-            like = policy.parameters
-            best = {name: as_part(tensor, like[name]) for name, tensor in best_weights.items()}
-            tensors["best"] = whole(best)
+            tensors["best"] = collected(best_weights, policy.parameters)
         numbers |= {"update": update, "version": policy.version, "skipped": policy.skipped}
         self._write(stage_id, tensors, numbers, [])
 
     def finish(self, stage_id: str, policy: Policy, demos: list[Demo], seconds: float) -> None:
         """The snapshot of a stage that is done: what the next one starts from."""
         numbers = {"done": True, "seconds": seconds}
-        self._write(stage_id, {"model": whole(policy.parameters)}, numbers, demos)
+        weights = self.shares.collected(policy.parameters, policy.parameters)
+        self._write(stage_id, {"model": weights}, numbers, demos)
 
     def _write(
         self, stage_id: str, tensors: dict[str, Weights], numbers: dict, demos: list[Demo]
     ) -> None:
         """Replaces the stage's folder. Raises FloatingPointError for what is no longer finite."""
-        if rank():
+        if not self.shares.first:
             return
         for weights in tensors.values():
             require_finite(weights)
@@ -222,11 +230,6 @@ def _or_refuse(folder: Path) -> Iterator[None]:
         fail(f"{folder} is broken ({error}): remove it, and its stage begins anew")
 
 
-def _parts(folder: Path, name: str, like: Weights, some: bool = False) -> Weights:
-    """The tensors of a file, or this process's part of them."""
-    return parts(_tensors(folder, name, like, some) if rank() == 0 else {}, like)
-
-
 def _tensors(folder: Path, name: str, like: Weights, some: bool) -> Weights:
     """The tensors of a file, on the CPU. Raises ValueError if they do not fit those of `like`;
     some: a few of them may be missing."""
@@ -260,11 +263,13 @@ def fingerprint_of_demos(demos: list[Demo]) -> str:
 
 
 def _line(demo: Demo) -> dict:
-    """A demo with all that its steps know. In a user's logs an empty thought is none; here not."""
+    """A demo with all that its steps know."""
     return {
         "task": demo.task,
         "messages": demo.messages,
         "tools": demo.tools,
+        "states": [len(step.state) for step in demo.steps],  # messages of each
+        "actions": [step.action for step in demo.steps],
         "thoughts": [step.thought for step in demo.steps],
         "rewards": [step.reward for step in demo.steps],
         "learned": [step.learned for step in demo.steps],
@@ -272,7 +277,11 @@ def _line(demo: Demo) -> dict:
 
 
 def _demo(line: dict) -> Demo:
-    demo = from_chat(line).with_thoughts(line["thoughts"], line["rewards"])
-    for step, learned in zip(demo.steps, line["learned"], strict=True):
-        step.learned = learned
-    return demo
+    steps = []
+    before = 0  # messages
+    columns = (line["states"], line["actions"], line["thoughts"], line["rewards"], line["learned"])
+    for size, action, thought, reward, learned in zip(*columns, strict=True):
+        state = line["messages"][before : before + size]
+        steps.append(Step(state, thought, action, reward, learned))
+        before += size + 1  # a step is its state, and one message of the assistant's
+    return Demo(line["task"], line["messages"], line["tools"], steps)

@@ -1,29 +1,29 @@
 """--jobs: arms of a ladder in several processes at once, with the files of one run.
 
-The parent hands out the arms. It alone writes the run's files and draws the screen; workers write
-what is a stage's or an arm's own: snapshots, checkpoints, relabelled logs. What a worker has to log
-it tells the parent through a pipe, and waits until that is written. So a snapshot is never ahead of
-metrics.jsonl, and a run that is killed goes on as one of a single process does.
+Each process runs whole arms, as a single one would, and appends to the files of the run itself. The
+parent hands out the arms, and writes a row of the ladder when one ends. Arms that begin alike share
+stages, and these lie on disk when they are done: so such arms go to one process, one by one.
 
-Arms that begin alike share stages: none is given away while a worker makes a stage that it needs.
-
-Ctrl-C reaches the parent alone. It ends the workers that train nothing at the moment, and answers
-the others with STOP, which is there what Ctrl-C is in a single process. Workers end when the parent
-does, in whatever way that ends; and it ends them all when one of them fails or is killed.
+Ctrl-C reaches the parent alone, which hands it on: a process that trains saves and ends, the others
+end at once. Processes end when the parent does, in whatever way that ends; and it ends them all
+when one of them fails or is killed.
 """
 
+import multiprocessing
 import os
+import signal
 import sys
+import threading
+import traceback
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext, SpawnContext
-from operator import attrgetter
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from loguru import logger
-from tqdm import tqdm
+from safetensors import SafetensorError
 
 from minprm.constants import Config, fail
 from minprm.load.base import sharing
@@ -31,12 +31,12 @@ from minprm.load.pretrained import device_of
 from minprm.look.log import Log
 from minprm.run.ctrl_c import CtrlC
 from minprm.several.together import way_on
-from minprm.several.worker import STOP, Work, serve
 
 MOST = 4  # processes that are started without being asked for
 NOTICED = 0.2  # seconds after which the parent sees at the latest that Ctrl-C was pressed
 # what a container may use of all cores together: "200000 100000" is 200 ms in every 100 ms
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
+Work = Callable[[Log], Callable[[str], Any]]  # makes, in the process, what runs an arm by its name
 
 
 def processes(cfg: Config, arms: int) -> int:
@@ -64,144 +64,105 @@ def _cores() -> int:
     return cores
 
 
-def side_by_side(
-    work: Work, arms: dict[str, set[str]], jobs: int, log: Log, on_save: Callable[[], None]
-) -> Iterator[tuple[str, Any]]:
-    """(arm, its result) of each arm, in the order in which they end.
+def families(arms: dict[str, set[str]]) -> list[list[str]]:
+    """The arms, those together that share a stage which is still to be made.
 
-    arms: the stages that each still has to make. They are given away in this order.
+    >>> families({"a": {"x", "x+y"}, "b": {"w"}, "c": {"x", "x+z"}, "d": set()})
+    [['a', 'c'], ['b'], ['d']]
     """
+    together: list[list[str]] = []
+    for arm, stages in arms.items():
+        for family in together:
+            if any(stages & arms[other] for other in family):
+                family.append(arm)
+                break
+        else:  # it shares none
+            together.append([arm])
+    return together
+
+
+def side_by_side(
+    work: Work, arms: dict[str, set[str]], jobs: int, folder: Path
+) -> Iterator[tuple[str, Any]]:
+    """(arm, its outcome) of each arm, in the order in which they end.
+
+    arms: the stages that each still has to make. folder: of the run.
+    """
+    waiting = families(arms)
     with CtrlC(silent=True) as ctrl_c:  # while a process forks nothing can be logged
-        dispatcher = Dispatcher(arms, log, on_save, ctrl_c)
+        workers = [Worker(work, folder) for _ in range(min(jobs, len(waiting)))]
         try:
-            for _ in range(jobs):
-                dispatcher.workers.append(Worker(work, log))
-            yield from dispatcher.results()
+            for worker in workers:
+                worker.take(waiting.pop(0))
+            while any(worker.arms for worker in workers) and not ctrl_c.pressed:
+                heard = wait([worker.pipe for worker in workers], NOTICED)
+                for worker in workers:
+                    if worker.pipe not in heard:
+                        continue
+                    arm, outcome = worker.outcome()
+                    if not arm:  # it alone was told to stop, and so all are
+                        ctrl_c.noted = True
+                        break
+                    yield arm, outcome
+                    if waiting and not worker.arms:
+                        worker.take(waiting.pop(0))
+            if ctrl_c.pressed:
+                ctrl_c.say()
+                _stop(workers)
         finally:
-            for worker in dispatcher.workers:
-                worker.end()
+            for worker in workers:  # all files that they write are written whole or not at all
+                worker.process.kill()
+                worker.process.join()
 
 
 class Worker:
     """A process that runs arms, as the parent sees it."""
 
-    def __init__(self, work: Work, log: Log):
+    def __init__(self, work: Work, folder: Path):
         context = _context()
+        self.folder = folder
+        self.arms: list[str] = []  # that it has taken and not ended
         self.pipe, theirs = context.Pipe()
-        arguments = (theirs, work, log.folder, torch.get_num_threads())
-        self.process = context.Process(target=serve, args=arguments, daemon=True)
+        arguments = (theirs, work, folder, torch.get_num_threads())
+        self.process = context.Process(target=_serve, args=arguments, daemon=True)
         self.process.start()
-        theirs.close()  # what the worker alone holds is closed by its death
-        self.log = log.beside()
-        self.arm = ""  # the one that it runs, or ran last
-        self.waits = False  # for the next one
+        theirs.close()  # what the process alone holds is closed by its death
 
-    def trains(self) -> bool:
-        """Is it at a stage that is made of updates?"""
-        return self.log.screen.shown is not None
+    def take(self, arms: list[str]) -> None:
+        """Has it run these arms."""
+        self.arms = arms
+        for arm in arms:
+            self.pipe.send(arm)
 
-    def end(self) -> None:
-        """Ends it at once. All files that it writes are written whole or not at all."""
-        self.process.kill()
-        self.process.join()
-        self.log.screen.close()
-        self.log.tensorboard.close()
-
-
-class Dispatcher:
-    """Hands out the arms, and writes down what the workers tell."""
-
-    def __init__(
-        self, arms: dict[str, set[str]], log: Log, on_save: Callable[[], None], ctrl_c: CtrlC
-    ):
-        self.arms = arms  # those that nobody has begun, with the stages that each needs
-        self.making: dict[str, set[str]] = {}  # the same of those that are under way
-        self.clock = log.screen.clock
-        self.on_save = on_save
-        self.ctrl_c = ctrl_c
-        self.workers: list[Worker] = []  # those that have not ended
-
-    def results(self) -> Iterator[tuple[str, Any]]:
-        """Listens to the workers until all have ended."""
-        said = False
-        while self.workers:
-            if self.ctrl_c.pressed and not said:
-                self.ctrl_c.say()
-                said = True
-            for pipe in wait([worker.pipe for worker in self.workers], NOTICED):
-                worker = next(worker for worker in self.workers if worker.pipe is pipe)
-                name, told = self._heard(worker)
-                if name == "result":
-                    self.making.pop(worker.arm)
-                    yield worker.arm, *told
-                if name in ("ready", "result"):
-                    worker.waits = True
-                elif name == "stopped":
-                    self.ctrl_c.noted = True  # where it alone was told to stop, all do
-                    self._let_go(worker)
-                else:
-                    self._write_down(worker, name, told)
-                    self._answer(worker, STOP if self.ctrl_c.pressed else "")
-            self._hand_out()
-
-    def _heard(self, worker: Worker) -> tuple[str, tuple]:
-        """The next thing that a worker tells. Raises the error with which it has ended."""
+    def outcome(self) -> tuple[str, Any]:
+        """(the arm that has ended, what came of it); ("", None) where Ctrl-C has ended the process.
+        Raises what else it has ended with."""
         try:
-            name, told, said = worker.pipe.recv()
+            arm, outcome = self.pipe.recv()
         except (EOFError, ConnectionError):
-            _tell_of_death(worker)
-        if said:
-            tqdm.write(said, end="", file=sys.stderr)
-        if name == "failed":
-            raise told[0]
-        return name, told
+            self.process.join()
+            fail(
+                f"the process of {self.arms[0]} was killed (exit code {self.process.exitcode}), "
+                f"perhaps for memory. Go on with: {way_on(self.folder.name)}, or with fewer "
+                "processes: --resume --jobs 1"
+            )
+        if isinstance(outcome, BaseException):
+            raise outcome
+        self.arms = self.arms[1:]
+        return arm, outcome
 
-    def _write_down(self, worker: Worker, name: str, told: tuple) -> None:
-        """Does what the worker's log was asked for."""
-        if name == "saved":
-            self.on_save()
-        elif name == "message":
-            logger.log(*told)
-        else:
-            attrgetter(name)(worker.log)(*told)
-        if name == "screen.finish":
-            _, stage_id, _ = told
-            for stages in (*self.making.values(), *self.arms.values()):
-                stages.discard(stage_id)
 
-    def _answer(self, worker: Worker, answer: str) -> None:
-        try:
-            worker.pipe.send(answer)
-        except ConnectionError:
-            _tell_of_death(worker)
-
-    def _hand_out(self) -> None:
-        """Gives each worker without an arm the next one; ends it where there is none left."""
-        for worker in list(self.workers):
-            if (self.ctrl_c.pressed and not worker.trains()) or (worker.waits and not self.arms):
-                self._let_go(worker)
-            elif worker.waits:
-                self._give_an_arm(worker)
-        self.clock.jobs = max(1, len(self.making))
-
-    def _give_an_arm(self, worker: Worker) -> None:
-        """The first arm that waits for no stage of another worker. There may be none now."""
-        others = set().union(*self.making.values())
-        for arm, stages in self.arms.items():
-            if not stages & others:
-                self.making[arm] = self.arms.pop(arm)
-                worker.arm = worker.log.arm = worker.log.screen.arm = arm
-                worker.waits = False
-                self._answer(worker, arm)
-                return
-
-    def _let_go(self, worker: Worker) -> None:
-        self.workers.remove(worker)
-        worker.end()
+def _stop(workers: list[Worker]) -> None:
+    """Hands Ctrl-C on, and waits until each process has saved what it trains."""
+    for worker in workers:
+        if worker.process.is_alive() and worker.process.pid:
+            os.kill(worker.process.pid, signal.SIGINT)
+    for worker in workers:
+        worker.process.join()
 
 
 def _context() -> ForkContext | SpawnContext:
-    """How a worker begins.
+    """How a process begins.
 
     A fork has all imports behind it. It is safe where no threads compute: those of OpenMP are not
     there after a fork, and would be waited for.
@@ -211,10 +172,47 @@ def _context() -> ForkContext | SpawnContext:
     return SpawnContext()
 
 
-def _tell_of_death(worker: Worker) -> NoReturn:
-    worker.process.join()
-    fail(
-        f"the process of {worker.arm or 'the next arm'} was killed (exit code "
-        f"{worker.process.exitcode}), perhaps for memory. Go on with: "
-        f"{way_on(worker.log.folder.name)}, or with fewer processes: --resume --jobs 1"
-    )
+# --- in the process ---
+
+
+def _serve(pipe: Connection, work: Work, folder: Path, threads: int) -> None:
+    """The life of a process. The parent ends it."""
+    os.setpgrp()  # Ctrl-C on the terminal is for the parent
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    log = Log(folder, bars=False)
+    try:
+        logger.disable("minprm")  # what a start says, the parent has said
+        run_arm = work(log)
+        logger.enable("minprm")
+        logger.disable("minprm.run.ctrl_c")  # and it says once that all stop
+        log.join()
+        while True:
+            arm = pipe.recv()
+            pipe.send((arm, run_arm(arm)))
+    except (EOFError, ConnectionError):  # the parent has ended
+        return
+    except KeyboardInterrupt:
+        pipe.send(("", None))
+    except BaseException as error:  # whatever it is, the parent ends with it
+        pipe.send(("", _portable(error)))
+
+
+def _end_with_parent() -> None:
+    """Ends this process at once when the parent has ended, in whatever way."""
+    parent = multiprocessing.parent_process()
+    if parent:
+        parent.join()
+    os._exit(1)
+
+
+def _portable(error: BaseException) -> BaseException:
+    """The error as it can go through a pipe, with the lines that led to it."""
+    if isinstance(error, SafetensorError):  # of a disk that is full, as an OSError is
+        error = OSError(str(error))
+    elif not isinstance(error, SystemExit | OSError):
+        error = RuntimeError(f"{type(error).__name__}: {error}")
+    error.add_note("".join(traceback.format_exc()))
+    return error

@@ -1,6 +1,6 @@
 """The processes of a run (torchrun): how many there are, and what one tells the others.
 
-What they share out stands in parallel.py.
+What they share out stands in shares.py.
 """
 
 import os
@@ -79,12 +79,22 @@ def gathered(mine: T, group: dist.ProcessGroup | None = None) -> list[T]:
     one asks for something else."""
     if count() == 1:
         return [mine]
-    asker = sys._getframe(1).f_code.co_qualname
+    asker = _callers()
     found: list[Any] = [None] * count()
     dist.all_gather_object(found, (asker, mine), group)
     if any(other != asker for other, _ in found):
         parted("went different ways")
     return [each for _, each in found]
+
+
+def _callers() -> str:
+    """The names of the three functions by which `gathered` was called."""
+    frame = sys._getframe(2)
+    names = []
+    while frame and len(names) < 3:
+        names.append(frame.f_code.co_qualname)
+        frame = frame.f_back
+    return " ".join(names)
 
 
 def parted(how: str) -> NoReturn:

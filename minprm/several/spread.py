@@ -34,7 +34,7 @@ def in_one_piece(tensor: Tensor) -> Tensor:
 
 def as_part(tensor: Tensor, like: Tensor) -> Tensor:
     """What is this process's part of a tensor that is spread like `like`, as such; else itself."""
-    if not isinstance(like, DTensor):
+    if not isinstance(like, DTensor) or isinstance(tensor, DTensor):
         return tensor
     part = tensor.to(like.device)
     return DTensor.from_local(
@@ -54,8 +54,6 @@ def whole(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def parts(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The opposite: what each process has to have of the whole tensors in the first one."""
-    if count() == 1:
-        return dict(tensors)
     found = {}
     for name in from_first(lambda: list(tensors)):
         p = like[name]
@@ -110,19 +108,20 @@ def spread(model: PreTrainedModel, device: torch.device) -> None:
     model.to_empty(device=device)
 
 
-def frozen_copy(model: PreTrainedModel, weights: Mapping[str, Tensor]) -> PreTrainedModel:
-    """A model that is spread like this one, with these weights: each process's part of them."""
+def copy_of(model: PreTrainedModel) -> PreTrainedModel:
+    """A model that is spread like this one, with its weights."""
+    reshard(model)
     attend(model, None)  # the copy begins with the kernel that the model was loaded with
     with torch.device("meta"):
-        frozen = kind_of(model)(deepcopy(model.config))
-    make_head_fp32(frozen)
-    spread(frozen, model.device)
+        copied = kind_of(model)(deepcopy(model.config))
+    make_head_fp32(copied)
+    spread(copied, model.device)
     with torch.no_grad():
-        for name, p in frozen.named_parameters():
-            local(p).copy_(weights[name])
-        for own, known in zip(frozen.buffers(), model.buffers(), strict=True):
+        for own, known in zip(copied.parameters(), model.parameters(), strict=True):
+            local(own).copy_(local(known))
+        for own, known in zip(copied.buffers(), model.buffers(), strict=True):
             own.copy_(known)
-    return frozen.requires_grad_(False).eval()
+    return copied
 
 
 def state_in_one_piece(model: PreTrainedModel) -> dict[str, Tensor]:

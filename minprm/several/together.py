@@ -1,6 +1,6 @@
 """A run in several processes (torchrun): the first one writes its files, and one speaks for all.
 
-All run the same program (several/parallel.py). The others do so in a folder of their own, which is
+All run the same program (several/shares.py). The others do so in a folder of their own, which is
 thrown away, and what they print is not shown. When one of them fails, all end, and one says why. A
 counter that torchrun keeps tells who that is; and what torchrun itself prints comes after it.
 """

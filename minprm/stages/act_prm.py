@@ -14,7 +14,7 @@ Not here: writing thoughts into logs (relabel.py), the maths (algorithms.py), sa
 
 import math
 import random
-from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -23,44 +23,34 @@ from minprm.algorithms import gain, posterior, returns_to_go, systematic_resampl
 from minprm.chosen import advantages
 from minprm.constants import ActPRM
 from minprm.data import Demo, Sample, Step, chain
-from minprm.look.looks import Looks
-from minprm.look.record import WatchedStates
 from minprm.model.agent import Agent
+from minprm.run.events import Grouped
 from minprm.run.randomness import noise_seed, pick
 from minprm.stages import variants
-from minprm.stages.failure import check_signal
-from minprm.stages.metrics import check_rewards, group_metrics, held_out_look
 from minprm.text.chat import Chat, Turn
 from minprm.trainer import Batch, Run, loop
 from minprm.zoo import HARD_EM
+
+# Logs that are walked side by side: with a group of thoughts a step, and with one thought. All that
+# depends on them (thoughts, histories, keys and values) is in memory at once.
+SIDE_BY_SIDE, WITH_ONE_THOUGHT = 32, 128
 
 
 def act_prm(run: Run, stage_id: str, **changes) -> None:
     """The stage. `changes` are knobs of ActPRM that a variant of it sets."""
     cfg = replace(run.cfg.act_prm, **changes)
-    chat = run.agent.chat
 
     def batch(update: int) -> Batch:
-        looks.before(update)  # groups for people to see, with noise of their own
         demos = pick(run.train_demos, cfg.batch, run.seed, stage_id, update)
         seed = noise_seed(run.seed, stage_id, update)
         walks, groups = walk_logs(run.agent, demos, cfg, seed)  # THINK and SCORE, step by step
         outcomes(walks, cfg)
         credit(groups, cfg)  # CREDIT
-        stats = group_metrics(groups, chat)
-        check_signal(run, stage_id, cfg, update, groups, stats)  # exits where nothing is learned
-        return to_samples(groups, chat, cfg, run.agent.version), stats  # for UPDATE
+        event = Grouped(stage_id, update, cfg, groups)
+        run.tell(event)  # who listens measures them, and ends a run in which nothing is learned
+        return to_samples(groups, run.agent.chat, cfg, run.agent.version), event.stats  # for UPDATE
 
-    def held_out() -> dict[str, float]:
-        # A thought drawn with the action in view can earn its reward by naming it. The reward to
-        # believe is that of thoughts from the state alone, on tasks that are not trained on.
-        plain = replace(cfg, thoughts_from="state", continues="best", baseline="none")
-        return held_out_look(run, plain, walk_logs)
-
-    record = WatchedStates(run, stage_id, cfg, walk_logs, outcomes, credit, to_samples)
-    looks = Looks(run, stage_id, cfg.updates, record, held_out if run.held_out else None)
-    loop(run, stage_id, cfg, cfg.updates, batch, looks.after, f"eval/{cfg.best_by}")
-    record.end()
+    loop(run, stage_id, cfg, cfg.updates, batch, f"eval/{cfg.best_by}")
 
 
 # --- a walk through a log -------------------------------------------------------------------------
@@ -72,8 +62,8 @@ class Thought:
 
     path: "Path"  # the one that it was drawn from
     ids: list[int]  # without the closing tag
-    drawn: list[int]  # with it, where it was drawn
-    logprobs: list[float]  # of `drawn`
+    sampled: list[int]  # with it, where it was drawn
+    logprobs: list[float]  # of `sampled`
     closed: bool  # the closing tag was drawn
     usable: bool  # closed, and plain text; others earn 0, and histories leave them out
     reward: float = 0.0
@@ -125,41 +115,60 @@ class Walk:
         # the same empty path, as often as there will be paths: they differ from step 1 on
         self.paths = [Path()] * (1 if cfg.continues == "best" else cfg.group)
 
-    def arrive(self, t: int, agent: Agent, known: dict) -> Group:
-        """Opens step t: its state now ends the history of each path."""
+    def arrive(self, t: int, agent: Agent, shared: dict) -> Group:
+        """Opens step t: its state now ends the history of each path.
+
+        shared: what the histories of all walks have in common, so that it is read once.
+        """
         step = self.demo.steps[t]
         after = self.demo.action_before(t)
         state_ids = agent.state_ids(step.state, self.demo.tools, after)
         for path in self.paths:
             before = agent.chat.history(path.turns, agent.history)
-            path.history = chain([*before, state_ids[0]], known)
+            path.history = chain([*before, state_ids[0]], shared)
         self.groups.append(Group(step, agent.chat.action(step.action), state_ids, self.paths))
         return self.groups[-1]
 
     def commit(self, group: Group, chat: Chat, cfg: ActPRM, u: float) -> None:
         """Decides which thoughts the next step will see; u is uniform in [0, 1)."""
         rewards = torch.tensor([z.reward for z in group.thoughts])
+        survivors = group.thoughts
         if cfg.continues == "best":
-            best = group.thoughts[int(rewards.argmax())]
-            self.paths = [best.path.longer(best, group, chat)]
-            return
-        self.paths = [z.path.longer(z, group, chat) for z in group.thoughts]
+            survivors = [group.thoughts[int(rewards.argmax())]]
         if cfg.continues == "resample":  # a particle filter: G paths survive in proportion to r
-            self.paths = [self.paths[i] for i in systematic_resample(rewards, u)]
+            survivors = [group.thoughts[i] for i in systematic_resample(rewards, u)]
+        longer: dict[int, Path] = {}  # a path that survives twice is one path
+        for z in survivors:
+            longer.setdefault(id(z), z.path.longer(z, group, chat))
+        self.paths = [longer[id(z)] for z in survivors]
+
+
+def check_rewards(walks: list[Walk], t: int) -> None:
+    """Raises FloatingPointError, with the place, where a thought of step t earned no number.
+
+    NaN would be taken for the best, and end in the weights.
+    """
+    for walk in walks:
+        for z in walk.groups[t].thoughts:
+            if not math.isfinite(z.reward):
+                raise FloatingPointError(
+                    f"task {walk.demo.task}, step {t + 1}: a thought earned {z.reward}; look for "
+                    "an expert's action without any token, or for weights that are not finite"
+                )
 
 
 def walk_logs(
     agent: Agent, demos: list[Demo], cfg: ActPRM, seed: int
 ) -> tuple[list[Walk], list[Group]]:
     """Walks all logs side by side, step by step. Returns the walks, and their groups as met."""
-    agent.begin()
+    agent.sampler.begin()  # nothing depends on what was read before
     walks = [Walk(demo, cfg) for demo in demos]
     all_groups = []
-    known = {}  # what the histories have in common, so that it is read once
+    shared = {}
     rng = random.Random(seed)
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [walk for walk in walks if t < len(walk.demo.steps)]
-        groups = [walk.arrive(t, agent, known) for walk in live]  # every log's state at step t
+        groups = [walk.arrive(t, agent, shared) for walk in live]  # every log's state at step t
         think(groups, agent, cfg, seed + t)  # z_1 ... z_G ~ p(z | state)
         score(groups, agent, cfg, noise_seed(seed, "score", t))  # r = p(action | state, z)
         check_rewards(live, t)
@@ -169,23 +178,38 @@ def walk_logs(
     return walks, all_groups
 
 
+def portions(demos: list[Demo], size: int = SIDE_BY_SIDE) -> Iterator[tuple[int, list[Demo]]]:
+    """So many demos at a time, each time with the number of the first.
+
+    Who walks a portion to its end, and keeps numbers and texts alone of it, needs no more memory
+    for 1,000 logs than for one portion.
+
+    >>> [(first, len(demos)) for first, demos in portions([None] * 70)]
+    [(0, 32), (32, 32), (64, 6)]
+    """
+    for first in range(0, len(demos), size):
+        yield first, demos[first : first + size]
+
+
 # --- THINK ----------------------------------------------------------------------------------------
 
 
 def think(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
     """Samples G thoughts for each group: all from its one path, or one from each of its G paths."""
     chat = agent.chat
-    starts = [(group, path) for group in groups for path in group.paths]
+    starts = []
     prompts = []
-    for group, path in starts:
+    for group in groups:
         hint = [] if cfg.thoughts_from == "state" else variants.hint(group.action, chat)
-        prompts.append(path.history.whole() + hint + chat.think)
-    each = cfg.group // len(groups[0].paths)
-    drawn = agent.sampler.generate(
-        prompts, each, agent.thought_tokens, chat.stop, agent.temperature, seed
+        for path in group.paths:
+            starts.append((group, path))
+            prompts.append(path.history.whole() + hint + chat.think)
+    thoughts_a_path = cfg.group // len(groups[0].paths)
+    completions = agent.sampler.generate(
+        prompts, thoughts_a_path, agent.thought_tokens, chat.stop, agent.temperature, seed
     )
-    for (group, path), completions in zip(starts, drawn, strict=True):
-        for completion in completions:
+    for (group, path), completions_of_path in zip(starts, completions, strict=True):
+        for completion in completions_of_path:
             closed = completion.ids[-1:] == chat.stop
             ids = completion.ids[:-1] if closed else completion.ids
             usable = closed and chat.clean(ids)
@@ -207,7 +231,7 @@ def score(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
         rewards = variants.rewards_by_writing(groups, pairs, agent, seed)
     else:
         samples = [_action_after(z, group, agent.chat, cfg) for group, z in pairs]
-        logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base", keep=True)
+        logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")
         rewards = variants.rewards_by_reading(pairs, logps, cfg.reward, agent.chat)
     for (_, z), reward in zip(pairs, rewards, strict=True):
         z.reward = reward * math.exp(-cfg.length_penalty * len(z.ids))
@@ -233,16 +257,24 @@ def outcomes(walks: list[Walk], cfg: ActPRM) -> None:
     because histories leave it out.
     """
     for walk in walks:
-        descendants = Counter(id(z) for path in walk.paths for z in path.thoughts)
-        for group in walk.groups:
-            for z in group.thoughts:
-                survivors = descendants[id(z)] if z.reward > 0 else 0
-                z.outcome = float(survivors) if cfg.continues == "resample" else z.reward
-        if cfg.continues == "own":
-            for path in walk.paths:
-                to_go = returns_to_go(torch.tensor([z.reward for z in path.thoughts]), gamma=1.0)
-                for z, outcome in zip(path.thoughts, to_go.tolist(), strict=True):
-                    z.outcome = outcome if z.usable else 0.0
+        match cfg.continues:
+            case "best":
+                for group in walk.groups:
+                    for z in group.thoughts:
+                        z.outcome = z.reward
+            case "own":
+                for path in walk.paths:
+                    rewards = torch.tensor([z.reward for z in path.thoughts])
+                    to_go = returns_to_go(rewards, gamma=1.0).tolist()
+                    for z, outcome in zip(path.thoughts, to_go, strict=True):
+                        z.outcome = outcome if z.usable else 0.0
+            case "resample":
+                for group in walk.groups:
+                    for z in group.thoughts:
+                        z.outcome = 0.0
+                for path in walk.paths:
+                    for z in path.thoughts:
+                        z.outcome += z.reward > 0
 
 
 def credit(groups: list[Group], cfg: ActPRM) -> None:
@@ -251,19 +283,23 @@ def credit(groups: list[Group], cfg: ActPRM) -> None:
     The thought's tokens were sampled, so a baseline may be subtracted: any advantage will do. The
     expert's action was not: it is weighed by the posterior, or in hard EM by the thought's 0 or 1.
     """
-    compared = []
+    gains = []
+    lengths = []
+    posteriors = []
     for group in groups:
         outcomes = torch.tensor([z.outcome for z in group.thoughts])
-        compared.append(gain(outcomes, group.chance))
-    lengths = [torch.tensor([float(len(z.ids)) for z in group.thoughts]) for group in groups]
-    found = advantages(compared, cfg.advantage, cfg.top_k, lengths)
-    for group, r, adv in zip(groups, compared, found, strict=True):
-        weights = adv if cfg.advantage in HARD_EM else posterior(r, group.chance)
-        if cfg.advantage == "posterior":
-            adv = weights  # the one advantage that asks for the baseline itself
+        gains.append(gain(outcomes, group.chance))
+        lengths.append(torch.tensor([float(len(z.ids)) for z in group.thoughts]))
+        posteriors.append(posterior(gains[-1], group.chance))
+    if cfg.advantage == "posterior":
+        advs = posteriors
+    else:
+        advs = advantages(gains, cfg.advantage, cfg.top_k, lengths)
+    weights = advs if cfg.advantage in HARD_EM else posteriors
+    for group, adv, weight in zip(groups, advs, weights, strict=True):
         for i, z in enumerate(group.thoughts):
             z.advantage = adv[i].item()
-            z.action_weight = weights[i].item()
+            z.action_weight = weight[i].item()
 
 
 # --- what UPDATE trains on ------------------------------------------------------------------------
@@ -289,9 +325,9 @@ def _thought_first(z: Thought, group: Group, chat: Chat, cfg: ActPRM) -> Sample:
     logprobs = z.logprobs if cfg.thoughts_from == "state" else None
     sample = Sample(parent=z.path.history)
     sample.extend(chat.think)  # the opening tag was forced, so nothing is learned of it
-    sample.extend(z.drawn, z.advantage, logprobs)
+    sample.extend(z.sampled, z.advantage, logprobs)
     if z.closed and cfg.trained_on != "thought":
-        rest = chat.think_end[1:]  # sampling stops at the first token of a closing tag
-        turn = [*rest, *chat.act, *group.action, *chat.act_end, *chat.end]
+        tag = chat.think_end[1:]  # sampling stops at the first token of a closing tag
+        turn = [*tag, *chat.act, *group.action, *chat.act_end, *chat.end]
         sample.extend(turn, z.action_weight)
     return sample

@@ -9,7 +9,7 @@ one.
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import fmean
@@ -18,15 +18,13 @@ from typing import NamedTuple
 from loguru import logger
 
 from minprm import own
-from minprm.arms.demos import WITH_ONE_THOUGHT, portions
 from minprm.constants import ActPRM, Relabel, fail
-from minprm.data import Demo
-from minprm.logs.reader import rewrite_demos
+from minprm.data import Demo, Step
 from minprm.model.agent import Agent
+from minprm.run.events import Chose, Drew, Left
 from minprm.run.randomness import noise_seed
 from minprm.stages import variants
-from minprm.stages.act_prm import Thought, Walk, walk_logs
-from minprm.stages.failure import Tally, require_thoughts
+from minprm.stages.act_prm import WITH_ONE_THOUGHT, Thought, Walk, portions, walk_logs
 from minprm.text.chat import Chat
 from minprm.trainer import Run
 
@@ -56,37 +54,52 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
     # show the agent an action when it plays
     act = replace(act, group=group, thoughts_from="state", baseline="none")
     logs: list[Relabelled] = []
-    found = Tally()
+    choose = partial(relabelled, agent=run.agent, cfg=act, keep=cfg.keep)
     for first, demos in portions(run.train_demos):
-        seed = noise_seed(run.seed, stage_id, first)
-        choose = partial(relabelled, agent=run.agent, cfg=act, keep=cfg.keep)
-        logs += walked(run.agent, demos, act, seed, found, choose)
-    readable = [log for log in logs if log.readable]
-    require_thoughts(stage_id, len(logs), [log.demo for log in readable], found, run.agent)
-    kept = good_steps(good_enough(readable, cfg, stage_id), cfg, stage_id)
-    run.demos = [log.demo for log in kept]
-    reward = fmean(step.reward for demo in run.demos for step in demo.steps)
-    logger.info(f"{stage_id}: {len(kept)} demos, mean reward {reward:.3f}{_beside(kept)}")
-    numbers = [rewards_of(log) for log in kept]
-    rewrite_demos(run.demos, run.log.folder, f"relabelled-{stage_id}-{run.seed}", numbers)
+        logs += walked(run, stage_id, first, demos, act, choose)
+    logs = readable(run, stage_id, logs)
+    logs = good_enough(logs, cfg, stage_id)
+    logs = good_steps(logs, cfg, stage_id)
+    run.demos = [log.demo for log in logs]
+    reward = fmean(step.reward for step in steps_of(logs))
+    logger.info(f"{stage_id}: {len(logs)} demos, mean reward {reward:.3f}{_beside(logs)}")
+    numbers = [rewards_of(log) for log in logs]
+    run.tell(Left(stage_id, "relabelled", run.demos, numbers))
 
 
 def walked(
-    agent: Agent,
+    run: Run,
+    stage_id: str,
+    first: int,
     demos: list[Demo],
     cfg: ActPRM,
-    seed: int,
-    found: Tally,
     choose: Callable[[Walk], list[Relabelled]],
 ) -> list[Relabelled]:
-    """What `choose` takes of each walk through these logs. All else of the walks is let go here,
-    before the next logs are walked; `found` counts it."""
-    walks, groups = walk_logs(agent, demos, cfg, seed)
-    found.add(groups, agent.chat)
+    """What `choose` takes of each walk through these logs, of which the first has this number. All
+    else of the walks is let go here, before the next logs are walked."""
+    walks, groups = walk_logs(run.agent, demos, cfg, noise_seed(run.seed, stage_id, first))
+    run.tell(Drew(stage_id, groups))
     logs = []
     for walk in walks:
         logs += choose(walk)
     return logs
+
+
+def readable(run: Run, stage_id: str, logs: list[Relabelled]) -> list[Relabelled]:
+    """The logs in which each thought can be read. Exits where there are none."""
+    complete = [log for log in logs if log.readable]
+    run.tell(Chose(stage_id, len(logs), len(complete)))  # who has heard of all thoughts knows why
+    if not complete:
+        fail(f"{stage_id}: every demo has a step without a thought that can be read")
+    return complete
+
+
+def steps_of(logs: list[Relabelled]) -> list[Step]:
+    """The steps of all these logs."""
+    steps = []
+    for log in logs:
+        steps += log.demo.steps
+    return steps
 
 
 def thoughts_a_step(cfg: Relabel, act: ActPRM, run: Run, matched: bool) -> int:
@@ -100,14 +113,14 @@ def thoughts_a_step(cfg: Relabel, act: ActPRM, run: Run, matched: bool) -> int:
 def good_enough(logs: list[Relabelled], cfg: Relabel, stage_id: str) -> list[Relabelled]:
     """Those that --relabel.min-reward and --relabel.min-gain keep. Exits where none is kept."""
     # one bad thought spoils an episode, so a demo is as good as its worst step
-    kept = [log for log in logs if min(s.reward for s in log.demo.steps) >= cfg.min_reward]
-    if not kept:
+    good = [log for log in logs if min(s.reward for s in log.demo.steps) >= cfg.min_reward]
+    if not good:
         fail(
             f"{stage_id}: no demo reached --relabel.min-reward {cfg.min_reward}; begin a run with "
             "a lower one, or with more updates"
         )
     # a step whose action is certain anyway cannot gain, so what counts is the whole demo's gain
-    gaining = [log for log in kept if not log.chances or log.gain() >= cfg.min_gain]
+    gaining = [log for log in good if not log.chances or log.gain() >= cfg.min_gain]
     if not gaining:
         fail(
             f"{stage_id}: no demo reached --relabel.min-gain {cfg.min_gain}: these thoughts do not "
@@ -115,8 +128,8 @@ def good_enough(logs: list[Relabelled], cfg: Relabel, stage_id: str) -> list[Rel
         )
     if len(gaining) < len(logs):
         logger.info(
-            f"{stage_id}: {len(logs) - len(kept)} demos are left out by --relabel.min-reward, "
-            f"{len(kept) - len(gaining)} by --relabel.min-gain"
+            f"{stage_id}: {len(logs) - len(good)} demos are left out by --relabel.min-reward, "
+            f"{len(good) - len(gaining)} by --relabel.min-gain"
         )
     return gaining
 
@@ -124,7 +137,7 @@ def good_enough(logs: list[Relabelled], cfg: Relabel, stage_id: str) -> list[Rel
 def good_steps(logs: list[Relabelled], cfg: Relabel, stage_id: str) -> list[Relabelled]:
     """The logs with a step that --relabel.min-step-reward keeps. Their other steps are marked: SFT
     reads them and does not learn them. Exits where no step is kept."""
-    steps = [step for log in logs for step in log.demo.steps]
+    steps = steps_of(logs)
     for step in steps:
         step.learned = step.reward >= cfg.min_step_reward
     learned = sum(step.learned for step in steps)
@@ -143,7 +156,9 @@ def good_steps(logs: list[Relabelled], cfg: Relabel, stage_id: str) -> list[Rela
 
 def _beside(logs: list[Relabelled]) -> str:
     """How much of the mean reward the actions earn without any thought, where that was scored."""
-    chances = [chance for log in logs for chance in log.chances]
+    chances = []
+    for log in logs:
+        chances += log.chances
     return f", {fmean(chances):.3f} without a thought" if chances else ""
 
 
@@ -169,16 +184,17 @@ def relabelled(walk: Walk, agent: Agent, cfg: ActPRM, keep: int) -> list[Relabel
     """
     chat = agent.chat
     if cfg.continues == "best":
-        ranked = [
-            sorted(g.thoughts, key=lambda z: (not text_of(z, chat), -z.reward)) for g in walk.groups
-        ]
-        chosen = [[thoughts[j] for thoughts in ranked] for j in range(keep)]
+        ranked = []  # the thoughts of each step, the best first
+        for group in walk.groups:
+            ranked.append(sorted(group.thoughts, key=lambda z: _rank([z], chat)))
+        copies = [*zip(*ranked, strict=True)]
     else:
-        # paths that survived twice hold the very same thoughts, and count once
-        distinct = {tuple(map(id, path.thoughts)): path.thoughts for path in walk.paths}
-        chosen = sorted(distinct.values(), key=lambda thoughts: _rank(thoughts, chat))
+        distinct = {}  # paths that survived twice hold the very same thoughts, and count once
+        for path in walk.paths:
+            distinct[tuple(map(id, path.thoughts))] = path.thoughts
+        copies = sorted(distinct.values(), key=lambda thoughts: _rank(thoughts, chat))
     logs = []
-    for thoughts in chosen[:keep]:
+    for thoughts in copies[:keep]:
         log = with_thoughts(walk, thoughts, chat)
         # a chance by writing would be 0 or 1, and of no thought there is no text to judge
         if log.readable and cfg.reward != "exact_match" and not own.reads_texts(cfg.reward):
@@ -188,8 +204,8 @@ def relabelled(walk: Walk, agent: Agent, cfg: ActPRM, keep: int) -> list[Relabel
     return logs
 
 
-def _rank(thoughts: list[Thought], chat: Chat) -> tuple[bool, float]:
-    """Of the thoughts of a path: by this paths are sorted, the best one first."""
+def _rank(thoughts: Sequence[Thought], chat: Chat) -> tuple[bool, float]:
+    """Of the thoughts of a path, or of one alone: by this they are sorted, the best first."""
     return not all(text_of(z, chat) for z in thoughts), -min(z.reward for z in thoughts)
 
 
@@ -199,7 +215,7 @@ def text_of(thought: Thought, chat: Chat) -> str | None:
     return text if text.strip() else None
 
 
-def with_thoughts(walk: Walk, thoughts: list[Thought], chat: Chat) -> Relabelled:
+def with_thoughts(walk: Walk, thoughts: Sequence[Thought], chat: Chat) -> Relabelled:
     """The log with these thoughts, where they can be read."""
     texts = [text_of(z, chat) for z in thoughts]
     demo = walk.demo.with_thoughts(texts, [z.reward for z in thoughts])
@@ -210,16 +226,13 @@ def sample(run: Run, stage_id: str) -> None:
     """One thought for each step, unselected: the control that shows what the format alone does."""
     one = replace(run.cfg.act_prm, group=1, continues="own", thoughts_from="state")
     logs: list[Relabelled] = []
-    found = Tally()
 
     def choose(walk: Walk) -> list[Relabelled]:
         return [with_thoughts(walk, walk.paths[0].thoughts, run.agent.chat)]
 
     for first, demos in portions(run.train_demos, WITH_ONE_THOUGHT):
-        seed = noise_seed(run.seed, stage_id, first)
-        logs += walked(run.agent, demos, one, seed, found, choose)
-    run.demos = [log.demo for log in logs if log.readable]
-    require_thoughts(stage_id, len(logs), run.demos, found, run.agent)
+        logs += walked(run, stage_id, first, demos, one, choose)
+    run.demos = [log.demo for log in readable(run, stage_id, logs)]
 
 
 def shuffle(run: Run, stage_id: str) -> None:

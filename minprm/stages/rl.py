@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from statistics import fmean
+from typing import NamedTuple
 
 import torch
 from loguru import logger
@@ -21,14 +22,11 @@ from minprm.constants import RL, fail
 from minprm.data import Sample
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
-from minprm.logs.reader import rewrite_demos
-from minprm.look.looks import SUCCESS, Looks
-from minprm.look.record import WatchedTasks
 from minprm.model.policy import Policy
 from minprm.play import Episode, play, tasks_of, won_demos
+from minprm.run.events import Left, Played
 from minprm.run.randomness import noise_seed
-from minprm.stages.metrics import turn_metrics
-from minprm.trainer import Batch, Run, loop
+from minprm.trainer import SUCCESS, Batch, Run, loop
 from minprm.zoo import GROUPS, at_ends, ema, explained_variance, gae, turn_gae
 
 TaskGroup = list[Episode]  # the episodes of one task
@@ -40,9 +38,7 @@ def rl(run: Run, stage_id: str, dense: bool = False, finetune: bool = False) -> 
     cfg = run.cfg.rl
     if finetune:
         cfg = replace(cfg, lr=cfg.finetune_lr)
-    looks = Looks(run, stage_id, cfg.updates, WatchedTasks(run, stage_id))
-    batch = batches(run, stage_id, cfg, dense, looks)
-    loop(run, stage_id, cfg, cfg.updates, batch, looks.after, SUCCESS)
+    loop(run, stage_id, cfg, cfg.updates, batches(run, stage_id, cfg, dense), SUCCESS)
     if not dense and not run.running.get("won"):
         logger.warning(
             f"{stage_id}: no episode was won in its updates, so there was no success to "
@@ -51,7 +47,7 @@ def rl(run: Run, stage_id: str, dense: bool = False, finetune: bool = False) -> 
         )
 
 
-def batches(run: Run, stage_id: str, cfg: RL, dense: bool, looks: Looks) -> Callable[[int], Batch]:
+def batches(run: Run, stage_id: str, cfg: RL, dense: bool) -> Callable[[int], Batch]:
     """The function that plays the batch of an update and says what each token deserves."""
 
     def played(update: int) -> tuple[list[TaskGroup], list[Episode]]:
@@ -71,12 +67,11 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool, looks: Looks) -> Call
         groups, episodes = run.prefetch.take(played, update, until)
         baseline = run.running["baseline"]
         samples, stats = rl_samples(groups, cfg, dense, run.agent.policy, baseline)
-        looks.before(update, groups)
         run.running["baseline"] = stats.get("reward/baseline", 0.0)
         stats["reward/mean"] = fmean(e.world.success for e in episodes)
         run.running["won"] = run.running.get("won", 0.0) + stats["reward/mean"]
         stats["reward/episodes"] = len(episodes)
-        stats |= turn_metrics(episodes, run.agent.chat)
+        run.tell(Played(stage_id, update, cfg, groups, episodes, stats))
         return samples, stats
 
     return batch
@@ -94,7 +89,7 @@ def synth(run: Run, stage_id: str) -> None:
             f"{stage_id}: the policy won {won or 'none'} of {len(seeds)} training tasks, and none "
             f"by legal actions with a thought before each, so it wrote no logs: {_why_none(won)}"
         )
-    rewrite_demos(run.demos, run.log.folder, f"synth-{stage_id}-{run.seed}")
+    run.tell(Left(stage_id, "synth", run.demos))
 
 
 def _why_none(won: int) -> str:
@@ -128,7 +123,8 @@ def gathered(
         new = play_tasks(seeds, again) if seeds else []
         for e in new:
             e.rewards = paid(e, cfg, dense)
-        groups += [new[i : i + cfg.group] for i in range(0, len(new), cfg.group)]
+        for first in range(0, len(new), cfg.group):
+            groups.append(new[first : first + cfg.group])
         episodes += new
     return groups, episodes
 
@@ -142,8 +138,8 @@ def paid(e: Episode, cfg: RL, dense: bool) -> list[float]:
         rewards = [0.0] * len(e.steps)
         if e.steps:
             rewards[-1] = float(e.world.success)
-    for t, info in enumerate(e.infos):
-        if not info["formatted"]:
+    for t, turn in enumerate(e.infos):
+        if not turn["formatted"]:
             rewards[t] -= cfg.format_penalty
         if not math.isfinite(rewards[t]):
             place = f"{type(e.world).__name__}, task {e.world.seed}, turn {t + 1}"
@@ -183,10 +179,11 @@ def rl_samples(
         weights = GROUPS[cfg.groups](std, cfg.top_p).tolist()
     samples = []
     for group, weight in zip(groups, weights, strict=True):
-        for sample in [sample for e in group for sample in e.samples]:
-            sample.advantages = [weight * adv for adv in sample.advantages]
+        for e in group:
+            for sample in e.samples:
+                sample.advantages = [weight * adv for adv in sample.advantages]
             if weight:
-                samples.append(sample)
+                samples += e.samples
     stats["reward/kept"] = sum(weight > 0 for weight in weights) / len(groups)
     # how many updates ago the oldest of them was written: above 0 where batches are played ahead
     oldest = min((sample.version for sample in samples), default=policy.version)
@@ -200,52 +197,73 @@ def compare(groups: list[TaskGroup], cfg: RL, dense: bool, baseline: float) -> d
     Sparse: the episode's reward, on all its turns. Dense: each turn's return to go, compared with
     the same turn of the others that got so far.
     """
-    rivals: list[list[tuple[float, Episode, list[int]]]] = []  # (reward, whose, for which turns)
+    contests: list[list[Rival]] = []
     for group in groups:
         if dense:
-            rivals += _turn_by_turn(group, cfg.gamma)
+            contests += _turn_by_turn(group, cfg.gamma)
         else:
-            rivals.append([(float(sum(e.rewards)), e, [*range(len(e.steps))]) for e in group])
-    r = [torch.tensor([reward for reward, _, _ in row]) for row in rivals]
-    lengths = [torch.tensor([float(e.tokens(turns)) for _, e, turns in row]) for row in rivals]
+            contests.append([_whole_episode(e) for e in group])
+    rewards = []
+    lengths = []
+    for rivals in contests:
+        rewards.append(torch.tensor([rival.reward for rival in rivals]))
+        tokens = [float(rival.episode.tokens(rival.turns)) for rival in rivals]
+        lengths.append(torch.tensor(tokens))
     stats = {}
     if cfg.advantage == "ema":
-        found, stats["reward/baseline"] = ema(r, baseline)
+        advs, stats["reward/baseline"] = ema(rewards, baseline)
     else:
-        found = advantages(r, cfg.advantage, cfg.top_k, lengths)
-    for row, adv in zip(rivals, found, strict=True):
-        for (_, e, turns), advantage in zip(row, adv.tolist(), strict=True):
-            for turn in turns:
-                e.set_advantage(turn, advantage)
+        advs = advantages(rewards, cfg.advantage, cfg.top_k, lengths)
+    for rivals, adv in zip(contests, advs, strict=True):
+        for rival, advantage in zip(rivals, adv.tolist(), strict=True):
+            for turn in rival.turns:
+                rival.episode.set_advantage(turn, advantage)
     return stats
 
 
-def _turn_by_turn(group: TaskGroup, gamma: float) -> list[list[tuple[float, Episode, list[int]]]]:
+class Rival(NamedTuple):
+    """What is compared with others of its group."""
+
+    reward: float
+    episode: Episode
+    turns: list[int]  # whose tokens get the advantage
+
+
+def _whole_episode(e: Episode) -> Rival:
+    return Rival(float(sum(e.rewards)), e, [*range(len(e.steps))])
+
+
+def _turn_by_turn(group: TaskGroup, gamma: float) -> list[list[Rival]]:
     """The returns to go that meet at each turn, of the episodes that got so far."""
     returns = [returns_to_go(torch.tensor(e.rewards), gamma) for e in group]
-    rows = []
+    contests = []
     for turn in range(max(map(len, returns))):
-        row = []
+        rivals = []
         for e, to_go in zip(group, returns, strict=True):
             if turn < len(to_go):
-                row.append((to_go[turn].item(), e, [turn]))
-        rows.append(row)
-    return rows
+                rivals.append(Rival(to_go[turn].item(), e, [turn]))
+        contests.append(rivals)
+    return contests
 
 
 def _criticise(groups: list[TaskGroup], cfg: RL, policy: Policy) -> dict[str, float]:
     """Writes advantages, values and returns, token by token, by the critic as it is now."""
-    episodes = [e for group in groups for e in group if e.spans]
-    samples = [sample for e in episodes for sample in e.samples]
+    episodes = []
+    samples = []
+    for group in groups:
+        for e in group:
+            if e.spans:
+                episodes.append(e)
+                samples += e.samples
     for sample in samples:
         sample.values = [0.0] * len(sample.ids)
         sample.returns = [0.0] * len(sample.ids)
     # the critic as it is now, on all tokens that were sampled
-    read = iter(policy.values(samples))
+    values = iter(policy.values(samples))
     all_values = []
     all_returns = []
     for e in episodes:
-        v = torch.cat([next(read) for _ in e.samples])  # [T]: what was sampled, turn after turn
+        v = torch.cat([next(values) for _ in e.samples])  # [T]: what was sampled, turn after turn
         r = torch.tensor(e.rewards)
         lengths = [end - begin for _, begin, end in e.spans]
         if cfg.advantage == "turn_gae":
@@ -254,10 +272,12 @@ def _criticise(groups: list[TaskGroup], cfg: RL, policy: Policy) -> dict[str, fl
             adv = gae(at_ends(r, lengths), v, cfg.gamma, cfg.lam)
         all_values.append(v)
         all_returns.append(adv + v)
-        parts = zip(e.spans, *(x.split(lengths) for x in (adv, v, adv + v)), strict=True)
-        for (sample, begin, end), turn_adv, turn_values, turn_returns in parts:
-            sample.advantages[begin:end] = turn_adv.tolist()
-            sample.values[begin:end] = turn_values.tolist()
-            sample.returns[begin:end] = turn_returns.tolist()
+        first = 0  # of a turn's tokens in [T]
+        for sample, begin, end in e.spans:
+            turn = slice(first, first + end - begin)
+            sample.advantages[begin:end] = adv[turn].tolist()
+            sample.values[begin:end] = v[turn].tolist()
+            sample.returns[begin:end] = (adv + v)[turn].tolist()
+            first = turn.stop
     explained = explained_variance(torch.cat(all_values), torch.cat(all_returns))
     return {"critic/explained_variance": explained}

@@ -9,11 +9,10 @@ import math
 
 from minprm.constants import fail
 from minprm.data import Demo, Sample, chain
-from minprm.look.looks import SUCCESS, Looks
 from minprm.model.agent import Agent
 from minprm.run.randomness import pick
 from minprm.text.chat import Turn
-from minprm.trainer import Batch, Run, loop
+from minprm.trainer import SUCCESS, Batch, Run, loop
 
 
 def sft(run: Run, stage_id: str, learns: str) -> None:
@@ -38,7 +37,7 @@ def sft(run: Run, stage_id: str, learns: str) -> None:
 
     run.agent.policy.restart()  # back to the base model: only the demos come from earlier stages
     updates = math.ceil(cfg.epochs * len(samples) / cfg.batch)
-    loop(run, stage_id, cfg, updates, batch, Looks(run, stage_id, updates).after, SUCCESS)
+    loop(run, stage_id, cfg, updates, batch, SUCCESS)
 
 
 def to_samples(demo: Demo, agent: Agent) -> list[Sample]:
@@ -47,14 +46,14 @@ def to_samples(demo: Demo, agent: Agent) -> list[Sample]:
     chat = agent.chat
     samples = [Sample()]
     turns: list[Turn] = []
-    known = {}
+    shared = {}  # what edited histories have in common
     for i, step in enumerate(demo.steps):
         state_ids = agent.state_ids(step.state, demo.tools, demo.action_before(i))
         thought = None if step.thought is None else chat.thought(step.thought)
         action = chat.action(step.action)
         turn = chat.turn(thought, action)
         if turns and agent.history.edits():
-            samples.append(Sample(parent=chain(chat.history(turns, agent.history), known)))
+            samples.append(Sample(parent=chain(chat.history(turns, agent.history), shared)))
         samples[-1].extend(state_ids[0]).extend(turn, 1.0 if step.learned else None)
         turns.append(Turn(*state_ids, turn, chat.turn(None, action)))
-    return [each for each in samples if any(each.trained)]
+    return [sample for sample in samples if any(sample.trained)]

@@ -29,7 +29,7 @@ def action_first(z, group, chat: Chat, cfg: ActPRM) -> Sample:
     weight = z.action_weight if z.closed else None
     sample = Sample(parent=z.path.history).extend(hint(group.action, chat), weight)
     sample.extend(chat.think)
-    sample.extend(z.drawn, z.advantage, logprobs)
+    sample.extend(z.sampled, z.advantage, logprobs)
     if z.closed:
         sample.extend([*chat.think_end[1:], *chat.end], weight)
     return sample
@@ -66,7 +66,7 @@ def without_thought(steps: list[tuple], agent: Agent, cfg: ActPRM) -> list[float
         sample = Sample(parent=path.history).extend(chat.opening(None), opening)
         sample.extend(group.action, 0.0).extend([*chat.act_end, *chat.end], tags)
         samples.append(sample)
-    logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base", keep=True)
+    logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")
     return chosen.rewards(cfg.reward, logps)
 
 
@@ -82,9 +82,9 @@ def rewards_by_writing(groups: list, pairs: list[tuple], agent: Agent, seed: int
         openings.append(chat.opening(z.ids))
         prompts.append(z.path.history.whole() + openings[-1])
     limit = max(len(group.action) for group in groups) + len(chat.act_end + chat.end)
-    drawn = agent.sampler.generate(prompts, 1, limit, chat.ends, 1.0, seed)
+    completions = agent.sampler.generate(prompts, 1, limit, chat.ends, 1.0, seed)
     rewards = []
-    for (group, _), opening, (completion,) in zip(pairs, openings, drawn, strict=True):
-        _, written = chat.parse(opening + completion.ids)
-        rewards.append(exact_match(written, group.step.action))
+    for (group, _), opening, (completion,) in zip(pairs, openings, completions, strict=True):
+        _, action = chat.parse(opening + completion.ids)
+        rewards.append(exact_match(action, group.step.action))
     return rewards

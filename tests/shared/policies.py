@@ -5,6 +5,7 @@ import torch
 from minprm.constants import Config, Tiny
 from minprm.data import NAN, Sample
 from minprm.envs.cups import Cups
+from minprm.load.pretrained import make_sampler
 from minprm.load.tiny import untrained
 from minprm.model.agent import Agent, make_agent
 from minprm.model.policy import Policy
@@ -17,7 +18,7 @@ def policy(micro_tokens: int = 10_000) -> Policy:
 
 def agent(p: Policy, cfg: Config) -> Agent:
     """The policy as an agent that is asked as `cfg` says."""
-    return make_agent(p, cfg, tools=[])
+    return make_agent(p, make_sampler(p.model, cfg), cfg, tools=[])
 
 
 def sample(ids, mask=None, old=NAN, advantage=1.0, parent=None) -> Sample:

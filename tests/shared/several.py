@@ -24,9 +24,8 @@ from minprm.load.pretrained import adapted
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
 from minprm.several import processes
-from minprm.several.parallel import ParallelPolicy, ParallelSampler
 from minprm.several.processes import count, gathered, rank, start
-from minprm.several.spread import whole
+from minprm.several.shares import Shares
 from shared.policies import SAMPLES, policy, sample
 
 
@@ -111,7 +110,9 @@ def made(case: Case, way: str) -> Policy:
     if count() == 1:
         return Policy(model, p.tokenizer, case.micro_tokens)
     device = torch.device("cpu") if way == "spread" else None
-    return ParallelPolicy(model, p.tokenizer, case.micro_tokens, device)
+    shares = Shares()
+    shares.hand_out(model, device)
+    return Policy(model, p.tokenizer, case.micro_tokens, shares)
 
 
 def learned(case: Case, way: str) -> dict:
@@ -120,14 +121,15 @@ def learned(case: Case, way: str) -> dict:
     stats = [p.update(case.samples, case.objective, lr=1e-3) for _ in range(2)]
     best = p.weights()
     stats.append(p.update(case.samples, case.objective, lr=1e-3))
-    sampler = (ParallelSampler if count() > 1 else Sampler)(p.model)
+    sampler = Sampler(p.model, shares=p.shares)
     first = sampler.generate(PROMPTS, 4, 6, [3], 1.0, 5)
     grown = [[*prompt, *group[0].ids, 2] for prompt, group in zip(PROMPTS, first, strict=True)]
     drawn = [c for group in first + sampler.generate(grown[:3], 3, 6, [3], 1.0, 6) for c in group]
     again = p.logprobs(case.samples)  # the weights are in one piece
     sampler.sleep()
     scored = [p.logprobs(case.samples), p.logprobs(case.samples, base=True)]
-    weights = {name: w.tolist() for name, w in whole(p.parameters).items()}
+    collected = p.shares.collected(p.parameters, p.parameters)
+    weights = {name: w.tolist() for name, w in collected.items()}
     p.load(best)
     scored.append(p.logprobs(case.samples))
     p.save(Path(f"saved-{way}-{count()}"))
@@ -157,7 +159,7 @@ def policies(file: Path) -> None:
 def caches(file: Path) -> None:
     """Eight prompts that are continued twice, as in a walk over logs."""
     p = made(CASES["tied"], "whole")
-    sampler = (ParallelSampler if count() > 1 else Sampler)(p.model)
+    sampler = Sampler(p.model, shares=p.shares)
     step = sampler._step
     read = []
 

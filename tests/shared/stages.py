@@ -71,6 +71,11 @@ class Lines(Log):
         json.dumps(groups)
 
 
+def log_of(run: Run) -> Log:
+    """The log among those that listen to the run."""
+    return next(listener for listener in run.listeners if isinstance(listener, Log))
+
+
 def weights(run: Run) -> torch.Tensor:
     return torch.cat([p.flatten() for p in run.agent.policy.weights().values()])
 

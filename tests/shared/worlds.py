@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from minprm.envs import WORLDS
+from minprm.envs import WORLDS, world_class
 from minprm.envs.base import World, called, tool
 
 EXTRAS = {"babyai": "minigrid", "textworld": "textworld", "search": "bm25s", "gym": "gymnasium",
@@ -22,7 +22,7 @@ def make(name: str, **knobs):
     if name in EXTRAS and find_spec(EXTRAS[name]) is None:
         extra = "gym" if name == "taxi" else name
         pytest.skip(f'needs {EXTRAS[name]}: pip install "minprm[{extra}]"')
-    return WORLDS[name](**knobs)
+    return world_class(name)(**knobs)
 
 
 def play(world, seed: int, choose) -> tuple[float, list[str]]:
@@ -38,7 +38,7 @@ def play(world, seed: int, choose) -> tuple[float, list[str]]:
 
 def observations(name: str) -> str:
     """Three episodes at random, as text."""
-    world, out = WORLDS[name](), []
+    world, out = world_class(name)(), []
     for seed in range(1 if name == "textworld" else 3):
         rng = random.Random(seed)
         out += play(world, seed, lambda w, rng=rng: rng.choice(w.actions()))[1]

@@ -1,34 +1,25 @@
 """What is logged of the groups of an update. report/glossary.py says what each number means."""
 
-import math
-from collections.abc import Callable
 from statistics import fmean
 
 import torch
 
 from minprm.algorithms import effective_sample_size
-from minprm.arms.demos import portions
-from minprm.constants import ActPRM
-from minprm.look.collapse import collapse, of_walk
 from minprm.play import Episode
-from minprm.run.randomness import noise_seed
+from minprm.run.events import Event, Grouped, Played
 from minprm.text.actions import copies
 from minprm.text.chat import Chat
 from minprm.trainer import Run
 
 
-def check_rewards(walks: list, t: int) -> None:
-    """Raises FloatingPointError, with the place, where a thought of step t earned no number.
-
-    NaN would be taken for the best, and end in the weights.
-    """
-    for walk in walks:
-        for z in walk.groups[t].thoughts:
-            if not math.isfinite(z.reward):
-                raise FloatingPointError(
-                    f"task {walk.demo.task}, step {t + 1}: a thought earned {z.reward}; look for "
-                    "an expert's action without any token, or for weights that are not finite"
-                )
+def metrics(run: Run, event: Event) -> None:
+    """The listener: adds the numbers below to what is logged of an update."""
+    chat = run.agent.chat
+    match event:
+        case Grouped():
+            event.stats |= group_metrics(event.groups, chat)
+        case Played():
+            event.stats |= turn_metrics(event.episodes, chat)
 
 
 def group_metrics(groups: list, chat: Chat) -> dict[str, float]:
@@ -41,7 +32,7 @@ def group_metrics(groups: list, chat: Chat) -> dict[str, float]:
     drawn = 0
     for group in groups:
         for z in group.thoughts:
-            drawn += len(z.drawn)
+            drawn += len(z.sampled)
             lengths.append(len(z.ids))
             unclosed.append(not z.closed)
             text = chat.text(z.ids)
@@ -57,23 +48,6 @@ def group_metrics(groups: list, chat: Chat) -> dict[str, float]:
         "policy/copy_rate": sum(copied) / len(copied),
         "policy/drawn_tokens": drawn,
     }
-
-
-def held_out_look(run: Run, cfg: ActPRM, walk_logs: Callable) -> dict[str, float]:
-    """Thoughts about held-out logs: their reward, and whether they depend on their states.
-
-    walk_logs: that of stages/act_prm.py.
-    """
-    rewards: list[list[float]] = []
-    collapsed: dict[str, float] = {}
-    for first, demos in portions(run.held_out):
-        groups = walk_logs(run.agent, demos, cfg, noise_seed(run.seed, "held out", first))[1]
-        for group in groups:
-            rewards.append([z.reward for z in group.thoughts])
-        if first == 0:  # a few states are asked, and these are the first
-            collapsed = collapse(run.agent, of_walk(groups, run.agent.chat))
-        del groups  # before the next portion is walked
-    return {"eval/held_out_reward": torch.tensor(rewards).mean().item(), **collapsed}
 
 
 def turn_metrics(episodes: list[Episode], chat: Chat) -> dict[str, float]:

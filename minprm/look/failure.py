@@ -13,6 +13,7 @@ from loguru import logger
 
 from minprm.constants import ActPRM, fail
 from minprm.model.agent import Agent
+from minprm.run.events import Chose, Drew, Event, Grouped
 from minprm.text.chat import Chat
 from minprm.trainer import Run
 
@@ -68,29 +69,45 @@ class Tally:
         )
 
 
-def check_signal(
-    run: Run, stage_id: str, cfg: ActPRM, update: int, groups: list, stats: dict[str, float]
-) -> None:
+class Hopeless:
+    """The listener: it ends a run that teaches nothing, and warns of what is left out."""
+
+    def __init__(self):
+        self.tally = Tally()  # of the thoughts that a stage has drawn to write into logs
+
+    def __call__(self, run: Run, event: Event) -> None:
+        match event:
+            case Grouped():
+                check_signal(run, event)
+            case Drew():
+                self.tally.add(event.groups, run.agent.chat)
+            case Chose():
+                require_thoughts(run, event, self.tally)
+                self.tally = Tally()
+
+
+def check_signal(run: Run, event: Grouped) -> None:
     """Warns of an update in which no group had anything to compare. Exits where all updates so far
     were like that, and they are enough to tell; see above."""
-    if stats["reward/no_variance"] < 1.0:
+    stage_id, update, cfg = event.stage_id, event.update, event.cfg
+    if event.stats["reward/no_variance"] < 1.0:
         return
     logger.warning(f"{stage_id} {update}: in every group all thoughts earn the same")
-    found = Tally().add(groups, run.agent.chat)
-    reason = _reason(run.agent, cfg, found, stats["reward/mean"])
+    tally = Tally().add(event.groups, run.agent.chat)
+    reason = _reason(run.agent, cfg, tally, event.stats["reward/mean"])
     if not reason or run.running.get("without_signal", 0) < update:
         return
     run.running["without_signal"] = update + 1  # in the snapshots, so that --resume counts on
-    sure = not found.readable and (update + 1) * found.drawn >= SURE
+    sure = not tally.readable and (update + 1) * tally.drawn >= SURE
     if sure or update + 1 == min(FIRST, cfg.updates):
         updates = "the first update" if update == 0 else f"all {update + 1} updates so far"
         fail(f"{stage_id}, seed {run.seed}: nothing was learned from {updates}: {reason}")
 
 
-def _reason(agent: Agent, cfg: ActPRM, found: Tally, reward: float) -> str:
+def _reason(agent: Agent, cfg: ActPRM, tally: Tally, reward: float) -> str:
     """Why all thoughts of a group earn the same. Empty: it is no failure that they do."""
-    if not found.readable:
-        return f"no thought can be read; {found.why(agent)}"
+    if not tally.readable:
+        return f"no thought can be read; {tally.why(agent)}"
     if reward == 0.0:
         return f"every thought earned a reward of 0; {_why_zero(cfg)}"
     if cfg.group == 1 or cfg.advantage in COMPARES_NOTHING:
@@ -116,18 +133,17 @@ def _why_zero(cfg: ActPRM) -> str:
     return "use a smaller --act-prm.length-penalty, or another --model that can follow these demos"
 
 
-def require_thoughts(stage_id: str, demos: int, kept: list, found: Tally, agent: Agent) -> None:
-    """Says how many of the demos are left out because a step has no thought that can be read.
-
-    kept: those that stay. Exits where none does.
-    """
-    if not kept:
+def require_thoughts(run: Run, event: Chose, tally: Tally) -> None:
+    """Says how many logs are left out because a step has no thought that can be read. Exits where
+    all are."""
+    left_out = event.logs - event.readable
+    if not event.readable:
         fail(
-            f"{stage_id}: every demo has a step without a thought that can be read, so there is "
-            f"nothing to learn; {found.why(agent)}"
+            f"{event.stage_id}: every demo has a step without a thought that can be read, so there "
+            f"is nothing to learn; {tally.why(run.agent)}"
         )
-    if len(kept) < demos:
+    if left_out:
         logger.warning(
-            f"{stage_id}: {demos - len(kept)} of {demos} demos are left out, because a step has no "
-            f"thought that can be read; {found.why(agent)}"
+            f"{event.stage_id}: {left_out} of {event.logs} demos are left out, because a step has "
+            f"no thought that can be read; {tally.why(run.agent)}"
         )

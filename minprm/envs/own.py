@@ -1,0 +1,114 @@
+"""A world of the user's own, --world FILE.py:NAME: a class that inherits from World.
+
+Whatever goes wrong in it ends in one sentence that names the world, the task and the method.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any
+
+from minprm import own
+from minprm.constants import fail
+from minprm.envs.base import Illegal, World, parameters_of
+
+REQUIRED = ("begin", "act", "actions", "expert")
+RETURNS = {
+    "begin": "a text",
+    "task": "a text",
+    "act": "(observation, reward), a text and a number",
+    "actions": "a list of texts, one at least",
+    "expert": "a text",
+    "thought": "a text, or None",
+    "summary": "a dict of numbers",
+    "narrate": "(thought, action), two texts",
+    "classify": "a text",
+}
+RETURN_ANYTHING = ("__init__", "belongs", "key")
+CALL_THE_OTHERS = ("reset", "step")
+ATTRIBUTES = {"system": str, "tools": list, "turns": int, "words": list, "thought_mix": dict}
+
+
+def own_world(name: str) -> type[World]:
+    """The user's world of this name, FILE.py:NAME. Raises ValueError where it is none."""
+    theirs = own.named(name)
+    if not isinstance(theirs, type) or not issubclass(theirs, World):
+        raise ValueError(f"{name} is no world, which is a class that inherits from minprm.World")
+    return _guarded(name, theirs)
+
+
+@cache
+def _guarded(name: str, theirs: type[World]) -> type[World]:
+    """The same class, whose methods exit with a sentence where they raise or return nonsense."""
+    for method in REQUIRED:
+        if getattr(theirs, method) is getattr(World, method):
+            raise ValueError(f"{name} has no {method}: a world writes {', '.join(REQUIRED)}")
+    _require_knobs(name, theirs)
+    methods: dict[str, Any] = {"__module__": theirs.__module__}
+    for method in (*RETURNS, *RETURN_ANYTHING, *CALL_THE_OTHERS):
+        written_by_user = getattr(theirs, method) is not getattr(World, method)
+        if written_by_user or method in CALL_THE_OTHERS:
+            methods[method] = _guard(name, method, getattr(theirs, method))
+    return type(theirs.__name__, (theirs,), methods)
+
+
+def _require_knobs(name: str, theirs: type[World]) -> None:
+    """Raises ValueError where --world-args could not set a parameter of `__init__`."""
+    try:
+        knobs = inspect.signature(theirs, eval_str=True).parameters
+    except Exception as error:  # an annotation is a text, and names what is not there
+        raise ValueError(f"{name}: its __init__ cannot be read: {own.in_a_line(error)}") from error
+    for knob, parameter in knobs.items():
+        if parameter.annotation not in (int, float, str) or parameter.default is parameter.empty:
+            raise ValueError(
+                f"{name}: the parameter {knob} of its __init__ needs a type (int, float or str) "
+                f"and a default, as in {knob}: int = 3"
+            )
+
+
+def _guard(name: str, method: str, theirs: Callable) -> Callable:
+    """The method, which exits with a sentence where it raises anything or returns nonsense."""
+
+    @wraps(theirs)
+    def guarded(self: World, *arguments, **knobs):
+        place = f"{name}, task {self.seed}" if hasattr(self, "seed") else name
+        try:
+            answer = theirs(self, *arguments, **knobs)
+        except Exception as error:  # a user's program raises whatever it likes
+            if isinstance(error, Illegal) or (method == "__init__" and type(error) is ValueError):
+                raise  # which is how a world says that an action is illegal, or a knob wrong
+            fail(f"{place}: {method} raised {own.in_a_line(error)}")
+        if method in RETURNS and not _fits(method, answer):
+            fail(f"{place}: {method} returned {answer!r:.100}, and not {RETURNS[method]}")
+        return answer
+
+    return guarded
+
+
+def _fits(method: str, answer: Any) -> bool:
+    """Is this what RETURNS says?"""
+    if method == "act":
+        pair = isinstance(answer, tuple) and len(answer) == 2
+        return pair and isinstance(answer[0], str) and isinstance(answer[1], int | float)
+    if method == "narrate":
+        return isinstance(answer, tuple) and len(answer) == 2 and _are(str, answer)
+    if method == "actions":
+        return isinstance(answer, list) and answer != [] and _are(str, answer)
+    if method == "summary":
+        return isinstance(answer, dict) and _are(int | float, answer.values())
+    return isinstance(answer, str) or (method == "thought" and answer is None)
+
+
+def _are(kind: Any, answers: Any) -> bool:
+    return all(isinstance(answer, kind) for answer in answers)
+
+
+def check_attributes(name: str, world: World) -> None:
+    """Exits where what a user's world says of itself could not be read; it has begun a task."""
+    for attribute, kind in ATTRIBUTES.items():
+        if not isinstance(getattr(world, attribute), kind):
+            fail(f"{name}: its {attribute} is no {kind.__name__}")
+    try:
+        parameters_of(world.tools)
+    except Exception as error:
+        fail(f"{name}: its tools cannot be read, write each by `tool`: {own.in_a_line(error)}")

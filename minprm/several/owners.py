@@ -1,0 +1,86 @@
+"""Who does what: which process writes after which prompt, and which one reads which Samples.
+
+Prompts are shared out in the same way for both samplers. Each process has written after its own
+when it asks for what the others have written.
+"""
+
+from bisect import bisect_left
+
+from minprm.data import Sample
+from minprm.model.tree import named
+from minprm.several.processes import parted
+
+# --- prompts ---
+
+
+class Owners:
+    """Whose each prompt is: of the writer that has read how it begins, and else of the one that has
+    least to do."""
+
+    def __init__(self, writers: int):
+        self.writers = writers
+        self.known: dict[tuple[int, ...], int] = {}  # of a walk: first prompts, and whose they are
+
+    def of(self, prompts: list[tuple[int, ...]]) -> list[int]:
+        """The number of the writer after each prompt; equal ones have the same."""
+        sizes = sorted({len(prompt) for prompt in self.known}, reverse=True)
+        owners: dict[tuple[int, ...], int] = {}
+        work = [0] * self.writers
+        new: dict[tuple[int, ...], int] = {}  # and how often each is asked
+        for prompt in prompts:
+            if prompt not in owners and prompt not in new:
+                begins = [prompt[:size] for size in sizes if prompt[:size] in self.known]
+                if begins:
+                    owners[prompt] = self.known[begins[0]]
+            if prompt in owners:
+                work[owners[prompt]] += 1
+            else:
+                new[prompt] = new.get(prompt, 0) + 1
+        for prompt, times in new.items():
+            owner = work.index(min(work))
+            work[owner] += times
+            owners[prompt] = self.known[prompt] = owner
+        return [owners[prompt] for prompt in prompts]
+
+
+# --- Samples ---
+
+
+def stretches(samples: list[Sample], n: int) -> list[list[int]]:
+    """Cuts Samples into n stretches, of which the longest has as few tokens as it can. Neighbours
+    share most of theirs; those that two stretches share are read in both."""
+    paths = named(samples)
+    order = sorted(range(len(samples)), key=lambda i: [number for number, _ in paths[i]])
+
+    def new(i: int, known: set[int]) -> int:
+        return sum(len(node.ids) for number, node in paths[i] if number not in known)
+
+    def cut(most: int) -> list[list[int]]:
+        """Stretches of so many tokens at most, or of one Sample."""
+        shares = []
+        known: set[int] = set()
+        left = 0
+        for i in order:
+            # equal ones stay together, or rounding would tell them apart
+            if new(i, known) > max(left, 0):
+                shares.append([])
+                known = set()
+                left = most
+            left -= new(i, known)
+            known.update(number for number, _ in paths[i])
+            shares[-1].append(i)
+        return shares
+
+    tokens = sum(new(i, set()) for i in order)
+    shares = cut(bisect_left(range(tokens), True, key=lambda most: len(cut(most)) <= n))
+    return [sorted(share) for share in shares] + [[] for _ in range(n - len(shares))]
+
+
+def require_same_update(mine: list[tuple[int, float]], others: list[tuple[int, float]]) -> None:
+    """Exits where another process learned from other tokens or advantages."""
+    same = len(mine) == len(others)
+    for (ids, advantage), (other_ids, other) in zip(mine, others, strict=False):
+        # two kinds of CPU may round otherwise
+        same = same and ids == other_ids and not abs(advantage - other) > 1e-3
+    if not same:
+        parted("came to different advantages")

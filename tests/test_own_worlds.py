@@ -1,0 +1,285 @@
+"""A user's world stands where one of ours could; what goes wrong in it ends in a sentence."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from minprm.commands import evaluate, train
+from minprm.commands.ask import Evaluation, as_trained
+from minprm.commands.checks import check
+from minprm.constants import Config, Tiny
+from minprm.envs import __main__ as by_hand
+from minprm.envs import make_world, world_class
+from minprm.envs.base import World, task_seed
+from minprm.envs.cups import Cups
+from minprm.load.narration import require_narrator
+from minprm.play import expert_demo
+
+ROOT = Path(__file__).parents[1]
+SHOP = """
+from __future__ import annotations
+from minprm import World
+from minprm.envs.base import Illegal
+
+class Shop(World):
+    system = "Buy what is asked for."
+    turns = 2
+
+    def __init__(self, goods: int = 50):
+        if goods < 10:
+            raise ValueError("goods from 10")
+        self.count = goods
+
+    def begin(self):
+        self.wanted = self.rng.randrange(self.count)
+        return f"buy {self.wanted}"
+
+    def act(self, action):
+        if not action.startswith("buy"):
+            raise Illegal("illegal: buy something")
+        self.success = action == self.expert()
+        return "sold", float(self.success)
+
+    def actions(self):
+        return [f"buy {number}" for number in range(self.count)]
+
+    def expert(self):
+        return f"buy {self.wanted}"
+
+number = 3
+class Other: pass
+class Bare(World):
+    def begin(self): return "begin"
+class Late(Shop):
+    def __init__(self, goods): self.count = goods
+class Vague(Shop):
+    def __init__(self, goods=9): self.count = goods
+class Unread(Shop):
+    def __init__(self, goods: Number = 9): self.count = goods
+class Broken(Shop):
+    def __init__(self): self.count = 1 / 0
+class Begins(Shop):
+    def begin(self): return [][0]
+class Silent(Shop):
+    def begin(self): super().begin()
+class Fails(Shop):
+    def act(self, action): raise ValueError("no such shop")
+class Single(Shop):
+    def act(self, action): return "sold"
+class Lost(Shop):
+    def expert(self): return self.goal
+class Idle(Shop):
+    def actions(self): return []
+class Shy(Shop):
+    def thought(self): return 3
+class Long(Shop):
+    turns = "2"
+class Tools(Shop):
+    tools = [{"name": "buy"}]
+class Few(Shop):
+    def begin(self):
+        self.wanted = 0
+        return "buy 0"
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    (tmp_path / "shop.py").write_text(SHOP)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def sentence(capsys, call) -> str:
+    """The one sentence in which a call ends."""
+    with pytest.raises(SystemExit) as stop:
+        call()
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and error.count("\n") == 1, error
+    return error
+
+
+def shop(name: str = "Shop", *args: str) -> World:
+    return make_world(Config(world=f"shop.py:{name}", world_args=[*args]))
+
+
+def test_a_name_of_ours_is_ours_and_a_file_gives_its_class(here):
+    assert world_class("cups") is Cups
+    for name in ("shop.py:Shop", f"{here}/shop.py:Shop"):
+        world = world_class(name)
+        assert issubclass(world, World) and world.__name__ == "Shop"
+    assert world_class("shop.py:Shop") is world_class("shop.py:Shop")  # not one for each episode
+    assert shop("Shop", "goods=12").count == 12
+
+
+def test_a_users_world_plays_as_the_class_itself_does(here):
+    scope: dict = {}
+    exec(SHOP.partition("number = 3")[0], scope)
+    for seed in (task_seed("train", 0), task_seed("test", 7)):
+        demos = [expert_demo(world, seed) for world in (shop(), scope["Shop"]())]
+        assert demos[0] == demos[1] and demos[0].task == f"Shop-{seed}"
+    world = shop()
+    world.reset(0)
+    assert world.step("steal") == ("illegal: buy something", 0.0, False,
+                                   {"valid": False, "effective": False})  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("shop", "--world shop: no such world. Worlds: cups, errand"),
+        ("shop.py", "taxi, or FILE.py:NAME, one of your own"),
+        ("none.py:Shop", "none.py: No such file"),
+        ("shop.py:missing", "--world shop.py:missing: shop.py defines no missing"),
+        ("shop.py:number", "--world shop.py:number is no world, which is a class that inherits"),
+        ("shop.py:Other", "--world shop.py:Other is no world"),
+        ("shop.py:Bare", "--world shop.py:Bare has no act: a world writes begin, act, actions"),
+        ("shop.py:Late", "the parameter goods of its __init__ needs a type"),
+        ("shop.py:Vague", "the parameter goods of its __init__ needs a type (int, float or str)"),
+        ("shop.py:Unread", "its __init__ cannot be read: NameError: name 'Number'"),
+        ("shop.py:Broken", "shop.py:Broken: __init__ raised ZeroDivisionError"),
+        ("shop.py:Begins", "shop.py:Begins, task 0: begin raised IndexError: list index out of"),
+        ("shop.py:Silent", "shop.py:Silent, task 0: begin returned None, and not a text"),
+        ("shop.py:Tools", "shop.py:Tools: its tools cannot be read"),
+        ("shop.py:Long", "shop.py:Long: its turns is no int"),
+        ("shop.py:Few", "there is no validation task among 1,000"),
+        ("broken.py:Shop", "broken.py cannot be run: it raised SyntaxError: invalid syntax"),
+    ],
+)
+def test_what_is_no_world_is_refused_before_anything_is_written(here, capsys, name, complaint):
+    (here / "broken.py").write_text("a = 1\nb = = 2\n")
+    flags = ["--world", name, "--stages", "demos"]
+    assert complaint in sentence(capsys, lambda: train.main(flags))
+    assert not (here / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "complaint"),
+    [
+        (["goods=9"], "--world-args goods=9: goods from 10"),
+        (["goods=x"], "--world-args goods=x: invalid literal"),
+        (["size=9"], "--world-args size: shop.py:Shop has no such knob. Its knobs: goods=50"),
+    ],
+)
+def test_its_knobs_are_checked_like_those_of_ours(here, capsys, args, complaint):
+    assert complaint in sentence(capsys, lambda: shop("Shop", *args))
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("Fails", "task 5: act raised ValueError: no such shop (shop.py, line "),
+        ("Single", "task 5: act returned 'sold', and not (observation, reward), a text and a num"),
+        ("Lost", "task 5: expert raised AttributeError: 'Lost' object has no attribute 'goal'"),
+        ("Idle", "task 5: actions returned [], and not a list of texts, one at least"),
+        ("Shy", "task 5: thought returned 3, and not a text, or None"),
+    ],
+)
+def test_what_raises_in_play_ends_in_a_sentence(here, capsys, name, complaint):
+    world = shop(name)
+    world.reset(5)
+
+    def played():
+        world.thought()
+        world.step(world.actions()[0])
+        world.expert()
+
+    assert sentence(capsys, played).startswith(f"shop.py:{name}, {complaint}")
+
+
+def test_the_embedded_model_is_refused_with_what_the_world_lacks(here, capsys):
+    error = sentence(capsys, lambda: train.main(["--world", "shop.py:Shop", "--arms", "base"]))
+    lacks = "words, thought_mix, thought, narrate, classify, self.goods"
+    assert f"cannot be raised on Shop, which lacks {lacks} (docs/worlds.md)" in error
+    error = sentence(capsys, lambda: train.main(["--world", "hotpot", "--arms", "base"]))
+    assert "cannot be raised on Hotpot" in error
+    assert not (here / "runs").exists()
+    require_narrator(Cups())
+
+
+def test_shares_of_thoughts_are_those_of_the_world(here, capsys):
+    (here / "mine.py").write_text("from minprm.envs.cups import Cups\nclass Mine(Cups): pass\n")
+    check(Config(world="mine.py:Mine", tiny=Tiny(mixture=["bare=1"])))
+    wrong = Config(world="mine.py:Mine", tiny=Tiny(mixture=["late=1"]))
+    assert "mine.py:Mine has no such thoughts" in sentence(capsys, lambda: check(wrong))
+
+
+def test_it_is_played_by_hand_and_measured_but_not_kept_among_ours(here, monkeypatch, capsys):
+    def command(*flags: str) -> None:
+        monkeypatch.setattr(sys, "argv", ["envs", *flags])
+        by_hand.main()
+
+    typed = iter(["?", ""])
+    monkeypatch.setattr("builtins.input", lambda prompt: next(typed))
+    command("shop.py:Shop")
+    assert "buy" in capsys.readouterr().out
+    command("--audit", "shop.py:Shop")
+    assert "| `shop.py:Shop` | 0.0" in capsys.readouterr().out.splitlines()[-4]
+    kept = sentence(capsys, lambda: command("--audit", "--write", "shop.py:Shop"))
+    assert kept.startswith("shop.py:Shop: audit.json holds worlds of ours alone")
+    assert sentence(capsys, lambda: command("nowhere")).startswith("nowhere: no such world")
+
+
+def test_a_run_is_named_by_the_class(here):
+    for world in ("shop.py:Shop", f"{here}/shop.py:Shop"):
+        assert train.named(Config(world=world)).run.startswith("Shop-")
+    (here / "own.py").write_text(SHOP.replace("class Shop(", "class Größe(", 1))
+    assert train.named(Config(world="own.py:Größe")).run.startswith("Gr__e-")
+
+
+def mine(more: str = "") -> str:
+    """A file with a world that the embedded model can be raised on."""
+    return f"from minprm.envs.cups import Cups\nclass Mine(Cups):\n    turns = 3\n{more}"
+
+
+FLAGS = (
+    "--world mine.py:Mine --world-args rounds=1 --tiny.updates 2 --tiny.dim 16 --no-gate "
+    "--num-demos 8 --episodes 4 --eval-every 0 --sft.epochs 1"
+).split()
+
+
+@pytest.mark.slow
+def test_it_is_trained_on_evaluated_and_shown_like_ours(here, capsys):
+    (here / "mine.py").write_text(mine())
+    arms = ["--arms", "base", "action_sft"]
+    train.main([*FLAGS, *arms, "--dry-run", "--run", "r"])
+    train.main([*FLAGS, *arms, "--jobs", "2", "--run", "r"])
+    train.main([*FLAGS, *arms, "--jobs", "1", "--run", "s"])
+    ladders = [json.loads((here / f"runs/{run}/ladder.json").read_text()) for run in "rs"]
+    for arm in ("random", "base", "action_sft", "expert"):
+        assert ladders[0][arm][0]["success"] == ladders[1][arm][0]["success"]
+    assert "mine.py:Mine" in (here / "runs/r/report.html").read_text()
+
+    about = json.loads((here / "checkpoints/r/base-0/minprm.json").read_text())
+    assert about["asked"]["world"] == "mine.py:Mine"
+    capsys.readouterr()
+    evaluate.main(["checkpoints/r/base-0", "--episodes", "4"])
+    (line,) = [row for row in capsys.readouterr().out.splitlines() if row.startswith("expert ")][:1]
+    assert " 1.000 " in line  # of the world that the checkpoint remembers
+
+
+@pytest.mark.slow
+def test_a_file_that_changed_makes_another_run_and_one_that_is_gone_says_so(here, capsys):
+    (here / "mine.py").write_text(mine())
+    train.main([*FLAGS, "--arms", "base", "action_sft", "--run", "r"])
+    (here / "mine.py").write_text(mine("    number = 3\n"))
+    (here / "runs/r/ladder.json").write_text("{}")  # as if it had been stopped
+    again = [sys.executable, "-m", "minprm", "train", "--run", "r", "--resume"]
+    paths = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(again, env=paths, capture_output=True, text=True)
+    assert done.returncode == 2 and "made by another run: it differs in mine.py" in done.stderr
+
+    (here / "elsewhere").mkdir()
+    (here / "mine.py").rename(here / "elsewhere/mine.py")
+    checkpoint = ["checkpoints/r/base-0", "--episodes", "4"]
+    capsys.readouterr()  # what the training has said
+    gone = sentence(capsys, lambda: evaluate.main(checkpoint))
+    assert gone.startswith("checkpoints/r/base-0 was trained in mine.py:Mine, and from here there")
+    flags = Evaluation(checkpoints=checkpoint[:1], world="elsewhere/mine.py:Mine")
+    argv = [*checkpoint[:1], "--world", "elsewhere/mine.py:Mine"]
+    (asked,) = as_trained(flags, argv, {"world"}).values()
+    assert asked.world_args == ["rounds=1"]  # it is the same world, in another place
