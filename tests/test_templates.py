@@ -244,8 +244,8 @@ def test_segments_are_what_the_template_renders_or_the_difference_is_listed(name
     message, later = messages_of(name, reply, calls)
     asked = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "go on"}]
     thought = None
-    if c._chat_template.turns.reasoning.key:  # the template has a place for thoughts
-        message[c._chat_template.turns.reasoning.key] = "so Paris is next"
+    if c._chat_template.turns.newest.key:  # the template has a place for thoughts
+        message[c._chat_template.turns.newest.key] = "so Paris is next"
         thought = c.thought("so Paris is next")
     action = joined(reply, calls)
     ids = c.state(asked, TOOLS, after=None) + c.turn(thought, c.action(action))
@@ -257,7 +257,7 @@ def test_segments_are_what_the_template_renders_or_the_difference_is_listed(name
     if not found:
         whole = render([*asked, message, *later], add_generation_prompt=True)
         ids += c.state(later, TOOLS, after=action)
-        found = "" if c._chat_template.turns.reasoning.bare(whole) == c.text(ids) else "later"
+        found = "" if c._chat_template.turns.newest.bare(whole) == c.text(ids) else "later"
     assert found == DIFFERENCES.get((name, kind), ("", ""))[0]
 
 
