@@ -221,7 +221,7 @@ class Config:
     arms: list[str] = field(default_factory=lambda: list(ARMS))  # arms of the ladder
     stages: list[str] = field(default_factory=list)  # instead of arms: one unnamed arm's stages
     seeds: list[Seed] = field(default_factory=lambda: [0])  # one ladder for each seed
-    # name of a world in minprm/envs, or FILE.py:NAME, one of your own; none: replay held-out logs
+    # a world by name, or FILE.py:NAME, one of your own; none: replay held-out logs
     world: str = "cups"
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     model: str = "tiny"  # hub id or path of a chat model; tiny: the embedded one

@@ -1,6 +1,7 @@
 """A checkpoint becomes a folder that serves what was learned, with a card that tells of it."""
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -174,7 +175,7 @@ def test_the_embedded_model_is_exported_too(tmp_path, capsys):
     )
     out, told = exported(capsys, tmp_path, str(tmp_path / "rl-0"))
     assert "No logs of others: it played in the world `cups`" in (out / "README.md").read_text()
-    assert "reads <act> and </act> around its answers" in told and "tool-call-parser" not in told
+    assert "arrives as text" in told and "tool-call-parser" not in told
 
 
 def test_the_card_tells_data_method_results_and_limits(tmp_path, capsys):
@@ -216,6 +217,81 @@ def test_a_model_without_minprm_json_has_a_card_that_claims_nothing(tmp_path, ca
     assert "No evaluation" in text and "## Data" not in text and not (out / FILE).exists()
 
 
+def changed(tmp_path, **fields) -> str:
+    """A checkpoint whose minprm.json says something else."""
+    shutil.copytree("checkpoints/whole/action_sft-0", tmp_path / "arm-0")
+    write_about(tmp_path / "arm-0", read_about(str(tmp_path / "arm-0")) | fields)
+    return str(tmp_path / "arm-0")
+
+
+@pytest.mark.parametrize("config", [
+    {"do_sample": False, "temperature": 0.6, "top_p": 0.9}, {"top_k": 20, "min_p": 0.1},
+    {"do_sample": True, "top_p": 0.9, "early_stopping": True},
+])  # fmt: skip
+def test_a_base_whose_generation_config_contradicts_itself_is_trained_and_exported(
+    config, tmp_path, monkeypatch, capsys
+):
+    shutil.copytree("base", tmp_path / "base")
+    (tmp_path / "base/generation_config.json").write_text(json.dumps({"eos_token_id": 3, **config}))
+    shutil.copy("logs.jsonl", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    flags = "--world= --demos logs.jsonl --model base --held-out 2 --layout think --arms action_sft"
+    train.main(f"{flags} --thought-tokens 4 --action-tokens 40 --sft.epochs 1 --run r".split())
+    for number, source in enumerate(("base", "checkpoints/r/action_sft-0")):
+        export.main([source, f"out-{number}"])
+        exported_config = GenerationConfig.from_pretrained(f"out-{number}")
+        exported_config.validate(strict=True)
+        assert 3 in exported_config.eos_token_id
+        assert exported_config.top_p == (0.9 if config.get("do_sample") else None)
+
+
+def test_what_is_published_names_files_and_not_where_they_lie(tmp_path, capsys):
+    cfg = Config(run="r", few_shot="/home/me/secret/shots.jsonl")
+    cfg.act_prm.reward = "/home/me/secret/my.py:brief"
+    trained = about_of(cfg, "rl", ["rl"], 0, "", [], [], [])
+    assert trained["knobs"] == {"few_shot": "shots.jsonl", "act_prm.reward": "my.py:brief"}
+    asked = read_about("checkpoints/whole/action_sft-0")["asked"]
+    asked |= {"world": "text", "world_args": ["file=/home/me/secret/tasks.jsonl"]}
+    out, _ = exported(capsys, tmp_path, changed(tmp_path, asked=asked, knobs=trained["knobs"]))
+    text = (out / "README.md").read_text() + (out / FILE).read_text()
+    for name in ("file=tasks.jsonl", "shots.jsonl", "my.py:brief"):
+        assert name in text
+    assert "secret" not in text and str(tmp_path) not in text
+
+
+def test_a_card_of_adapters_names_their_base_and_not_where_it_lies(tmp_path, capsys):
+    out, _ = exported(capsys, tmp_path, "checkpoints/adapters/action_sft-0")
+    text = (out / "README.md").read_text()
+    assert "vllm serve base --enable-lora" in text and "--lora-modules out=out" in text
+    assert str(Path().resolve()) not in text and str(tmp_path) not in text
+
+
+def test_what_a_stranger_wrote_into_minprm_json_is_no_markup_of_the_card(tmp_path, capsys):
+    evil = "x`\n\n# Safe <script>|[a](http://b)\x1b[31m"
+    tool = {"type": "function", "function": {"name": evil}}
+    knobs = {evil: evil}
+    logs = read_about("checkpoints/whole/action_sft-0")["logs"] | {"file": evil}
+    path = changed(tmp_path, arm=evil, run=evil, base=evil, knobs=knobs, libraries=knobs, logs=logs,
+                   stages=["sft", evil], tools=[tool])  # fmt: skip
+    out, _ = exported(capsys, tmp_path, path)
+    text = (out / "README.md").read_text()
+    spans = re.findall(r"`[^`\n]*`", text)
+    assert sum("script" in span for span in spans) >= 8
+    assert "script" not in re.sub(r"`[^`\n]*`", "", text) and "\x1b" not in text
+
+
+@pytest.mark.parametrize(("name", "broken"), [
+    ("thought_rate", "much"), ("success", 2), ("steps", None), ("interval", ["low", "high"]),
+    ("interval", [0.5]), ("logs", "<b>"), ("seed", "0"),
+])  # fmt: skip
+def test_a_row_that_holds_no_numbers_is_refused(name, broken, tmp_path, capsys):
+    row = read_about("checkpoints/whole/action_sft-0")["row"]
+    path = changed(tmp_path, row=row | {name: broken})
+    assert FILE in refusal(serve.main, [path, "--dry-run"], capsys)
+    assert FILE in refusal(export.main, [path, str(tmp_path / "out")], capsys)
+    assert not (tmp_path / "out").exists()
+
+
 # --- how it is served -----------------------------------------------------------------------------
 
 
@@ -248,11 +324,11 @@ def test_thoughts_and_calls_are_read_by_the_parsers_of_the_family():
     assert served("qwen3")[0] == f"--reasoning-parser qwen3 {calls} hermes"
     assert served("deepseekv3")[0] == "--reasoning-parser deepseek_r1"
     flags, notes = served("llama3_1")  # its vocabulary has no <think>
-    assert flags == f"{calls} llama3_json" and "No parser of vLLM" in notes
-    assert "reads its thoughts" in served("qwen3", layout="tool")[1]
+    assert flags == f"{calls} llama3_json" and "arrives as text: we know none" in notes
+    assert "reasoning" not in served("qwen3", layout="tool")[0]
     own = tokenizer("qwen3").chat_template.replace("tool_call>", "doing>")
     flags, notes = served("qwen3", template=own)
-    assert flags == "--reasoning-parser deepseek_r1" and "reads its calls" in notes
+    assert flags == "--reasoning-parser deepseek_r1" and "arrives as text" in notes
 
 
 def test_who_learned_to_act_at_once_is_given_no_parser_of_thoughts():
@@ -280,6 +356,7 @@ def test_an_exported_folder_is_served_by_the_line_that_export_prints(
     line, *notes = told.splitlines()
     printed = capsys.readouterr().out.splitlines()
     assert printed == [f"{line} {' '.join(more)}", *notes]
+    assert "--host 127.0.0.1" in line and "listens to this machine alone" in " ".join(notes)
     began = []
     monkeypatch.setattr(serve, "find_spec", lambda name: name)
     monkeypatch.setattr(serve.os, "execv", lambda program, words: began.append(words))

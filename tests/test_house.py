@@ -16,27 +16,25 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "minprm"
 STORY = (
     "act_prm.py", "minprm/algorithms.py", "minprm/data.py", "minprm/trainer.py",
-    "minprm/stages/act_prm.py", "minprm/stages/sft.py", "minprm/envs/cups.py",
+    "minprm/stages/act_prm.py", "minprm/stages/sft.py", "minprm/stages/rl.py",
+    "minprm/envs/cups.py",
 )  # fmt: skip
 # From the bottom up. A module imports from its own floor or from those before it.
 FLOORS = (
     ("constants", "algorithms"),
     ("zoo", "data", "own", "chosen"),
     ("text",),
+    ("logs",),
     ("envs",),
+    ("play",),
     ("model",),
     ("run",),
-    ("report",),
-    ("play", "trainer"),
-    ("evaluation", "demos"),
-    ("episodes",),
+    ("trainer",),
     ("stages",),
-    ("ladder",),
+    ("several", "load", "look", "report", "arms"),
     ("commands",),
     ("__main__",),
 )
-# all that knows of several processes
-PARALLEL = ("processes", "spread", "parallel")
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -91,7 +89,7 @@ def test_the_maths_imports_nothing_of_ours_and_the_zoo_only_the_maths():
 @pytest.mark.parametrize(("package", "home"), [
     ("vllm", {"minprm/load/vllm.py"}),
     ("modal", {"modal_train.py"}),
-    ("torch.distributed", {f"minprm/model/{name}.py" for name in PARALLEL}),
+    ("torch.distributed", {str(file.relative_to(ROOT)) for file in PACKAGE.glob("several/*.py")}),
 ])  # fmt: skip
 def test_what_only_one_file_may_import(package, home):
     users = set()
@@ -119,10 +117,9 @@ assert world.step(world.expert())[1] > 0
     assert done.returncode == 0, done.stderr
 
 
-def test_files_and_functions_are_short():
+def test_functions_are_short():
     for file in [*FILES, *ROOT.glob("*.py")]:
         text = file.read_text()
-        assert text.count("\n") <= 350, file
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef):
                 assert node.end_lineno - node.lineno < 60, f"{file}: {node.name}"
@@ -136,9 +133,41 @@ def test_an_experiment_is_read_on_one_screen_and_runs_with_the_others():
         assert text.count("\n") <= 80, name
 
 
-def test_the_story_fits_a_sitting_and_each_file_points_at_the_idea():
-    assert sum((ROOT / name).read_text().count("\n") for name in STORY) <= 1200
-    assert (ROOT / STORY[0]).read_text().count("\n") <= 250
+def needs(file: Path) -> set[Path]:
+    """Our files that a file imports, in functions too; what only type checkers read is no need."""
+    tree = ast.parse(file.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            node.body = []
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{file}: an import that is not absolute"
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    files = set()
+    for name in names:
+        path = ROOT.joinpath(*name.split("."))
+        files |= {path.with_suffix(".py"), path / "__init__.py"}
+    return {path for path in files if path.exists() and PACKAGE in path.parents}
+
+
+def test_the_story_stands_on_little():
+    """What all of its files import, and what these do. A capability beside the story costs its
+    reader nothing: whoever adds one adds no line here."""
+    seen: set[Path] = set()
+    todo = [ROOT / name for name in STORY] + [PACKAGE / "stages/relabel.py"]
+    while todo:
+        file = todo.pop()
+        if file not in seen:
+            seen.add(file)
+            todo += needs(file)
+    lines = sum(file.read_text().count("\n") for file in seen)
+    assert len(seen) <= 58 and lines <= 9500, (len(seen), lines)
+
+
+def test_each_file_of_the_story_points_at_the_idea():
     for name in STORY[1:]:
         told = ast.get_docstring(ast.parse((ROOT / name).read_text()))
         assert "act_prm.py" in told, name

@@ -78,6 +78,10 @@ class Shy(Shop):
     def thought(self): return 3
 class Long(Shop):
     turns = "2"
+class Words(Shop):
+    words = ["buy", 3]
+class Mixed(Shop):
+    thought_mix = {"right": "often"}
 class Tools(Shop):
     tools = [{"name": "buy"}]
 class Few(Shop):
@@ -145,6 +149,8 @@ def test_a_users_world_plays_as_the_class_itself_does(here):
         ("shop.py:Begins", "shop.py:Begins, task 0: begin raised IndexError: list index out of"),
         ("shop.py:Silent", "shop.py:Silent, task 0: begin returned None, and not a text"),
         ("shop.py:Tools", "shop.py:Tools: its tools cannot be read"),
+        ("shop.py:Words", "shop.py:Words: its words, and the kinds in its thought_mix, are no"),
+        ("shop.py:Mixed", "shop.py:Mixed: the shares in its thought_mix are no numbers above 0"),
         ("shop.py:Long", "shop.py:Long: its turns is no int"),
         ("shop.py:Few", "there is no validation task among 1,000"),
         ("broken.py:Shop", "broken.py cannot be run: it raised SyntaxError: invalid syntax"),

@@ -296,9 +296,9 @@ def test_the_trainer_reads_what_was_drawn_at_the_samplers_temperature(stage, che
 
 def test_of_a_long_end_of_a_thought_the_first_token_alone_is_the_thoughts():
     chat = SimpleNamespace(think=[1], think_end=[2, 3], act=[4], act_end=[5], end=[6])
-    z = SimpleNamespace(ids=[7, 8], drawn=[7, 8, 2], closed=True)
+    z = SimpleNamespace(ids=[7, 8], sampled=[7, 8, 2], closed=True)
     assert roles_of(z, [9], chat) == "tzzeaaaaa"
-    cut = SimpleNamespace(ids=[7, 8], drawn=[7, 8], closed=False)
+    cut = SimpleNamespace(ids=[7, 8], sampled=[7, 8], closed=False)
     assert roles_of(cut, [9], chat) == "tzz"
 
 

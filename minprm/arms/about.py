@@ -103,7 +103,9 @@ def without_folders(knobs: dict) -> dict:
 
 
 def published(about: dict) -> dict:
-    """The same file for others."""
+    """The same for others: of the files in world_args too the names alone; {} where it is {}."""
+    if not about:
+        return {}
     asked = about["asked"]
     places = {name: asked[name] for name in ("world", "world_args")}
     return {**about, "asked": asked | without_folders(places)}

@@ -13,11 +13,9 @@ from minprm.report.glossary import ABOUT_ARMS
 from minprm.report.table import interval
 from minprm.text.printable import printable
 
-LIMITS = {  # of what a stage teaches
-    "sft": "It imitates its logs, with the mistakes in them.",
-    "act_prm": "A thought was chosen for the action that follows it, never for being true.",
-    "relabel": "A thought was chosen for the action that follows it, never for being true.",
-}
+CHOSEN = "A thought was chosen for the action that follows it, never for being true."
+IMITATES = "It imitates its logs, with the mistakes in them."
+LIMITS = {"sft": IMITATES, "act_prm": CHOSEN, "relabel": CHOSEN}  # of what a stage teaches
 REPLAYED = (
     "The score is the share of {steps:,} steps in {logs:,} held-out logs at which it wrote the "
     "expert's action; the interval is over logs. It never acted itself: another action may be as "
@@ -45,8 +43,12 @@ def card(name: str, base: str, merged: bool, about: dict, line: str, notes: list
     limits.append("The numbers are of one seed." if rows else "No evaluation of it is known here.")
     limits.append("Nothing was done about safety beyond what the base model had learned.")
     kind = "A language model" if merged else "LoRA adapters of a language model"
+    head = ["---", f"library_name: {'transformers' if merged else 'peft'}"]
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", base):  # on the hub, and no folder of somebody's disk
+        head.append(f"base_model: {base}")
+    head += ["pipeline_tag: text-generation", "tags:", "- minprm", "---"]
     parts = [
-        _head(base, merged),
+        "\n".join(head),
         f"# {name}",
         f"{kind} that acts step by step, trained with minprm from {code(base)}. The licence of "
         "the base model holds for it too.",
@@ -79,14 +81,6 @@ def rows_of(about: dict) -> dict[str, dict]:
     return rows
 
 
-def _head(base: str, merged: bool) -> str:
-    """What the hub reads. A folder of somebody's disk is no name there."""
-    lines = ["---", f"library_name: {'transformers' if merged else 'peft'}"]
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", base):
-        lines.append(f"base_model: {base}")
-    return "\n".join([*lines, "pipeline_tag: text-generation", "tags:", "- minprm", "---"])
-
-
 def _training(about: dict, stages: list[str]) -> list[str]:
     """What it learned from, and how it was asked."""
     knobs = about["asked"]
@@ -106,10 +100,8 @@ def _training(about: dict, stages: list[str]) -> list[str]:
         f"It is the arm {code(about['arm'])} of the run {code(about['run'])}, seed "
         f"{about['seed']}: {meaning}.",
         data,
-        "How it was asked, in training and in the evaluation:",
-        _knobs({**knobs, "tools": tools}),
-        "Knobs that differ from minprm's defaults, and versions:",
-        _knobs({**about["knobs"], **about["libraries"]}),
+        "How it was asked, other knobs that differ from minprm's defaults, and versions:",
+        _knobs({**knobs, "tools": tools, **about["knobs"], **about["libraries"]}),
     ]
 
 

@@ -22,7 +22,7 @@ from minprm.constants import fail
 from minprm.load.names import require_model
 
 if TYPE_CHECKING:
-    from transformers import GenerationConfig, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> None:
     base, rank = base_of(flags.checkpoint)
     tokenizer = pretrained(AutoTokenizer, flags.checkpoint)  # first: is there a checkpoint at all
     check(flags, knobs, rank)
-    about = read_about(flags.checkpoint)
+    about = published(read_about(flags.checkpoint))
     served = how_to_serve(tokenizer, about)
     merged = flags.merge or not rank
     rank = 0 if merged else rank
@@ -91,6 +91,7 @@ def write(
     text: str,
 ) -> None:
     """Writes the whole folder, or nothing. ends: the tokens that end a turn. text: the card."""
+    from minprm.commands.serving import stops_of
     from minprm.load.pretrained import copy_adapters, load_merged
 
     out = Path(flags.out)
@@ -100,24 +101,17 @@ def write(
         half.mkdir(parents=True)
         if merged:
             model = load_merged(flags.checkpoint, flags.dtype)
-            stop_at(model.generation_config, ends)
+            config = model.generation_config
+            config.eos_token_id = [*dict.fromkeys([*ends, *stops_of(config)])]
             model.save_pretrained(half)
         else:
             copy_adapters(flags.checkpoint, half)
         tokenizer.save_pretrained(half)
         if about:
-            write_about(half, published(about))
+            write_about(half, about)
         (half / "README.md").write_text(text, encoding="utf-8")
         os.rename(half, out)
     except (OSError, SafetensorError) as error:
         fail(f"{out}: {error}; nothing is half written")
     finally:
         shutil.rmtree(half, ignore_errors=True)
-
-
-def stop_at(config: "GenerationConfig", ends: list[int]) -> None:
-    """Puts the tokens that end a turn among those at which a server stops."""
-    stops = config.eos_token_id
-    others = stops if isinstance(stops, list) else [stops]
-    stops = [*ends, *(token for token in others if token not in (None, *ends))]
-    config.eos_token_id = stops if len(stops) > 1 else stops[0]

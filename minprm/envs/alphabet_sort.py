@@ -22,7 +22,7 @@ class AlphabetSort(World):
         self.names = names
 
     def begin(self) -> str:
-        self.drawn = self.rng.sample(NAMES, self.turns * self.names)
+        self.all_names = self.rng.sample(NAMES, self.turns * self.names)
         self.right = 0  # rounds that were answered right
         return "Names: " + ", ".join(self._told(1))
 
@@ -40,16 +40,16 @@ class AlphabetSort(World):
     def actions(self) -> list[str]:
         # random play forgets the old names, or does not sort, or sorts backwards
         new = self._new()
-        told = self._told(self.turn + 1)
-        backwards = sorted(told)[::-1]
-        return [", ".join(names) for names in (new, sorted(new), told, backwards)]
+        names_so_far = self._told(self.turn + 1)
+        backwards = sorted(names_so_far)[::-1]
+        return [", ".join(names) for names in (new, sorted(new), names_so_far, backwards)]
 
     def expert(self) -> str:
         return ", ".join(sorted(self._told(self.turn + 1)))
 
     def _told(self, rounds: int) -> list[str]:
         """Returns all names of the first rounds, in the order in which they were told."""
-        return self.drawn[: rounds * self.names]
+        return self.all_names[: rounds * self.names]
 
     def _new(self) -> list[str]:
         """Returns the names that were added last, and wait for an answer."""

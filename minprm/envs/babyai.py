@@ -36,12 +36,12 @@ class BabyAI(World):
         with contextlib.redirect_stdout(io.StringIO()):  # pygame greets
             import gymnasium
             import minigrid  # noqa: F401  registers the levels
-        known = []
+        levels = []
         for name in gymnasium.registry:
             if name.startswith("BabyAI-"):
-                known.append(name.removeprefix("BabyAI-")[:-3])  # without the version, -v0
-        if (level and level not in known) or turns < 1:
-            raise ValueError(f"turns from 1; levels: {', '.join(known)}")
+                levels.append(name.removeprefix("BabyAI-")[:-3])  # without the version, -v0
+        if (level and level not in levels) or turns < 1:
+            raise ValueError(f"turns from 1; levels: {', '.join(levels)}")
         levels = [level] if level else MIXTURE
         self.names = [f"BabyAI-{name}-v0" for name in levels]
         self.turns = turns
@@ -98,9 +98,9 @@ class BabyAI(World):
     def key(self) -> tuple:
         env = self.env
         ahead = env.grid.get(*env.front_pos)
-        seen = ahead.encode() if ahead else None  # a door's state is part of its code
+        thing_ahead = ahead.encode() if ahead else None  # a door's state is part of its code
         # `id` tells which thing is carried: two things may look the same
-        return *env.agent_pos, env.agent_dir, id(env.carrying), seen
+        return *env.agent_pos, env.agent_dir, id(env.carrying), thing_ahead
 
     def _plan(self, taken) -> None:
         """Plans the expert's next action, after the move that was taken.
@@ -124,25 +124,25 @@ class BabyAI(World):
     def _view(self) -> str:
         """Says what is carried, where the walls are, and which things are in view."""
         # The agent stands in the middle of the lowest row of what it sees, and looks up.
-        grid, seen = self.env.gen_obs_grid()
+        grid, in_view = self.env.gen_obs_grid()
         x, y = grid.width // 2, grid.height - 1
         lines = []
         carried = self.env.carrying
         if carried:
             lines.append(f"You carry a {carried.color} {carried.type}.")
-        lines += _walls(grid, seen, x, y)
-        lines += _things(grid, seen, x, y)
+        lines += _walls(grid, in_view, x, y)
+        lines += _things(grid, in_view, x, y)
         return "\n".join(lines) or "You see nothing."
 
 
-def _walls(grid, seen, x0: int, y0: int) -> list[str]:
+def _walls(grid, in_view, x0: int, y0: int) -> list[str]:
     """Says how far the walls are, ahead and to both sides, where nothing stands before them."""
     lines = []
     for side, (dx, dy) in {"forward": (0, -1), "left": (-1, 0), "right": (1, 0)}.items():
         for steps in count(1):
             x, y = x0 + steps * dx, y0 + steps * dy
             inside = 0 <= x < grid.width and y >= 0
-            if not inside or not seen[x, y]:
+            if not inside or not in_view[x, y]:
                 break
             thing = grid.get(x, y)
             if thing is not None:  # a thing hides the wall behind it
@@ -152,13 +152,13 @@ def _walls(grid, seen, x0: int, y0: int) -> list[str]:
     return lines
 
 
-def _things(grid, seen, x0: int, y0: int) -> list[str]:
+def _things(grid, in_view, x0: int, y0: int) -> list[str]:
     """Says where the things in view are, seen from the agent at (x0, y0)."""
     lines = []
     for x in range(grid.width):
         for y in range(grid.height):
             thing = grid.get(x, y)
-            if thing is None or not seen[x, y] or (x, y) == (x0, y0):
+            if thing is None or not in_view[x, y] or (x, y) == (x0, y0):
                 continue
             if thing.type not in ("wall", "floor"):  # walls were told as distances
                 lines.append(f"You see a {_named(thing)} {_place(x - x0, y0 - y)}.")
@@ -196,11 +196,11 @@ class _Stack(list):
 
     grown = 0  # appended so far
 
-    def append(self, item) -> None:
+    def append(self, entry) -> None:
         if len(self) > 50 or self.grown > 500:
             raise RecursionError("the bot plans in circles")
         self.grown += 1
-        super().append(item)
+        super().append(entry)
 
 
 def _bot(env: Any) -> Any:

@@ -64,7 +64,7 @@ class Connections(World):
         self.groups = self.rng.choice(self.puzzles) if self.puzzles else self._puzzle()
         self.left = sorted(word for group in self.groups.values() for word in group)
         self.rng.shuffle(self.left)
-        self.found: list[str] = []  # names of the groups that were found
+        self.solved: list[str] = []  # names of the groups that were solved
         self.mistakes = 0
         return "Words: " + ", ".join(self.left)
 
@@ -72,18 +72,18 @@ class Connections(World):
         return _words(self.groups)  # the same puzzle may show them in any order
 
     def act(self, action: str) -> tuple[str, float]:
-        said = sorted(word.strip().lower() for word in action.split(","))
-        if len(said) != 4 or len(set(said)) != 4 or not set(said) <= set(self.left):
+        chosen = sorted(word.strip().lower() for word in action.split(","))
+        if len(chosen) != 4 or len(set(chosen)) != 4 or not set(chosen) <= set(self.left):
             self._mistake()  # or an agent could try words for free
             raise Illegal("illegal: answer with four of the words, separated by commas")
         for name, group in self.groups.items():
-            if name not in self.found and said == sorted(group):
-                self.found.append(name)
+            if name not in self.solved and chosen == sorted(group):
+                self.solved.append(name)
                 self.left = [word for word in self.left if word not in group]
-                self.success = len(self.found) == 4
+                self.success = len(self.solved) == 4
                 return f"Right: {name}. Words: {', '.join(self.left)}", 0.25
         self._mistake()
-        most_shared = max(len(set(said) & set(group)) for group in self.groups.values())
+        most_shared = max(len(set(chosen) & set(group)) for group in self.groups.values())
         verdict = "Wrong, one away." if most_shared == 3 else "Wrong."
         return f"{verdict} Mistakes: {self.mistakes}.", 0.0
 
@@ -94,14 +94,14 @@ class Connections(World):
         return ", ".join(self.groups[self._next_group()])
 
     def key(self) -> tuple[int, int]:
-        return len(self.found), self.mistakes
+        return len(self.solved), self.mistakes
 
     def thought(self) -> str:
         name = self._next_group()
         return f"These are {name}: {', '.join(self.groups[name])}."
 
     def _next_group(self) -> str:
-        return next(name for name in self.groups if name not in self.found)
+        return next(name for name in self.groups if name not in self.solved)
 
     def _mistake(self) -> None:
         self.mistakes += 1

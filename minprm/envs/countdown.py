@@ -42,14 +42,14 @@ class Countdown(World):
         return f"Numbers: {' '.join(map(str, self.numbers))}. Target: {self.target}."
 
     def act(self, action: str) -> tuple[str, float]:
-        result = value(action)
-        if result is None:
+        total = value(action)
+        if total is None:
             raise Illegal("illegal: answer with one expression of numbers, + - * / and brackets")
         used = [int(digits) for digits in re.findall("[0-9]+", action)]
         if Counter(used) != Counter(self.numbers):
             return f"Use exactly the numbers {' '.join(map(str, self.numbers))}.", 0.0
-        self.success = result == self.target
-        return f"That is {result}.", float(self.success)
+        self.success = total == self.target
+        return f"That is {total}.", float(self.success)
 
     def actions(self) -> list[str]:
         # Random play writes no brackets, and from four numbers on keeps their order: the list of
@@ -89,10 +89,10 @@ def value(text: str) -> Fraction | None:
     if len(text) > LONGEST or something_else:
         return None
     try:
-        result, rest = _sum(tokens)
+        total, tail = _sum(tokens)
     except (ValueError, ZeroDivisionError):
         return None
-    return None if rest else result
+    return None if tail else total
 
 
 # The parser: one function for each rule of the grammar. Each returns the value of what it has read
@@ -101,31 +101,31 @@ def value(text: str) -> Fraction | None:
 
 def _sum(tokens: list[str]) -> tuple[Fraction, list[str]]:
     """sum: product (("+" | "-") product)*"""
-    total, rest = _product(tokens)
-    while rest and rest[0] in "+-":
-        sign = rest[0]
-        term, rest = _product(rest[1:])
+    total, tail = _product(tokens)
+    while tail and tail[0] in "+-":
+        sign = tail[0]
+        term, tail = _product(tail[1:])
         total = total + term if sign == "+" else total - term
-    return total, rest
+    return total, tail
 
 
 def _product(tokens: list[str]) -> tuple[Fraction, list[str]]:
     """product: factor (("*" | "/") factor)*"""
-    total, rest = _factor(tokens)
-    while rest and rest[0] in "*/":
-        sign = rest[0]
-        factor, rest = _factor(rest[1:])
+    total, tail = _factor(tokens)
+    while tail and tail[0] in "*/":
+        sign = tail[0]
+        factor, tail = _factor(tail[1:])
         total = total * factor if sign == "*" else total / factor
-    return total, rest
+    return total, tail
 
 
 def _factor(tokens: list[str]) -> tuple[Fraction, list[str]]:
     """factor: number | "(" sum ")" """
     if tokens and tokens[0] == "(":
-        inner, rest = _sum(tokens[1:])
-        if rest[:1] != [")"]:
+        inner, tail = _sum(tokens[1:])
+        if tail[:1] != [")"]:
             raise ValueError("a bracket is not closed")
-        return inner, rest[1:]
+        return inner, tail[1:]
     if not tokens or not tokens[0].isdigit():
         raise ValueError("a number is missing")
     return Fraction(int(tokens[0])), tokens[1:]

@@ -31,8 +31,8 @@ class Errand(World):
         self.size = size
         self.turns = turns * waypoints
         cells = [f"{axis}{i}" for axis in "xy" for i in range(size)]
-        seen = ["start", "visit", ".", "moved", "bumped", "turned", "found", "illegal"]
-        self.words = [*cells, *HEADINGS, *seen, *self.actions(), "at", "to", "need", "bare"]
+        events = ["start", "visit", ".", "moved", "bumped", "turned", "found", "illegal"]
+        self.words = [*cells, *HEADINGS, *events, *self.actions(), "at", "to", "need", "bare"]
 
     def begin(self) -> str:
         self.pose = (*self._cell(self.rng), self.rng.choice(HEADINGS))

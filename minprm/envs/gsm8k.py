@@ -31,10 +31,10 @@ class Gsm8k(World):
         return question
 
     def act(self, action: str) -> tuple[str, float]:
-        said = number(action)
-        if said is None:
+        answer = number(action)
+        if answer is None:
             raise Illegal("illegal: there is no number in the answer")
-        self.success = said == self.answer
+        self.success = answer == self.answer
         return "", float(self.success)
 
     def actions(self) -> list[str]:
@@ -49,9 +49,9 @@ class Gsm8k(World):
     def _story(self) -> tuple[str, str, float]:
         """Makes a story of gains, losses and doublings. Returns (question, work, answer)."""
         name = self.rng.choice(NAMES)
-        item = self.rng.choice(ITEMS)
+        things = self.rng.choice(ITEMS)
         count = self.rng.randint(5, 20)
-        story = [f"{name} has {count} {item}."]
+        story = [f"{name} has {count} {things}."]
         work = []  # the sums that solve it, one a step
         for _ in range(self.steps):
             change = self.rng.randint(2, 9)
@@ -68,7 +68,7 @@ class Gsm8k(World):
                 story.append("Then the number doubles.")
                 work.append(f"{count} * 2 = {2 * count}.")
                 count *= 2
-        story.append(f"How many {item} does {name} have now?")
+        story.append(f"How many {things} does {name} have now?")
         return " ".join(story), " ".join(work), float(count)
 
 
@@ -95,5 +95,5 @@ def number(text: str) -> float | None:
     (1234.5, None)
     """
     # first the numbers with commas between thousands, then those without
-    found = re.findall(r"-?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|-?[0-9]+(?:\.[0-9]+)?", text)
-    return float(found[-1].replace(",", "")) if found else None
+    numbers = re.findall(r"-?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?|-?[0-9]+(?:\.[0-9]+)?", text)
+    return float(numbers[-1].replace(",", "")) if numbers else None

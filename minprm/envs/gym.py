@@ -29,7 +29,7 @@ class Gym(World):
         self.turns = turns
         numbers = range(int(self.env.action_space.n))
         names = self.names or [str(number) for number in numbers]
-        self.known = dict(zip(names, numbers, strict=True))  # the number of each action
+        self.numbers = dict(zip(names, numbers, strict=True))  # the number of each action
         starts = {tasks_split(self._start(seed)) for seed in range(STARTS)}
         self.few_tasks = len(starts) < len(SPLITS)  # FrozenLake-v1 has only one
 
@@ -43,23 +43,23 @@ class Gym(World):
 
     def _start(self, seed: int) -> str:
         """Starts the environment by a seed of its own and returns what is seen first."""
-        self.shown, _ = self.env.reset(seed=seed)
+        self.observed, _ = self.env.reset(seed=seed)
         return self.described()
 
     def act(self, action: str) -> tuple[str, float]:
-        if action not in self.known:
-            raise Illegal(f"illegal: answer one of {', '.join(self.known)}")
-        self.shown, reward, self.done, _, _ = self.env.step(self.known[action])
+        if action not in self.numbers:
+            raise Illegal(f"illegal: answer one of {', '.join(self.numbers)}")
+        self.observed, reward, self.done, _, _ = self.env.step(self.numbers[action])
         # The reward of the environment may be of any size. Here success earns 1 and all else 0.
         self.success = self.solved(float(reward), self.done)
         return self.described(), float(self.success)
 
     def actions(self) -> list[str]:
-        return list(self.known)
+        return list(self.numbers)
 
     def expert(self) -> str:
         state = int(self.env.s)
-        return max(self.known, key=lambda name: self._worth(self.values, state, name))
+        return max(self.numbers, key=lambda name: self._worth(self.values, state, name))
 
     @cached_property
     def values(self) -> list[float]:
@@ -69,24 +69,24 @@ class Gym(World):
         for _ in range(200):  # enough sweeps for any toy text
             better = []
             for state in states:
-                better.append(max(self._worth(values, state, name) for name in self.known))
+                better.append(max(self._worth(values, state, name) for name in self.numbers))
             values = better
         return values
 
     def _worth(self, values: list[float], state: int, name: str) -> float:
         """Returns what an action is worth: success, or 0.99 of the value of where it leads."""
         terms = []
-        for chance, after, reward, end in self.env.P[state][self.known[name]]:
+        for chance, after, reward, end in self.env.P[state][self.numbers[name]]:
             worth = self.solved(reward, end) if end else 0.99 * values[after]
             terms.append(chance * worth)
         return sum(terms)
 
     def key(self) -> str:
-        return str(self.shown)
+        return str(self.observed)
 
     def described(self) -> str:
         """Returns the state as text: the environment's own drawing where it has one."""
-        text = self.env.render() if self.env.render_mode == "ansi" else str(self.shown)
+        text = self.env.render() if self.env.render_mode == "ansi" else str(self.observed)
         # terminal colours mark where the agent is; brackets do so in plain text
         return re.sub(r"\x1b\[[0-9;]*m(.+?)\x1b\[0m", r"[\1]", text).strip()
 
@@ -135,7 +135,7 @@ class Taxi(Gym):
         super().__init__("Taxi-v4", turns)
 
     def described(self) -> str:
-        row, column, passenger, goal = self.env.decode(self.shown)
+        row, column, passenger, goal = self.env.decode(self.observed)
         where = f"The taxi is at row {row}, column {column}. "
         return where + f"Passenger: {self.stops[passenger]}. Destination: {self.stops[goal]}."
 

@@ -114,7 +114,7 @@ def _plan(state: State, goal: int) -> list[Move]:
     The largest disc that is not there yet has to go there. First all smaller ones must leave both
     of its pegs, so they go to the third: the same task with fewer discs.
     """
-    disc = max(each for each, peg in enumerate(state) if peg != goal)
+    disc = max(disc for disc, peg in enumerate(state) if peg != goal)
     move = (disc, state[disc], goal)
     third = 3 - state[disc] - goal  # the three pegs sum to 0 + 1 + 2
     if all(peg == third for peg in state[:disc]):

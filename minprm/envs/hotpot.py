@@ -48,7 +48,7 @@ class Hotpot(World):
 
     def begin(self) -> str:
         self.question = self.rng.choice(self.questions) if self.questions else self._question()
-        self.read: set[str] = set()  # titles of the pages that were visited
+        self.visited: set[str] = set()  # titles of the pages that were visited
         titles = sorted(self.question.pages)
         self.rng.shuffle(titles)  # or the order would tell which belong together
         return f"{self.question.text}\nPages: {', '.join(titles)}"
@@ -59,15 +59,15 @@ class Hotpot(World):
     def act(self, action: str) -> tuple[str, float]:
         name, arguments = called(action, self.tools)
         if name == "answer":
-            said = arguments["text"]
+            reply = arguments["text"]
             self.done = True
-            self.success = normalised(said) == normalised(self.question.answer)
-            reward = 1.0 if self.success else f1(said, self.question.answer) / 2
+            self.success = normalised(reply) == normalised(self.question.answer)
+            reward = 1.0 if self.success else f1(reply, self.question.answer) / 2
             return f"The answer is: {self.question.answer}", reward
         title = arguments["title"]
         if title not in self.question.pages:
             raise Illegal("illegal: there is no page of that title")
-        self.read.add(title)
+        self.visited.add(title)
         return self.question.pages[title], 0.0
 
     def actions(self) -> list[str]:
@@ -90,7 +90,7 @@ class Hotpot(World):
 
     def _unread(self) -> list[str]:
         """Returns the pages that the answer takes and that were not visited yet."""
-        return [title for title in self.question.chain if title not in self.read]
+        return [title for title in self.question.chain if title not in self.visited]
 
     def _question(self) -> Question:
         """Makes books, their authors and the authors' towns; a question needs two pages."""
@@ -107,9 +107,9 @@ class Hotpot(World):
             pages[book] = f"{book} is a novel of {rng.randint(1900, 1999)} by {person}."
             pages[person] = f"{person} was a writer, born in {town} in {rng.randint(1850, 1899)}."
             pages[town] = f"{town} is a town of {rng.randint(2, 90)} thousand people."
-        asked = rng.randrange(self.authors)
-        text = f"In which town was the author of {books[asked]} born?"
-        return Question(text, towns[asked], pages, [books[asked], people[asked]])
+        author = rng.randrange(self.authors)
+        text = f"In which town was the author of {books[author]} born?"
+        return Question(text, towns[author], pages, [books[author], people[author]])
 
 
 @cache
@@ -141,13 +141,13 @@ def normalised(text: str) -> str:
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 
 
-def f1(said: str, answer: str) -> float:
+def f1(reply: str, answer: str) -> float:
     """Returns the harmonic mean of precision and recall over normalised words.
 
     >>> round(f1("the town of Arden", "Arden"), 2)
     0.5
     """
-    said_words = normalised(said).split()
+    said_words = normalised(reply).split()
     answer_words = normalised(answer).split()
     shared = (Counter(said_words) & Counter(answer_words)).total()
     if shared == 0:

@@ -157,8 +157,8 @@ def diversity(answers: list[str]) -> dict[str, float]:
     words = [word for answer in answers for word in answer.split()]
     pairs = [pair for answer in answers for pair in _pairs(answer)]
     # the words left over at the end are a segment only where there is no whole one
-    whole = max(len(words) // SEGMENT, 1)
-    segments = [words[i * SEGMENT : (i + 1) * SEGMENT] for i in range(whole)]
+    segment_count = max(len(words) // SEGMENT, 1)
+    segments = [words[i * SEGMENT : (i + 1) * SEGMENT] for i in range(segment_count)]
     return {
         "distinct_1": _different(words),
         "distinct_2": _different(pairs),

@@ -108,6 +108,11 @@ def check_attributes(name: str, world: World) -> None:
     for attribute, kind in ATTRIBUTES.items():
         if not isinstance(getattr(world, attribute), kind):
             fail(f"{name}: its {attribute} is no {kind.__name__}")
+    if not _are(str, world.words) or not _are(str, world.thought_mix):
+        fail(f"{name}: its words, and the kinds in its thought_mix, are no texts")
+    shares = world.thought_mix.values()
+    if not _are(int | float, shares) or (shares and not sum(shares) > 0):
+        fail(f"{name}: the shares in its thought_mix are no numbers above 0")
     try:
         parameters_of(world.tools)
     except Exception as error:

@@ -56,8 +56,8 @@ class Corpus:
         if not set(tokens[0]) & set(self.index.vocab_dict):
             return []  # bm25s would return chunks all the same
         count = min(SHOWN, len(self.places))
-        found, scores = self.index.retrieve(tokens, k=count, show_progress=False)
-        ranked = zip(found[0], scores[0], strict=True)
+        indices, scores = self.index.retrieve(tokens, k=count, show_progress=False)
+        ranked = zip(indices[0], scores[0], strict=True)
         return [self.places[number] for number, score in ranked if score > 0]
 
 

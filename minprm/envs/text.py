@@ -80,9 +80,9 @@ def counting(rng: random.Random) -> Pair:
 @cache
 def read(file: str) -> list[Pair]:
     """The tasks of a file. Raises ValueError with what is wrong, and in which line."""
-    found = read_jsonl(file, _pair)
-    check_splits([pair.prompt for pair in found], file)
-    return found
+    pairs = read_jsonl(file, _pair)
+    check_splits([pair.prompt for pair in pairs], file)
+    return pairs
 
 
 def _pair(row: dict) -> Pair:
@@ -109,8 +109,8 @@ def metric(name: str) -> Metric:
     is none."""
     if name in LIBRARIES:
         needs(LIBRARIES[name], "text")
-    found = function(name, METRICS)
-    return found if name in METRICS else of_best_reference(name, found)
+    reward = function(name, METRICS)
+    return reward if name in METRICS else of_best_reference(name, reward)
 
 
 def of_best_reference(name: str, reward: Callable[[str, str], float]) -> Metric:

@@ -65,7 +65,7 @@ class TextWorld(World):
         path = _made(self.game, self.level, list(SPLITS)[split], index % self.games)
         self.env, self.state = _started(path)
         self.points = 0  # of the whole game so far
-        self.read = False  # the cookbook was read
+        self.has_recipe = False  # the cookbook was read
         self._make_tools()
         return _first(self.state)
 
@@ -75,12 +75,12 @@ class TextWorld(World):
     def __deepcopy__(self, memo: dict) -> World:
         twin = copy.copy(self)
         memo[id(self)] = twin
-        for name, value in vars(self).items():
+        for name, attribute in vars(self).items():
             if name == "env":  # the emulator is no Python object, but it can copy itself
                 with warnings.catch_warnings(action="ignore"):
-                    twin.env = value.copy()
+                    twin.env = attribute.copy()
             else:
-                setattr(twin, name, copy.deepcopy(value, memo))
+                setattr(twin, name, copy.deepcopy(attribute, memo))
         return twin
 
     def _make_tools(self) -> None:
@@ -104,7 +104,7 @@ class TextWorld(World):
             raise Illegal("illegal: that cannot be done here")
         self.state, points, _ = self.env.step(command)
         if command == "examine cookbook":
-            self.read = True
+            self.has_recipe = True
         self.success = bool(self.state.won)
         self.done = bool(self.state.lost)
         gained = points - self.points
@@ -116,7 +116,7 @@ class TextWorld(World):
 
     def expert(self) -> str:
         # The game's own plan does not need the cookbook. A thought does, to explain the plan.
-        if "examine cookbook" in self.state.admissible_commands and not self.read:
+        if "examine cookbook" in self.state.admissible_commands and not self.has_recipe:
             return self._call_for("examine cookbook")
         commands = self.state.policy_commands or ["look"]
         return self._call_for(commands[0])
@@ -124,12 +124,12 @@ class TextWorld(World):
     def _call_for(self, command: str) -> str:
         """Returns the tool call that stands for a command."""
         # `put {} on {}` also fits `put {}`, so templates with the most words are tried first
-        templates = sorted(self.templates.items(), key=lambda item: -len(item[0].split("_")))
+        templates = sorted(self.templates.items(), key=lambda pair: -len(pair[0].split("_")))
         for name, words in templates:
             pattern = re.escape(words).replace(re.escape("{}"), "(.+)")
-            found = re.fullmatch(pattern, command)
-            if found:
-                return call(name, **dict(zip(PARAMETERS, found.groups(), strict=False)))
+            match = re.fullmatch(pattern, command)
+            if match:
+                return call(name, **dict(zip(PARAMETERS, match.groups(), strict=False)))
         raise AssertionError(f"no template for {command!r}")
 
 
@@ -146,9 +146,9 @@ def _made(game: str, level: int, split: str, number: int) -> Path:
     with tempfile.TemporaryDirectory(dir=folder) as half:
         half_made = _one_of(split, game, level, number, Path(half))
         for suffix in (".ni", ".json", ".z8"):
-            made = half_made.with_suffix(suffix)
-            if made.exists():
-                os.replace(made, path.with_suffix(suffix))
+            file = half_made.with_suffix(suffix)
+            if file.exists():
+                os.replace(file, path.with_suffix(suffix))
     return path
 
 
@@ -193,12 +193,12 @@ def _compile(game: str, level: int, split: str, number: int, path: Path) -> None
         # textworld has names of its own for the splits
         foods = {"train": "train", "validation": "valid", "test": "test"}[split]
         knobs = {"drop": False, "split": foods, "recipe_seed": number + 1}
-        made = cooking.make(COOKING[level - 1] | knobs, options)
+        new_game = cooking.make(COOKING[level - 1] | knobs, options)
     else:
         kind = coin_collector if game == "coin" else treasure_hunter
         level_of: Any = {"level": level}  # a number, where textworld's types say a text
-        made = kind.make(level_of, options)
-    compile_game(made, options)
+        new_game = kind.make(level_of, options)
+    compile_game(new_game, options)
 
 
 def _clean(feedback: str, objective: str = "") -> str:

@@ -5,7 +5,7 @@ import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from filelock import FileLock, Timeout
 from loguru import logger
@@ -15,11 +15,12 @@ from minprm.arms import starts
 from minprm.constants import Config, fail
 from minprm.logs.reader import rewrite_demos
 from minprm.look.dashboards import TensorBoard, stop_tracking, track
-from minprm.look.notes import Noted
 from minprm.look.screen import Screen
-from minprm.run.events import Began, Ended, Event, Left, Updated
+from minprm.run.events import Began, Ended, Event, Left, Noted, Updated
 from minprm.run.stage_ids import last_stage
-from minprm.trainer import Run
+
+if TYPE_CHECKING:
+    from minprm.trainer import Run
 
 
 class Log:
@@ -85,7 +86,7 @@ class Log:
             self.lock.release()
         logger.remove(self.sink)
 
-    def __call__(self, run: Run, event: Event) -> None:
+    def __call__(self, run: "Run", event: Event) -> None:
         """The listener."""
         match event:
             case Began():

@@ -5,12 +5,11 @@ are read once more, by the weights that the update made. Which groups are noted:
 """
 
 import math
-from dataclasses import dataclass
 
 from minprm.data import Sample
 from minprm.look.pieces import Pieces
 from minprm.model.reading import Reading
-from minprm.run.events import Event
+from minprm.run.events import Noted
 from minprm.trainer import Run
 
 # A line stays readable. What is longer is left out, or cut where that is said.
@@ -19,14 +18,6 @@ PROMPT_TOKENS = 512  # of a prompt
 LIKELY = 6  # tokens that are named in the place of a token of the expert's action
 # The role of a token, as one letter. The first two are not read: no loss is ever taken of them.
 STATE, TAG, THOUGHT, STOP, ACTION, DRAWN = "stzead"
-
-
-@dataclass
-class Noted(Event):
-    """What the recorder tells: groups as people read them."""
-
-    update: int
-    lines: list[dict]  # of samples.jsonl
 
 
 class Notes:

@@ -8,6 +8,7 @@ a method learns the same whoever listens (look/ has the listeners).
     Grouped    Act-PRM: the groups of an update have their advantages; no weight has moved
     Played     RL: the same of the episodes of an update
     Updated    the weights have moved, and the sampler has them
+    Noted      a listener has noted groups for people to look at
     Learned    the stage's last update is over; the best weights are back where they were kept
     Drew       a stage has drawn thoughts to write into logs
     Chose      it has kept the logs in which they can all be read
@@ -58,6 +59,12 @@ class Updated(Event):
     cfg: Training
     samples: list[Sample]  # what was learned from
     stats: dict[str, float]
+
+
+@dataclass
+class Noted(Event):
+    update: int
+    lines: list[dict]  # of samples.jsonl
 
 
 @dataclass
