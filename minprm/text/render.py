@@ -15,8 +15,6 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from transformers.utils.chat_template_utils import render_jinja_template
-
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -109,7 +107,10 @@ def applied(
     transformers' `apply_chat_template` drops a content of None, since 5.24, before it renders so;
     but some templates write calls only in a message whose content is None.
     """
-    schemas = [*tools] or None  # some templates take an empty list for tools
+    # who has a tokenizer has loaded transformers; a command that only reads flags need not
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    schemas: list | None = [*tools] or None  # some templates take an empty list for tools
     texts, _ = render_jinja_template(
         [messages],
         tools=schemas,

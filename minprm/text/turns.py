@@ -92,15 +92,13 @@ class Turns:
         """Who writes text beside a call: the `template`; or we (`ours`), where a reply is bare."""
         head = text_at(self._split_action(REPLY, [0]), 0)
         opening = text_at(self._split_action(self.style.call(), [1]), 0)
+        without = None if head else "ours"
         try:
             both = self._split_action(self.style.call(reply=placeholder(0)), [0, 1])
         except ValueError:
-            both = [""]
-        if hole_numbers(both) == [0, 1] and text_at(both, 0) == head:
-            between = text_at(both, 2)
-            if between.strip() == opening.strip():
-                return "template"
-        return None if head else "ours"
+            return without
+        in_order = hole_numbers(both) == [0, 1] and text_at(both, 0) == head
+        return "template" if in_order and text_at(both, 2).strip() == opening.strip() else without
 
     @cached_property
     def around_reply(self) -> tuple[str, str]:
