@@ -41,7 +41,7 @@ class CallReader(NamedTuple):
     close: str  # what the notation leaves of a call
     join: str | None  # and of one that another call follows. None: a turn has one call
 
-    def read(self, text: str) -> tuple[str, list[dict]] | None:
+    def calls_in(self, text: str) -> tuple[str, list[dict]] | None:
         """(what stands before the calls, the calls). None: the text does not end in calls."""
         opening = self.open.strip()
         start = text.find(opening)
@@ -57,7 +57,7 @@ class CallReader(NamedTuple):
         """The calls of a text that begins with a name, if it holds nothing else."""
         calls = []
         while True:
-            call, left = self.notation.read(text) or (None, "")
+            call, left = self.notation.call_in(text) or (None, "")
             if call is None:
                 return None
             calls.append(call)
@@ -74,16 +74,16 @@ def find_calls(write: Write, tools: list[dict]) -> CallReader:
     text = write([one])
     opening = text.partition(NAME)[0]
     notation = ObjectNotation.learn(write) or FieldNotation.learn(write, types_of(tools))
-    _, close = notation.read(text.removeprefix(opening)) or ({}, "")
+    _, close = notation.call_in(text.removeprefix(opening)) or ({}, "")
     try:
         text = write([one, {**one, "name": _LATER_NAME}])
     except ValueError:
         text = ""
-    _, later = notation.read(text.removeprefix(opening)) or ({}, "")
+    _, later = notation.call_in(text.removeprefix(opening)) or ({}, "")
     join = later.strip().partition(_LATER_NAME)[0].strip() if _LATER_NAME in later else None
     reader = CallReader(opening, notation, close.strip(), join)
     for call in (one, {**one, "arguments": {}}, {**one, "arguments": _HARD}):
-        if reader.read(write([call])) != ("", [call]):
+        if reader.calls_in(write([call])) != ("", [call]):
             raise ValueError("the chat template writes tool calls in a format that is not read")
     return reader
 
@@ -100,11 +100,11 @@ class ObjectNotation(NamedTuple):
         quotes = _quotes(write)
         after_name = write([{"name": NAME, "arguments": {KEY: _VALUE}}]).partition(NAME)[2]
         notation = cls(after_name.partition("{")[0].strip(), quotes)
-        if not all(quotes) or notation.read(NAME + after_name) is None:
+        if not all(quotes) or notation.call_in(NAME + after_name) is None:
             return None
         return notation
 
-    def read(self, text: str) -> tuple[dict, str] | None:
+    def call_in(self, text: str) -> tuple[dict, str] | None:
         """(the call that the text begins with, what is left of the text)."""
         head, brace, after = text.partition("{")
         text = brace + after
@@ -176,7 +176,7 @@ class FieldNotation(NamedTuple):
         first, between, later, _, close = match.groups()
         return cls(first, between, later, close.rstrip(), empty.rstrip(), types)
 
-    def read(self, text: str) -> tuple[dict, str] | None:
+    def call_in(self, text: str) -> tuple[dict, str] | None:
         """(the call that the text begins with, what is left of the text)."""
         stem = common_start([self.first, self.empty]).partition(NAME)[0]
         name, _, _ = text.partition(stem)

@@ -248,7 +248,7 @@ class Chat:
         body = self._body(acted, opening)
         if thought_ids is None and body and self.opens_a_thought(body):
             return None, None
-        action = None if body is None else self.read(body)
+        action = None if body is None else self.action_in(body)
         if action is None:
             return thought, None
         # The control tokens must be those that we would write ourselves. This refuses a tag that
@@ -261,9 +261,9 @@ class Chat:
             return thought, None
         return thought, action
 
-    def read(self, text: str) -> str | None:
+    def action_in(self, text: str) -> str | None:
         """The action in the text between its tags. None: with tools, nothing or a broken call."""
-        return self._chat_template.read(text) if self.tools else text.strip()
+        return self._chat_template.action_in(text) if self.tools else text.strip()
 
     def clean(self, ids: list[int]) -> bool:
         """True where no control token is among the ids."""

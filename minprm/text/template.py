@@ -102,14 +102,14 @@ class ChatTemplate:
             pieces = [first, *pieces[1:]]
         return self.render.with_controls(pieces, texts)
 
-    def read(self, text: str) -> str | None:
+    def action_in(self, text: str) -> str | None:
         """The action that a marked text is. None: it is empty, or begins as a call and is none."""
         opening = self.calls.open
         if self.layout.opened:  # the stop of a thought has already opened a call, up to a word
             opened = self.render.marked([Control(self.layout.opened)])
             after = opening.partition(opened)[2]
             text = opened + after[: len(after) - len(after.lstrip())] + text.strip()
-        reply, calls = self.calls.read(text.strip()) or (text.strip(), [])
+        reply, calls = self.calls.calls_in(text.strip()) or (text.strip(), [])
         if not calls:
             # also where the tokens that open a call are spelled in letters
             spelled = self.render.unmarked(opening).strip()
@@ -136,7 +136,7 @@ class ChatTemplate:
         reply, calls = parts(action)
         if self.layout.name == "tool" or self._warned:
             return
-        other = self.read(self.turns.text(reply, calls))
+        other = self.action_in(self.turns.text(reply, calls))
         if other == action or normalise(other or "") == normalise(action):
             return
         self._warned = True
