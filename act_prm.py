@@ -9,15 +9,13 @@ An expert's log says what was seen and what was done, never why. For every logge
     3. CREDIT   z's share of the group's reward, times G         A = G r / sum(r)
     4. UPDATE   make thoughts with a large share likelier        loss = -A log p(z, action | state)
 
-This is Expectation-Maximisation; the thought is hidden. CREDIT is the E-step: weighed by A / G, the
-draws approximate p(z | state, action). UPDATE is part of an M-step: it raises p(action | state).
-Afterwards RELABEL writes the best-scored of four new thoughts into every logged step, SFT trains a
-fresh base model on that log (step 4 with A = 1), which then ACTS by itself.
+The thought is hidden, and this is Expectation-Maximisation: CREDIT is the E-step, UPDATE is part of
+the M-step. Then RELABEL writes the best of four new thoughts into every logged step, SFT trains a
+fresh copy of the base model on that log, and this copy ACTS by itself.
 
-This file leaves out what an episode of one turn and 41 tokens does not need. minprm/ has: logs of
-several turns (stages/act_prm.py), a KV cache (model/sampler.py) and vLLM (load/vllm.py), thoughts
-of one state in one row (model/tree.py), chat templates and tools (text/chat.py), other advantages
-and losses (zoo.py), RL (stages/rl.py), logs of your own (logs/reader.py), resume (trainer.py).
+An episode here is one turn and 41 tokens. What longer ones need is in minprm/: several turns
+(stages/act_prm.py), a KV cache (model/sampler.py), vLLM (load/vllm.py), chat templates
+(text/chat.py), resuming (trainer.py). It also has RL (stages/rl.py) and other losses (zoo.py).
 """
 
 import argparse
@@ -27,32 +25,37 @@ import random
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-# ----------------------------------------------------------------- The world
-# A ball lies under one of five cups, cups are swapped three times, open the right cup.
-# A task is (start, swaps), one of 40,000. The log: 256 of them; what was done is expert_action.
+# ------------------------------------------------------------------------ The world
+# A ball lies under one of five cups. Cups are swapped three times. Which one holds the ball now?
+# A task is (start, swaps), one of 40,000. A logged step is its `state` and its `expert_action`.
 CUPS = "abcde"
 TAGS = ["<user>", "<assistant>", "<think>", "</think>", "<act>", "</act>", "<end>"]
 WORDS = [*CUPS, "ball", "under", "swap", ".", "open", *TAGS]  # one token a word
 ID = {word: i for i, word in enumerate(WORDS)}
+OPEN_X = slice(-4, -2)  # of a turn, which ends with the tokens <act> open X </act> <end>
+Tokens = list[int]
 
 
-def encode(text: str) -> list[int]:
-    return [ID[word] for word in text.split()]
-
-
-def new_task(rng: random.Random) -> tuple:
-    return rng.choice(CUPS), [rng.sample(CUPS, 2) for _ in range(3)]
+def new_task(rng) -> tuple:
+    start = rng.choice(CUPS)
+    swaps = [rng.sample(CUPS, 2), rng.sample(CUPS, 2), rng.sample(CUPS, 2)]
+    return start, swaps
 
 
 def state(task) -> str:
     """What the agent sees: where the ball lies at first, and the swaps."""
-    return f"ball under {task[0]} ." + "".join(f" swap {one} {other} ." for one, other in task[1])
+    start, swaps = task
+    text = f"ball under {start} ."
+    for one, other in swaps:
+        text += f" swap {one} {other} ."
+    return text
 
 
 def follow(task, cup: str) -> str:
     """The thought that starts under `cup` and says after every swap where the ball is now."""
+    _, swaps = task
     thought = f"ball under {cup} ."
-    for one, other in task[1]:
+    for one, other in swaps:
         if cup in (one, other):
             cup = other if cup == one else one
         thought += f" swap {one} {other} {cup}"
@@ -63,150 +66,190 @@ def expert_action(task) -> str:
     return "open " + follow(task, task[0])[-1]
 
 
-def prompt(task) -> list[int]:
+def encode(text: str) -> Tokens:
+    return [ID[word] for word in text.split()]
+
+
+def prompt(task) -> Tokens:
     return encode(f"<user> {state(task)} <assistant>")
 
 
-def action_turn(task) -> list[int]:
+def action_turn(task) -> Tokens:
     return encode(f"<act> {expert_action(task)} </act> <end>")
 
 
-# ------------------------- The model: draw tokens, read tokens, update weights
-def make_model(seed: int) -> Qwen3ForCausalLM:
+def narrated(rng) -> tuple[Tokens, Tokens]:
+    """One episode of random play, as (prompt, turn). The base model has read 12,800 of them."""
+    # It stands in for a pretrained one. It can follow a ball from any cup, and opens the cup that
+    # its thought ends with. It does not know which thought helps: one in ten has the true start.
+    task = new_task(rng)
+    start, _ = task
+    wrong = rng.choice(CUPS.replace(start, ""))
+    thoughts = [follow(task, start), follow(task, wrong), state(task), f"ball under {start} ."]
+    thought = rng.choices(thoughts, weights=[0.10, 0.45, 0.35, 0.10])[0]
+    cup = rng.choice(CUPS) if thought.endswith(".") else thought[-1]  # no last cup: a guess
+    turn = f"<act> open {cup} </act> <end>"
+    if rng.random() >= 0.2:  # one turn in five is played without a thought
+        turn = f"<think> {thought} </think> {turn}"
+    return prompt(task), encode(turn)
+
+
+# ------------------------------------------------ The model: it writes and reads tokens
+def make_model(seed) -> Qwen3ForCausalLM:
     torch.manual_seed(seed)
-    return Qwen3ForCausalLM(Qwen3Config(vocab_size=len(WORDS), num_hidden_layers=2, hidden_size=64,
-        intermediate_size=128, num_attention_heads=4, num_key_value_heads=4, head_dim=16,
-        initializer_range=0.08, tie_word_embeddings=True,
-        rope_parameters={"rope_type": "default", "rope_theta": 1000.0}))  # fmt: skip
+    return Qwen3ForCausalLM(Qwen3Config(
+        vocab_size=len(WORDS), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=4, head_dim=16, initializer_range=0.08,
+        rope_parameters={"rope_type": "default", "rope_theta": 1000.0}, tie_word_embeddings=True,
+    ))  # fmt: skip
 
 
 @torch.no_grad()
-def draw(model, prompts, stop: str, greedy=False, limit=24) -> list[list[int]]:
+def draw(model, prompts, stop, greedy=False, limit=24) -> list[Tokens]:
     """Continues prompts of one length, each until it draws the token `stop` or `limit` tokens."""
-    drawn = [[] for _ in prompts]
-    live = range(len(prompts))
-    while live:
-        rows = torch.tensor([prompts[i] + drawn[i] for i in live])
-        distinct, which = rows.unique(dim=0, return_inverse=True)  # run equal rows only once
+    completions = [[] for _ in prompts]
+    running = torch.arange(len(prompts))  # the prompts that have not stopped
+    rows = torch.tensor(prompts)  # each of these, and its completion so far
+    while len(running) and limit:
+        distinct, which = rows.unique(dim=0, return_inverse=True)  # equal rows are run once
         probs = model(distinct).logits[which, -1].softmax(-1)
-        tokens = probs.argmax(-1) if greedy else probs.multinomial(1)[:, 0]
-        for i, token in zip(live, tokens.tolist(), strict=True):
-            drawn[i].append(token)
-        live = [i for i in live if drawn[i][-1] != ID[stop] and len(drawn[i]) < limit]
-    return drawn
+        tokens = probs.argmax(-1, keepdim=True) if greedy else probs.multinomial(1)
+        for i, token in zip(running.tolist(), tokens.tolist(), strict=True):
+            completions[i] += token
+        unfinished = tokens[:, 0] != ID[stop]
+        running = running[unfinished]
+        rows = torch.cat([rows, tokens], dim=1)[unfinished]
+        limit -= 1
+    return completions
 
 
 def log_probs(model, prompts, targets) -> list[torch.Tensor]:
-    """log p of each target's tokens after its prompt: one tensor [len(target)] a row."""
-    rows = [torch.tensor(before + z) for before, z in zip(prompts, targets, strict=True)]
+    """log p of each target's tokens after its prompt: one tensor [len(target)] for each."""
+    rows = []
+    for before, target in zip(prompts, targets, strict=True):
+        rows.append(torch.tensor(before + target))
     ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # on the right: never attended to
-    logp = model(ids[:, :-1]).logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0]
-    return [row[len(p) - 1 :][: len(z)] for row, p, z in zip(logp, prompts, targets, strict=True)]
+    length = len(prompts[0])  # of each prompt, whose last token predicts the target's first
+    logp = model(ids[:, :-1]).logits[:, length - 1 :].log_softmax(-1)  # of every word
+    logp = logp.gather(-1, ids[:, length:, None])[..., 0]  # of the word that came next
+    unpadded = []
+    for i, row in enumerate(logp):
+        unpadded.append(row[: len(targets[i])])
+    return unpadded
+
+
+# ------------------------------------------------ Act-PRM: the four steps, then the loop
+def think(model, tasks, group) -> tuple[list, list]:
+    """(prompts, thoughts): `group` of each for every task, side by side. No action is shown."""
+    prompts = []
+    for task in tasks:
+        prompts += [prompt(task) + encode("<think>")] * group
+    return prompts, draw(model, prompts, stop="</think>")
+
+
+def turns_of(tasks, thoughts, group) -> list[Tokens]:
+    """Each thought and, if it ended, the expert's action after it: for SCORE and for UPDATE."""
+    turns = []
+    for i, thought in enumerate(thoughts):
+        ended = thought[-1] == ID["</think>"]
+        turns.append(thought + action_turn(tasks[i // group]) if ended else thought)
+    return turns
+
+
+@torch.no_grad()
+def score(model, prompts, turns) -> torch.Tensor:
+    """r = p(action | state, thought) of each turn, by the model as it is now.  [turns]"""
+    # Near 1 after a thought that ends at the right cup, near 0 if it ends at a wrong one, .2 if it
+    # leaves the model guessing. A thought that never ended earns 0: in play it reaches no action.
+    rewards = torch.zeros(len(turns))
+    for i, logp in enumerate(log_probs(model, prompts, turns)):
+        if ID["</think>"] in turns[i]:
+            rewards[i] = logp[OPEN_X].sum().exp()
+    return rewards
+
+
+def posterior(rewards: torch.Tensor) -> torch.Tensor:
+    """A = G r / sum(r) in each group: the E-step.  [tasks, G] -> [tasks, G]"""
+    # Bayes: p(z | state, action) is proportional to p(z | state) r. The draws are from p(z | state)
+    # already, so each is weighed by r alone. GRPO takes (r - mean) / std, for the thought's tokens
+    # only: it can be below 0, and the expert's action, which is never wrong, would keep this A.
+    group = rewards.shape[-1]
+    total = rewards.sum(-1, keepdim=True)
+    return group * rewards / total.clamp(min=1e-30)  # if all r are 0, so are all A
 
 
 def update(model, optimizer, prompts, targets, advantages) -> None:
-    """One step on -A log p. With every A = 1 and an expert's words as targets this is SFT."""
-    logps = log_probs(model, prompts, targets)
-    terms = [advantage * logp.sum() for advantage, logp in zip(advantages, logps, strict=True)]
-    loss = -sum(terms, torch.tensor(0.0)) / sum(map(len, targets))  # mean over all trained tokens
+    """One step on -A log p(target | prompt), the mean over all tokens of all targets."""
+    # A weighs the action too. Weight 1 trains it to be right whatever was thought: mean reward
+    # after 15 updates is .20, not .71 (seed 10), and .32, not .96 (seed 11).
+    loss = torch.tensor(0.0)
+    for i, logp in enumerate(log_probs(model, prompts, targets)):
+        loss = loss - advantages[i] * logp.sum()
     optimizer.zero_grad()
-    loss.backward()
+    (loss / sum(map(len, targets))).backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
 
 
-def fine_tune(model, rows, updates: int, batch: int, lr: float, seed: int) -> None:
-    """SFT on (prompt, target) rows. The rate decays so that the last batches do not dominate."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0.0)
-    rng = random.Random(seed)
-    for i in range(updates):
-        optimizer.param_groups[0]["lr"] = lr * min(1, (i + 1) / 20) * (1 - i / updates)
-        prompts, targets = zip(*rng.sample(rows, batch), strict=True)
-        update(model, optimizer, prompts, targets, [1.0] * batch)
-
-
-# ------------------------------------------------------------ The base model
-# It stands in for a pretrained one. Random play with a narrator teaches it to follow a ball from
-# any cup and to open the cup that its thought ends with, but not to follow it from the true start.
-def narrated(rng: random.Random) -> tuple[list[int], list[int]]:
-    """One episode of random play, as (prompt, turn). One thought in ten is of use."""
-    task = new_task(rng)
-    wrong = rng.choice(CUPS.replace(task[0], ""))
-    thoughts = follow(task, task[0]), follow(task, wrong), state(task), f"ball under {task[0]} ."
-    thought = rng.choices(thoughts, [0.10, 0.45, 0.35, 0.10])[0]
-    cup = rng.choice(CUPS) if thought.endswith(".") else thought[-1]  # no final cup: a guess
-    turn = f"<act> open {cup} </act> <end>"
-    silent = rng.random() < 0.2
-    return prompt(task), encode(turn if silent else f"<think> {thought} </think> {turn}")
-
-
-# --------------------------- Act-PRM: the four steps, then the loop, then relabel
-def think(model, tasks, group: int) -> tuple[list, list]:
-    """`group` thoughts for each task, as (prompts, thoughts). The action is not shown."""
-    prompts = [prompt(task) + encode("<think>") for task in tasks for _ in range(group)]
-    return prompts, draw(model, prompts, stop="</think>")
-
-
-@torch.no_grad()
-def score(model, tasks, prompts, thoughts) -> torch.Tensor:
-    """r = p(action | state, thought) under the model as it is now.  [tasks, group]"""
-    # Near 1 after a thought that ends at the right cup, near 0 if it ends at a wrong one, .2 if it
-    # leaves the model guessing. A thought that never ended earns 0: in play it reaches no action.
-    group = len(thoughts) // len(tasks)
-    turns = turns_of(tasks, thoughts, group)
-    rewards = torch.zeros(len(turns))
-    for i, logp in enumerate(log_probs(model, prompts, turns)):
-        if thoughts[i][-1] == ID["</think>"]:
-            rewards[i] = logp[-4:-2].sum().exp()  # only `open X` of <act> open X </act> <end>
-    return rewards.view(len(tasks), group)
-
-
-def posterior(rewards: torch.Tensor) -> torch.Tensor:
-    """A = G r / sum(r) in each group: CREDIT, the E-step.  [tasks, group]"""
-    # Bayes: p(z | state, action) is proportional to p(z | state) r. Since z was drawn from
-    # p(z | state), only r / sum(r) is left as its weight. For GRPO, weigh thought tokens by
-    # (r - mean) / std, below 0 for worse ones; action tokens, always right, keep this A.
-    total = rewards.sum(-1, keepdim=True)
-    return rewards.shape[-1] * rewards / total.clamp(min=1e-30)  # if all r are 0, so are all A
-
-
-def turns_of(tasks, thoughts, group: int) -> list[list[int]]:
-    """The target of each thought: itself and, if it ended, the expert's action after it."""
-    # A weighs the action too. Weight 1 trains it to be right whatever was thought: mean reward
-    # after 15 updates is .20, not .71 (seed 10), and .32, not .96 (seed 11).
-    actions = [action_turn(task) for task in tasks for _ in range(group)]
-    return [z + actions[i] if z[-1] == ID["</think>"] else z for i, z in enumerate(thoughts)]
-
-
-def act_prm(model, log, updates: int, batch: int, group: int, lr: float, seed: int) -> None:
+def act_prm(model, log, updates, batch, group, lr, seed) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0.0)
     rng = random.Random(seed)
     for i in range(updates):
         tasks = rng.sample(log, batch)
         prompts, thoughts = think(model, tasks, group)  # 1. THINK
-        rewards = score(model, tasks, prompts, thoughts)  # 2. SCORE
-        advantages = posterior(rewards).flatten().tolist()  # 3. CREDIT
-        update(model, optimizer, prompts, turns_of(tasks, thoughts, group), advantages)  # 4. UPDATE
+        turns = turns_of(tasks, thoughts, group)
+        rewards = score(model, prompts, turns)  # 2. SCORE
+        advantages = posterior(rewards.view(batch, group)).flatten()  # 3. CREDIT
+        update(model, optimizer, prompts, turns, advantages)  # 4. UPDATE
         if i % 6 == 0:
             print(f"update {i:>2}   mean reward {rewards.mean():.3f}", flush=True)
 
 
-def relabel(model, log, group=4) -> list[tuple]:
+# ------------------------------------- Relabel, SFT, act; and a look at a group
+def relabel(model, log, group=4) -> list[tuple[Tokens, Tokens]]:
     """The log as rows of (prompt, turn), with the best of `group` thoughts in every step."""
     prompts, thoughts = think(model, log, group)
-    best = score(model, log, prompts, thoughts).argmax(-1).tolist()
-    turns = turns_of(log, [thoughts[i * group + k] for i, k in enumerate(best)], group=1)
-    return [(prompt(task), encode("<think>") + turn) for task, turn in zip(log, turns, strict=True)]
+    turns = turns_of(log, thoughts, group)
+    rewards = score(model, prompts, turns).view(len(log), group)
+    rows = []
+    for i, best in enumerate(rewards.argmax(-1).tolist()):
+        turn = encode("<think>") + turns[i * group + best]  # now it shall begin to think by itself
+        rows.append((prompt(log[i]), turn))
+    return rows
 
 
-# ------------------------------ What came of it: thoughts, and success in play
-def show_group(model, task, group: int) -> None:
+def fine_tune(model, rows, updates, batch, lr, seed) -> None:
+    """SFT on rows of (prompt, target): the same update with every A = 1."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0.0)
+    rng = random.Random(seed)
+    for i in range(updates):
+        warmup = min(1, (i + 1) / 20)
+        decay = 1 - i / updates  # or the last batches would count more than the first
+        optimizer.param_groups[0]["lr"] = lr * warmup * decay
+        prompts, targets = zip(*rng.sample(rows, batch), strict=True)
+        update(model, optimizer, prompts, targets, advantages=[1.0] * batch)
+
+
+def success(model, tasks) -> float:
+    """Greedy play: the model decides by itself whether it thinks, and then opens a cup."""
+    turns = draw(model, list(map(prompt, tasks)), stop="<end>", greedy=True, limit=32)
+    wins = 0
+    for task, turn in zip(tasks, turns, strict=True):
+        right = action_turn(task)
+        wins += turn[-len(right) :] == right
+    return wins / len(tasks)
+
+
+def show_group(model, task, group) -> None:
     """Prints one group, the largest advantage first; equal thoughts are counted together."""
-    kinds = {follow(task, cup): "follows from a wrong start" for cup in CUPS}
-    kinds |= {follow(task, task[0]): "follows the ball", state(task): "restates the question"}
+    kinds = {}
+    for cup in CUPS:
+        kinds[follow(task, cup)] = "follows from a wrong start"
+    kinds[follow(task, task[0])] = "follows the ball"
+    kinds[state(task)] = "restates the question"
     kinds[f"ball under {task[0]} ."] = "says where it starts"
     prompts, thoughts = think(model, [task], group)
-    rewards = score(model, [task], prompts, thoughts)[0]
+    rewards = score(model, prompts, turns_of([task], thoughts, group))
     advantages = posterior(rewards)
     lines = {}
     for i, thought in enumerate(thoughts):
@@ -217,21 +260,18 @@ def show_group(model, task, group: int) -> None:
     print("advantage  reward  times  thought", *sorted(lines.values(), reverse=True), "", sep="\n")
 
 
-def success(model, tasks) -> float:
-    """Greedy play: the model decides by itself whether it thinks, and then opens a cup."""
-    turns = draw(model, [prompt(task) for task in tasks], stop="<end>", greedy=True, limit=32)
-    return sum(turns[i][-5:] == action_turn(task) for i, task in enumerate(tasks)) / len(tasks)
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser = argparse.ArgumentParser(description="Act-PRM in one file")
     parser.add_argument("--seed", type=int, default=0)
     seed = parser.parse_args().seed
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # a CPU is slow on the tiniest of numbers
     rng = random.Random(seed)
-    log = [new_task(rng) for _ in range(256)]  # no task of `test` is in it
-    test = [task for task in (new_task(rng) for _ in range(500)) if task not in log][:400]
+    tasks = [new_task(rng) for _ in range(756)]
+    log, test = tasks[:256], []
+    for task in tasks[256:]:
+        if task not in log and len(test) < 400:  # to know the log by heart is no help
+            test.append(task)
     base = make_model(seed)
     fine_tune(base, [narrated(rng) for _ in range(12_800)], 400, batch=32, lr=4e-3, seed=seed)
     thinker = copy.deepcopy(base)

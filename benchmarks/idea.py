@@ -81,7 +81,7 @@ def cups(names: dict, model, thought: str) -> dict[str, float]:
     before = names["prompt"](names["log"][0]) + encode(thought)
     turns = [encode(f"<act> open {cup} </act> <end>") for cup in names["CUPS"]]
     logps = names["log_probs"](model, [before] * len(turns), turns)
-    chances = [logp[-4:-2].sum().exp().item() for logp in logps]
+    chances = [logp[names["OPEN_X"]].sum().exp().item() for logp in logps]
     return {cup: round(p, 4) for cup, p in zip(names["CUPS"], chances, strict=True)}
 
 

@@ -52,16 +52,16 @@ def action_prob_mean(logp: Tensor) -> float:
 def posterior(r: Tensor, b: float = 0.0) -> Tensor:
     """A_i = r_i / (mean(r) + b); 0 where all is 0.  [G] -> [G]   the E-step of Act-PRM
 
-    With z_i ~ p(z | s), r_i = p(a | s, z_i) and b = 0, the weights A_i / G estimate p(z | s, a). So
-    the policy gradient with A climbs log sum_z p(a, z | s): Expectation-Maximisation, as
-    reinforcement.
+    Take z_i ~ p(z | s), r_i = p(a | s, z_i) and b = 0. Then the weights A_i / G estimate
+    p(z | s, a), and the policy gradient with A climbs log sum_z p(a, z | s). This is
+    Expectation-Maximisation, written as reinforcement.
 
     >>> posterior(torch.tensor([1.0, 0.2, 0.0, 0.0]))
     tensor([3.3333, 0.6667, 0.0000, 0.0000])
 
-    With b = p(a | s), the action's probability without a thought, and `gain` as r, it climbs
-    log sum_z p(z | s) max(p(a | s, z), b). No thought is then one more explanation of the action.
-    It takes the share b / (mean(r) + b), so a group whose thoughts explain nothing weighs nothing.
+    Take b = p(a | s), the action's probability without a thought, and `gain` as r. Then the
+    gradient climbs log sum_z p(z | s) max(p(a | s, z), b). Acting without a thought is one more
+    explanation of the action, and its share of the weight is b / (mean(r) + b).
 
     >>> posterior(gain(torch.tensor([1.0, 0.2, 0.0, 0.0]), b=0.2), b=0.2)
     tensor([2., 0., 0., 0.])
@@ -139,7 +139,7 @@ def effective_sample_size(w: Tensor) -> float:
 
 
 def pg(logp: Tensor, old_logp: Tensor, adv: Tensor) -> Tensor:
-    """-A logp, whoever sampled.  [T] -> [T]   REINFORCE; A = 1 on an expert's tokens *is* SFT"""
+    """-A logp, whoever drew it.  [T] -> [T]   REINFORCE; A = 1 on an expert's tokens *is* SFT"""
     return -adv * logp
 
 
@@ -162,9 +162,9 @@ def ppo_clip(
 def kl_k3(logp: Tensor, ref_logp: Tensor) -> Tensor:
     """exp(ref - logp) - (ref - logp) - 1 >= 0.  [T] -> [T]   Schulman's k3
 
-    Its mean over tokens drawn from the policy is KL(policy || reference), and its gradient is that
-    of another KL: as a loss take `kl_loss` of zoo.py. joschu.net/blog/kl-approx.html. With the sign
-    of ref - logp flipped it is wrong, and yet also 0 where ref = logp: test it elsewhere.
+    Its mean over tokens drawn from the policy is KL(policy || reference). Its gradient is that of
+    another KL: as a loss take `kl_loss` of zoo.py (joschu.net/blog/kl-approx.html). With the sign
+    of ref - logp flipped it is wrong, but still 0 where ref = logp: test it elsewhere.
     """
     return torch.exp(ref_logp - logp) - (ref_logp - logp) - 1
 

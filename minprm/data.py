@@ -13,9 +13,9 @@ NAN = float("nan")
 class Sample:
     """The one thing that every loss trains on, for SFT, RL and Act-PRM alike.
 
-    A sequence of token ids, and what is known of each. All lists are as long as `ids`; `values` and
-    `returns` may be empty. A Sample that has a `parent` continues it: thoughts of one state share
-    that state as their parent, so that it is read once (model/tree.py).
+    A sequence of token ids, and lists that hold one entry for each of them. `values` and `returns`
+    may be empty. A Sample that has a `parent` continues it: thoughts of one state share that state
+    as their parent, so that it is read once (model/tree.py).
     """
 
     ids: list[int] = field(default_factory=list)
@@ -50,32 +50,32 @@ class Sample:
         return ids
 
 
-def chain(segments: list[list[int]], known: dict) -> Sample:
+def chain(segments: list[list[int]], starts: dict) -> Sample:
     """Links segments into parent and child Samples, and returns the last one.
 
     Chains that start with the same list objects share those Samples, so a growing history is read
-    once. Lists that are merely equal are not shared. `known` maps each start to its Sample.
+    once. Lists that are merely equal are not shared. `starts` maps each start to its Sample.
 
-    >>> a, b, known = [1, 2], [3], {}
-    >>> chain([a, b], known).parent is chain([a, [4]], known).parent
+    >>> a, b, starts = [1, 2], [3], {}
+    >>> chain([a, b], starts).parent is chain([a, [4]], starts).parent
     True
     """
     node = None
     key = ()
     for ids in segments:
         key = (*key, id(ids))  # which list it is, not what is in it
-        if key not in known:
+        if key not in starts:
             # the list is kept too: if it were freed, Python could give its id to another one
-            known[key] = (Sample(parent=node).extend(ids), ids)
-        node, _ = known[key]
-    return known[key][0]
+            starts[key] = (Sample(parent=node).extend(ids), ids)
+        node, _ = starts[key]
+    return starts[key][0]
 
 
 @dataclass
 class Step:
     """One decision of an episode."""
 
-    state: list[dict]  # new messages since the last action; the s of p(z | s) is all of them
+    state: list[dict]  # new messages since the last action; s in p(z | s) is these and all before
     thought: str | None
     action: str  # what is said, then each tool call as a line of JSON (text/actions.py)
     reward: float = 0.0  # the world's; in relabelled demos that of the thought
@@ -114,6 +114,6 @@ class Demo:
         return self.steps[n - 1].action if n else None
 
     def until(self, n: int) -> "Demo":
-        """The demo before its step n: a step is its state, and one message of the assistant's."""
+        """The log up to the state of step n. Each step before it ends with one message more."""
         before = sum(len(step.state) + 1 for step in self.steps[:n]) + len(self.steps[n].state)
         return replace(self, messages=self.messages[:before], steps=self.steps[:n])

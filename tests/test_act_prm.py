@@ -85,9 +85,9 @@ def raised():
 
 def test_the_library_gives_the_same_rewards_advantages_loss_and_gradient(raised):
     model, tasks, prompts, thoughts = raised
-    rewards = act_prm.score(model, tasks, prompts, thoughts)
-    advantages = act_prm.posterior(rewards)
     turns = act_prm.turns_of(tasks, thoughts, GROUP)
+    rewards = act_prm.score(model, prompts, turns).view(len(tasks), GROUP)
+    advantages = act_prm.posterior(rewards)
 
     agent = library_agent(copy.deepcopy(model), thoughts)
     cfg = ActPRM(group=GROUP, max_grad_norm=1e9, **POSTERIOR)
@@ -119,8 +119,9 @@ def test_the_library_gives_the_same_rewards_advantages_loss_and_gradient(raised)
 def test_a_thought_that_never_ended_earns_nothing(raised):
     model, tasks, prompts, thoughts = raised
     cut = [[i for i in ids if i != act_prm.ID["</think>"]] for ids in thoughts]
-    assert not act_prm.score(model, tasks, prompts, cut).any()
-    assert act_prm.turns_of(tasks, cut, GROUP) == cut  # and no action is learned after it
+    turns = act_prm.turns_of(tasks, cut, GROUP)
+    assert not act_prm.score(model, prompts, turns).any()
+    assert turns == cut  # and no action is learned after it
 
 
 def test_its_world_is_cups_of_one_round_word_for_word():
