@@ -176,8 +176,8 @@ def test_parallel_calls_and_rules_of_sharegpt(read):
 def test_another_format_is_named_beside_what_is_read(log, said, tmp_path):
     _, report = read_logs(written(tmp_path, TEXT, log))
     (problem,) = report.problems
-    assert said in problem.what and "line 2" in problem.place
-    assert said[:6] != "no log" or "ShareGPT" in problem.what
+    assert said in problem.reason and "line 2" in problem.place
+    assert said[:6] != "no log" or "ShareGPT" in problem.reason
 
 
 @pytest.fixture
@@ -206,11 +206,11 @@ def test_a_step_of_atif_that_another_trajectory_has_is_not_learned(read):
     assert actions(demos) == actions([from_chat(CALLS)])
     log["steps"][4]["is_copied_context"] = True
     _, report = read(log)
-    assert "step 5: it calls tools and is_copied_context" in report.problems[0].what
+    assert "step 5: it calls tools and is_copied_context" in report.problems[0].reason
     del log["steps"][4]["is_copied_context"]
     log["steps"][4]["observation"]["results"][0]["subagent_trajectory_ref"] = [{"session_id": "x"}]
     _, report = read(log)
-    assert "step 5: it hands over to another agent" in report.problems[0].what
+    assert "step 5: it hands over to another agent" in report.problems[0].reason
 
 
 def test_what_an_agent_sees_without_a_call_is_a_message_of_the_user(read):
@@ -290,7 +290,7 @@ def test_a_broken_line_is_one_problem_wherever_it_stands(broken, tmp_path):
         assert len(demos) == 2
         (problem,) = report.problems
         assert problem.place.startswith(f"{path}, line {number}, column ")
-        assert problem.what.startswith("no JSON: ")
+        assert problem.reason.startswith("no JSON: ")
 
 
 def test_an_object_that_is_cut_off_is_one_problem(tmp_path):

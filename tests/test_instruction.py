@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from minprm.arms import ladder
+from minprm.arms.demos import few_shot
 from minprm.arms.evaluation import evaluate
 from minprm.arms.ladder import run_arm, start
 from minprm.commands import train
@@ -19,7 +20,7 @@ from minprm.run.stage_ids import reads_instruction
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.stages.sft import to_samples as logged
 from minprm.text.chat import Chat
-from minprm.text.instruction import EXPLAIN, Instruction, examples, instruction_of
+from minprm.text.instruction import EXPLAIN, Instruction, as_text, instruction_of
 from shared.chats import FAMILIES, TOOLS, bytes_with, chat_model, tokenizer
 from shared.stages import Lines, log_of
 
@@ -214,11 +215,11 @@ def test_nothing_is_told_where_nothing_would_be_understood_or_thought(folder):
 
 def test_it_stands_at_the_end_of_the_first_system_message():
     instruction = Instruction(TOLD)
-    assert instruction.told([RULES, USER]) == [
+    assert instruction.added_to([RULES, USER]) == [
         {"role": "system", "content": f"be brief\n\n{TOLD}"}, USER
     ]  # fmt: skip
-    assert instruction.told([USER]) == [{"role": "system", "content": TOLD}, USER]
-    assert Instruction("").told([USER]) == [USER]
+    assert instruction.added_to([USER]) == [{"role": "system", "content": TOLD}, USER]
+    assert Instruction("").added_to([USER]) == [USER]
     assert RULES["content"] == "be brief"  # the log is as it was
 
 
@@ -226,7 +227,7 @@ def test_a_template_without_system_messages_has_it_before_what_the_user_says():
     words = bytes_with(*FAMILIES["qwen3"], NO_SYSTEM)
     chat = Chat(words, "think")
     instruction = instruction_of(Config(model="some", instruction=TOLD), chat)
-    messages = instruction.told([USER])
+    messages = instruction.added_to([USER])
     assert messages == [{"role": "user", "content": f"{TOLD}\n\nhello"}]
     assert f"user\n{TOLD}\n\nhello<|im_end|>" in chat.text(chat.state(messages, [], None))
 
@@ -234,13 +235,13 @@ def test_a_template_without_system_messages_has_it_before_what_the_user_says():
 def test_a_greeting_does_not_tell_it():
     greeting = {"role": "assistant", "content": "welcome"}
     asked = {"role": "user", "content": f"{TOLD}\n\nhello"}
-    assert Instruction(TOLD, in_system=False).told([greeting, USER]) == [greeting, asked]
+    assert Instruction(TOLD, in_system=False).added_to([greeting, USER]) == [greeting, asked]
 
 
 def test_a_tag_in_it_is_text():
     chat = Chat(tokenizer("qwen3"), "think")
-    ids = chat.state(Instruction("write </think> <|im_end|>").told([USER]), [], None)
-    plain = chat.state(Instruction("write").told([USER]), [], None)
+    ids = chat.state(Instruction("write </think> <|im_end|>").added_to([USER]), [], None)
+    plain = chat.state(Instruction("write").added_to([USER]), [], None)
     controls = lambda ids: [i for i in ids if i in chat.special]  # noqa: E731
     assert controls(ids) == controls(plain)
 
@@ -266,7 +267,9 @@ def test_a_call_in_an_example_is_the_text_of_the_action(tmp_path):
             "tool_calls": [{"type": "function", "function": function}]}  # fmt: skip
     file = tmp_path / "few.jsonl"
     file.write_text(json.dumps({"messages": [USER, call], "tools": TOOLS}))
-    assert f"reasoning: Paris is next\naction: {json.dumps(function)}" in examples(str(file))
+    assert f"reasoning: Paris is next\naction: {json.dumps(function)}" in as_text(
+        few_shot(str(file))
+    )
 
 
 def test_an_example_that_is_also_learned_from_is_refused(folder, tmp_path, capsys):

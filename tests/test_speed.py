@@ -74,7 +74,8 @@ def on_cuda(p: Policy, processes: int = 1) -> SimpleNamespace:
         get_input_embeddings=p.model.get_input_embeddings,
     )  # fmt: skip
     shares = SimpleNamespace(count=processes)
-    return SimpleNamespace(model=model, size=p.size, lora=False, shares=shares)
+    sizes = {"size": p.size, "attention_size": p.attention_size}
+    return SimpleNamespace(model=model, **sizes, lora=False, shares=shares)
 
 
 SECONDS = {"time/sample": 4.0, "time/update": 0.5, "policy/drawn_tokens": 12}

@@ -19,6 +19,7 @@ from minprm.model.agent import make_prompter
 from minprm.stages.sft import to_samples
 from minprm.text.actions import joined, normalise
 from minprm.text.chat import Chat
+from minprm.text.render import applied
 from shared.chats import CALL, FAMILIES, QWEN, TEMPLATES, TOOLS, bytes_with, tokenizer
 from shared.logs import CALLS, TEXT, changed
 from shared.templates import ACTIONS, MISTRAL, PLAIN_CALL, TYPED, shipped, writable
@@ -243,12 +244,12 @@ def test_segments_are_what_the_template_renders_or_the_difference_is_listed(name
     message, later = messages_of(name, reply, calls)
     asked = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "go on"}]
     thought = None
-    if c._chat_template.turns.reasoning.key:  # the template has a place for thoughts
-        message[c._chat_template.turns.reasoning.key] = "so Paris is next"
+    if c._chat_template.turns.newest.key:  # the template has a place for thoughts
+        message[c._chat_template.turns.newest.key] = "so Paris is next"
         thought = c.thought("so Paris is next")
     action = joined(reply, calls)
     ids = c.state(asked, TOOLS, after=None) + c.turn(thought, c.action(action))
-    render = partial(c.tokenizer.apply_chat_template, tools=TOOLS, tokenize=False)
+    render = partial(applied, c.tokenizer, tools=TOOLS)
     newest = render([*asked, message])
     # GLM's turns end by the token that begins the next message
     text = c.text(ids[:-1]) if name == "glm4moe" else c.text(ids)
@@ -256,7 +257,7 @@ def test_segments_are_what_the_template_renders_or_the_difference_is_listed(name
     if not found:
         whole = render([*asked, message, *later], add_generation_prompt=True)
         ids += c.state(later, TOOLS, after=action)
-        found = "" if c._chat_template.turns.reasoning.bare(whole) == c.text(ids) else "later"
+        found = "" if c._chat_template.turns.newest.bare(whole) == c.text(ids) else "later"
     assert found == DIFFERENCES.get((name, kind), ("", ""))[0]
 
 

@@ -15,6 +15,7 @@ from transformers.integrations.flex_attention import WrappedFlexAttention
 from minprm.constants import Config, Training
 from minprm.data import Sample
 from minprm.load.check import check
+from minprm.load.pretrained import checkpoint_activations
 from minprm.model import blocks
 from minprm.model.packing import filled, micro_batches
 from minprm.model.policy import Policy
@@ -138,7 +139,7 @@ def flex(monkeypatch, by_blocks):
 def test_block_masks_give_the_numbers_of_dense_ones(shape, kernel, checkpointing, request):
     p, samples = policy(), grown(shape, size=9)
     if checkpointing:
-        p.model.gradient_checkpointing_enable({"use_reentrant": False})
+        checkpoint_activations(p.model)
     cfg = Training(kl=0.1, max_grad_norm=1e9)
     half = len(samples) // 2
     splits = [samples], [samples[:half], samples[half:]]  # of two rows each has blocks of its own
@@ -185,7 +186,7 @@ def test_blocks_are_read_where_that_is_cheaper_and_where_sdpa_was_chosen():
     p.model.set_attn_implementation("eager")
     assert not Policy(p.model, p.tokenizer, 10_000).reads_blocks
     p = policy()
-    p.model.gradient_checkpointing_enable({"use_reentrant": False})
+    checkpoint_activations(p.model)
     assert not Policy(p.model, p.tokenizer, 10_000).reads_blocks, "memory comes first there"
 
 
@@ -294,7 +295,7 @@ def test_also_with_checkpointing_and_adapters():
     peft = pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
     base, samples = policy(), grown("nested")
     model = base.model
-    model.gradient_checkpointing_enable({"use_reentrant": False})
+    checkpoint_activations(model)
     adapters = peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
     p = Policy(peft.get_peft_model(model, adapters), base.tokenizer, 10_000)
     cfg = Training(max_grad_norm=1e9)

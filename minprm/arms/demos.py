@@ -1,6 +1,7 @@
 """Which demos a run learns from, is stopped early by, and is scored on where there is no world.
 
-They are read from --demos or left by the expert, put on sides by task, and cut to --context.
+They are read from --demos or left by the expert, put on sides by task, and cut to --context. The
+logs of --few-shot, which the model is shown in its instruction, are read here too.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -61,6 +62,36 @@ def require_logs(path: str) -> None:
         files_of(path)
     except Problem as problem:
         fail(str(problem))
+
+
+def few_shot(file: str) -> list[Demo]:
+    """The logs of a --few-shot file; no file: none. Exits where a step has no thought."""
+    if not file:
+        return []
+    demos, _ = read_demos(file)
+    for number, demo in enumerate(demos, start=1):
+        if any(not step.thought for step in demo.steps):
+            fail(
+                f"--few-shot {file}: a turn of log {number} has no thought, and that is what the"
+                " examples are to show: write one into its reasoning_content"
+            )
+    return demos
+
+
+def examples_of(cfg: Config) -> list[Demo]:
+    """What `make_prompter` shows a model of --few-shot; the embedded one could not read it."""
+    return [] if cfg.model == "tiny" else few_shot(cfg.few_shot)
+
+
+def require_other_tasks(demos: list[Demo], examples: list[Demo], cfg: Config) -> None:
+    """Exits where a log is also an example of --few-shot: it would read its own actions."""
+    tasks = {demo.task for demo in examples}
+    for demo in demos:
+        if demo.task in tasks:
+            fail(
+                f"--few-shot {cfg.few_shot}: the task {demo.task[:40]!r} is also in the demos, and"
+                " they would read their own actions there: take it out of one of the two"
+            )
 
 
 def split(demos: list[Demo], cfg: Config) -> tuple[list[Demo], list[Demo], list[Demo]]:

@@ -12,6 +12,7 @@ import torch
 from transformers import AutoTokenizer
 
 from minprm.arms.about import asked_of, read_about
+from minprm.arms.demos import examples_of
 from minprm.constants import Config, History
 from minprm.data import Demo, Sample, Step, chain
 from minprm.envs import make_world
@@ -47,7 +48,7 @@ def scoring_agent(cfg: Config, tools: list[dict]) -> Agent:
     model = load_model(cfg.model, device=cfg.device)
     tokenizer = pretrained(AutoTokenizer, cfg.model)
     policy = Policy(model, tokenizer, cfg.micro_tokens)
-    agent = make_agent(policy, make_sampler(model, cfg), cfg, tools)
+    agent = make_agent(policy, make_sampler(model, cfg), cfg, tools, examples_of(cfg))
     check(agent)
     return agent
 

@@ -18,7 +18,14 @@ from loguru import logger
 from minprm import own
 from minprm.arms.about import write_about
 from minprm.arms.checkpoint import save_checkpoint
-from minprm.arms.demos import demos_of, fitting_demos, measured, split
+from minprm.arms.demos import (
+    demos_of,
+    examples_of,
+    fitting_demos,
+    measured,
+    require_other_tasks,
+    split,
+)
 from minprm.arms.episodes import keep_episodes, of_logs, of_world
 from minprm.arms.evaluation import answers, evaluate, reference_rows, replay_summary, summary
 from minprm.constants import RESAMPLE, Config, arms_of, fail, flat
@@ -46,7 +53,6 @@ from minprm.stages.relabel import copy, relabel, sample, shuffle
 from minprm.stages.rl import rl, synth
 from minprm.stages.sft import sft
 from minprm.text.actions import all_tools
-from minprm.text.instruction import check_examples
 from minprm.trainer import Listener, Run
 
 # Each stage is a function of (run, stage_id). What stands after the colon is a variant.
@@ -232,7 +238,8 @@ def start(
     Nothing is written but the embedded model, which other runs use too.
     """
     demos = demos_of(cfg, seed)
-    check_examples(demos, cfg)
+    examples = examples_of(cfg)
+    require_other_tasks(demos, examples, cfg)
     split(demos, cfg)  # what is refused is refused before the model is loaded
     base = base_model(cfg, seed, checkpoints)
     began = time.perf_counter()
@@ -242,7 +249,7 @@ def start(
     logger.info(f"seed {seed}: base model ready in {seconds:.1f} s")
     own_weights = cfg.rl.max_async_level > 0  # it plays on while the policy learns
     sampler = make_sampler(policy.model, cfg, own_weights, policy.shares)
-    agent = make_agent(policy, sampler, cfg, all_tools(demos))
+    agent = make_agent(policy, sampler, cfg, all_tools(demos), examples)
     check(agent)
     # a task is on one side only, with all of its demos
     train_demos, held_out, test = split(fitting_demos(measured(demos, agent.chat), agent, cfg), cfg)

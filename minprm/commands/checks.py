@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import get_args, get_type_hints
 
 from minprm import own
+from minprm.arms.demos import few_shot
 from minprm.constants import (
     ARMS,
     RL,
@@ -77,7 +78,7 @@ def check(config: Config) -> None:
     _check_names(config)
     _check_functions(config)
     instruction.text_of(config.instruction)
-    instruction.examples(config.few_shot)
+    few_shot(config.few_shot)
     _check_run(config)
     _check_mixture(config)
     _check_act_prm(config)

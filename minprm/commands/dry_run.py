@@ -12,7 +12,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from minprm.arms.demos import fitting_demos, leave_out_unwritable, measured, split
+from minprm.arms.demos import examples_of, fitting_demos, leave_out_unwritable, measured, split
 from minprm.commands.counted import NEEDS_LESS, disk, why_not_measured
 from minprm.commands.estimate import measured_table
 from minprm.commands.logs import describe, tokens_of
@@ -49,7 +49,7 @@ def of_model(
     refused. report: what there is to say of the logs; None where the expert has left them."""
     set_threads(cfg.model, cfg.threads)
     model, tokenizer, planned, here = shape_of(cfg)
-    prompter = make_prompter(tokenizer, cfg, tools=all_tools(demos))
+    prompter = make_prompter(tokenizer, cfg, all_tools(demos), examples_of(cfg))
     logs = measured(demos, prompter.chat)
     if report:
         writable = leave_out_unwritable(logs, report)

@@ -207,8 +207,8 @@ def _grouped(problems: list[Problem]) -> list[str]:
     """Each problem once, with its count and its first places."""
     places: dict[str, list[str]] = {}
     for problem in problems:
-        what = MESSAGE.sub("", problem.what)
-        found = MESSAGE.match(problem.what)
+        what = MESSAGE.sub("", problem.reason)
+        found = MESSAGE.match(problem.reason)
         place = f"{problem.place}, {found[1]}" if found else problem.place
         places.setdefault(what, []).append(place)
     lines = []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transformers import AutoTokenizer
 
-from minprm.arms.demos import fitting_demos, measured
+from minprm.arms.demos import examples_of, fitting_demos, measured
 from minprm.arms.evaluation import Row, evaluate, reference_rows, replay, scoring_agent, summary
 from minprm.commands.ask import Evaluation, configured, say
 from minprm.commands.threads import set_threads
@@ -93,7 +93,8 @@ def played(cfg: Config, flags: Evaluation) -> list[Episode]:
     set_threads(cfg.model)
     model = load_model(cfg.model, device=cfg.device)
     tokenizer = pretrained(AutoTokenizer, cfg.model)
-    player = make_player(tokenizer, make_sampler(model, cfg), cfg, tools=make_world(cfg).tools)
+    tools = make_world(cfg).tools
+    player = make_player(tokenizer, make_sampler(model, cfg), cfg, tools, examples_of(cfg))
     check_model(player)
     # the noise of a ladder with this seed
     return evaluate(player, cfg, noise_seed(flags.seed, "evaluate", 0), flags.samples)

@@ -80,7 +80,7 @@ class Audience:
         e = begin(make_world(self.cfg), task_seed(self.cfg.split, i), noise)
         self.agent.sampler.begin()
         print(f"\n--- task {i + 1} of {self.cfg.episodes} ---\n")
-        told = self.agent.instruction.told(e.state)
+        told = self.agent.instruction.added_to(e.state)
         show_messages([message for message in told if message != self.rules])
         self.rules = told[0]  # a world may have other ones for each task
         try:

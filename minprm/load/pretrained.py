@@ -330,7 +330,13 @@ def _prepare(model: PreTrainedModel, checkpointing: bool) -> None:
     drop_unused_generation(model)
     make_head_fp32(model)
     if checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+        checkpoint_activations(model)
+
+
+def checkpoint_activations(model: PreTrainedModel) -> None:
+    """Activations are computed again for the gradient, which takes less memory and more time."""
+    before = model.gradient_checkpointing_enable  # its name until transformers 5.24
+    getattr(model, "activation_checkpointing_enable", before)({"use_reentrant": False})
 
 
 def _need_peft(what: str) -> None:

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from typing import Any
 
-from minprm.logs.normalise import note_rest
+from minprm.logs.normalise import note_unread
 
 VERSION = "ATIF-v1.7"
 SOURCES = {"system": "system", "user": "user", "agent": "assistant"}
@@ -37,7 +37,7 @@ def from_atif(log: dict, notes: Counter) -> dict:
             raise ValueError(f"step {i}: {error}") from error
     agent = log.get("agent") or {}
     extra = log.get("extra") or {}
-    note_rest(log, READ_OF_A_LOG, "a log", notes)
+    note_unread(log, READ_OF_A_LOG, "a log", notes)
     task = extra.get("task") if isinstance(extra, dict) else None
     tools = agent.get("tool_definitions") if isinstance(agent, dict) else None
     return {"task": task, "messages": messages, "tools": tools}

@@ -18,10 +18,10 @@ ENDINGS = (".jsonl", ".json")
 class Problem(ValueError):
     """What is wrong, and where: a file, and in it a line or the number of a log."""
 
-    def __init__(self, place: str, what: str):
-        super().__init__(f"{place}: {what}")
+    def __init__(self, place: str, reason: str):
+        super().__init__(f"{place}: {reason}")
         self.place = place
-        self.what = what
+        self.reason = reason
 
 
 def files_of(path: str | Path) -> list[Path]:
@@ -31,20 +31,20 @@ def files_of(path: str | Path) -> list[Path]:
     """
     if Path(path).is_dir():
         below = sorted(Path(path).rglob("*"))
-        found = [file for file in below if file.suffix in ENDINGS and file.is_file()]
-        if not found:
+        logs = [file for file in below if file.suffix in ENDINGS and file.is_file()]
+        if not logs:
             raise Problem(str(path), "no file in this folder ends in .jsonl or .json")
-        return found
+        return logs
     if Path(path).exists():
         return [Path(path)]
     if not glob.has_magic(str(path)):
         raise Problem(str(path), "no such file or folder; name one that holds logs")
-    found = []
+    matches = []
     for match in sorted(glob.glob(str(path), recursive=True)):
-        found += files_of(match)
-    if not found:
+        matches += files_of(match)
+    if not matches:
         raise Problem(str(path), "no file fits this pattern")
-    return list(dict.fromkeys(found))  # a folder may fit, and a file in it too
+    return list(dict.fromkeys(matches))  # a folder may fit, and a file in it too
 
 
 def values_of(file: Path) -> Iterator[tuple[str, Any | Problem]]:
@@ -67,15 +67,15 @@ def lines_of(path: str | Path) -> list[str]:
     if not Path(path).is_file():
         raise Problem(str(path), "no such file")
     try:
-        data = Path(path).read_bytes()
+        content = Path(path).read_bytes()
     except OSError as error:
         raise Problem(str(path), str(error.strerror)) from error
-    if b"\0" in data:  # as in the UTF-16 of English; JSON in UTF-8 holds none
+    if b"\0" in content:  # as in the UTF-16 of English; JSON in UTF-8 holds none
         raise Problem(f"{path}, line 1", "in UTF-16, not in UTF-8; save the file as UTF-8")
     try:
-        text = data.decode("utf-8-sig")  # some editors begin a file with a mark of the encoding
+        text = content.decode("utf-8-sig")  # some editors begin a file with a mark of the encoding
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        line = content.count(b"\n", 0, error.start) + 1
         raise Problem(f"{path}, line {line}", "not in UTF-8; save the file as UTF-8") from error
     # str.splitlines() would also split at U+2028 and its like, which JSON allows inside a text
     return text.split("\n")

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from minprm.logs.atif import from_atif
-from minprm.logs.normalise import note_rest
+from minprm.logs.normalise import note_unread
 from minprm.text.actions import parse_json
 
-KNOWN = (
+FORMATS = (
     'chat ("messages"), OpenAI batch requests ("body") and preference pairs ("input"), ShareGPT '
     '("conversations"), ATIF ("steps"), or a list of messages'
 )
@@ -28,18 +28,18 @@ SHAREGPT_ROLES = {
 }  # fmt: skip
 
 
-def logs_in(place: str, value: Any) -> Iterator[tuple[str, Any]]:
+def logs_in(place: str, logs: Any) -> Iterator[tuple[str, Any]]:
     """(place, log) of each log in a JSON value, which is one log or a list of them."""
-    messages = isinstance(value, list) and all(_is_message(item) for item in value)
-    if not isinstance(value, list) or messages:
-        yield place, value
+    messages = isinstance(logs, list) and all(_is_message(log) for log in logs)
+    if not isinstance(logs, list) or messages:
+        yield place, logs
         return
-    for number, log in enumerate(value, start=1):
+    for number, log in enumerate(logs, start=1):
         yield f"{place}, log {number}", log
 
 
-def _is_message(value: Any) -> bool:
-    return isinstance(value, dict) and ("role" in value or "from" in value)
+def _is_message(log: Any) -> bool:
+    return isinstance(log, dict) and ("role" in log or "from" in log)
 
 
 def opened(log: Any, notes: Counter) -> tuple[str, dict]:
@@ -48,7 +48,7 @@ def opened(log: Any, notes: Counter) -> tuple[str, dict]:
         key = "conversations" if "from" in log[0] else "messages"
         return opened({key: log}, notes)
     if not isinstance(log, dict):
-        raise ValueError(f"no log, but {_shown(log)}: what is read is {KNOWN}")
+        raise ValueError(f"no log, but {_in_short(log)}: what is read is {FORMATS}")
     if isinstance(log.get("messages"), list):
         return "chat", log
     if isinstance(log.get("conversations"), list):
@@ -59,15 +59,15 @@ def opened(log: Any, notes: Counter) -> tuple[str, dict]:
         return "preference", _from_preference(log, notes)
     if isinstance(log.get("body"), dict) or isinstance(log.get("response"), dict):
         return "batch", _from_batch(log, notes)
-    raise ValueError(f"no log, but {_shown(log)}: what is read is {KNOWN}")
+    raise ValueError(f"no log, but {_in_short(log)}: what is read is {FORMATS}")
 
 
-def _shown(value: Any) -> str:
-    """What was found, in a few words."""
-    if isinstance(value, dict):
-        keys = ", ".join(json.dumps(key) for key in list(value)[:6])
+def _in_short(log: Any) -> str:
+    """What stands there instead of a log, in a few words."""
+    if isinstance(log, dict):
+        keys = ", ".join(json.dumps(key) for key in list(log)[:6])
         return f"an object with {keys[:120] or 'nothing in it'}"
-    return f"{json.dumps(value)[:40]}"
+    return f"{json.dumps(log)[:40]}"
 
 
 def _from_batch(log: dict, notes: Counter) -> dict:
@@ -78,7 +78,7 @@ def _from_batch(log: dict, notes: Counter) -> dict:
             "a batch's answer without its request: what was answered stands in the requests, so"
             ' put each request\'s "body" beside the "response" of the same custom_id'
         )
-    note_rest(log, ("method", "url", "body", "id", "response", "error"), "a log", notes)
+    note_unread(log, ("method", "url", "body", "id", "response", "error"), "a log", notes)
     response = log.get("response")
     if not response:
         return body
@@ -95,7 +95,7 @@ def _from_preference(log: dict, notes: Counter) -> dict:
     if not isinstance(conversation, dict) or not isinstance(conversation.get("messages"), list):
         raise ValueError('a preference pair whose "input" has no list "messages"')
     notes["preference pairs, of which the preferred answer is read alone"] += 1
-    note_rest(log, ("input", "preferred_output", "non_preferred_output"), "a log", notes)
+    note_unread(log, ("input", "preferred_output", "non_preferred_output"), "a log", notes)
     return {**conversation, "messages": [*conversation["messages"], *log["preferred_output"]]}
 
 
@@ -109,18 +109,18 @@ def _from_sharegpt(log: dict, notes: Counter) -> dict:
             messages.append(_from_turn(turn))
         except ValueError as error:
             raise ValueError(f"message {i}: {error}") from error
-    rest = {key: log[key] for key in log if key not in ("conversations", "system")}
-    return {**rest, "messages": messages}
+    others = {key: log[key] for key in log if key not in ("conversations", "system")}
+    return {**others, "messages": messages}
 
 
 def _from_turn(turn: Any) -> dict:
     """A turn of ShareGPT as a message."""
     speaker = turn.get("from") if isinstance(turn, dict) else None
     if not isinstance(speaker, str) or speaker not in SHAREGPT_ROLES:
-        known = ", ".join(SHAREGPT_ROLES)
-        raise ValueError(f'its "from" is none of {known}, but {json.dumps(speaker)[:40]}')
-    rest = {key: turn[key] for key in turn if key not in ("from", "value")}
-    message = {**rest, "role": SHAREGPT_ROLES[speaker], "content": turn.get("value")}
+        roles = ", ".join(SHAREGPT_ROLES)
+        raise ValueError(f'its "from" is none of {roles}, but {json.dumps(speaker)[:40]}')
+    others = {key: turn[key] for key in turn if key not in ("from", "value")}
+    message = {**others, "role": SHAREGPT_ROLES[speaker], "content": turn.get("value")}
     if speaker != "function_call":
         return message
     try:

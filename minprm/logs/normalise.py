@@ -53,7 +53,7 @@ def normalised(line: dict, content: Content, notes: Counter) -> dict:
             messages.append(_message(message, content, notes))
         except ValueError as error:
             raise ValueError(f"message {i}{_role_in_brackets(message)}: {error}") from error
-    note_rest(line, READ_OF_A_LINE, "a log", notes)
+    note_unread(line, READ_OF_A_LINE, "a log", notes)
     return {"task": _task(line, messages), "messages": messages, "tools": _tools(line, notes)}
 
 
@@ -62,16 +62,16 @@ def _role_in_brackets(message: Any) -> str:
     return f" ({role})" if isinstance(role, str) and role in ROLES else ""
 
 
-def note_rest(fields: dict, read: Sequence[str], of: str, notes: Counter) -> None:
-    """Counts the fields that are not read, and so left out."""
-    for key, value in fields.items():
-        if key not in read and not _is_nothing(value):
+def note_unread(fields: dict, keys: Sequence[str], of: str, notes: Counter) -> None:
+    """Counts the fields that have none of these keys: they are not read, and so left out."""
+    for key, field in fields.items():
+        if key not in keys and not _is_nothing(field):
             notes[f'"{key}" of {of}, left out'] += 1
 
 
-def _is_nothing(value: Any) -> bool:
+def _is_nothing(field: Any) -> bool:
     """Null or empty: programs write out fields that they do not use."""
-    return value is None or value == "" or value == [] or value == {}
+    return field is None or field == "" or field == [] or field == {}
 
 
 # --- messages -------------------------------------------------------------------------------------
@@ -85,21 +85,21 @@ def _message(message: Any, content: Content, notes: Counter) -> dict:
     for key in MEDIA:
         if not _is_nothing(message.get(key)):
             raise ValueError(_no_media(key))
-    note_rest(message, READ[role], f"a message of the {role}", notes)
-    found = {"role": role}
+    note_unread(message, READ[role], f"a message of the {role}", notes)
+    form = {"role": role}
     for key in ("name", "tool_call_id"):
         if key in READ[role] and not _is_nothing(message.get(key)):
             if not isinstance(message[key], str):
                 raise ValueError(f"its {key} is no text")
-            found[key] = message[key]
+            form[key] = message[key]
     if role == "assistant":
-        return found | _of_assistant(message, content, notes)
+        return form | _of_assistant(message, content, notes)
     if role == "tool":
-        return found | {"content": _answer(message.get("content"), notes)}
+        return form | {"content": _answer(message.get("content"), notes)}
     text = _text(message.get("content"), notes)
     if text is None:
         raise ValueError("it has no text content")
-    return found | {"content": text}
+    return form | {"content": text}
 
 
 def _role(message: dict, notes: Counter) -> str:
@@ -170,11 +170,11 @@ def _of_assistant(message: dict, content: Content, notes: Counter) -> dict:
         text, thought = "", text
     if not text.strip() and not calls:
         raise ValueError("it has an empty action: neither text content nor tool_calls")
-    found: dict = {"content": text if text.strip() else None}
+    form: dict = {"content": text if text.strip() else None}
     if thought:
-        found[REASONING] = thought
+        form[REASONING] = thought
     if calls:
-        found["tool_calls"] = calls
+        form["tool_calls"] = calls
     weight = message.get("weight")
     if weight not in (None, 0, 1):
         raise ValueError("its weight is neither 0 nor 1")
@@ -185,8 +185,8 @@ def _of_assistant(message: dict, content: Content, notes: Counter) -> dict:
                 " it, or leave out the weight"
             )
         notes["answers of weight 0, read and not learned"] += 1
-        found["weight"] = 0
-    return found
+        form["weight"] = 0
+    return form
 
 
 def _text_and_thought(message: dict, notes: Counter) -> tuple[str, str]:
@@ -259,18 +259,18 @@ def _call(call: Any, notes: Counter) -> dict:
     name = function["name"]
     if not isinstance(name, str) or not name.strip():
         raise ValueError("it has a tool call whose name is no text")
-    found = {
+    form = {
         "type": "function",
         "function": {"name": name, "arguments": _arguments(function, notes)},
     }
     if not _is_nothing(call.get("id")):
         if not isinstance(call["id"], str):
             raise ValueError("it has a tool call whose id is no text")
-        found = {"id": call["id"], **found}
+        form = {"id": call["id"], **form}
     if function is call:
         notes["calls without a function around name and arguments"] += 1
-    note_rest(call, READ_OF_A_CALL, "a call", notes)
-    return found
+    note_unread(call, READ_OF_A_CALL, "a call", notes)
+    return form
 
 
 def _arguments(function: dict, notes: Counter) -> str:
@@ -285,10 +285,10 @@ def _arguments(function: dict, notes: Counter) -> str:
     if not isinstance(arguments, str):
         raise ValueError("it has a tool call with arguments that are no object")
     try:
-        read = parse_json(f"[{arguments}]")  # an action holds them one level deeper too
+        objects = parse_json(f"[{arguments}]")  # an action holds them one level deeper too
     except ValueError as error:
         raise ValueError(f"it has a tool call with bad arguments: {error}") from error
-    if len(read) != 1 or not isinstance(read[0], dict):
+    if len(objects) != 1 or not isinstance(objects[0], dict):
         raise ValueError("it has a tool call with arguments that are no object")
     return arguments
 
@@ -321,7 +321,7 @@ def _tool(tool: dict, notes: Counter) -> dict:
     if function is not tool:
         return {"type": "function", **tool}
     notes["tools without a function around name and parameters"] += 1
-    bare = {key: value for key, value in tool.items() if key != "type"}
+    bare = {key: field for key, field in tool.items() if key != "type"}
     return {"type": "function", "function": bare}
 
 

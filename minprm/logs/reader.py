@@ -40,7 +40,7 @@ class Report:
 
     def in_a_line(self) -> str:
         """What was changed and what was left out; empty where that is nothing."""
-        parts = [f"{n:,} x {what}" for what, n in self.normalised.most_common()]
+        parts = [f"{n:,} x {change}" for change, n in self.normalised.most_common()]
         if self.problems:
             lines = "line" if len(self.problems) == 1 else "lines"
             parts.append(f"{len(self.problems):,} bad {lines} left out")
@@ -109,7 +109,7 @@ def to_chat(demo: Demo) -> dict:
     messages = []
     for step in demo.steps:
         answer = demo.messages[len(messages) + len(step.state)]
-        answer = {key: value for key, value in answer.items() if key != REASONING}
+        answer = {key: field for key, field in answer.items() if key != REASONING}
         if step.thought is not None:
             answer[REASONING] = step.thought
         messages += [*step.state, answer]
@@ -126,23 +126,23 @@ def to_openai(demo: Demo) -> dict:
 
 def with_call_ids(messages: list[dict]) -> list[dict]:
     """The messages, in which each call has an id, and each answer that of its call."""
-    found = []
+    with_ids = []
     open_calls: list[str] = []
-    made = 0
+    number = 0
     for message in messages:
         if "tool_calls" in message:
             calls = []
             for call in message["tool_calls"]:
-                made += 1
-                calls.append({"id": f"call_{made}", **call})
+                number += 1
+                calls.append({"id": f"call_{number}", **call})
             open_calls = [call["id"] for call in calls]
             message = {**message, "tool_calls": calls}
         elif message["role"] == "tool":
             if "tool_call_id" not in message and open_calls:
                 message = {**message, "tool_call_id": open_calls[0]}
             open_calls = [i for i in open_calls if i != message.get("tool_call_id")]
-        found.append(message)
-    return found
+        with_ids.append(message)
+    return with_ids
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -161,8 +161,8 @@ def read_logs(path: str | Path, content: Content = "reply") -> tuple[list[Demo],
     demos: list[Demo] = []
     declares: list[bool] = []  # does each of them say what tools there were
     for file in files:
-        for place, value in values_of(file):
-            for log_place, log in logs_in(place, value):
+        for place, logs in values_of(file):
+            for log_place, log in logs_in(place, logs):
                 try:
                     demo, declares_tools = _read_log(log_place, log, content, report)
                 except Problem as problem:
@@ -272,7 +272,7 @@ def split_tasks(demos: list[Demo], held_out: int) -> tuple[list[Demo], list[Demo
             f"--held-out {held_out} leaves nothing to learn from: these logs are of "
             f"{len(tasks)} tasks, so hold out fewer"
         )
-    kept = set(tasks[: len(tasks) - held_out])
-    train = [demo for demo in demos if demo.task in kept]
-    held = [demo for demo in demos if demo.task not in kept]
+    to_train = set(tasks[: len(tasks) - held_out])
+    train = [demo for demo in demos if demo.task in to_train]
+    held = [demo for demo in demos if demo.task not in to_train]
     return train, held

@@ -33,15 +33,15 @@ def add_missing_tools(demos: list[Demo], declares: list[bool], notes: Counter) -
         if not declares_tools:
             shared.update(names)
     unknown = {name for names in missing for name in names} - declared.keys()
-    known = declared | (inferred(demos, unknown) if unknown else {})
-    given = [known[name] for name in sorted(shared)]
+    schemas = declared | (inferred(demos, unknown) if unknown else {})
+    of_all = [schemas[name] for name in sorted(shared)]
     for demo, names, declares_tools in zip(demos, missing, declares, strict=True):
-        if given and not declares_tools:
+        if of_all and not declares_tools:
             notes[f'logs without "tools", given those of the calls: {_listed(shared)}'] += 1
-            demo.tools = given
+            demo.tools = of_all
         elif names:
             notes[f'calls of tools that "tools" lacks, added to it: {_listed(names)}'] += 1
-            demo.tools = [*demo.tools, *(known[name] for name in names)]
+            demo.tools = [*demo.tools, *(schemas[name] for name in names)]
 
 
 def inferred(demos: list[Demo], names: set[str]) -> dict[str, dict]:
@@ -64,10 +64,10 @@ def schema(name: str, calls: list[dict]) -> dict:
     counts: Counter[str] = Counter()
     types: dict[str, set[str]] = {}
     for arguments in calls:
-        for key, value in arguments.items():
+        for key, argument in arguments.items():
             counts[key] += 1
-            types.setdefault(key, set()).add(TYPES[type(value)])
-    properties = {key: {"type": _type(found)} for key, found in types.items()}
+            types.setdefault(key, set()).add(TYPES[type(argument)])
+    properties = {key: {"type": _type(names)} for key, names in types.items()}
     required = [key for key in types if counts[key] == len(calls)]
     parameters = {"type": "object", "properties": properties, "required": required}
     # templates that write a description fail where there is none
@@ -75,10 +75,10 @@ def schema(name: str, calls: list[dict]) -> dict:
     return {"type": "function", "function": function}
 
 
-def _type(found: set[str]) -> str | list[str]:
-    if found == {"integer", "number"}:
+def _type(names: set[str]) -> str | list[str]:
+    if names == {"integer", "number"}:
         return "number"
-    return found.pop() if len(found) == 1 else sorted(found)
+    return names.pop() if len(names) == 1 else sorted(names)
 
 
 def _called(demo: Demo) -> dict[str, None]:

@@ -94,15 +94,13 @@ def size(samples: list[Sample]) -> tuple[int, int, int]:
 def flops(policy: Policy, tokens: int, pairs: int, scored: int) -> float:
     """The arithmetic of one pass, forward and backward; see the table above."""
     model = policy.model
-    shape = model.config.get_text_config()
     head = output_layer(model)
     tied = head is model.get_input_embeddings().get_parameter("weight")
     layers = policy.size - (0 if tied else head.numel())  # weights that every token passes
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     if not policy.lora:  # all are trained, and the output layer is counted by itself
         trained = layers
-    width = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
-    attention = 12 * shape.num_hidden_layers * shape.num_attention_heads * width
+    attention = 12 * policy.attention_size
     output = (4 if policy.lora else 6) * head.numel()
     return (4 * layers + 2 * trained) * tokens + output * scored + attention * pairs
 

@@ -1,11 +1,13 @@
 """One model in its three roles: it writes, it is read, it learns."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from minprm.constants import Config, History
+from minprm.data import Demo
 from minprm.model.policy import Policy
 from minprm.model.sampler import Completion
 from minprm.text.chat import Chat
@@ -60,7 +62,7 @@ class Prompter:
     ) -> tuple[list[int], list[int]]:
         """`Chat.state_ids` of what it reads: the instruction too, where a conversation begins."""
         if after is None and self.reads_instruction:
-            messages = self.instruction.told(messages)
+            messages = self.instruction.added_to(messages)
         return self.chat.state_ids(messages, tools, after)
 
 
@@ -84,17 +86,22 @@ class Agent(Player):
         self.version = self.policy.version
 
 
-def make_prompter(tokenizer: PreTrainedTokenizerBase, cfg: Config, tools: list[dict]) -> Prompter:
+def make_prompter(
+    tokenizer: PreTrainedTokenizerBase,
+    cfg: Config,
+    tools: list[dict],
+    examples: Sequence[Demo] = (),
+) -> Prompter:
     """Asks a model with this tokenizer as `cfg` says.
 
-    tools: schemas of all tools that actions may call.
+    tools: schemas of all tools that actions may call. examples: the logs of --few-shot.
     """
     chat = Chat(tokenizer, cfg.layout, tools)
     if cfg.act_prm.thoughts_from == "state_action" or cfg.act_prm.trained_on in SHOWS_ACTION:
         chat.before_thought([])  # a layout that cannot is refused now, not in the middle of a run
     return Prompter(
         chat=chat,
-        instruction=instruction_of(cfg, chat),
+        instruction=instruction_of(cfg, chat, examples),
         history=cfg.history,
         think=cfg.think,
         thought_tokens=cfg.thought_tokens,
@@ -105,14 +112,23 @@ def make_prompter(tokenizer: PreTrainedTokenizerBase, cfg: Config, tools: list[d
 
 
 def make_player(
-    tokenizer: PreTrainedTokenizerBase, sampler: Writer, cfg: Config, tools: list[dict]
+    tokenizer: PreTrainedTokenizerBase,
+    sampler: Writer,
+    cfg: Config,
+    tools: list[dict],
+    examples: Sequence[Demo] = (),
 ) -> Player:
     """This sampler's model, asked as `cfg` says; it writes and does not learn."""
-    return Player(**vars(make_prompter(tokenizer, cfg, tools)), sampler=sampler)
+    return Player(**vars(make_prompter(tokenizer, cfg, tools, examples)), sampler=sampler)
 
 
-def make_agent(policy: Policy, sampler: Writer, cfg: Config, tools: list[dict]) -> Agent:
+def make_agent(
+    policy: Policy,
+    sampler: Writer,
+    cfg: Config,
+    tools: list[dict],
+    examples: Sequence[Demo] = (),
+) -> Agent:
     """The agent of this policy's model, asked as `cfg` says. The sampler writes by its weights."""
-    return Agent(
-        **vars(make_prompter(policy.tokenizer, cfg, tools)), sampler=sampler, policy=policy
-    )
+    prompter = make_prompter(policy.tokenizer, cfg, tools, examples)
+    return Agent(**vars(prompter), sampler=sampler, policy=policy)

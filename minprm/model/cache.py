@@ -5,12 +5,15 @@ was read before it: on a CPU half of the time of a step. Here a new token is wri
 Layers that forget (a sliding window) or that keep one state (a recurrent layer) stay as they are.
 """
 
+from inspect import signature
 from typing import Any, cast
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
+
+from minprm.model.adapters import under_adapters
 
 
 class GrowingLayer(DynamicLayer):
@@ -71,3 +74,15 @@ def choose(cache: DynamicCache, rows: Tensor, more: int, columns: Tensor | None 
 def held(layer: Any) -> tuple[Tensor, Tensor]:
     """Keys and values of a layer that was read; transformers' types do not say that it has them."""
     return layer.keys, layer.values
+
+
+def cache_name(model: PreTrainedModel) -> str:
+    """What the model's forward calls its cache.
+
+    transformers 5.24 gave all of them one name; a model with code of its own may keep an older one.
+    """
+    parameters = signature(type(under_adapters(model)).forward).parameters
+    for name in ("cache", "cache_params"):
+        if name in parameters:
+            return name
+    return "past_key_values"

@@ -56,7 +56,8 @@ class Policy:
         self.shares_prefixes = True
         # may attention leave out what nobody sees? On a CPU that is done with sdpa's arithmetic; it
         # keeps for the gradient what checkpointing is there to let go
-        sdpa = model.config._attn_implementation == "sdpa" and not model.is_gradient_checkpointing
+        recomputes = any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
+        sdpa = model.config._attn_implementation == "sdpa" and not recomputes
         self.reads_blocks = model.device.type != "cpu" or sdpa
         # the critic reads the policy's own trunk; where no advantage asks for it, nothing moves it
         width = model.get_input_embeddings().get_parameter("weight").shape[1]
@@ -210,13 +211,19 @@ class Policy:
     def micro_batches(self, samples: list[Sample]) -> list[Members]:
         """Which Samples are read together: their indices, by row and by micro-batch."""
         # the cost of a token is that of its weights, the cost of a pair of tokens is attention's
-        shape = self.model.config.get_text_config()
-        dim = getattr(shape, "head_dim", None) or shape.hidden_size // shape.num_attention_heads
-        pair = 2 * shape.num_hidden_layers * shape.num_attention_heads * dim
+        pair = 2 * self.attention_size
         device = self.model.device if self.reads_blocks else None
         return micro_batches(
             samples, self.micro_tokens, self.size, pair, self.shares_prefixes, device
         )
+
+    @cached_property
+    def attention_size(self) -> int:
+        """Numbers in the queries of a token, in all layers. A recurrent model has none."""
+        shape = self.model.config.get_text_config()
+        heads = getattr(shape, "num_attention_heads", 0)
+        width = getattr(shape, "head_dim", None) or shape.hidden_size // max(heads, 1)
+        return shape.num_hidden_layers * heads * width
 
     @cached_property
     def size(self) -> int:

@@ -17,7 +17,7 @@ from transformers.cache_utils import DynamicLayer
 
 from minprm.model.alone import ALONE, Alone
 from minprm.model.blocks import attend
-from minprm.model.cache import held
+from minprm.model.cache import cache_name, held
 from minprm.model.decode import Apart, Together
 from minprm.model.precision import autocast
 
@@ -69,6 +69,7 @@ class Sampler:
         self.shares = shares
         self.learner = model
         self.model = shares.copy_of(model) if own_weights else model
+        self.cache_name = cache_name(self.model)
         self.last_call: LastCall | None = None
         # may prompts be read on from those of the last call, and may the completions of a prompt
         # stand in one row behind it? check.py asks the model whether that is right
@@ -187,9 +188,9 @@ class Sampler:
             input_ids=ids,
             attention_mask=mask,
             position_ids=positions,
-            past_key_values=cache,
             use_cache=True,
             logits_to_keep=keep,
+            **{self.cache_name: cache},
         )
         return output.logits
 

@@ -27,20 +27,20 @@ def parse_json(text: str) -> Any:
     {'title': 'Paris'}
     """
     try:
-        value = json.loads(text)
+        tree = json.loads(text)
     except RecursionError:
         raise ValueError(f"its JSON is nested more than {MAX_DEPTH} levels deep") from None
-    if text.count("{") + text.count("[") > MAX_DEPTH and _is_deeper(value, MAX_DEPTH):
+    if text.count("{") + text.count("[") > MAX_DEPTH and _is_deeper(tree, MAX_DEPTH):
         raise ValueError(f"its JSON is nested more than {MAX_DEPTH} levels deep")
     try:
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        json.dumps(tree, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
         raise ValueError(
             "a \\ud800 to \\udfff in it is half a character: write both halves"
         ) from None
     except ValueError:
         raise ValueError("its JSON holds NaN or Infinity, which are no JSON") from None
-    return value
+    return tree
 
 
 def joined(reply: str, calls: list[dict]) -> str:
@@ -98,22 +98,22 @@ def _call(line: str) -> dict | None:
     return call if named and isinstance(call["arguments"], dict) else None
 
 
-def _is_deeper(value: Any, levels: int) -> bool:
+def _is_deeper(tree: Any, levels: int) -> bool:
     """Are more than so many objects and lists in one another?"""
-    if isinstance(value, dict):
-        value = list(value.values())
-    if not isinstance(value, list):
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if not isinstance(tree, list):
         return False
-    return levels == 0 or any(_is_deeper(part, levels - 1) for part in value)
+    return levels == 0 or any(_is_deeper(part, levels - 1) for part in tree)
 
 
-def exact_match(written: str | None, expert: str) -> float:
+def exact_match(action: str | None, expert: str) -> float:
     """r(z) = 1 if the model, after its own thought, wrote the expert's action, else 0.
 
     >>> exact_match('{"y": 1,  "x": 2}', '{"x": 2, "y": 1}'), exact_match("open  c", "open c")
     (1.0, 1.0)
     """
-    return float(written is not None and normalise(written) == normalise(expert))
+    return float(action is not None and normalise(action) == normalise(expert))
 
 
 def normalise(action: str) -> str:
@@ -140,10 +140,10 @@ def copies(thought: str, action: str, state: str) -> bool:
     if not thought.strip():  # an empty text would be found in it
         return False
     _, calls = parts(action)
-    values = [str(value) for call in calls for value in call["arguments"].values()]
+    names = [str(argument) for call in calls for argument in call["arguments"].values()]
     thought = _padded(thought)
     state = _padded(state)
-    words = [_padded(value) for value in values or [normalise(action)]]
+    words = [_padded(name) for name in names or [normalise(action)]]
     return all(word in thought for word in words) and any(word not in state for word in words)
 
 

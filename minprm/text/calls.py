@@ -33,27 +33,15 @@ TYPES = {"boolean": bool, "integer": int, "number": int | float, "array": list, 
          "null": type(None)}  # fmt: skip
 
 
-class CallReader:
-    """Reads the calls of one template. The constructor raises ValueError where it could not."""
+class CallReader(NamedTuple):
+    """Reads the calls of one template."""
 
-    def __init__(self, write: Write, tools: list[dict]):
-        one = {"name": NAME, "arguments": {KEY: _VALUE}}
-        text = write([one])
-        self.open = text.partition(NAME)[0]
-        self.notation = ObjectNotation.learn(write) or FieldNotation.learn(write, types_of(tools))
-        # What the notation leaves of a call, and of one that another call follows.
-        self.close = self._left(text)
-        self.join = self._find_join(write, one)
-        for call in (one, {**one, "arguments": {}}, {**one, "arguments": _HARD}):
-            if self.read(write([call])) != ("", [call]):
-                raise ValueError("the chat template writes tool calls in a format that is not read")
+    open: str  # what stands before a name
+    notation: "ObjectNotation | FieldNotation"
+    close: str  # what the notation leaves of a call
+    join: str | None  # and of one that another call follows. None: a turn has one call
 
-    @property
-    def several(self) -> bool:
-        """May a turn have more than one call?"""
-        return self.join is not None
-
-    def read(self, text: str) -> tuple[str, list[dict]] | None:
+    def calls_in(self, text: str) -> tuple[str, list[dict]] | None:
         """(what stands before the calls, the calls). None: the text does not end in calls."""
         opening = self.open.strip()
         start = text.find(opening)
@@ -69,29 +57,35 @@ class CallReader:
         """The calls of a text that begins with a name, if it holds nothing else."""
         calls = []
         while True:
-            found = self.notation.read(text)
-            if found is None:
+            call, left = self.notation.call_in(text) or (None, "")
+            if call is None:
                 return None
-            call, rest = found
             calls.append(call)
-            if rest.strip() == self.close:
+            if left.strip() == self.close:
                 return calls
-            if self.join is None or not rest.lstrip().startswith(self.join):
+            if self.join is None or not left.lstrip().startswith(self.join):
                 return None
-            text = rest.lstrip().removeprefix(self.join)
+            text = left.lstrip().removeprefix(self.join)
 
-    def _left(self, text: str) -> str:
-        found = self.notation.read(text.removeprefix(self.open))
-        return found[1].strip() if found else ""
 
-    def _find_join(self, write: Write, call: dict) -> str | None:
-        """The text between two calls. None: the template allows one call a turn."""
-        try:
-            text = write([call, {**call, "name": _LATER_NAME}])
-        except ValueError:
-            return None
-        left = self._left(text)
-        return left.partition(_LATER_NAME)[0].strip() if _LATER_NAME in left else None
+def find_calls(write: Write, tools: list[dict]) -> CallReader:
+    """Raises ValueError where the template's calls could not be read."""
+    one = {"name": NAME, "arguments": {KEY: _VALUE}}
+    text = write([one])
+    opening = text.partition(NAME)[0]
+    notation = ObjectNotation.learn(write) or FieldNotation.learn(write, types_of(tools))
+    _, close = notation.call_in(text.removeprefix(opening)) or ({}, "")
+    try:
+        text = write([one, {**one, "name": _LATER_NAME}])
+    except ValueError:
+        text = ""
+    _, later = notation.call_in(text.removeprefix(opening)) or ({}, "")
+    join = later.strip().partition(_LATER_NAME)[0].strip() if _LATER_NAME in later else None
+    reader = CallReader(opening, notation, close.strip(), join)
+    for call in (one, {**one, "arguments": {}}, {**one, "arguments": _HARD}):
+        if reader.calls_in(write([call])) != ("", [call]):
+            raise ValueError("the chat template writes tool calls in a format that is not read")
+    return reader
 
 
 class ObjectNotation(NamedTuple):
@@ -106,14 +100,14 @@ class ObjectNotation(NamedTuple):
         quotes = _quotes(write)
         after_name = write([{"name": NAME, "arguments": {KEY: _VALUE}}]).partition(NAME)[2]
         notation = cls(after_name.partition("{")[0].strip(), quotes)
-        if not all(quotes) or notation.read(NAME + after_name) is None:
+        if not all(quotes) or notation.call_in(NAME + after_name) is None:
             return None
         return notation
 
-    def read(self, text: str) -> tuple[dict, str] | None:
+    def call_in(self, text: str) -> tuple[dict, str] | None:
         """(the call that the text begins with, what is left of the text)."""
-        head, brace, rest = text.partition("{")
-        text = brace + rest
+        head, brace, after = text.partition("{")
+        text = brace + after
         name = head.strip().removesuffix(self.middle).strip()
         end = self._end(text)
         if not head.strip().endswith(self.middle) or not name or not end:
@@ -127,10 +121,10 @@ class ObjectNotation(NamedTuple):
     def _end(self, text: str) -> int:
         """Where the object that the text begins with ends; 0 where it does not."""
         depth = 0
-        for found in re.finditer(rf"{self._quoted()}|[{{}}]", text, re.DOTALL):
-            depth += {"{": 1, "}": -1}.get(found.group(), 0)
+        for match in re.finditer(rf"{self._quoted()}|[{{}}]", text, re.DOTALL):
+            depth += {"{": 1, "}": -1}.get(match.group(), 0)
             if depth == 0:
-                return found.end()
+                return match.end()
         return 0
 
     def _as_json(self, text: str) -> str:
@@ -144,10 +138,10 @@ class ObjectNotation(NamedTuple):
         )
 
     @staticmethod
-    def _rewritten(found: re.Match) -> str:
-        if found["word"]:
-            return PYTHON[found["word"]]
-        return json.dumps(found["key"] if found["text"] is None else found["text"])
+    def _rewritten(match: re.Match) -> str:
+        if match["word"]:
+            return PYTHON[match["word"]]
+        return json.dumps(match["key"] if match["text"] is None else match["text"])
 
     def _quoted(self) -> str:
         """A pattern of a text in quotation marks."""
@@ -175,36 +169,36 @@ class FieldNotation(NamedTuple):
         """Raises ValueError where arguments do not stand in fields, or a text has quotes."""
         text = write([{"name": NAME, "arguments": {KEY: _VALUE, _LATER_KEY: _VALUE}}])
         pattern = f"{NAME}(.*?){KEY}(.*?){_VALUE}(.*?){_LATER_KEY}(.*?){_VALUE}(.*)"
-        found = re.search(pattern, text, re.DOTALL)
-        if not found or any(_quotes(write)) or found[2] != found[4]:
+        match = re.search(pattern, text, re.DOTALL)
+        if not match or any(_quotes(write)) or match[2] != match[4]:
             raise ValueError("the chat template writes tool calls in a format that is not read")
         empty = write([{"name": NAME, "arguments": {}}]).partition(NAME)[2]
-        first, between, later, _, close = found.groups()
+        first, between, later, _, close = match.groups()
         return cls(first, between, later, close.rstrip(), empty.rstrip(), types)
 
-    def read(self, text: str) -> tuple[dict, str] | None:
+    def call_in(self, text: str) -> tuple[dict, str] | None:
         """(the call that the text begins with, what is left of the text)."""
         stem = common_start([self.first, self.empty]).partition(NAME)[0]
         name, _, _ = text.partition(stem)
-        rest = text[len(name) :]
+        left = text[len(name) :]
         empty = self.empty.replace(NAME, name)
         if not stem or not name.strip():
             return None
         arguments = {}
-        if rest.startswith(empty):
-            return {"name": name.strip(), "arguments": arguments}, rest[len(empty) :]
+        if left.startswith(empty):
+            return {"name": name.strip(), "arguments": arguments}, left[len(empty) :]
         lead = self.first.replace(NAME, name)
-        while rest.startswith(lead):
-            key, _, rest = rest[len(lead) :].partition(self.between)
-            ends = [rest.find(mark) for mark in (self.later, self.close) if mark in rest]
+        while left.startswith(lead):
+            key, _, left = left[len(lead) :].partition(self.between)
+            ends = [left.find(mark) for mark in (self.later, self.close) if mark in left]
             if not ends:
                 return None
-            arguments[key] = self._typed(name.strip(), key, rest[: min(ends)])
-            rest = rest[min(ends) :]
+            arguments[key] = self._typed(name.strip(), key, left[: min(ends)])
+            left = left[min(ends) :]
             lead = self.later
-        if not arguments or not rest.startswith(self.close):
+        if not arguments or not left.startswith(self.close):
             return None
-        return {"name": name.strip(), "arguments": arguments}, rest[len(self.close) :]
+        return {"name": name.strip(), "arguments": arguments}, left[len(self.close) :]
 
     def _typed(self, name: str, key: str, text: str) -> Any:
         """The value that a text stands for, by the types that the tool's schema allows.
@@ -213,13 +207,13 @@ class FieldNotation(NamedTuple):
         """
         allowed = self.types.get(name, {}).get(key, set())
         try:
-            value = parse_json(PYTHON.get(text.strip(), text))
+            literal = parse_json(PYTHON.get(text.strip(), text))
         except ValueError:
             return text
-        if isinstance(value, str):  # a text that has quotation marks itself
+        if isinstance(literal, str):  # a text that has quotation marks itself
             return text
-        fits = any(_is_of(value, kind) for kind in allowed)
-        return text if "string" in allowed and not fits else value
+        fits = any(_is_of(literal, kind) for kind in allowed)
+        return text if "string" in allowed and not fits else literal
 
 
 def types_of(tools: list[dict]) -> dict[str, dict[str, set[str]]]:
@@ -228,9 +222,9 @@ def types_of(tools: list[dict]) -> dict[str, dict[str, set[str]]]:
     for tool in tools:
         function = tool.get("function") or {}
         parameters = function.get("parameters") or {}
-        known = types.setdefault(function.get("name", ""), {})
+        of_tool = types.setdefault(function.get("name", ""), {})
         for key, schema in (parameters.get("properties") or {}).items():
-            known.setdefault(key, set()).update(_types(schema))
+            of_tool.setdefault(key, set()).update(_types(schema))
     return types
 
 
@@ -242,16 +236,16 @@ def _types(schema: Any) -> set[str]:
     types = {named} if isinstance(named, str) else set(named)
     for choice in (schema.get("anyOf") or []) + (schema.get("oneOf") or []):
         types |= _types(choice)
-    if not types and any(isinstance(value, str) for value in schema.get("enum") or []):
+    if not types and any(isinstance(choice, str) for choice in schema.get("enum") or []):
         types.add("string")
     return types
 
 
-def _is_of(value: Any, kind: str) -> bool:
-    """Is this value, which is no text, of the type of JSON schema?"""
-    if isinstance(value, bool):
+def _is_of(literal: Any, kind: str) -> bool:
+    """Is this, which is no text, of the type of JSON schema?"""
+    if isinstance(literal, bool):
         return kind == "boolean"  # Python counts True among the integers
-    return kind in TYPES and isinstance(value, TYPES[kind])
+    return kind in TYPES and isinstance(literal, TYPES[kind])
 
 
 def _quotes(write: Write) -> tuple[str, str]:

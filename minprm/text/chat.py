@@ -80,8 +80,8 @@ class Chat:
         # The control tokens. `content` never writes one; `clean` says whether a thought has one.
         self.special = self._chat_template.render.tokens
         self._ids = self._chat_template.render.ids
-        # Most states differ in their contents alone, so their pieces are rendered once and kept.
-        self._known_pieces = lru_cache(maxsize=1024)(self._new_pieces)
+        # Most states differ in their contents alone, so their pieces are rendered once.
+        self._pieces_of = lru_cache(maxsize=1024)(self._new_pieces)
         self._last_tools: tuple[Sequence[dict], str] = ((), "[]")  # and the same as JSON
         self.tools = bool(tools)
         self.layout = self._chat_template.layout
@@ -93,11 +93,11 @@ class Chat:
         self.act = self._template(self.layout.act)
         self.act_without_thought = self._template(self.layout.act_without_thought)
         self.act_end = self._template(self.layout.act_end)
-        turns = self._chat_template.turns
-        self.end = self._template(turns.end)  # empty where replies and calls end differently
+        ends = self._chat_template.turns.ends
+        self.end = self._template(ends.common)  # empty where replies and calls end differently
         # Where sampling of a turn ends.
-        self.ends = [self._ids[end] for end in dict.fromkeys((turns.reply_end, turns.call_end))]
-        self.close = self._template(turns.close)  # ends a turn that was cut for its length
+        self.ends = [self._ids[end] for end in dict.fromkeys((ends.reply, ends.call))]
+        self.close = self._template(ends.close)  # ends a turn that was cut for its length
 
     # Writing: from messages, thoughts and actions to ids.
 
@@ -137,9 +137,9 @@ class Chat:
         segments: list[list[int]] = []
         newest = len(turns) - cfg.last
         for i, turn in enumerate(turns):
-            shown = cfg.last == 0 or i < cfg.first or i >= newest
+            visible = cfg.last == 0 or i < cfg.first or i >= newest
             # The Turn's own lists, no copies: Samples share a segment if it is the same list.
-            segments.append(turn.state if shown else turn.hidden)
+            segments.append(turn.state if visible else turn.hidden)
             segments.append(turn.full if cfg.thoughts else turn.without_thought)
         return segments
 
@@ -166,12 +166,12 @@ class Chat:
         if not self.tools:
             return self.content(text)
         try:
-            written = self._chat_template.write(text)
+            texts = self._chat_template.write(text)
         except ValueError as error:
             fail(f"{error} (the action {text[:80]!r})")
         self._chat_template.warn_of_other_reading(text)
         ids: list[int] = []
-        for part in written:
+        for part in texts:
             ids += [self._ids[part]] if isinstance(part, Control) else self.content(part)
         return ids
 
@@ -215,7 +215,7 @@ class Chat:
     # Reading: from sampled ids to thought and action.
 
     def split(self, ids: list[int]) -> tuple[list[int] | None, list[int]]:
-        """(thought, rest) of a sampled turn. A turn without a thought is all rest."""
+        """(thought, what follows it) of a sampled turn. Without a thought, all of it follows."""
         start = len(self.think)
         if ids[:start] != self.think:
             return None, ids
@@ -230,11 +230,11 @@ class Chat:
 
     def without_thought(self, ids: list[int]) -> list[int]:
         """Ids of a sampled turn without its thought."""
-        thought, rest = self.split(ids)
-        if thought is None or rest[: len(self.act)] != self.act:
+        thought, acted = self.split(ids)
+        if thought is None or acted[: len(self.act)] != self.act:
             # The model wrote no action that we know how to open, so nothing else is changed.
-            return rest
-        return self.act_without_thought + rest[len(self.act) :]
+            return acted
+        return self.act_without_thought + acted[len(self.act) :]
 
     def parse(self, ids: list[int]) -> tuple[str | None, str | None]:
         """(thought, action) of a sampled turn as text. A malformed turn has the action None.
@@ -242,13 +242,13 @@ class Chat:
         The texts around the action are compared as texts: a model may write the same characters
         in other tokens. Control tokens are compared as ids: only the token itself is a tag.
         """
-        thought_ids, rest = self.split(ids)
+        thought_ids, acted = self.split(ids)
         thought = None if thought_ids is None else self.text(thought_ids)
         opening = self.act_without_thought if thought_ids is None else self.act
-        body = self._body(rest, opening)
+        body = self._body(acted, opening)
         if thought_ids is None and body and self.opens_a_thought(body):
             return None, None
-        action = None if body is None else self.read(body)
+        action = None if body is None else self.action_in(body)
         if action is None:
             return thought, None
         # The control tokens must be those that we would write ourselves. This refuses a tag that
@@ -257,13 +257,13 @@ class Chat:
         if inside is None:
             return thought, None
         around = self._controls(opening), self._controls([*self.act_end, *self.end])
-        if self._controls(rest) != [*around[0], *inside, *around[1]]:
+        if self._controls(acted) != [*around[0], *inside, *around[1]]:
             return thought, None
         return thought, action
 
-    def read(self, text: str) -> str | None:
+    def action_in(self, text: str) -> str | None:
         """The action in the text between its tags. None: with tools, nothing or a broken call."""
-        return self._chat_template.read(text) if self.tools else text.strip()
+        return self._chat_template.action_in(text) if self.tools else text.strip()
 
     def clean(self, ids: list[int]) -> bool:
         """True where no control token is among the ids."""
@@ -289,11 +289,11 @@ class Chat:
         called = None if after is None else ()
         if after and self.tools:
             called = tuple(call["name"] for call in parts(after)[1])
-        known, as_text = self._last_tools
-        if tools is not known:  # all states of a log have the same list
+        last_tools, as_text = self._last_tools
+        if tools is not last_tools:  # all states of a log have the same list
             as_text = json.dumps(tools)
             self._last_tools = tools, as_text
-        return self._known_pieces(json.dumps(fields), as_text, called)
+        return self._pieces_of(json.dumps(fields), as_text, called)
 
     def _new_pieces(
         self, messages: str, tools: str, called: tuple[str, ...] | None
@@ -301,8 +301,8 @@ class Chat:
         """The same, of messages without contents and tools as JSON, and the names of the calls
         before."""
         pieces = []
-        found = self._chat_template.state_pieces(json.loads(messages), json.loads(tools), called)
-        for piece in found:
+        texts = self._chat_template.state_pieces(json.loads(messages), json.loads(tools), called)
+        for piece in texts:
             pieces.append(piece if isinstance(piece, Hole) else self._template(piece))
         return pieces
 
@@ -333,10 +333,10 @@ class Chat:
         if not self.tools:
             return []
         try:
-            written = self._chat_template.write(action)
+            texts = self._chat_template.write(action)
         except ValueError:
             return None
-        return [self._ids[part] for part in written if isinstance(part, Control)]
+        return [self._ids[text] for text in texts if isinstance(text, Control)]
 
     def _controls(self, ids: list[int]) -> list[int]:
         """The control tokens among these ids, in their order."""

@@ -19,13 +19,13 @@ will be when nobody asks it; what had to be asked for becomes habit (prompt dist
 arXiv:2112.00861). And a model is evaluated by the prompts that it was trained with.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from minprm.constants import Config, fail
 from minprm.data import Demo
-from minprm.logs.reader import read_demos
 from minprm.text.chat import Chat
 from minprm.text.layout import Layout
 from minprm.text.printable import printable
@@ -66,7 +66,7 @@ class Instruction:
     text: str  # "": nothing is told
     in_system: bool = True  # False: the template knows no system message
 
-    def told(self, messages: list[dict]) -> list[dict]:
+    def added_to(self, messages: list[dict]) -> list[dict]:
         """The messages that begin a conversation, with the instruction in the first system message.
 
         There is one then, if the template knows any; otherwise the text comes before the first
@@ -74,22 +74,25 @@ class Instruction:
         """
         if not self.text:
             return messages
-        first, *rest = messages
+        first, *others = messages
         if first["role"] == "system":
-            return [{**first, "content": f"{first['content']}\n\n{self.text}"}, *rest]
+            return [{**first, "content": f"{first['content']}\n\n{self.text}"}, *others]
         if self.in_system:
             return [{"role": "system", "content": self.text}, *messages]
         roles = [message["role"] for message in messages]
         at = roles.index("user") if "user" in roles else 0  # behind a greeting of the assistant's
-        told = {**messages[at], "content": f"{self.text}\n\n{messages[at]['content']}"}
-        return [*messages[:at], told, *messages[at + 1 :]]
+        first_user = {**messages[at], "content": f"{self.text}\n\n{messages[at]['content']}"}
+        return [*messages[:at], first_user, *messages[at + 1 :]]
 
 
-def instruction_of(cfg: Config, chat: Chat) -> Instruction:
-    """What this configuration tells a model. Exits where its vocabulary lacks a word of it."""
+def instruction_of(cfg: Config, chat: Chat, examples: Sequence[Demo] = ()) -> Instruction:
+    """What this configuration tells a model. Exits where its vocabulary lacks a word of it.
+
+    examples: the logs of --few-shot.
+    """
     if cfg.model == "tiny":  # its words are those of a world
         return Instruction("")
-    parts = [text_of(cfg.instruction), examples(cfg.few_shot)]
+    parts = [text_of(cfg.instruction), as_text(examples)]
     if cfg.instruction == "auto":
         parts[0] = _default(cfg, chat)
     text = "\n\n".join(part for part in parts if part)
@@ -114,37 +117,14 @@ def text_of(knob: str) -> str:
     return text
 
 
-def examples(file: str) -> str:
-    """The logs of a --few-shot file as text; no file: none. Exits where a step has no thought."""
-    if not file:
+def as_text(examples: Sequence[Demo]) -> str:
+    """These logs as text, each with its thoughts; "": there are none."""
+    if not examples:
         return ""
     texts = [EXAMPLES]
-    for number, demo in enumerate(_logs(file), start=1):
-        if any(not step.thought for step in demo.steps):
-            fail(
-                f"--few-shot {file}: a turn of log {number} has no thought, and that is what the"
-                " examples are to show: write one into its reasoning_content"
-            )
+    for number, demo in enumerate(examples, start=1):
         texts.append(f"Example {number}\n\n{_example(demo)}")
     return "\n\n".join(texts)
-
-
-def check_examples(demos: list[Demo], cfg: Config) -> None:
-    """Exits where a log is also an example of --few-shot: it would read its own actions."""
-    if cfg.model == "tiny" or not cfg.few_shot:
-        return
-    tasks = {demo.task for demo in _logs(cfg.few_shot)}
-    for demo in demos:
-        if demo.task in tasks:
-            fail(
-                f"--few-shot {cfg.few_shot}: the task {demo.task[:40]!r} is also in the demos, and"
-                " they would read their own actions there: take it out of one of the two"
-            )
-
-
-def _logs(file: str) -> list[Demo]:
-    """The logs of a --few-shot file."""
-    return read_demos(file)[0]
 
 
 def _example(demo: Demo) -> str:
@@ -187,15 +167,15 @@ def _knows_system(tokenizer: "PreTrainedTokenizerBase") -> bool:
         return False
 
 
-def plan(found: Instruction, kept: bool) -> list[str]:
+def plan(instruction: Instruction, also_from_sft: bool) -> list[str]:
     """Lines for --dry-run: the instruction in full, and who reads it; [] where there is none.
 
-    kept: SFT and what comes after read it too.
+    also_from_sft: SFT and what comes after read it too.
     """
-    if not found.text:
+    if not instruction.text:
         return []
-    place = "at the end of the system message" if found.in_system else "before the first message"
-    readers = "what is sampled before SFT"
-    if kept:
-        readers = "whatever is sampled or learned"
-    return ["", f"--instruction, {place} of {readers}:", printable(found.text)]
+    place = "before the first message"
+    if instruction.in_system:
+        place = "at the end of the system message"
+    readers = "whatever is sampled or learned" if also_from_sft else "what is sampled before SFT"
+    return ["", f"--instruction, {place} of {readers}:", printable(instruction.text)]

@@ -66,9 +66,9 @@ def _tags(turns: Turns, calls: CallReader | None, has_tags: bool) -> Layout:
 def _think(turns: Turns) -> Layout:
     return Layout(
         name="think",
-        think=turns.reasoning.open,
-        gap=turns.reasoning.gap,
-        stop=turns.reasoning.stop,
+        think=turns.newest.open,
+        gap=turns.newest.gap,
+        stop=turns.newest.stop,
         act=turns.act,
         act_without_thought=turns.act_without_thought,
         act_end="",
@@ -78,10 +78,11 @@ def _think(turns: Turns) -> Layout:
 def _tool(turns: Turns, calls: CallReader | None, vocabulary: dict[str, int]) -> Layout:
     if calls is None:
         fail("--layout tool: neither the logs nor the world have tools; use --layout think")
-    opening = turns.render.unmarked(calls.open)
-    found = turns.render.controls(opening)
-    if found and not (turns.act_without_thought + opening[: found[0].start()]).strip():
-        stop = opened = found[0].group()
+    render = turns.newest.render
+    opening = render.unmarked(calls.open)
+    tokens = render.controls(opening)
+    if tokens and not (turns.act_without_thought + opening[: tokens[0].start()]).strip():
+        stop = opened = tokens[0].group()
         gap = _gap_before_calls(turns)
     else:
         # Llama 3.1 opens a call with plain JSON, but has this token for built-in tools.
@@ -108,5 +109,5 @@ def _gap_before_calls(turns: Turns) -> str:
     """The white space between what is said and the calls beside it."""
     if turns.beside != "template":
         return ""
-    text = turns.written("x", [{"name": "x", "arguments": {}}])[1:]
+    text = turns.text("x", [{"name": "x", "arguments": {}}])[1:]
     return text[: len(text) - len(text.lstrip())]

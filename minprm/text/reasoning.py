@@ -5,6 +5,7 @@ the history. What is learned here is how the newest turn has it.
 """
 
 import re
+from itertools import product
 from typing import NamedTuple
 
 from minprm.text.render import MARK, QUESTION, Renderer, placeholder
@@ -14,10 +15,13 @@ KEYS = ("reasoning_content", "reasoning", "thinking")
 THOUGHT = placeholder(10**6)
 
 
-class Reasoning(NamedTuple):
-    """How the template writes a thought. Where it writes none, the tags of most templates."""
+class Newest(NamedTuple):
+    """How the template writes an assistant's message that is the last of a conversation, and a
+    thought in it. Where it writes no thoughts, they have the tags of most templates."""
 
-    key: str | None = None  # of the message's field for it
+    render: Renderer
+    prompt: str  # what stands before the message, without a thought that is opened there
+    key: str | None = None  # of the message's field for a thought
     open: str = "<think>\n"
     gap: str = "\n"  # between the thought and its stop
     stop: str = "</think>"
@@ -28,28 +32,47 @@ class Reasoning(NamedTuple):
             prompt = re.sub(self._empty() + "$", "", prompt)
         return re.sub(re.escape(self.open.strip()) + r"\s*$", "", prompt)
 
-    def without_empty(self, turn: str) -> str:
-        """A turn without the empty thought that some templates begin it with."""
-        return re.sub(r"^\s*" + self._empty(), "", turn)
+    def text(self, message: dict) -> str:
+        """The message as the template writes it."""
+        text = self.render([QUESTION, message], [], prompt=False)
+        if not text.startswith(self.prompt):
+            raise ValueError("the chat template begins an answer in another way than its prompt")
+        return text.removeprefix(self.prompt)
+
+    def without_thought(self, message: dict) -> str:
+        """The same without the empty thought that some templates begin it with."""
+        return re.sub(r"^\s*" + self._empty(), "", self.text(message))
+
+    def behind_thought(self, message: dict) -> str | None:
+        """What follows a thought in this message. None: the template writes none in it."""
+        if self.key is None:
+            return None
+        try:
+            text = self.text({**message, self.key: THOUGHT})
+        except ValueError:
+            return None
+        _, thought, action = text.partition(THOUGHT + self.gap + self.stop)
+        return action if thought else None
 
     def _empty(self) -> str:
         return re.escape(self.open.strip()) + r"\s*" + re.escape(self.stop) + r"\s*"
 
 
-def find_reasoning(render: Renderer, messages: list[dict]) -> Reasoning:
-    """How the template writes a thought in one of these messages, the first that has any."""
+def find_newest(render: Renderer, messages: list[dict]) -> Newest:
+    """messages: such as may have a thought; the first that has one shows how it is written."""
     prompt = render([QUESTION], [], prompt=True)
-    for key in KEYS:
-        for message in messages:
-            try:
-                text = render([QUESTION, {**message, key: THOUGHT}], [], prompt=False)
-            except ValueError:
-                continue
-            before, _, after = text.partition(THOUGHT)
-            found = _tags(render, prompt, before, after.split(MARK)[0])
-            if found:
-                return Reasoning(key, *found)
-    return Reasoning()
+    newest = Newest(render, prompt)
+    for key, message in product(KEYS, messages):
+        try:
+            text = render([QUESTION, {**message, key: THOUGHT}], [], prompt=False)
+        except ValueError:
+            continue
+        before, _, after = text.partition(THOUGHT)
+        tags = _tags(render, prompt, before, after.split(MARK)[0])
+        if tags:
+            newest = Newest(render, prompt, key, *tags)
+            break
+    return newest._replace(prompt=newest.bare(prompt))
 
 
 def _tags(render: Renderer, prompt: str, before: str, after: str) -> tuple[str, str, str] | None:
@@ -62,8 +85,8 @@ def _tags(render: Renderer, prompt: str, before: str, after: str) -> tuple[str, 
         return None
     ends = [match.group() for match in render.controls(after)]
     stop = ends[0] if ends else "</think>"
-    gap, found, _ = after.partition(stop)
+    gap, closing, _ = after.partition(stop)
     opening = before[start:]
-    if start < 0 or not found or not opening.strip():
+    if start < 0 or not closing or not opening.strip():
         return None
     return opening, gap, stop

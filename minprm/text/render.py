@@ -46,10 +46,10 @@ def placeholder(number: int) -> str:
 
 def at_holes(text: str) -> list[str | Hole]:
     """The template's output, as texts and the holes between them. First and last is a text."""
-    found = _PLACEHOLDER.split(text)
-    pieces: list[str | Hole] = [found[0]]
-    for i in range(1, len(found), 3):
-        pieces += [Hole(int(found[i]), bool(found[i + 1])), found[i + 2]]
+    first, *others = _PLACEHOLDER.split(text)  # text, number, escape, text, number, ...
+    pieces: list[str | Hole] = [first]
+    for i in range(0, len(others), 3):
+        pieces += [Hole(int(others[i]), bool(others[i + 1])), others[i + 2]]
     return pieces
 
 
@@ -79,16 +79,16 @@ def hole_numbers(pieces: list[str | Hole]) -> list[int]:
     return [piece.number for piece in pieces if isinstance(piece, Hole)]
 
 
-def with_placeholders(value: Any, texts: list[str]) -> Any:
+def with_placeholders(tree: Any, texts: list[str]) -> Any:
     """This JSON with a placeholder for each text in it. The texts are appended to `texts`."""
-    if isinstance(value, str):
-        texts.append(value)
+    if isinstance(tree, str):
+        texts.append(tree)
         return placeholder(len(texts) - 1)
-    if isinstance(value, list):
-        return [with_placeholders(part, texts) for part in value]
-    if isinstance(value, dict):
-        return {key: with_placeholders(part, texts) for key, part in value.items()}
-    return value
+    if isinstance(tree, list):
+        return [with_placeholders(part, texts) for part in tree]
+    if isinstance(tree, dict):
+        return {key: with_placeholders(part, texts) for key, part in tree.items()}
+    return tree
 
 
 # transformers' types allow more than is asked for here: several texts, or a conversation as ids.
@@ -102,14 +102,23 @@ def decoded(tokenizer: "PreTrainedTokenizerBase", ids: list[int]) -> str:
 def applied(
     tokenizer: "PreTrainedTokenizerBase", messages: list[dict], tools: list[dict], **knobs
 ) -> str:
-    """The text of the tokenizer's chat template. It raises whatever the template's author liked."""
-    text = tokenizer.apply_chat_template(
-        messages,
-        tools=[*tools] or None,  # some templates take an empty list for tools
-        tokenize=False,
+    """The text of the tokenizer's chat template. It raises whatever the template's author liked.
+
+    transformers' `apply_chat_template` drops a content of None, since 5.24, before it renders so;
+    but some templates write calls only in a message whose content is None.
+    """
+    # who has a tokenizer has loaded transformers; a command that only reads flags need not
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    schemas: list | None = [*tools] or None  # some templates take an empty list for tools
+    texts, _ = render_jinja_template(
+        [messages],
+        tools=schemas,
+        chat_template=tokenizer.get_chat_template(tools=schemas),
+        **tokenizer.special_tokens_map,
         **knobs,
     )
-    return cast(str, text)
+    return texts[0]
 
 
 class Renderer:
@@ -152,10 +161,10 @@ class Renderer:
     def check_tools(self, tools: list[dict]) -> None:
         """Raises ValueError where a schema spells a control token: the template writes schemas."""
         for tool in tools:
-            found = self._controls.search(json.dumps(tool, ensure_ascii=False))
-            if found:
+            token = self._controls.search(json.dumps(tool, ensure_ascii=False))
+            if token:
                 raise ValueError(
-                    f"the schema of a tool spells the control token {found.group()}"
+                    f"the schema of a tool spells the control token {token.group()}"
                     f" ({tool.get('function', tool).get('name')!r})"
                 )
 
@@ -172,10 +181,10 @@ class Renderer:
                 parts[-1] += piece.fill(texts[piece.number])
                 continue
             start = 0
-            for found in self.controls(piece):
-                parts[-1] += piece[start : found.start()]
-                parts += [Control(found.group()), ""]
-                start = found.end()
+            for token in self.controls(piece):
+                parts[-1] += piece[start : token.start()]
+                parts += [Control(token.group()), ""]
+                start = token.end()
             parts[-1] += piece[start:]
         return parts
 
@@ -202,18 +211,14 @@ class Renderer:
             text = text.replace(mark, token)
         return text
 
-    def without_controls(self, text: str) -> list[str]:
-        """The text in parts, none of which is or holds an unmarked control token."""
-        parts = []
-        while found := self._unmarked.search(text):
-            parts.append(text[: found.start() + 1])
-            text = text[found.start() + 1 :]
-        return [*parts, text]
-
     def _content_ids(self, text: str) -> list[int]:
         """Ids of text that the template did not write; a control token in it is spelled out."""
+        parts = []  # none of them is or holds a token that the tokenizer does not spell
+        while token := self._unmarked.search(text):
+            parts.append(text[: token.start() + 1])
+            text = text[token.start() + 1 :]
         ids: list[int] = []
-        for part in self.without_controls(text):
+        for part in [*parts, text]:
             ids += self.tokenizer.encode(part, add_special_tokens=False, split_special_tokens=True)
         return ids
 

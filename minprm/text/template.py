@@ -8,13 +8,14 @@ No text is lost in silence: a template that leaves out a placeholder, or raises 
 program with a sentence.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from loguru import logger
 
 from minprm.constants import fail
 from minprm.text.actions import joined, normalise, parts
-from minprm.text.calls import CallReader
+from minprm.text.calls import find_calls
 from minprm.text.layout import choose_layout
 from minprm.text.render import (
     QUESTION,
@@ -26,7 +27,7 @@ from minprm.text.render import (
     placeholder,
     text_at,
 )
-from minprm.text.turns import Turns, call_id
+from minprm.text.turns import call_id, find_turns
 
 # For models without a template of their own. It needs no control tokens but those that begin and
 # end a text, and no model has to learn new ones.
@@ -63,11 +64,13 @@ class ChatTemplate:
         self.render = Renderer(tokenizer)
         self._warned = False
         try:
-            self._check_question()
-            self.turns = Turns(self.render, bool(tools))
+            question = {**QUESTION, "content": placeholder(0)}
+            text = self.render([question], [], prompt=True)
+            self._check_nothing_is_lost([question], hole_numbers(at_holes(text)))
+            self.turns = find_turns(self.render, bool(tools))
             calls = None
             if tools:
-                calls = self.calls = CallReader(self._write_calls, tools)
+                calls = self.calls = find_calls(partial(self.turns.text, ""), tools)
             self.layout = choose_layout(layout, self.turns, calls, tokenizer.get_vocab())
             # A template that loses what a user says next is refused now, not at the second step.
             self.state_pieces([{"role": "user"}], [], called=())
@@ -75,7 +78,7 @@ class ChatTemplate:
             advice = ", or logs and a world without tools" if tools else ""
             fail(f"{error}: use another --model{advice}")
 
-    # --- actions ---
+    # --- actions, where they may be calls ---
 
     def write(self, action: str) -> list[str]:
         """An action as its control tokens (each a Control) and the texts between them.
@@ -88,7 +91,7 @@ class ChatTemplate:
                 "--layout tool carries tool calls alone, and this action is or has plain text: use"
                 " --layout think"
             )
-        if len(calls) > 1 and not self.calls.several:
+        if len(calls) > 1 and self.calls.join is None:
             raise ValueError(
                 "the chat template allows one tool call a turn, and this one has more: split the"
                 " turn, or use another --model"
@@ -99,6 +102,33 @@ class ChatTemplate:
             pieces = [first, *pieces[1:]]
         return self.render.with_controls(pieces, texts)
 
+    def action_in(self, text: str) -> str | None:
+        """The action that a marked text is. None: it is empty, or begins as a call and is none."""
+        opening = self.calls.open
+        if self.layout.opened:  # the stop of a thought has already opened a call, up to a word
+            opened = self.render.marked([Control(self.layout.opened)])
+            after = opening.partition(opened)[2]
+            text = opened + after[: len(after) - len(after.lstrip())] + text.strip()
+        reply, calls = self.calls.calls_in(text.strip()) or (text.strip(), [])
+        if not calls:
+            # also where the tokens that open a call are spelled in letters
+            spelled = self.render.unmarked(opening).strip()
+            if self.layout.name == "tool":
+                return None
+            if spelled and self.render.unmarked(reply).startswith(spelled):
+                return None
+        if reply:
+            head, tail = self.turns.around_reply
+            tail = "" if calls else tail
+            fits = reply.startswith(head) and reply.endswith(tail)
+            if not fits or len(reply) < len(head + tail):
+                return None
+            reply = reply[len(head) : len(reply) - len(tail)]
+        try:
+            return joined(reply, calls) or None
+        except ValueError:
+            return None
+
     def warn_of_other_reading(self, action: str) -> None:
         """Says once that a logged action would be read as another one: a number that stands there
         as a text, say, where the template has no quotation marks and the schema says number; or a
@@ -106,8 +136,8 @@ class ChatTemplate:
         reply, calls = parts(action)
         if self.layout.name == "tool" or self._warned:
             return
-        read = self.read(self.turns.written(reply, calls))
-        if read == action or normalise(read or "") == normalise(action):
+        other = self.action_in(self.turns.text(reply, calls))
+        if other == action or normalise(other or "") == normalise(action):
             return
         self._warned = True
         advice = "give its arguments the types that the tool's schema names"
@@ -116,40 +146,9 @@ class ChatTemplate:
                 "it is written as a thought or a call would be; put those in fields of their own"
             )
         logger.warning(
-            f"the logged action {action[:200]!r} is read back as {read!r}, so nothing that the"
+            f"the logged action {action[:200]!r} is read back as {other!r}, so nothing that the"
             f" model writes can match it: {advice}"
         )
-
-    def read(self, text: str) -> str | None:
-        """The action that a marked text is. None: it is empty, or begins as a call and is none."""
-        text = self._opened_call() + text.strip()
-        said, calls = self.calls.read(text) or (text, [])
-        if not calls and (self.layout.name == "tool" or self._begins_a_call(text)):
-            return None
-        if said:
-            head, tail = self.turns.around_reply
-            tail = "" if calls else tail
-            if len(said) < len(head + tail) or not (said.startswith(head) and said.endswith(tail)):
-                return None
-            said = said[len(head) : len(said) - len(tail)]
-        try:
-            return joined(said, calls) or None
-        except ValueError:
-            return None
-
-    def _opened_call(self) -> str:
-        """What the stop of a thought has already opened of a call, up to the next word."""
-        if not self.layout.opened:
-            return ""
-        opening = self.calls.open
-        opened = self.render.marked([Control(self.layout.opened)])
-        rest = opening.partition(opened)[2]
-        return opened + rest[: len(rest) - len(rest.lstrip())]
-
-    def _begins_a_call(self, text: str) -> bool:
-        """Also where the tokens that open a call are spelled in letters."""
-        opening = self.render.unmarked(self.calls.open).strip()
-        return bool(opening) and self.render.unmarked(text).startswith(opening)
 
     # --- between two actions ---
 
@@ -178,32 +177,30 @@ class ChatTemplate:
             before = self.turns.before(called, len(messages))
             text = self.render([QUESTION, before, *marked], tools, prompt=True)
             pieces = at_holes(text)
-            holes = [i for i, piece in enumerate(pieces) if _is_hole(piece, len(messages))]
-            if not holes:
+            if len(messages) not in hole_numbers(pieces):
                 raise ValueError("the chat template leaves out the turn before")
-            pieces = pieces[holes[-1] + 1 :]
+            while len(messages) in hole_numbers(pieces):
+                pieces = pieces[2:]
             pieces[0] = self.turns.behind(called, text_at(pieces, 0))
         self._check_nothing_is_lost(messages, hole_numbers(pieces))
-        pieces[-1] = self._without_thought(text_at(pieces, -1))
+        # The layout opens a thought itself, and twice would be wrong. The empty thought of
+        # templates that ask for no thinking stays where the layout's thoughts are plain text.
+        empty = bool(self.layout.think)
+        pieces[-1] = self.turns.newest.bare(text_at(pieces, -1), empty)
         self._check_fields(messages, pieces)
         return pieces
 
-    def _check_question(self) -> None:
-        question = {**QUESTION, "content": placeholder(0)}
-        pieces = at_holes(self.render([question], [], prompt=True))
-        self._check_nothing_is_lost([question], hole_numbers(pieces))
-
-    def _check_nothing_is_lost(self, messages: list[dict], written: list[int]) -> None:
+    def _check_nothing_is_lost(self, messages: list[dict], numbers: list[int]) -> None:
         """Raises ValueError where the template did not write each message once, and in order."""
         for i, message in enumerate(messages):
             rules = message["role"] == "system"
-            if i in written or (rules and not self.render.reads_any_text()):
+            if i in numbers or (rules and not self.render.reads_any_text()):
                 continue
             raise ValueError(
                 f"the chat template leaves out the text of a {message['role']} message (templates"
                 " of image models do, or those that know no tools)"
             )
-        if written != sorted(set(written)):
+        if numbers != sorted(set(numbers)):
             roles = ", ".join(message["role"] for message in messages)
             raise ValueError(
                 f"the chat template writes a conversation of {roles} in another order, or a message"
@@ -212,31 +209,14 @@ class ChatTemplate:
 
     def _check_fields(self, messages: list[dict], pieces: list[str | Hole]) -> None:
         """Exits where a field that the template wrote spells a control token, and would be one."""
-        written = "".join(piece for piece in pieces if isinstance(piece, str))
+        texts = "".join(piece for piece in pieces if isinstance(piece, str))
         for message in messages:
-            for key, value in message.items():
-                if not isinstance(value, str) or value not in written:
-                    continue
-                if self.render.controls(value):
+            for key, field in message.items():
+                if isinstance(field, str) and field in texts and self.render.controls(field):
                     fail(
-                        f"the {key} {value[:80]!r} of a {message['role']} message spells a control"
+                        f"the {key} {field[:80]!r} of a {message['role']} message spells a control"
                         " token of the model: take it out of the logs"
                     )
-
-    def _without_thought(self, prompt: str) -> str:
-        """The end of a prompt without the thought that some templates open there.
-
-        The layout opens the thought itself, and twice would be wrong. Templates that ask for no
-        thinking write an empty thought. It stays only where the layout's thoughts are plain text.
-        """
-        return self.turns.reasoning.bare(prompt, empty=bool(self.layout.think))
-
-    def _write_calls(self, calls: list[dict]) -> str:
-        return self.turns.written("", calls)
-
-
-def _is_hole(piece: str | Hole, number: int) -> bool:
-    return isinstance(piece, Hole) and piece.number == number
 
 
 def _with_ids(messages: list[dict], names: tuple[str, ...]) -> list[dict]:
@@ -250,9 +230,9 @@ def _with_ids(messages: list[dict], names: tuple[str, ...]) -> list[dict]:
     for message in messages:
         if message["role"] == "tool":
             same = [call for call in open_calls if call[1] == message.get("name")]
-            found = (same or open_calls)[:1]
-            message = {**message, "tool_call_id": call_id(found[0][0] if found else len(names))}
-            open_calls = [call for call in open_calls if call not in found]
+            number, name = (same or open_calls or [(len(names), "")])[0]
+            message = {**message, "tool_call_id": call_id(number)}
+            open_calls = [call for call in open_calls if call != (number, name)]
         named.append(message)
     return named
 
