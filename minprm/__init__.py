@@ -3,6 +3,11 @@
 `from minprm import read_logs`, and so the other names of HOMES; docs/api.md shows them at work.
 A name is looked up when it is asked for, so that `import minprm` waits for no library. Type
 checkers read the same names in __init__.pyi.
+
+Under the story:  stages (methods alone)  model (writes, is read, learns)  text (messages to ids)
+                  run (what a method needs of a run)  envs (worlds by name; cups is the story's)
+Beside it:        look, report (who listens, and what they show)  load (where models come from)
+                  logs (people's logs)  arms (whole arms)  several (processes)  commands
 """
 
 from importlib import import_module
