@@ -85,7 +85,7 @@ def test_two_calls_in_a_turn_are_two_lines():
         c = chat("qwen3", layout)
         both = f"{CALL}\n{CALL}"
         ids = c.turn(None, c.action(both))
-        assert c.parse(ids)[1] == both and ids.count(c._template("<tool_call>")[0]) == 2
+        assert c.parse(ids)[1] == both and ids.count(c.encode("<tool_call>")[0]) == 2
     with pytest.raises(SystemExit):
         chat("llama3_1", "tool").action(f"{CALL}\n{CALL}")
 

@@ -10,7 +10,9 @@ scored in five ways, and they must agree:
     the sampler, completions of a prompt in a row     or else each gets its own row
     the sampler, from the cache of its last call      or else it reads every prompt anew
 
-docs/models.md has a table of what was found, by architecture.
+docs/models.md has a table of what was found, by architecture. And is what we write what the model
+was taught to read? `check_seams` compares a turn that is put together from pieces with the same turn
+tokenised as one text.
 """
 
 import random
@@ -27,12 +29,17 @@ from minprm.model.agent import Agent, Player
 from minprm.model.policy import Policy
 from minprm.model.precision import own_logprobs
 from minprm.model.sampler import Sampler
+from minprm.text.chat import Chat
 
 BEYOND = 16  # tokens of a prompt beyond the longest window
 LONG = 1100  # on a GPU rows of this length are read by blocks; that is compared as well
 TREES = 16  # of this many small trees a CPU reads a row by blocks
 DRAWN = 4  # tokens of a completion
 WALK = 32  # tokens of a whole walk behind its first prompt, at most
+# what an action begins with; tokenizers split text differently before each of these
+ACTIONS = {
+    "a letter": "so", "a digit": "7", "<": "<b>", "a quotation mark": '"so"', "a space": " so",
+}  # fmt: skip
 # what the code of a model raises that cannot be read in one of these ways
 CANNOT = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 KINDS = {"a sliding window": DynamicSlidingWindowLayer, "recurrent layers": LinearAttentionLayer}
@@ -45,6 +52,7 @@ def check(player: Player) -> None:
     A player that is no agent only writes: it has no trainer to compare. A sampler that is vLLM is
     compared whenever it gets weights (vllm.py), and at every update (correction.check_gap).
     """
+    check_seams(player.chat, player.sampler.model)
     sampler = player.sampler
     # one that shares its work with other processes would be alone in finding that it cannot write
     ours = Sampler(sampler.model)
@@ -139,6 +147,37 @@ def same_by_blocks(policy: Policy) -> bool:
         return not differs(policy.model, read(policy, [samples]), dense)
     except CANNOT:
         return False
+
+
+# --- the seams of a turn ---
+
+
+def check_seams(chat: Chat, model: PreTrainedModel) -> None:
+    """Warns where an action behind a thought has other ids than in whole text: the model would find
+    the right action unlikely, whatever the thought."""
+    others = other_seams(chat)
+    if others:
+        logger.warning(
+            f"{name_of(model)}: behind a thought, an action that begins with "
+            f"{' or '.join(others)} has other ids than in whole text, because its chat template "
+            f"writes {chat.layout.stop + chat.layout.act!r} there: thoughts earn less before such "
+            "actions; choose another --layout or another chat template"
+        )
+
+
+def other_seams(chat: Chat) -> list[str]:
+    """The beginnings of an action whose turn has other ids in pieces than as one text."""
+    if chat.tools or not chat.reads_any_text():  # a call is written by the template, as one text
+        return []
+    layout = chat.layout
+    opening = f"{layout.think}So.{layout.gap}{layout.stop}{layout.act}"
+    others = []
+    for beginning, action in ACTIONS.items():
+        pieces = [*chat.opening(chat.thought("So.")), *chat.action(action), *chat.act_end]
+        whole = f"{opening}{action}{layout.act_gap}{layout.act_end}"
+        if chat.encode(whole) != pieces:
+            others.append(beginning)
+    return others
 
 
 # --- the walk ---

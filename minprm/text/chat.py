@@ -29,9 +29,13 @@ Text is tokenised piece by piece, never a whole conversation at once, for two re
 - Nothing sampled is tokenised again. Decoding ids and encoding the text may give other ids, and
   the sampler's log-probs belong to the ids that it drew. So the history grows by appending.
 
+Where two pieces meet, the ids are those that the tokenizer gives for the whole text: a model never
+saw any others. When the model acts, nobody knows yet how its action will begin, so what stands
+before it is chosen such that the ids do not depend on it (load/check.py tries that).
+
 The end of a thought is one token, because the sampler stops at a token: `Chat.stop`. Where the
 vocabulary has no closing tag and spells it in several tokens, `stop` is the first of them and
-`Chat.think_end` is all of them.
+`Chat.think_end` is all of them; also the line break behind it, where both are one token.
 """
 
 import json
@@ -87,17 +91,16 @@ class Chat:
         self.layout = self._chat_template.layout
 
         # The segments that are the same in every turn.
-        self.think = self._template(self.layout.think)
-        self.think_end = self._template(self.layout.stop)
+        self.think = self.encode(self.layout.think)
+        self.think_end, self.act = self._behind_thought()
         self.stop = self.think_end[:1]  # where sampling of a thought ends
-        self.act = self._template(self.layout.act)
-        self.act_without_thought = self._template(self.layout.act_without_thought)
-        self.act_end = self._template(self.layout.act_end)
+        self.act_without_thought = self.encode(self.layout.act_without_thought)
+        self.act_end = self.encode(self.layout.act_end)
         ends = self._chat_template.turns.ends
-        self.end = self._template(ends.common)  # empty where replies and calls end differently
+        self.end = self.encode(ends.common)  # empty where replies and calls end differently
         # Where sampling of a turn ends.
         self.ends = [self._ids[end] for end in dict.fromkeys((ends.reply, ends.call))]
-        self.close = self._template(ends.close)  # ends a turn that was cut for its length
+        self.close = self.encode(ends.close)  # ends a turn that was cut for its length
 
     # Writing: from messages, thoughts and actions to ids.
 
@@ -164,7 +167,7 @@ class Chat:
         Exits where the template or the layout has no place for it.
         """
         if not self.tools:
-            return self.content(text)
+            return self.content(text + self.layout.act_gap)
         try:
             texts = self._chat_template.write(text)
         except ValueError as error:
@@ -273,6 +276,14 @@ class Chat:
         """The text of ids, for worlds and people. Losses never see it."""
         return decoded(self.tokenizer, ids)
 
+    def encode(self, text: str) -> list[int]:
+        """Ids of text in which a control token is one token."""
+        return self._chat_template.render.encode(text)
+
+    def reads_any_text(self) -> bool:
+        """False where the vocabulary is the words of one world."""
+        return self._chat_template.render.reads_any_text()
+
     # Helpers.
 
     def _state_pieces(
@@ -303,7 +314,7 @@ class Chat:
         pieces = []
         texts = self._chat_template.state_pieces(json.loads(messages), json.loads(tools), called)
         for piece in texts:
-            pieces.append(piece if isinstance(piece, Hole) else self._template(piece))
+            pieces.append(piece if isinstance(piece, Hole) else self.encode(piece))
         return pieces
 
     def _body(self, ids: list[int], opening: list[int]) -> str | None:
@@ -342,6 +353,10 @@ class Chat:
         """The control tokens among these ids, in their order."""
         return [i for i in ids if i in self.special]
 
-    def _template(self, text: str) -> list[int]:
-        """Ids of text that the template wrote: here a control token is one token."""
-        return self.tokenizer.encode(text, add_special_tokens=False)
+    def _behind_thought(self) -> tuple[list[int], list[int]]:
+        """(ids of what ends a thought, ids of what opens the action behind it), of one text."""
+        whole = self.encode(self.layout.stop + self.layout.act)
+        stop = self.encode(self.layout.stop)
+        if whole[: len(stop)] == stop:
+            return stop, whole[len(stop) :]
+        return whole, []  # a token has parts of both, such as ">\n"

@@ -21,6 +21,7 @@ class Layout(NamedTuple):
     act: str  # opens the action after a thought
     act_without_thought: str  # opens the action of a turn that has no thought
     act_end: str  # ends the action
+    act_gap: str = ""  # between an action and its end
     opened: str = ""  # what a call begins with, where `stop` is a part of it
 
 
@@ -50,16 +51,17 @@ def _tags(turns: Turns, calls: CallReader | None, has_tags: bool) -> Layout:
             f" {turns.act_without_thought!r}; use --layout think"
         )
     # A tag that the vocabulary lacks is spelled in several tokens, and a line of its own sets
-    # it apart from the text around it.
+    # it apart from the text around it: "><" or `>"` would be one token.
     line = "" if has_tags else "\n"
     return Layout(
         name="tags",
         think="<think>" + line,
         gap=line,
         stop="</think>",
-        act=line + "<act>",
-        act_without_thought="<act>",
+        act=line + "<act>" + line,
+        act_without_thought="<act>" + line,
         act_end="</act>",
+        act_gap=line,
     )
 
 

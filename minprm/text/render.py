@@ -144,6 +144,7 @@ class Renderer:
         self._unmarked = _any_of([token for token in self.ids if token not in special])
         # Unicode leaves these characters to private use.
         self._marks = {token: chr(0xF0000 + i) for i, token in enumerate(self.ids)}
+        self._line = self._line_before()
         # Some texts stand in many logs: rules, instructions, examples. They are long.
         self.content_ids = lru_cache(maxsize=256)(self._content_ids)
 
@@ -219,8 +220,27 @@ class Renderer:
             text = text[token.start() + 1 :]
         ids: list[int] = []
         for part in [*parts, text]:
-            ids += self.tokenizer.encode(part, add_special_tokens=False, split_special_tokens=True)
+            ids += self.encode(part, split_special_tokens=True)
         return ids
+
+    def encode(self, text: str, **knobs) -> list[int]:
+        """Ids of a piece of text, as they are where the piece stands behind a line break."""
+        ids = self.tokenizer.encode(text, add_special_tokens=False, **knobs)
+        if not self._line:
+            return ids
+        behind = self.tokenizer.encode("\n" + text, add_special_tokens=False, **knobs)
+        starts_alike = behind[: len(self._line)] == self._line
+        return behind[len(self._line) :] if starts_alike else ids
+
+    def _line_before(self) -> list[int]:
+        """Ids of a line break, for a tokenizer of the SentencePiece kind, which begins whatever it
+        encodes with a space: a piece must not have one. []: this one adds nothing."""
+        if not self.reads_any_text():
+            return []
+        line, text, both = (
+            self.tokenizer.encode(part, add_special_tokens=False) for part in ("\n", "x", "\nx")
+        )
+        return [] if line + text == both else line
 
     def reads_any_text(self) -> bool:
         """False for the embedded model: its words are those of a world, and none are for rules."""

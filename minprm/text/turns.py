@@ -227,8 +227,10 @@ def find_turns(render: Renderer, tools: bool) -> Turns:
     kinds = [REPLY, style.call()] if tools else [REPLY]
     bare = [newest.without_thought(message) for message in kinds]
     act_without_thought = _start_of_all(render, bare)
-    # Where the template has no thoughts, ours stands before what it writes.
-    act = "\n\n" + act_without_thought.lstrip("\n")
+    # Where the template has no thoughts, ours stands before what it writes. Between them is one
+    # line break, which has the same id whatever an action begins with. Two of them have one id
+    # before a space, and in some vocabularies before a digit, and other ids before a letter.
+    act = "\n" + act_without_thought.lstrip()
     if newest.key:
         behind = []
         for message, text in zip(kinds, bare, strict=True):
