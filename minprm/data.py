@@ -50,8 +50,8 @@ class Sample:
         return ids
 
 
-def chain(segments: list[list[int]], starts: dict) -> Sample:
-    """Links segments into parent and child Samples, and returns the last one.
+def chain(segments: list[list[int]], starts: dict, beginning: Sample | None = None) -> Sample:
+    """Links segments into parent and child Samples below `beginning`, and returns the last one.
 
     Chains that start with the same list objects share those Samples, so a growing history is read
     once. Lists that are merely equal are not shared. `starts` maps each start to its Sample.
@@ -60,7 +60,7 @@ def chain(segments: list[list[int]], starts: dict) -> Sample:
     >>> chain([a, b], starts).parent is chain([a, [4]], starts).parent
     True
     """
-    node = None
+    node = beginning
     key = ()
     for ids in segments:
         key = (*key, id(ids))  # which list it is, not what is in it

@@ -17,7 +17,7 @@ from minprm.commands.train import main
 from minprm.constants import RL, ActPRM, Config, Relabel
 from minprm.data import Step
 from minprm.logs.reader import read_demos
-from minprm.look.failure import Tally
+from minprm.look.failure import FORMAT, Tally
 from minprm.report.table import details
 from minprm.stages.act_prm import Group, Thought, score, walk_logs
 from minprm.stages.act_prm import Path as LogPath
@@ -65,7 +65,7 @@ def said(flags: str, folder: Path, monkeypatch, capsys) -> str:
 
 @pytest.mark.parametrize(("name", "cause"), [
     ("never ends", "thoughts were cut at --thought-tokens 6: allow longer ones"),
-    ("ends the turn", "thoughts hold the control token <|im_end|>, so this model does not end"),
+    ("ends the turn", "thoughts ended the turn, so this model answers without ending a thought"),
 ])  # fmt: skip
 @pytest.mark.parametrize("stages", DRAWN)
 def test_thoughts_that_nobody_can_read_stop_the_run(
@@ -81,7 +81,10 @@ def test_one_update_of_many_thoughts_is_enough_where_none_can_be_read(
 ):
     flags = f"--model {made['never ends']} --stages act_prm --act-prm.group 8"
     sentence = said(flags, tmp_path, monkeypatch, capsys)
-    assert "nothing was learned from the first update" in sentence and "256 of 256" in sentence
+    assert (
+        "nothing was learned from the first update" in sentence
+        and "of 256 thoughts were cut" in sentence
+    )
 
 
 def test_thoughts_that_are_all_empty_stop_the_run(made, tmp_path, monkeypatch, capsys):
@@ -91,10 +94,25 @@ def test_thoughts_that_are_all_empty_stop_the_run(made, tmp_path, monkeypatch, c
 
 
 def test_the_cause_is_one_that_was_met():
-    here = SimpleNamespace(thought_tokens=6)
+    chat = SimpleNamespace(layout=SimpleNamespace(stop="</think>"))
+    here = SimpleNamespace(thought_tokens=6, chat=chat)
     found = Tally(drawn=256, readable=254, controls=Counter({"</act>": 1, "<end>": 1}))
     assert found.why(here).startswith("2 of 256 thoughts hold a control token, such as </act>")
     assert "1 of 8 thoughts were cut" in Tally(drawn=8, readable=7, cut=1).why(here)
+    assert Tally(drawn=8, turns=5).why(here).startswith("5 of 8 thoughts ended the turn, so")
+    own = Tally(drawn=8, cut=8, lines=Counter({"action:": 7, "so:": 2})).why(here)
+    assert "7 of 8 thoughts never end and have a line that begins with 'action:'" in own
+    assert "--few-shot" in own and "</think>" in own
+
+
+@pytest.mark.parametrize(("text", "beginnings"), [
+    ("reasoning: 3 x 4\naction: refund 12", ["reasoning:", "action:"]),
+    ("3 x 4 = 12\n<answer>refund 12</answer>", ["<answer>"]),
+    ("so\n**Answer**: 12", ["**Answer"]),
+    ("I have 3: two and one", []),
+])  # fmt: skip
+def test_a_line_in_a_format_of_the_models_own_is_seen(text, beginnings):
+    assert FORMAT.findall(text) == beginnings
 
 
 # --- a stage of Act-PRM ---
@@ -257,7 +275,7 @@ def test_the_token_that_opens_a_call_is_scored_neither_with_nor_without_a_though
     asked = SimpleNamespace(chat=chat, policy=SimpleNamespace(logprobs=logprobs))
     cfg = ActPRM(reward_span="turn")
     step = Step([{"role": "user", "content": "x"}], None, CALL)
-    z = Thought(LogPath(), chat.content("hm"), [], [], closed=True, usable=True)
+    z = Thought(LogPath(), chat.content("hm"), [], [], closed=True, cut=False, usable=True)
     group = Group(step, chat.action(CALL), ([], []), [], [z])
     score([group], asked, cfg, seed=0)
     without_thought([(group, z.path)], asked, cfg)

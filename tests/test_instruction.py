@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from minprm.arms.ladder import run_arm, start
 from minprm.commands import train
 from minprm.commands.cli import as_flags, parse, read
 from minprm.constants import SFT, ActPRM, Config, Relabel
+from minprm.data import Demo, Step
 from minprm.envs.cups import Cups
 from minprm.logs.reader import from_chat, read_demos, write_demos
 from minprm.model.policy import Policy
@@ -249,16 +251,70 @@ def test_a_tag_in_it_is_text():
 # --- examples ---
 
 
-def test_examples_are_shown_as_text_in_the_instruction(folder, tmp_path):
-    file = tmp_path / "few.jsonl"
-    file.write_text(json.dumps(log(7, "seven it is")) + "\n" + json.dumps(log(8)) + "\n")
-    cfg = config(folder, few_shot=str(file))
-    text = start(cfg, 0, Lines(), tmp_path).agent.instruction.text
-    assert text.startswith(TOLD) and "Example 2" in text
-    assert "user: say ab 7\nreasoning: seven it is\naction: ab\nuser: say cd 7" in text
-    assert RULES["content"] not in text
-    alone = start(replace(cfg, instruction="none"), 0, Lines(), tmp_path).agent.instruction.text
-    assert text == f"{TOLD}\n\n{alone}"
+def written(demos: list[dict], path: Path) -> str:
+    path.write_text("".join(json.dumps(demo) + "\n" for demo in demos))
+    return str(path)
+
+
+def test_examples_are_turns_of_the_chat_before_the_conversation(folder, tmp_path):
+    few_shot = written([log(7, "seven it is"), log(8)], tmp_path / "few.jsonl")
+    agent = start(config(folder, few_shot=few_shot), 0, Lines(), tmp_path).agent
+    state = [RULES, {"role": "user", "content": "say ab 9"}]
+    turns = [{"role": "system", "content": f"{RULES['content']}\n\n{TOLD}"}]
+    for demo in agent.instruction.examples:
+        for step in demo.steps:
+            turns += [message for message in step.state if message["role"] != "system"]
+            thought = f"<think>\n{step.thought}\n</think>\n"
+            turns.append({"role": "assistant", "content": thought + step.action})
+    ids = agent.beginning(state, []).ids + agent.state_ids(state, [], None)[0]
+    text = agent.chat.text(ids)
+    assert text == as_chatml([*turns, state[1]]) + "<|im_start|>assistant\n"
+    assert text.count(TOLD) == 1 and "Example" not in text
+    # what was observed goes where a history hides it; the examples stay
+    hidden = agent.state_ids(state, [], None)[1]
+    assert "say ab 9" not in agent.chat.text(hidden)
+
+
+def as_chatml(messages: list[dict]) -> str:
+    return "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages)
+
+
+def test_after_sft_the_examples_are_read_no_more(folder, tmp_path):
+    few_shot = written([log(7, "seven it is")], tmp_path / "few.jsonl")
+    agent = start(config(folder, few_shot=few_shot), 0, Lines(), tmp_path).agent
+    agent.reads_instruction = False
+    state = [RULES, {"role": "user", "content": "say ab 9"}]
+    beginning = agent.beginning(state, [])
+    ids = (beginning.ids if beginning else []) + agent.state_ids(state, [], None)[0]
+    assert ids == agent.chat.state(state, [], None)
+
+
+def test_all_conversations_begin_with_one_sample(folder, tmp_path):
+    """So it is read once for all of them."""
+    few_shot = written([log(7, "seven it is"), log(8)], tmp_path / "few.jsonl")
+    agent = start(config(folder, few_shot=few_shot), 0, Lines(), tmp_path).agent
+    states = [[RULES, {"role": "user", "content": f"say ab {i}"}] for i in range(2)]
+    first, second = (agent.beginning(state, []) for state in states)
+    assert first is second and first is not None
+
+
+def test_a_template_that_cannot_write_the_examples_as_turns_has_them_as_text():
+    """This one allows a question after an answer, and none after a tool was called."""
+    words = tokenizer("qwen3_instruct_2507")
+    words.chat_template = words.chat_template.replace(
+        "{%- for message in messages %}",
+        "{%- for message in messages %}{%- if message.role == 'user' and not loop.first and "
+        "messages[loop.index0 - 1].tool_calls %}{{ raise_exception('no') }}{%- endif %}",
+        1,
+    )
+    assert words.chat_template != tokenizer("qwen3_instruct_2507").chat_template
+    call = {"name": "visit", "arguments": {"title": "Paris"}}
+    step = Step([USER], "Paris is next", json.dumps(call))
+    example = Demo("7", [USER], TOOLS, [step])
+    told = instruction_of(Config(model="its name", instruction=TOLD), Chat(words, "think", TOOLS),
+                          [example, example])  # fmt: skip
+    assert not told.examples and told.text.startswith(TOLD)
+    assert f"reasoning: Paris is next\naction: {json.dumps(call)}" in told.text
 
 
 def test_a_call_in_an_example_is_the_text_of_the_action(tmp_path):

@@ -171,7 +171,7 @@ def test_an_action_that_scores_a_thought_is_drawn_with_noise_of_its_own(parts):
     generate = one.sampler.generate
 
     def noted(prompts, n, limit, stop, temperature, seed):
-        seeds["thought" if stop == one.chat.stop else "action"].add(seed)
+        seeds["thought" if stop[:1] == one.chat.stop else "action"].add(seed)
         return generate(prompts, n, limit, stop, temperature, seed)
 
     one.sampler.generate = noted

@@ -198,7 +198,9 @@ def _until_it_fits(log: Measured, agent: "Prompter", cfg: Config) -> Demo:
     """The log up to where it would outgrow the context, if each thought were as long as it may."""
     demo = log.demo
     around = len(agent.chat.turn([], []))
-    length = len(agent.state_ids(demo.steps[0].state, demo.tools, None)[0]) - log.states[0]
+    first = demo.steps[0].state
+    beginning, state, _ = agent.first_state(first, demo.tools)
+    length = len(beginning) + len(state) - log.states[0]
     for i, (state, action) in enumerate(zip(log.states, log.actions, strict=True)):
         length += state + around + action + cfg.thought_tokens
         if length > cfg.context:

@@ -168,7 +168,8 @@ def _answers(agent: Agent, cfg: Config, demos: list[Demo], first: int, noise: in
             after = demo.action_before(t)
             states.append(agent.state_ids(demo.steps[t].state, demo.tools, after))
             before = agent.chat.history(turns[i], agent.history)
-            nodes.append(chain([*before, states[-1][0]], known))
+            beginning = agent.beginning(demo.steps[0].state, demo.tools)
+            nodes.append(chain([*before, states[-1][0]], known, beginning))
         drawn = agent.sampler.generate(
             [node.whole() for node in nodes], 1, turn_limit(agent), agent.chat.ends,
             cfg.eval_temperature, noise + t,

@@ -10,9 +10,8 @@ scored in five ways, and they must agree:
     the sampler, completions of a prompt in a row     or else each gets its own row
     the sampler, from the cache of its last call      or else it reads every prompt anew
 
-docs/models.md has a table of what was found, by architecture. And is what we write what the model
-was taught to read? `check_seams` compares a turn that is put together from pieces with the same turn
-tokenised as one text.
+docs/models.md has a table of what was found, by architecture. `check_seams` compares a turn that is
+put together from pieces with the same turn tokenised as one text.
 """
 
 import random

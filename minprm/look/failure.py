@@ -6,6 +6,7 @@ weights, and the next update is like the last one. Once an update had something 
 stage is never stopped: a policy that has mastered its demos earns the same everywhere, too.
 """
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -18,6 +19,8 @@ from minprm.text.chat import Chat
 from minprm.trainer import Run
 
 FIRST = 5  # updates from the start of a stage; a shorter stage is judged when it ends
+# how a model begins a line where it has a format of its own: "action:", "<answer>", "**Answer**"
+FORMAT = re.compile(r"^\s*(\w+:|</?\w+>|\*\*\w+)", re.MULTILINE)
 SURE = 256  # thoughts: if none of so many can be read, chance is not the reason
 COMPARES_NOTHING = ("none", "batch")  # of --act-prm.advantage: within a group
 
@@ -29,6 +32,8 @@ class Tally:
     drawn: int = 0
     readable: int = 0
     cut: int = 0  # ended by their length
+    turns: int = 0  # ended with the turn
+    lines: Counter = field(default_factory=Counter)  # how many unclosed ones have a line like this
     empty: int = 0  # ended at once
     controls: Counter = field(default_factory=Counter)  # how many hold this control token
 
@@ -37,13 +42,30 @@ class Tally:
         for z in [z for group in groups for z in group.thoughts]:
             self.drawn += 1
             self.readable += z.usable
-            self.cut += not z.closed
+            self.cut += z.cut
+            self.turns += not z.closed and not z.cut
+            if not z.closed:
+                self.lines.update(set(FORMAT.findall(chat.text(z.ids))))
             self.empty += z.usable and not chat.text(z.ids).strip()
             self.controls.update({chat.special[i] for i in z.ids if i in chat.special})
         return self
 
     def why(self, agent: Agent) -> str:
         """Why thoughts cannot be read, and what to do about it."""
+        stop = agent.chat.layout.stop
+        if self.turns > self.drawn / 2:
+            return (
+                f"{self.turns} of {self.drawn} thoughts ended the turn, so this model answers "
+                f"without ending a thought by {stop}: show it how by --few-shot, or choose another "
+                "--layout or another --model"
+            )
+        line, times = max(self.lines.items(), key=lambda item: item[1], default=("", 0))
+        if times > self.drawn / 2:
+            return (
+                f"{times} of {self.drawn} thoughts never end and have a line that begins with "
+                f"{line!r}, so this model writes in another format than the one that ends a "
+                f"thought by {stop}: show it that one by --few-shot, or say it by --instruction"
+            )
         token, times = max(self.controls.items(), key=lambda item: item[1], default=("", 0))
         if times > self.drawn / 2:
             return (
@@ -65,7 +87,7 @@ class Tally:
         return (
             f"{self.cut} of {self.drawn} thoughts were cut at --thought-tokens "
             f"{agent.thought_tokens}: allow longer ones; if the model never ends a thought by "
-            "itself, choose another --layout or another --model"
+            "itself, show it how by --few-shot, or choose another --layout or another --model"
         )
 
 

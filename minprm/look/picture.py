@@ -54,7 +54,7 @@ def rows_of(group: list[dict]) -> list[Row]:
             note = "won" if entry.get("won") else "lost"
         else:
             turns = [(one_line(entry["thought"]), "")]
-            note = "" if entry.get("closed", True) else "never ended"
+            note = _unclosed(entry)
         advantage = entry["advantage"] or 0.0  # an episode without a turn has none
         row = Row(entry["reward"], advantage, turns, note)
         alike = (f"{row.reward:.3f} {row.advantage:.2f} {note}", *turns)
@@ -63,6 +63,13 @@ def rows_of(group: list[dict]) -> list[Row]:
         else:
             found[alike] = row
     return sorted(found.values(), key=lambda row: (-row.reward, -row.advantage))
+
+
+def _unclosed(entry: dict) -> str:
+    """What there is to say of a thought that was not closed."""
+    if entry.get("closed", True):
+        return ""
+    return "never ended" if entry.get("cut", True) else "ended the turn"
 
 
 def one_line(text: str | None) -> str:

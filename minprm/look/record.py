@@ -148,6 +148,7 @@ class WatchedStates:
             "action_weight": short(z.action_weight),
             "usable": z.usable,
             "closed": z.closed,
+            "cut": z.cut,
             "copied": copies(text, group.step.action, group.step.observation()),
             "committed": any(path.thoughts[t] is z for path in paths),
             "tokens": None,

@@ -1,18 +1,19 @@
 """One model in its three roles: it writes, it is read, it learns."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from minprm.constants import Config, History
-from minprm.data import Demo
+from minprm.data import Demo, Sample
 from minprm.model.policy import Policy
 from minprm.model.sampler import Completion
 from minprm.text.chat import Chat
-from minprm.text.instruction import Instruction, instruction_of
+from minprm.text.instruction import Instruction, as_turns, instruction_of
 
+SHARED = 32  # tokens; a common beginning that is shorter is read with each state
 SHOWS_ACTION = ("action_first", "both")  # of --act-prm.trained-on: an action before its thought
 
 
@@ -56,14 +57,43 @@ class Prompter:
     context: int  # longest prompt with its answer
     temperature: float  # at which it writes, and at which what it wrote is scored
     reads_instruction: bool = True  # as the stage wants it (run/stage_ids.py)
+    # what conversations begin with, by its ids
+    beginnings: dict[tuple[int, ...], Sample] = field(default_factory=dict)
+
+    def beginning(self, messages: list[dict], tools: list[dict]) -> Sample | None:
+        """What a conversation with these first messages has in common with others: the rules, the
+        instruction, the tools, the examples. It is one Sample for all of them, so that it is read
+        once. None: hardly anything."""
+        ids, _, _ = self.first_state(messages, tools)
+        if not ids:
+            return None
+        return self.beginnings.setdefault(tuple(ids), Sample().extend(ids))
 
     def state_ids(
         self, messages: list[dict], tools: list[dict], after: str | None
     ) -> tuple[list[int], list[int]]:
-        """`Chat.state_ids` of what it reads: the instruction too, where a conversation begins."""
-        if after is None and self.reads_instruction:
+        """`Chat.state_ids` of what it reads; of the first messages, what follows the beginning."""
+        if after is not None:
+            return self.chat.state_ids(messages, tools, after)
+        _, state, hidden = self.first_state(messages, tools)
+        return state, hidden
+
+    def first_state(
+        self, messages: list[dict], tools: list[dict]
+    ) -> tuple[list[int], list[int], list[int]]:
+        """(the beginning, the first state behind it, the same without what was observed)."""
+        if self.reads_instruction and self.instruction.examples:
+            rules = [message for message in messages if message["role"] == "system"]
+            question = [message for message in messages if message["role"] != "system"]
+            shown, after = as_turns(self.instruction, rules, tools, self.chat)
+            return shown, *self.chat.state_ids(question, tools, after)
+        if self.reads_instruction:
             messages = self.instruction.added_to(messages)
-        return self.chat.state_ids(messages, tools, after)
+        state, hidden = self.chat.state_ids(messages, tools, None)
+        common = self.chat.rules(messages, tools)
+        if common < SHARED:
+            return [], state, hidden
+        return state[:common], state[common:], hidden[common:]
 
 
 @dataclass(kw_only=True)

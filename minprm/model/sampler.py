@@ -21,6 +21,7 @@ from minprm.model.cache import cache_name, held
 from minprm.model.decode import Apart, Together
 from minprm.model.precision import autocast
 
+ALIKE = 32  # tokens that all prompts begin with: from here on they are read once for all
 ROWS = 512  # completions that are written at once, at most
 CPU_MEMORY = 2**33  # bytes that are taken for free where there is no GPU to ask
 
@@ -210,6 +211,8 @@ class Sampler:
         unique = list(row_of)
         stamp = sum(weight._version for weight in self.model.parameters())  # any write raises it
         known, mask, cache = self._resume(unique, stamp)
+        if not any(known):
+            known, mask, cache = self._begin_alike(unique)
         news = [prompt[size:] for prompt, size in zip(unique, known, strict=True)]
         ids, new_mask = _left_padded(news)
         device = mask.device
@@ -222,6 +225,25 @@ class Sampler:
         if group > 1 and self.branches and self.reuses_cache:
             return logits[which], Together(mask, cache, which[::group], group, more)
         return logits[which], Apart(mask, cache, which, more)
+
+    def _begin_alike(
+        self, prompts: list[tuple[int, ...]]
+    ) -> tuple[list[int], Tensor, DynamicCache]:
+        """Reads once what all prompts begin with. Returns the same as `_resume`."""
+        count = len(prompts)
+        device = self.model.device
+        cache = DynamicCache(config=self.model.config)
+        shared = _alike(prompts)
+        if count == 1 or shared < ALIKE or not self.reuses_cache:
+            return [0] * count, torch.zeros(count, 0, dtype=torch.long, device=device), cache
+        ids = torch.tensor([prompts[0][:shared]], device=device)
+        mask = torch.ones_like(ids)
+        once = DynamicCache(config=self.model.config)
+        self._step(ids, mask, mask.cumsum(1) - 1, once, 1)
+        for number, layer in enumerate(once.layers):
+            keys, values = held(layer)
+            cache.update(keys.expand(count, -1, -1, -1), values.expand(count, -1, -1, -1), number)
+        return [shared] * count, mask.expand(count, -1), cache
 
     def _resume(
         self, prompts: list[tuple[int, ...]], stamp: int
@@ -314,6 +336,17 @@ def draw(logits: Tensor, uniform: Tensor, temperature: float) -> tuple[Tensor, T
         token = torch.searchsorted(cumulative, threshold, right=True)[:, 0]
         token = token.clamp(max=logits.shape[1] - 1)  # NaN passes no number; Completion refuses it
     return token, all_logp.gather(1, token[:, None])[:, 0]
+
+
+def _alike(prompts: list[tuple[int, ...]]) -> int:
+    """How many tokens all prompts begin with; the last of each is not counted."""
+    first, last = min(prompts), max(prompts)
+    size = 0
+    for one, other in zip(first, last, strict=False):
+        if one != other:
+            break
+        size += 1
+    return min(size, min(len(prompt) for prompt in prompts) - 1)
 
 
 def _longest_known(

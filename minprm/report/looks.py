@@ -13,8 +13,8 @@ from minprm.run.stage_ids import kind
 # What a thought has; a file of an older version holds less.
 THOUGHT = {
     "thought": "", "kind": None, "reward": None, "advantage": None, "action_weight": None,
-    "usable": True, "closed": True, "copied": False, "committed": False, "tokens": None,
-    "action": None, "up": None, "descendants": None,
+    "usable": True, "closed": True, "cut": False, "copied": False, "committed": False,
+    "tokens": None, "action": None, "up": None, "descendants": None,
 }  # fmt: skip
 KNOBS = ("advantage", "reward", "baseline", "loss", "trained_on", "continues")
 # Told only where they differ from their defaults: then the page has a sentence more.

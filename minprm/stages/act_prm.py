@@ -65,6 +65,7 @@ class Thought:
     sampled: list[int]  # with it, where it was drawn
     logprobs: list[float]  # of `sampled`
     closed: bool  # the closing tag was drawn
+    cut: bool  # neither it nor the end of the turn was drawn: it is as long as a thought may be
     usable: bool  # closed, and plain text; others earn 0, and histories leave them out
     reward: float = 0.0
     outcome: float = 0.0  # the number that is compared within the group; see `outcomes`
@@ -112,6 +113,7 @@ class Walk:
     def __init__(self, demo: Demo, cfg: ActPRM):
         self.demo = demo
         self.groups: list[Group] = []  # one for each step so far
+        self.beginning: Sample | None = None  # what it has in common with other logs
         # the same empty path, as often as there will be paths: they differ from step 1 on
         self.paths = [Path()] * (1 if cfg.continues == "best" else cfg.group)
 
@@ -123,9 +125,11 @@ class Walk:
         step = self.demo.steps[t]
         after = self.demo.action_before(t)
         state_ids = agent.state_ids(step.state, self.demo.tools, after)
+        if after is None:
+            self.beginning = agent.beginning(step.state, self.demo.tools)
         for path in self.paths:
             before = agent.chat.history(path.turns, agent.history)
-            path.history = chain([*before, state_ids[0]], shared)
+            path.history = chain([*before, state_ids[0]], shared, self.beginning)
         self.groups.append(Group(step, agent.chat.action(step.action), state_ids, self.paths))
         return self.groups[-1]
 
@@ -199,6 +203,7 @@ def think(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
     chat = agent.chat
     starts = []
     prompts = []
+    stops = [*chat.stop, *chat.ends]  # a model may end its turn where it should end its thought
     for group in groups:
         hint = [] if cfg.thoughts_from == "state" else variants.hint(group.action, chat)
         for path in group.paths:
@@ -206,14 +211,16 @@ def think(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
             prompts.append(path.history.whole() + hint + chat.think)
     thoughts_a_path = cfg.group // len(groups[0].paths)
     completions = agent.sampler.generate(
-        prompts, thoughts_a_path, agent.thought_tokens, chat.stop, agent.temperature, seed
+        prompts, thoughts_a_path, agent.thought_tokens, stops, agent.temperature, seed
     )
     for (group, path), completions_of_path in zip(starts, completions, strict=True):
         for completion in completions_of_path:
-            closed = completion.ids[-1:] == chat.stop
+            last = completion.ids[-1:]
+            closed = last == chat.stop
+            cut = not closed and last[0] not in chat.ends
             ids = completion.ids[:-1] if closed else completion.ids
             usable = closed and chat.clean(ids)
-            z = Thought(path, ids, completion.ids, completion.logprobs, closed, usable)
+            z = Thought(path, ids, completion.ids, completion.logprobs, closed, cut, usable)
             group.thoughts.append(z)
 
 

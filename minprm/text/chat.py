@@ -131,6 +131,18 @@ class Chat:
                 hidden += ids
         return state, hidden
 
+    def rules(self, messages: list[dict], tools: list[dict]) -> int:
+        """How many ids of such a first state come before anything that is observed."""
+        count = 0
+        for piece in self._state_pieces(messages, tools, None):
+            if not isinstance(piece, Hole):
+                count += len(piece)
+            elif messages[piece.number]["role"] == "system":
+                count += len(self.content(piece.fill(messages[piece.number]["content"])))
+            else:
+                break
+        return count
+
     @staticmethod
     def history(turns: list[Turn], cfg: History) -> list[list[int]]:
         """The segments of all turns so far: for each turn its state, then the assistant's turn.

@@ -2,8 +2,12 @@
 
 The embedded model is raised on thoughts. Any other has to be asked for them: where a thought
 stands, how long it may be, and what it is for. The instruction ends the first system message of
-whatever is sampled; a --few-shot file adds whole logs to it, written out as text. It is content
-like any other text, so no tag in it becomes a control token.
+whatever is sampled. It is content like any other text, so no tag in it becomes a control token.
+
+The logs of --few-shot stand before the conversation as turns of the same chat: the user's message,
+then the assistant's thought and action in the very tags that the model is to write (agent.py). As
+text a model would imitate the text. Where a template cannot write them one after another, they are
+written out at the end of the instruction after all.
 
 Who is told, and who is not (`reads_instruction` in run/stage_ids.py):
 
@@ -24,8 +28,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minprm.constants import Config, fail
+from loguru import logger
+
+from minprm.constants import Config, fail, refusal
 from minprm.data import Demo
+from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
 from minprm.text.layout import Layout
 from minprm.text.printable import printable
@@ -65,6 +72,7 @@ class Instruction:
 
     text: str  # "": nothing is told
     in_system: bool = True  # False: the template knows no system message
+    examples: tuple[Demo, ...] = ()  # logs that are shown as turns, each with its thoughts
 
     def added_to(self, messages: list[dict]) -> list[dict]:
         """The messages that begin a conversation, with the instruction in the first system message.
@@ -92,12 +100,39 @@ def instruction_of(cfg: Config, chat: Chat, examples: Sequence[Demo] = ()) -> In
     """
     if cfg.model == "tiny":  # its words are those of a world
         return Instruction("")
-    parts = [text_of(cfg.instruction), as_text(examples)]
+    text = text_of(cfg.instruction)
     if cfg.instruction == "auto":
-        parts[0] = _default(cfg, chat)
-    text = "\n\n".join(part for part in parts if part)
-    chat.content(text)
-    return Instruction(text, _knows_system(chat.tokenizer))
+        text = _default(cfg, chat)
+    in_system = _knows_system(chat.tokenizer)
+    told = Instruction(text, in_system, tuple(examples))
+    reason = refusal(as_turns, told, [], all_tools(examples), chat)
+    if reason:
+        logger.warning(f"--few-shot is shown as text, because as turns it cannot be: {reason}")
+        told = Instruction("\n\n".join(filter(None, (text, as_text(examples)))), in_system)
+    chat.content(told.text)
+    return told
+
+
+def as_turns(
+    instruction: Instruction, rules: list[dict], tools: list[dict], chat: Chat
+) -> tuple[list[int], str | None]:
+    """(ids of the instruction and the examples, the last action in them) before a conversation.
+
+    rules, tools: its system messages and schemas, which come first. Exits where the template cannot
+    write it.
+    """
+    ids: list[int] = []
+    after = None
+    for demo in instruction.examples:
+        for step in demo.steps:
+            messages = [message for message in step.state if message["role"] != "system"]
+            if after is None:
+                messages = instruction.added_to([*rules, *messages])
+            ids += chat.state(messages, tools, after)
+            thought = None if step.thought is None else chat.thought(step.thought)
+            ids += chat.turn(thought, chat.action(step.action))
+            after = step.action
+    return ids, after
 
 
 def text_of(knob: str) -> str:
@@ -172,10 +207,14 @@ def plan(instruction: Instruction, also_from_sft: bool) -> list[str]:
 
     also_from_sft: SFT and what comes after read it too.
     """
-    if not instruction.text:
-        return []
-    place = "before the first message"
-    if instruction.in_system:
-        place = "at the end of the system message"
     readers = "whatever is sampled or learned" if also_from_sft else "what is sampled before SFT"
-    return ["", f"--instruction, {place} of {readers}:", printable(instruction.text)]
+    lines = []
+    if instruction.text:
+        place = "before the first message"
+        if instruction.in_system:
+            place = "at the end of the system message"
+        lines += ["", f"--instruction, {place} of {readers}:", printable(instruction.text)]
+    if instruction.examples:
+        count = len(instruction.examples)
+        lines += ["", f"--few-shot: {count} conversations, as turns before {readers}"]
+    return lines

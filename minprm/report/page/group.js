@@ -225,8 +225,9 @@ function remarks(z, twin) {
   if (isRL()) said.push(`${z.won ? "won" : "lost"}, ${plural(z.turns.length, "turn")}`);
   if (twin) said.push("the same again");
   else if (z.kind) said.push(good(z) ? make("em", {}, kindOf(z)) : kindOf(z));
-  if (z.closed === false)
-    said.push(isRL() ? "a thought never closed" : "never closed: earns nothing");
+  if (z.closed === false && isRL()) said.push("a thought never closed");
+  else if (z.closed === false)
+    said.push(`${z.cut === false ? "ended the turn" : "never closed"}: earns nothing`);
   else if (z.usable === false) said.push("holds a control token: earns nothing");
   if (z.copied) said.push("copies the action");
   if (z.committed) said.push(make("strong", {}, "▸ committed"));
