@@ -239,7 +239,7 @@ class Config:
     think: bool = True  # may a played turn think first; --no-think opens its action at once
     # told to a --model until SFT has taught it: auto, none, a text, or a .txt or .md file
     instruction: str = "auto"
-    few_shot: str = ""  # logs with thoughts, shown as text after the instruction
+    few_shot: str = ""  # logs with thoughts, shown as turns before each conversation
     demos: str = ""  # logs: a file, a folder or a quoted pattern; default: the world's expert plays
     content: Content = "reply"  # what text beside a call in --demos is
     skip_bad: bool = False  # go on without the bad lines of --demos

@@ -12,6 +12,7 @@ from minprm.commands.cli import given_knobs, read_flags
 from minprm.constants import Config, History
 from minprm.logs.reader import write_demos
 from minprm.play import expert_demos
+from minprm.text.instruction import Instruction
 from shared.commands import TRAINED, WORLD, checkpoint, refusal
 from shared.policies import policy
 
@@ -33,7 +34,7 @@ def test_each_knob_of_the_file_is_one_of_training_and_a_flag_of_evaluate():
 def test_the_file_holds_what_was_trained_and_nothing_of_where(tmp_path):
     demos = expert_demos(TRAINED, "train", seed=0, n=3)
     cfg = Config(**{**asdict(TRAINED), "demos": "/home/somebody/logs.jsonl", "history": History()})
-    write_about(tmp_path, about(cfg, "rl", ["rl"], 3, "", demos, demos[:2], demos[:1]))
+    write_about(tmp_path, about(cfg, "rl", ["rl"], 3, Instruction(""), demos, demos[:2], demos[:1]))
     found = read_about(str(tmp_path))
     assert found["logs"] == {
         "file": "logs.jsonl", "learned": 3, "tasks": 3, "held_out": 2, "tested": 1

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from minprm.arms import ladder
+from minprm.arms.checkpoint import save_checkpoint
 from minprm.arms.demos import few_shot
 from minprm.arms.evaluation import evaluate
 from minprm.arms.ladder import run_arm, start
-from minprm.commands import train
-from minprm.commands.cli import as_flags, parse, read
+from minprm.commands import ask, train
+from minprm.commands.cli import as_flags, parse, read, read_flags
 from minprm.constants import SFT, ActPRM, Config, Relabel
 from minprm.data import Demo, Step
 from minprm.envs.cups import Cups
@@ -277,6 +278,25 @@ def test_examples_are_turns_of_the_chat_before_the_conversation(folder, tmp_path
 
 def as_chatml(messages: list[dict]) -> str:
     return "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages)
+
+
+def test_a_checkpoint_brings_the_examples_that_it_is_shown(folder, tmp_path, monkeypatch):
+    """`evaluate` shows them too, where SFT has not made them unneeded."""
+    few_shot = written([log(7, "seven it is")], tmp_path / "few.jsonl")
+    run = start(config(folder, few_shot=few_shot), 0, Lines(), tmp_path)
+    save_checkpoint(run, tmp_path / "base-0", "base", [])
+    (tmp_path / "base-0").rename(tmp_path / "moved")
+    assert read_demos(shown_to(tmp_path / "moved"))[0] == read_demos(few_shot)[0]
+    run.agent.reads_instruction = False
+    save_checkpoint(run, tmp_path / "sft-0", "sft", ["sft:actions"])
+    assert shown_to(tmp_path / "sft-0") == ""
+
+
+def shown_to(checkpoint: Path) -> str:
+    """--few-shot, where this checkpoint is evaluated."""
+    argv = [str(checkpoint), "--demos", "logs.jsonl"]
+    flags = read_flags(ask.Evaluation, argv, ask.PROGRAM)
+    return ask.as_trained(flags, argv, {"demos"})[argv[0]].few_shot
 
 
 def test_after_sft_the_examples_are_read_no_more(folder, tmp_path):

@@ -23,12 +23,14 @@ from minprm.constants import Config, fail, flat
 from minprm.data import Demo
 from minprm.look.log import to_json, write_atomically
 from minprm.text.actions import all_tools, parse_json
+from minprm.text.instruction import Instruction
 
 FILE = "minprm.json"
+EXAMPLES = "few_shot.jsonl"  # beside it: the logs that the model was shown
 VERSION = 1
 # The knobs that say how a model is asked. `minprm evaluate` has a flag for each.
-ASKED = ("world", "world_args", "content", "instruction", "layout", "think", "thought_tokens",
-         "action_tokens", "context", "history")  # fmt: skip
+ASKED = ("world", "world_args", "content", "instruction", "few_shot", "layout", "think",
+         "thought_tokens", "action_tokens", "context", "history")  # fmt: skip
 # What else a run is known by, or what says nothing about its results.
 NAMED_ELSEWHERE = ("preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds",
                    "model", "demos", "save_every", "keep_every", "watch",
@@ -45,19 +47,20 @@ def about(
     arm: str,
     stages: list[str],
     seed: int,
-    instruction: str,
+    told: Instruction,
     train: list[Demo],
     held_out: list[Demo],
     test: list[Demo],
 ) -> dict:
     """What there is to say of an arm's model before it is evaluated.
 
-    instruction: what the model reads when it is evaluated.
+    told: what the model reads when it is evaluated.
     """
     knobs = asdict(cfg)
     return {
         "version": VERSION,
-        "asked": {name: knobs[name] for name in ASKED} | {"instruction": instruction or "none"},
+        "asked": {name: knobs[name] for name in ASKED}
+        | {"instruction": told.text or "none", "few_shot": EXAMPLES if told.examples else ""},
         "run": cfg.run,
         "arm": arm,
         "stages": stages,
@@ -126,7 +129,10 @@ def read_about(path: str) -> dict:
         return {}
     try:
         about = parse_json(file.read_text(encoding="utf-8"))
+        about["asked"].setdefault("few_shot", "")  # of a version that showed examples as text
         _require(about)
+        if about["asked"]["few_shot"]:  # it lies beside this file, wherever that has moved
+            about["asked"]["few_shot"] = str(file.parent / EXAMPLES)
     except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         fail(f"{file} is broken, or of another version ({error}): remove it, and give flags")
     return about

@@ -2,14 +2,19 @@
 
 from pathlib import Path
 
-from minprm.arms.about import about, write_about
+from minprm.arms.about import EXAMPLES, about, write_about
+from minprm.logs.reader import write_demos
+from minprm.text.instruction import Instruction
 from minprm.trainer import Run
 
 
 def save_checkpoint(run: Run, folder: Path, name: str, stages: list[str]) -> dict:
     """Saves the model as it is now. Returns what minprm.json says of it."""
     run.agent.policy.save(folder)
-    told = run.agent.instruction.text if run.agent.reads_instruction else ""
+    told = run.agent.instruction if run.agent.reads_instruction else Instruction("")
+    if told.examples:
+        (folder / EXAMPLES).unlink(missing_ok=True)
+        write_demos([*told.examples], folder / EXAMPLES)
     what = about(run.cfg, name, stages, run.seed, told, run.train_demos, run.held_out, run.test)
     write_about(folder, what)
     return what

@@ -258,6 +258,7 @@ def start(
     named += [text.rpartition("=")[2] for text in cfg.world_args]
     made_by |= own.fingerprints(named)
     made_by["what the model is told"] = agent.instruction.text
+    made_by["the examples"] = fingerprint_of_demos([*agent.instruction.examples])
     made_by["the base model"] = fingerprint_of_model(policy)
     made_by["the demos"] = fingerprint_of_demos([*train_demos, *held_out, *test])
     return Run(

@@ -57,6 +57,7 @@ class Evaluation:
     temperature: Temperature = 0.0  # 0: greedy
     seed: CountOrNone = 0  # of random play, and of the sampler above temperature 0
     instruction: str = "auto"  # what the model is told: auto, none, a text, or a .txt or .md file
+    few_shot: str = ""  # logs with thoughts, shown as turns before each conversation
     think: bool = True  # may a turn think first; --no-think opens its action at once
     thought_tokens: Count = 32  # a longer thought is cut
     action_tokens: Count = 8  # longest action, its tags included
@@ -117,6 +118,7 @@ def as_trained(flags: Evaluation, argv: list[str], given: set[str]) -> dict[str,
     known = [path for path in files if files[path]]
     example = dict(files[known[0]]["asked"]) if known else {}
     example.pop("instruction", None)
+    example.pop("few_shot", None)
     asked = {}
     for path, file in files.items():
         asked[path] = _asked(argv, given, file.get("asked", example))
@@ -127,7 +129,7 @@ def as_trained(flags: Evaluation, argv: list[str], given: set[str]) -> dict[str,
         if known and not file:
             say(
                 f"{path} has no minprm.json: it is asked as {known[0]} was trained, but for"
-                " --instruction"
+                " --instruction and --few-shot"
             )
         # the file is the default, so what differs was given
         for before, now in differences(file.get("asked", {}), asdict(asked[path])):

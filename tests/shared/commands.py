@@ -6,6 +6,7 @@ import pytest
 
 from minprm.arms.about import about, write_about
 from minprm.constants import Config, History
+from minprm.text.instruction import Instruction
 
 
 def refusal(command, flags: list[str], capsys) -> str:
@@ -27,5 +28,5 @@ TRAINED = Config(
 def checkpoint(folder: Path, cfg: Config = TRAINED) -> str:
     """A folder that holds nothing but its minprm.json."""
     folder.mkdir()
-    write_about(folder, about(cfg, "rl", ["rl"], 3, "", [], [], []))
+    write_about(folder, about(cfg, "rl", ["rl"], 3, Instruction(""), [], [], []))
     return str(folder)
