@@ -19,19 +19,19 @@ from tempfile import TemporaryDirectory
 
 import torch
 from loguru import logger
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from minprm.arms.demos import examples_of, fitting_demos, leave_out_unwritable, measured, split
 from minprm.arms.ladder import start
 from minprm.commands.logs import describe, tokens_of
 from minprm.commands.threads import set_threads
-from minprm.constants import Config, Training, arms_of, fail
+from minprm.constants import Config, Training, arms_of
 from minprm.data import Demo, Sample
 from minprm.envs import make_world
 from minprm.load import tiny
 from minprm.load.base import checked_base
-from minprm.load.pretrained import adapted, pretrained, weights_here
+from minprm.load.pretrained import adapted, load_shape, pretrained, weights_here
 from minprm.logs.reader import Report
 from minprm.look.clock import duration, is_raised, updates_of
 from minprm.look.failure import Tally
@@ -66,24 +66,20 @@ def of_model(
     logs = measured(demos, prompter.chat)
     if report:
         writable = leave_out_unwritable(logs, report)
-        tokens = tokens_of(writable, cfg, prompter.chat)
-        yield describe([log.demo for log in writable], report, cfg, tokens) + "\n"
+        rows = tokens_of(writable, cfg, prompter.chat)
+        yield describe([log.demo for log in writable], report, cfg, rows) + "\n"
     train_demos, *_ = split(fitting_demos(logs, prompter, cfg), cfg)
-    total, trained = count(model)
+    total, trained = model.num_parameters(), model.num_parameters(only_trainable=True)
     yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
     yield disk(cfg, total, trained, train_demos)
     yield from instruction.plan(prompter.instruction, cfg.sft.keep_instruction)
     yield "\n" + rendered(train_demos[0], prompter.chat) + "\n"
     if several():
-        yield (
-            "Time and memory were not measured: torchrun has started several processes, and a plan "
-            "measures one, without torchrun. Those that share weights (--shard) need less each."
-        )
+        yield "Not measured: a plan measures one process, without torchrun. Of several, those that"
+        yield "share weights (--shard) need less each."
     elif cfg.model != "tiny" and not weights_here(checked_base(cfg)[0]):
-        yield (
-            f"Time and memory were not measured: the weights of {cfg.model} are not on this "
-            "machine. A run downloads them; a plan does not."
-        )
+        yield f"Not measured: the weights of {cfg.model} are not on this machine."
+        yield "A run downloads them; a plan does not."
     else:
         yield from one_batch(cfg, checkpoints)
 
@@ -94,23 +90,12 @@ def shape_of(cfg: Config) -> tuple[PreTrainedModel, Tokenizer]:
         return tiny.untrained(make_world(cfg), cfg.tiny, seed=0)
     base, rank = checked_base(cfg)
     tokenizer = pretrained(AutoTokenizer, cfg.model)
-    config = pretrained(AutoConfig, base)
-    try:
-        with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config)
-    except (ValueError, ImportError) as error:
-        fail(f"{base} is no model that transformers loads: {str(error).splitlines()[0]}")
+    model = load_shape(base)
     if rank:
         from peft import PeftConfig, get_peft_model
 
         return as_model(get_peft_model(model, PeftConfig.from_pretrained(cfg.model))), tokenizer
     return adapted(model, cfg.lora, checkpointing=False, targets=cfg.lora_targets), tokenizer
-
-
-def count(model: PreTrainedModel) -> tuple[int, int]:
-    """(parameters in all, parameters that are trained)."""
-    parameters = [*model.parameters()]
-    return sum(p.numel() for p in parameters), sum(p.numel() for p in parameters if p.requires_grad)
 
 
 def disk(cfg: Config, total: int, trained: int, demos: list[Demo]) -> str:
@@ -128,11 +113,10 @@ def disk(cfg: Config, total: int, trained: int, demos: list[Demo]) -> str:
     checkpoints = models * (weights if trained < total else 4 * total)
     needed = len(cfg.seeds) * (len(ids) * weights + checkpoints) + under_way
     free = shutil.disk_usage(".").free
-    line = f"disk for snapshots and checkpoints {needed / 2**30:>16.2f} GiB"
-    if needed <= free:
-        return f"{line}, {free / 2**30:.2f} GiB are free"
-    way_out = "make room, or run fewer --arms or --seeds at a time"
-    return f"{line}, but {free / 2**30:.2f} GiB are free: {way_out}"
+    line = f"disk for snapshots and checkpoints: {needed / 2**30:.2f} GiB; free: {free / 2**30:.2f}"
+    if needed > free:
+        line += "; make room, or run fewer --arms or --seeds at a time"
+    return line
 
 
 def rendered(demo: Demo, chat: Chat) -> str:
@@ -178,19 +162,15 @@ def one_batch(cfg: Config, checkpoints: Path) -> Iterator[str]:
         whole += took or 0.0
     yield f"{'all of them, for all seeds':<50}{duration(whole * len(cfg.seeds)):>12}"
     parts = ", ".join(f"{took:.1f} s to {part}" for part, took in seconds.items())
-    yield (
-        f"Measured on the longest logs: {parts}. All else is a multiple of that, in one process; "
-        "playing and evaluation are not in it."
-    )
+    yield f"Measured on the longest logs: {parts}."
+    yield "All else is a multiple of that, in one process; playing and evaluation are not in it."
     yield peak_memory(run.agent.policy.model.device)
     jobs = processes(cfg, len(arms_of(cfg)))
     if jobs > 1:
         yield f"{jobs} arms are trained at once (--jobs), which takes {jobs} times that memory."
     if not raised:
-        yield (
-            "The embedded model is not raised yet: one of its size was measured, whose thoughts "
-            "are as long as they may be. The run is faster than that, but raises it first."
-        )
+        yield "The embedded model is not raised yet: one of its size was measured, whose thoughts"
+        yield "are as long as they may be. The run is faster than that, but raises it first."
     elif tally.drawn and not tally.readable:
         yield f"None of these thoughts can be read, so a run would stop; {tally.why(run.agent)}."
     elif tally.drawn:
@@ -205,7 +185,7 @@ def measure(run: Run) -> tuple[Tally, dict[str, float]]:
     seconds = {}
     run.running = {"baseline": 0.0, "kl": act.kl}
     run.sync()
-    by_length = sorted(run.train_demos, key=lambda demo: longest(demo, agent), reverse=True)
+    by_length = sorted(run.train_demos, key=lambda demo: tokens(demo, agent), reverse=True)
     demos = [*islice(cycle(by_length), act.batch)]  # some twice where logs are few, as in a run
     if kinds & DRAWS_THOUGHTS:
         began = time.perf_counter()
@@ -227,9 +207,9 @@ def measure(run: Run) -> tuple[Tally, dict[str, float]]:
     return tally, seconds
 
 
-def longest(demo: Demo, agent: Agent) -> int:
-    """Tokens of the longest Sample that SFT makes of a demo."""
-    return max((len(sample.whole()) for sample in logged(demo, agent)), default=0)
+def tokens(demo: Demo, agent: Agent) -> int:
+    """How long a log is, as SFT reads it."""
+    return sum(len(sample.ids) for sample in logged(demo, agent))
 
 
 def seconds_of_update(run: Run, samples: list[Sample], cfg: Training) -> float:
@@ -248,8 +228,8 @@ def seconds_of(stage_id: str, run: Run, seconds: dict[str, float]) -> float | No
     match kind(stage_id):
         case "act_prm":
             looks = 1 + math.ceil(updates / cfg.eval_every) if cfg.eval_every else 0
-            looking = looks * len(run.held_out) * act.group * a_thought
-            return updates * (seconds[WRITE] + seconds[LEARN]) + looking
+            looking = looks * len(run.held_out) * act.group
+            return updates * (seconds[WRITE] + seconds[LEARN]) + looking * a_thought
         case "relabel":
             group = thoughts_a_step(cfg.relabel, act, run, stage_id.endswith(":matched"))
             return len(run.train_demos) * group * a_thought
@@ -264,17 +244,16 @@ def seconds_of(stage_id: str, run: Run, seconds: dict[str, float]) -> float | No
 
 def peak_memory(device: torch.device) -> str:
     """The most that this process has held so far, in a sentence."""
+    if device.type == "mps" or sys.platform == "win32":
+        return "Peak memory was not measured: this system does not tell it."
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated()
         size = torch.cuda.get_device_properties(0).total_memory
-        where = "this card; what CUDA itself takes comes on top"
-    elif device.type == "mps" or sys.platform == "win32":
-        return "Peak memory was not measured: this system does not tell it."
     else:
         import resource  # which Windows lacks
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         peak *= 1 if sys.platform == "darwin" else 1024
         size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        where = "this machine"
+    where = "this card" if device.type == "cuda" else "this machine"
     return f"Peak memory: {peak / 2**30:.2f} GiB, of the {size / 2**30:.2f} GiB of {where}."

@@ -35,4 +35,4 @@ def plan(cfg: Config, checkpoints: Path) -> Iterator[str]:
     try:
         yield from of_model(cfg, checkpoints, demos, report)
     except OutOfMemoryError:
-        fail(f"the memory of the card ran out in the first update; {NEEDS_LESS}")
+        fail(f"the memory of the card ran out in one batch of the longest logs; {NEEDS_LESS}")
