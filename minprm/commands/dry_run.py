@@ -183,7 +183,6 @@ def measure(run: Run) -> tuple[Tally, dict[str, float]]:
     kinds = {kind(stage_id) for stage_id in stage_ids(run.cfg)}
     tally = Tally()
     seconds = {}
-    run.running = {"baseline": 0.0, "kl": act.kl}
     run.sync()
     by_length = sorted(run.train_demos, key=lambda demo: tokens(demo, agent), reverse=True)
     demos = [*islice(cycle(by_length), act.batch)]  # some twice where logs are few, as in a run
@@ -215,6 +214,7 @@ def tokens(demo: Demo, agent: Agent) -> int:
 def seconds_of_update(run: Run, samples: list[Sample], cfg: Training) -> float:
     """How long one update on these samples takes."""
     began = time.perf_counter()
+    run.running = {"baseline": 0.0, "kl": cfg.kl}  # as a stage begins
     learn(run, samples, cfg, cfg.lr)
     run.sync()
     return time.perf_counter() - began
