@@ -94,7 +94,9 @@ def shape_of(cfg: Config) -> tuple[PreTrainedModel, Tokenizer]:
     if rank:
         from peft import PeftConfig, get_peft_model
 
-        return as_model(get_peft_model(model, PeftConfig.from_pretrained(cfg.model))), tokenizer
+        adapters = PeftConfig.from_pretrained(cfg.model)
+        adapters.inference_mode = False  # they go on learning
+        return as_model(get_peft_model(model, adapters)), tokenizer
     return adapted(model, cfg.lora, checkpointing=False, targets=cfg.lora_targets), tokenizer
 
 
