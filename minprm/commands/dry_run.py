@@ -113,11 +113,11 @@ def disk(cfg: Config, total: int, trained: int, demos: list[Demo]) -> str:
     if cfg.keep_every:
         models += sum(updates_of(stage_id, cfg, demos) // cfg.keep_every for stage_id in ids)
     checkpoints = models * (weights if trained < total else 4 * total)
-    needed = len(cfg.seeds) * (len(ids) * weights + checkpoints) + under_way
-    free = shutil.disk_usage(".").free
-    line = f"disk for snapshots and checkpoints: {needed / 2**30:.2f} GiB; free: {free / 2**30:.2f}"
+    needed = (len(cfg.seeds) * (len(ids) * weights + checkpoints) + under_way) / 2**30
+    free = shutil.disk_usage(".").free / 2**30
+    line = f"disk for snapshots and checkpoints: {needed:.2f} GiB, {free:.2f} GiB are free"
     if needed > free:
-        line += "; make room, or run fewer --arms or --seeds at a time"
+        line += ": make room, or run fewer --arms or --seeds at a time"
     return line
 
 
