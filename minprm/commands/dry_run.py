@@ -31,12 +31,17 @@ from minprm.data import Demo, Sample
 from minprm.envs import make_world
 from minprm.load import tiny
 from minprm.load.base import checked_base
-from minprm.load.pretrained import adapted, load_shape, pretrained, weights_here
+from minprm.load.pretrained import (
+    adapted,
+    load_shape,
+    pretrained,
+    weights_here,
+    with_saved_adapters,
+)
 from minprm.logs.reader import Report
 from minprm.look.clock import duration, is_raised, updates_of
 from minprm.look.failure import Tally
 from minprm.look.log import Log
-from minprm.model.adapters import as_model
 from minprm.model.agent import Agent, make_prompter
 from minprm.run.stage_ids import kind, stage_ids
 from minprm.several.jobs import processes
@@ -92,11 +97,7 @@ def shape_of(cfg: Config) -> tuple[PreTrainedModel, Tokenizer]:
     tokenizer = pretrained(AutoTokenizer, cfg.model)
     model = load_shape(base)
     if rank:
-        from peft import PeftConfig, get_peft_model
-
-        adapters = PeftConfig.from_pretrained(cfg.model)
-        adapters.inference_mode = False  # they go on learning
-        return as_model(get_peft_model(model, adapters)), tokenizer
+        return with_saved_adapters(model, cfg.model, checkpointing=False), tokenizer
     return adapted(model, cfg.lora, checkpointing=False, targets=cfg.lora_targets), tokenizer
 
 
@@ -113,7 +114,8 @@ def disk(cfg: Config, total: int, trained: int, demos: list[Demo]) -> str:
     if cfg.keep_every:
         models += sum(updates_of(stage_id, cfg, demos) // cfg.keep_every for stage_id in ids)
     checkpoints = models * (weights if trained < total else 4 * total)
-    needed = (len(cfg.seeds) * (len(ids) * weights + checkpoints) + under_way) / 2**30
+    saved = len(ids) * weights + checkpoints
+    needed = (len(cfg.seeds) * saved + under_way) / 2**30
     free = shutil.disk_usage(".").free / 2**30
     line = f"disk for snapshots and checkpoints: {needed:.2f} GiB, {free:.2f} GiB are free"
     if needed > free:
@@ -163,9 +165,9 @@ def one_batch(cfg: Config, checkpoints: Path) -> Iterator[str]:
         yield f"{stage_id:<50}{duration(took):>12}"
         whole += took or 0.0
     yield f"{'all of them, for all seeds':<50}{duration(whole * len(cfg.seeds)):>12}"
-    parts = ", ".join(f"{took:.1f} s to {part}" for part, took in seconds.items())
-    yield f"Measured on the longest logs: {parts}."
-    yield "All else is a multiple of that, in one process; playing and evaluation are not in it."
+    yield "That is without playing and evaluation, and a multiple of one batch of the longest logs:"
+    for part, took in seconds.items():
+        yield f"{took:.1f} s to {part}"
     yield peak_memory(run.agent.policy.model.device)
     jobs = processes(cfg, len(arms_of(cfg)))
     if jobs > 1:
@@ -181,7 +183,8 @@ def one_batch(cfg: Config, checkpoints: Path) -> Iterator[str]:
 
 def measure(run: Run) -> tuple[Tally, dict[str, float]]:
     """(the thoughts of a batch of the longest logs, the seconds that its parts took)."""
-    act, sft, agent = run.cfg.act_prm, run.cfg.sft, run.agent
+    agent = run.agent
+    act = run.cfg.act_prm
     kinds = {kind(stage_id) for stage_id in stage_ids(run.cfg)}
     tally = Tally()
     seconds = {}
@@ -201,10 +204,11 @@ def measure(run: Run) -> tuple[Tally, dict[str, float]]:
         demos = [with_thoughts(walk, walk.paths[0].thoughts, agent.chat).demo for walk in walks]
     if "sft" in kinds:
         samples = []
-        for demo in islice(cycle(demos), sft.batch):
+        batch = run.cfg.sft.batch
+        for demo in islice(cycle(demos), batch):
             samples += logged(demo, agent)
         samples.sort(key=lambda sample: len(sample.whole()), reverse=True)
-        seconds[IMITATE] = seconds_of_update(run, samples[: sft.batch], sft)
+        seconds[IMITATE] = seconds_of_update(run, samples[:batch], run.cfg.sft)
     return tally, seconds
 
 

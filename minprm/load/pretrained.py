@@ -262,6 +262,7 @@ def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) 
         with warnings.catch_warnings():
             # peft only warns where the file lacks weights, and would leave random ones in place
             warnings.filterwarnings("error", message="Found missing adapter keys")
+            warnings.filterwarnings("ignore", message=".*to a meta parameter")  # of `load_shape`
             model = as_model(PeftModel.from_pretrained(model, path, is_trainable=True))
     except (OSError, ValueError, RuntimeError, SafetensorError, UserWarning) as error:
         fail(f"the adapters of {path} do not fit their base: {str(error).splitlines()[0]}")
