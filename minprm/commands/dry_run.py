@@ -165,7 +165,7 @@ def one_batch(cfg: Config, checkpoints: Path) -> Iterator[str]:
         yield f"{stage_id:<50}{duration(took):>12}"
         whole += took or 0.0
     yield f"{'all of them, for all seeds':<50}{duration(whole * len(cfg.seeds)):>12}"
-    yield "Multiples of one batch of the longest logs, in one process, without playing and evaluation:"
+    yield "In one process, without playing and evaluation. One batch of the longest logs took:"
     for part, took in seconds.items():
         yield f"{took:.1f} s to {part}"
     yield peak_memory(run.agent.policy.model.device)
