@@ -10,8 +10,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from minprm.arms.ladder import base_policy, run_stage, start
-from minprm.commands import dry_run as planning
-from minprm.commands import train
+from minprm.commands import dry_run, train
 from minprm.commands.ask import Evaluation
 from minprm.commands.plan import plan as whole_plan
 from minprm.commands.playing import played
@@ -263,8 +262,8 @@ def test_a_checkpoint_of_adapters_is_played_and_planned(base, tmp_path):
 
 
 def test_a_plan_refuses_adapters_that_a_run_refuses(base, tmp_path, monkeypatch, capsys):
-    """Also where the model is too large to be loaded."""
-    monkeypatch.setattr(planning, "fit", lambda needed: (False, ""))
+    """Also where the weights are not on this machine."""
+    monkeypatch.setattr(dry_run, "weights_here", lambda base: False)
     trained(base, tmp_path / "arm-0")
     cfg = Config(model=str(tmp_path / "arm-0"), world_args=["rounds=1"])
     for knobs, words in (({"lora": 7}, "give --lora"), ({"rl": RL(kl=0.1)}, "starts from")):

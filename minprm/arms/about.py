@@ -32,7 +32,7 @@ ASKED = ("world", "world_args", "content", "instruction", "layout", "think", "th
 # What else a run is known by, or what says nothing about its results.
 NAMED_ELSEWHERE = ("preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds",
                    "model", "demos", "save_every", "keep_every", "watch",
-                   "keep_episodes", "threads", "jobs", "shard", "processes")  # fmt: skip
+                   "keep_episodes", "threads", "jobs", "shard")  # fmt: skip
 KINDS = {
     "version": int, "asked": dict, "run": str, "arm": str, "stages": list, "seed": int, "base": str,
     "knobs": dict, "logs": dict, "tools": list, "libraries": dict, "row": dict,

@@ -78,7 +78,7 @@ STAGES |= {
 # Knobs that no stage's result depends on. All others stand in each snapshot.
 WHAT_TO_RUN = (
     "preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds", "track", "watch",
-    "keep_episodes", "keep_every", "jobs", "shard", "processes",
+    "keep_episodes", "keep_every", "jobs", "shard",
 )  # fmt: skip
 Outcome = tuple[dict, list[dict]]  # of an arm: its row of the ladder, and the episodes to keep
 # What every row of ladder.json holds.

@@ -17,6 +17,10 @@ from minprm.commands.presets import PRESETS
 from minprm.constants import Config, fail, flat
 
 Flags = TypeVar("Flags")  # a dataclass of flags
+# what to do instead of giving a flag that has gone
+GONE = {
+    "--processes": "--dry-run measures one process; how many share a run torchrun says",
+}
 
 
 def parse(argv: list[str]) -> Config:
@@ -39,6 +43,9 @@ def read(flags: list[str]) -> Config:
     if {"-h", "--help"} & {*flags}:
         print(short_help(preset))
         raise SystemExit
+    for name, instead in GONE.items():
+        gone = any(word.split("=")[0] == name for word in flags)
+        refuse(gone, f"{name} has gone: {instead}")
     flags = ["--help" if word == "--help-all" else word for word in flags]
     config = read_flags(Config, flags, "minprm train", default=deepcopy(preset))
     check(config)

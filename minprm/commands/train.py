@@ -18,8 +18,7 @@ from safetensors import SafetensorError
 from minprm.arms.about import read_about
 from minprm.arms.demos import require_logs
 from minprm.commands.cli import as_flags, differences, given_knobs, parse, read
-from minprm.commands.counted import NEEDS_LESS
-from minprm.commands.plan import plan
+from minprm.commands.plan import NEEDS_LESS, plan
 from minprm.constants import Config, fail, flat
 from minprm.envs import check_tasks, make_world
 from minprm.load.names import require_model

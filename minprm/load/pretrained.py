@@ -1,7 +1,6 @@
 """From a name to a model: hub ids and local paths, adapters, and who writes the tokens."""
 
 import json
-import re
 import shutil
 import warnings
 from collections.abc import Sequence
@@ -86,8 +85,11 @@ def load_model(
 def load_shape(path: str, checkpointing: bool = False) -> PreTrainedModel:
     """The same model without adapters, and without its weights: they are on `meta`."""
     config = pretrained(AutoConfig, path)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    try:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    except (ValueError, ImportError) as error:
+        fail(f"{path} is no model that transformers loads: {str(error).splitlines()[0]}")
     _prepare(model, checkpointing)
     return model.eval()
 
@@ -161,14 +163,6 @@ def base_of(path: str) -> tuple[str, int]:
 def _from_anywhere(path: str) -> str:
     """The path of a folder that holds in any working directory; a hub id as it is."""
     return str(Path(path).resolve()) if Path(path).is_dir() else path
-
-
-def targets_of(path: str) -> str | list[str]:
-    """The targets of the adapters that a path holds, as peft has noted them; [] without any."""
-    file = _adapter_config(path)
-    if file is None:
-        return []
-    return json.loads(Path(file).read_text(encoding="utf-8")).get("target_modules") or []
 
 
 def _adapter_config(path: str) -> str | None:
@@ -249,21 +243,6 @@ def linear_layers(model: PreTrainedModel) -> dict[str, torch.nn.Module]:
     return found
 
 
-def layers_with_adapters(
-    model: PreTrainedModel, targets: str | Sequence[str]
-) -> list[torch.nn.Module]:
-    """The layers on which adapters with these targets are: names, a pattern, or none for all."""
-    found = []
-    for name, layer in linear_layers(model).items():
-        if isinstance(targets, str):
-            chosen = re.fullmatch(targets, name)
-        else:
-            chosen = not targets or any(f".{name}".endswith(f".{target}") for target in targets)
-        if chosen:
-            found.append(layer)
-    return found
-
-
 def require_layers(model: PreTrainedModel, targets: Sequence[str]) -> None:
     """Exits where a name is that of no layer."""
     names = {name.rpartition(".")[2] for name in linear_layers(model)}
@@ -283,6 +262,7 @@ def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) 
         with warnings.catch_warnings():
             # peft only warns where the file lacks weights, and would leave random ones in place
             warnings.filterwarnings("error", message="Found missing adapter keys")
+            warnings.filterwarnings("ignore", message=".*to a meta parameter")  # of `load_shape`
             model = as_model(PeftModel.from_pretrained(model, path, is_trainable=True))
     except (OSError, ValueError, RuntimeError, SafetensorError, UserWarning) as error:
         fail(f"the adapters of {path} do not fit their base: {str(error).splitlines()[0]}")
