@@ -85,7 +85,7 @@ def test_what_is_sampled_before_sft_holds_it_and_what_sft_learns_does_not(
         texts = [run.agent.chat.text(ids) for ids in rows]
         read.setdefault(kind, set()).update(text.count(TOLD) for text in texts)
 
-    generate, update, answers = Sampler.generate, Policy.update, ladder.answers
+    generate, update, answers = Sampler.generate, Policy.update, ladder.answer_logs
 
     def sampled(self, prompts, *rest):
         hold(now[0], prompts)
@@ -101,7 +101,7 @@ def test_what_is_sampled_before_sft_holds_it_and_what_sft_learns_does_not(
 
     monkeypatch.setattr(Sampler, "generate", sampled)
     monkeypatch.setattr(Policy, "update", learned)
-    monkeypatch.setattr(ladder, "answers", replayed)
+    monkeypatch.setattr(ladder, "answer_logs", replayed)
     run_arm(run, "act_prm", ["act_prm", "relabel", "sft:thoughts"], tmp_path)
     after = {1} if always else {0}
     assert read == {

@@ -392,7 +392,7 @@ def test_every_sample_is_in_one_row_and_no_row_is_longer_than_its_limit(seed, li
     assert sorted(i for part in rows for i in part.members) == list(range(len(samples)))
     for part in rows:
         laid = row([samples[i] for i in part.members])
-        assert part.tokens >= len(laid.ids) and part.seen >= sum(laid.positions) + len(laid.ids)
+        assert part.tokens >= len(laid.ids) and part.visible >= sum(laid.positions) + len(laid.ids)
         assert part.tokens <= max(limit, max(sum(n for _, n in path) for path in paths))
     sizes = [part.tokens for part in rows]
     assert sizes == sorted(sizes, reverse=True)

@@ -160,8 +160,8 @@ class Policy:
         scored = [samples[i] for i in numbers]
         share = self.shares.to_read(scored)
         own = [scored[k] for k in share]
-        read = partial(self.read, [scored[:1]], temperature)
-        for rows in self.shares.in_step(self.micro_batches(own), read, [base]):
+        forward = partial(self.read, [scored[:1]], temperature)
+        for rows in self.shares.in_step(self.micro_batches(own), forward, [base]):
             order = [numbers[share[k]] for row in rows for k in row]
             sizes = [sum(samples[i].trained) for i in order]
             # row after row, so the numbers come in the order of the rows and not of the samples
@@ -184,8 +184,8 @@ class Policy:
         device = self.model.device
         laid_out = layout(rows, device, self.reads_blocks)
         # what the sampler drew is scored at its temperature, what an expert wrote at 1
-        drawn = _drawn([sample for row in rows for sample in row]).to(device)
-        temperatures = torch.where(drawn, temperature, 1.0)[:, None]  # [T, 1]
+        is_drawn = _drawn([sample for row in rows for sample in row]).to(device)
+        temperatures = torch.where(is_drawn, temperature, 1.0)[:, None]  # [T, 1]
         with switched_off(self.model) if base else nullcontext(), autocast(device):
             model = self.frozen if base and not self.lora else under_adapters(self.model)
             attend(model, laid_out.attention_mask)
@@ -257,8 +257,8 @@ class Policy:
         self.model.train()  # gradient checkpointing is off in evaluation mode
         held = cfg.kl > 0 and cfg.kl_to == "base"  # the base model holds the policy back
         passes = [True, False] if held else [False]
-        read = partial(self.read, [samples[:1]], temperature)
-        for rows in self.shares.in_step(self.micro_batches(own), read, passes):
+        forward = partial(self.read, [samples[:1]], temperature)
+        for rows in self.shares.in_step(self.micro_batches(own), forward, passes):
             part = [[own[k] for k in row] for row in rows]
             order = [share[k] for row in rows for k in row]
             # what the samples say of their trained tokens, as tensors
