@@ -19,7 +19,7 @@ SCRIPTS = (
 )  # fmt: skip
 
 
-def page(data: dict) -> str:
+def page(content: dict) -> str:
     """The HTML file that shows this data (report/gather.py says what is in it).
 
     The content security policy names the hashes of this very style and script: a browser runs no
@@ -33,16 +33,16 @@ def page(data: dict) -> str:
     # the data comes last: what a model wrote is not searched for words to replace
     html = html.replace(">STYLE<", f">{style}<").replace(">SCRIPT<", f">{script}<")
     before, after = html.split(">DATA<")
-    return f"{before}>{escaped(data)}<{after}"
+    return f"{before}>{escaped(content)}<{after}"
 
 
-def escaped(data: dict) -> str:
+def escaped(content: dict) -> str:
     """Strict JSON in ASCII without <, > and &. Raises ValueError for what is no finite number.
 
     >>> escaped({"said": "</script>"})
     '{"said":"\\\\u003c/script\\\\u003e"}'
     """
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
