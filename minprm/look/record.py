@@ -99,12 +99,12 @@ class WatchedStates:
         outcomes(walks, self.cfg)
         credit(groups, self.cfg)
         for number, walk in enumerate(walks):
-            whole = number == 1 and self.cfg.continues == "resample"
-            for t in range(len(walk.groups) if whole else 1):
+            to_its_end = number == 1 and self.cfg.continues == "resample"
+            for t in range(len(walk.groups) if to_its_end else 1):
                 notes.rows.append(self._row(notes, number, walk, t))
         # the expert's action is read by the model whose probability is the reward
-        written = self.cfg.reward == "exact_match"
-        notes.read_before(by_base=not written and self.cfg.scored_by == "base")
+        by_match = self.cfg.reward == "exact_match"
+        notes.read_before(by_base=not by_match and self.cfg.scored_by == "base")
         return notes
 
     def _row(self, notes: Notes, number: int, walk, t: int) -> dict:
@@ -197,7 +197,7 @@ def watched_demos(run: Run, cfg: ActPRM) -> list[Demo]:
     """
     demos = run.train_demos[:1]
     for demo in run.held_out:
-        if demo.task not in {known.task for known in demos}:
+        if demo.task not in {other.task for other in demos}:
             demos.append(demo)
     demos = demos[: run.cfg.watch]
     if cfg.continues != "best":
@@ -214,8 +214,8 @@ def roles_of(z, action: list[int], chat: Chat) -> str:
     stop = z.sampled[len(z.ids) :]
     roles = TAG * len(chat.think) + THOUGHT * len(z.ids) + STOP * len(stop)
     if z.closed:
-        rest = [*chat.think_end[1:], *chat.act, *action, *chat.act_end, *chat.end]
-        roles += ACTION * len(rest)
+        after = [*chat.think_end[1:], *chat.act, *action, *chat.act_end, *chat.end]
+        roles += ACTION * len(after)
     return roles
 
 

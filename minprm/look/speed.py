@@ -52,19 +52,19 @@ def speed(
     """What to log of one update. stats: what is logged of it already, with the seconds."""
     tokens, pairs, scored = size(samples)
     seconds = stats["time/update"]
-    found = {"speed/tokens_per_second": cfg.passes * tokens / seconds}
+    numbers = {"speed/tokens_per_second": cfg.passes * tokens / seconds}
     ahead = getattr(cfg, "max_async_level", 0)  # then the next batch is drawn meanwhile
     if "policy/drawn_tokens" in stats and not ahead:
-        found["speed/drawn_per_second"] = stats["policy/drawn_tokens"] / stats["time/sample"]
+        numbers["speed/drawn_per_second"] = stats["policy/drawn_tokens"] / stats["time/sample"]
     device = policy.model.device
     if device.type == "cuda":
         needed = cfg.passes * flops(policy, tokens, pairs, scored)
         peak = policy.shares.count * peak_of(torch.cuda.get_device_name(device))
         if peak:
-            found["speed/mfu"] = needed / seconds / peak
-        found["speed/peak_memory_gb"] = torch.cuda.max_memory_allocated(device) / 1e9
+            numbers["speed/mfu"] = needed / seconds / peak
+        numbers["speed/peak_memory_gb"] = torch.cuda.max_memory_allocated(device) / 1e9
         torch.cuda.reset_peak_memory_stats(device)  # the next one is that of the next update
-    return found
+    return numbers
 
 
 def size(samples: list[Sample]) -> tuple[int, int, int]:
@@ -77,13 +77,13 @@ def size(samples: list[Sample]) -> tuple[int, int, int]:
     tokens = 0
     pairs = 0
     scored = 0
-    seen = set()
+    counted = set()
     for sample, path in zip(samples, named(samples), strict=True):
         above = 0
         for number, node in path:
             n = len(node.ids)
-            if number not in seen:
-                seen.add(number)
+            if number not in counted:
+                counted.add(number)
                 tokens += n
                 pairs += n * above + n * (n + 1) // 2  # each token sees itself too
             above += n
