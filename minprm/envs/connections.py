@@ -58,7 +58,7 @@ class Connections(World):
     turns = 4 + MISTAKES  # more than any game takes
 
     def __init__(self, file: str = ""):
-        self.puzzles = read(file) if file else ()
+        self.puzzles = load_puzzles(file) if file else ()
 
     def begin(self) -> str:
         self.groups = self.rng.choice(self.puzzles) if self.puzzles else self._puzzle()
@@ -142,7 +142,7 @@ def _ways(words: set[str], pools: list[list[str]]) -> int:
 
 
 @cache
-def read(file: str) -> tuple[dict[str, list[str]], ...]:
+def load_puzzles(file: str) -> tuple[dict[str, list[str]], ...]:
     """Returns a user's puzzles. Raises ValueError with what is wrong."""
     try:
         rows = json.loads(Path(file).read_text(encoding="utf-8"))
