@@ -10,7 +10,7 @@ from minprm.arms.demos import few_shot
 from minprm.arms.evaluation import evaluate
 from minprm.arms.ladder import run_arm, start
 from minprm.commands import train
-from minprm.commands.cli import as_flags, parse, read
+from minprm.commands.cli import as_flags, configuration, parse
 from minprm.constants import SFT, ActPRM, Config, Relabel
 from minprm.envs.cups import Cups
 from minprm.logs.reader import from_chat, read_demos, write_demos
@@ -313,7 +313,7 @@ def test_a_run_that_goes_on_is_told_the_same(folder):
     """Its knobs are read from config.json, as flags."""
     text = "Think:\n--lr=1 is no flag, nor is -this"
     cfg = parse(["--model", f"{folder}/model", "--instruction", text])
-    assert read(as_flags(json.loads(json.dumps(asdict(cfg))))) == cfg
+    assert configuration(as_flags(json.loads(json.dumps(asdict(cfg))))) == cfg
 
 
 @pytest.mark.parametrize(
