@@ -376,9 +376,9 @@ def test_a_run_is_named_by_its_folder_and_a_new_one_by_its_world(here):
     assert resumed.run == "whole"
     Path("runs/whole").rename("runs/moved")
     assert train.resumed(Config(resume=True), ["--resume"]).run == "moved"
-    assert train.named(Config(world="guess")).run.startswith("guess-")
-    assert train.named(Config(world="")).run.startswith("logs-")
-    assert train.named(Config(preset="smoke")).run.startswith("smoke-")
+    assert train.with_new_name(Config(world="guess")).run.startswith("guess-")
+    assert train.with_new_name(Config(world="")).run.startswith("logs-")
+    assert train.with_new_name(Config(preset="smoke")).run.startswith("smoke-")
 
 
 def test_config_json_gives_back_every_knob(here):

@@ -104,7 +104,7 @@ def ladder(
         _require_same(rows, run, path)
         log.open(cfg)  # what can be refused is refused by now
         log.track(cfg)
-        _plan(run, log, rows, checkpoints)
+        _tell_clock(run, log, rows, checkpoints)
         for arm, (row, episodes) in _outcomes(run, missing, log, checkpoints, on_save):
             keep_episodes(log.folder, arm, seed, episodes)
             rows.setdefault(arm, []).append(row)
@@ -156,7 +156,7 @@ def _in_worker(cfg: Config, seed: int, checkpoints: Path, log: Log) -> Callable[
     return lambda arm: run_arm(run, arm, arms_of(cfg)[arm], checkpoints / cfg.run)
 
 
-def _plan(run: Run, log: Log, rows: dict[str, list[dict]], checkpoints: Path) -> None:
+def _tell_clock(run: Run, log: Log, rows: dict[str, list[dict]], checkpoints: Path) -> None:
     """Tells the clock what is still to be done, and how long that took which is done already."""
     clock = log.screen.clock
     cfg = run.cfg

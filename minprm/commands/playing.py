@@ -43,12 +43,12 @@ def play_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
     rows = {}
     for path, name in names(flags.checkpoints).items():
         began = time.perf_counter()
-        episodes = played(configured(path, evaluations[path]), flags)
+        episodes = play_checkpoint(configured(path, evaluations[path]), flags)
         row = {"seed": flags.seed, "episodes": cfg.episodes, **summary(episodes)}
         row |= passes(episodes, flags.samples)
         row["seconds"] = time.perf_counter() - began
         rows[name] = [row]
-        report(path, episodes, flags)
+        write_transcripts(path, episodes, flags)
     lines = reference_rows(cfg, flags.seed)
     ladder = {"random": [lines["random"]], **rows, "expert": [lines["expert"]]}
     print(table(ladder), details(ladder), sep="\n\n")
@@ -67,7 +67,7 @@ def replay_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
             if report.in_a_line():
                 say(f"{flags.demos}: {report.in_a_line()}")
         began = time.perf_counter()
-        row = replayed(demos[content], configured(path, evaluations[path]), flags)
+        row = replay_checkpoint(demos[content], configured(path, evaluations[path]), flags)
         rows[name] = [{"seed": flags.seed, **row, "seconds": time.perf_counter() - began}]
     print(table(rows))
     if flags.chart:
@@ -88,7 +88,7 @@ def names(paths: list[str]) -> dict[str, str]:
     return labels
 
 
-def played(cfg: Config, flags: Evaluation) -> list[Episode]:
+def play_checkpoint(cfg: Config, flags: Evaluation) -> list[Episode]:
     """All episodes of one checkpoint; the samples of a task stand together."""
     set_threads(cfg.model)
     model = load_model(cfg.model, device=cfg.device)
@@ -100,7 +100,7 @@ def played(cfg: Config, flags: Evaluation) -> list[Episode]:
     return evaluate(player, cfg, noise_seed(flags.seed, "evaluate", 0), flags.samples)
 
 
-def replayed(demos: list[Demo], cfg: Config, flags: Evaluation) -> Row:
+def replay_checkpoint(demos: list[Demo], cfg: Config, flags: Evaluation) -> Row:
     """The row of one checkpoint that writes a turn at each step of the logs."""
     set_threads(cfg.model)
     agent = scoring_agent(cfg, all_tools(demos))
@@ -120,7 +120,7 @@ def passes(episodes: list[Episode], samples: int) -> dict[str, float]:
     return rates
 
 
-def report(path: str, episodes: list[Episode], flags: Evaluation) -> None:
+def write_transcripts(path: str, episodes: list[Episode], flags: Evaluation) -> None:
     """Transcripts, to files and to the screen."""
     if flags.atif:
         write_trajectories(Path(flags.atif), path, episodes)

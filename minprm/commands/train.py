@@ -54,7 +54,7 @@ def again(argv: list[str]) -> list[str]:
 def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:
     """What each process does."""
     cfg = parse(argv)
-    cfg = place.from_first(lambda: resumed(cfg, argv) if cfg.resume else named(cfg))
+    cfg = place.from_first(lambda: resumed(cfg, argv) if cfg.resume else with_new_name(cfg))
     place.run = cfg.run
     if cfg.world:
         check_tasks(cfg)
@@ -114,7 +114,7 @@ def run(cfg: Config, log: Log, place: Place, on_save: Callable[[], None]) -> Non
         further = f", or on a larger card go on with: {way_on(cfg.run)}" if log.lock else ""
         fail(f"the memory of the card ran out ({reason}): in a new run {NEEDS_LESS}{further}")
     if place.first:
-        report(cfg, rows, log.folder)
+        show_ladder(cfg, rows, log.folder)
 
 
 def tell_differences(cfg: Config) -> None:
@@ -124,7 +124,7 @@ def tell_differences(cfg: Config) -> None:
         logger.warning(f"{cfg.model} was trained with {before}, and goes on with {now}")
 
 
-def report(cfg: Config, rows: dict[str, list[dict]], folder: Path) -> None:
+def show_ladder(cfg: Config, rows: dict[str, list[dict]], folder: Path) -> None:
     """The ladder's table and chart, and the run's page."""
     if cfg.world:
         title = f"{cfg.world}, {cfg.episodes} {cfg.split} episodes an arm"
@@ -157,7 +157,7 @@ def go_on(run: str, flags: list[str]) -> tuple[dict[str, list[dict]], list[dict]
     return rows, [json.loads(line) for line in lines]
 
 
-def named(cfg: Config) -> Config:
+def with_new_name(cfg: Config) -> Config:
     """The configuration with a name for its run, which is new: nothing is written over."""
     world = re.sub("[^A-Za-z0-9_]", "_", cfg.world.rpartition(":")[2])[:60]  # Shop of shop.py:Shop
     begins = cfg.preset if cfg.preset != Config().preset else world or "logs"

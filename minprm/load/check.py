@@ -77,7 +77,7 @@ def check_sampler(sampler: Sampler, prompts: list[list[int]]) -> None:
         samples = walk(sampler, prompts)
         own = truth(model, samples)
     if differs(model, reported(samples), own):
-        refuse(model, "the sampler", reported(samples), own)
+        refuse_model(model, "the sampler", reported(samples), own)
     if not sampler.reuses_cache:
         logger.warning(
             f"{name_of(model)}: the sampler cannot continue from a cached prompt "
@@ -106,7 +106,7 @@ def check_trainer(policy: Policy, samples: list[Sample], context: int) -> None:
     own = truth(model, samples)
     alone = scored(policy, [[sample] for sample in samples])
     if differs(model, alone, own):
-        refuse(model, "the trainer", alone, own)
+        refuse_model(model, "the trainer", alone, own)
     if forgets(model, context) or differs(model, scored(policy, [samples]), own):
         policy.shares_prefixes = False
         logger.warning(
@@ -227,7 +227,7 @@ def forgets(model: PreTrainedModel, context: int) -> bool:
     return False
 
 
-def refuse(model: PreTrainedModel, who: str, logp: Tensor, own: Tensor) -> None:
+def refuse_model(model: PreTrainedModel, who: str, logp: Tensor, own: Tensor) -> None:
     """Ends the program."""
     fail(
         f"{name_of(model)} cannot be used: {who}'s log-probs are up to "

@@ -20,7 +20,7 @@ from transformers.utils.peft_utils import find_adapter_config_file
 
 from minprm.constants import Config, DeviceName, fail
 from minprm.load.names import require_place, require_sampler, uses_vllm
-from minprm.load.vllm import VLLM, start
+from minprm.load.vllm import VLLM, start_engine
 from minprm.model.adapters import as_model, merged
 from minprm.model.alone import ALONE, Alone
 from minprm.model.precision import make_head_fp32
@@ -355,4 +355,4 @@ def make_sampler(
     require_sampler(cfg.sampler)
     if not uses_vllm(cfg.sampler):
         return Sampler(model, own_weights, shares)
-    return start(model, cfg.engine, cfg.context, shares)
+    return start_engine(model, cfg.engine, cfg.context, shares)

@@ -35,7 +35,9 @@ PROBE_TOKENS = 8
 CPU_CACHE = 2**28  # bytes of keys and values, where there is no GPU
 
 
-def start(model: PreTrainedModel, cfg: Engine, context: int, shares: Alone = ALONE) -> "VLLM":
+def start_engine(
+    model: PreTrainedModel, cfg: Engine, context: int, shares: Alone = ALONE
+) -> "VLLM":
     """A sampler that writes with the model's weights, in sequences of up to `context` tokens."""
     _require_divisible(model, cfg.tensor_parallel)
     config = architecture(under_adapters(model), shares)

@@ -31,7 +31,7 @@ ON_CPU = "minprm_blocks"
 Sees = Callable[..., Tensor]  # (row, head, query, key): bool
 
 
-def pairs(device: torch.device | None, rows: int, length: int, visible: int) -> int:
+def pair_count(device: torch.device | None, rows: int, length: int, visible: int) -> int:
     """How many pairs of tokens attention looks at: all, or with blocks where that is less.
 
     visible: those of which one token sees the other. Without a device there are no blocks.
@@ -113,7 +113,8 @@ def attention(
         queries, keys, values = (x[b : b + 1].split(SIZES["cpu"], 2) for x in (query, key, value))
         outputs = []
         for queried, (blocks, mask) in zip(queries, parts, strict=True):
-            seen_keys, seen_values = [keys[i] for i in blocks], [values[i] for i in blocks]
+            seen_keys = [keys[i] for i in blocks]
+            seen_values = [values[i] for i in blocks]
             with _joined(seen_keys, seen_values) as (k, v):
                 outputs.append(kernel(queried, k, v, mask, dropout, scale=scaling))
         rows.append(torch.cat(outputs, 2))

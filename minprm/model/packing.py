@@ -11,8 +11,8 @@ from typing import NamedTuple
 import torch
 
 from minprm.data import Sample
-from minprm.model.blocks import pairs
-from minprm.model.tree import named
+from minprm.model.blocks import pair_count
+from minprm.model.tree import numbered_paths
 
 Members = list[list[int]]  # of a micro-batch: indices of its Samples, by row
 Lineage = list[tuple[int, int]]  # a path: (number of a node, how many tokens)
@@ -44,7 +44,7 @@ def micro_batches(
     if not samples:
         return []
     paths = []
-    for path in named(samples):
+    for path in numbered_paths(samples):
         paths.append([(number, len(node.ids)) for number, node in path])
     alone = filled(paths, 0)
     plans = [alone]
@@ -145,6 +145,6 @@ def _cost(
     for batch in plan:
         width = batch[0].tokens  # the first row is the longest
         visible = sum(row.visible for row in batch)
-        looked_at = pairs(device, len(batch), width, visible)
+        looked_at = pair_count(device, len(batch), width, visible)
         cost += linear * len(batch) * width + square * looked_at
     return cost

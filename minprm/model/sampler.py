@@ -99,7 +99,9 @@ class Sampler:
         self.shares.put_together(self.model)
         device = self.model.device
         generator = torch.Generator(device).manual_seed(seed)
-        prompts_of_all = [prompt for prompt in prompts for _ in range(n)]
+        prompts_of_all = []
+        for prompt in prompts:
+            prompts_of_all += [prompt] * n
         longest = max(map(len, prompts), default=0) + max_tokens
         rows = min(self.shares.gathered(rows_at_once(self.model, longest)))
         group = 1
@@ -171,14 +173,14 @@ class Sampler:
                 rows = rows[running]
                 token = token[running]
                 batch = batch.keep(running, max_tokens - t - 1)
-            logits = batch.step(self._step, token)
+            logits = batch.step(self._forward, token)
         completions = []
         columns = (ids.tolist(), logprobs.tolist(), lengths.tolist())
         for tokens, logps, length in zip(*columns, strict=True):
             completions.append(Completion(tokens[:length], logps[:length]))
         return completions
 
-    def _step(
+    def _forward(
         self, ids: Tensor, mask: Tensor, positions: Tensor, cache: DynamicCache, keep: int
     ) -> Tensor:
         """Reads ids behind what the cache holds. The logits after the last `keep` of them.
@@ -215,7 +217,7 @@ class Sampler:
         device = mask.device
         mask = torch.cat([mask, new_mask.to(device)], 1)
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]  # padding does not count
-        logits = self._step(ids.to(device), mask, positions, cache, 1)[:, 0]
+        logits = self._forward(ids.to(device), mask, positions, cache, 1)[:, 0]
         if self.reuses_cache:
             self.last_call = LastCall(stamp, row_of, mask, [held(layer) for layer in cache.layers])
         which = torch.tensor([row_of[tuple(prompt)] for prompt in prompts], device=device)

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
 
 from minprm.data import Sample
-from minprm.model.blocks import SIZES, block_mask, pairs
+from minprm.model.blocks import SIZES, block_mask, pair_count
 
 CPU = torch.device("cpu")
 
@@ -79,7 +79,7 @@ def layout(rows: list[list[Sample]], device: torch.device = CPU, blocks: bool = 
     visible = sum(
         sum(r.positions) + len(r.ids) for r in packed
     )  # a token sees as many as stand above
-    cheaper = pairs(device, len(packed), length, visible) < len(packed) * length**2
+    cheaper = pair_count(device, len(packed), length, visible) < len(packed) * length**2
     blocks = blocks and cheaper and not plain
     if blocks:
         length += -length % SIZES[device.type]  # whole blocks
@@ -127,7 +127,7 @@ def row(samples: list[Sample]) -> Row:
     ([1, 2, 3, 4], [0, 1, 2, 2], [0, 0, 0], [1, 1])
     """
     r = Row()
-    paths = named(samples)
+    paths = numbered_paths(samples)
     placed: dict[int, Node] = {}
     # trunks first, and then what branches off: so the tokens that a branch sees lie together
     for path in [path[:-1] for path in paths] + paths:
@@ -150,7 +150,7 @@ def row(samples: list[Sample]) -> Row:
     return r
 
 
-def named(samples: list[Sample]) -> list[Path]:
+def numbered_paths(samples: list[Sample]) -> list[Path]:
     """The path of each Sample: its ancestors and itself, root first, each with its number.
 
     Nodes with equal ids below the same node have one number, whatever else their Samples hold: the
@@ -158,7 +158,7 @@ def named(samples: list[Sample]) -> list[Path]:
 
     >>> state = Sample().extend([1])
     >>> twins = [Sample(parent=state).extend([2]), Sample(parent=state).extend([2])]
-    >>> [[number for number, _ in path] for path in named(twins)]
+    >>> [[number for number, _ in path] for path in numbered_paths(twins)]
     [[0, 1], [0, 1]]
     """
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}  # by the node above and the ids

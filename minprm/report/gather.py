@@ -48,7 +48,7 @@ def gather(folders: list[Path]) -> dict:
         for name, entries in panels.items():
             for entry in entries:
                 content[name].append({"run": number, **entry})
-    content |= {"what": measured(runs), "note": note(runs), "dropped": ""}
+    content |= {"what": quantity(runs), "note": note(runs), "dropped": ""}
     names = set()
     for curve in content["curves"]:
         names |= curve["metrics"].keys()
@@ -132,7 +132,7 @@ def replayed(ladder: dict[str, list[dict]]) -> bool:
     return any("likelihood" in row for rows in ladder.values() for row in rows)
 
 
-def measured(runs: list[Files]) -> str:
+def quantity(runs: list[Files]) -> str:
     """What the ladder measures, in a word or two."""
     kinds = {replayed(files.ladder) for files in runs if files.ladder}
     if kinds == {True, False}:

@@ -7,7 +7,7 @@ when it asks for what the others have written.
 from bisect import bisect_left
 
 from minprm.data import Sample
-from minprm.model.tree import named
+from minprm.model.tree import numbered_paths
 from minprm.several.processes import parted
 
 # --- prompts ---
@@ -51,7 +51,7 @@ class Owners:
 def stretches(samples: list[Sample], n: int) -> list[list[int]]:
     """Cuts Samples into n stretches, of which the longest has as few tokens as it can. Neighbours
     share most of theirs; those that two stretches share are read in both."""
-    paths = named(samples)
+    paths = numbered_paths(samples)
     order = sorted(range(len(samples)), key=lambda i: [number for number, _ in paths[i]])
 
     def added(i: int, nodes: set[int]) -> int:
@@ -80,7 +80,8 @@ def stretches(samples: list[Sample], n: int) -> list[list[int]]:
 
     tokens = sum(added(i, set()) for i in order)
     shares = cut(bisect_left(range(tokens), True, key=lambda most: len(cut(most)) <= n))
-    return [sorted(share) for share in shares] + [[] for _ in range(n - len(shares))]
+    shares += [[]] * (n - len(shares))  # for whom nothing is left
+    return [sorted(share) for share in shares]
 
 
 def require_same_update(mine: list[tuple[int, float]], others: list[tuple[int, float]]) -> None:
