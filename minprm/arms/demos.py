@@ -163,11 +163,15 @@ def fitting_demos(logs: list[Measured], agent: "Prompter", cfg: Config) -> list[
     Exits at one that the chat template cannot write; with --skip-bad such demos are left out.
     """
     logs = _writable(logs, cfg)
-    fit = [_until_it_fits(log, agent, cfg) for log in logs]
-    cut = sum(len(short.steps) < len(log.demo.steps) for log, short in zip(logs, fit, strict=True))
+    fit = []
+    cut = 0
+    for log in logs:
+        demo = _until_it_fits(log, agent, cfg)
+        cut += len(demo.steps) < len(log.demo.steps)
+        if demo.steps:
+            fit.append(demo)
     if cut:
         logger.warning(f"{cut} of {len(logs)} logs are cut where they outgrow --context")
-    fit = [demo for demo in fit if demo.steps]
     if logs and not fit:
         fail(
             f"--context {cfg.context} does not hold the first step of any of these "

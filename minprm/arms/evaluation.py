@@ -213,10 +213,19 @@ def replay_summary(demos: list[Demo], answers: list[Answer]) -> Row:
     because the steps of one log depend on each other. This is weaker evidence than rollouts,
     because the agent is never shown where its own mistakes lead.
     """
-    probs = torch.tensor([answer.likelihood for answer in answers])
-    matches = [exact_match(answer.action, answer.step.action) for answer in answers]
-    log_of = [answer.log for answer in answers]
-    copied = [copies(a.thought or "", a.step.action, a.step.observation()) for a in answers]
+    log_of = []
+    matches = []
+    likelihoods = []
+    thoughts = []
+    copied = []
+    for answer in answers:
+        step = answer.step
+        log_of.append(answer.log)
+        matches.append(exact_match(answer.action, step.action))
+        likelihoods.append(answer.likelihood)
+        thoughts.append(bool(answer.thought))
+        copied.append(copies(answer.thought or "", step.action, step.observation()))
+    probs = torch.tensor(likelihoods)
     return {
         "logs": len(demos),
         "steps": len(answers),
@@ -224,7 +233,7 @@ def replay_summary(demos: list[Demo], answers: list[Answer]) -> Row:
         "interval": by_log(_by(log_of, matches)),
         "likelihood": probs.mean().item(),
         "likelihood_interval": by_log(_by(log_of, probs.tolist())),
-        "thought_rate": fmean(bool(answer.thought) for answer in answers),
+        "thought_rate": fmean(thoughts),
         "copy_rate": fmean(copied),
     }
 

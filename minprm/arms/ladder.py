@@ -145,9 +145,11 @@ def _outcomes(
 
 def _unfinished(run: Run, stages: list[str]) -> set[str]:
     """The stages of an arm that are still to be made."""
-    return {
-        stage_id for stage_id in ids_of(stages) if not run.snapshots.state(stage_id).get("done")
-    }
+    unfinished = set()
+    for stage_id in ids_of(stages):
+        if not run.snapshots.state(stage_id).get("done"):
+            unfinished.add(stage_id)
+    return unfinished
 
 
 def _in_worker(cfg: Config, seed: int, checkpoints: Path, log: Log) -> Callable[[str], Outcome]:

@@ -73,11 +73,13 @@ class Evaluation:
     watch: bool = False  # play before you, turn by turn; you may think and act yourself
 
 
-def check(flags: Evaluation, set_knobs: set[str]) -> None:
-    """Refuses, before anything is read, what cannot be meant; `set_knobs` are the knobs that were
+def check(flags: Evaluation, chosen_knobs: set[str]) -> None:
+    """Refuses, before anything is read, what cannot be meant; `chosen_knobs` are the knobs that were
     set."""
     check_ranges(flags)
-    refuse(flags.worlds and (flags.checkpoints or set_knobs != {"worlds"}), "--worlds stands alone")
+    refuse(
+        flags.worlds and (flags.checkpoints or chosen_knobs != {"worlds"}), "--worlds stands alone"
+    )
     refuse(
         not flags.worlds and not flags.checkpoints,
         "name at least one checkpoint: minprm evaluate checkpoints/RUN/ARM-SEED",
@@ -107,7 +109,7 @@ def _check_files(flags: Evaluation) -> None:
     )
 
 
-def as_trained(flags: Evaluation, argv: list[str], set_knobs: set[str]) -> dict[str, Evaluation]:
+def as_trained(flags: Evaluation, argv: list[str], chosen_knobs: set[str]) -> dict[str, Evaluation]:
     """The flags that hold for each checkpoint, its own file read. Exits where they cannot be meant.
 
     A checkpoint without a file is asked like the first that has one, for a fair comparison; but
@@ -119,10 +121,10 @@ def as_trained(flags: Evaluation, argv: list[str], set_knobs: set[str]) -> dict[
     example.pop("instruction", None)
     evaluations = {}
     for path, file in files.items():
-        evaluations[path] = _evaluation(argv, set_knobs, file.get("asked", example))
+        evaluations[path] = _evaluation(argv, chosen_knobs, file.get("asked", example))
         check_ranges(evaluations[path])  # a file can be changed by hand
-    _check_effects(list(evaluations.values()), set_knobs)
-    _check_world(evaluations, set_knobs)
+    _check_effects(list(evaluations.values()), chosen_knobs)
+    _check_world(evaluations, chosen_knobs)
     for path, file in files.items():
         if described and not file:
             say(
@@ -135,12 +137,12 @@ def as_trained(flags: Evaluation, argv: list[str], set_knobs: set[str]) -> dict[
     return evaluations
 
 
-def _evaluation(argv: list[str], set_knobs: set[str], trained: dict) -> Evaluation:
+def _evaluation(argv: list[str], chosen_knobs: set[str], trained: dict) -> Evaluation:
     """The flags over what the file says of the training; {}: over the defaults."""
     plain = read_flags(Evaluation, as_flags(trained), PROGRAM)
     flags = read_flags(Evaluation, argv, PROGRAM, default=plain)
     moved = Path(flags.world).name == Path(plain.world).name  # FILE.py:NAME, from another folder
-    if not moved and "world_args" not in set_knobs:
+    if not moved and "world_args" not in chosen_knobs:
         flags.world_args = []  # the file's are those of another world
     return flags
 
@@ -149,7 +151,7 @@ def say(sentence: str) -> None:
     print(sentence, file=sys.stderr)
 
 
-def _check_effects(evaluations: list[Evaluation], set_knobs: set[str]) -> None:
+def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> None:
     """Refuses flags that have no effect on any of the checkpoints."""
     played = not evaluations[0].demos
     needs = [
@@ -170,10 +172,10 @@ def _check_effects(evaluations: list[Evaluation], set_knobs: set[str]) -> None:
         ),
     ]
     for knob, need in unmet(needs).items():
-        refuse(knob in set_knobs, no_effect(knob, need))
+        refuse(knob in chosen_knobs, no_effect(knob, need))
 
 
-def _check_world(evaluations: dict[str, Evaluation], set_knobs: set[str]) -> None:
+def _check_world(evaluations: dict[str, Evaluation], chosen_knobs: set[str]) -> None:
     """Refuses checkpoints of different worlds, of none, and of a world whose file is gone, where no
     flag says what is played."""
     if any(flags.demos for flags in evaluations.values()):
@@ -188,7 +190,7 @@ def _check_world(evaluations: dict[str, Evaluation], set_knobs: set[str]) -> Non
     refuse(not flags.world, f"{first} was trained on logs, without a world: give {way_on}")
     file = flags.world.rpartition(":")[0]
     refuse(
-        is_own(flags.world) and "world" not in set_knobs and not Path(file).is_file(),
+        is_own(flags.world) and "world" not in chosen_knobs and not Path(file).is_file(),
         f"{first} was trained in {flags.world}, and from here there is no such file: give --world "
         "with the path that it has now",
     )

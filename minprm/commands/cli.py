@@ -25,10 +25,10 @@ def parse(argv: list[str]) -> Config:
     >>> parse(["--preset", "smoke", "--act-prm.reward", "exact_match"]).act_prm.reward
     'exact_match'
     """
-    set_knobs = given_knobs(argv)
+    chosen_knobs = given_knobs(argv)
     from_file = _toml_flags(_setting(argv, "--config"))
     config = configuration(from_file + argv)
-    check_effects(config, set_knobs | given_knobs(from_file), PRESETS[config.preset])
+    check_effects(config, chosen_knobs | given_knobs(from_file), PRESETS[config.preset])
     return config
 
 

@@ -22,14 +22,14 @@ from minprm.load.names import require_model, require_place
 def main(argv: list[str]) -> None:
     """The command."""
     flags = read_flags(Evaluation, argv, PROGRAM)
-    set_knobs = given_knobs(argv)
-    check(flags, set_knobs)
+    chosen_knobs = given_knobs(argv)
+    check(flags, chosen_knobs)
     if flags.worlds:
         print(worlds_table(json.loads(AUDIT.read_text(encoding="utf-8"))))
         return
     for path in flags.checkpoints:
         require_place(path)
-    evaluations = as_trained(flags, argv, set_knobs)
+    evaluations = as_trained(flags, argv, chosen_knobs)
     if flags.demos:
         require_logs(flags.demos)
     for path in flags.checkpoints:

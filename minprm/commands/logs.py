@@ -48,12 +48,14 @@ class Logs:
 def main(argv: list[str]) -> None:
     """The command. Exits with 2 where a line is bad and --skip-bad is not given."""
     flags = read_flags(Logs, argv, "minprm logs")
-    set_knobs = given_knobs(argv)
+    chosen_knobs = given_knobs(argv)
     check_ranges(flags)
     form = flags.to[0] if flags.to else FORMS[0]
     refuse(form not in FORMS, f"--to {form}: no such form. Forms: {', '.join(FORMS)}")
     for knob in ("context", "layout"):
-        refuse(knob in set_knobs and not flags.model, no_effect(knob, "a --model, to count tokens"))
+        refuse(
+            knob in chosen_knobs and not flags.model, no_effect(knob, "a --model, to count tokens")
+        )
     cfg = replace(
         PRESETS["logs"], demos=flags.path, model=flags.model, layout=flags.layout,
         context=flags.context, held_out=flags.held_out, content=flags.content,

@@ -186,15 +186,15 @@ def resumed(cfg: Config, argv: list[str]) -> Config:
         path = started[-1] if started else Path()
     if not path.is_file():
         fail(f"--resume: there is no run {cfg.run or 'yet'} in {RUNS}/")
-    set_knobs = given_knobs(argv)
+    chosen_knobs = given_knobs(argv)
     free = {"jobs": cfg.jobs, "shard": cfg.shard}  # no number depends on them
-    if set_knobs - {"resume", "run", *free}:
+    if chosen_knobs - {"resume", "run", *free}:
         fail(
             "--resume goes on with the knobs that a run began with: give only --run, --jobs and "
             "--shard"
         )
     knobs = read_knobs(path)
-    knobs |= {knob: setting for knob, setting in free.items() if knob in set_knobs}
+    knobs |= {knob: setting for knob, setting in free.items() if knob in chosen_knobs}
     # its name is that of its folder, whatever the file says; its TOML file has been read already
     began = configuration(as_flags({**knobs, "config": "", "run": path.parent.name}))
     return replace(began, config=knobs["config"], resume=True)

@@ -235,9 +235,9 @@ class Sampler:
         last = self.last_call
         if last is None or last.stamp != stamp:  # its keys and values are outdated
             return cached, nothing, cache
-        sizes = sorted({len(prompt) for prompt in last.rows}, reverse=True)
+        sizes = sorted(set(map(len, last.rows)), reverse=True)
         cached = [_longest_cached(prompt, sizes, last.rows) for prompt in prompts]
-        longest = max(len(prompt) for prompt in prompts)
+        longest = max(map(len, prompts))
         width = max(len(prompt) - n for prompt, n in zip(prompts, cached, strict=True))
         # each prompt that is all new makes every row as much wider, by padding: after two of those
         # all is read anew, or the cache would grow by a whole prompt at every step
@@ -330,7 +330,7 @@ def _longest_cached(
 
 def _left_padded(prompts: list[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
     """(ids, mask), 0 at the padding. All prompts end in the last column.  [P, L], [P, L]"""
-    width = max(len(prompt) for prompt in prompts)
+    width = max(map(len, prompts))
     ids = torch.zeros(len(prompts), width, dtype=torch.long)
     mask = torch.zeros_like(ids)
     for row, prompt in enumerate(prompts):

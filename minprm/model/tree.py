@@ -76,9 +76,9 @@ def layout(rows: list[list[Sample]], device: torch.device = CPU, blocks: bool = 
     packed = [row(samples) for samples in rows]
     length = max(len(r.ids) for r in packed)
     plain = all(_is_chain(r.above) for r in packed)
-    visible = sum(
-        sum(r.positions) + len(r.ids) for r in packed
-    )  # a token sees as many as stand above
+    visible = 0
+    for r in packed:
+        visible += sum(r.positions) + len(r.ids)  # a token sees itself and as many as stand above
     cheaper = pair_count(device, len(packed), length, visible) < len(packed) * length**2
     blocks = blocks and cheaper and not plain
     if blocks:

@@ -7,7 +7,6 @@ parser of HTML can leave it; in the page it is put in as text and never as HTML 
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "page"
@@ -25,8 +24,8 @@ def page(content: dict) -> str:
     The content security policy names the hashes of this very style and script: a browser runs no
     other, and fetches nothing.
     """
-    style = _joined(f"{name}.css" for name in STYLES)
-    script = _joined(f"{name}.js" for name in SCRIPTS)
+    style = _joined(STYLES, "css")
+    script = _joined(SCRIPTS, "js")
     html = (FOLDER / "page.html").read_text(encoding="utf-8")
     html = html.replace("sha256-STYLE", f"sha256-{_hash(style)}")
     html = html.replace("sha256-SCRIPT", f"sha256-{_hash(script)}")
@@ -48,8 +47,11 @@ def escaped(content: dict) -> str:
     return text
 
 
-def _joined(names: Iterable[str]) -> str:
-    return "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in names)
+def _joined(names: tuple[str, ...], suffix: str) -> str:
+    texts = []
+    for name in names:
+        texts.append((FOLDER / f"{name}.{suffix}").read_text(encoding="utf-8"))
+    return "\n".join(texts)
 
 
 def _hash(text: str) -> str:

@@ -25,7 +25,7 @@ class Owners:
 
     def of(self, prompts: list[tuple[int, ...]]) -> list[int]:
         """The number of the writer after each prompt; equal ones have the same."""
-        sizes = sorted({len(prompt) for prompt in self.writer_of}, reverse=True)
+        sizes = sorted(set(map(len, self.writer_of)), reverse=True)
         owners: dict[tuple[int, ...], int] = {}
         work = [0] * self.writers
         new: dict[tuple[int, ...], int] = {}  # and how often each is asked
@@ -52,7 +52,8 @@ def stretches(samples: list[Sample], n: int) -> list[list[int]]:
     """Cuts Samples into n stretches, of which the longest has as few tokens as it can. Neighbours
     share most of theirs; those that two stretches share are read in both."""
     paths = numbered_paths(samples)
-    order = sorted(range(len(samples)), key=lambda i: [number for number, _ in paths[i]])
+    numbers = [[number for number, _ in path] for path in paths]
+    order = sorted(range(len(samples)), key=lambda i: numbers[i])
 
     def added(i: int, nodes: set[int]) -> int:
         """The tokens that Sample i adds to a stretch that holds these nodes."""
@@ -74,7 +75,7 @@ def stretches(samples: list[Sample], n: int) -> list[list[int]]:
                 nodes = set()
                 left = most
             left -= added(i, nodes)
-            nodes.update(number for number, _ in paths[i])
+            nodes.update(numbers[i])
             shares[-1].append(i)
         return shares
 
