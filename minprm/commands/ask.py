@@ -74,8 +74,7 @@ class Evaluation:
 
 
 def check(flags: Evaluation, chosen_knobs: set[str]) -> None:
-    """Refuses, before anything is read, what cannot be meant; `chosen_knobs` are the knobs that were
-    set."""
+    """Refuses, before anything is read, what cannot be meant. chosen_knobs: those of the flags."""
     check_ranges(flags)
     refuse(
         flags.worlds and (flags.checkpoints or chosen_knobs != {"worlds"}), "--worlds stands alone"
