@@ -4,7 +4,7 @@ Weights are random and of the real shapes, so nothing is downloaded.
 
     updates      as trees (groups of 8 share a prompt) and as a row a sample: tokens a second, the
                  share of the card's peak (MFU, as a run logs it: minprm/look/speed.py), and peak
-                 memory beside what --dry-run plans
+                 memory
     blocks       forward and backward pass with a dense mask and with blocks, by the row's length
     kernels      how many are compiled in the first updates of varied shapes, and in later ones
     sampling     a token of all completions in the plain loop, beside the time that the card takes
@@ -26,8 +26,6 @@ from torch._dynamo.utils import counters
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from evidence.results import save_run, take_json_flag
-from minprm.commands.dry_run import card_memory, fit
-from minprm.commands.memory import memory
 from minprm.constants import Config
 from minprm.data import Sample
 from minprm.load.pretrained import adapted
@@ -152,7 +150,7 @@ def updates(policy: Policy, size: Size, work: Work) -> dict[str, float]:
         policy.shares_prefixes = share
         took[share] = seconds(lambda: policy.update(samples, config_of(size).act_prm, lr=1e-6))
     tokens = work.rows * (work.prompt + work.answer)
-    needed = speed.flops(policy, *speed.size(samples))
+    needed = speed.flops(policy, *speed.token_counts(samples))
     return {
         "trees, tokens/s": tokens / took[True],
         "rows, tokens/s": tokens / took[False],
@@ -244,22 +242,18 @@ def sampling(policy: Policy, work: Work) -> dict[str, float]:
 
 
 def measure(size: Size, work: Work) -> dict[str, float]:
-    """All of one model; empty if it would not fit."""
-    with torch.device("meta"):
-        unloaded = Qwen3ForCausalLM(Qwen3Config(vocab_size=size.vocabulary, **size.shape))
-    card = card_memory(DEVICE)
-    plan = memory(unloaded, config_of(size), card)["sum"]
-    fits, verdict = fit(plan, card)
-    print(f"  {verdict}")
-    if not fits:
-        return {}
+    """All of one model; empty if it does not fit."""
     if DEVICE == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    policy = policy_of(model_of(size), size)
-    rows = updates(policy, size, work)
+    try:
+        policy = policy_of(model_of(size), size)
+        rows = updates(policy, size, work)
+    except torch.OutOfMemoryError:
+        print("  it does not fit this card")
+        return {}
     peak = torch.cuda.max_memory_allocated() if DEVICE == "cuda" else nan
-    rows |= {"peak, GiB": peak / 2**30, "planned, GiB": plan / 2**30}
+    rows |= {"peak, GiB": peak / 2**30}
     rows |= sampling(policy, work)
     if size.lora:  # attention is the same with all weights
         rows |= kernels(policy, size, work)

@@ -573,26 +573,6 @@ def sync(rows: dict) -> str:
     return grid(["", "seconds"], lines)
 
 
-def plan(rows: dict) -> str:
-    """8 and 64 GPUs on paper."""
-    lines = []
-    for name, row in rows.items():
-        model, what, n = name.split(", ")
-        spread = row["hidden_tokens"]
-        lines.append([
-            f"{model}, {what}",
-            n,
-            f"{row['learning_gb']:.0f} GB" + ": too much" * (not row["fits"]),
-            f"{row['cards_of_an_engine']}" if row["fits"] else "",
-            f"{row['sent_gb']:.1f} GB {'a micro-batch' if spread else 'an update'}",
-            f"{1000 * row['sending_s']:,.1f} ms",
-            f"{round(spread, -2):,.0f} tokens" if spread else "not hidden",
-            f"{row['snapshot_gb']:.1f} GB",
-        ])  # fmt: skip
-    head = ["trained", "GPUs", "a card holds", "cards a vLLM", "each sends", "which takes"]
-    return grid([*head, "hidden from", "a snapshot"], lines)
-
-
 # ------------------------------------------------------------------ docs/code.md
 def modules(folder: str) -> str:
     """The modules of a folder, each linked from docs/, with what it says of itself first."""
@@ -622,7 +602,7 @@ TABLES = {
     "vs_trl:ratios": vs_trl_ratios,
     "parallel": parallel, "parallel:sent": parallel_sent, "parallel:waiting": parallel_waiting,
     "parallel:trl": parallel_trl,
-    "sampler": sampler, "sync": sync, "plan": plan,
+    "sampler": sampler, "sync": sync,
     "many_logs": many_logs, "many_logs:start": many_logs_start,
     "scarce": partial(successes, what="arm"),
     "ahead": on_fresh_seeds, "as_long": on_fresh_seeds, "passes": on_fresh_seeds,

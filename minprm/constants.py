@@ -264,7 +264,6 @@ class Config:
     # how many arms are trained at once, each in a process of its own; 0: with the embedded model on
     # a CPU one for each core, at most four, and else 1
     jobs: Few = 0
-    processes: Few = 0  # how many, each on a GPU, --dry-run plans for; a run asks torchrun
     tiny: Tiny = field(default_factory=Tiny)
     sft: SFT = field(default_factory=SFT)
     act_prm: ActPRM = field(default_factory=ActPRM)

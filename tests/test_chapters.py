@@ -12,8 +12,8 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.gpu import QWEN_4B
 from evidence.drawings import objectives, speed
-from minprm.commands.dry_run import count
 from minprm.constants import ARMS
+from minprm.load.pretrained import linear_layers
 from minprm.model.sampler import Completion
 from minprm.zoo import LOSSES
 
@@ -95,8 +95,8 @@ def test_chapter_9_counts_the_bytes_that_are_sent():
     assert round(len(pickle.dumps(written)) / 1_000) == int(told[1])
     with torch.device("meta"):
         model = Qwen3ForCausalLM(Qwen3Config(vocab_size=151_936, **QWEN_4B))
-    total, _ = count(model, 0)
-    _, adapters = count(model, 32)
+    total = model.num_parameters()
+    adapters = sum(32 * sum(layer.weight.shape) for layer in linear_layers(model).values())
     million, megabytes = adapters / 1e6, 4 * adapters / 1e6
     assert f"{million:.0f} million weights of four bytes, are {megabytes:.0f} MB" in text
     assert f"all its weights {4 * total / 1e9:.0f} GB" in text

@@ -115,7 +115,8 @@ ROOT = Path(__file__).parents[1]
         ("--stages synth shuffle rl sft:expert", "not those of the games that were won"),
         ("--lora 4", "all weights"),
         ("--dry-run --resume", "--resume"),
-        ("--dry-run --processes 2 --shard always --model a --lora 4", "leave out one"),
+        ("--dry-run --processes 2", "--processes has gone: --dry-run measures one process"),
+        ("--processes=2", "--processes has gone: --dry-run measures one process"),
         # what would be ignored
         ("--num-demos 128 --demos logs.jsonl", "--num-demos has no effect"),
         ("--arms base --num-demos 64", "--num-demos has no effect"),
@@ -139,10 +140,8 @@ ROOT = Path(__file__).parents[1]
         ("--act-prm.lr 1e-4 --arms best_of_base", "act_prm"),
         ("--relabel.keep 2 --relabel.group 4 --arms rl", "relabel"),
         ("--stages rl --arms rl", "--arms has no effect"),
-        ("--processes 2", "--processes has no effect here: it needs --dry-run; to a run torchrun"),
         ("--shard never", "--shard has no effect here: it needs torchrun with several processes"),
-        ("--dry-run --processes 1 --shard never", "--shard has no effect"),
-        ("--dry-run --processes 2 --jobs 2", "--jobs has no effect"),
+        ("--dry-run --shard never", "--shard has no effect"),
         ("--stages demos --act-prm.decay", "--act-prm.decay has no effect"),
         ("--world= --arms base --no-think --demos a --model b", "it needs a --world"),
         ("--world= --arms base --split validation --demos a --model b", "it needs a --world"),
@@ -154,14 +153,15 @@ def test_what_cannot_be_meant_ends_in_one_sentence_and_code_2(flags, said, capsy
 
 
 def test_torchrun_says_how_many_processes_there_are(monkeypatch):
-    """`--shard` is for them alone, and for a plan of them; `--jobs` would start others."""
-    assert parse(["--dry-run", "--processes", "8", "--shard", "never"]).processes == 8
-    plan = ["--dry-run", "--processes", "8", "--sampler", "vllm", "--engine.tensor-parallel"]
-    assert parse([*plan, "4"]).engine.tensor_parallel == 4
-    assert "and there are 8: start 3" in refused(parse, [*plan, "3"])
+    """`--shard` is for them alone; `--jobs` would start others."""
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    vllm = ["--sampler", "vllm", "--engine.tensor-parallel"]
+    assert parse([*vllm, "4"]).engine.tensor_parallel == 4
+    assert "and there are 8: start 3" in refused(parse, [*vllm, "3"])
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert parse(["--shard", "always"]).shard == "always"
-    assert "leave it out" in refused(parse, ["--dry-run", "--processes", "8"])
+    both = ["--shard", "always", "--model", "a", "--lora", "4"]
+    assert "leave out one" in refused(parse, both)
     assert "--jobs has no effect" in refused(parse, ["--jobs", "2"])
     assert parse(["--jobs", "1"]).jobs == 1
 
@@ -306,7 +306,7 @@ def test_a_kept_checkpoint_is_called_by_its_stage_and_update():
 def test_control_characters_are_shown_and_not_obeyed(capsys):
     e = begin(Cups(), 0, noise=0)
     e.steps.append(Step(e.state, "clear \x1b[2J", "open \x1b]0;x\x07"))
-    playing.report("c", [e], ask.Evaluation(checkpoints=["c"], show=1))
+    playing.write_transcripts("c", [e], ask.Evaluation(checkpoints=["c"], show=1))
     shown = capsys.readouterr().out
     assert "\x1b" not in shown and "\x07" not in shown and r"clear \x1b[2J" in shown
 

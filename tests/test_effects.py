@@ -234,7 +234,7 @@ def test_the_glossary_of_the_docs_is_the_one_that_is_printed():
     """`python -m minprm.report.glossary` prints it."""
     text = (ROOT / "docs" / "metrics.md").read_text()
     assert table() in text
-    assert all(metric.what for metric in METRICS.values())
+    assert all(metric.meaning for metric in METRICS.values())
     printed = subprocess.run(
         [sys.executable, "-m", "minprm.report.glossary"], cwd=ROOT, capture_output=True, text=True
     )

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from minprm.arms import ladder
-from minprm.arms.demos import logs_of
-from minprm.commands import checks, dry_run, train
+from minprm.commands import checks, train
 from minprm.commands.cli import parse
 from minprm.constants import Config, fail, refusal
 from minprm.look.log import Log
@@ -125,13 +124,13 @@ def both_train(folder: Path) -> bool:
 
 def slowed(monkeypatch, seconds: float = 0.1) -> None:
     """Updates of what is started from here take longer, so that they can be interrupted."""
-    update_of_worker = Log.update
+    update_of_worker = Log.metrics
 
     def update(self, *what):
         time.sleep(seconds)
         update_of_worker(self, *what)
 
-    monkeypatch.setattr(Log, "update", update)
+    monkeypatch.setattr(Log, "metrics", update)
 
 
 # --- the numbers ---
@@ -205,7 +204,6 @@ def test_processes_write_whole_lines_beside_each_other(tmp_path):
     ({"model": "some/model"}, 14, 1),
     ({"model": "some/model", "jobs": 2}, 14, 2),
     ({"track": "wandb"}, 14, 1),
-    ({"processes": 2}, 14, 1),
     ({}, 0, 1),
 ])  # fmt: skip
 def test_one_process_a_core_for_the_embedded_model_and_as_many_as_are_asked_for(
@@ -248,19 +246,6 @@ def test_several_processes_for_one_arm_are_refused():
     assert said == "--jobs has no effect here: it needs several --arms"
     for flags in ("--arms act_prm --jobs 1", "--arms base act_prm --jobs 2"):
         assert refusal(parse, flags.split()) == ""
-
-
-def test_a_plan_counts_the_memory_of_all_processes():
-    flags = "--dry-run --preset smoke --jobs 2 --tiny.updates 1 --num-demos 8".split()
-    cfg = parse(flags)
-    demos, report = logs_of(cfg, 0)
-    lines = []
-    for line in dry_run.of_model(cfg, Path("checkpoints"), demos, report):
-        lines.append(line)
-        if "the same in 2 processes" in line:
-            break
-    before, both = (float(line.split()[-2]) for line in lines[-2:])
-    assert lines[-2].startswith("sum") and both == pytest.approx(2 * before, abs=0.02)
 
 
 def test_several_processes_on_a_gpu_are_refused(monkeypatch):
@@ -359,7 +344,7 @@ def test_a_run_goes_on_in_as_many_processes_as_are_asked_for_now(tmp_path, monke
 
 
 def test_no_snapshot_depends_on_how_the_work_was_shared_out(checkpoints):
-    ways = [{}, {"jobs": 2}, {"shard": "never"}, {"processes": 2}]
+    ways = [{}, {"jobs": 2}, {"shard": "never"}]
     runs = [ladder.start(replace(CFG, **knobs), 0, Lines(), checkpoints) for knobs in ways]
     assert len({run.snapshots.fingerprint() for run in runs}) == 1
     other = ladder.start(replace(CFG, context=77), 0, Lines(), checkpoints)

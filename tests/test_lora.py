@@ -10,11 +10,10 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from minprm.arms.ladder import base_policy, run_stage, start
-from minprm.commands import dry_run as planning
-from minprm.commands import train
+from minprm.commands import dry_run, train
 from minprm.commands.ask import Evaluation
 from minprm.commands.plan import plan as whole_plan
-from minprm.commands.playing import played
+from minprm.commands.playing import play_checkpoint
 from minprm.constants import RL, SFT, ActPRM, Config, Training
 from minprm.load.pretrained import adapted, base_of, load_model
 from minprm.load.vllm import weights as merged
@@ -256,15 +255,15 @@ def test_a_checkpoint_of_adapters_is_played_and_planned(base, tmp_path):
     cfg = Config(
         model=path, world_args=["rounds=1"], episodes=3, thought_tokens=4, sampler="transformers"
     )
-    assert len(played(cfg, Evaluation([path]))) == 3
+    assert len(play_checkpoint(cfg, Evaluation([path]))) == 3
     plan = "\n".join(whole_plan(Config(model=path, world_args=["rounds=1"]), tmp_path))
     numbers = [p.numel() for p in load_model(path).parameters() if p.requires_grad]
     assert f"{sum(numbers):,} of them trained" in plan
 
 
 def test_a_plan_refuses_adapters_that_a_run_refuses(base, tmp_path, monkeypatch, capsys):
-    """Also where the model is too large to be loaded."""
-    monkeypatch.setattr(planning, "fit", lambda needed: (False, ""))
+    """Also where the weights are not on this machine."""
+    monkeypatch.setattr(dry_run, "weights_here", lambda base: False)
     trained(base, tmp_path / "arm-0")
     cfg = Config(model=str(tmp_path / "arm-0"), world_args=["rounds=1"])
     for knobs, words in (({"lora": 7}, "give --lora"), ({"rl": RL(kl=0.1)}, "starts from")):

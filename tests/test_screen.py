@@ -352,7 +352,7 @@ def test_what_is_done_does_not_count_when_a_run_goes_on(tmp_path):
         cfg=cfg, seed=1, train_demos=[], snapshots=SimpleNamespace(state=lambda x: done.get(x, {})),
     )  # fmt: skip
     log = SimpleNamespace(screen=SimpleNamespace(clock=Clock()))
-    ladder._plan(run, log, {"act_prm": [{"seed": 0}, {"seed": 1}]}, tmp_path)
+    ladder._tell_clock(run, log, {"act_prm": [{"seed": 0}, {"seed": 1}]}, tmp_path)
     left = log.screen.clock.left
     assert {part.seed for part in left} == {1, 9} and Part(9, "raise") in left
     assert Part(1, "act_prm") not in left and Part(1, "evaluate act_prm") not in left

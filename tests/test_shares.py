@@ -14,7 +14,7 @@ from minprm.commands.cli import parse
 from minprm.constants import Engine, Tiny
 from minprm.envs.cups import Cups
 from minprm.load.tiny import untrained
-from minprm.load.vllm import VLLM, start
+from minprm.load.vllm import VLLM, start_engine
 from minprm.model.alone import ALONE, Alone
 from minprm.several import shares as module
 from minprm.several.owners import Owners
@@ -159,6 +159,13 @@ def test_equal_prompts_have_one_owner_and_work_is_shared_evenly():
     assert owners.of([(1, 9), (3, 9), (2, 8)]) == [0, 1, 1]
 
 
+def test_no_more_processes_write_than_there_are_logs():
+    states = [(log, step) for log in (1, 2) for step in range(4)]
+    owners = Owners(8)
+    assert len({*owners.of([(1,)] * 4 + [(2,)] * 4)}) == 2
+    assert len({*owners.of(states)}) == 2, "what goes on is its process's"
+
+
 @pytest.mark.parametrize(("processes", "together", "says"), [
     ("1", 2, "there are 1: start 2 with torchrun"),
     ("3", 2, "there are 3: start 2 with torchrun, or a multiple"),
@@ -173,11 +180,6 @@ def test_an_engine_is_had_by_as_many_processes_as_there_are_or_a_part_of_them(
     assert says in capsys.readouterr().err
 
 
-def test_a_plan_counts_the_processes_that_it_is_made_for():
-    flags = "--dry-run --processes 8 --sampler vllm --engine.tensor-parallel 4"
-    assert parse(flags.split()).engine.tensor_parallel == 4
-
-
 def test_without_vllm_there_is_no_engine_to_share(monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(SystemExit):
@@ -188,7 +190,7 @@ def test_without_vllm_there_is_no_engine_to_share(monkeypatch, capsys):
 def test_heads_that_processes_cannot_share_are_refused(capsys):
     model, _ = untrained(Cups(), Tiny(heads=4), seed=0)
     with pytest.raises(SystemExit):
-        start(model, Engine(tensor_parallel=3), 64)
+        start_engine(model, Engine(tensor_parallel=3), 64)
     assert "4 attention heads" in capsys.readouterr().err
 
 

@@ -12,7 +12,6 @@ import torch
 
 from minprm.arms.evaluation import evaluate as played
 from minprm.commands import evaluate, watch
-from minprm.commands.dry_run import PLAIN, YELLOW
 from minprm.constants import SFT, Config, History
 from minprm.envs.base import call, task_seed
 from minprm.envs.cups import Cups
@@ -22,6 +21,7 @@ from minprm.model.sampler import Sampler
 from minprm.play import Episode, begin, expert_demo
 from minprm.run.randomness import noise_seed
 from minprm.stages.sft import to_samples
+from minprm.text.printable import PLAIN, YELLOW
 from shared.chats import random_qwen3, tokenizer
 from shared.commands import checkpoint, refusal
 from shared.policies import agent, policy

@@ -15,6 +15,8 @@ def save_checkpoint(run: Run, folder: Path, name: str, stages: list[str]) -> dic
     if told.examples:
         (folder / EXAMPLES).unlink(missing_ok=True)
         write_demos([*told.examples], folder / EXAMPLES)
-    what = about(run.cfg, name, stages, run.seed, told, run.train_demos, run.held_out, run.test)
-    write_about(folder, what)
-    return what
+    description = about(
+        run.cfg, name, stages, run.seed, told, run.train_demos, run.held_out, run.test
+    )
+    write_about(folder, description)
+    return description

@@ -28,7 +28,7 @@ from minprm.constants import (
 )
 from minprm.envs import make_world
 from minprm.load.names import on_gpu, require_device
-from minprm.several.together import several, started
+from minprm.several.together import started
 from minprm.stages import NAMES, READ_GIVEN, STAGES
 from minprm.text import instruction
 
@@ -187,11 +187,6 @@ def _check_run(config: Config) -> None:
         f"--jobs {config.jobs}: on Windows all arms run in one process; leave it out",
     )
     refuse(
-        config.processes and several(),
-        f"--processes {config.processes}: torchrun has started those that the plan counts; leave "
-        "it out",
-    )
-    refuse(
         config.shard == "always" and config.lora,
         "--shard always with --lora: each process holds all adapters and their base; leave out one",
     )
@@ -290,7 +285,7 @@ def _check_text(config: Config) -> None:
 def _check_engine(config: Config) -> None:
     """The processes that have an engine of vLLM together."""
     together = config.engine.tensor_parallel
-    there = config.processes or started()
+    there = started()
     refuse(
         there % together,
         f"--engine.tensor-parallel {together}: so many processes have an engine together, and "

@@ -1,45 +1,63 @@
-"""The part of --dry-run (plan.py) that needs the model: whether it fits, and what it would read.
+"""The part of --dry-run (plan.py) that needs the model: what it reads, and one batch, measured.
 
-Its numbers are an estimate, not a promise: fragmentation comes on top. Time is in estimate.py.
+The batch is of the longest logs, written, scored and learned from by the stages' own functions. The
+times of all stages are multiples of it, so they are an estimate: a model learns to write shorter or
+longer thoughts.
 """
 
+import math
 import os
+import shutil
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
+from itertools import cycle, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from loguru import logger
+from transformers import AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from minprm.arms.demos import examples_of, fitting_demos, leave_out_unwritable, measured, split
-from minprm.commands.counted import NEEDS_LESS, disk, why_not_measured
-from minprm.commands.estimate import measured_table
+from minprm.arms.ladder import start
 from minprm.commands.logs import describe, tokens_of
-from minprm.commands.memory import count, engine_lacks, memory, on_the_cpu, sent
 from minprm.commands.threads import set_threads
-from minprm.constants import Config, DeviceName, arms_of, fail
-from minprm.data import Demo
+from minprm.constants import Config, Training, arms_of
+from minprm.data import Demo, Sample
 from minprm.envs import make_world
 from minprm.load import tiny
-from minprm.load.base import checked_base, is_spread, sharing
+from minprm.load.base import checked_base
 from minprm.load.pretrained import (
-    device_of,
+    adapted,
+    load_shape,
     pretrained,
-    require_layers,
-    targets_of,
     weights_here,
+    with_saved_adapters,
 )
 from minprm.logs.reader import Report
-from minprm.model.agent import make_prompter
+from minprm.look.clock import duration, is_raised, updates_of
+from minprm.look.failure import Tally
+from minprm.look.log import Log
+from minprm.model.agent import Agent, make_prompter
+from minprm.run.stage_ids import kind, stage_ids
 from minprm.several.jobs import processes
+from minprm.several.together import several
+from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
+from minprm.stages.relabel import thoughts_a_step, with_thoughts
+from minprm.stages.sft import to_samples as logged
 from minprm.text import instruction
 from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
 from minprm.text.printable import GREEN, GREY, PLAIN, YELLOW, printable
+from minprm.trainer import Run, learn
 
-CONTEXT = 2**30  # bytes of a card that CUDA itself takes
-WAYS = {True: "with a part of each weight", False: "with all weights"}
+# the parts of a batch that are measured
+WRITE, LEARN, IMITATE = "write and score thoughts", "learn from them", "make an update of SFT"
+DRAWS_THOUGHTS = {"act_prm", "relabel", "sample"}  # stages that do, for the steps of logs
 
 
 def of_model(
@@ -48,101 +66,61 @@ def of_model(
     """The rest of the plan, part by part; what takes long comes last. Exits where a run would be
     refused. report: what there is to say of the logs; None where the expert has left them."""
     set_threads(cfg.model, cfg.threads)
-    model, tokenizer, planned, here = shape_of(cfg)
+    model, tokenizer = shape_of(cfg)
     prompter = make_prompter(tokenizer, cfg, all_tools(demos), examples_of(cfg))
     logs = measured(demos, prompter.chat)
     if report:
         writable = leave_out_unwritable(logs, report)
-        tokens = tokens_of(writable, cfg, prompter.chat)
-        yield describe([log.demo for log in writable], report, cfg, tokens)
-        yield ""
+        rows = tokens_of(writable, cfg, prompter.chat)
+        yield describe([log.demo for log in writable], report, cfg, rows) + "\n"
     train_demos, *_ = split(fitting_demos(logs, prompter, cfg), cfg)
-    total, trained = count(model, planned.lora, planned.lora_targets)
+    total, trained = model.num_parameters(), model.num_parameters(only_trainable=True)
     yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
-    card = card_memory(cfg.device)
-    plan = memory(model, planned, card)
-    many = sharing(cfg) > 1
-    if many:
-        yield f"each of {sharing(cfg)} processes, {WAYS[is_spread(planned)]}:"
-    yield from lines(plan)
-    jobs = processes(cfg, len(arms_of(cfg)))
-    needed = jobs * plan["sum"]
-    if jobs > 1:
-        yield from lines({f"the same in {jobs} processes": needed})
-    if cfg.processes and not card:
-        fits, verdict = True, f"its card has to have {(needed + CONTEXT) / 2**30:.2f} GiB"
-    else:
-        fits, verdict = fit(needed if card or not many else sharing(cfg) * needed, card)
-    yield verdict
-    if lacks := engine_lacks(model, planned, card):
-        fits = False
-        yield lacks
-    if many:
-        yield from lines(sent(model, planned) | on_the_cpu(model, planned))
-    yield disk(planned, total, trained, train_demos)
+    yield disk(cfg, total, trained, train_demos)
     yield from instruction.plan(prompter.instruction, cfg.sft.keep_instruction)
-    yield ""
-    yield rendered(train_demos[0], prompter.chat)
-    yield ""
-    if many:
-        yield "Time was not measured: a plan for several processes starts none."
-    elif fits and here:
-        yield from measured_table(cfg, checkpoints)
+    yield "\n" + rendered(train_demos[0], prompter.chat) + "\n"
+    if several():
+        yield "Not measured: a plan measures one process, without torchrun. Of several, those that"
+        yield "share weights (--shard) need less each."
+    elif cfg.model != "tiny" and not weights_here(checked_base(cfg)[0]):
+        yield f"Not measured: the weights of {cfg.model} are not on this machine."
+        yield "A run downloads them; a plan does not."
     else:
-        yield why_not_measured(cfg, here)
+        yield from one_batch(cfg, checkpoints)
 
 
-def shape_of(cfg: Config) -> tuple[PreTrainedModel, Tokenizer, Config, bool]:
-    """(a model of the right shape, its tokenizer, the knobs with what its adapters are, are its
-    weights here).
-
-    Nothing is loaded but the configuration and the tokenizer.
-    """
+def shape_of(cfg: Config) -> tuple[PreTrainedModel, Tokenizer]:
+    """A model of the right shape, without its weights, and its tokenizer."""
     if cfg.model == "tiny":
-        return *tiny.untrained(make_world(cfg), cfg.tiny, seed=0), cfg, True
+        return tiny.untrained(make_world(cfg), cfg.tiny, seed=0)
     base, rank = checked_base(cfg)
     tokenizer = pretrained(AutoTokenizer, cfg.model)
-    config = pretrained(AutoConfig, base)
-    here = weights_here(base)
-    try:
-        with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config)
-    except (ValueError, ImportError) as error:
-        fail(f"{base} is no model that transformers loads: {str(error).splitlines()[0]}")
+    model = load_shape(base)
     if rank:
-        cfg = replace(cfg, lora=rank, lora_targets=targets_of(cfg.model))
-    else:
-        require_layers(model, cfg.lora_targets)
-    return model, tokenizer, cfg, here
+        return with_saved_adapters(model, cfg.model, checkpointing=False), tokenizer
+    return adapted(model, cfg.lora, checkpointing=False, targets=cfg.lora_targets), tokenizer
 
 
-def card_memory(device: DeviceName) -> int:
-    """Bytes of the GPU; 0 where there is none, or where the model computes elsewhere."""
-    if device_of(device).type != "cuda":
-        return 0
-    return torch.cuda.get_device_properties(0).total_memory
-
-
-def fit(needed: float, card: int) -> tuple[bool, str]:
-    """(does a run that needs so many bytes fit this machine, the sentence that says so). card:
-    bytes of the GPU; 0: the machine's own memory counts."""
-    if card:
-        has, where = card - CONTEXT, "on this card"
-    elif not hasattr(os, "sysconf"):
-        return True, "how much memory Windows has was not asked: compare it with the sum"
-    else:
-        has = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        where = "into this machine's memory, without a GPU"
-    size = f"{where}: {has / 2**30:.2f} GiB can be used"
-    if needed <= has:
-        return True, f"it fits {size}"
-    return False, f"it does not fit {size}; {NEEDS_LESS}"
-
-
-def lines(sizes: dict[str, float]) -> Iterator[str]:
-    """Sizes in bytes, a line each."""
-    for name, size in sizes.items():
-        yield f"{name:<42}{size / 2**30:>9.2f} GiB"
+def disk(cfg: Config, total: int, trained: int, demos: list[Demo]) -> str:
+    """Bytes of snapshots and checkpoints beside what is free. `total`, `trained`: parameters.
+    demos: those that are learned from."""
+    weights = 4 * trained
+    ids = stage_ids(cfg)
+    # while a stage is under way it holds AdamW's moments, and the best weights where patience keeps
+    # them; the snapshot before is removed when the next one is whole
+    patient = cfg.sft.patience or cfg.act_prm.patience or cfg.rl.patience
+    under_way = 2 * weights * (4 if patient else 3)
+    models = len(arms_of(cfg))
+    if cfg.keep_every:
+        models += sum(updates_of(stage_id, cfg, demos) // cfg.keep_every for stage_id in ids)
+    checkpoints = models * (weights if trained < total else 4 * total)
+    saved = len(ids) * weights + checkpoints
+    needed = (len(cfg.seeds) * saved + under_way) / 2**30
+    free = shutil.disk_usage(".").free / 2**30
+    line = f"disk for snapshots and checkpoints: {needed:.2f} GiB, {free:.2f} GiB are free"
+    if needed > free:
+        line += ": make room, or run fewer --arms or --seeds at a time"
+    return line
 
 
 def rendered(demo: Demo, chat: Chat) -> str:
@@ -159,3 +137,129 @@ def rendered(demo: Demo, chat: Chat) -> str:
         action = [*opening, *chat.action(step.action), *chat.act_end, *chat.end]
         text += YELLOW + printable(chat.text(action))
     return text + PLAIN
+
+
+# --- one batch ---
+
+
+def one_batch(cfg: Config, checkpoints: Path) -> Iterator[str]:
+    """Times of all stages, and the memory. Exits where a run could not start."""
+    raised = is_raised(cfg, cfg.seeds[0], checkpoints)
+    with TemporaryDirectory() as folder, closing(Log(Path(folder))) as log:
+        if not raised:  # one of its size will do
+            cfg = replace(cfg, tiny=replace(cfg.tiny, updates=1), gate=False)
+            checkpoints = Path(folder)
+        logger.disable("minprm")  # the plan has said it, or it is no news of another model
+        try:
+            run = start(cfg, cfg.seeds[0], log, checkpoints)
+            tally, seconds = measure(run)
+        finally:
+            logger.enable("minprm")
+    if not seconds:
+        yield "Time was not measured: that of playing depends on what is learned."
+        return
+    yield f"{'stage':<50}{'about':>12}"
+    whole = 0.0
+    for stage_id in stage_ids(cfg):
+        took = seconds_of(stage_id, run, seconds)
+        yield f"{stage_id:<50}{duration(took):>12}"
+        whole += took or 0.0
+    yield f"{'all of them, for all seeds':<50}{duration(whole * len(cfg.seeds)):>12}"
+    yield "In one process, without playing and evaluation. One batch of the longest logs took:"
+    for part, took in seconds.items():
+        yield f"{took:.1f} s to {part}"
+    yield peak_memory(run.agent.policy.model.device)
+    jobs = processes(cfg, len(arms_of(cfg)))
+    if jobs > 1:
+        yield f"{jobs} arms are trained at once (--jobs), which takes {jobs} times that memory."
+    if not raised:
+        yield "The embedded model is not raised yet: one of its size was measured, whose thoughts"
+        yield "are as long as they may be. The run is faster than that, but raises it first."
+    elif tally.drawn and not tally.readable:
+        yield f"None of these thoughts can be read, so a run would stop; {tally.why(run.agent)}."
+    elif tally.drawn:
+        yield f"{tally.readable} of {tally.drawn} thoughts can be read."
+
+
+def measure(run: Run) -> tuple[Tally, dict[str, float]]:
+    """(the thoughts of a batch of the longest logs, the seconds that its parts took)."""
+    agent = run.agent
+    act = run.cfg.act_prm
+    kinds = {kind(stage_id) for stage_id in stage_ids(run.cfg)}
+    tally = Tally()
+    seconds = {}
+    run.sync()
+    by_length = sorted(run.train_demos, key=lambda demo: tokens(demo, agent), reverse=True)
+    demos = [*islice(cycle(by_length), act.batch)]  # some twice where logs are few, as in a run
+    if kinds & DRAWS_THOUGHTS:
+        began = time.perf_counter()
+        walks, groups = walk_logs(agent, demos, act, seed=0)
+        outcomes(walks, act)
+        credit(groups, act)
+        samples = to_samples(groups, agent.chat, act, agent.version)
+        seconds[WRITE] = time.perf_counter() - began
+        if "act_prm" in kinds:
+            seconds[LEARN] = seconds_of_update(run, samples, act)
+        tally.add(groups, agent.chat)
+        demos = [with_thoughts(walk, walk.paths[0].thoughts, agent.chat).demo for walk in walks]
+    if "sft" in kinds:
+        samples = []
+        batch = run.cfg.sft.batch
+        for demo in islice(cycle(demos), batch):
+            samples += logged(demo, agent)
+        samples.sort(key=lambda sample: len(sample.whole()), reverse=True)
+        seconds[IMITATE] = seconds_of_update(run, samples[:batch], run.cfg.sft)
+    return tally, seconds
+
+
+def tokens(demo: Demo, agent: Agent) -> int:
+    """How long a log is, as SFT reads it."""
+    return sum(len(sample.ids) for sample in logged(demo, agent))
+
+
+def seconds_of_update(run: Run, samples: list[Sample], cfg: Training) -> float:
+    """How long one update on these samples takes."""
+    began = time.perf_counter()
+    run.running = {"baseline": 0.0, "kl": cfg.kl}  # as a stage begins
+    learn(run, samples, cfg, cfg.lr)
+    run.sync()
+    return time.perf_counter() - began
+
+
+def seconds_of(stage_id: str, run: Run, seconds: dict[str, float]) -> float | None:
+    """How long a stage will take. None: it plays, and no episode was measured."""
+    cfg, act = run.cfg, run.cfg.act_prm
+    updates = updates_of(stage_id, cfg, run.train_demos)
+    a_thought = seconds.get(WRITE, 0.0) / act.batch / act.group  # one for each step of a log
+    match kind(stage_id):
+        case "act_prm":
+            looks = 1 + math.ceil(updates / cfg.eval_every) if cfg.eval_every else 0
+            looking = looks * len(run.held_out) * act.group
+            return updates * (seconds[WRITE] + seconds[LEARN]) + looking * a_thought
+        case "relabel":
+            group = thoughts_a_step(cfg.relabel, act, run, stage_id.endswith(":matched"))
+            return len(run.train_demos) * group * a_thought
+        case "sample":
+            return len(run.train_demos) * a_thought
+        case "sft":
+            return updates * seconds[IMITATE]
+        case "shuffle" | "copy":
+            return 0.0
+    return None
+
+
+def peak_memory(device: torch.device) -> str:
+    """The most that this process has held so far, in a sentence."""
+    if device.type == "mps" or sys.platform == "win32":
+        return "Peak memory was not measured: this system does not tell it."
+    if device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated()
+        size = torch.cuda.get_device_properties(0).total_memory
+    else:
+        import resource  # which Windows lacks
+
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peak *= 1 if sys.platform == "darwin" else 1024
+        size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    where = "this card" if device.type == "cuda" else "this machine"
+    return f"Peak memory: {peak / 2**30:.2f} GiB, of the {size / 2**30:.2f} GiB of {where}."

@@ -86,7 +86,6 @@ def _of_run(config: Config) -> list[Need]:
     embedded = config.model == "tiny"
     vllm = uses_vllm(config.sampler)
     sampled = stages_of(config) & {*ACT_PRM.split(), *RL.split()}
-    shared_out = several() or config.processes > 1
     return [
         Need(not config.stages, "no --stages", "arms"),
         Need(config.world, "a --world", "world_args episodes split think"),
@@ -112,12 +111,11 @@ def _of_run(config: Config) -> list[Need]:
         Need(config.history.last, "--history.last above 0", "history.first"),
         Need(config.jobs == 1 or len(arms_of(config)) > 1, "several --arms", "jobs"),
         Need(
-            config.jobs == 1 or not shared_out,
+            config.jobs == 1 or not several(),
             "a run without torchrun, whose processes share out each arm",
             "jobs",
         ),
-        Need(config.dry_run, "--dry-run; to a run torchrun says how many there are", "processes"),
-        Need(shared_out, "torchrun with several processes, or a --dry-run for them", "shard"),
+        Need(several(), "torchrun with several processes", "shard"),
     ]
 
 

@@ -22,14 +22,14 @@ from minprm.load.names import require_model, require_place
 def main(argv: list[str]) -> None:
     """The command."""
     flags = read_flags(Evaluation, argv, PROGRAM)
-    given = given_knobs(argv)
-    check(flags, given)
+    chosen_knobs = given_knobs(argv)
+    check(flags, chosen_knobs)
     if flags.worlds:
         print(worlds_table(json.loads(AUDIT.read_text(encoding="utf-8"))))
         return
     for path in flags.checkpoints:
         require_place(path)
-    asked = as_trained(flags, argv, given)
+    evaluations = as_trained(flags, argv, chosen_knobs)
     if flags.demos:
         require_logs(flags.demos)
     for path in flags.checkpoints:
@@ -39,10 +39,10 @@ def main(argv: list[str]) -> None:
 
     try:
         if flags.demos:
-            playing.replay_all(asked, flags)
+            playing.replay_all(evaluations, flags)
         elif flags.watch:
-            playing.watch_one(asked, flags)
+            playing.watch_one(evaluations, flags)
         else:
-            playing.play_all(asked, flags)
+            playing.play_all(evaluations, flags)
     except KeyboardInterrupt:
         raise SystemExit(130) from None

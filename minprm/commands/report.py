@@ -38,11 +38,13 @@ def main(argv: list[str]) -> None:
         fail(str(error))
 
 
-def check(flags: Report, given: set[str]) -> None:
+def check(flags: Report, chosen_knobs: set[str]) -> None:
     """Refuses what cannot be meant."""
     check_ranges(flags)
-    refuse(len(given) > 1, "--compare, --worst and --best are three questions: ask one of them")
-    if "compare" in given:
+    refuse(
+        len(chosen_knobs) > 1, "--compare, --worst and --best are three questions: ask one of them"
+    )
+    if "compare" in chosen_knobs:
         refuse(len(flags.compare) != 2, "--compare takes two runs: minprm report --compare A B")
         refuse(flags.runs, "--compare A B stands alone, without another run")
     if flags.worst or flags.best:

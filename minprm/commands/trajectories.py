@@ -20,8 +20,8 @@ def write_trajectories(folder: Path, checkpoint: str, episodes: list[Episode]) -
     first = sum(1 for _ in folder.iterdir())
     for number, e in enumerate(episodes, start=first):
         session = f"{Path(checkpoint).name}-{number:05}"
-        found = {"session_id": session, **trajectory(e, checkpoint)}
-        write_atomically(folder / f"{session}.json", to_json(found, indent=1) + "\n")
+        session_log = {"session_id": session, **trajectory(e, checkpoint)}
+        write_atomically(folder / f"{session}.json", to_json(session_log, indent=1) + "\n")
 
 
 def trajectory(e: Episode, checkpoint: str) -> dict:
@@ -34,17 +34,17 @@ def trajectory(e: Episode, checkpoint: str) -> dict:
     line = {"task": task_name(e.world), "tools": e.world.tools, "messages": with_call_ids(messages)}
     version = libraries().get("minprm", "unknown")
     agent = {"name": "minprm", "version": version, "model_name": checkpoint}
-    found = to_atif(line, agent)
-    turns = [step for step in found["steps"] if step["source"] == "agent"]
+    atif = to_atif(line, agent)
+    turns = [step for step in atif["steps"] if step["source"] == "agent"]
     for i, turn in enumerate(turns):
         turn["metrics"] = _of_turn(e, i)
-    total = {
-        "total_steps": len(found["steps"]),
-        "total_completion_tokens": e.tokens(list(range(len(turns)))),
-    }
     reward = sum(step.reward for step in e.steps)
-    extra = {"success": e.world.success, "reward": reward, "outgrown": e.outgrown}
-    return found | {"final_metrics": total | {"extra": extra}}
+    atif["final_metrics"] = {
+        "total_steps": len(atif["steps"]),
+        "total_completion_tokens": e.tokens(list(range(len(turns)))),
+        "extra": {"success": e.world.success, "reward": reward, "outgrown": e.outgrown},
+    }
+    return atif
 
 
 def _of_turn(e: Episode, i: int) -> dict:

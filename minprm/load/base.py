@@ -76,24 +76,19 @@ def _learning(model: PreTrainedModel, tokenizer, cfg: Config) -> Policy:
     if count() == 1:
         return Policy(model, tokenizer, cfg.micro_tokens)
     spread_on = device_of(cfg.device) if is_spread(cfg) else None
-    each = "all weights" if spread_on is None else "a part of each weight"
-    logger.info(f"{count()} processes share the work, each with {each}")
+    holding = "all weights" if spread_on is None else "a part of each weight"
+    logger.info(f"{count()} processes share the work, each with {holding}")
     shares = Shares(cfg.engine.tensor_parallel)
     shares.hand_out(model, spread_on)
     return Policy(model, tokenizer, cfg.micro_tokens, shares)
-
-
-def sharing(cfg: Config) -> int:
-    """How many processes share the work: those of torchrun, or those that a plan is made for."""
-    return cfg.processes or count()
 
 
 def is_spread(cfg: Config) -> bool:
     """Does each process hold a part of each weight, and not all of them?"""
     if cfg.shard == "auto":
         _, adapters = base_for(cfg.model, cfg.lora) if cfg.model != "tiny" else ("", 0)
-        return sharing(cfg) > 1 and not cfg.lora and not adapters and not is_small(cfg.model)
-    return sharing(cfg) > 1 and cfg.shard == "always"
+        return count() > 1 and not cfg.lora and not adapters and not is_small(cfg.model)
+    return count() > 1 and cfg.shard == "always"
 
 
 def checked_base(cfg: Config) -> tuple[str, int]:

@@ -1,7 +1,6 @@
 """From a name to a model: hub ids and local paths, adapters, and who writes the tokens."""
 
 import json
-import re
 import shutil
 import warnings
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from transformers.utils.peft_utils import find_adapter_config_file
 
 from minprm.constants import Config, DeviceName, fail
 from minprm.load.names import require_place, require_sampler, uses_vllm
-from minprm.load.vllm import VLLM, start
+from minprm.load.vllm import VLLM, start_engine
 from minprm.model.adapters import as_model, merged
 from minprm.model.alone import ALONE, Alone
 from minprm.model.precision import make_head_fp32
@@ -86,8 +85,11 @@ def load_model(
 def load_shape(path: str, checkpointing: bool = False) -> PreTrainedModel:
     """The same model without adapters, and without its weights: they are on `meta`."""
     config = pretrained(AutoConfig, path)
-    with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    try:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    except (ValueError, ImportError) as error:
+        fail(f"{path} is no model that transformers loads: {str(error).splitlines()[0]}")
     _prepare(model, checkpointing)
     return model.eval()
 
@@ -163,14 +165,6 @@ def _from_anywhere(path: str) -> str:
     return str(Path(path).resolve()) if Path(path).is_dir() else path
 
 
-def targets_of(path: str) -> str | list[str]:
-    """The targets of the adapters that a path holds, as peft has noted them; [] without any."""
-    file = _adapter_config(path)
-    if file is None:
-        return []
-    return json.loads(Path(file).read_text(encoding="utf-8")).get("target_modules") or []
-
-
 def _adapter_config(path: str) -> str | None:
     """The file that describes the adapters of a path; None: it has none."""
     try:
@@ -242,26 +236,11 @@ def adapted(
 def linear_layers(model: PreTrainedModel) -> dict[str, torch.nn.Module]:
     """The layers that can have adapters, by their whole names: all linear ones but the output."""
     head = model.get_output_embeddings()
-    found = {}
+    layers = {}
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear | Conv1D) and module is not head:
-            found[name] = module
-    return found
-
-
-def layers_with_adapters(
-    model: PreTrainedModel, targets: str | Sequence[str]
-) -> list[torch.nn.Module]:
-    """The layers on which adapters with these targets are: names, a pattern, or none for all."""
-    found = []
-    for name, layer in linear_layers(model).items():
-        if isinstance(targets, str):
-            chosen = re.fullmatch(targets, name)
-        else:
-            chosen = not targets or any(f".{name}".endswith(f".{target}") for target in targets)
-        if chosen:
-            found.append(layer)
-    return found
+            layers[name] = module
+    return layers
 
 
 def require_layers(model: PreTrainedModel, targets: Sequence[str]) -> None:
@@ -269,8 +248,8 @@ def require_layers(model: PreTrainedModel, targets: Sequence[str]) -> None:
     names = {name.rpartition(".")[2] for name in linear_layers(model)}
     for target in targets:
         if target not in names:
-            known = ", ".join(sorted(names))
-            fail(f"--lora-targets {target}: the model has no such layers. Layers: {known}")
+            listed = ", ".join(sorted(names))
+            fail(f"--lora-targets {target}: the model has no such layers. Layers: {listed}")
 
 
 def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) -> PreTrainedModel:
@@ -283,6 +262,7 @@ def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) 
         with warnings.catch_warnings():
             # peft only warns where the file lacks weights, and would leave random ones in place
             warnings.filterwarnings("error", message="Found missing adapter keys")
+            warnings.filterwarnings("ignore", message=".*to a meta parameter")  # of `load_shape`
             model = as_model(PeftModel.from_pretrained(model, path, is_trainable=True))
     except (OSError, ValueError, RuntimeError, SafetensorError, UserWarning) as error:
         fail(f"the adapters of {path} do not fit their base: {str(error).splitlines()[0]}")
@@ -307,8 +287,8 @@ def switch_off_dropout(model: PreTrainedModel) -> None:
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
         for owner in (module, getattr(module, "config", None)):
-            for name, value in list(vars(owner).items() if owner else []):
-                if "drop" in name and isinstance(value, float):
+            for name, share in list(vars(owner).items() if owner else []):
+                if "drop" in name and isinstance(share, float):
                     setattr(owner, name, 0.0)
 
 
@@ -339,9 +319,9 @@ def checkpoint_activations(model: PreTrainedModel) -> None:
     getattr(model, "activation_checkpointing_enable", before)({"use_reentrant": False})
 
 
-def _need_peft(what: str) -> None:
+def _need_peft(subject: str) -> None:
     if find_spec("peft") is None:
-        fail(f'{what} peft: pip install "minprm[lora]"')
+        fail(f'{subject} peft: pip install "minprm[lora]"')
 
 
 def make_sampler(
@@ -355,4 +335,4 @@ def make_sampler(
     require_sampler(cfg.sampler)
     if not uses_vllm(cfg.sampler):
         return Sampler(model, own_weights, shares)
-    return start(model, cfg.engine, cfg.context, shares)
+    return start_engine(model, cfg.engine, cfg.context, shares)

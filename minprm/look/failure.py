@@ -39,15 +39,16 @@ class Tally:
 
     def add(self, groups: list, chat: Chat) -> "Tally":
         """Counts the thoughts of these groups of Act-PRM too."""
-        for z in [z for group in groups for z in group.thoughts]:
-            self.drawn += 1
-            self.readable += z.usable
-            self.cut += z.cut
-            self.turns += not z.closed and not z.cut
-            if not z.closed:
-                self.lines.update(set(FORMAT.findall(chat.text(z.ids))))
-            self.empty += z.usable and not chat.text(z.ids).strip()
-            self.controls.update({chat.special[i] for i in z.ids if i in chat.special})
+        for group in groups:
+            for z in group.thoughts:
+                self.drawn += 1
+                self.readable += z.usable
+                self.cut += z.cut
+                self.turns += not z.closed and not z.cut
+                if not z.closed:
+                    self.lines.update(set(FORMAT.findall(chat.text(z.ids))))
+                self.empty += z.usable and not chat.text(z.ids).strip()
+                self.controls.update({chat.special[i] for i in z.ids if i in chat.special})
         return self
 
     def why(self, agent: Agent) -> str:
@@ -59,14 +60,14 @@ class Tally:
                 f"without ending a thought by {stop}: show it how by --few-shot, or choose another "
                 "--layout or another --model"
             )
-        line, times = max(self.lines.items(), key=lambda item: item[1], default=("", 0))
+        ((line, times),) = self.lines.most_common(1) or [("", 0)]
         if times > self.drawn / 2:
             return (
                 f"{times} of {self.drawn} thoughts never end and have a line that begins with "
                 f"{line!r}, so this model writes in another format than the one that ends a "
                 f"thought by {stop}: show it that one by --few-shot, or say it by --instruction"
             )
-        token, times = max(self.controls.items(), key=lambda item: item[1], default=("", 0))
+        ((token, times),) = self.controls.most_common(1) or [("", 0)]
         if times > self.drawn / 2:
             return (
                 f"{times} of {self.drawn} thoughts hold the control token {token}, so this model "

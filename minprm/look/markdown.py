@@ -18,8 +18,8 @@ def escaped(text: object) -> str:
     >>> escaped("<b> | *now*")
     '&#60;b&#62; &#124; &#42;now&#42;'
     """
-    shown = one_line(str(text))
-    return "".join(f"&#{ord(letter)};" if letter in OBEYED else letter for letter in shown)
+    line = one_line(str(text))
+    return "".join(f"&#{ord(letter)};" if letter in OBEYED else letter for letter in line)
 
 
 def table(columns: list[str], rows: Iterable[Iterable[object]]) -> str:
@@ -32,17 +32,17 @@ def table(columns: list[str], rows: Iterable[Iterable[object]]) -> str:
 
 def group(line: dict) -> str:
     """One line of samples.jsonl: its state, the expert's action, and its rows."""
-    told = f"**state** {escaped(line['state'])}\n\n"
+    text = f"**state** {escaped(line['state'])}\n\n"
     if line["action"] is not None:
-        told += f"**expert** {escaped(line['action'])}\n\n"
-    return told + table(COLUMNS, cells(line))
+        text += f"**expert** {escaped(line['action'])}\n\n"
+    return text + table(COLUMNS, cells(line))
 
 
 def cells(line: dict) -> list[list]:
     """The rows of a group as a table has them."""
-    found = []
+    rows = []
     for row in rows_of(line["group"]):
         note = f"({row.note}) " if row.note else ""
         numbers = [round(row.reward, 3), round(row.advantage, 2), row.times]
-        found.append([*numbers, note + row.text()])
-    return found
+        rows.append([*numbers, note + row.text()])
+    return rows

@@ -50,7 +50,7 @@ class Screen:
             name = last_stage(stage_id)
             self.shown = bar(desc=f"seed {seed}  {name}", total=updates, initial=first)
 
-    def update(self, stats: dict[str, float]) -> None:
+    def advance(self, stats: dict[str, float]) -> None:
         """An update is over: what it measured stands before the bar."""
         if self.shown is None:
             return
@@ -58,10 +58,13 @@ class Screen:
         for key, name in NUMBERS.items():
             if key in stats:
                 self.numbers[name] = stats[key]
-        told = [f"{name} {number:.3f}" for name, number in self.numbers.items()]
-        told = [text for text in told if not text.startswith("loss")] or told  # where it is alone
+        numbers = {name: number for name, number in self.numbers.items() if name != "loss"}
+        numbers = numbers or self.numbers  # the loss alone, where there is nothing else
+        texts = [f"{name} {number:.3f}" for name, number in numbers.items()]
         left = self.clock.time_left()
-        self.shown.set_postfix_str(", ".join([*told, left] if left else told), refresh=False)
+        if left:
+            texts.append(left)
+        self.shown.set_postfix_str(", ".join(texts), refresh=False)
         self.shown.update()
 
     def group(self, line: dict) -> None:
@@ -92,5 +95,5 @@ class Screen:
 
     def _show(self, line: dict) -> None:
         columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else sys.maxsize
-        seen = picture(line, self.colours, columns)
-        logger.bind(coloured=seen).info(picture(line))  # the file has lines of full width
+        coloured = picture(line, self.colours, columns)
+        logger.bind(coloured=coloured).info(picture(line))  # the file has lines of full width

@@ -12,7 +12,7 @@ from minprm.report.gather import ladder_of, note, replayed
 from minprm.text.printable import printable
 
 NOT_COMPARED = ("run", "resume", "config", "dry_run", "preset", "arms", "threads", "jobs", "shard",
-                "processes", "save_every")  # fmt: skip
+                "save_every")  # fmt: skip
 TURN_PARTS = ("state", "thought", "action", "expert")
 
 

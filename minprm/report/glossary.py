@@ -37,7 +37,7 @@ ABOUT_ARMS = {
 class Metric(NamedTuple):
     """What a number says. `broken` is empty where no value of it is a bad sign by itself."""
 
-    what: str
+    meaning: str
     broken: str
 
 
@@ -283,8 +283,8 @@ def table() -> str:
     """The glossary as Markdown."""
     rows = ["| metric | what it is | broken |", "|---|---|---|"]
     for name, metric in METRICS.items():
-        what, broken = (FLAG.sub(r"`\1`", text.replace("|", "\\|")) for text in metric)
-        rows.append(f"| `{name}` | {what} | {broken} |")
+        meaning, broken = (FLAG.sub(r"`\1`", text.replace("|", "\\|")) for text in metric)
+        rows.append(f"| `{name}` | {meaning} | {broken} |")
     return "\n".join(rows)
 
 

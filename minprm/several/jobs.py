@@ -26,10 +26,10 @@ from loguru import logger
 from safetensors import SafetensorError
 
 from minprm.constants import Config, fail
-from minprm.load.base import sharing
 from minprm.load.pretrained import device_of
 from minprm.look.log import Log
 from minprm.run.ctrl_c import CtrlC
+from minprm.several.processes import count
 from minprm.several.together import way_on
 
 MOST = 4  # processes that are started without being asked for
@@ -42,7 +42,7 @@ Work = Callable[[Log], Callable[[str], Any]]  # makes, in the process, what runs
 def processes(cfg: Config, arms: int) -> int:
     """In how many processes so many arms run."""
     jobs = cfg.jobs
-    if sharing(cfg) > 1:  # torchrun's, which share out each arm
+    if count() > 1:  # torchrun's, which share out each arm
         return 1
     if not jobs:
         embedded = cfg.model == "tiny" and device_of(cfg.device).type == "cpu"
