@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
+from evidence import audit
 from evidence.drawings.idea import kind, the_group
 from evidence.drawings.worlds import WORLDS
 from evidence.results import load
 from minprm.constants import fail
-from minprm.envs import audit
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- table (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)

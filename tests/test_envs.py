@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evidence import audit
 from minprm.constants import Config
-from minprm.envs import WORLDS, audit, base, check_tasks, world_class
+from minprm.envs import WORLDS, base, check_tasks, world_class
 from minprm.envs import __main__ as by_hand
 from minprm.envs.base import called, task_seed
 from minprm.logs.reader import from_chat, read_demos, to_chat
@@ -485,10 +486,10 @@ def test_what_a_terminal_would_obey_is_shown(monkeypatch, capsys):
 def test_the_audit_is_shown_and_written_only_when_asked(monkeypatch, tmp_path, capsys):
     told = json.loads(audit.FILE.read_text())
     monkeypatch.setattr(audit, "FILE", tmp_path / "audit.json")
-    monkeypatch.setattr(by_hand, "audit", lambda names: told)
+    monkeypatch.setattr(audit, "audit", lambda names: told)
     for flags, written in (([], False), (["--write"], True)):
-        monkeypatch.setattr(sys, "argv", ["envs", "--audit", *flags])
-        by_hand.main()
+        monkeypatch.setattr(sys, "argv", ["audit", *flags])
+        audit.main()
         assert "| `cups` |" in capsys.readouterr().out
         assert (tmp_path / "audit.json").exists() is written
 

@@ -10,11 +10,11 @@ from functools import partial
 
 import pytest
 
+from evidence.audit import different, expert_sees
 from minprm.arms import demos, ladder
 from minprm.commands.train import main as train
 from minprm.constants import Config, Tiny
 from minprm.envs import WORLDS, check_tasks, make_world, world_class
-from minprm.envs.audit import different, expert_sees
 from minprm.envs.base import SPLITS, World, task_seed, tasks_split
 from minprm.envs.cups import Cups
 from minprm.load import tiny

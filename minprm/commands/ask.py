@@ -45,7 +45,7 @@ class Evaluation:
 
     # directories of runs, or hub ids
     checkpoints: Annotated[list[str], Positional, arg(metavar="CHECKPOINT ...")]
-    worlds: bool = False  # list all worlds, with random and expert success, and stop
+    worlds: bool = False  # list all worlds, with what each teaches, and stop
     world: str = "cups"  # name of a world in minprm/envs, or FILE.py:NAME, one of your own
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     demos: str = ""  # instead of a world: logs that no training saw, replayed step by step

@@ -9,13 +9,10 @@ Where there is no world to play in, --demos replays logs that no training saw. T
 The play: playing.py.
 """
 
-import json
-
 from minprm.arms.demos import require_logs
 from minprm.commands.ask import PROGRAM, Evaluation, as_trained, check
 from minprm.commands.cli import given_knobs, read_flags
-from minprm.envs.audit import FILE as AUDIT
-from minprm.envs.audit import table as worlds_table
+from minprm.envs import WORLDS, world_class
 from minprm.load.names import require_model, require_place
 
 
@@ -25,7 +22,8 @@ def main(argv: list[str]) -> None:
     given = given_knobs(argv)
     check(flags, given)
     if flags.worlds:
-        print(worlds_table(json.loads(AUDIT.read_text(encoding="utf-8"))))
+        for name in WORLDS:
+            print(f"{name:<15}{world_class(name).teaches}")
         return
     for path in flags.checkpoints:
         require_place(path)
