@@ -1,6 +1,6 @@
-"""What a person sees while a run goes: a bar with the newest numbers and the time left, and at the
-first and the last look of a stage one group. A pipe or a file gets the groups as plain text, and no
-bar.
+"""What a person sees while a run goes: a bar with the newest numbers and the time that its stage
+still takes, and at the first and the last look of a stage one group. A pipe or a file gets the
+groups as plain text, and no bar.
 """
 
 import shutil
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from loguru import logger
 from tqdm import tqdm
 
-from minprm.look.clock import Clock, Part
 from minprm.look.picture import picture
 from minprm.run.stage_ids import last_stage
 from minprm.text.printable import in_colours
@@ -22,20 +21,18 @@ if TYPE_CHECKING:
 # a progress bar, and none where nobody watches
 bar = partial(
     tqdm, leave=False, disable=None, dynamic_ncols=True,
-    bar_format="{desc} {n_fmt}/{total_fmt}{postfix} |{bar}|",  # text first: it is never cut
+    bar_format="{desc} {n_fmt}/{total_fmt}{postfix}, {remaining} left |{bar}|",  # no text is cut
 )  # fmt: skip
 # What the bar says of an update, and of the newest look.
 NUMBERS = {"reward/mean": "reward", "eval/success": "success", "loss/total": "loss"}
 
 
 class Screen:
-    """The bar of the stage that runs, the groups that were not shown yet, and the time left."""
+    """The bar of the stage that runs, and the groups that were not shown yet."""
 
     def __init__(self, bars: bool = True):
         """bars: may there be any? Where stages run at once, in several processes, there is none."""
         self.bars = bars
-        self.clock = Clock()
-        self.part = Part(0, "")  # the one that the bar is of
         self.shown: tqdm | None = None
         self.numbers: dict[str, float] = {}
         self.last_group: dict = {}
@@ -43,8 +40,6 @@ class Screen:
 
     def bar(self, seed: int, stage_id: str, first: int, updates: int) -> None:
         """A stage begins; it has a bar from now on."""
-        self.part = Part(seed, stage_id)
-        self.clock.begin(self.part, updates - first)
         self.numbers = {}
         if self.bars:
             name = last_stage(stage_id)
@@ -54,14 +49,12 @@ class Screen:
         """An update is over: what it measured stands before the bar."""
         if self.shown is None:
             return
-        self.clock.update(self.part)
         for key, name in NUMBERS.items():
             if key in stats:
                 self.numbers[name] = stats[key]
         told = [f"{name} {number:.3f}" for name, number in self.numbers.items()]
         told = [text for text in told if not text.startswith("loss")] or told  # where it is alone
-        left = self.clock.time_left()
-        self.shown.set_postfix_str(", ".join([*told, left] if left else told), refresh=False)
+        self.shown.set_postfix_str(", ".join(told), refresh=False)
         self.shown.update()
 
     def group(self, line: dict) -> None:
@@ -77,9 +70,8 @@ class Screen:
             self.shown.close()
         self.shown = None
 
-    def finish(self, seed: int, name: str, seconds: float) -> None:
+    def finish(self) -> None:
         """A stage, or an evaluation, is over."""
-        self.clock.done(Part(seed, name), seconds)
         self.close()
         if self.last_group:
             self._show(self.last_group)
