@@ -226,7 +226,7 @@ def test_a_terminal_shows_a_bar_with_the_reward_and_the_time_left(seen):
     folder, shown = seen
     bars = [text for text in shown.split("\r") if text.startswith("seed 0  act_prm ")]
     assert any("reward 0." in text and "00:0" in text and " left" in text for text in bars), bars
-    assert "0/6 |" in bars[0] and all(len(text) <= 80 for text in bars)
+    assert "0/6, ? left |" in bars[0] and all(len(text) <= 80 for text in bars)
     told = (folder / "log.txt").read_text()
     assert "\r" not in told and "\x1b" not in told and "0/6" not in told
     assert "after 0 updates" in told and "act_prm, after 6 updates" in told

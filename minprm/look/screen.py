@@ -18,10 +18,10 @@ from minprm.text.printable import in_colours
 if TYPE_CHECKING:
     from loguru import Record  # which is in its types alone
 
-# a progress bar, and none where nobody watches
+# a progress bar, and none where nobody watches; its text comes first, so that it is never cut
 bar = partial(
     tqdm, leave=False, disable=None, dynamic_ncols=True,
-    bar_format="{desc} {n_fmt}/{total_fmt}{postfix}, {remaining} left |{bar}|",  # no text is cut
+    bar_format="{desc} {n_fmt}/{total_fmt}{postfix}, {remaining} left |{bar}|",
 )  # fmt: skip
 # What the bar says of an update, and of the newest look.
 NUMBERS = {"reward/mean": "reward", "eval/success": "success", "loss/total": "loss"}
