@@ -348,7 +348,6 @@ def test_ctrl_c_ends_with_the_score_and_no_traceback(saved, monkeypatch, capsys)
     ("c d --watch", "--watch shows one checkpoint"),
     ("c --watch --samples 2 --temperature 1", "--samples has no effect"),
     ("c --watch --transcripts all.jsonl", "--transcripts has no effect"),
-    ("c --watch --atif out", "--atif has no effect"),
     ("c --watch --show 1", "--show has no effect"),
     ("c --watch --chart a.png", "--chart has no effect"),
     ("c --watch --demos logs.jsonl", "--watch has no effect"),

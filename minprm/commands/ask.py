@@ -67,7 +67,6 @@ class Evaluation:
     device: DeviceName = "auto"  # where the model computes; auto: cuda if it is there, else cpu
     engine: Engine = field(default_factory=Engine)
     transcripts: str = ""  # new file to write every episode to, JSONL
-    atif: str = ""  # new folder to write every episode to, each a file of ATIF for other viewers
     show: CountOrNone = 0  # episodes to print; in colour on a terminal
     chart: str = ""  # file for a bar chart, PNG
     watch: bool = False  # play before you, turn by turn; you may think and act yourself
@@ -95,10 +94,9 @@ def check(flags: Evaluation, given: set[str]) -> None:
 
 def _check_files(flags: Evaluation) -> None:
     """Refuses files that could not be written after all the play."""
-    new = (("transcripts", flags.transcripts), ("atif", flags.atif))
-    for name, path in new:
-        refuse(path and Path(path).exists(), f"--{name} {path} exists: choose another name")
-    for name, path in (*new, ("chart", flags.chart)):
+    file = flags.transcripts
+    refuse(file and Path(file).exists(), f"--transcripts {file} exists: choose another name")
+    for name, path in (("transcripts", file), ("chart", flags.chart)):
         folder = Path(path).parent
         writable = folder.is_dir() and os.access(folder, os.W_OK) and not Path(path).is_dir()
         refuse(path and not writable, f"--{name} {path}: nothing can be written there")
@@ -160,10 +158,10 @@ def _check_effects(asked: list[Evaluation], given: set[str]) -> None:
         Need(
             played,
             "a world that is played, so no --demos",
-            "world world_args episodes samples split think transcripts atif show watch",
+            "world world_args episodes samples split think transcripts show watch",
         ),
         Need(not played, "--demos", "content skip_bad"),
-        Need(not asked[0].watch, "a table, so no --watch", "samples transcripts atif show chart"),
+        Need(not asked[0].watch, "a table, so no --watch", "samples transcripts show chart"),
     ]
     for knob, need in unmet(needs).items():
         refuse(knob in given, no_effect(knob, need))

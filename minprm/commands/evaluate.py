@@ -2,15 +2,15 @@
 
 A checkpoint may think or not: each turn it decides for itself. Beside it, on the same tasks, random
 play and the expert. With several samples a task, pass@k in closed form; with several checkpoints a
-chart; with --transcripts every episode as a line of JSONL, with --atif as a file of its own, with
---show some of them on screen. With --watch a person sees each turn as it is played, and may take
-it (watch.py).
+chart; with --transcripts every episode as a line of JSONL, with --show some of them on screen. With
+--watch a person sees each turn as it is played, and may take it (watch.py).
 Where there is no world to play in, --demos replays logs that no training saw. The flags: ask.py.
 The play: playing.py.
 """
 
 from minprm.arms.demos import require_logs
 from minprm.commands.ask import PROGRAM, Evaluation, as_trained, check
+from minprm.commands.checks import refuse
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.envs import WORLDS, world_class
 from minprm.load.names import require_model, require_place
@@ -18,8 +18,9 @@ from minprm.load.names import require_model, require_place
 
 def main(argv: list[str]) -> None:
     """The command."""
-    flags = read_flags(Evaluation, argv, PROGRAM)
     given = given_knobs(argv)
+    refuse("atif" in given, "--atif has gone: --transcripts FILE writes every episode as JSONL")
+    flags = read_flags(Evaluation, argv, PROGRAM)
     check(flags, given)
     if flags.worlds:
         for name in WORLDS:
