@@ -24,7 +24,7 @@ from minprm.commands import train
 from minprm.constants import Config
 from minprm.look import markdown
 from minprm.look.log import Log
-from minprm.look.picture import CUT, GREEN, GREY, RED, picture
+from minprm.look.picture import CUT, picture
 
 ROOT = Path(__file__).parents[1]
 FLAGS = (
@@ -100,12 +100,6 @@ def test_an_episode_has_a_line_for_each_turn():
     assert told[-1].strip() == "… 10 more turns" and len(told) == 6 + 1 + 8 + 1
 
 
-def test_a_row_is_coloured_by_the_advantage_that_it_shows():
-    group = [thought("a", 0.9, 1.0), thought("b", 0.1, 0.004), thought("c", 0.0, -1.0)]
-    rows = picture(line(group), colours=True).splitlines()[-3:]
-    assert [row[: row.index("m") + 1] for row in rows] == [GREEN, GREY, RED]
-
-
 def test_an_episode_without_a_turn_is_shown_too():
     nothing = {"turns": [], "reward": 0.0, "advantage": None, "won": False}
     told = picture(line([nothing], action=None))
@@ -137,28 +131,6 @@ def test_the_first_and_the_last_group_of_a_stage_are_shown_and_no_other(tmp_path
     for seen in (told, capsys.readouterr().err):
         after = [x.split("after ")[1] for x in seen.splitlines() if "after " in x]
         assert after == [f"{n} updates: 1 thoughts of one state" for n in (0, 15)]
-
-
-def test_a_narrow_terminal_gets_narrow_lines_and_the_file_full_ones(tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    told = looked(tmp_path, 0, text="word " * 14).splitlines()
-    seen = capsys.readouterr().err.splitlines()
-    assert "word " * 13 in told[-1] and max(map(len, seen[1:])) <= 60
-    assert sum(x.count("word") for x in seen) == 14
-
-
-@pytest.mark.parametrize(("terminal", "no_colour"), [(True, ""), (True, "1"), (False, "")])
-def test_colours_are_for_terminals_and_never_in_the_file(
-    terminal, no_colour, tmp_path, capsys, monkeypatch
-):
-    monkeypatch.setenv("NO_COLOR", no_colour)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    told = looked(tmp_path, 0)
-    shown = capsys.readouterr().err
-    assert ("\x1b[32m" in shown) == (terminal and not no_colour)
-    assert "\x1b" not in told and " 0.500  1 of 1  a\n" in told
 
 
 def test_what_a_model_wrote_is_shown_and_not_obeyed(tmp_path, capsys):

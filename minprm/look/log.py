@@ -38,7 +38,7 @@ class Log:
         self.tracked = False  # by a service, too
         self.early: list[str] = []  # what was said before there was a file for it
         logger.remove()
-        logger.add(_above_the_bar, format=self.screen.format)
+        logger.add(_above_the_bar, format="{time:HH:mm:ss} {message}")
         self.sink = logger.add(self.early.append, format="{time} {message}")
 
     def open(self, cfg: Config) -> None:

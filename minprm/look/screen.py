@@ -3,20 +3,13 @@ still takes, and at the first and the last look of a stage one group. A pipe or 
 groups as plain text, and no bar.
 """
 
-import shutil
-import sys
 from functools import partial
-from typing import TYPE_CHECKING
 
 from loguru import logger
 from tqdm import tqdm
 
 from minprm.look.picture import picture
 from minprm.run.stage_ids import last_stage
-from minprm.text.printable import in_colours
-
-if TYPE_CHECKING:
-    from loguru import Record  # which is in its types alone
 
 # a progress bar, and none where nobody watches; its text comes first, so that it is never cut
 bar = partial(
@@ -36,7 +29,6 @@ class Screen:
         self.shown: tqdm | None = None
         self.numbers: dict[str, float] = {}
         self.last_group: dict = {}
-        self.colours = in_colours(sys.stderr)
 
     def bar(self, seed: int, stage_id: str, first: int, updates: int) -> None:
         """A stage begins; it has a bar from now on."""
@@ -62,7 +54,7 @@ class Screen:
         if line["update"]:
             self.last_group = line
         else:
-            self._show(line)
+            logger.info(picture(line))
 
     def close(self) -> None:
         """Takes the bar away."""
@@ -74,15 +66,5 @@ class Screen:
         """A stage, or an evaluation, is over."""
         self.close()
         if self.last_group:
-            self._show(self.last_group)
+            logger.info(picture(self.last_group))
         self.last_group = {}
-
-    def format(self, record: "Record") -> str:
-        """How loguru writes a message on the console: a picture in colours, where it has them."""
-        text = "{extra[coloured]}" if "coloured" in record["extra"] else "{message}"
-        return "{time:HH:mm:ss} " + text + "\n{exception}"
-
-    def _show(self, line: dict) -> None:
-        columns = shutil.get_terminal_size().columns if sys.stderr.isatty() else sys.maxsize
-        seen = picture(line, self.colours, columns)
-        logger.bind(coloured=seen).info(picture(line))  # the file has lines of full width
