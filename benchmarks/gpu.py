@@ -152,7 +152,7 @@ def updates(policy: Policy, size: Size, work: Work) -> dict[str, float]:
         policy.shares_prefixes = share
         took[share] = seconds(lambda: policy.update(samples, config_of(size).act_prm, lr=1e-6))
     tokens = work.rows * (work.prompt + work.answer)
-    needed = speed.flops(policy, *speed.size(samples))
+    needed = speed.flops(policy, *speed.token_counts(samples))
     return {
         "trees, tokens/s": tokens / took[True],
         "rows, tokens/s": tokens / took[False],

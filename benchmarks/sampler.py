@@ -93,7 +93,7 @@ def engine(model: PreTrainedModel, size: Size) -> Callable[[int], int]:
     token = 2 * 4 * size.layers * size.heads * size.head_dim  # bytes of its keys and values
     tokens = size.longest + size.new + BLOCK
     vllm.CPU_CACHE = token * tokens * size.prompts * size.group
-    writer = vllm.start(model, Engine(), CONTEXT)
+    writer = vllm.start_engine(model, Engine(), CONTEXT)
     return drawing(writer, size, forget=lambda writer: writer.llm.reset_prefix_cache())
 
 

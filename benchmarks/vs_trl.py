@@ -29,7 +29,7 @@ from benchmarks.peers import GROUP, PROMPTS, Regime
 from evidence.results import save_run, take_json_flag
 from minprm.constants import Engine, Training
 from minprm.data import Sample
-from minprm.load.vllm import start
+from minprm.load.vllm import start_engine
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
 
@@ -140,7 +140,7 @@ def steppers_of(model, tokenizer, regime: Regime, vllm: bool) -> dict[str, Stepp
         plain = Qwen3ForCausalLM(model.config)
         p = Policy(plain, tokenizer, 16_384)
         stops = list(range(peers.WORDS // regime.average))
-        engine = start(plain, Engine(), 1024)
+        engine = start_engine(plain, Engine(), 1024)
         steppers["step, minprm with vLLM"] = Stepper(engine, p, prompts, regime, stops)
     return steppers
 

@@ -617,8 +617,8 @@ def metrics() -> str:
     """Every metric: what it is, and what it looks like when something is broken."""
     rows = ["| metric | what it is | broken |", "|---|---|---|"]
     for name, metric in METRICS.items():
-        what, broken = (FLAG.sub(r"`\1`", text.replace("|", "\\|")) for text in metric)
-        rows.append(f"| `{name}` | {what} | {broken} |")
+        meaning, broken = (FLAG.sub(r"`\1`", text.replace("|", "\\|")) for text in metric)
+        rows.append(f"| `{name}` | {meaning} | {broken} |")
     return "\n".join(rows)
 
 

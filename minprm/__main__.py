@@ -40,11 +40,11 @@ def main(argv: list[str] | None = None) -> None:
         except BrokenPipeError:  # whoever reads has read enough, as head does
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is buffered
         return
-    lines = [f"  {command:<10}{what}" for command, what in COMMANDS.items()]
-    told = "minprm COMMAND [FLAGS]; COMMAND --help lists its flags; minprm --version.\n"
-    told += "\n".join(lines)
+    lines = [f"  {command:<10}{purpose}" for command, purpose in COMMANDS.items()]
+    usage = "minprm COMMAND [FLAGS]; COMMAND --help lists its flags; minprm --version.\n"
+    usage += "\n".join(lines)
     if name in ("-h", "--help"):
-        print(told)
+        print(usage)
         return
     if name == "--version":
         print(f"minprm {__version__}")

@@ -43,7 +43,7 @@ def is_own(name: str) -> bool:
     return name.rpartition(":")[0].endswith(".py")
 
 
-def named(name: str) -> Any:
+def definition(name: str) -> Any:
     """What FILE.py:NAME names. Raises ValueError where there is nothing of this name."""
     file, _, attribute = name.rpartition(":")
     module, _ = loaded(Path(file).resolve())
@@ -60,7 +60,7 @@ def users(name: str, ours: Iterable[str]) -> Callable | None:
     if not is_own(name):
         names = ", ".join(ours)
         raise ValueError(f"{name}: no such name. Names: {names}, or FILE.py:NAME, one of your own")
-    theirs = named(name)
+    theirs = definition(name)
     if not callable(theirs):
         raise ValueError(f"{name} is no function, but {theirs!r}"[:200])
 

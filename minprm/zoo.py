@@ -38,9 +38,9 @@ def opo(r: Tensor, n: Tensor) -> Tensor:
 
 def top_k(r: Tensor, k: int) -> Tensor:
     """A_i = 1 for the k best of the group, else 0; a reward of 0 is never best.  [G] -> [G]"""
-    kept = torch.zeros_like(r)
-    kept[r.argsort(descending=True, stable=True)[:k]] = 1.0
-    return kept * (r > 0)
+    adv = torch.zeros_like(r)
+    adv[r.argsort(descending=True, stable=True)[:k]] = 1.0
+    return adv * (r > 0)
 
 
 def best(r: Tensor) -> Tensor:
@@ -90,9 +90,9 @@ def top_p(std: Tensor, p: float) -> Tensor:
     >>> top_p(torch.tensor([0.1, 0.5, 0.0, 0.4]), 0.5)
     tensor([0., 1., 0., 1.])
     """
-    kept = torch.zeros_like(std)
-    kept[std.argsort(descending=True, stable=True)[: max(int(p * len(std)), 1)]] = 1.0
-    return kept
+    weights = torch.zeros_like(std)
+    weights[std.argsort(descending=True, stable=True)[: max(int(p * len(std)), 1)]] = 1.0
+    return weights
 
 
 def soft(std: Tensor, p: float) -> Tensor:

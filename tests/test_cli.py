@@ -307,7 +307,7 @@ def test_a_kept_checkpoint_is_called_by_its_stage_and_update():
 def test_control_characters_are_shown_and_not_obeyed(capsys):
     e = begin(Cups(), 0, noise=0)
     e.steps.append(Step(e.state, "clear \x1b[2J", "open \x1b]0;x\x07"))
-    playing.report("c", [e], ask.Evaluation(checkpoints=["c"], show=1))
+    playing.write_transcripts("c", [e], ask.Evaluation(checkpoints=["c"], show=1))
     shown = capsys.readouterr().out
     assert "\x1b" not in shown and "\x07" not in shown and r"clear \x1b[2J" in shown
 

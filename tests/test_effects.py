@@ -232,4 +232,4 @@ def test_each_arm_has_its_sentence():
 
 def test_the_glossary_of_the_docs_is_that_of_the_page():
     assert metrics() in (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
-    assert all(metric.what for metric in METRICS.values())
+    assert all(metric.meaning for metric in METRICS.values())

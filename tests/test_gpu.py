@@ -38,7 +38,7 @@ def test_mfu_counts_the_products_of_matrices_that_an_update_makes(name, close):
         policy.update(samples, gpu.config_of(size).act_prm, lr=0.0)
     counted = counter.get_flop_counts()["Global"]
     products = sum(n for op, n in counted.items() if "mm" in str(op))
-    tokens, _, scored = speed.size(samples)
+    tokens, _, scored = speed.token_counts(samples)
     assert speed.flops(policy, tokens, 0, scored) == pytest.approx(products, rel=close)
 
 
@@ -47,7 +47,7 @@ def test_what_only_a_card_has_is_nan_where_the_card_is_not_known(monkeypatch):
     policy = gpu.policy_of(gpu.model_of(size).float(), size)
     monkeypatch.setattr(gpu, "CARD", "NVIDIA H200")
     found = gpu.updates(policy, size, work)
-    needed = speed.flops(policy, *speed.size(gpu.trees(work)))
+    needed = speed.flops(policy, *speed.token_counts(gpu.trees(work)))
     seconds = work.rows * (work.prompt + work.answer) / found["trees, tokens/s"]
     assert found["MFU of trees, %"] == pytest.approx(100 * needed / seconds / 989e12)
     monkeypatch.setattr(gpu, "CARD", "an unknown card")

@@ -13,7 +13,7 @@ from minprm.arms.demos import (
     leave_out_unwritable,
     measured,
 )
-from minprm.arms.evaluation import answers, replay, replay_summary
+from minprm.arms.evaluation import answer_logs, replay, replay_summary
 from minprm.commands.logs import tokens_of
 from minprm.constants import ActPRM, Config, Relabel
 from minprm.data import Demo, Sample
@@ -97,7 +97,7 @@ def test_a_replay_holds_the_histories_of_one_portion(monkeypatch):
         return generate(prompts, *rest)
 
     monkeypatch.setattr(run.agent.sampler, "generate", counted)
-    found = answers(run.agent, CFG, run.train_demos, noise=0)
+    found = answer_logs(run.agent, CFG, run.train_demos, noise=0)
     assert len(alive) == 3 and max(alive) == others + WITH_ONE_THOUGHT  # one state for each log
     assert [answer.log for answer in found] == list(range(LOGS))
 
@@ -105,8 +105,8 @@ def test_a_replay_holds_the_histories_of_one_portion(monkeypatch):
 def test_logs_of_later_portions_are_replayed_and_scored_like_the_first():
     run = run_of(WITH_ONE_THOUGHT + 2)
     few = run.train_demos[-2:]
-    later = answers(run.agent, CFG, run.train_demos, noise=0)[-2:]
-    alone = answers(run.agent, CFG, few, noise=0)
+    later = answer_logs(run.agent, CFG, run.train_demos, noise=0)[-2:]
+    alone = answer_logs(run.agent, CFG, few, noise=0)
     assert [answer.ids for answer in later] == [answer.ids for answer in alone]
     for one, other in zip(later, alone, strict=True):
         assert one.likelihood == pytest.approx(other.likelihood, rel=1e-5)
@@ -121,7 +121,7 @@ def test_after_a_thought_that_never_ends_the_experts_action_has_no_likelihood(mo
     def found_after(ids):
         told = [[Completion(ids, [])]] * 2
         monkeypatch.setattr(run.agent.sampler, "generate", lambda prompts, *_: told[: len(prompts)])
-        return answers(run.agent, CFG, run.train_demos[:1], noise=0)[0].likelihood
+        return answer_logs(run.agent, CFG, run.train_demos[:1], noise=0)[0].likelihood
 
     assert found_after(whole) > 0
     assert found_after(whole[: len(chat.think) + 1]) == 0

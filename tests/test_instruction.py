@@ -10,7 +10,7 @@ from minprm.arms.demos import few_shot
 from minprm.arms.evaluation import evaluate
 from minprm.arms.ladder import run_arm, start
 from minprm.commands import train
-from minprm.commands.cli import as_flags, parse, read
+from minprm.commands.cli import as_flags, configuration, parse
 from minprm.constants import SFT, ActPRM, Config, Relabel
 from minprm.envs.cups import Cups
 from minprm.logs.reader import from_chat, read_demos, write_demos
@@ -85,7 +85,7 @@ def test_what_is_sampled_before_sft_holds_it_and_what_sft_learns_does_not(
         texts = [run.agent.chat.text(ids) for ids in rows]
         read.setdefault(kind, set()).update(text.count(TOLD) for text in texts)
 
-    generate, update, answers = Sampler.generate, Policy.update, ladder.answers
+    generate, update, answers = Sampler.generate, Policy.update, ladder.answer_logs
 
     def sampled(self, prompts, *rest):
         hold(now[0], prompts)
@@ -101,7 +101,7 @@ def test_what_is_sampled_before_sft_holds_it_and_what_sft_learns_does_not(
 
     monkeypatch.setattr(Sampler, "generate", sampled)
     monkeypatch.setattr(Policy, "update", learned)
-    monkeypatch.setattr(ladder, "answers", replayed)
+    monkeypatch.setattr(ladder, "answer_logs", replayed)
     run_arm(run, "act_prm", ["act_prm", "relabel", "sft:thoughts"], tmp_path)
     after = {1} if always else {0}
     assert read == {
@@ -313,7 +313,7 @@ def test_a_run_that_goes_on_is_told_the_same(folder):
     """Its knobs are read from config.json, as flags."""
     text = "Think:\n--lr=1 is no flag, nor is -this"
     cfg = parse(["--model", f"{folder}/model", "--instruction", text])
-    assert read(as_flags(json.loads(json.dumps(asdict(cfg))))) == cfg
+    assert configuration(as_flags(json.loads(json.dumps(asdict(cfg))))) == cfg
 
 
 @pytest.mark.parametrize(

@@ -125,13 +125,13 @@ def both_train(folder: Path) -> bool:
 
 def slowed(monkeypatch, seconds: float = 0.1) -> None:
     """Updates of what is started from here take longer, so that they can be interrupted."""
-    update_of_worker = Log.update
+    update_of_worker = Log.metrics
 
     def update(self, *what):
         time.sleep(seconds)
         update_of_worker(self, *what)
 
-    monkeypatch.setattr(Log, "update", update)
+    monkeypatch.setattr(Log, "metrics", update)
 
 
 # --- the numbers ---

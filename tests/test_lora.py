@@ -14,7 +14,7 @@ from minprm.commands import dry_run as planning
 from minprm.commands import train
 from minprm.commands.ask import Evaluation
 from minprm.commands.plan import plan as whole_plan
-from minprm.commands.playing import played
+from minprm.commands.playing import play_checkpoint
 from minprm.constants import RL, SFT, ActPRM, Config, Training
 from minprm.load.pretrained import adapted, base_of, load_model
 from minprm.load.vllm import weights as merged
@@ -256,7 +256,7 @@ def test_a_checkpoint_of_adapters_is_played_and_planned(base, tmp_path):
     cfg = Config(
         model=path, world_args=["rounds=1"], episodes=3, thought_tokens=4, sampler="transformers"
     )
-    assert len(played(cfg, Evaluation([path]))) == 3
+    assert len(play_checkpoint(cfg, Evaluation([path]))) == 3
     plan = "\n".join(whole_plan(Config(model=path, world_args=["rounds=1"]), tmp_path))
     numbers = [p.numel() for p in load_model(path).parameters() if p.requires_grad]
     assert f"{sum(numbers):,} of them trained" in plan

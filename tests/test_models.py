@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from minprm.arms.ladder import start
 from minprm.commands.ask import Evaluation
-from minprm.commands.playing import played
+from minprm.commands.playing import play_checkpoint
 from minprm.constants import Config, Tiny, Training
 from minprm.data import Sample
 from minprm.envs.cups import Cups
@@ -307,7 +307,7 @@ def test_windows_that_the_context_cannot_fill_cost_nothing(tmp_path):
 def test_evaluation_and_training_check_what_they_load(tmp_path, capsys):
     path = str(saved("Mamba", tmp_path))
     cfg = Config(model=path, sampler="transformers", num_demos=2, held_out=0, run="x")
-    evaluation = lambda: played(cfg, Evaluation([path]))  # noqa: E731
+    evaluation = lambda: play_checkpoint(cfg, Evaluation([path]))  # noqa: E731
     training = lambda: start(cfg, 0, Lines(), tmp_path)  # noqa: E731
     for load in (evaluation, training):
         with pytest.raises(SystemExit) as stopped:

@@ -8,7 +8,7 @@ from torch import tensor
 
 from minprm import chosen, own, zoo
 from minprm.algorithms import REWARDS, action_prob
-from minprm.commands.cli import as_flags, parse, read
+from minprm.commands.cli import as_flags, configuration, parse
 
 FILE = """
 import torch
@@ -168,7 +168,7 @@ def test_the_knobs_of_a_reward_by_reading_are_those_of_a_users_too(here):
     flags = "--act-prm.reward mine.py:same --act-prm.scored-by base --act-prm.reward-span turn"
     cfg = parse(flags.split())
     assert (cfg.act_prm.reward, cfg.act_prm.scored_by) == ("mine.py:same", "base")
-    assert read(as_flags(asdict(cfg))) == cfg  # as a run that goes on reads them
+    assert configuration(as_flags(asdict(cfg))) == cfg  # as a run that goes on reads them
 
 
 def test_a_fingerprint_tells_of_the_files_text(here):

@@ -236,9 +236,9 @@ def test_it_is_played_by_hand_and_measured_but_not_kept_among_ours(here, monkeyp
 
 def test_a_run_is_named_by_the_class(here):
     for world in ("shop.py:Shop", f"{here}/shop.py:Shop"):
-        assert train.named(Config(world=world)).run.startswith("Shop-")
+        assert train.with_new_name(Config(world=world)).run.startswith("Shop-")
     (here / "own.py").write_text(SHOP.replace("class Shop(", "class Größe(", 1))
-    assert train.named(Config(world="own.py:Größe")).run.startswith("Gr__e-")
+    assert train.with_new_name(Config(world="own.py:Größe")).run.startswith("Gr__e-")
 
 
 def mine(more: str = "") -> str:

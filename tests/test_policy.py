@@ -74,8 +74,8 @@ def test_what_a_row_writes_does_not_depend_on_when_others_stop():
 def test_a_prompt_that_goes_on_is_read_from_where_it_ended_until_a_weight_changes():
     p = policy()
     sampler, read = Sampler(p.model), []
-    step = sampler._step
-    sampler._step = lambda ids, *rest: (read.append(ids.shape), step(ids, *rest))[1]
+    step = sampler._forward
+    sampler._forward = lambda ids, *rest: (read.append(ids.shape), step(ids, *rest))[1]
     first = [[1, 2, 3, 4, 5, 6, 7], [4, 5, 6]]
     longer = [[*first[0], 8, 9], [*first[1], 3, 2, 1], [9, 9, 9, 9], [*first[0], 5]]
     for changed in (False, True):

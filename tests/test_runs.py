@@ -376,9 +376,9 @@ def test_a_run_is_named_by_its_folder_and_a_new_one_by_its_world(here):
     assert resumed.run == "whole"
     Path("runs/whole").rename("runs/moved")
     assert train.resumed(Config(resume=True), ["--resume"]).run == "moved"
-    assert train.named(Config(world="guess")).run.startswith("guess-")
-    assert train.named(Config(world="")).run.startswith("logs-")
-    assert train.named(Config(preset="smoke")).run.startswith("smoke-")
+    assert train.with_new_name(Config(world="guess")).run.startswith("guess-")
+    assert train.with_new_name(Config(world="")).run.startswith("logs-")
+    assert train.with_new_name(Config(preset="smoke")).run.startswith("smoke-")
 
 
 def test_config_json_gives_back_every_knob(here):
@@ -524,7 +524,7 @@ def test_after_any_number_of_stops_patience_ends_at_the_same_update(tmp_path, mo
     flags = but(flags, without="--arms")
     expected = run("whole", *flags)
     assert 2 < len(metrics("whole")) < 30
-    update = Log.update
+    update = Log.metrics
 
     def stopped(self, *args):
         update(self, *args)
@@ -532,7 +532,7 @@ def test_after_any_number_of_stops_patience_ends_at_the_same_update(tmp_path, mo
 
     starts = 0
     with monkeypatch.context() as patch:
-        patch.setattr(Log, "update", stopped)  # at every single update
+        patch.setattr(Log, "metrics", stopped)  # at every single update
         while True:
             try:
                 starts += 1
@@ -566,7 +566,7 @@ def test_tensorboard_has_each_point_once_after_a_kill(tmp_path):
         for stage, first in (("act_prm+sft:thoughts", 0), ("rl", begins)):
             log.rewind(0, stage, first)
             for update in range(first, 4):
-                log.update(0, stage, update, {"loss": float(begins)})
+                log.metrics(0, stage, update, {"loss": float(begins)})
         shutil.copytree(folder, tmp_path / str(begins))  # what kill -9 would leave
         log.close()
         shutil.rmtree(folder)

@@ -14,7 +14,7 @@ from minprm.commands.cli import parse
 from minprm.constants import Engine, Tiny
 from minprm.envs.cups import Cups
 from minprm.load.tiny import untrained
-from minprm.load.vllm import VLLM, start
+from minprm.load.vllm import VLLM, start_engine
 from minprm.model.alone import ALONE, Alone
 from minprm.several import shares as module
 from minprm.several.owners import Owners
@@ -188,7 +188,7 @@ def test_without_vllm_there_is_no_engine_to_share(monkeypatch, capsys):
 def test_heads_that_processes_cannot_share_are_refused(capsys):
     model, _ = untrained(Cups(), Tiny(heads=4), seed=0)
     with pytest.raises(SystemExit):
-        start(model, Engine(tensor_parallel=3), 64)
+        start_engine(model, Engine(tensor_parallel=3), 64)
     assert "4 attention heads" in capsys.readouterr().err
 
 

@@ -11,7 +11,7 @@ from benchmarks.actprm import grown
 from minprm.constants import RL, Training
 from minprm.data import Sample
 from minprm.load.pretrained import adapted
-from minprm.look.speed import flops, peak_of, size, speed
+from minprm.look.speed import flops, peak_of, speed, token_counts
 from minprm.model.policy import Policy
 from minprm.model.tree import layout
 from shared.policies import policy
@@ -27,7 +27,7 @@ def branches() -> list[Sample]:
 
 def test_tokens_and_pairs_are_those_of_the_rows_that_are_read():
     rows = layout([branches()])
-    tokens, pairs, scored = size(branches())
+    tokens, pairs, scored = token_counts(branches())
     assert tokens == rows.ids.numel() == 11
     assert pairs == rows.attention_mask.sum() and scored == len(rows.scored)
 
@@ -94,7 +94,7 @@ def test_on_a_card_its_share_and_its_memory_are_told(monkeypatch):
     resets = card(monkeypatch, "NVIDIA L4")
     p = policy()
     found = speed(on_cuda(p), branches(), Training(passes=2), SECONDS)
-    needed = 2 * flops(p, *size(branches()))
+    needed = 2 * flops(p, *token_counts(branches()))
     assert found["speed/mfu"] == pytest.approx(needed / 0.5 / 121e12)
     assert found["speed/peak_memory_gb"] == 3.0 and len(resets) == 1
     found = speed(on_cuda(p, processes=4), branches(), Training(passes=2), SECONDS)

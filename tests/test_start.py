@@ -154,7 +154,7 @@ def test_a_run_says_once_how_many_threads_compute_and_keeps_the_number(
     monkeypatch.setattr(torch, "set_flush_denormal", lambda yes: None)
     monkeypatch.setattr(threads, "TORCHS", 5)
     monkeypatch.setattr(ladder, "ladder", opened)
-    monkeypatch.setattr(train, "report", lambda *_: None)
+    monkeypatch.setattr(train, "show_ladder", lambda *_: None)
     train.main(["--run", "r", *flags])
     assert json.loads(Path("runs/r/config.json").read_text())["threads"] == number
     told = Path("runs/r/log.txt").read_text()

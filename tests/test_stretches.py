@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from minprm.data import Sample
-from minprm.model.tree import named
+from minprm.model.tree import numbered_paths
 from minprm.several.owners import stretches
 
 
@@ -26,7 +26,7 @@ def walk(rng: random.Random) -> list[Sample]:
 
 def tokens(samples: list[Sample], share: list[int]) -> int:
     """Those that are read where what Samples have in common is read once."""
-    paths = named([samples[i] for i in share])
+    paths = numbered_paths([samples[i] for i in share])
     return sum(len(ids) for ids in {n: node.ids for path in paths for n, node in path}.values())
 
 
@@ -36,7 +36,7 @@ def test_no_other_cut_has_a_shorter_longest_stretch(n, seed):
     samples = walk(random.Random(seed))
     found = stretches(samples, n)
     assert sorted(i for share in found for i in share) == list(range(len(samples)))
-    paths = named(samples)
+    paths = numbered_paths(samples)
     order = sorted(range(len(samples)), key=lambda i: [number for number, _ in paths[i]])
     longest = []
     for cuts in combinations(range(1, len(order)), n - 1):

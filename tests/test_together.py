@@ -130,7 +130,7 @@ def here(tmp_path) -> Path:
 @pytest.mark.slow
 def test_from_one_process_to_two_and_back(whole, here, monkeypatch):
     monkeypatch.chdir(here)
-    update = Log.update
+    update = Log.metrics
 
     def stopping(log: Log, seed: int, stage_id: str, number: int, stats: dict) -> None:
         update(log, seed, stage_id, number, stats)
@@ -139,7 +139,7 @@ def test_from_one_process_to_two_and_back(whole, here, monkeypatch):
             os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit) as stop:
-        patch.setattr(Log, "update", stopping)
+        patch.setattr(Log, "metrics", stopping)
         train.main(["--run", "r", *FLAGS])
     assert stop.value.code == 130 and len(lines(here)) == 1
     process = torchrun(here, 2, "--resume")

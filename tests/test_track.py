@@ -144,7 +144,7 @@ for first in (0, 2):
         log.rewind(0, "rl", first)
         log.samples(0, "rl", first, [{"state": "s", "action": "a", "group": group}])
         for update in (first, first + 1):
-            log.update(0, "rl", update, {"reward/mean": .25 * update})
+            log.metrics(0, "rl", update, {"reward/mean": .25 * update})
         log.row({"seed": 0, "success": .75}, "rl")
 """
 

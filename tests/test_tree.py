@@ -20,7 +20,7 @@ from minprm.model import blocks
 from minprm.model.packing import filled, micro_batches
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
-from minprm.model.tree import layout, named, row
+from minprm.model.tree import layout, numbered_paths, row
 from shared.policies import agent, policy
 
 
@@ -379,7 +379,7 @@ def test_a_tree_is_cut_depth_first():
     root = Sample().extend([1] * 10)
     limbs = [Sample(parent=root).extend([2 + n] * 10) for n in range(2)]
     samples = [Sample(parent=limbs[n % 2]).extend([4 + n], 1.0) for n in range(6)]
-    paths = [[(number, len(node.ids)) for number, node in path] for path in named(samples)]
+    paths = [[(number, len(node.ids)) for number, node in path] for path in numbered_paths(samples)]
     assert [part.members for part in filled(paths, 23)] == [[0, 2, 4], [1, 3, 5]]
 
 
@@ -387,12 +387,12 @@ def test_a_tree_is_cut_depth_first():
 @settings(max_examples=50)
 def test_every_sample_is_in_one_row_and_no_row_is_longer_than_its_limit(seed, limit):
     samples = grown("nested", seed) + grown("star", seed + 1) + grown("forest", seed + 2)
-    paths = [[(number, len(node.ids)) for number, node in path] for path in named(samples)]
+    paths = [[(number, len(node.ids)) for number, node in path] for path in numbered_paths(samples)]
     rows = filled(paths, limit)
     assert sorted(i for part in rows for i in part.members) == list(range(len(samples)))
     for part in rows:
         laid = row([samples[i] for i in part.members])
-        assert part.tokens >= len(laid.ids) and part.seen >= sum(laid.positions) + len(laid.ids)
+        assert part.tokens >= len(laid.ids) and part.visible >= sum(laid.positions) + len(laid.ids)
         assert part.tokens <= max(limit, max(sum(n for _, n in path) for path in paths))
     sizes = [part.tokens for part in rows]
     assert sizes == sorted(sizes, reverse=True)

@@ -41,7 +41,7 @@ def policy(tied: bool) -> Policy:
 @pytest.fixture(scope="module", params=["tied", "untied"])
 def parts(request):
     p = policy(request.param == "tied")
-    return p, module.start(p.model, FP32, 512)
+    return p, module.start_engine(p.model, FP32, 512)
 
 
 def perturb(p: Policy) -> None:
@@ -119,7 +119,7 @@ def test_a_checkpoint_shares_the_engine_of_its_architecture(parts, tmp_path):
     perturb(other)
     other.save(tmp_path / "arm-0")
     model = load_model(tmp_path / "arm-0")
-    again = Policy(model, p.tokenizer, 10_000), module.start(model, FP32, 512)
+    again = Policy(model, p.tokenizer, 10_000), module.start_engine(model, FP32, 512)
     assert again[1].llm is sampler.llm
     for _ in range(2):
         assert gap(p, sampler) < 1e-4 and gap(*again) < 1e-4
@@ -141,7 +141,7 @@ def test_adapters_are_merged_on_their_way_into_the_engine(parts):
     base, _ = parts
     adapters = peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
     p = Policy(peft.get_peft_model(deepcopy(base.model), adapters), base.tokenizer, 10_000)
-    sampler = module.start(p.model, FP32, 512)
+    sampler = module.start_engine(p.model, FP32, 512)
     assert gap(p, sampler) < 1e-4
     with p.model.disable_adapter():
         assert gap(p, sampler) > 1e-2  # it was the adapters that the engine wrote with

@@ -96,19 +96,24 @@ def without_folders(knobs: dict) -> dict:
     """
     names = {}
     for knob, setting in knobs.items():
-        texts = setting if isinstance(setting, list) else [setting]
-        bare = [re.sub(r"[^=]*[/\\]", "", x) if isinstance(x, str) else x for x in texts]
-        names[knob] = bare if isinstance(setting, list) else bare[0]
+        if isinstance(setting, list):
+            names[knob] = [_without_folder(part) for part in setting]
+        else:
+            names[knob] = _without_folder(setting)
     return names
+
+
+def _without_folder(setting: object) -> object:
+    return re.sub(r"[^=]*[/\\]", "", setting) if isinstance(setting, str) else setting
 
 
 def published(about: dict) -> dict:
     """The same for others: of the files in world_args too the names alone; {} where it is {}."""
     if not about:
         return {}
-    asked = about["asked"]
-    places = {name: asked[name] for name in ("world", "world_args")}
-    return {**about, "asked": asked | without_folders(places)}
+    settings = about["asked"]
+    places = {name: settings[name] for name in ("world", "world_args")}
+    return {**about, "asked": settings | without_folders(places)}
 
 
 def write_about(folder: Path, about: dict) -> None:

@@ -9,7 +9,9 @@ from minprm.trainer import Run
 def save_checkpoint(run: Run, folder: Path, name: str, stages: list[str]) -> dict:
     """Saves the model as it is now. Returns what minprm.json says of it."""
     run.agent.policy.save(folder)
-    told = run.agent.instruction.text if run.agent.reads_instruction else ""
-    what = about(run.cfg, name, stages, run.seed, told, run.train_demos, run.held_out, run.test)
-    write_about(folder, what)
-    return what
+    instruction = run.agent.instruction.text if run.agent.reads_instruction else ""
+    description = about(
+        run.cfg, name, stages, run.seed, instruction, run.train_demos, run.held_out, run.test
+    )
+    write_about(folder, description)
+    return description

@@ -48,11 +48,11 @@ def logs_of(cfg: Config, seed: int) -> tuple[list[Demo], Report | None]:
 
 def _reads_thoughts(stages: list[str]) -> bool:
     """Does an arm learn the thoughts that the demos came with?"""
-    written = False
+    replaced = False
     for stage in stages:
-        if stage == "sft:expert" or (stage == "sft:thoughts" and not written):
+        if stage == "sft:expert" or (stage == "sft:thoughts" and not replaced):
             return True
-        written = written or stage.split(":")[0] in WRITERS
+        replaced = replaced or stage.split(":")[0] in WRITERS
     return False
 
 
@@ -148,13 +148,13 @@ def _measured(demo: Demo, chat: Chat) -> Measured:
 
 def leave_out_unwritable(logs: list[Measured], report: Report) -> list[Measured]:
     """The logs that the chat template can write. The others become problems of the report."""
-    kept = []
+    writable = []
     for log, place in zip(logs, report.places, strict=True):
         if log.problem:
             report.problems.append(Problem(place, log.problem))
         else:
-            kept.append(log)
-    return kept
+            writable.append(log)
+    return writable
 
 
 def fitting_demos(logs: list[Measured], agent: "Prompter", cfg: Config) -> list[Demo]:
@@ -163,11 +163,15 @@ def fitting_demos(logs: list[Measured], agent: "Prompter", cfg: Config) -> list[
     Exits at one that the chat template cannot write; with --skip-bad such demos are left out.
     """
     logs = _writable(logs, cfg)
-    fit = [_until_it_fits(log, agent, cfg) for log in logs]
-    cut = sum(len(short.steps) < len(log.demo.steps) for log, short in zip(logs, fit, strict=True))
+    fit = []
+    cut = 0
+    for log in logs:
+        demo = _until_it_fits(log, agent, cfg)
+        cut += len(demo.steps) < len(log.demo.steps)
+        if demo.steps:
+            fit.append(demo)
     if cut:
         logger.warning(f"{cut} of {len(logs)} logs are cut where they outgrow --context")
-    fit = [demo for demo in fit if demo.steps]
     if logs and not fit:
         fail(
             f"--context {cfg.context} does not hold the first step of any of these "
@@ -178,7 +182,7 @@ def fitting_demos(logs: list[Measured], agent: "Prompter", cfg: Config) -> list[
 
 def _writable(logs: list[Measured], cfg: Config) -> list[Measured]:
     """The logs that the chat template can write."""
-    written = [log for log in logs if not log.problem]
+    writable = [log for log in logs if not log.problem]
     bad = [log for log in logs if log.problem]
     if bad and not cfg.skip_bad:
         way_on = f"minprm logs {cfg.demos} --model {cfg.model} lists all such logs"
@@ -188,10 +192,10 @@ def _writable(logs: list[Measured], cfg: Config) -> list[Measured]:
         logger.warning(
             f"{len(bad)} of {len(logs)} logs, which the template cannot write, are left out"
         )
-    if bad and not written:
+    if bad and not writable:
         why = bad[-1].problem
         fail(f"the chat template of {cfg.model} can write none of {len(logs)} logs: {why}")
-    return written
+    return writable
 
 
 def _until_it_fits(log: Measured, agent: "Prompter", cfg: Config) -> Demo:

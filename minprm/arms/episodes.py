@@ -50,7 +50,7 @@ def of_world(episodes: list[Episode], cfg: Config, chat: Chat, noise: int) -> li
     noise: that of the evaluation.
     """
     world = make_world(cfg)
-    kept = []
+    records = []
     for i, e in enumerate(episodes[: cfg.keep_episodes]):
         # a world that waits would be waited for once more
         experts = [None] * len(e.steps) if world.waits else experts_of(e, world, noise + i)
@@ -60,11 +60,11 @@ def of_world(episodes: list[Episode], cfg: Config, chat: Chat, noise: int) -> li
         ):
             closed = sample.ids[end - 1] in chat.ends  # it was not cut for its length
             turn = _turn(step, step.thought, step.action, expert)
-            rest = {"reward": step.reward, "tokens": info["thought_tokens"]}
-            turns.append({**turn, **rest, "closed": closed, "valid": info["valid"]})
+            turn |= {"reward": step.reward, "tokens": info["thought_tokens"]}
+            turns.append({**turn, "closed": closed, "valid": info["valid"]})
         won = bool(e.world.success)
-        kept.append({"task": e.world.seed, "won": won, "outgrown": e.outgrown, "turns": turns})
-    return kept
+        records.append({"task": e.world.seed, "won": won, "outgrown": e.outgrown, "turns": turns})
+    return records
 
 
 def experts_of(e: Episode, world: World, noise: int) -> list[str | None]:
@@ -85,7 +85,7 @@ def experts_of(e: Episode, world: World, noise: int) -> list[str | None]:
 def of_logs(answers: list[Answer], demos: list[Demo], cfg: Config, chat: Chat) -> list[dict]:
     """The first held-out logs of a replay. A step is right where its action is the expert's; an
     episode is won where all of its steps are."""
-    kept = []
+    records = []
     for number, demo in enumerate(demos[: cfg.keep_episodes]):
         turns = []
         for answer in answers:
@@ -93,12 +93,12 @@ def of_logs(answers: list[Answer], demos: list[Demo], cfg: Config, chat: Chat) -
                 continue
             turn = _turn(answer.step, answer.thought, answer.action or "", answer.step.action)
             thought_ids, _ = chat.split(answer.ids)
-            rest = {"reward": float(turn["right"]), "tokens": len(thought_ids or [])}
+            turn |= {"reward": float(turn["right"]), "tokens": len(thought_ids or [])}
             closed = answer.ids[-1] in chat.ends
-            turns.append({**turn, **rest, "closed": closed, "valid": answer.action is not None})
+            turns.append({**turn, "closed": closed, "valid": answer.action is not None})
         won = all(turn["right"] for turn in turns)
-        kept.append({"task": demo.task, "won": won, "outgrown": False, "turns": turns})
-    return kept
+        records.append({"task": demo.task, "won": won, "outgrown": False, "turns": turns})
+    return records
 
 
 def _turn(step: Step, thought: str | None, action: str, expert: str | None) -> dict:

@@ -35,8 +35,8 @@ def load_agent(path: str, **knobs) -> tuple[Agent, Config]:
     """The model of a checkpoint or a hub id as an agent, and the configuration that asks it as it
     was trained; `knobs` of Config are set over that."""
     about = read_about(path)
-    asked = asked_of(about)
-    cfg = Config(**{**asked, "history": History(**asked["history"]), "model": path, **knobs})
+    settings = asked_of(about)
+    cfg = Config(**{**settings, "history": History(**settings["history"]), "model": path, **knobs})
     require_device(cfg.device, cfg.sampler)
     tools = make_world(cfg).tools if cfg.world else about.get("tools", [])
     return scoring_agent(cfg, tools), cfg
@@ -109,8 +109,8 @@ def reference_rows(cfg: Config, seed: int) -> dict[str, dict]:
         began = time.perf_counter()
         episodes = [reference(name, cfg, seed, i) for i in range(cfg.episodes)]
         seconds = round(time.perf_counter() - began, 1)
-        found = {"seed": seed, "episodes": cfg.episodes, **summary(episodes)}
-        rows[name] = {**found, "seconds": seconds}
+        row = {"seed": seed, "episodes": cfg.episodes, **summary(episodes)}
+        rows[name] = {**row, "seconds": seconds}
     return rows
 
 
@@ -136,29 +136,31 @@ class Answer(NamedTuple):
 
 
 def replay(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> Row:
-    """Evaluation where there is no world, in numbers: `answers`, summed up."""
-    return replay_summary(demos, answers(agent, cfg, demos, noise))
+    """Evaluation where there is no world, in numbers: `answer_logs`, summed up."""
+    return replay_summary(demos, answer_logs(agent, cfg, demos, noise))
 
 
-def answers(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> list[Answer]:
+def answer_logs(agent: Agent, cfg: Config, demos: list[Demo], noise: int) -> list[Answer]:
     """The agent writes a turn at each step of held-out logs.
 
     It sees its own earlier thoughts, and then the expert's action is what happens.
     """
-    found: list[Answer] = []
+    answers: list[Answer] = []
     for first, portion in portions(demos, WITH_ONE_THOUGHT):
         # a walk adds the number of its step to the noise
-        found += _answers(agent, cfg, portion, first, noise + 1000 * first)
-    return found
+        answers += _answer_portion(agent, cfg, portion, first, noise + 1000 * first)
+    return answers
 
 
-def _answers(agent: Agent, cfg: Config, demos: list[Demo], first: int, noise: int) -> list[Answer]:
+def _answer_portion(
+    agent: Agent, cfg: Config, demos: list[Demo], first: int, noise: int
+) -> list[Answer]:
     """Those of one portion of the logs. first: the number of its first log."""
     agent.sampler.begin()
     turns: list[list[Turn]] = [[] for _ in demos]
-    known = {}
+    starts = {}
     scored: dict[int, Sample] = {}  # the number of an answer, and what is scored of it
-    found: list[Answer] = []
+    answers: list[Answer] = []
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [i for i, demo in enumerate(demos) if t < len(demo.steps)]
         states = []
@@ -168,12 +170,12 @@ def _answers(agent: Agent, cfg: Config, demos: list[Demo], first: int, noise: in
             after = demo.action_before(t)
             states.append(agent.state_ids(demo.steps[t].state, demo.tools, after))
             before = agent.chat.history(turns[i], agent.history)
-            nodes.append(chain([*before, states[-1][0]], known))
-        drawn = agent.sampler.generate(
+            nodes.append(chain([*before, states[-1][0]], starts))
+        completions = agent.sampler.generate(
             [node.whole() for node in nodes], 1, turn_limit(agent), agent.chat.ends,
             cfg.eval_temperature, noise + t,
         )  # fmt: skip
-        for i, state, node, (completion,) in zip(live, states, nodes, drawn, strict=True):
+        for i, state, node, (completion,) in zip(live, states, nodes, completions, strict=True):
             step = demos[i].steps[t]
             turn, sample = _replayed(agent, step, completion.ids, state, node)
             turns[i].append(turn)
@@ -181,12 +183,12 @@ def _answers(agent: Agent, cfg: Config, demos: list[Demo], first: int, noise: in
                 first + i, step, completion.ids, *agent.chat.parse(completion.ids), likelihood=0.0
             )
             if _can_be_scored(agent.chat, answer):
-                scored[len(found)] = sample
-            found.append(answer)
+                scored[len(answers)] = sample
+            answers.append(answer)
     logps = agent.policy.logprobs([*scored.values()])
     for i, logp in zip(scored, logps, strict=True):
-        found[i] = found[i]._replace(likelihood=logp.sum().exp().item())
-    return found
+        answers[i] = answers[i]._replace(likelihood=logp.sum().exp().item())
+    return answers
 
 
 def _can_be_scored(chat: Chat, answer: Answer) -> bool:
@@ -203,7 +205,7 @@ def _can_be_scored(chat: Chat, answer: Answer) -> bool:
     return answer.ids[:1] == chat.stop  # in layout `tool` all that stands before a call is thought
 
 
-def replay_summary(demos: list[Demo], found: list[Answer]) -> Row:
+def replay_summary(demos: list[Demo], answers: list[Answer]) -> Row:
     """What to report of these answers.
 
     success: share of steps whose action is the expert's. likelihood: mean p(a | s, z) of the
@@ -211,18 +213,27 @@ def replay_summary(demos: list[Demo], found: list[Answer]) -> Row:
     because the steps of one log depend on each other. This is weaker evidence than rollouts,
     because the agent is never shown where its own mistakes lead.
     """
-    probs = torch.tensor([answer.likelihood for answer in found])
-    matches = [exact_match(answer.action, answer.step.action) for answer in found]
-    log_of = [answer.log for answer in found]
-    copied = [copies(a.thought or "", a.step.action, a.step.observation()) for a in found]
+    log_of = []
+    matches = []
+    likelihoods = []
+    thoughts = []
+    copied = []
+    for answer in answers:
+        step = answer.step
+        log_of.append(answer.log)
+        matches.append(exact_match(answer.action, step.action))
+        likelihoods.append(answer.likelihood)
+        thoughts.append(bool(answer.thought))
+        copied.append(copies(answer.thought or "", step.action, step.observation()))
+    probs = torch.tensor(likelihoods)
     return {
         "logs": len(demos),
-        "steps": len(found),
+        "steps": len(answers),
         "success": fmean(matches),
         "interval": by_log(_by(log_of, matches)),
         "likelihood": probs.mean().item(),
         "likelihood_interval": by_log(_by(log_of, probs.tolist())),
-        "thought_rate": fmean(bool(answer.thought) for answer in found),
+        "thought_rate": fmean(thoughts),
         "copy_rate": fmean(copied),
     }
 

@@ -27,7 +27,7 @@ from minprm.arms.demos import (
     split,
 )
 from minprm.arms.episodes import keep_episodes, of_logs, of_world
-from minprm.arms.evaluation import answers, evaluate, reference_rows, replay_summary, summary
+from minprm.arms.evaluation import answer_logs, evaluate, reference_rows, replay_summary, summary
 from minprm.constants import RESAMPLE, Config, arms_of, fail, flat
 from minprm.load.base import base_policy
 from minprm.load.check import check
@@ -103,7 +103,7 @@ def ladder(
         _require_same(rows, run, path)
         log.open(cfg)  # what can be refused is refused by now
         log.track(cfg)
-        for arm, (row, episodes) in _each(run, missing, log, checkpoints, on_save):
+        for arm, (row, episodes) in _outcomes(run, missing, log, checkpoints, on_save):
             keep_episodes(log.folder, arm, seed, episodes)
             rows.setdefault(arm, []).append(row)
             rows = _in_order(rows, cfg)
@@ -124,7 +124,7 @@ def _in_order(rows: dict[str, list[dict]], cfg: Config) -> dict[str, list[dict]]
     return {arm: rows[arm] for arm in ["random", *arms_of(cfg), "expert"] if arm in rows}
 
 
-def _each(
+def _outcomes(
     run: Run, arms: list[str], log: Log, checkpoints: Path, on_save: Callable[[], None]
 ) -> Iterator[tuple[str, Outcome]]:
     """What each of these arms came to: one after the other, or in the order in which --jobs end."""
@@ -143,7 +143,11 @@ def _each(
 
 def _unfinished(run: Run, stages: list[str]) -> set[str]:
     """The stages of an arm that are still to be made."""
-    return {each for each in ids_of(stages) if not run.snapshots.state(each).get("done")}
+    unfinished = set()
+    for stage_id in ids_of(stages):
+        if not run.snapshots.state(stage_id).get("done"):
+            unfinished.add(stage_id)
+    return unfinished
 
 
 def _in_worker(cfg: Config, seed: int, checkpoints: Path, log: Log) -> Callable[[str], Outcome]:
@@ -164,23 +168,23 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> Outcom
         seconds += run_stage(run, stage_id)
     run.agent.reads_instruction = reads_instruction(stages, run.cfg)
     folder = checkpoints / f"{name}-{run.seed}"
-    what = save_checkpoint(run, folder, name, stages)
+    description = save_checkpoint(run, folder, name, stages)
     run.sync()
     # the same tasks and the same noise for all arms: what differs is what was learned
     noise = noise_seed(run.seed, "evaluate", 0)
     if run.cfg.world:
         episodes = evaluate(run.agent, run.cfg, noise)
         row = {"episodes": len(episodes), **summary(episodes)}
-        kept = of_world(episodes, run.cfg, run.agent.chat, noise)
+        records = of_world(episodes, run.cfg, run.agent.chat, noise)
     else:
-        found = answers(run.agent, run.cfg, run.test, noise)
-        row = replay_summary(run.test, found)
-        kept = of_logs(found, run.test, run.cfg, run.agent.chat)
+        log_answers = answer_logs(run.agent, run.cfg, run.test, noise)
+        row = replay_summary(run.test, log_answers)
+        records = of_logs(log_answers, run.test, run.cfg, run.agent.chat)
     run.tell(Ended(f"evaluate {name}"))
     made_by = run.snapshots.fingerprint()
     row = {"seed": run.seed, **row, "seconds": round(seconds, 1), "made_by": made_by}
-    write_about(folder, {**what, "row": row})
-    return row, kept
+    write_about(folder, {**description, "row": row})
+    return row, records
 
 
 def run_stage(run: Run, stage_id: str) -> float:
@@ -231,7 +235,7 @@ def start(
     check(agent)
     # a task is on one side only, with all of its demos
     train_demos, held_out, test = split(fitting_demos(measured(demos, agent.chat), agent, cfg), cfg)
-    made_by = {name: value for name, value in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
+    made_by = {name: setting for name, setting in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
     named = [cfg.world, cfg.act_prm.reward, cfg.act_prm.advantage, cfg.rl.advantage]
     named += [text.rpartition("=")[2] for text in cfg.world_args]
     made_by |= own.fingerprints(named)
@@ -266,8 +270,9 @@ def read_ladder(path: Path) -> dict[str, list[dict]]:
         return {}
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
-        for row in [row for many in rows.values() for row in many]:
-            require_row(row)
+        for of_arm in rows.values():
+            for row in of_arm:
+                require_row(row)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         fail(f"{path} is broken ({error!r}): remove it, and its arms are evaluated again")
     return rows
@@ -286,8 +291,8 @@ def require_row(row: dict) -> None:
 def _require_same(rows: dict, run: Run, path: Path) -> None:
     """Exits where rows of this seed were made by other knobs, another base model or other demos."""
     ours = run.snapshots.fingerprint()
-    for arm, many in rows.items():
-        for row in many:
+    for arm, of_arm in rows.items():
+        for row in of_arm:
             if row["seed"] == run.seed and row.get("made_by", ours) != ours:
                 fail(
                     f"{path}: {arm} of seed {run.seed} began with "

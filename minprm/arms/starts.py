@@ -73,10 +73,10 @@ def commit(root: Path) -> str | None:
 
 def libraries() -> dict[str, str]:
     """The versions of those libraries that are installed."""
-    found = {}
+    versions = {}
     for name in LIBRARIES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

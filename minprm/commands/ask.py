@@ -72,11 +72,12 @@ class Evaluation:
     watch: bool = False  # play before you, turn by turn; you may think and act yourself
 
 
-def check(flags: Evaluation, given: set[str]) -> None:
-    """Refuses, before anything is read, what cannot be meant; `given` are the knobs that were
-    set."""
+def check(flags: Evaluation, chosen_knobs: set[str]) -> None:
+    """Refuses, before anything is read, what cannot be meant. chosen_knobs: those of the flags."""
     check_ranges(flags)
-    refuse(flags.worlds and (flags.checkpoints or given != {"worlds"}), "--worlds stands alone")
+    refuse(
+        flags.worlds and (flags.checkpoints or chosen_knobs != {"worlds"}), "--worlds stands alone"
+    )
     refuse(
         not flags.worlds and not flags.checkpoints,
         "name at least one checkpoint: minprm evaluate checkpoints/RUN/ARM-SEED",
@@ -105,40 +106,40 @@ def _check_files(flags: Evaluation) -> None:
     )
 
 
-def as_trained(flags: Evaluation, argv: list[str], given: set[str]) -> dict[str, Evaluation]:
+def as_trained(flags: Evaluation, argv: list[str], chosen_knobs: set[str]) -> dict[str, Evaluation]:
     """The flags that hold for each checkpoint, its own file read. Exits where they cannot be meant.
 
     A checkpoint without a file is asked like the first that has one, for a fair comparison; but
     what that one is told is its own matter, since it may have been trained to need no telling.
     """
     files = {path: read_about(path) for path in flags.checkpoints}
-    known = [path for path in files if files[path]]
-    example = dict(files[known[0]]["asked"]) if known else {}
+    described = [path for path in files if files[path]]
+    example = dict(files[described[0]]["asked"]) if described else {}
     example.pop("instruction", None)
-    asked = {}
+    evaluations = {}
     for path, file in files.items():
-        asked[path] = _asked(argv, given, file.get("asked", example))
-        check_ranges(asked[path])  # a file can be changed by hand
-    _check_effects(list(asked.values()), given)
-    _check_world(asked, given)
+        evaluations[path] = _evaluation(argv, chosen_knobs, file.get("asked", example))
+        check_ranges(evaluations[path])  # a file can be changed by hand
+    _check_effects(list(evaluations.values()), chosen_knobs)
+    _check_world(evaluations, chosen_knobs)
     for path, file in files.items():
-        if known and not file:
+        if described and not file:
             say(
-                f"{path} has no minprm.json: it is asked as {known[0]} was trained, but for"
+                f"{path} has no minprm.json: it is asked as {described[0]} was trained, but for"
                 " --instruction"
             )
         # the file is the default, so what differs was given
-        for before, now in differences(file.get("asked", {}), asdict(asked[path])):
+        for before, now in differences(file.get("asked", {}), asdict(evaluations[path])):
             say(f"{path} was trained with {before}, not {now}")
-    return asked
+    return evaluations
 
 
-def _asked(argv: list[str], given: set[str], trained: dict) -> Evaluation:
+def _evaluation(argv: list[str], chosen_knobs: set[str], trained: dict) -> Evaluation:
     """The flags over what the file says of the training; {}: over the defaults."""
     plain = read_flags(Evaluation, as_flags(trained), PROGRAM)
     flags = read_flags(Evaluation, argv, PROGRAM, default=plain)
     moved = Path(flags.world).name == Path(plain.world).name  # FILE.py:NAME, from another folder
-    if not moved and "world_args" not in given:
+    if not moved and "world_args" not in chosen_knobs:
         flags.world_args = []  # the file's are those of another world
     return flags
 
@@ -147,13 +148,13 @@ def say(sentence: str) -> None:
     print(sentence, file=sys.stderr)
 
 
-def _check_effects(asked: list[Evaluation], given: set[str]) -> None:
+def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> None:
     """Refuses flags that have no effect on any of the checkpoints."""
-    played = not asked[0].demos
+    played = not evaluations[0].demos
     needs = [
-        Need(any(x.think for x in asked), "thoughts, so no --no-think", "thought_tokens"),
-        Need(any(x.history.last for x in asked), "--history.last above 0", "history.first"),
-        Need(uses_vllm(asked[0].sampler), "the vLLM sampler", "engine.memory engine.max_gap"),
+        Need(any(x.think for x in evaluations), "thoughts, so no --no-think", "thought_tokens"),
+        Need(any(x.history.last for x in evaluations), "--history.last above 0", "history.first"),
+        Need(uses_vllm(evaluations[0].sampler), "the vLLM sampler", "engine.memory engine.max_gap"),
         Need(False, "training, and here nothing is trained", "engine.sleep engine.tensor_parallel"),
         Need(
             played,
@@ -161,18 +162,18 @@ def _check_effects(asked: list[Evaluation], given: set[str]) -> None:
             "world world_args episodes samples split think transcripts show watch",
         ),
         Need(not played, "--demos", "content skip_bad"),
-        Need(not asked[0].watch, "a table, so no --watch", "samples transcripts show chart"),
+        Need(not evaluations[0].watch, "a table, so no --watch", "samples transcripts show chart"),
     ]
     for knob, need in unmet(needs).items():
-        refuse(knob in given, no_effect(knob, need))
+        refuse(knob in chosen_knobs, no_effect(knob, need))
 
 
-def _check_world(asked: dict[str, Evaluation], given: set[str]) -> None:
+def _check_world(evaluations: dict[str, Evaluation], chosen_knobs: set[str]) -> None:
     """Refuses checkpoints of different worlds, of none, and of a world whose file is gone, where no
     flag says what is played."""
-    if any(flags.demos for flags in asked.values()):
+    if any(flags.demos for flags in evaluations.values()):
         return
-    (first, flags), *others = asked.items()
+    (first, flags), *others = evaluations.items()
     for path, other in others:
         refuse(
             (other.world, other.world_args) != (flags.world, flags.world_args),
@@ -182,7 +183,7 @@ def _check_world(asked: dict[str, Evaluation], given: set[str]) -> None:
     refuse(not flags.world, f"{first} was trained on logs, without a world: give {way_on}")
     file = flags.world.rpartition(":")[0]
     refuse(
-        is_own(flags.world) and "world" not in given and not Path(file).is_file(),
+        is_own(flags.world) and "world" not in chosen_knobs and not Path(file).is_file(),
         f"{first} was trained in {flags.world}, and from here there is no such file: give --world "
         "with the path that it has now",
     )

@@ -25,17 +25,17 @@ def parse(argv: list[str]) -> Config:
     >>> parse(["--preset", "smoke", "--act-prm.reward", "exact_match"]).act_prm.reward
     'exact_match'
     """
-    given = given_knobs(argv)
-    from_file = _toml_flags(_value(argv, "--config"))
-    config = read(from_file + argv)
-    check_effects(config, given | given_knobs(from_file), PRESETS[config.preset])
+    chosen_knobs = given_knobs(argv)
+    from_file = _toml_flags(_setting(argv, "--config"))
+    config = configuration(from_file + argv)
+    check_effects(config, chosen_knobs | given_knobs(from_file), PRESETS[config.preset])
     return config
 
 
-def read(flags: list[str]) -> Config:
+def configuration(flags: list[str]) -> Config:
     """The configuration of these flags, checked. Whether each of them has an effect is not asked:
     the config.json of a run names every knob."""
-    preset = PRESETS.get(_value(flags, "--preset"), PRESETS["cups"])
+    preset = PRESETS.get(_setting(flags, "--preset"), PRESETS["cups"])
     if {"-h", "--help"} & {*flags}:
         print(short_help(preset))
         raise SystemExit
@@ -92,23 +92,23 @@ def given_knobs(argv: list[str]) -> set[str]:
     >>> sorted(given_knobs(["--seeds", "0", "1", "--act-prm.no-decay", "--rl.lr=1e-3"]))
     ['act_prm.decay', 'rl.lr', 'seeds']
     """
-    found = set()
+    knobs = set()
     for word in argv:
         if not word.startswith("--"):
             continue
         knob = word.split("=")[0].removeprefix("--").replace("-", "_")
         knob = re.sub(r"(^|\.)no_", r"\1", knob)  # --act-prm.no-decay
-        refuse(knob in found, f"{flag(knob)} is given twice")
-        found.add(knob)
-    return found
+        refuse(knob in knobs, f"{flag(knob)} is given twice")
+        knobs.add(knob)
+    return knobs
 
 
-def _value(argv: list[str], name: str) -> str:
+def _setting(argv: list[str], name: str) -> str:
     """The value of a flag that has to be known before the others are read; the last one counts."""
     pairs = [*pairwise(argv), *(arg.split("=", 1) for arg in argv if "=" in arg)]
-    for key, value in reversed(pairs):
+    for key, setting in reversed(pairs):
         if key == name:
-            return value
+            return setting
     return ""
 
 
@@ -134,18 +134,18 @@ def as_flags(knobs: dict) -> list[str]:
     ['--no-gate', '--seeds', '4', '5', '--act-prm.lr', '0.5']
     """
     flags = []
-    for knob, value in flat(knobs):
+    for knob, setting in flat(knobs):
         name = flag(knob)
-        if value is False:
+        if setting is False:
             flags.append(re.sub(r"([^.-][^.]*)$", r"no-\1", name))  # --act-prm.no-decay
-        elif value is True:
+        elif setting is True:
             flags.append(name)
-        elif isinstance(value, list):
-            flags += [name, *map(str, value)]
-        elif str(value).startswith("-"):  # a text that would be read as a flag
-            flags.append(f"{name}={value}")
+        elif isinstance(setting, list):
+            flags += [name, *map(str, setting)]
+        elif str(setting).startswith("-"):  # a text that would be read as a flag
+            flags.append(f"{name}={setting}")
         else:
-            flags += [name, str(value)]
+            flags += [name, str(setting)]
     return flags
 
 
@@ -155,10 +155,11 @@ def differences(before: dict, now: dict) -> list[tuple[str, str]]:
     >>> differences({"think": True, "context": 9}, {"think": False, "context": 9})
     [('--think', '--no-think')]
     """
-    values = dict(flat(now))
-    found = []
-    for knob, value in flat(before):
-        if values[knob] != value:
-            pair = [" ".join(as_flags({knob: each})) for each in (value, values[knob])]
-            found.append(tuple(pair))
-    return found
+    settings = dict(flat(now))
+    pairs = []
+    for knob, setting in flat(before):
+        if settings[knob] != setting:
+            old = " ".join(as_flags({knob: setting}))
+            new = " ".join(as_flags({knob: settings[knob]}))
+            pairs.append((old, new))
+    return pairs

@@ -18,17 +18,18 @@ from minprm.load.names import require_model, require_place
 
 def main(argv: list[str]) -> None:
     """The command."""
-    given = given_knobs(argv)
-    refuse("atif" in given, "--atif has gone: --transcripts FILE writes every episode as JSONL")
+    chosen_knobs = given_knobs(argv)
+    gone = "--atif has gone: --transcripts FILE writes every episode as JSONL"
+    refuse("atif" in chosen_knobs, gone)
     flags = read_flags(Evaluation, argv, PROGRAM)
-    check(flags, given)
+    check(flags, chosen_knobs)
     if flags.worlds:
         for name in WORLDS:
             print(f"{name:<15}{world_class(name).teaches}")
         return
     for path in flags.checkpoints:
         require_place(path)
-    asked = as_trained(flags, argv, given)
+    evaluations = as_trained(flags, argv, chosen_knobs)
     if flags.demos:
         require_logs(flags.demos)
     for path in flags.checkpoints:
@@ -38,10 +39,10 @@ def main(argv: list[str]) -> None:
 
     try:
         if flags.demos:
-            playing.replay_all(asked, flags)
+            playing.replay_all(evaluations, flags)
         elif flags.watch:
-            playing.watch_one(asked, flags)
+            playing.watch_one(evaluations, flags)
         else:
-            playing.play_all(asked, flags)
+            playing.play_all(evaluations, flags)
     except KeyboardInterrupt:
         raise SystemExit(130) from None

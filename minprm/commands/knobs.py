@@ -39,10 +39,10 @@ class Knob(NamedTuple):
 
 def short_help(config: Config) -> str:
     """The flags that people use most, with the defaults of this configuration, and examples."""
-    told = {knob.name: knob for knob in knobs(config)}
+    by_name = {knob.name: knob for knob in knobs(config)}
     lines = ["minprm train [FLAGS]", "", inspect.cleandoc(Config.__doc__ or ""), ""]
     for name in USED_MOST:
-        knob = told[name]
+        knob = by_name[name]
         default = f" ({knob.default})" if knob.default else ""
         lines.append(f"  {flag(name):<12} {knob.meaning}{default}")
     names = {"Presets": get_args(Preset), "Arms": ARMS, "Worlds": WORLDS}
@@ -59,26 +59,31 @@ def knobs(config: Any, prefix: str = "") -> Iterator[Knob]:
     meanings = _meanings(type(config))
     hints = get_type_hints(type(config), include_extras=True)
     for field in fields(config):
-        value = getattr(config, field.name)
-        if is_dataclass(value):
-            yield from knobs(value, f"{field.name}.")
+        default = getattr(config, field.name)
+        if is_dataclass(default):
+            yield from knobs(default, f"{field.name}.")
         else:
             name = prefix + field.name
-            yield Knob(name, _values(hints[field.name]), _shown(name, value), meanings[field.name])
+            yield Knob(
+                name, _values(hints[field.name]), _shown(name, default), meanings[field.name]
+            )
 
 
 def _meanings(schema: type) -> dict[str, str]:
     """The comment of each field: behind it, or on the lines before."""
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for part in reversed(schema.__mro__[:-1]):
         above = []
         for line in inspect.getsource(part).splitlines():
             match = FIELD.fullmatch(line)
             if match:
-                found[match[1]] = match[2] or " ".join(above)
+                meanings[match[1]] = match[2] or " ".join(above)
             stripped = line.strip()
-            above = [*above, stripped.removeprefix("# ")] if stripped.startswith("# ") else []
-    return found
+            if stripped.startswith("# "):
+                above.append(stripped.removeprefix("# "))
+            else:
+                above = []
+    return meanings
 
 
 def _values(hint: Any) -> str:
@@ -88,7 +93,7 @@ def _values(hint: Any) -> str:
     ('`all`, `top_p`', 'words', 'yes or no')
     """
     if get_origin(hint) is Literal:
-        return ", ".join(f"`{value}`" for value in get_args(hint))
+        return ", ".join(f"`{choice}`" for choice in get_args(hint))
     if get_origin(hint) is list:
         (part,) = get_args(hint)
         return "words" if part is str else f"several: {_values(part)}"
@@ -101,11 +106,11 @@ def _values(hint: Any) -> str:
     return {bool: "yes or no", str: "text"}[hint]
 
 
-def _shown(name: str, value: object) -> str:
+def _shown(name: str, default: object) -> str:
     if name == "arms":
         return "all"
-    if isinstance(value, list):
-        return " ".join(map(str, value))
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return str(value)
+    if isinstance(default, list):
+        return " ".join(map(str, default))
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    return str(default)

@@ -46,12 +46,14 @@ class Logs:
 def main(argv: list[str]) -> None:
     """The command. Exits with 2 where a line is bad and --skip-bad is not given."""
     flags = read_flags(Logs, argv, "minprm logs")
-    given = given_knobs(argv)
+    chosen_knobs = given_knobs(argv)
     check_ranges(flags)
     if flags.to:
         refuse(flags.to[0] != "openai", f"--to {flags.to[0]}: no such form; use --to openai FILE")
     for knob in ("context", "layout"):
-        refuse(knob in given and not flags.model, no_effect(knob, "a --model, to count tokens"))
+        refuse(
+            knob in chosen_knobs and not flags.model, no_effect(knob, "a --model, to count tokens")
+        )
     cfg = replace(
         PRESETS["logs"], demos=flags.path, model=flags.model, layout=flags.layout,
         context=flags.context, held_out=flags.held_out, content=flags.content,
@@ -99,7 +101,7 @@ def describe(demos: list[Demo], report: Report, cfg: Config, tokens: list[tuple[
     lines = [f"{name:<12}{text}" for name, text in rows]
     if report.normalised:
         lines += ["", "Read in another form than written:"]
-        lines += [f"{n:>8,}  {what}" for what, n in report.normalised.most_common()]
+        lines += [f"{n:>8,}  {change}" for change, n in report.normalised.most_common()]
     if report.problems:
         lines += ["", "Bad lines, which training refuses, or leaves out by --skip-bad:"]
         lines += _grouped(report.problems)
@@ -197,13 +199,13 @@ def _grouped(problems: list[Problem]) -> list[str]:
     """Each problem once, with its count and its first places."""
     places: dict[str, list[str]] = {}
     for problem in problems:
-        what = MESSAGE.sub("", problem.reason)
-        found = MESSAGE.match(problem.reason)
-        place = f"{problem.place}, {found[1]}" if found else problem.place
-        places.setdefault(what, []).append(place)
+        reason = MESSAGE.sub("", problem.reason)
+        match = MESSAGE.match(problem.reason)
+        place = f"{problem.place}, {match[1]}" if match else problem.place
+        places.setdefault(reason, []).append(place)
     lines = []
-    for what, where in sorted(places.items(), key=lambda item: -len(item[1])):
+    for reason, where in sorted(places.items(), key=lambda entry: -len(entry[1])):
         more = f" and {len(where) - PLACES:,} more" if len(where) > PLACES else ""
-        lines.append(f"{len(where):>8,}  {what}")
+        lines.append(f"{len(where):>8,}  {reason}")
         lines.append(f"{'':>10}{'; '.join(where[:PLACES])}{more}")
     return lines

@@ -25,29 +25,29 @@ from minprm.text.actions import all_tools
 from minprm.text.printable import GREEN, GREY, YELLOW
 
 
-def watch_one(asked: dict[str, Evaluation], flags: Evaluation) -> None:
+def watch_one(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
     """Plays the one checkpoint before a person."""
-    ((path, knobs),) = asked.items()
+    ((path, knobs),) = evaluations.items()
     cfg = configured(path, knobs)
     check_tasks(cfg)
     set_threads(path)
     watch(scoring_agent(cfg, make_world(cfg).tools), cfg, flags.seed)
 
 
-def play_all(asked: dict[str, Evaluation], flags: Evaluation) -> None:
+def play_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
     """Plays every checkpoint, and prints the table with random play and the expert."""
     first = flags.checkpoints[0]
-    cfg = configured(first, asked[first])  # the world is the same for all
+    cfg = configured(first, evaluations[first])  # the world is the same for all
     check_tasks(cfg)
     rows = {}
     for path, name in names(flags.checkpoints).items():
         began = time.perf_counter()
-        episodes = played(configured(path, asked[path]), flags)
+        episodes = play_checkpoint(configured(path, evaluations[path]), flags)
         row = {"seed": flags.seed, "episodes": cfg.episodes, **summary(episodes)}
         row |= passes(episodes, flags.samples)
         row["seconds"] = time.perf_counter() - began
         rows[name] = [row]
-        report(path, episodes, flags)
+        write_transcripts(path, episodes, flags)
     lines = reference_rows(cfg, flags.seed)
     ladder = {"random": [lines["random"]], **rows, "expert": [lines["expert"]]}
     print(table(ladder), details(ladder), sep="\n\n")
@@ -55,18 +55,18 @@ def play_all(asked: dict[str, Evaluation], flags: Evaluation) -> None:
         chart(ladder, Path(flags.chart), f"{cfg.world}, {cfg.episodes} {cfg.split} episodes")
 
 
-def replay_all(asked: dict[str, Evaluation], flags: Evaluation) -> None:
+def replay_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
     """Replays the logs with every checkpoint, and prints how many actions each one matched."""
     rows = {}
     demos: dict[str, list[Demo]] = {}  # by what text beside a call is taken for
     for path, name in names(flags.checkpoints).items():
-        content = asked[path].content
+        content = evaluations[path].content
         if content not in demos:
             demos[content], report = read_demos(flags.demos, content, flags.skip_bad)
             if report.in_a_line():
                 say(f"{flags.demos}: {report.in_a_line()}")
         began = time.perf_counter()
-        row = replayed(demos[content], configured(path, asked[path]), flags)
+        row = replay_checkpoint(demos[content], configured(path, evaluations[path]), flags)
         rows[name] = [{"seed": flags.seed, **row, "seconds": time.perf_counter() - began}]
     print(table(rows))
     if flags.chart:
@@ -81,13 +81,13 @@ def names(paths: list[str]) -> dict[str, str]:
     last = []
     for path in map(Path, paths):
         last.append(f"{path.parent.name}/{path.name}" if path.name.isdigit() else path.name)
-    found = {}
+    labels = {}
     for path, name in zip(paths, last, strict=True):
-        found[path] = name if last.count(name) == 1 else path
-    return found
+        labels[path] = name if last.count(name) == 1 else path
+    return labels
 
 
-def played(cfg: Config, flags: Evaluation) -> list[Episode]:
+def play_checkpoint(cfg: Config, flags: Evaluation) -> list[Episode]:
     """All episodes of one checkpoint; the samples of a task stand together."""
     set_threads(cfg.model)
     model = load_model(cfg.model, device=cfg.device)
@@ -99,7 +99,7 @@ def played(cfg: Config, flags: Evaluation) -> list[Episode]:
     return evaluate(player, cfg, noise_seed(flags.seed, "evaluate", 0), flags.samples)
 
 
-def replayed(demos: list[Demo], cfg: Config, flags: Evaluation) -> Row:
+def replay_checkpoint(demos: list[Demo], cfg: Config, flags: Evaluation) -> Row:
     """The row of one checkpoint that writes a turn at each step of the logs."""
     set_threads(cfg.model)
     agent = scoring_agent(cfg, all_tools(demos))
@@ -111,15 +111,15 @@ def passes(episodes: list[Episode], samples: int) -> dict[str, float]:
     """Mean pass@k over tasks, k = 2, 4, 8 ... up to the samples of a task; pass@1 is success."""
     tasks = [episodes[i : i + samples] for i in range(0, len(episodes), samples)]
     won = [sum(e.world.success for e in task) for task in tasks]
-    found = {}
+    rates = {}
     k = 2
     while k <= samples:
-        found[f"pass@{k}"] = sum(pass_at_k(samples, c, k) for c in won) / len(won)
+        rates[f"pass@{k}"] = sum(pass_at_k(samples, c, k) for c in won) / len(won)
         k *= 2
-    return found
+    return rates
 
 
-def report(path: str, episodes: list[Episode], flags: Evaluation) -> None:
+def write_transcripts(path: str, episodes: list[Episode], flags: Evaluation) -> None:
     """Transcripts, to a file and to the screen."""
     if flags.transcripts:
         with open(flags.transcripts, "a", encoding="utf-8") as file:

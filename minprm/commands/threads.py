@@ -29,9 +29,9 @@ def set_threads(model: str, threads: int = 0) -> int:
 
 def why(model: str, threads: int) -> str:
     """The number of threads in a sentence for the log, and why it is no larger one."""
-    told = f"CPU threads: {threads}"
+    sentence = f"CPU threads: {threads}"
     if threads == 1 and is_small(model):
-        return f"{told}, so that numbers do not depend on how many cores there are"
+        return f"{sentence}, so that numbers do not depend on how many cores there are"
     if threads > 1 and os.environ.get("OMP_WAIT_POLICY") == "PASSIVE":
-        return f"{told}, which sleep while they wait"
-    return told
+        return f"{sentence}, which sleep while they wait"
+    return sentence

@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 
 from minprm.arms.about import read_about
 from minprm.arms.demos import require_logs
-from minprm.commands.cli import as_flags, differences, given_knobs, parse, read
+from minprm.commands.cli import as_flags, configuration, differences, given_knobs, parse
 from minprm.commands.counted import NEEDS_LESS
 from minprm.commands.plan import plan
 from minprm.constants import Config, fail, flat
@@ -47,14 +47,14 @@ def again(argv: list[str]) -> list[str]:
     cfg = parse(argv)
     if not cfg.run:
         fail("torchrun --max-restarts needs a --run, to know which one to go on with")
-    known = (RUNS / cfg.run / "config.json").exists()
-    return ["--run", cfg.run, "--resume"] if restarts() and known else argv
+    exists = (RUNS / cfg.run / "config.json").exists()
+    return ["--run", cfg.run, "--resume"] if restarts() and exists else argv
 
 
 def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:
     """What each process does."""
     cfg = parse(argv)
-    cfg = place.from_first(lambda: resumed(cfg, argv) if cfg.resume else named(cfg))
+    cfg = place.from_first(lambda: resumed(cfg, argv) if cfg.resume else with_new_name(cfg))
     place.run = cfg.run
     if cfg.world:
         check_tasks(cfg)
@@ -76,8 +76,8 @@ def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:
         with closing(Log(place.runs / cfg.run)) as log:
             run(cfg, log, place, on_save)
     except (OSError, SafetensorError) as error:  # a full disk, a folder that may not be written
-        known = (RUNS / cfg.run / "config.json").exists()
-        further = f"go on with: {way_on(cfg.run)}" if known else "start again"
+        exists = (RUNS / cfg.run / "config.json").exists()
+        further = f"go on with: {way_on(cfg.run)}" if exists else "start again"
         fail(f"{error}: nothing is half written; mend that, and {further}")
 
 
@@ -110,11 +110,11 @@ def run(cfg: Config, log: Log, place: Place, on_save: Callable[[], None]) -> Non
             logger.info("stopped before anything was trained")
         raise SystemExit(130) from None
     except OutOfMemoryError as error:
-        asked = ". ".join(str(error).split(". ")[:2])  # and how much was asked for
+        reason = ". ".join(str(error).split(". ")[:2])  # and how much was asked for
         further = f", or on a larger card go on with: {way_on(cfg.run)}" if log.lock else ""
-        fail(f"the memory of the card ran out ({asked}): in a new run {NEEDS_LESS}{further}")
+        fail(f"the memory of the card ran out ({reason}): in a new run {NEEDS_LESS}{further}")
     if place.first:
-        report(cfg, rows, log.folder)
+        show_ladder(cfg, rows, log.folder)
 
 
 def tell_differences(cfg: Config) -> None:
@@ -124,7 +124,7 @@ def tell_differences(cfg: Config) -> None:
         logger.warning(f"{cfg.model} was trained with {before}, and goes on with {now}")
 
 
-def report(cfg: Config, rows: dict[str, list[dict]], folder: Path) -> None:
+def show_ladder(cfg: Config, rows: dict[str, list[dict]], folder: Path) -> None:
     """The ladder's table and chart, and the run's page."""
     if cfg.world:
         title = f"{cfg.world}, {cfg.episodes} {cfg.split} episodes an arm"
@@ -150,14 +150,14 @@ def write_expert_demos(cfg: Config, log: Log) -> None:
 
 def go_on(run: str, flags: list[str]) -> tuple[dict[str, list[dict]], list[dict]]:
     """Makes a run, or goes on with it where it exists. Returns its ladder and its metrics."""
-    known = (RUNS / run / "config.json").exists()
-    main(["--run", run, *(["--resume"] if known else flags)])
+    exists = (RUNS / run / "config.json").exists()
+    main(["--run", run, *(["--resume"] if exists else flags)])
     rows = json.loads((RUNS / run / "ladder.json").read_text(encoding="utf-8"))
     lines = (RUNS / run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return rows, [json.loads(line) for line in lines]
 
 
-def named(cfg: Config) -> Config:
+def with_new_name(cfg: Config) -> Config:
     """The configuration with a name for its run, which is new: nothing is written over."""
     world = re.sub("[^A-Za-z0-9_]", "_", cfg.world.rpartition(":")[2])[:60]  # Shop of shop.py:Shop
     begins = cfg.preset if cfg.preset != Config().preset else world or "logs"
@@ -186,17 +186,17 @@ def resumed(cfg: Config, argv: list[str]) -> Config:
         path = started[-1] if started else Path()
     if not path.is_file():
         fail(f"--resume: there is no run {cfg.run or 'yet'} in {RUNS}/")
-    given = given_knobs(argv)
+    chosen_knobs = given_knobs(argv)
     free = {"jobs": cfg.jobs, "shard": cfg.shard}  # no number depends on them
-    if given - {"resume", "run", *free}:
+    if chosen_knobs - {"resume", "run", *free}:
         fail(
             "--resume goes on with the knobs that a run began with: give only --run, --jobs and "
             "--shard"
         )
     knobs = read_knobs(path)
-    knobs |= {knob: value for knob, value in free.items() if knob in given}
+    knobs |= {knob: setting for knob, setting in free.items() if knob in chosen_knobs}
     # its name is that of its folder, whatever the file says; its TOML file has been read already
-    began = read(as_flags({**knobs, "config": "", "run": path.parent.name}))
+    began = configuration(as_flags({**knobs, "config": "", "run": path.parent.name}))
     return replace(began, config=knobs["config"], resume=True)
 
 

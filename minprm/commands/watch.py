@@ -77,9 +77,9 @@ class Audience:
         e = begin(make_world(self.cfg), task_seed(self.cfg.split, i), noise)
         self.agent.sampler.begin()
         print(f"\n--- task {i + 1} of {self.cfg.episodes} ---\n")
-        told = self.agent.instruction.added_to(e.state)
-        show_messages([message for message in told if message != self.rules])
-        self.rules = told[0]  # a world may have other ones for each task
+        messages = self.agent.instruction.added_to(e.state)
+        show_messages([message for message in messages if message != self.rules])
+        self.rules = messages[0]  # a world may have other ones for each task
         try:
             self.turns(e, noise_seed(self.seed, "watch", i))
         except Skipped:
@@ -96,12 +96,12 @@ class Audience:
             ask(e, self.agent, turn_limit(self.agent), {})
             if e.done:
                 break
-            order, written = "", None
-            while written is None:
+            order, turn = "", None
+            while turn is None:
                 order = self.order() if waits else ""
-                written = self.write(e, order, noise + len(e.steps))
+                turn = self.write(e, order, noise + len(e.steps))
             waits = waits and order != "a"
-            self.play_turn(e, *written)
+            self.play_turn(e, *turn)
 
     def order(self) -> str:
         """What the person wants next, one of ORDERS. Raises Skipped or Enough."""
@@ -134,11 +134,11 @@ class Audience:
             text = typed("thought", e.world.thought)
             room = turn_limit(replace(self.agent, think=False))  # for an action
             opening = self.readable(e, text, self.thinking, room)
-            return None if opening is None else (opening, self.drawn(e, opening, room, noise))
+            return None if opening is None else (opening, self.complete(e, opening, room, noise))
         opening = forced_opening(self.agent)
-        return opening, self.drawn(e, opening, turn_limit(self.agent), noise)
+        return opening, self.complete(e, opening, turn_limit(self.agent), noise)
 
-    def drawn(self, e: Episode, opening: list[int], limit: int, noise: int) -> Completion:
+    def complete(self, e: Episode, opening: list[int], limit: int, noise: int) -> Completion:
         """What the model writes after this opening of its turn."""
         agent = self.agent
         prompt = e.samples[-1].whole() + opening
@@ -179,14 +179,14 @@ class Audience:
         state = e.samples[-1].whole()
         thought, action, tokens = keep(e, completion, self.agent.chat, opening)
         expert = e.world.expert()
-        written = e.turns[-1].full
+        turn_ids = e.turns[-1].full
         if thought is not None:
             show("thought", GREEN, thought)
         if action is None:
-            show("action", YELLOW, f"none can be read in: {self.agent.chat.text(written)}")
+            show("action", YELLOW, f"none can be read in: {self.agent.chat.text(turn_ids)}")
         else:
             show("action", YELLOW, action)
-        thought_ids, _ = self.agent.chat.split(written)
+        thought_ids, _ = self.agent.chat.split(turn_ids)
         if action is not None and action != expert:
             show("", GREY, self.likelihood(state, thought_ids, action))
         show("expert", PLAIN, "the same" if action == expert else expert)
@@ -243,14 +243,14 @@ def line(prompt: str) -> str:
     return text.strip()
 
 
-def typed(what: str, experts: Callable[[], str | None]) -> str:
+def typed(kind: str, experts: Callable[[], str | None]) -> str:
     """The action or the thought that a person types; for `?` the expert's."""
-    text = line(f"{what}> ")
+    text = line(f"{kind}> ")
     if text != "?":
         return text
     text = experts() or ""
     if not text:
-        print(f"the expert tells no {what} in this world")
+        print(f"the expert tells no {kind} in this world")
     return text
 
 

@@ -8,7 +8,7 @@ of one's own is JSON: a list of puzzles {category: [four words]}.
 
 import json
 from functools import cache
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 
 from minprm.envs.base import Illegal, World, check_splits
@@ -58,11 +58,11 @@ class Connections(World):
     turns = 4 + MISTAKES  # more than any game takes
 
     def __init__(self, file: str = ""):
-        self.puzzles = read(file) if file else ()
+        self.puzzles = load_puzzles(file) if file else ()
 
     def begin(self) -> str:
         self.groups = self.rng.choice(self.puzzles) if self.puzzles else self._puzzle()
-        self.left = sorted(word for group in self.groups.values() for word in group)
+        self.left = sorted(chain(*self.groups.values()))
         self.rng.shuffle(self.left)
         self.solved: list[str] = []  # names of the groups that were solved
         self.mistakes = 0
@@ -142,7 +142,7 @@ def _ways(words: set[str], pools: list[list[str]]) -> int:
 
 
 @cache
-def read(file: str) -> tuple[dict[str, list[str]], ...]:
+def load_puzzles(file: str) -> tuple[dict[str, list[str]], ...]:
     """Returns a user's puzzles. Raises ValueError with what is wrong."""
     try:
         rows = json.loads(Path(file).read_text(encoding="utf-8"))
@@ -171,7 +171,7 @@ def _from_row(row: object) -> dict[str, list[str]]:
         if not isinstance(group, list) or not all(_is_word(word) for word in group):
             raise ValueError(f"{name}: needs a list of words, none of them with a comma")
         puzzle[name] = [word.strip().lower() for word in group]
-    different = {word for group in puzzle.values() for word in group}
+    different = set(chain(*puzzle.values()))
     if [len(group) for group in puzzle.values()] != [4] * 4 or len(different) != 16:
         raise ValueError("needs four categories of four words each, all different")
     return puzzle
@@ -183,4 +183,4 @@ def _is_word(word: object) -> bool:
 
 def _words(puzzle: dict[str, list[str]]) -> str:
     """Returns all words of a puzzle, in the order of the alphabet."""
-    return ", ".join(sorted(word for group in puzzle.values() for word in group))
+    return ", ".join(sorted(chain(*puzzle.values())))

@@ -22,7 +22,7 @@ class Gsm8k(World):
         """file: JSONL of problems. steps: of a problem that is made here."""
         if not 1 <= steps <= 8:
             raise ValueError("1 to 8 steps")
-        self.problems = read(file) if file else ()
+        self.problems = load_problems(file) if file else ()
         self.steps = steps
 
     def begin(self) -> str:
@@ -73,7 +73,7 @@ class Gsm8k(World):
 
 
 @cache
-def read(file: str) -> list[tuple[str, str, float]]:
+def load_problems(file: str) -> list[tuple[str, str, float]]:
     """Returns (question, work, answer) of each line. Raises ValueError with what is wrong."""
     problems = read_jsonl(file, _problem)
     check_splits([question for question, _, _ in problems], file)

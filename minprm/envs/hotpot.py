@@ -43,7 +43,7 @@ class Hotpot(World):
     def __init__(self, file: str = "", authors: int = 4):
         if not 2 <= authors <= 10:
             raise ValueError("2 to 10 authors")
-        self.questions = read(file) if file else ()
+        self.questions = load_questions(file) if file else ()
         self.authors = authors
 
     def begin(self) -> str:
@@ -113,7 +113,7 @@ class Hotpot(World):
 
 
 @cache
-def read(file: str) -> list[Question]:
+def load_questions(file: str) -> list[Question]:
     """Returns a user's questions. Raises ValueError with what is wrong."""
     questions = read_jsonl(file, _from_row)
     check_splits([question.text for question in questions], file)

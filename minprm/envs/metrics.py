@@ -154,8 +154,11 @@ def diversity(answers: list[str]) -> dict[str, float]:
     >>> diversity(["a cup", "a cup", "the cup"])["distinct_1"]
     0.5
     """
-    words = [word for answer in answers for word in answer.split()]
-    pairs = [pair for answer in answers for pair in _pairs(answer)]
+    words = []
+    pairs = []
+    for answer in answers:
+        words += answer.split()
+        pairs += _pairs(answer)
     # the words left over at the end are a segment only where there is no whole one
     segment_count = max(len(words) // SEGMENT, 1)
     segments = [words[i * SEGMENT : (i + 1) * SEGMENT] for i in range(segment_count)]

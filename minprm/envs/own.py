@@ -31,7 +31,7 @@ ATTRIBUTES = {"system": str, "tools": list, "turns": int, "words": list, "though
 
 def own_world(name: str) -> type[World]:
     """The user's world of this name, FILE.py:NAME. Raises ValueError where it is none."""
-    theirs = own.named(name)
+    theirs = own.definition(name)
     if not isinstance(theirs, type) or not issubclass(theirs, World):
         raise ValueError(f"{name} is no world, which is a class that inherits from minprm.World")
     return _guarded(name, theirs)

@@ -38,7 +38,7 @@ class Text(World):
         if math.isnan(enough):
             raise ValueError("enough is a number: a reward that is a success")
         self.reward = metric(reward)
-        self.pairs = read(file) if file else ()
+        self.pairs = load_pairs(file) if file else ()
         self.enough = enough
 
     def begin(self) -> str:
@@ -78,7 +78,7 @@ def counting(rng: random.Random) -> Pair:
 
 
 @cache
-def read(file: str) -> list[Pair]:
+def load_pairs(file: str) -> list[Pair]:
     """The tasks of a file. Raises ValueError with what is wrong, and in which line."""
     pairs = read_jsonl(file, _pair)
     check_splits([pair.prompt for pair in pairs], file)

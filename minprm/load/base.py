@@ -76,8 +76,8 @@ def _learning(model: PreTrainedModel, tokenizer, cfg: Config) -> Policy:
     if count() == 1:
         return Policy(model, tokenizer, cfg.micro_tokens)
     spread_on = device_of(cfg.device) if is_spread(cfg) else None
-    each = "all weights" if spread_on is None else "a part of each weight"
-    logger.info(f"{count()} processes share the work, each with {each}")
+    holding = "all weights" if spread_on is None else "a part of each weight"
+    logger.info(f"{count()} processes share the work, each with {holding}")
     shares = Shares(cfg.engine.tensor_parallel)
     shares.hand_out(model, spread_on)
     return Policy(model, tokenizer, cfg.micro_tokens, shares)

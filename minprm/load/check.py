@@ -70,14 +70,14 @@ def check_sampler(sampler: Sampler, prompts: list[list[int]]) -> None:
         return
     could = sampler.branches
     sampler.branches = False
-    written = walk(sampler, prompts)
-    own = truth(model, written)
-    if sampler.reuses_cache and differs(model, reported(written), own):
+    samples = walk(sampler, prompts)
+    own = truth(model, samples)
+    if sampler.reuses_cache and differs(model, reported(samples), own):
         sampler.reuses_cache = False
-        written = walk(sampler, prompts)
-        own = truth(model, written)
-    if differs(model, reported(written), own):
-        refuse(model, "the sampler", reported(written), own)
+        samples = walk(sampler, prompts)
+        own = truth(model, samples)
+    if differs(model, reported(samples), own):
+        refuse_model(model, "the sampler", reported(samples), own)
     if not sampler.reuses_cache:
         logger.warning(
             f"{name_of(model)}: the sampler cannot continue from a cached prompt "
@@ -93,10 +93,10 @@ def check_sampler(sampler: Sampler, prompts: list[list[int]]) -> None:
 def same_in_one_row(sampler: Sampler, prompts: list[list[int]]) -> bool:
     """Has what is written in one row behind its prompt (decode.py) the model's own log-probs?"""
     try:
-        written = walk(sampler, prompts)
+        samples = walk(sampler, prompts)
     except CANNOT:
         return False
-    return not differs(sampler.model, reported(written), truth(sampler.model, written))
+    return not differs(sampler.model, reported(samples), truth(sampler.model, samples))
 
 
 def check_trainer(policy: Policy, samples: list[Sample], context: int) -> None:
@@ -104,10 +104,10 @@ def check_trainer(policy: Policy, samples: list[Sample], context: int) -> None:
     on: in bf16 a few tokens beyond a window look like rounding."""
     model = policy.model
     own = truth(model, samples)
-    alone = read(policy, [[sample] for sample in samples])
+    alone = scored(policy, [[sample] for sample in samples])
     if differs(model, alone, own):
-        refuse(model, "the trainer", alone, own)
-    if forgets(model, context) or differs(model, read(policy, [samples]), own):
+        refuse_model(model, "the trainer", alone, own)
+    if forgets(model, context) or differs(model, scored(policy, [samples]), own):
         policy.shares_prefixes = False
         logger.warning(
             f"{name_of(model)}: samples that share a beginning cannot be read in one row "
@@ -133,10 +133,10 @@ def same_by_blocks(policy: Policy) -> bool:
         state = Sample().extend(rng.choices(words, k=8))
         samples += [Sample(parent=state).extend(rng.choices(words, k=8), 0.0) for _ in range(2)]
     policy.reads_blocks = False
-    dense = read(policy, [samples])
+    dense = scored(policy, [samples])
     policy.reads_blocks = True
     try:
-        return not differs(policy.model, read(policy, [samples]), dense)
+        return not differs(policy.model, scored(policy, [samples]), dense)
     except CANNOT:
         return False
 
@@ -190,11 +190,14 @@ def truth(model: PreTrainedModel, samples: list[Sample]) -> Tensor:
 
 def reported(samples: list[Sample]) -> Tensor:
     """Those that the sampler reported."""
-    return torch.tensor([logp for sample in samples for logp in sample.logprobs])
+    logprobs = []
+    for sample in samples:
+        logprobs += sample.logprobs
+    return torch.tensor(logprobs)
 
 
 @torch.no_grad()
-def read(policy: Policy, rows: list[list[Sample]]) -> Tensor:
+def scored(policy: Policy, rows: list[list[Sample]]) -> Tensor:
     """Those of the trainer, read as in an update: a dropout that was left on would show."""
     policy.model.train()
     logp = policy.read(rows, 1.0).logp
@@ -224,7 +227,7 @@ def forgets(model: PreTrainedModel, context: int) -> bool:
     return False
 
 
-def refuse(model: PreTrainedModel, who: str, logp: Tensor, own: Tensor) -> None:
+def refuse_model(model: PreTrainedModel, who: str, logp: Tensor, own: Tensor) -> None:
     """Ends the program."""
     fail(
         f"{name_of(model)} cannot be used: {who}'s log-probs are up to "

@@ -20,7 +20,7 @@ from transformers.utils.peft_utils import find_adapter_config_file
 
 from minprm.constants import Config, DeviceName, fail
 from minprm.load.names import require_place, require_sampler, uses_vllm
-from minprm.load.vllm import VLLM, start
+from minprm.load.vllm import VLLM, start_engine
 from minprm.model.adapters import as_model, merged
 from minprm.model.alone import ALONE, Alone
 from minprm.model.precision import make_head_fp32
@@ -242,26 +242,26 @@ def adapted(
 def linear_layers(model: PreTrainedModel) -> dict[str, torch.nn.Module]:
     """The layers that can have adapters, by their whole names: all linear ones but the output."""
     head = model.get_output_embeddings()
-    found = {}
+    layers = {}
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear | Conv1D) and module is not head:
-            found[name] = module
-    return found
+            layers[name] = module
+    return layers
 
 
 def layers_with_adapters(
     model: PreTrainedModel, targets: str | Sequence[str]
 ) -> list[torch.nn.Module]:
     """The layers on which adapters with these targets are: names, a pattern, or none for all."""
-    found = []
+    layers = []
     for name, layer in linear_layers(model).items():
         if isinstance(targets, str):
             chosen = re.fullmatch(targets, name)
         else:
             chosen = not targets or any(f".{name}".endswith(f".{target}") for target in targets)
         if chosen:
-            found.append(layer)
-    return found
+            layers.append(layer)
+    return layers
 
 
 def require_layers(model: PreTrainedModel, targets: Sequence[str]) -> None:
@@ -269,8 +269,8 @@ def require_layers(model: PreTrainedModel, targets: Sequence[str]) -> None:
     names = {name.rpartition(".")[2] for name in linear_layers(model)}
     for target in targets:
         if target not in names:
-            known = ", ".join(sorted(names))
-            fail(f"--lora-targets {target}: the model has no such layers. Layers: {known}")
+            listed = ", ".join(sorted(names))
+            fail(f"--lora-targets {target}: the model has no such layers. Layers: {listed}")
 
 
 def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) -> PreTrainedModel:
@@ -307,8 +307,8 @@ def switch_off_dropout(model: PreTrainedModel) -> None:
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
         for owner in (module, getattr(module, "config", None)):
-            for name, value in list(vars(owner).items() if owner else []):
-                if "drop" in name and isinstance(value, float):
+            for name, share in list(vars(owner).items() if owner else []):
+                if "drop" in name and isinstance(share, float):
                     setattr(owner, name, 0.0)
 
 
@@ -339,9 +339,9 @@ def checkpoint_activations(model: PreTrainedModel) -> None:
     getattr(model, "activation_checkpointing_enable", before)({"use_reentrant": False})
 
 
-def _need_peft(what: str) -> None:
+def _need_peft(subject: str) -> None:
     if find_spec("peft") is None:
-        fail(f'{what} peft: pip install "minprm[lora]"')
+        fail(f'{subject} peft: pip install "minprm[lora]"')
 
 
 def make_sampler(
@@ -355,4 +355,4 @@ def make_sampler(
     require_sampler(cfg.sampler)
     if not uses_vllm(cfg.sampler):
         return Sampler(model, own_weights, shares)
-    return start(model, cfg.engine, cfg.context, shares)
+    return start_engine(model, cfg.engine, cfg.context, shares)

@@ -22,8 +22,8 @@ FILE = Path(__file__).with_name("bases") / "bases.json"
 def shipped(world: World, cfg: Tiny, seed: int) -> Path | None:
     """The weights that were raised on just this; None where no such model comes with minprm."""
     ours = settings(world, cfg, seed)
-    for name, told in json.loads(FILE.read_text(encoding="utf-8")).items():
-        if told["settings"] == ours and told["lesson"] == first_lesson(world, cfg, seed):
+    for name, origin in json.loads(FILE.read_text(encoding="utf-8")).items():
+        if origin["settings"] == ours and origin["lesson"] == first_lesson(world, cfg, seed):
             return FILE.with_name(f"{name}.safetensors")
     return None
 

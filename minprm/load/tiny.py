@@ -115,15 +115,15 @@ def cache_key(world: World, cfg: Tiny, seed: int, micro_tokens: int) -> str:
     sources = [package / f"{name}.py" for name in ("constants", "algorithms", "zoo", "data")]
     sources += [*package.glob("text/*.py"), *package.glob("model/*.py")]
     classes = type(world).__mro__[:-1]  # the world and what it inherits from, without `object`
-    sources += [Path(inspect.getfile(each)) for each in classes]
-    known = settings(world, cfg, seed) | {
+    sources += [Path(inspect.getfile(base)) for base in classes]
+    inputs = settings(world, cfg, seed) | {
         "micro_tokens": micro_tokens,
         "sources": [hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(sources)],
         "versions": [version(name) for name in ("torch", "transformers", "tokenizers")],
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.is_available(),
     }
-    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:12]
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def keep(policy: Policy, path: Path) -> None:
@@ -231,8 +231,8 @@ def gate(policy: Policy, world: World, thought_tokens: int) -> dict[str, float]:
         turns += _expert_turns(world, chat, task_seed("validation", i))
     prompts = [turn.prompt for turn in turns]
     skills = {"acts": 0.0, "?": 0.0}
-    drawn = Sampler(policy.model).generate(prompts, 1, thought_tokens, chat.stop, 1.0, seed=0)
-    for turn, (completion,) in zip(turns, drawn, strict=True):
+    completions = Sampler(policy.model).generate(prompts, 1, thought_tokens, chat.stop, 1.0, seed=0)
+    for turn, (completion,) in zip(turns, completions, strict=True):
         thought = chat.text(completion.ids[:-1])  # without the token that ended it
         kind = turn.world.classify(thought)
         skills[kind] = skills.get(kind, 0.0) + 1 / len(turns)

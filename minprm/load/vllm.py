@@ -35,7 +35,9 @@ PROBE_TOKENS = 8
 CPU_CACHE = 2**28  # bytes of keys and values, where there is no GPU
 
 
-def start(model: PreTrainedModel, cfg: Engine, context: int, shares: Alone = ALONE) -> "VLLM":
+def start_engine(
+    model: PreTrainedModel, cfg: Engine, context: int, shares: Alone = ALONE
+) -> "VLLM":
     """A sampler that writes with the model's weights, in sequences of up to `context` tokens."""
     _require_divisible(model, cfg.tensor_parallel)
     config = architecture(under_adapters(model), shares)
@@ -180,9 +182,9 @@ class VLLM:
         Evaluation, replay and relabelling look at no gap: what they write is checked here alone.
         """
         probe = {0: PROBE_PROMPT}
-        (drawn,) = self._draw(probe, 1, PROBE_TOKENS, [], temperature=1.0, seed=0)[0]
-        logp = own_logprobs(self.model, PROBE_PROMPT + drawn.ids, len(drawn.ids))
-        gap = (logp - torch.tensor(drawn.logprobs)).abs().mean().item()
+        (completion,) = self._draw(probe, 1, PROBE_TOKENS, [], temperature=1.0, seed=0)[0]
+        logp = own_logprobs(self.model, PROBE_PROMPT + completion.ids, len(completion.ids))
+        gap = (logp - torch.tensor(completion.logprobs)).abs().mean().item()
         if not gap <= self.cfg.max_gap:  # NaN, too, is no agreement
             raise RuntimeError(
                 f"after a sync the log-probs of vLLM are {gap:.3f} nats off those of the model, "
@@ -196,9 +198,13 @@ def architecture(model: PreTrainedModel, shares: Alone = ALONE) -> str:
     A second seed, or a second checkpoint of one model, has the same and shares the engine.
     """
     config = json.loads(model.config.to_json_string(use_diff=False))
-    for part in (config, *(value for value in config.values() if isinstance(value, dict))):
+    sections = [config]
+    for setting in config.values():
+        if isinstance(setting, dict):
+            sections.append(setting)
+    for section in sections:
         for name in ("_name_or_path", "dtype"):
-            part.pop(name, None)
+            section.pop(name, None)
     config["architectures"] = [shares.kind_of(model).__name__]
     config["head_dtype"] = "float32"  # as precision.py has it
     return json.dumps(config, sort_keys=True)
@@ -287,8 +293,8 @@ def _completion(output) -> Completion:
     """One of vLLM's outputs. It has a dict for each token: {id: its log-prob and rank}."""
     ids = list(output.token_ids)
     logprobs = []
-    for token, found in zip(ids, output.logprobs, strict=True):
-        logprobs.append(found[token].logprob)
+    for token, by_id in zip(ids, output.logprobs, strict=True):
+        logprobs.append(by_id[token].logprob)
     return Completion(ids, logprobs)
 
 

@@ -46,18 +46,20 @@ def collapse(agent: Agent, thoughts: list[Drawn]) -> dict[str, float]:
     if len(of_state) < 2:
         return {}
     states = list(of_state)
-    few = [z for state in states for z in of_state[state][:THOUGHTS]]
+    few = []
+    for state in states:
+        few += of_state[state][:THOUGHTS]
     own = torch.tensor([states.index(z.state) for z in few])
     lengths = torch.tensor([len(z.ids) for z in few])
-    return measures(_read_after_each(agent, few, states), own, lengths)
+    return measures(_logps_after_each(agent, few, states), own, lengths)
 
 
-def _read_after_each(agent: Agent, few: list[Drawn], states: list[tuple[int, ...]]) -> Tensor:
+def _logps_after_each(agent: Agent, few: list[Drawn], states: list[tuple[int, ...]]) -> Tensor:
     """log p of each thought after each state, at the temperature of sampling.  [M, N]"""
     samples = []
     for state in states:
-        read = Sample().extend([*state])  # one prefix, which its thoughts share
-        samples += [Sample(parent=read).extend(z.ids, 0.0, z.logprobs) for z in few]
+        prefix = Sample().extend([*state])  # one prefix, which its thoughts share
+        samples += [Sample(parent=prefix).extend(z.ids, 0.0, z.logprobs) for z in few]
     logps = agent.policy.logprobs(samples, agent.temperature)
     return torch.stack([logp.sum() for logp in logps]).view(len(states), len(few)).T
 
@@ -87,17 +89,17 @@ def measures(logp: Tensor, own: Tensor, lengths: Tensor) -> dict[str, float]:
 
 def of_walk(groups: list, chat: Chat) -> list[Drawn]:
     """The thoughts of groups of Act-PRM, walked with --act-prm.continues best."""
-    found = []
+    thoughts = []
     for group in groups:
         for z in group.thoughts:
             state = (*z.path.history.whole(), *chat.think)
-            found.append(Drawn(state, z.sampled, z.logprobs))
-    return found
+            thoughts.append(Drawn(state, z.sampled, z.logprobs))
+    return thoughts
 
 
 def of_play(episodes: list[Episode], chat: Chat) -> list[Drawn]:
     """The closed thoughts of first turns."""
-    found = []
+    thoughts = []
     for e in episodes:
         sample, begin, end = e.spans[0] if e.spans else (Sample(), 0, 0)
         thought, _ = chat.split(sample.ids[begin:end])
@@ -106,5 +108,5 @@ def of_play(episodes: list[Episode], chat: Chat) -> list[Drawn]:
             closed = opened + len(thought) + 1
             state = Sample(parent=sample.parent).extend(sample.ids[:opened]).whole()
             ids, logprobs = sample.ids[opened:closed], sample.logprobs[opened:closed]
-            found.append(Drawn(tuple(state), ids, logprobs))
-    return found
+            thoughts.append(Drawn(tuple(state), ids, logprobs))
+    return thoughts

@@ -40,7 +40,7 @@ class TensorBoard:
         with _files(self.folder) as writer:
             writer.add_text("config", markdown.table(["knob", "value"], flat(asdict(cfg))))
 
-    def update(self, place: str, update: int, stats: dict[str, float]) -> None:
+    def points(self, place: str, update: int, stats: dict[str, float]) -> None:
         """A point of each curve."""
         writer = self._opened(place, update)
         for key, number in stats.items():

@@ -34,17 +34,18 @@ class Tally:
 
     def add(self, groups: list, chat: Chat) -> "Tally":
         """Counts the thoughts of these groups of Act-PRM too."""
-        for z in [z for group in groups for z in group.thoughts]:
-            self.drawn += 1
-            self.readable += z.usable
-            self.cut += not z.closed
-            self.empty += z.usable and not chat.text(z.ids).strip()
-            self.controls.update({chat.special[i] for i in z.ids if i in chat.special})
+        for group in groups:
+            for z in group.thoughts:
+                self.drawn += 1
+                self.readable += z.usable
+                self.cut += not z.closed
+                self.empty += z.usable and not chat.text(z.ids).strip()
+                self.controls.update({chat.special[i] for i in z.ids if i in chat.special})
         return self
 
     def why(self, agent: Agent) -> str:
         """Why thoughts cannot be read, and what to do about it."""
-        token, times = max(self.controls.items(), key=lambda item: item[1], default=("", 0))
+        ((token, times),) = self.controls.most_common(1) or [("", 0)]
         if times > self.drawn / 2:
             return (
                 f"{times} of {self.drawn} thoughts hold the control token {token}, so this model "

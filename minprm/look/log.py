@@ -94,7 +94,7 @@ class Log:
                 self.rewind(run.seed, event.stage_id, event.first)
                 self.screen.bar(run.seed, event.stage_id, event.first, event.updates)
             case Updated():
-                self.update(run.seed, event.stage_id, event.update, event.stats)
+                self.metrics(run.seed, event.stage_id, event.update, event.stats)
             case Noted():
                 self.samples(run.seed, event.stage_id, event.update, event.lines)
             case Left():
@@ -103,12 +103,12 @@ class Log:
             case Ended():
                 self.screen.finish()
 
-    def update(self, seed: int, stage_id: str, update: int, stats: dict[str, float]) -> None:
+    def metrics(self, seed: int, stage_id: str, update: int, stats: dict[str, float]) -> None:
         """One line of metrics.jsonl and one point of each curve."""
         line = {"seed": seed, "stage": stage_id, "update": update, **stats}
         self._append("metrics.jsonl", [to_json(line) + "\n"])
-        self.screen.update(stats)
-        self.tensorboard.update(self._place(seed, stage_id), update, stats)
+        self.screen.advance(stats)
+        self.tensorboard.points(self._place(seed, stage_id), update, stats)
 
     def samples(self, seed: int, stage_id: str, update: int, groups: list[dict]) -> None:
         """Whole groups, thoughts with rewards and advantages, for people to read."""
@@ -155,13 +155,13 @@ class Log:
         return FileLock(self.folder / "lines.lock")
 
 
-def to_json(value: object, indent: int | None = None) -> str:
+def to_json(content: object, indent: int | None = None) -> str:
     """Strict JSON: it has no word for NaN and the infinities, so they become null.
 
     >>> to_json({"loss": float("nan")})
     '{"loss": null}'
     """
-    strict = json.loads(json.dumps(value), parse_constant=lambda name: None)
+    strict = json.loads(json.dumps(content), parse_constant=lambda name: None)
     return json.dumps(strict, indent=indent)
 
 
@@ -181,8 +181,8 @@ def locked(path: Path) -> FileLock:
     try:
         lock.acquire()
     except Timeout:
-        told = process.read_text(encoding="utf-8") if process.exists() else "of another user"
-        fail(f"{path.parent} is in use by process {told}: wait until that has ended")
+        owner = process.read_text(encoding="utf-8") if process.exists() else "of another user"
+        fail(f"{path.parent} is in use by process {owner}: wait until that has ended")
     process.write_text(str(os.getpid()), encoding="utf-8")
     return lock
 

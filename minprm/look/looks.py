@@ -38,7 +38,9 @@ class Looks:
             case Played() if self._is_due(run, event.update):
                 # by the weights that move next: those that played, or one update newer where RL
                 # plays ahead
-                episodes = [e for group in event.groups for e in group]
+                episodes = []
+                for group in event.groups:
+                    episodes += group
                 self.played = collapse(run.agent, of_play(episodes, run.agent.chat))
             case Updated() if self._is_due(run, event.update):
                 began = time.perf_counter()
@@ -103,6 +105,6 @@ def keep_checkpoints(run: Run, event: Event) -> None:
         return
     updates = event.update + 1
     stage_id = event.stage_id
-    kept = run.snapshots.folder.parent / "kept"
-    folder = kept / stage_name(stage_id, run.seed) / str(updates)
+    checkpoints = run.snapshots.folder.parent / "kept"
+    folder = checkpoints / stage_name(stage_id, run.seed) / str(updates)
     save_checkpoint(run, folder, f"{stage_id} after {updates} updates", stage_id.split("+"))

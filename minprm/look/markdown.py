@@ -17,8 +17,8 @@ def escaped(text: object) -> str:
     >>> escaped("<b> | *now*")
     '&#60;b&#62; &#124; &#42;now&#42;'
     """
-    shown = one_line(str(text))
-    return "".join(f"&#{ord(letter)};" if letter in OBEYED else letter for letter in shown)
+    line = one_line(str(text))
+    return "".join(f"&#{ord(letter)};" if letter in OBEYED else letter for letter in line)
 
 
 def table(columns: list[str], rows: Iterable[Iterable[object]]) -> str:

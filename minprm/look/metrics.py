@@ -29,10 +29,10 @@ def group_metrics(groups: list, chat: Chat) -> dict[str, float]:
     lengths = []
     unclosed = []
     copied = []
-    drawn = 0
+    drawn_tokens = 0
     for group in groups:
         for z in group.thoughts:
-            drawn += len(z.sampled)
+            drawn_tokens += len(z.sampled)
             lengths.append(len(z.ids))
             unclosed.append(not z.closed)
             text = chat.text(z.ids)
@@ -46,7 +46,7 @@ def group_metrics(groups: list, chat: Chat) -> dict[str, float]:
         "policy/thought_length": sum(lengths) / len(lengths),
         "policy/unclosed": sum(unclosed) / len(unclosed),
         "policy/copy_rate": sum(copied) / len(copied),
-        "policy/drawn_tokens": drawn,
+        "policy/drawn_tokens": drawn_tokens,
     }
 
 
@@ -58,10 +58,10 @@ def turn_metrics(episodes: list[Episode], chat: Chat) -> dict[str, float]:
     thoughts = []
     legal = []
     effective = []
-    drawn = 0
+    drawn_tokens = 0
     for e in episodes:
         for step, info, (sample, begin, end) in zip(e.steps, e.infos, e.spans, strict=True):
-            drawn += end - begin
+            drawn_tokens += end - begin
             lengths.append(info["thought_tokens"])
             unclosed.append(sample.ids[end - 1] not in chat.ends)  # cut for its length
             copied.append(copies(step.thought or "", step.action, step.observation()))
@@ -77,5 +77,5 @@ def turn_metrics(episodes: list[Episode], chat: Chat) -> dict[str, float]:
         "policy/thought_length": fmean(lengths),
         "policy/unclosed": fmean(unclosed),
         "policy/copy_rate": fmean(copied),
-        "policy/drawn_tokens": drawn,
+        "policy/drawn_tokens": drawn_tokens,
     }

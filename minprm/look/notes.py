@@ -5,6 +5,7 @@ are read once more, by the weights that the update made. Which groups are noted:
 """
 
 import math
+from itertools import chain
 
 from minprm.data import Sample
 from minprm.look.pieces import Pieces
@@ -63,13 +64,12 @@ class Notes:
             tokens["before"] = _placed(tokens["role"], [r.logp.tolist() for r in readings])
             tokens["entropy"] = _placed(tokens["role"], [r.entropy.tolist() for r in readings])
         samples = [sample for _, sample in self.actions]
-        found = self.run.agent.policy.readings(samples, base=by_base, likely=LIKELY)
-        for (action, _), reading in zip(self.actions, found, strict=True):
+        action_readings = self.run.agent.policy.readings(samples, base=by_base, likely=LIKELY)
+        for (action, _), reading in zip(self.actions, action_readings, strict=True):
             action["logp"] = [short(logp) for logp in reading.logp.tolist()]
             for ids, logps in zip(reading.likely, reading.likely_logp, strict=True):
-                probs = [short(p) for p in logps.exp().tolist()]
-                named = zip(self.pieces(ids.tolist()), probs, strict=True)
-                action["likely"].append([[text, p] for text, p in named])
+                probs = zip(self.pieces(ids.tolist()), logps.exp().tolist(), strict=True)
+                action["likely"].append([[text, short(p)] for text, p in probs])
 
     def read_after(self) -> None:
         """Reads the tokens that are trained once more, after the update."""
@@ -87,9 +87,14 @@ class Notes:
     def _read_turns(self) -> list[tuple[dict, list[Reading]]]:
         """Each turn's tokens, with what the policy says of its samples now."""
         agent = self.run.agent
-        samples = [sample for _, many in self.turns for sample in many]
-        found = iter(agent.policy.readings(samples, agent.temperature))
-        return [(tokens, [next(found) for _ in many]) for tokens, many in self.turns]
+        all_samples = []
+        for _, samples in self.turns:
+            all_samples += samples
+        readings = iter(agent.policy.readings(all_samples, agent.temperature))
+        turns = []
+        for tokens, samples in self.turns:
+            turns.append((tokens, [next(readings) for _ in samples]))
+        return turns
 
 
 def with_tokens(sizes: list[int], rewards: list[float]) -> set[int]:
@@ -119,5 +124,5 @@ def short(number: float | None) -> float | None:
 
 def _placed(roles: str, parts: list[list[float]]) -> list[float | None]:
     """The numbers of all parts at the tokens that are read, None at the others."""
-    rest = iter(number for part in parts for number in part)
-    return [None if role in (STATE, TAG) else short(next(rest)) for role in roles]
+    numbers = chain.from_iterable(parts)
+    return [None if role in (STATE, TAG) else short(next(numbers)) for role in roles]

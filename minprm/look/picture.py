@@ -44,7 +44,7 @@ class Row:
 
 def rows_of(group: list[dict]) -> list[Row]:
     """The rows of a group, the largest reward first. Those that look alike are counted as one."""
-    found: dict[tuple, Row] = {}
+    rows: dict[tuple, Row] = {}
     for entry in group:
         if "turns" in entry:
             turns = [(one_line(t["thought"]), one_line(t["action"])) for t in entry["turns"]]
@@ -55,11 +55,11 @@ def rows_of(group: list[dict]) -> list[Row]:
         advantage = entry["advantage"] or 0.0  # an episode without a turn has none
         row = Row(entry["reward"], advantage, turns, note)
         alike = (f"{row.reward:.3f} {row.advantage:.2f} {note}", *turns)
-        if alike in found:
-            found[alike].times += 1
+        if alike in rows:
+            rows[alike].times += 1
         else:
-            found[alike] = row
-    return sorted(found.values(), key=lambda row: (-row.reward, -row.advantage))
+            rows[alike] = row
+    return sorted(rows.values(), key=lambda row: (-row.reward, -row.advantage))
 
 
 def one_line(text: str | None) -> str:
@@ -96,14 +96,15 @@ def _lines(line: dict) -> Iterator[str]:
         yield "    every advantage is 0: an update learns nothing from this group"
     yield f"    advantage  reward  {'times':<{_width(group)}}  {unit}"
     best = rows_of(group)
-    between = []
+    left_out = len(best) - ROWS[unit]
     worst = []
-    if len(best) > ROWS[unit]:
-        best, between, worst = best[: ROWS[unit] - 2], best[ROWS[unit] - 2 : -2], best[-2:]
+    if left_out > 0:
+        worst = best[-2:]
+        best = best[: ROWS[unit] - 2]
     for row in best:
         yield from _shown(row, group)
     if worst:
-        yield f"    … {len(between)} more between these"
+        yield f"    … {left_out} more between these"
     for row in worst:
         yield from _shown(row, group)
 

@@ -16,8 +16,8 @@ BROKEN = "\ufffd"  # what decoding writes for bytes that are no character
 
 def state_text(step: Step) -> str:
     """What the step shows, without the rules, and cut where it is a long page."""
-    shown = [str(m.get("content") or "") for m in step.state if m.get("role") != "system"]
-    text = "\n".join(shown)
+    contents = [str(m.get("content") or "") for m in step.state if m.get("role") != "system"]
+    text = "\n".join(contents)
     if len(text) <= STATE_LETTERS:
         return text
     return f"{text[:STATE_LETTERS]} … (the first {STATE_LETTERS:,} of {len(text):,} letters)"
@@ -43,10 +43,10 @@ class Pieces:
         if BROKEN not in text:
             return text
         (token,) = self.tokenizer.convert_ids_to_tokens([i])
-        known = _bytes_by_letter()
-        if not all(letter in known for letter in token):
+        bytes_by_letter = _bytes_by_letter()
+        if not all(letter in bytes_by_letter for letter in token):
             return token  # <0xE2>: vocabularies of the other kind name a byte themselves
-        return f"⟨{bytes(known[letter] for letter in token).hex(' ')}⟩"
+        return f"⟨{bytes(bytes_by_letter[letter] for letter in token).hex(' ')}⟩"
 
 
 @lru_cache(maxsize=1)
@@ -55,9 +55,9 @@ def _bytes_by_letter() -> dict[str, int]:
 
     A byte that prints in Latin-1 stands for itself. The others are counted from letter 256 on.
     """
-    found = {}
+    byte_of = {}
     others = count(256)
     for byte in range(256):
         prints = 33 <= byte <= 126 or (161 <= byte <= 255 and byte != 173)
-        found[chr(byte if prints else next(others))] = byte
-    return found
+        byte_of[chr(byte if prints else next(others))] = byte
+    return byte_of

@@ -82,16 +82,16 @@ class WatchedStates:
         match event:
             case Grouped():  # draws the groups, and reads them by the weights before the update
                 due = self.demos and recorded_before(event.update)
-                self.notes = self._drawn(event.update) if due else None
+                self.notes = self._draw_notes(event.update) if due else None
             case Updated():  # reads the same tokens by the weights after it
                 self.done = event.update + 1
                 if self.notes:
                     self.notes.read_after()
                     self.notes.tell()
             case Learned() if self.demos:  # the last look, at the weights that the stage leaves
-                self._drawn(self.done).tell()
+                self._draw_notes(self.done).tell()
 
-    def _drawn(self, update: int) -> Notes:
+    def _draw_notes(self, update: int) -> Notes:
         """Notes of the groups that the present weights draw."""
         notes = Notes(self.run, self.stage_id, update, self.pieces)
         seed = noise_seed(self.run.seed, "watched", 0)  # the same at every look
@@ -99,12 +99,12 @@ class WatchedStates:
         outcomes(walks, self.cfg)
         credit(groups, self.cfg)
         for number, walk in enumerate(walks):
-            whole = number == 1 and self.cfg.continues == "resample"
-            for t in range(len(walk.groups) if whole else 1):
+            to_its_end = number == 1 and self.cfg.continues == "resample"
+            for t in range(len(walk.groups) if to_its_end else 1):
                 notes.rows.append(self._row(notes, number, walk, t))
         # the expert's action is read by the model whose probability is the reward
-        written = self.cfg.reward == "exact_match"
-        notes.read_before(by_base=not written and self.cfg.scored_by == "base")
+        by_match = self.cfg.reward == "exact_match"
+        notes.read_before(by_base=not by_match and self.cfg.scored_by == "base")
         return notes
 
     def _row(self, notes: Notes, number: int, walk, t: int) -> dict:
@@ -197,7 +197,7 @@ def watched_demos(run: Run, cfg: ActPRM) -> list[Demo]:
     """
     demos = run.train_demos[:1]
     for demo in run.held_out:
-        if demo.task not in {known.task for known in demos}:
+        if demo.task not in {other.task for other in demos}:
             demos.append(demo)
     demos = demos[: run.cfg.watch]
     if cfg.continues != "best":
@@ -214,8 +214,8 @@ def roles_of(z, action: list[int], chat: Chat) -> str:
     stop = z.sampled[len(z.ids) :]
     roles = TAG * len(chat.think) + THOUGHT * len(z.ids) + STOP * len(stop)
     if z.closed:
-        rest = [*chat.think_end[1:], *chat.act, *action, *chat.act_end, *chat.end]
-        roles += ACTION * len(rest)
+        after = [*chat.think_end[1:], *chat.act, *action, *chat.act_end, *chat.end]
+        roles += ACTION * len(after)
     return roles
 
 
@@ -258,7 +258,7 @@ class WatchedTasks:
     def hear(self, event: Event) -> None:
         match event:
             case Played():  # reads the tokens by the weights before the update
-                self.notes = self._noted(event) if self._is_due(event) else None
+                self.notes = self._note_episodes(event) if self._is_due(event) else None
             case Updated() if self.notes:  # reads the same tokens by the weights after it
                 self.notes.read_after()
                 self.notes.tell()
@@ -269,7 +269,7 @@ class WatchedTasks:
         regular = event.update % 5 == 0 and recorded_before(event.update)
         return bool(self.run.cfg.watch) and (regular or last)
 
-    def _noted(self, event: Played) -> Notes:
+    def _note_episodes(self, event: Played) -> Notes:
         notes = Notes(self.run, self.stage_id, event.update, self.pieces)
         for number, group in enumerate(event.groups[: self.run.cfg.watch]):
             notes.rows.append(self._row(notes, number, group))
@@ -279,7 +279,9 @@ class WatchedTasks:
     def _row(self, notes: Notes, number: int, group: list[Episode]) -> dict:
         """The line of one task: its episodes, whose tokens are kept where they are not too many."""
         entries = [_episode(e) for e in group]
-        sizes = [sum(len(turn.state) + len(turn.full) for turn in e.turns) for e in group]
+        sizes = []
+        for e in group:
+            sizes.append(sum(len(turn.state) + len(turn.full) for turn in e.turns))
         for i in with_tokens(sizes, [sum(e.rewards) for e in group]):
             entries[i]["tokens"] = self._tokens(notes, group[i])
         e = max(group, key=lambda e: len(e.steps))  # one that was asked at all, if any was

@@ -37,16 +37,17 @@ class Screen:
             name = last_stage(stage_id)
             self.shown = bar(desc=f"seed {seed}  {name}", total=updates, initial=first)
 
-    def update(self, stats: dict[str, float]) -> None:
+    def advance(self, stats: dict[str, float]) -> None:
         """An update is over: what it measured stands before the bar."""
         if self.shown is None:
             return
         for key, name in NUMBERS.items():
             if key in stats:
                 self.numbers[name] = stats[key]
-        told = [f"{name} {number:.3f}" for name, number in self.numbers.items()]
-        told = [text for text in told if not text.startswith("loss")] or told  # where it is alone
-        self.shown.set_postfix_str(", ".join(told), refresh=False)
+        numbers = {name: number for name, number in self.numbers.items() if name != "loss"}
+        numbers = numbers or self.numbers  # the loss alone, where there is nothing else
+        texts = [f"{name} {number:.3f}" for name, number in numbers.items()]
+        self.shown.set_postfix_str(", ".join(texts), refresh=False)
         self.shown.update()
 
     def group(self, line: dict) -> None:

@@ -27,7 +27,7 @@ from minprm.constants import Training
 from minprm.data import Sample
 from minprm.model.policy import Policy
 from minprm.model.precision import output_layer
-from minprm.model.tree import named
+from minprm.model.tree import numbered_paths
 from minprm.run.events import Event, Updated
 from minprm.trainer import Run
 
@@ -50,40 +50,40 @@ def speed(
     policy: Policy, samples: list[Sample], cfg: Training, stats: dict[str, float]
 ) -> dict[str, float]:
     """What to log of one update. stats: what is logged of it already, with the seconds."""
-    tokens, pairs, scored = size(samples)
+    tokens, pairs, scored = token_counts(samples)
     seconds = stats["time/update"]
-    found = {"speed/tokens_per_second": cfg.passes * tokens / seconds}
+    numbers = {"speed/tokens_per_second": cfg.passes * tokens / seconds}
     ahead = getattr(cfg, "max_async_level", 0)  # then the next batch is drawn meanwhile
     if "policy/drawn_tokens" in stats and not ahead:
-        found["speed/drawn_per_second"] = stats["policy/drawn_tokens"] / stats["time/sample"]
+        numbers["speed/drawn_per_second"] = stats["policy/drawn_tokens"] / stats["time/sample"]
     device = policy.model.device
     if device.type == "cuda":
         needed = cfg.passes * flops(policy, tokens, pairs, scored)
         peak = policy.shares.count * peak_of(torch.cuda.get_device_name(device))
         if peak:
-            found["speed/mfu"] = needed / seconds / peak
-        found["speed/peak_memory_gb"] = torch.cuda.max_memory_allocated(device) / 1e9
+            numbers["speed/mfu"] = needed / seconds / peak
+        numbers["speed/peak_memory_gb"] = torch.cuda.max_memory_allocated(device) / 1e9
         torch.cuda.reset_peak_memory_stats(device)  # the next one is that of the next update
-    return found
+    return numbers
 
 
-def size(samples: list[Sample]) -> tuple[int, int, int]:
+def token_counts(samples: list[Sample]) -> tuple[int, int, int]:
     """(tokens, pairs of tokens of which one sees the other, tokens whose log-prob is read).
 
     >>> state = Sample().extend([1, 2])
-    >>> size([Sample(parent=state).extend([3], 1.0), Sample(parent=state).extend([4], 1.0)])
+    >>> token_counts([Sample(parent=state).extend([3], 1.0), Sample(parent=state).extend([4], 1.0)])
     (4, 9, 2)
     """
     tokens = 0
     pairs = 0
     scored = 0
-    seen = set()
-    for sample, path in zip(samples, named(samples), strict=True):
+    counted = set()
+    for sample, path in zip(samples, numbered_paths(samples), strict=True):
         above = 0
         for number, node in path:
             n = len(node.ids)
-            if number not in seen:
-                seen.add(number)
+            if number not in counted:
+                counted.add(number)
                 tokens += n
                 pairs += n * above + n * (n + 1) // 2  # each token sees itself too
             above += n

@@ -65,7 +65,7 @@ class Alone:
         """A completion of each prompt, by write(prompts, noise); see sampler.py."""
         return write(prompts, noise)
 
-    def in_step(self, plan: list[T], read: Callable, passes: list[bool]) -> Iterable[T]:
+    def in_step(self, plan: list[T], forward: Callable, passes: list[bool]) -> Iterable[T]:
         """The micro-batches of a plan. For each of them the model is read once a pass."""
         return plan
 
@@ -101,9 +101,9 @@ class Alone:
         first process; elsewhere {}."""
         return tensors
 
-    def parts(self, read: Callable[[], Tensors], like: Tensors) -> Tensors:
+    def parts(self, load: Callable[[], Tensors], like: Tensors) -> Tensors:
         """The opposite: what each process has to have of the tensors that the first one reads."""
-        return read()
+        return load()
 
     def state(self, model: PreTrainedModel) -> dict[str, Tensor] | None:
         """What a file holds of the model; None where the model itself has it in one piece."""

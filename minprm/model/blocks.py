@@ -31,15 +31,15 @@ ON_CPU = "minprm_blocks"
 Sees = Callable[..., Tensor]  # (row, head, query, key): bool
 
 
-def pairs(device: torch.device | None, rows: int, length: int, seen: int) -> int:
+def pair_count(device: torch.device | None, rows: int, length: int, visible: int) -> int:
     """How many pairs of tokens attention looks at: all, or with blocks where that is less.
 
-    seen: those of which one token sees the other. Without a device there are no blocks.
+    visible: those of which one token sees the other. Without a device there are no blocks.
     """
     every = rows * length**2
     if device is None or device.type not in SIZES or length < LONG[device.type]:
         return every
-    return min(every, seen + OVERHEAD * rows * length)
+    return min(every, visible + OVERHEAD * rows * length)
 
 
 def block_mask(nodes: Tensor, ancestors: Tensor, sees: Sees) -> BlockMask:
@@ -52,13 +52,13 @@ def block_mask(nodes: Tensor, ancestors: Tensor, sees: Sees) -> BlockMask:
     related = in_block @ ancestors.float() @ in_block.mT  # [B, blocks, blocks] pairs of nodes
     foreign = in_block @ (~ancestors).float() @ in_block.mT
     until = torch.ones_like(related, dtype=torch.bool).tril()
-    whole = until.tril(-1) & (foreign == 0)  # each token of the one block sees each of the other
-    partly = until & (related > 0) & ~whole
+    full = until.tril(-1) & (foreign == 0)  # each token of the one block sees each of the other
+    partial = until & (related > 0) & ~full
     lists = []
-    for found in (partly, whole):
-        found = found[:, None].int()
-        order = found.argsort(dim=-1, descending=True, stable=True).int()
-        lists += [found.sum(-1, dtype=torch.int32), order]
+    for blocks in (partial, full):
+        blocks = blocks[:, None].int()
+        order = blocks.argsort(dim=-1, descending=True, stable=True).int()
+        lists += [blocks.sum(-1, dtype=torch.int32), order]
     length = nodes.shape[1]
     return BlockMask.from_kv_blocks(
         *lists, BLOCK_SIZE=size, mask_mod=sees, seq_lengths=(length, length)
@@ -113,7 +113,8 @@ def attention(
         queries, keys, values = (x[b : b + 1].split(SIZES["cpu"], 2) for x in (query, key, value))
         outputs = []
         for queried, (blocks, mask) in zip(queries, parts, strict=True):
-            seen_keys, seen_values = [keys[i] for i in blocks], [values[i] for i in blocks]
+            seen_keys = [keys[i] for i in blocks]
+            seen_values = [values[i] for i in blocks]
             with _joined(seen_keys, seen_values) as (k, v):
                 outputs.append(kernel(queried, k, v, mask, dropout, scale=scaling))
         rows.append(torch.cat(outputs, 2))
@@ -125,17 +126,17 @@ def _joined(*lists: list[Tensor]) -> Iterator[list[Tensor]]:
     """Each list of blocks as one tensor. For the gradient the blocks are kept, and joined again:
     kept joined, for each block of queries, they would take the square of a row's length."""
     joined = [torch.cat(blocks, 2) for blocks in lists]
-    known = {x.data_ptr(): blocks for x, blocks in zip(joined, lists, strict=True)}
+    sources = {x.data_ptr(): blocks for x, blocks in zip(joined, lists, strict=True)}
 
     def pack(x: Tensor) -> Any:
-        if x.data_ptr() not in known:
+        if x.data_ptr() not in sources:
             return x
-        return known[x.data_ptr()], x.shape, x.stride()  # some kernels keep them in another shape
+        return sources[x.data_ptr()], x.shape, x.stride()  # some kernels keep them in another shape
 
-    def unpack(kept: Any) -> Tensor:
-        if torch.is_tensor(kept):
-            return kept
-        blocks, shape, stride = kept
+    def unpack(packed: Any) -> Tensor:
+        if torch.is_tensor(packed):
+            return packed
+        blocks, shape, stride = packed
         return torch.cat(blocks, 2).as_strided(shape, stride)
 
     with saved_tensors_hooks(pack, unpack):
@@ -151,12 +152,12 @@ def _parts(mask: BlockMask) -> list[list[tuple[list[int], Tensor]]]:
     rows = []
     for b, row in enumerate(mask.to_dense()[:, 0]):
         parts = []
-        for i, found in enumerate(row):
-            blocks = found.nonzero()
+        for i, has_pairs in enumerate(row):
+            blocks = has_pairs.nonzero()
             query = i * size + within[:, None]
             keys = (blocks * size + within).flatten()
-            seen = mask.mask_mod(torch.tensor(b), torch.tensor(0), query, keys)[None, None]
-            parts.append((blocks[:, 0].tolist(), seen))
+            sees = mask.mask_mod(torch.tensor(b), torch.tensor(0), query, keys)[None, None]
+            parts.append((blocks[:, 0].tolist(), sees))
         rows.append(parts)
     return rows
 

@@ -34,9 +34,9 @@ def reweighted(
         old = torch.tensor(sample.logprobs)
         adv = torch.tensor(sample.advantages)
         trained = torch.tensor(sample.trained)
-        drawn = ~old[trained].isnan()
-        places = trained.nonzero()[:, 0][drawn]
-        own = logp[drawn]
+        is_drawn = ~old[trained].isnan()
+        places = trained.nonzero()[:, 0][is_drawn]
+        own = logp[is_drawn]
         weights = CORRECTIONS[name](own, old[places])
         gaps.append(own - old[places])
         if len(weights) and not weights.any():

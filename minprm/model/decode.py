@@ -20,7 +20,7 @@ from transformers import DynamicCache
 from minprm.model.cache import choose
 
 # the model: (ids, mask, positions, cache, number of logits to keep) -> [B, keep, V]
-Read = Callable[[Tensor, Tensor, Tensor, DynamicCache, int], Tensor]
+Forward = Callable[[Tensor, Tensor, Tensor, DynamicCache, int], Tensor]
 
 
 class Apart:
@@ -40,11 +40,11 @@ class Apart:
         self.mask = mask[rows]
         self.cache = cache
 
-    def step(self, read: Read, token: Tensor) -> Tensor:
+    def step(self, forward: Forward, token: Tensor) -> Tensor:
         """The logits after one more token of each.  [B] -> [B, V]"""
         self.mask = torch.cat([self.mask, torch.ones_like(self.mask[:, :1])], 1)
         positions = self.mask.sum(1, keepdim=True) - 1
-        return read(token[:, None], self.mask, positions, self.cache, 1)[:, 0]
+        return forward(token[:, None], self.mask, positions, self.cache, 1)[:, 0]
 
     def keep(self, places: Tensor, more: int) -> "Apart":
         """These completions alone, with room for `more` tokens."""
@@ -70,14 +70,14 @@ class Together:
         and those of two completions are for nothing."""
         return self.drawn > self.prompts.shape[1]
 
-    def step(self, read: Read, token: Tensor) -> Tensor:
+    def step(self, forward: Forward, token: Tensor) -> Tensor:
         """The logits after one more token of each.  [P * group] -> [P * group, V]"""
         ids = token.view(-1, self.group)
         positions = self.prompts.sum(1, keepdim=True) + self.drawn
         self.drawn += 1
         width = self.prompts.shape[1] + self.group * self.drawn
         mask = self.mask[..., :width]
-        return read(ids, mask, positions.expand_as(ids), self.cache, self.group).flatten(0, 1)
+        return forward(ids, mask, positions.expand_as(ids), self.cache, self.group).flatten(0, 1)
 
     def keep(self, places: Tensor, more: int) -> Apart:
         """These completions alone, each in a row of its own, with room for `more` tokens."""
@@ -86,6 +86,6 @@ class Together:
         before = torch.arange(length, device=places.device).expand(len(rows), -1)
         steps = torch.arange(self.drawn, device=places.device)
         own = length + self.group * steps + (places % self.group)[:, None]
-        drawn = self.prompts.new_ones(len(self.prompts), self.drawn)
-        mask = torch.cat([self.prompts, drawn], 1)
+        own_mask = self.prompts.new_ones(len(self.prompts), self.drawn)
+        mask = torch.cat([self.prompts, own_mask], 1)
         return Apart(mask, self.cache, rows, more, torch.cat([before, own], 1))

@@ -19,19 +19,22 @@ class Movement:
     def __init__(self, parameters: Mapping[str, Tensor]):
         self.parameters = parameters
         # of a tensor that is spread over processes this one may have nothing
-        self.start = {name: _measured(p).clone() for name, p in parameters.items() if p.numel()}
+        self.start = {}
+        for name, p in parameters.items():
+            if p.numel():
+                self.start[name] = _measured(p).clone()
 
     @torch.no_grad()
     def squares(self) -> tuple[float, float]:
         """|theta - theta_0|^2 and |theta_0|^2"""
         moved = 0.0
-        whole = 0.0
+        origin = 0.0
         for name, start in self.start.items():
             p = self.parameters[name]
             each_stands_for = p.numel() / start.numel()
             moved = moved + each_stands_for * (_measured(p) - start).square().sum()
-            whole = whole + each_stands_for * start.square().sum()
-        return float(moved), float(whole)
+            origin = origin + each_stands_for * start.square().sum()
+        return float(moved), float(origin)
 
 
 def _measured(p: Tensor) -> Tensor:

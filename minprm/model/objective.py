@@ -74,14 +74,14 @@ def objective(
     the largest counts.
     """
     stats = {"policy/entropy": entropy.sum().item() / batch.tokens}
-    drawn = ~batch.old_logp.isnan()  # a ratio is taken only where the sampler drew the token
+    is_drawn = ~batch.old_logp.isnan()  # a ratio is taken only where the sampler drew the token
     per_token = -batch.adv * logp  # an expert's tokens have none: SFT, weighted by the advantage
-    per_token[drawn] = _sampled_losses(logp, batch, drawn, cfg)
+    per_token[is_drawn] = _sampled_losses(logp, batch, is_drawn, cfg)
     if cfg.kl:
         # an expert's token was not drawn from the policy, so it tells nothing of the policy's KL
         reference = batch.old_logp if batch.ref_logp is None else batch.ref_logp
-        kl = kl_loss(logp[drawn], batch.old_logp[drawn], reference[drawn])
-        per_token[drawn] = per_token[drawn] + cfg.kl * kl
+        kl = kl_loss(logp[is_drawn], batch.old_logp[is_drawn], reference[is_drawn])
+        per_token[is_drawn] = per_token[is_drawn] + cfg.kl * kl
         stats["policy/kl"] = kl.sum().item() / max(batch.drawn_tokens, 1)
     if isinstance(cfg, RL) and batch.critic is not None:
         surprise = value_clip(values, *batch.critic)
@@ -89,20 +89,23 @@ def objective(
         stats["critic/loss"] = surprise.sum().item() / batch.tokens
     if cfg.entropy:
         per_token = per_token - cfg.entropy * entropy
-    if drawn.any():
-        stats |= _gap(logp[drawn].detach(), batch.old_logp[drawn], batch.drawn_tokens)
+    if is_drawn.any():
+        stats |= _gap(logp[is_drawn].detach(), batch.old_logp[is_drawn], batch.drawn_tokens)
     return (batch.weights * per_token).sum(), stats
 
 
-def _sampled_losses(logp: Tensor, batch: MicroBatch, drawn: Tensor, cfg: Training) -> Tensor:
+def _sampled_losses(logp: Tensor, batch: MicroBatch, is_drawn: Tensor, cfg: Training) -> Tensor:
     """Losses of the tokens that the sampler drew, sequence by sequence: some losses look at the
     whole sequence.  -> [drawn tokens]"""
-    sizes = [int(part.sum()) for part in drawn.split(batch.lengths)]
-    logps = logp[drawn].split(sizes)
-    old_logps = batch.old_logp[drawn].split(sizes)
-    advs = batch.adv[drawn].split(sizes)
+    sizes = [int(part.sum()) for part in is_drawn.split(batch.lengths)]
+    logps = logp[is_drawn].split(sizes)
+    old_logps = batch.old_logp[is_drawn].split(sizes)
+    advs = batch.adv[is_drawn].split(sizes)
     loss = LOSSES[cfg.loss]
-    return torch.cat([loss(*part) for part in zip(logps, old_logps, advs, strict=True)])
+    losses = []
+    for sequence in zip(logps, old_logps, advs, strict=True):
+        losses.append(loss(*sequence))
+    return torch.cat(losses)
 
 
 def _gap(logp: Tensor, old_logp: Tensor, drawn_tokens: int) -> dict[str, float]:

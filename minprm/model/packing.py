@@ -11,18 +11,18 @@ from typing import NamedTuple
 import torch
 
 from minprm.data import Sample
-from minprm.model.blocks import pairs
-from minprm.model.tree import named
+from minprm.model.blocks import pair_count
+from minprm.model.tree import numbered_paths
 
 Members = list[list[int]]  # of a micro-batch: indices of its Samples, by row
 Lineage = list[tuple[int, int]]  # a path: (number of a node, how many tokens)
 
 
-class Part(NamedTuple):
+class RowPlan(NamedTuple):
     """A row before it is laid out, or a part of it."""
 
     tokens: int
-    seen: int  # pairs of tokens of which one sees the other
+    visible: int  # pairs of tokens of which one sees the other
     members: list[int]  # indices of its Samples
 
 
@@ -44,7 +44,7 @@ def micro_batches(
     if not samples:
         return []
     paths = []
-    for path in named(samples):
+    for path in numbered_paths(samples):
         paths.append([(number, len(node.ids)) for number, node in path])
     alone = filled(paths, 0)
     plans = [alone]
@@ -59,10 +59,10 @@ def micro_batches(
     # rows of one Sample each are plainly causal, and the kernel skips half of the pairs
     costs[0] = _cost(batched[0], linear, square / 2, None)
     cheapest = batched[costs.index(min(costs))]
-    return [[part.members for part in batch] for batch in cheapest]
+    return [[row.members for row in batch] for batch in cheapest]
 
 
-def filled(paths: list[Lineage], limit: int, room: int = 0) -> list[Part]:
+def filled(paths: list[Lineage], limit: int, room: int = 0) -> list[RowPlan]:
     """The rows, longest first. Limit 0: one Sample in each row.
 
     A tree that outgrows the limit is continued in another row, where its trunk is read again. Short
@@ -71,7 +71,7 @@ def filled(paths: list[Lineage], limit: int, room: int = 0) -> list[Part]:
     """
     if limit == 0:
         return _longest_first([_part(path, i) for i, path in enumerate(paths)])
-    rows: list[Part] = []
+    rows: list[RowPlan] = []
     for part in _longest_first(_cut(paths, limit)):
         room = max(room, part.tokens)
         for k, row in enumerate(rows):
@@ -83,16 +83,16 @@ def filled(paths: list[Lineage], limit: int, room: int = 0) -> list[Part]:
     return _longest_first(rows)
 
 
-def _longest_first(rows: list[Part]) -> list[Part]:
-    return sorted(rows, key=lambda part: -part.tokens)
+def _longest_first(rows: list[RowPlan]) -> list[RowPlan]:
+    return sorted(rows, key=lambda row: -row.tokens)
 
 
-def _cut(paths: list[Lineage], limit: int) -> list[Part]:
+def _cut(paths: list[Lineage], limit: int) -> list[RowPlan]:
     """Cuts each tree into parts of at most `limit` tokens; one path is never cut.
 
     Paths are taken depth first: neighbours share most, so a part reads little again.
     """
-    parts: list[Part] = []
+    parts: list[RowPlan] = []
     nodes: set[int] = set()  # of the last part
     for i, path in sorted(enumerate(paths), key=lambda numbered: numbered[1]):
         root, _ = path[0]
@@ -106,43 +106,45 @@ def _cut(paths: list[Lineage], limit: int) -> list[Part]:
     return parts
 
 
-def _part(path: Lineage, i: int, known: Container[int] = ()) -> Part:
-    """What the i-th Sample adds to a row that holds the known nodes."""
+def _part(path: Lineage, i: int, nodes: Container[int] = ()) -> RowPlan:
+    """What the i-th Sample adds to a row that holds these nodes already."""
     tokens = 0
-    seen = 0
+    visible = 0
     above = 0
     for number, size in path:
-        if number not in known:
+        if number not in nodes:
             tokens += size
-            seen += size * above + size * (size + 1) // 2  # each token sees itself too
+            visible += size * above + size * (size + 1) // 2  # each token sees itself too
         above += size
-    return Part(tokens, seen, [i])
+    return RowPlan(tokens, visible, [i])
 
 
-def _joined(one: Part, other: Part) -> Part:
-    return Part(one.tokens + other.tokens, one.seen + other.seen, one.members + other.members)
+def _joined(one: RowPlan, other: RowPlan) -> RowPlan:
+    return RowPlan(
+        one.tokens + other.tokens, one.visible + other.visible, one.members + other.members
+    )
 
 
-def _batches(rows: list[Part], tokens: int) -> list[list[Part]]:
+def _batches(rows: list[RowPlan], tokens: int) -> list[list[RowPlan]]:
     """Rows by micro-batch. They come longest first, so the first row of a batch is its width."""
-    batches: list[list[Part]] = []
+    batches: list[list[RowPlan]] = []
     width = 0
-    for part in rows:
+    for row in rows:
         if not batches or (len(batches[-1]) + 1) * width > tokens:
             batches.append([])
-            width = part.tokens
-        batches[-1].append(part)
+            width = row.tokens
+        batches[-1].append(row)
     return batches
 
 
 def _cost(
-    plan: list[list[Part]], linear: float, square: float, device: torch.device | None
+    plan: list[list[RowPlan]], linear: float, square: float, device: torch.device | None
 ) -> float:
     """What a plan costs, padding included."""
     cost = 0.0
     for batch in plan:
         width = batch[0].tokens  # the first row is the longest
-        seen = sum(part.seen for part in batch)
-        looked_at = pairs(device, len(batch), width, seen)
+        visible = sum(row.visible for row in batch)
+        looked_at = pair_count(device, len(batch), width, visible)
         cost += linear * len(batch) * width + square * looked_at
     return cost

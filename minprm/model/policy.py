@@ -160,13 +160,16 @@ class Policy:
         scored = [samples[i] for i in numbers]
         share = self.shares.to_read(scored)
         own = [scored[k] for k in share]
-        read = partial(self.read, [scored[:1]], temperature)
-        for rows in self.shares.in_step(self.micro_batches(own), read, [base]):
-            order = [numbers[share[k]] for row in rows for k in row]
-            sizes = [sum(samples[i].trained) for i in order]
+        forward = partial(self.read, [scored[:1]], temperature)
+        for rows in self.shares.in_step(self.micro_batches(own), forward, [base]):
             # row after row, so the numbers come in the order of the rows and not of the samples
-            part = [[own[k] for k in row] for row in rows]
-            reading = self.read(part, temperature, base, likely=likely)
+            order = []
+            batch_rows = []
+            for row in rows:
+                order += [numbers[share[k]] for k in row]
+                batch_rows.append([own[k] for k in row])
+            sizes = [sum(samples[i].trained) for i in order]
+            reading = self.read(batch_rows, temperature, base, likely=likely)
             readings |= zip(order, reading.split(sizes), strict=True)
         readings = self.shares.all(readings)
         nothing = Reading(*[torch.empty(0)] * len(Reading._fields))
@@ -184,8 +187,8 @@ class Policy:
         device = self.model.device
         laid_out = layout(rows, device, self.reads_blocks)
         # what the sampler drew is scored at its temperature, what an expert wrote at 1
-        drawn = _drawn([sample for row in rows for sample in row]).to(device)
-        temperatures = torch.where(drawn, temperature, 1.0)[:, None]  # [T, 1]
+        is_drawn = _drawn([sample for row in rows for sample in row]).to(device)
+        temperatures = torch.where(is_drawn, temperature, 1.0)[:, None]  # [T, 1]
         with switched_off(self.model) if base else nullcontext(), autocast(device):
             model = self.frozen if base and not self.lora else under_adapters(self.model)
             attend(model, laid_out.attention_mask)
@@ -257,10 +260,13 @@ class Policy:
         self.model.train()  # gradient checkpointing is off in evaluation mode
         held = cfg.kl > 0 and cfg.kl_to == "base"  # the base model holds the policy back
         passes = [True, False] if held else [False]
-        read = partial(self.read, [samples[:1]], temperature)
-        for rows in self.shares.in_step(self.micro_batches(own), read, passes):
-            part = [[own[k] for k in row] for row in rows]
-            order = [share[k] for row in rows for k in row]
+        forward = partial(self.read, [samples[:1]], temperature)
+        for rows in self.shares.in_step(self.micro_batches(own), forward, passes):
+            order = []
+            batch_rows = []
+            for row in rows:
+                order += [share[k] for k in row]
+                batch_rows.append([own[k] for k in row])
             # what the samples say of their trained tokens, as tensors
             batch = make_batch(
                 [samples[i] for i in order], [weights[i] for i in order], sum(lengths), drawn_tokens
@@ -268,9 +274,9 @@ class Policy:
             # what the base model says of them
             if held:
                 with torch.no_grad():
-                    batch.ref_logp = self.read(part, temperature, base=True).logp
+                    batch.ref_logp = self.read(batch_rows, temperature, base=True).logp
             # what the policy says of them now, with a gradient
-            reading = self.read(part, temperature, entropy_gradient=cfg.entropy > 0)
+            reading = self.read(batch_rows, temperature, entropy_gradient=cfg.entropy > 0)
             loss, terms = objective(reading.logp, reading.entropy, reading.values, batch, cfg)
             loss.backward()
             add(stats, terms | {"loss/total": loss.item()})

@@ -34,13 +34,14 @@ class Reading(NamedTuple):
 
     def split(self, sizes: list[int]) -> "list[Reading]":
         """One Reading for each Sample, from the number of trained tokens of each."""
-        return [Reading(*parts) for parts in zip(*(x.split(sizes) for x in self), strict=True)]
+        columns = [tensor.split(sizes) for tensor in self]
+        return [Reading(*parts) for parts in zip(*columns, strict=True)]
 
 
-def scores(model: PreTrainedModel, *what: Any) -> tuple[list[Tensor], Tensor]:
+def scores(model: PreTrainedModel, *arguments: Any) -> tuple[list[Tensor], Tensor]:
     """`of_rows` in the place of the model's forward: its hooks see a pass begin and end."""
     with replaced(model, partial(of_rows, model)):
-        return model(*what)
+        return model(*arguments)
 
 
 def of_rows(
@@ -66,8 +67,8 @@ def of_rows(
     target_ids = rows.ids.flatten()[rows.scored]  # [T]
     size = max(CHUNK // output_layer(model).shape[0], 1)
     chunks = [x.split(size) for x in (hidden, temperatures, target_ids)]
-    found = project(partial(_logits, model, output), chunks, entropy_gradient, likely)
-    return found, hidden
+    numbers = project(partial(_logits, model, output), chunks, entropy_gradient, likely)
+    return numbers, hidden
 
 
 def project(
@@ -80,14 +81,14 @@ def project(
 
     More than one chunk is computed again for the gradient: all at once would not fit into memory.
     """
-    read = partial(_read_chunk, logits, entropy_gradient, likely)
+    chunk_scores = partial(_score_chunk, logits, entropy_gradient, likely)
     if len(chunks[0]) > 1:
-        read = partial(checkpoint, read, use_reentrant=False)
-    parts = [read(*chunk) for chunk in zip(*chunks, strict=True)]
+        chunk_scores = partial(checkpoint, chunk_scores, use_reentrant=False)
+    parts = [chunk_scores(*chunk) for chunk in zip(*chunks, strict=True)]
     return [torch.cat(part).cpu() for part in zip(*parts, strict=True)]
 
 
-def _read_chunk(
+def _score_chunk(
     logits: Callable[[Tensor], Tensor],
     entropy_gradient: bool,
     likely: int,
@@ -111,9 +112,9 @@ def _logits(model: PreTrainedModel, output: ModelOutput, hidden: Tensor) -> Tens
     follows the trunk differs between models (soft caps, scales), and their own code knows it. A
     thread that plays ahead has a model of its own, so nobody else meets this trunk.
     """
-    known = copy(output)
-    known.last_hidden_state = hidden[None]
-    with replaced(model.base_model, lambda *args, **knobs: known):
+    trunk_output = copy(output)
+    trunk_output.last_hidden_state = hidden[None]
+    with replaced(model.base_model, lambda *args, **knobs: trunk_output):
         # its class's own: a forward that somebody put on the object may belong to a copy of it
         return type(model).forward(model, use_cache=False).logits[0]
 

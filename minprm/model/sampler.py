@@ -99,7 +99,9 @@ class Sampler:
         self.shares.put_together(self.model)
         device = self.model.device
         generator = torch.Generator(device).manual_seed(seed)
-        prompts_of_all = [prompt for prompt in prompts for _ in range(n)]
+        prompts_of_all = []
+        for prompt in prompts:
+            prompts_of_all += [prompt] * n
         longest = max(map(len, prompts), default=0) + max_tokens
         rows = min(self.shares.gathered(rows_at_once(self.model, longest)))
         group = 1
@@ -148,7 +150,7 @@ class Sampler:
         noise: gives a number for every completion, also for those that have left the batch. So
         what a completion draws does not depend on when others stop.
         """
-        logits, batch = self._read(prompts, group, max_tokens - 1)  # the last token is not read
+        logits, batch = self._prefill(prompts, group, max_tokens - 1)  # the last token is not read
         total = len(prompts)
         device = logits.device
         stops = torch.tensor(stop, device=device)
@@ -171,14 +173,14 @@ class Sampler:
                 rows = rows[running]
                 token = token[running]
                 batch = batch.keep(running, max_tokens - t - 1)
-            logits = batch.step(self._step, token)
+            logits = batch.step(self._forward, token)
         completions = []
         columns = (ids.tolist(), logprobs.tolist(), lengths.tolist())
-        for drawn, logps, length in zip(*columns, strict=True):
-            completions.append(Completion(drawn[:length], logps[:length]))
+        for tokens, logps, length in zip(*columns, strict=True):
+            completions.append(Completion(tokens[:length], logps[:length]))
         return completions
 
-    def _step(
+    def _forward(
         self, ids: Tensor, mask: Tensor, positions: Tensor, cache: DynamicCache, keep: int
     ) -> Tensor:
         """Reads ids behind what the cache holds. The logits after the last `keep` of them.
@@ -196,7 +198,7 @@ class Sampler:
 
     # --- prompts: nothing is read twice ---
 
-    def _read(
+    def _prefill(
         self, prompts: list[list[int]], group: int, more: int
     ) -> tuple[Tensor, Apart | Together]:
         """(logits after each prompt [B, V], the batch, with room for `more` tokens of each).
@@ -209,13 +211,13 @@ class Sampler:
             row_of.setdefault(tuple(prompt), len(row_of))
         unique = list(row_of)
         stamp = sum(weight._version for weight in self.model.parameters())  # any write raises it
-        known, mask, cache = self._resume(unique, stamp)
-        news = [prompt[size:] for prompt, size in zip(unique, known, strict=True)]
+        cached, mask, cache = self._resume(unique, stamp)
+        news = [prompt[size:] for prompt, size in zip(unique, cached, strict=True)]
         ids, new_mask = _left_padded(news)
         device = mask.device
         mask = torch.cat([mask, new_mask.to(device)], 1)
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]  # padding does not count
-        logits = self._step(ids.to(device), mask, positions, cache, 1)[:, 0]
+        logits = self._forward(ids.to(device), mask, positions, cache, 1)[:, 0]
         if self.reuses_cache:
             self.last_call = LastCall(stamp, row_of, mask, [held(layer) for layer in cache.layers])
         which = torch.tensor([row_of[tuple(prompt)] for prompt in prompts], device=device)
@@ -228,27 +230,27 @@ class Sampler:
     ) -> tuple[list[int], Tensor, DynamicCache]:
         """(how many tokens of each prompt the last call has read, their mask, their cache)."""
         cache = DynamicCache(config=self.model.config)
-        known = [0] * len(prompts)
+        cached = [0] * len(prompts)
         nothing = torch.zeros(len(prompts), 0, dtype=torch.long, device=self.model.device)
         last = self.last_call
         if last is None or last.stamp != stamp:  # its keys and values are outdated
-            return known, nothing, cache
-        sizes = sorted({len(prompt) for prompt in last.rows}, reverse=True)
-        known = [_longest_known(prompt, sizes, last.rows) for prompt in prompts]
-        longest = max(len(prompt) for prompt in prompts)
-        width = max(len(prompt) - n for prompt, n in zip(prompts, known, strict=True))
+            return cached, nothing, cache
+        sizes = sorted(set(map(len, last.rows)), reverse=True)
+        cached = [_longest_cached(prompt, sizes, last.rows) for prompt in prompts]
+        longest = max(map(len, prompts))
+        width = max(len(prompt) - n for prompt, n in zip(prompts, cached, strict=True))
         # each prompt that is all new makes every row as much wider, by padding: after two of those
         # all is read anew, or the cache would grow by a whole prompt at every step
-        if not any(known) or last.mask.shape[1] + width > 2 * longest:
+        if not any(cached) or last.mask.shape[1] + width > 2 * longest:
             return [0] * len(prompts), nothing, cache
         # a prompt that is all new takes row 0, and its mask hides what is there
-        places = [last.rows.get(prompt[:n], 0) for prompt, n in zip(prompts, known, strict=True)]
+        places = [last.rows.get(prompt[:n], 0) for prompt, n in zip(prompts, cached, strict=True)]
         device = last.mask.device
         rows = torch.tensor(places, device=device)
-        found = torch.tensor(known, device=device) > 0
+        continued = torch.tensor(cached, device=device) > 0
         for number, (keys, values) in enumerate(last.layers):
             cache.update(keys[rows], values[rows], number)
-        return known, last.mask[rows] * found[:, None], cache
+        return cached, last.mask[rows] * continued[:, None], cache
 
 
 def rows_at_once(model: PreTrainedModel, tokens: int) -> int:
@@ -316,19 +318,19 @@ def draw(logits: Tensor, uniform: Tensor, temperature: float) -> tuple[Tensor, T
     return token, all_logp.gather(1, token[:, None])[:, 0]
 
 
-def _longest_known(
-    prompt: tuple[int, ...], sizes: list[int], known: dict[tuple[int, ...], int]
+def _longest_cached(
+    prompt: tuple[int, ...], sizes: list[int], rows: dict[tuple[int, ...], int]
 ) -> int:
-    """How many tokens of the prompt are a known prompt. `sizes`: of the known ones, falling."""
+    """How many tokens of the prompt are a cached prompt. `sizes`: of the cached ones, falling."""
     for size in sizes:
-        if size < len(prompt) and prompt[:size] in known:
+        if size < len(prompt) and prompt[:size] in rows:
             return size
     return 0
 
 
 def _left_padded(prompts: list[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
     """(ids, mask), 0 at the padding. All prompts end in the last column.  [P, L], [P, L]"""
-    width = max(len(prompt) for prompt in prompts)
+    width = max(map(len, prompts))
     ids = torch.zeros(len(prompts), width, dtype=torch.long)
     mask = torch.zeros_like(ids)
     for row, prompt in enumerate(prompts):

@@ -21,8 +21,7 @@ def moments(policy: Policy) -> dict[str, Tensor]:
 def moments_like(policy: Policy) -> dict[str, Tensor]:
     """A tensor of the shape of each that `moments` gives after an update."""
     shapes = {}
-    parameters = [p for group in policy.optimizer.param_groups for p in group["params"]]
-    for i, p in enumerate(parameters):
+    for i, p in enumerate(_parameters(policy)):
         shapes |= {f"{i}.exp_avg": p, f"{i}.exp_avg_sq": p, f"{i}.step": torch.zeros(())}
     return shapes
 
@@ -32,7 +31,7 @@ def load_moments(policy: Policy, numbers: Mapping[str, Tensor]) -> None:
 
     Raises ValueError or IndexError if the moments are those of other parameters.
     """
-    parameters = [p for group in policy.optimizer.param_groups for p in group["params"]]
+    parameters = _parameters(policy)
     state = policy.optimizer.state_dict()
     for key, tensor in numbers.items():
         i, name = key.split(".")
@@ -41,6 +40,14 @@ def load_moments(policy: Policy, numbers: Mapping[str, Tensor]) -> None:
         # a tensor of a file may lie anywhere in memory, and then rounds differently, now and then
         state["state"].setdefault(int(i), {})[name] = tensor.clone()
     policy.optimizer.load_state_dict(state)
+
+
+def _parameters(policy: Policy) -> list[Tensor]:
+    """All that the optimizer moves, in the order of its numbers."""
+    parameters = []
+    for group in policy.optimizer.param_groups:
+        parameters += group["params"]
+    return parameters
 
 
 def require_finite(weights: Mapping[str, Tensor]) -> None:

@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
 
 from minprm.data import Sample
-from minprm.model.blocks import SIZES, block_mask, pairs
+from minprm.model.blocks import SIZES, block_mask, pair_count
 
 CPU = torch.device("cpu")
 
@@ -73,20 +73,22 @@ def layout(rows: list[list[Sample]], device: torch.device = CPU, blocks: bool = 
 
     blocks: may the mask be a list of blocks? It is one where that is cheaper than a dense mask.
     """
-    made = [row(samples) for samples in rows]
-    length = max(len(r.ids) for r in made)
-    plain = all(_is_chain(r.above) for r in made)
-    seen = sum(sum(r.positions) + len(r.ids) for r in made)  # a token sees as many as stand above
-    cheaper = pairs(device, len(made), length, seen) < len(made) * length**2
+    packed = [row(samples) for samples in rows]
+    length = max(len(r.ids) for r in packed)
+    plain = all(_is_chain(r.above) for r in packed)
+    visible = 0
+    for r in packed:
+        visible += sum(r.positions) + len(r.ids)  # a token sees itself and as many as stand above
+    cheaper = pair_count(device, len(packed), length, visible) < len(packed) * length**2
     blocks = blocks and cheaper and not plain
     if blocks:
         length += -length % SIZES[device.type]  # whole blocks
-    ids = torch.zeros(len(made), length, dtype=torch.long)
+    ids = torch.zeros(len(packed), length, dtype=torch.long)
     positions = torch.zeros_like(ids)
     nodes = torch.zeros_like(ids)
     scored = []
     before = []
-    for b, r in enumerate(made):
+    for b, r in enumerate(packed):
         size = len(r.ids)
         ids[b, :size] = torch.tensor(r.ids)
         positions[b, :size] = torch.tensor(r.positions)
@@ -96,7 +98,7 @@ def layout(rows: list[list[Sample]], device: torch.device = CPU, blocks: bool = 
     mask = None
     if not plain:
         mask = attention_mask(
-            nodes.to(device), ancestors_of([r.above for r in made]).to(device), blocks
+            nodes.to(device), ancestors_of([r.above for r in packed]).to(device), blocks
         )
     places = torch.tensor([scored, before], dtype=torch.long, device=device)
     return Rows(ids.to(device), positions.to(device), mask, *places)
@@ -125,14 +127,14 @@ def row(samples: list[Sample]) -> Row:
     ([1, 2, 3, 4], [0, 1, 2, 2], [0, 0, 0], [1, 1])
     """
     r = Row()
-    paths = named(samples)
+    paths = numbered_paths(samples)
     placed: dict[int, Node] = {}
     # trunks first, and then what branches off: so the tokens that a branch sees lie together
     for path in [path[:-1] for path in paths] + paths:
         above = None
-        for number, each in path:
+        for number, ancestor in path:
             if number not in placed:
-                placed[number] = _append(r, each, above)
+                placed[number] = _append(r, ancestor, above)
             above = placed[number]
     for sample, path in zip(samples, paths, strict=True):
         number, _ = path[-1]
@@ -148,7 +150,7 @@ def row(samples: list[Sample]) -> Row:
     return r
 
 
-def named(samples: list[Sample]) -> list[Path]:
+def numbered_paths(samples: list[Sample]) -> list[Path]:
     """The path of each Sample: its ancestors and itself, root first, each with its number.
 
     Nodes with equal ids below the same node have one number, whatever else their Samples hold: the
@@ -156,7 +158,7 @@ def named(samples: list[Sample]) -> list[Path]:
 
     >>> state = Sample().extend([1])
     >>> twins = [Sample(parent=state).extend([2]), Sample(parent=state).extend([2])]
-    >>> [[number for number, _ in path] for path in named(twins)]
+    >>> [[number for number, _ in path] for path in numbered_paths(twins)]
     [[0, 1], [0, 1]]
     """
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}  # by the node above and the ids

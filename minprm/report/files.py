@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from minprm.arms import starts
@@ -71,9 +72,12 @@ def arms_done(config: dict, ladder: dict[str, list[dict]], folder: Path) -> tupl
     if config["stages"] == ["demos"]:  # it writes logs, and trains nothing
         return "-", (folder / "demos.jsonl").exists()
     arms = ["stages"] if config["stages"] else config["arms"]
-    wanted = {(arm, seed) for arm in arms for seed in config["seeds"]}
-    found = {(arm, row["seed"]) for arm, rows in ladder.items() for row in rows}
-    done = len(wanted & found)
+    wanted = set(product(arms, config["seeds"]))
+    evaluated = set()
+    for arm, rows in ladder.items():
+        for row in rows:
+            evaluated.add((arm, row["seed"]))
+    done = len(wanted & evaluated)
     return f"{done}/{len(wanted)}", done == len(wanted)
 
 
@@ -97,12 +101,12 @@ def read_lines(path: Path) -> list[dict]:
 
 def _parsed(text: str, place: str) -> dict:
     try:
-        found = json.loads(text, parse_constant=_number, parse_float=_number)
+        content = json.loads(text, parse_constant=_number, parse_float=_number)
     except (ValueError, RecursionError) as error:
         raise Broken(f"{place} is broken: mend or remove it, and try again") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise Broken(f"{place} is broken: it holds no object; remove it, and try again")
-    return found
+    return content
 
 
 def _number(text: str) -> float | None:

@@ -33,27 +33,31 @@ def gather(folders: list[Path]) -> dict:
     """The data of the page of these runs, whole. Raises Broken, and other errors for files of
     another version."""
     runs = [read_files(folder) for folder in folders]
-    data = {"format": FORMAT, "made": f"{datetime.now():%Y-%m-%d %H:%M}", "runs": []}
-    data |= {name: [] for name in ("looks", "trees", "curves", "ladder", "episodes")}
+    content = {"format": FORMAT, "made": f"{datetime.now():%Y-%m-%d %H:%M}", "runs": []}
+    for name in ("looks", "trees", "curves", "ladder", "episodes"):
+        content[name] = []
     for number, files in enumerate(runs):
-        data["runs"].append(run_of(files))
-        parts = {
+        content["runs"].append(run_of(files))
+        panels = {
             "looks": looks_of(files.samples, files.config),
             "trees": trees_of(files.samples),
             "curves": curves_of(files.metrics),
             "ladder": ladder_of(files.ladder),
             "episodes": episodes_of(files.episodes),
         }
-        for name, part in parts.items():
-            data[name] += [{"run": number, **item} for item in part]
-    data |= {"what": measured(runs), "note": note(runs), "dropped": ""}
-    named = {name for curve in data["curves"] for name in curve["metrics"]}
-    data["glossary"] = {}
-    for name in sorted(named & METRICS.keys()):
-        data["glossary"][name] = {"what": METRICS[name].what, "broken": METRICS[name].broken}
-    for name in {row["arm"] for row in data["ladder"]} & ABOUT_ARMS.keys():
-        data["glossary"][name] = {"what": ABOUT_ARMS[name], "broken": ""}
-    return data
+        for name, entries in panels.items():
+            for entry in entries:
+                content[name].append({"run": number, **entry})
+    content |= {"what": quantity(runs), "note": note(runs), "dropped": ""}
+    names = set()
+    for curve in content["curves"]:
+        names |= curve["metrics"].keys()
+    content["glossary"] = {}
+    for name in sorted(names & METRICS.keys()):
+        content["glossary"][name] = {"what": METRICS[name].meaning, "broken": METRICS[name].broken}
+    for name in {row["arm"] for row in content["ladder"]} & ABOUT_ARMS.keys():
+        content["glossary"][name] = {"what": ABOUT_ARMS[name], "broken": ""}
+    return content
 
 
 def run_of(files: Files) -> dict:
@@ -94,29 +98,33 @@ def curves_of(metrics: list[dict]) -> list[dict]:
     stages: dict[tuple, list[dict]] = {}
     for line in metrics:
         stages.setdefault((line["seed"], line["stage"]), []).append(line)
-    found = []
+    curves = []
     for (seed, stage), lines in stages.items():
-        names = dict.fromkeys(name for line in lines for name in line)
+        names = {}  # in the order in which they come
+        for line in lines:
+            names |= dict.fromkeys(line)
         for name in ("seed", "stage", "update"):
             del names[name]
-        values = {name: [line.get(name) for line in lines] for name in names}
+        values = {}
+        for name in names:
+            values[name] = [line.get(name) for line in lines]
         updates = [line["update"] for line in lines]
-        found.append({"seed": seed, "stage": stage, "updates": updates, "metrics": values})
-    return found
+        curves.append({"seed": seed, "stage": stage, "updates": updates, "metrics": values})
+    return curves
 
 
 def ladder_of(ladder: dict[str, list[dict]]) -> list[dict]:
     """Each arm with its interval; random play first, the expert last."""
     order = {"random": -1, "expert": 1}
-    found = []
+    arms = []
     for arm in sorted(ladder, key=lambda name: order.get(name, 0)):
         mean, low, high = interval(ladder[arm])
         rows = []
         for row in ladder[arm]:
             names = ("seed", "success", "thought_rate", "copy_rate", "seconds")
             rows.append({name: row.get(name) for name in names})
-        found.append({"arm": arm, "mean": mean, "low": low, "high": high, "rows": rows})
-    return found
+        arms.append({"arm": arm, "mean": mean, "low": low, "high": high, "rows": rows})
+    return arms
 
 
 def replayed(ladder: dict[str, list[dict]]) -> bool:
@@ -124,7 +132,7 @@ def replayed(ladder: dict[str, list[dict]]) -> bool:
     return any("likelihood" in row for rows in ladder.values() for row in rows)
 
 
-def measured(runs: list[Files]) -> str:
+def quantity(runs: list[Files]) -> str:
     """What the ladder measures, in a word or two."""
     kinds = {replayed(files.ladder) for files in runs if files.ladder}
     if kinds == {True, False}:
@@ -134,7 +142,9 @@ def measured(runs: list[Files]) -> str:
 
 def note(runs: list[Files]) -> str:
     """How the intervals of the ladder were made (report/table.py)."""
-    arms = [rows for files in runs for rows in files.ladder.values()]
+    arms = []
+    for files in runs:
+        arms += files.ladder.values()
     if not arms:
         return ""
     kinds = dict.fromkeys(interval_kind(rows) for rows in arms)
@@ -158,8 +168,12 @@ def interval_kind(rows: list[dict]) -> str:
 
 def episodes_of(lines: list[dict]) -> list[dict]:
     """The kept episodes of each arm and seed."""
-    found: dict[tuple, list[dict]] = {}
+    by_arm: dict[tuple, list[dict]] = {}
     for line in lines:
-        rest = {name: value for name, value in line.items() if name not in ("arm", "seed")}
-        found.setdefault((line["arm"], line["seed"]), []).append(rest)
-    return [{"arm": arm, "seed": seed, "episodes": many} for (arm, seed), many in found.items()]
+        episode = dict(line)
+        place = (episode.pop("arm"), episode.pop("seed"))
+        by_arm.setdefault(place, []).append(episode)
+    arms = []
+    for (arm, seed), episodes in by_arm.items():
+        arms.append({"arm": arm, "seed": seed, "episodes": episodes})
+    return arms

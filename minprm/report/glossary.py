@@ -35,7 +35,7 @@ ABOUT_ARMS = {
 class Metric(NamedTuple):
     """What a number says. `broken` is empty where no value of it is a bad sign by itself."""
 
-    what: str
+    meaning: str
     broken: str
 
 

@@ -29,24 +29,30 @@ def looks_of(samples: list[dict], config: dict) -> list[dict]:
         if line["watched"] not in states:
             states[line["watched"]] = {**state_of(line), "frames": []}
         states[line["watched"]]["frames"].append(frame_of(line))
-    found = []
+    looks = []
     for (seed, stage), states in stages.items():
-        look = {"seed": seed, "stage": stage, "method": kind(stage)}
-        look |= {"settings": settings(stage, config), "states": list(states.values())}
-        found.append(look)
-    return found
+        looks.append(
+            {
+                "seed": seed,
+                "stage": stage,
+                "method": kind(stage),
+                "settings": settings(stage, config),
+                "states": list(states.values()),
+            }
+        )
+    return looks
 
 
 def numbered(samples: list[dict]) -> list[dict]:
     """The lines, each with the number of its state; older files have none, and count by update."""
-    found = []
-    seen: dict[tuple, int] = {}
+    lines = []
+    counts: dict[tuple, int] = {}
     for line in samples:
         place = (line["seed"], line["stage"], line["update"])
-        number = seen.get(place, 0)
-        seen[place] = number + 1
-        found.append({"watched": number, "where": "batch", "task": "", "step": 0, **line})
-    return found
+        number = counts.get(place, 0)
+        counts[place] = number + 1
+        lines.append({"watched": number, "where": "batch", "task": "", "step": 0, **line})
+    return lines
 
 
 def first_steps(lines: list[dict]) -> list[dict]:
@@ -83,8 +89,8 @@ def settings(stage: str, config: dict) -> dict:
         knobs |= RESAMPLE
     if kind(stage) == "rl":
         knobs["reward"] = "each turn's, from the world" if "dense" in stage else "success"
-    told = {name: knobs.get(name) for name in KNOBS} | rare
-    return told | {"temperature": config.get("temperature")}
+    chosen = {name: knobs.get(name) for name in KNOBS} | rare
+    return chosen | {"temperature": config.get("temperature")}
 
 
 def trees_of(samples: list[dict]) -> list[dict]:
@@ -93,17 +99,26 @@ def trees_of(samples: list[dict]) -> list[dict]:
     for line in numbered(samples):
         place = (line["seed"], line["stage"], line["update"], line["watched"])
         logs.setdefault(place, []).append(line)
-    found = []
+    trees = []
     for (seed, stage, update, _), steps in logs.items():
         if len(steps) > 1:
-            tree = {"seed": seed, "stage": stage, "update": update}
-            tree |= {"task": steps[0]["task"], "where": steps[0]["where"]}
-            found.append({**tree, "steps": [step_of(line) for line in steps]})
-    return found
+            trees.append(
+                {
+                    "seed": seed,
+                    "stage": stage,
+                    "update": update,
+                    "task": steps[0]["task"],
+                    "where": steps[0]["where"],
+                    "steps": [step_of(line) for line in steps],
+                }
+            )
+    return trees
 
 
 def step_of(line: dict) -> dict:
     """One step of a tree."""
     names = ("thought", "reward", "up", "descendants", "kind")
-    thoughts = [{name: z.get(name) for name in names} for z in line["group"]]
+    thoughts = []
+    for z in line["group"]:
+        thoughts.append({name: z.get(name) for name in names})
     return {"state": line["state"], "action": line["action"], "thoughts": thoughts}

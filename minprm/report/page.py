@@ -7,7 +7,6 @@ parser of HTML can leave it; in the page it is put in as text and never as HTML 
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "page"
@@ -19,37 +18,40 @@ SCRIPTS = (
 )  # fmt: skip
 
 
-def page(data: dict) -> str:
+def page(content: dict) -> str:
     """The HTML file that shows this data (report/gather.py says what is in it).
 
     The content security policy names the hashes of this very style and script: a browser runs no
     other, and fetches nothing.
     """
-    style = _joined(f"{name}.css" for name in STYLES)
-    script = _joined(f"{name}.js" for name in SCRIPTS)
+    style = _joined(STYLES, "css")
+    script = _joined(SCRIPTS, "js")
     html = (FOLDER / "page.html").read_text(encoding="utf-8")
     html = html.replace("sha256-STYLE", f"sha256-{_hash(style)}")
     html = html.replace("sha256-SCRIPT", f"sha256-{_hash(script)}")
     # the data comes last: what a model wrote is not searched for words to replace
     html = html.replace(">STYLE<", f">{style}<").replace(">SCRIPT<", f">{script}<")
     before, after = html.split(">DATA<")
-    return f"{before}>{escaped(data)}<{after}"
+    return f"{before}>{escaped(content)}<{after}"
 
 
-def escaped(data: dict) -> str:
+def escaped(content: dict) -> str:
     """Strict JSON in ASCII without <, > and &. Raises ValueError for what is no finite number.
 
     >>> escaped({"said": "</script>"})
     '{"said":"\\\\u003c/script\\\\u003e"}'
     """
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
 
 
-def _joined(names: Iterable[str]) -> str:
-    return "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in names)
+def _joined(names: tuple[str, ...], suffix: str) -> str:
+    texts = []
+    for name in names:
+        texts.append((FOLDER / f"{name}.{suffix}").read_text(encoding="utf-8"))
+    return "\n".join(texts)
 
 
 def _hash(text: str) -> str:

@@ -187,7 +187,7 @@ def _fill(folder: Path, tensors: dict[str, Weights], state: dict, demos: list[De
     for name, weights in tensors.items():
         plain = {key: tensor.detach().contiguous() for key, tensor in weights.items()}
         save_file(plain, folder / f"{name}.safetensors")
-    numbers = {name: value for name, value in state.items() if name != "made_by"}
+    numbers = {name: number for name, number in state.items() if name != "made_by"}
     try:
         text = json.dumps(state, indent=1, allow_nan=False)
     except ValueError:
@@ -233,11 +233,11 @@ def _or_refuse(folder: Path) -> Iterator[None]:
 def _tensors(folder: Path, name: str, like: Weights, some: bool) -> Weights:
     """The tensors of a file, on the CPU. Raises ValueError if they do not fit those of `like`;
     some: a few of them may be missing."""
-    found = load_file(_checked(folder, f"{name}.safetensors"))
-    if not some and _shapes(found) != _shapes(like):
+    tensors = load_file(_checked(folder, f"{name}.safetensors"))
+    if not some and _shapes(tensors) != _shapes(like):
         raise ValueError(f"{name}.safetensors is of another model")
-    require_finite(found)
-    return found
+    require_finite(tensors)
+    return tensors
 
 
 def _require_numbers(state: dict) -> None:

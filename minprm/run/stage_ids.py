@@ -16,7 +16,9 @@ def ids_of(stages: list[str]) -> list[str]:
 
 def stage_ids(cfg: Config) -> list[str]:
     """All that is trained for a seed, in order; arms that begin alike share their beginnings."""
-    ids = [stage_id for stages in arms_of(cfg).values() for stage_id in ids_of(stages)]
+    ids = []
+    for stages in arms_of(cfg).values():
+        ids += ids_of(stages)
     return list(dict.fromkeys(ids))
 
 

@@ -7,7 +7,7 @@ when it asks for what the others have written.
 from bisect import bisect_left
 
 from minprm.data import Sample
-from minprm.model.tree import named
+from minprm.model.tree import numbered_paths
 from minprm.several.processes import parted
 
 # --- prompts ---
@@ -19,19 +19,21 @@ class Owners:
 
     def __init__(self, writers: int):
         self.writers = writers
-        self.known: dict[tuple[int, ...], int] = {}  # of a walk: first prompts, and whose they are
+        self.writer_of: dict[
+            tuple[int, ...], int
+        ] = {}  # of a walk: its first prompts, and whose they are
 
     def of(self, prompts: list[tuple[int, ...]]) -> list[int]:
         """The number of the writer after each prompt; equal ones have the same."""
-        sizes = sorted({len(prompt) for prompt in self.known}, reverse=True)
+        sizes = sorted(set(map(len, self.writer_of)), reverse=True)
         owners: dict[tuple[int, ...], int] = {}
         work = [0] * self.writers
         new: dict[tuple[int, ...], int] = {}  # and how often each is asked
         for prompt in prompts:
             if prompt not in owners and prompt not in new:
-                begins = [prompt[:size] for size in sizes if prompt[:size] in self.known]
+                begins = [prompt[:size] for size in sizes if prompt[:size] in self.writer_of]
                 if begins:
-                    owners[prompt] = self.known[begins[0]]
+                    owners[prompt] = self.writer_of[begins[0]]
             if prompt in owners:
                 work[owners[prompt]] += 1
             else:
@@ -39,7 +41,7 @@ class Owners:
         for prompt, times in new.items():
             owner = work.index(min(work))
             work[owner] += times
-            owners[prompt] = self.known[prompt] = owner
+            owners[prompt] = self.writer_of[prompt] = owner
         return [owners[prompt] for prompt in prompts]
 
 
@@ -49,31 +51,38 @@ class Owners:
 def stretches(samples: list[Sample], n: int) -> list[list[int]]:
     """Cuts Samples into n stretches, of which the longest has as few tokens as it can. Neighbours
     share most of theirs; those that two stretches share are read in both."""
-    paths = named(samples)
-    order = sorted(range(len(samples)), key=lambda i: [number for number, _ in paths[i]])
+    paths = numbered_paths(samples)
+    numbers = [[number for number, _ in path] for path in paths]
+    order = sorted(range(len(samples)), key=lambda i: numbers[i])
 
-    def new(i: int, known: set[int]) -> int:
-        return sum(len(node.ids) for number, node in paths[i] if number not in known)
+    def added(i: int, nodes: set[int]) -> int:
+        """The tokens that Sample i adds to a stretch that holds these nodes."""
+        size = 0
+        for number, node in paths[i]:
+            if number not in nodes:
+                size += len(node.ids)
+        return size
 
     def cut(most: int) -> list[list[int]]:
         """Stretches of so many tokens at most, or of one Sample."""
         shares = []
-        known: set[int] = set()
+        nodes: set[int] = set()
         left = 0
         for i in order:
             # equal ones stay together, or rounding would tell them apart
-            if new(i, known) > max(left, 0):
+            if added(i, nodes) > max(left, 0):
                 shares.append([])
-                known = set()
+                nodes = set()
                 left = most
-            left -= new(i, known)
-            known.update(number for number, _ in paths[i])
+            left -= added(i, nodes)
+            nodes.update(numbers[i])
             shares[-1].append(i)
         return shares
 
-    tokens = sum(new(i, set()) for i in order)
+    tokens = sum(added(i, set()) for i in order)
     shares = cut(bisect_left(range(tokens), True, key=lambda most: len(cut(most)) <= n))
-    return [sorted(share) for share in shares] + [[] for _ in range(n - len(shares))]
+    shares += [[]] * (n - len(shares))  # for whom nothing is left
+    return [sorted(share) for share in shares]
 
 
 def require_same_update(mine: list[tuple[int, float]], others: list[tuple[int, float]]) -> None:

@@ -80,11 +80,11 @@ def gathered(mine: T, group: dist.ProcessGroup | None = None) -> list[T]:
     if count() == 1:
         return [mine]
     asker = _callers()
-    found: list[Any] = [None] * count()
-    dist.all_gather_object(found, (asker, mine), group)
-    if any(other != asker for other, _ in found):
+    answers: list[Any] = [None] * count()
+    dist.all_gather_object(answers, (asker, mine), group)
+    if any(other != asker for other, _ in answers):
         parted("went different ways")
-    return [each for _, each in found]
+    return [answer for _, answer in answers]
 
 
 def _callers() -> str:
@@ -131,12 +131,12 @@ def from_first(make: Callable[[], T]) -> T:
 
 def agreed(mine: dict[str, float]) -> dict[str, float]:
     """The numbers of the first process. Exits where another one has others. All have to ask."""
-    found = gathered(mine)
-    for each in found:
+    tables = gathered(mine)
+    for table in tables:
         # two kinds of CPU may round otherwise
-        if any(abs(number - found[0][name]) > 1e-3 for name, number in each.items()):
+        if any(abs(number - tables[0][name]) > 1e-3 for name, number in table.items()):
             parted("came to different numbers on held-out tasks")
-    return found[0]
+    return tables[0]
 
 
 def copy_from_first(folder: Path) -> None:

@@ -112,8 +112,8 @@ class Shares(Alone):
 
         own = {}
         if mine:
-            drawn = write([prompts[i] for i in mine], own_noise)
-            own = dict(zip(mine, drawn, strict=True))
+            own_completions = write([prompts[i] for i in mine], own_noise)
+            own = dict(zip(mine, own_completions, strict=True))
         completions = list(self.all(own).values())
         # the noise goes on where the longest completion of all has ended
         for _ in range(max(len(c.ids) for c in completions) - used):
@@ -125,7 +125,7 @@ class Shares(Alone):
     def to_read(self, samples: list[Sample]) -> list[int]:
         return stretches(samples, count())[rank()]
 
-    def in_step(self, plan: list[T], read: Callable, passes: list[bool]) -> Iterator[T]:
+    def in_step(self, plan: list[T], forward: Callable, passes: list[bool]) -> Iterator[T]:
         """The micro-batches; and then, where all processes put weights together for each pass, as
         many passes for nothing as others need more."""
         most = max(self.gathered(len(plan))) if self.is_spread else len(plan)
@@ -133,7 +133,7 @@ class Shares(Alone):
         for _ in range(most - len(plan)):
             for base in passes:
                 with torch.set_grad_enabled(torch.is_grad_enabled() and not base):
-                    nothing = 0 * read(base).logp.sum()
+                    nothing = 0 * forward(base).logp.sum()
                 if nothing.requires_grad:
                     nothing.backward()
 
@@ -193,10 +193,12 @@ class Shares(Alone):
         return spread.in_one_piece(tensor)
 
     def collected(self, tensors: Tensors, like: Tensors) -> Tensors:
-        return spread.whole({n: spread.as_part(tensor, like[n]) for n, tensor in tensors.items()})
+        return spread.collected(
+            {n: spread.as_part(tensor, like[n]) for n, tensor in tensors.items()}
+        )
 
-    def parts(self, read: Callable[[], Tensors], like: Tensors) -> Tensors:
-        return spread.parts(read() if self.first else {}, like)
+    def parts(self, load: Callable[[], Tensors], like: Tensors) -> Tensors:
+        return spread.parts(load() if self.first else {}, like)
 
     def state(self, model: PreTrainedModel) -> dict[str, Tensor] | None:
         self.let_go(model)

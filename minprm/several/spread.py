@@ -42,30 +42,30 @@ def as_part(tensor: Tensor, like: Tensor) -> Tensor:
     )
 
 
-def whole(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def collected(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Each of these tensors in one piece, on the CPU of the first process; elsewhere {}."""
-    found = {}
+    pieces = {}
     for name, tensor in tensors.items():
         piece = in_one_piece(tensor.detach())
         if rank() == 0:
-            found[name] = piece.cpu() if isinstance(tensor, DTensor) else piece
-    return found
+            pieces[name] = piece.cpu() if isinstance(tensor, DTensor) else piece
+    return pieces
 
 
 def parts(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The opposite: what each process has to have of the whole tensors in the first one."""
-    found = {}
+    pieces = {}
     for name in from_first(lambda: list(tensors)):
         p = like[name]
         piece = torch.empty(p.shape, dtype=p.dtype, device=p.device)
         if rank() == 0:
             piece.copy_(tensors[name])
         if isinstance(p, DTensor):
-            found[name] = distribute_tensor(piece, p.device_mesh, p.placements)
+            pieces[name] = distribute_tensor(piece, p.device_mesh, p.placements)
         else:
             dist.broadcast(piece, 0)
-            found[name] = piece
-    return found
+            pieces[name] = piece
+    return pieces
 
 
 # --- models ---
@@ -80,9 +80,9 @@ def hand_out(model: PreTrainedModel, device: torch.device) -> None:
     spread(model, device)
     options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
     set_model_state_dict(model, full, options=options)
-    for own, known in zip(model.buffers(), buffers, strict=True):
+    for own, original in zip(model.buffers(), buffers, strict=True):
         if rank() == 0:
-            own.copy_(known)
+            own.copy_(original)
         dist.broadcast(own, 0)
 
 
@@ -117,10 +117,10 @@ def copy_of(model: PreTrainedModel) -> PreTrainedModel:
     make_head_fp32(copied)
     spread(copied, model.device)
     with torch.no_grad():
-        for own, known in zip(copied.parameters(), model.parameters(), strict=True):
-            local(own).copy_(local(known))
-        for own, known in zip(copied.buffers(), model.buffers(), strict=True):
-            own.copy_(known)
+        for own, original in zip(copied.parameters(), model.parameters(), strict=True):
+            local(own).copy_(local(original))
+        for own, original in zip(copied.buffers(), model.buffers(), strict=True):
+            own.copy_(original)
     return copied
 
 
@@ -128,7 +128,7 @@ def state_in_one_piece(model: PreTrainedModel) -> dict[str, Tensor]:
     """What a file of transformers holds of the model, on the CPU of the first process."""
     # of tied weights the first name alone
     once = {name for name, _ in [*model.named_parameters(), *model.named_buffers()]}
-    return whole({name: t for name, t in model.state_dict().items() if name in once})
+    return collected({name: t for name, t in model.state_dict().items() if name in once})
 
 
 def fsdp_modules(model: PreTrainedModel) -> list[FSDPModule]:

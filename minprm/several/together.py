@@ -118,17 +118,17 @@ def together() -> Iterator[Place]:
 
     processes.start()
     code = 0
-    with TemporaryDirectory() as folder, TemporaryFile() as said:
-        shown = os.dup(2)
+    with TemporaryDirectory() as folder, TemporaryFile() as transcript:
+        terminal = os.dup(2)
         if processes.rank():
-            _print_to(said.fileno())
+            _print_to(transcript.fileno())
         signal.signal(signal.SIGTERM, _terminated)
         place = Beside(folder)
         try:
             yield place
             processes.gathered(None)  # nobody leaves while another one has something to ask
         except BaseException as error:
-            code = _ended(error, place, said, shown)
+            code = _ended(error, place, transcript, terminal)
     if code:
         os._exit(code)  # what Python would tidy up needs the others
     processes.stop()
@@ -146,10 +146,11 @@ def _terminated(*_) -> NoReturn:
     raise SystemExit(TERMINATED)
 
 
-def _ended(error: BaseException, place: Beside, said: IO[bytes], shown: int) -> int:
+def _ended(error: BaseException, place: Beside, transcript: IO[bytes], terminal: int) -> int:
     """Says why all end, where no other process does. Returns the exit code of this one.
 
-    said: what this process has printed, if it is not the first; shown: where the user reads.
+    transcript: what this process has printed, if it is not the first. terminal: where the user
+    reads.
     """
     for number in SIGNALS:  # torchrun may send one to all when the first of them has ended
         signal.signal(number, signal.SIG_IGN)
@@ -160,9 +161,9 @@ def _ended(error: BaseException, place: Beside, said: IO[bytes], shown: int) -> 
     knows = not stopped and not place.processes.of_others(error)
     speaks = _speaks(place, knows)
     if not place.first:
-        _print_to(shown if speaks else said.fileno())
+        _print_to(terminal if speaks else transcript.fileno())
     if speaks:
-        _say(error, knows, place, said)
+        _say(error, knows, place, transcript)
     sys.stdout.flush()
     sys.stderr.flush()
     return code if isinstance(code, int) else 1
@@ -181,11 +182,11 @@ def _speaks(place: Beside, knows: bool) -> bool:
     return notes.add(attempt, 1) == 1
 
 
-def _say(error: BaseException, knows: bool, place: Beside, said: IO[bytes]) -> None:
+def _say(error: BaseException, knows: bool, place: Beside, transcript: IO[bytes]) -> None:
     """Why all end."""
     if not knows:
-        known = place.run and (Place.runs / place.run / "config.json").exists()
-        way_on = f"go on with --run {place.run} --resume" if known else "begin anew"
+        saved = place.run and (Place.runs / place.run / "config.json").exists()
+        way_on = f"go on with --run {place.run} --resume" if saved else "begin anew"
         print(
             "the run was stopped, or one of its processes has ended; where torchrun does not start "
             f"all of them again, {way_on}",
@@ -197,10 +198,10 @@ def _say(error: BaseException, knows: bool, place: Beside, said: IO[bytes]) -> N
     if not isinstance(error, SystemExit):
         traceback.print_exception(error)
     elif not place.first:
-        print(_last_line(said), file=sys.stderr)
+        print(_last_line(transcript), file=sys.stderr)
 
 
-def _last_line(said: IO[bytes]) -> str:
+def _last_line(transcript: IO[bytes]) -> str:
     """What was printed last. A refusal is one line."""
-    said.seek(0)
-    return said.read().decode(errors="replace").strip().rpartition("\n")[2]
+    transcript.seek(0)
+    return transcript.read().decode(errors="replace").strip().rpartition("\n")[2]

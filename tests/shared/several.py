@@ -160,14 +160,14 @@ def caches(file: Path) -> None:
     """Eight prompts that are continued twice, as in a walk over logs."""
     p = made(CASES["tied"], "whole")
     sampler = Sampler(p.model, shares=p.shares)
-    step = sampler._step
+    step = sampler._forward
     read = []
 
     def counted(ids, *what):
         read.append(ids.numel())
         return step(ids, *what)
 
-    sampler._step = counted
+    sampler._forward = counted
     prompts = [[k + 1] * 40 for k in range(8)]
     told = []
     for _ in range(3):

@@ -60,7 +60,7 @@ class Lines(Log):
         self.lines = []
         self.screen = Screen()
 
-    def update(self, seed, stage, update, stats):
+    def metrics(self, seed, stage, update, stats):
         stats = json.loads(json.dumps(stats))  # as the real one: nothing but plain numbers
         self.lines.append(clockless(stats))
 
