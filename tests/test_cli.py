@@ -268,6 +268,7 @@ def checkpoint(tmp_path_factory) -> Path:
         ("c --engine.sleep", "--engine.sleep has no effect"),
         ("c --engine.memory .5 --sampler transformers", "it needs the vLLM sampler"),
         ("--worlds --seed 1", "--worlds stands alone"),
+        ("c --atif out", "--transcripts FILE writes every episode"),
     ],
 )
 def test_evaluate_refuses_before_it_plays(flags, said, tmp_path, monkeypatch, capsys):

@@ -45,7 +45,7 @@ class Evaluation:
 
     # directories of runs, or hub ids
     checkpoints: Annotated[list[str], Positional, arg(metavar="CHECKPOINT ...")]
-    worlds: bool = False  # list all worlds, with random and expert success, and stop
+    worlds: bool = False  # list all worlds, with what each teaches, and stop
     world: str = "cups"  # name of a world in minprm/envs, or FILE.py:NAME, one of your own
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     demos: str = ""  # instead of a world: logs that no training saw, replayed step by step
@@ -67,7 +67,6 @@ class Evaluation:
     device: DeviceName = "auto"  # where the model computes; auto: cuda if it is there, else cpu
     engine: Engine = field(default_factory=Engine)
     transcripts: str = ""  # new file to write every episode to, JSONL
-    atif: str = ""  # new folder to write every episode to, each a file of ATIF for other viewers
     show: CountOrNone = 0  # episodes to print; in colour on a terminal
     chart: str = ""  # file for a bar chart, PNG
     watch: bool = False  # play before you, turn by turn; you may think and act yourself
@@ -96,10 +95,9 @@ def check(flags: Evaluation, chosen_knobs: set[str]) -> None:
 
 def _check_files(flags: Evaluation) -> None:
     """Refuses files that could not be written after all the play."""
-    new = (("transcripts", flags.transcripts), ("atif", flags.atif))
-    for name, path in new:
-        refuse(path and Path(path).exists(), f"--{name} {path} exists: choose another name")
-    for name, path in (*new, ("chart", flags.chart)):
+    file = flags.transcripts
+    refuse(file and Path(file).exists(), f"--transcripts {file} exists: choose another name")
+    for name, path in (("transcripts", file), ("chart", flags.chart)):
         folder = Path(path).parent
         writable = folder.is_dir() and os.access(folder, os.W_OK) and not Path(path).is_dir()
         refuse(path and not writable, f"--{name} {path}: nothing can be written there")
@@ -161,14 +159,10 @@ def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> Non
         Need(
             played,
             "a world that is played, so no --demos",
-            "world world_args episodes samples split think transcripts atif show watch",
+            "world world_args episodes samples split think transcripts show watch",
         ),
         Need(not played, "--demos", "content skip_bad"),
-        Need(
-            not evaluations[0].watch,
-            "a table, so no --watch",
-            "samples transcripts atif show chart",
-        ),
+        Need(not evaluations[0].watch, "a table, so no --watch", "samples transcripts show chart"),
     ]
     for knob, need in unmet(needs).items():
         refuse(knob in chosen_knobs, no_effect(knob, need))
