@@ -15,7 +15,7 @@ from tyro.conf import Positional, arg
 from minprm.arms.about import ASKED, read_about
 from minprm.commands.checks import check_ranges, refuse
 from minprm.commands.cli import as_flags, differences, read_flags
-from minprm.commands.effects import Need, no_effect, unmet
+from minprm.commands.effects import no_effect
 from minprm.constants import (
     Config,
     Content,
@@ -152,21 +152,22 @@ def say(sentence: str) -> None:
 def _check_effects(asked: list[Evaluation], given: set[str]) -> None:
     """Refuses flags that have no effect on any of the checkpoints."""
     played = not asked[0].demos
-    needs = [
-        Need(any(x.think for x in asked), "thoughts, so no --no-think", "thought_tokens"),
-        Need(any(x.history.last for x in asked), "--history.last above 0", "history.first"),
-        Need(uses_vllm(asked[0].sampler), "the vLLM sampler", "engine.memory engine.max_gap"),
-        Need(False, "training, and here nothing is trained", "engine.sleep engine.tensor_parallel"),
-        Need(
+    needs = (
+        (any(x.think for x in asked), "thoughts, so no --no-think", "thought_tokens"),
+        (any(x.history.last for x in asked), "--history.last above 0", "history.first"),
+        (uses_vllm(asked[0].sampler), "the vLLM sampler", "engine.memory engine.max_gap"),
+        (False, "training, and here nothing is trained", "engine.sleep engine.tensor_parallel"),
+        (
             played,
             "a world that is played, so no --demos",
             "world world_args episodes samples split think transcripts atif show watch",
         ),
-        Need(not played, "--demos", "content skip_bad"),
-        Need(not asked[0].watch, "a table, so no --watch", "samples transcripts atif show chart"),
-    ]
-    for knob, need in unmet(needs).items():
-        refuse(knob in given, no_effect(knob, need))
+        (not played, "--demos", "content skip_bad"),
+        (not asked[0].watch, "a table, so no --watch", "samples transcripts atif show chart"),
+    )
+    for met, need, knobs in needs:
+        for knob in knobs.split():
+            refuse(knob in given and not met, no_effect(knob, need))
 
 
 def _check_world(asked: dict[str, Evaluation], given: set[str]) -> None:

@@ -10,13 +10,31 @@ from typing import Any, TypeVar
 
 import tyro
 
-from minprm.commands.checks import check, flag, refuse
+from minprm.commands.checks import check, refuse
 from minprm.commands.effects import check_effects
-from minprm.commands.knobs import short_help
+from minprm.commands.knobs import flag, short_help
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, fail, flat
 
 Flags = TypeVar("Flags")  # a dataclass of flags
+# Flags of earlier versions, and what to do without them.
+GONE = {
+    "tiny.layers": "the embedded model has two layers: leave it out",
+    "tiny.head_dim": "the heads of the embedded model are 32 wide: leave it out",
+    "tiny.rope_theta": "the embedded model has 1000: leave it out",
+    "act_prm.kl_to": "the KL of Act-PRM is to the base model: leave it out",
+    "relabel.keep": "each step has the best of its thoughts: leave it out",
+}
+for _knob in ("heads", "ffn", "init", "lr"):
+    GONE[f"tiny.{_knob}"] = "it follows from the width: leave it out, or give another --tiny.dim"
+for _stage in ("sft", "act_prm", "rl"):
+    for _knob in ("warmup", "decay", "passes", "aggregation", "max_grad_norm"):
+        GONE[f"{_stage}.{_knob}"] = f"give {flag('optim.' + _knob)}, one for all stages"
+for _stage in ("act_prm", "rl"):
+    GONE[f"{_stage}.top_k"] = "top_k counts the two best: leave it out, or name a FILE.py:NAME"
+for _knob in ("loss", "kl", "kl_to", "kl_target", "entropy", "correction"):
+    GONE[f"sft.{_knob}"] = "it is about sampled tokens, and nobody sampled the demos: leave it out"
+GONE["sft.decay"] = "the learning rate of SFT always decays: leave it out"
 
 
 def parse(argv: list[str]) -> Config:
@@ -27,8 +45,9 @@ def parse(argv: list[str]) -> Config:
     """
     given = given_knobs(argv)
     from_file = _toml_flags(_value(argv, "--config"))
+    given |= given_knobs(from_file)
     config = read(from_file + argv)
-    check_effects(config, given | given_knobs(from_file), PRESETS[config.preset])
+    check_effects(config, given, PRESETS[config.preset])
     return config
 
 
@@ -86,19 +105,20 @@ def _sentence(box: str) -> str:
 
 
 def given_knobs(argv: list[str]) -> set[str]:
-    """The knobs that these flags set. Exits where one is set twice, since one of the two would be
-    ignored.
+    """The knobs that these flags set. Exits where one is gone, or is set twice, since one of the
+    two would be ignored.
 
-    >>> sorted(given_knobs(["--seeds", "0", "1", "--act-prm.no-decay", "--rl.lr=1e-3"]))
-    ['act_prm.decay', 'rl.lr', 'seeds']
+    >>> sorted(given_knobs(["--seeds", "0", "1", "--optim.no-decay", "--rl.lr=1e-3"]))
+    ['optim.decay', 'rl.lr', 'seeds']
     """
     found = set()
     for word in argv:
         if not word.startswith("--"):
             continue
         knob = word.split("=")[0].removeprefix("--").replace("-", "_")
-        knob = re.sub(r"(^|\.)no_", r"\1", knob)  # --act-prm.no-decay
+        knob = re.sub(r"(^|\.)no_", r"\1", knob)  # --optim.no-decay
         refuse(knob in found, f"{flag(knob)} is given twice")
+        refuse(knob in GONE, f"{flag(knob)} is gone: {GONE.get(knob)}")
         found.add(knob)
     return found
 
@@ -137,7 +157,7 @@ def as_flags(knobs: dict) -> list[str]:
     for knob, value in flat(knobs):
         name = flag(knob)
         if value is False:
-            flags.append(re.sub(r"([^.-][^.]*)$", r"no-\1", name))  # --act-prm.no-decay
+            flags.append(re.sub(r"([^.-][^.]*)$", r"no-\1", name))  # --optim.no-decay
         elif value is True:
             flags.append(name)
         elif isinstance(value, list):
