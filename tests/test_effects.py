@@ -27,14 +27,15 @@ from minprm.report.glossary import ABOUT_ARMS, METRICS
 
 ROOT = Path(__file__).parents[1]
 SECTIONS = {
-    Config: "", Agent: "", constants.Tiny: "tiny.", constants.SFT: "sft.",
+    Config: "", Agent: "", constants.Tiny: "tiny.", constants.Optim: "optim.",
+    constants.SFT: "sft.",
     constants.ActPRM: "act_prm.", constants.Relabel: "relabel.", constants.RL: "rl.",
     constants.History: "history.", constants.Engine: "engine.",
 }  # fmt: skip
 KNOBS = dict(flat(asdict(Config())))
 SMALL = {
     "run": "small", "gate": False, "world_args": ["rounds=2", "swaps=1", "cups=2"],
-    "tiny.dim": 32, "tiny.layers": 1, "tiny.heads": 1, "tiny.updates": 150,
+    "tiny.dim": 32, "tiny.updates": 150,
     "thought_tokens": 9, "num_demos": 4, "held_out": 2, "episodes": 4, "save_every": 2,
     "sft.epochs": 1, "sft.batch": 4, "act_prm.updates": 2, "act_prm.batch": 2, "act_prm.group": 2,
     "relabel.group": 2, "rl.updates": 2, "rl.batch": 2, "rl.group": 2,
@@ -44,8 +45,7 @@ UNSEEN = {"preset", "config", "rl.format_penalty"}
 # Where these are refused they do something, but not what they say: a KL and a correction are about
 # tokens that the sampler drew, and without a world nothing opens a turn with its action.
 ASTRAY = {
-    "think", "sft.kl", "sft.kl_target", "sft.correction", "act_prm.kl", "act_prm.kl_target",
-    "act_prm.correction", "rl.kl_target",
+    "think", "act_prm.kl", "act_prm.kl_target", "act_prm.correction", "rl.kl_target",
 }  # fmt: skip
 LOGS = {"demos": "demos.jsonl", "arms": ["base", "action_sft"]}
 REPLAY = {"world": "", "world_args": [], "demos": "demos.jsonl", "model": "model"}
@@ -85,8 +85,7 @@ SITUATIONS = {
 
 def configured(knobs: dict) -> Config:
     config = deepcopy(Config())
-    for stage in (config.sft, config.act_prm, config.rl):
-        stage.warmup = 0  # so that runs of one update outlive it
+    config.optim.warmup = 0  # so that runs of one update outlive it
     for knob, value in (SMALL | knobs).items():
         *section, name = knob.split(".")
         setattr(getattr(config, section[0]) if section else config, name, value)

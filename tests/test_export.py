@@ -42,7 +42,7 @@ def folder(tmp_path_factory) -> Path:
         monkeypatch.chdir(folder)
         flags = "--world= --demos logs.jsonl --model base --held-out 2 --thought-tokens 4 "
         flags += "--action-tokens 40 --layout think --arms base action_sft --sft.epochs 2 "
-        flags += "--sft.lr .01 --sft.warmup 0 --history.last 2 "
+        flags += "--sft.lr .01 --optim.warmup 0 --history.last 2 "
         train.main(f"{flags} --run adapters --lora 4".split())
         train.main(f"{flags} --run whole".split())
     return folder

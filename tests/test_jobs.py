@@ -243,7 +243,10 @@ def test_on_windows_all_arms_run_in_one_process(monkeypatch):
 
 def test_several_processes_for_one_arm_are_refused():
     said = refusal(parse, ["--arms", "act_prm", "--jobs", "2"])
-    assert said == "--jobs has no effect here: it needs several --arms"
+    assert said == (
+        "--jobs has no effect here: it needs several --arms, and no torchrun that "
+        "shares out each arm"
+    )
     for flags in ("--arms act_prm --jobs 1", "--arms base act_prm --jobs 2"):
         assert refusal(parse, flags.split()) == ""
 

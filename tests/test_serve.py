@@ -65,7 +65,7 @@ def folder(tmp_path_factory) -> Path:
         flags += (
             "--action-tokens 40 --layout think --arms action_sft --sft.epochs 2 --context 1024 "
         )
-        flags += "--sft.lr .01 --sft.warmup 0 --lora 4 --sampler transformers"
+        flags += "--sft.lr .01 --optim.warmup 0 --lora 4 --sampler transformers"
         train.main(flags.split())
     arm = folder / "checkpoints/r/action_sft-0"
     about = read_about(str(arm))

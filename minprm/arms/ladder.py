@@ -28,7 +28,7 @@ from minprm.arms.demos import (
 )
 from minprm.arms.episodes import keep_episodes, of_logs, of_world
 from minprm.arms.evaluation import answer_logs, evaluate, reference_rows, replay_summary, summary
-from minprm.constants import RESAMPLE, Config, arms_of, fail, flat
+from minprm.constants import Config, arms_of, fail, flat
 from minprm.load.base import base_policy
 from minprm.load.check import check
 from minprm.load.pretrained import make_sampler
@@ -46,7 +46,7 @@ from minprm.run.randomness import noise_seed
 from minprm.run.snapshots import Snapshots, fingerprint_of_demos
 from minprm.run.stage_ids import ids_of, reads_instruction
 from minprm.several.jobs import processes, side_by_side
-from minprm.stages import STAGES
+from minprm.stages import RESAMPLE, STAGES
 from minprm.stages.act_prm import act_prm
 from minprm.stages.relabel import copy, relabel, sample, shuffle
 from minprm.stages.rl import rl, synth

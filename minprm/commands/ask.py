@@ -15,7 +15,7 @@ from tyro.conf import Positional, arg
 from minprm.arms.about import ASKED, read_about
 from minprm.commands.checks import check_ranges, refuse
 from minprm.commands.cli import as_flags, differences, read_flags
-from minprm.commands.effects import Need, no_effect, unmet
+from minprm.commands.effects import no_effect
 from minprm.constants import (
     Config,
     Content,
@@ -151,21 +151,22 @@ def say(sentence: str) -> None:
 def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> None:
     """Refuses flags that have no effect on any of the checkpoints."""
     played = not evaluations[0].demos
-    needs = [
-        Need(any(x.think for x in evaluations), "thoughts, so no --no-think", "thought_tokens"),
-        Need(any(x.history.last for x in evaluations), "--history.last above 0", "history.first"),
-        Need(uses_vllm(evaluations[0].sampler), "the vLLM sampler", "engine.memory engine.max_gap"),
-        Need(False, "training, and here nothing is trained", "engine.sleep engine.tensor_parallel"),
-        Need(
+    needs = (
+        (any(x.think for x in evaluations), "thoughts, so no --no-think", "thought_tokens"),
+        (any(x.history.last for x in evaluations), "--history.last above 0", "history.first"),
+        (uses_vllm(evaluations[0].sampler), "the vLLM sampler", "engine.memory engine.max_gap"),
+        (False, "training, and here nothing is trained", "engine.sleep engine.tensor_parallel"),
+        (
             played,
             "a world that is played, so no --demos",
             "world world_args episodes samples split think transcripts show watch",
         ),
-        Need(not played, "--demos", "content skip_bad"),
-        Need(not evaluations[0].watch, "a table, so no --watch", "samples transcripts show chart"),
-    ]
-    for knob, need in unmet(needs).items():
-        refuse(knob in chosen_knobs, no_effect(knob, need))
+        (not played, "--demos", "content skip_bad"),
+        (not evaluations[0].watch, "a table, so no --watch", "samples transcripts show chart"),
+    )
+    for met, need, knobs in needs:
+        for knob in knobs.split():
+            refuse(knob in chosen_knobs and not met, no_effect(knob, need))
 
 
 def _check_world(evaluations: dict[str, Evaluation], chosen_knobs: set[str]) -> None:

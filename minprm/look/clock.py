@@ -24,8 +24,6 @@ def updates_of(stage_id: str, cfg: Config, demos: list[Demo]) -> int:
     if kind(stage_id) != "sft":
         return {"act_prm": cfg.act_prm.updates, "rl": cfg.rl.updates}.get(kind(stage_id), 0)
     samples = sum(len(demo.steps) if cfg.history.edits() else 1 for demo in demos)
-    if "relabel" in stage_id:
-        samples *= cfg.relabel.keep
     return math.ceil(cfg.sft.epochs * samples / cfg.sft.batch)
 
 

@@ -197,7 +197,7 @@ METRICS = {
         "0 early: collapsed. Rising without end: lr too high.",
     ),
     "policy/kl": Metric(
-        "KL to --*.kl-to at sampled tokens, where --*.kl is above 0",
+        "KL to --rl.kl-to at sampled tokens, where --*.kl is above 0",
         "Growing without end.",
     ),
     "policy/kl_weight": Metric(
@@ -227,7 +227,7 @@ METRICS = {
     ),
     "policy/grad_norm": Metric(
         "norm of the gradient before it is clipped",
-        "NaN: see policy/skipped. Always far above --*.max-grad-norm: lr means nothing.",
+        "NaN: see policy/skipped. Always far above --optim.max-grad-norm: lr means nothing.",
     ),
     "policy/lr": Metric("learning rate", ""),
     "policy/skipped": Metric(
