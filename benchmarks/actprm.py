@@ -22,7 +22,7 @@ from benchmarks.cost import count_learned, in_a_process, most_memory, timed
 from evidence import tables
 from evidence.results import save_run, take_json_flag
 from minprm.commands.threads import set_threads
-from minprm.constants import Training
+from minprm.constants import Sampled
 from minprm.data import Sample
 from minprm.model.policy import Policy
 from minprm.model.tree import row
@@ -53,7 +53,7 @@ def measure(p: Policy, samples: list[Sample], share: bool) -> tuple[int, float, 
         tokens += sum(len(row([samples[i] for i in members]).ids) for members in batch)
     seconds = []
     for _ in range(ROUNDS if tokens < 50_000 else 1):
-        stats, spent = timed(p.update, samples, Training(), 0.0)
+        stats, spent = timed(p.update, samples, Sampled(), 0.0)
         seconds.append(spent)
     return tokens, median(seconds), stats["policy/grad_norm"]
 
@@ -75,9 +75,9 @@ def compare(p: Policy, steps: int, group: int, state: int) -> dict:
 def profile(p: Policy) -> None:
     """Where the time of one update goes, by operation."""
     samples = episode(8, 8, 200)
-    p.update(samples, Training(), lr=0.0)
+    p.update(samples, Sampled(), lr=0.0)
     with torch.profiler.profile() as prof:
-        p.update(samples, Training(), lr=0.0)
+        p.update(samples, Sampled(), lr=0.0)
     print(prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=12))
 
 
@@ -99,7 +99,7 @@ def peaks() -> dict[str, float]:
 def peak(p: Policy, way: str) -> None:
     """Memory of this process after one update."""
     p.shares_prefixes = way == "trees"
-    p.update(episode(8, 8, 200), Training(), lr=0.0)
+    p.update(episode(8, 8, 200), Sampled(), lr=0.0)
     print(gigabytes())
 
 
@@ -119,7 +119,7 @@ def grown(p: Policy, steps: int, group: int) -> dict:
     another job on the machine does not count."""
     samples = episode(steps, group, 200)
     learned = count_learned(p.model)
-    _, seconds = timed(p.update, samples, Training(), 0.0)
+    _, seconds = timed(p.update, samples, Sampled(), 0.0)
     return {"T": steps, "G": group, "tokens": sum(learned), "unique": len(row(samples).ids),
             "seconds": seconds, "gigabytes": gigabytes()}  # fmt: skip
 

@@ -56,7 +56,7 @@ def thinking_agent(cfg: Config) -> Agent:
     """A small embedded model as it is made, but that it begins a thought with a word and likes to
     end it behind one: what it writes is of no use, and can be read."""
     world = Cups()
-    model, tokenizer = untrained(world, Tiny(dim=32, head_dim=16, heads=2, ffn=32), seed=0)
+    model, tokenizer = untrained(world, Tiny(dim=32), seed=0)
     words = tokenizer.convert_tokens_to_ids(world.words)
     end = tokenizer.convert_tokens_to_ids("</think>")
     read = model.get_input_embeddings().get_parameter("weight")

@@ -27,7 +27,7 @@ from benchmarks.sampler import SIZES, Size, model_of, prompts_of
 from benchmarks.traffic import Traffic, Waiting, on_the_wire
 from evidence.results import save_run, take_json_flag
 from evidence.tables import TABLES
-from minprm.constants import Training
+from minprm.constants import Sampled
 from minprm.data import Sample
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
@@ -38,7 +38,7 @@ PHASES = ("writing", "scoring", "update")
 TOGETHER = "all three"
 AVERAGE = 28  # tokens of a completion, about, if none were cut
 MICRO_TOKENS = 16_384
-TRAINING = Training(loss="ppo_clip", max_grad_norm=1.0, aggregation="token")
+TRAINING = Sampled(loss="ppo_clip")
 CPU = torch.device("cpu")
 INTERVAL = "seconds: medians of rounds; ratio of a round: median, smallest and largest"
 

@@ -20,7 +20,7 @@ from minprm.envs.cups import Cups
 from minprm.look.log import Log
 
 # nothing is played ahead over a snapshot, so none is taken; 4 passes: learning as slow as playing
-FLAGS = "--world slow --rl.updates 10 --rl.passes 4 --rl.loss is --save-every 100"
+FLAGS = "--world slow --rl.updates 10 --optim.passes 4 --rl.loss is --save-every 100"
 DELAY = 0.3  # seconds of a step
 
 

@@ -29,7 +29,7 @@ from minprm.arms.ladder import base_policy
 from minprm.commands.presets import PRESETS
 from minprm.commands.threads import set_threads
 from minprm.commands.train import CHECKPOINTS
-from minprm.constants import RESAMPLE, ActPRM, Config, Tiny
+from minprm.constants import ActPRM, Config, Tiny
 from minprm.data import Demo, Sample, Step
 from minprm.envs.errand import Errand
 from minprm.load.tiny import untrained
@@ -37,6 +37,7 @@ from minprm.model.agent import Agent, make_agent
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
 from minprm.play import expert_demos
+from minprm.stages import RESAMPLE
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 
 PHASES = ("sampling", "scoring", "training")

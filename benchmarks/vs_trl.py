@@ -27,13 +27,14 @@ from benchmarks import peers
 from benchmarks.cost import count_learned, timed
 from benchmarks.peers import GROUP, PROMPTS, Regime
 from evidence.results import save_run, take_json_flag
-from minprm.constants import Engine, Training
+from minprm.constants import Engine, Optim, Sampled
 from minprm.data import Sample
 from minprm.load.vllm import start_engine
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
 
 AGGREGATIONS = {"grpo": "sequence", "dapo": "token"}  # of TRL's losses
+TRAINING = Sampled(loss="ppo_clip")
 
 
 class Recorded(trl.GRPOTrainer):
@@ -125,7 +126,7 @@ class Stepper:
         longest = self.regime.longest
         drawn = self.sampler.generate(self.prompts, GROUP, longest, self.stops, 1.0, seed)
         samples = peers.grouped(self.prompts, drawn)
-        self.policy.update(samples, training("dapo"), peers.TIMED_LR)
+        self.policy.update(samples, TRAINING, peers.TIMED_LR, optim=optim("dapo"))
         self.sampler.sync()
         return mean(len(sample.ids) for sample in samples)
 
@@ -145,8 +146,8 @@ def steppers_of(model, tokenizer, regime: Regime, vllm: bool) -> dict[str, Stepp
     return steppers
 
 
-def training(loss: str) -> Training:
-    return Training(loss="ppo_clip", max_grad_norm=1.0, aggregation=AGGREGATIONS[loss])
+def optim(loss: str) -> Optim:
+    return Optim(aggregation=AGGREGATIONS[loss])
 
 
 def train(
@@ -161,7 +162,7 @@ def train(
 
     def turn() -> None:
         samples = samples_of(trainer.batches[-1], p)
-        stats, seconds = timed(p.update, samples, training(loss), lr)
+        stats, seconds = timed(p.update, samples, TRAINING, lr, 1.0, optim(loss))
         norms.append(stats["policy/grad_norm"])
         updates.append(seconds)
         for stepper in steppers:

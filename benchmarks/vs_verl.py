@@ -36,7 +36,7 @@ from benchmarks import peers
 from benchmarks.cost import count_learned, timed
 from benchmarks.peers import GROUP, Regime
 from evidence.results import save_run, take_json_flag
-from minprm.constants import Training
+from minprm.constants import Optim, Sampled
 from minprm.data import Sample
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
@@ -120,7 +120,8 @@ def nested(rows: list[Tensor]) -> Tensor:
 
 def train(model, tokenizer, regime: Regime, aggregation: str, lr: float, steps: int) -> dict:
     """verl and minprm in turns, from equal weights. Seconds and tokens, without the first step."""
-    cfg = Training(loss="ppo_clip", max_grad_norm=1.0, aggregation=aggregation)
+    cfg = Sampled(loss="ppo_clip")
+    optim = Optim(aggregation=aggregation)
     sampler = Sampler(deepcopy(model))
     p = Policy(deepcopy(model), tokenizer, 16_384)
     engine = Engine(deepcopy(model), lr)
@@ -137,7 +138,7 @@ def train(model, tokenizer, regime: Regime, aggregation: str, lr: float, steps: 
             found, took = timed(engine.train_batch, batch_of(samples), loss)
         norms["verl"].append(found["metrics"]["grad_norm"])
         seconds["verl"].append(took)
-        stats, took = timed(p.update, samples, cfg, lr)
+        stats, took = timed(p.update, samples, cfg, lr, 1.0, optim)
         norms["minprm"].append(stats["policy/grad_norm"])
         seconds["minprm"].append(took)
     peers.require_same(norms["minprm"], norms["verl"], f"{aggregation}, learning rate {lr:g}")

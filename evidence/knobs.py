@@ -5,9 +5,8 @@ from dataclasses import asdict, fields, is_dataclass
 from inspect import cleandoc
 from pathlib import Path
 
-from minprm.commands.checks import flag
 from minprm.commands.cli import differences
-from minprm.commands.knobs import Knob, knobs
+from minprm.commands.knobs import Knob, flag, knobs
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config
 
@@ -22,7 +21,7 @@ file, the file before the preset, and the preset before the defaults below. A kn
 no effect is refused. `python -m evidence.knobs` writes this page from `minprm/constants.py`.
 
 A yes-or-no knob is switched on by its name and off by `no-` before the name: `--no-gate`,
-`--act-prm.no-decay`. A list takes several words: `--seeds 0 1 2`.
+`--optim.no-decay`. A list takes several words: `--seeds 0 1 2`.
 """
 PRESET_HEAD = """\
 ## Presets

@@ -29,9 +29,9 @@ from pathlib import Path
 
 import torch
 
+from evidence import audit
 from minprm.arms.starts import as_line, libraries
 from minprm.constants import fail
-from minprm.envs import audit
 from minprm.look.log import to_json, write_atomically
 from minprm.report import table
 
@@ -44,7 +44,7 @@ CODE = ("minprm", "act_prm.py", "benchmarks", "evidence/experiments", "examples"
 def load(name: str) -> dict:
     """The results of that name: rows, and the command, commit, machine and versions behind them.
 
-    `audit` is what every world was measured by; it lies beside the worlds.
+    `audit` is what every world was measured by; it lies beside the program that wrote it.
     """
     path = audit.FILE if name == "audit" else FOLDER / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8"))

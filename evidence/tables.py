@@ -17,13 +17,15 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
+from evidence import audit
 from evidence.drawings.idea import kind, the_group
 from evidence.drawings.worlds import WORLDS
 from evidence.results import load
 from minprm.constants import fail
-from minprm.envs import audit
+from minprm.report.glossary import METRICS
 
 ROOT = Path(__file__).parents[1]
+FLAG = re.compile(r"(--[\w*.-]*\w)")  # as code in a table: an asterisk alone makes words slanted
 BLOCK = re.compile(r"(<!-- table (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 # Two rivals in README's table: the file of each, its arm there, its name, what it learns from
 RIVALS = (
@@ -591,6 +593,15 @@ def first_sentence(file: Path) -> str:
 
 
 # Made of the rows of a file
+def metrics() -> str:
+    """Every metric: what it is, and what it looks like when something is broken."""
+    rows = ["| metric | what it is | broken |", "|---|---|---|"]
+    for name, metric in METRICS.items():
+        meaning, broken = (FLAG.sub(r"`\1`", text.replace("|", "\\|")) for text in metric)
+        rows.append(f"| `{name}` | {meaning} | {broken} |")
+    return "\n".join(rows)
+
+
 TABLES = {
     "cups": ladder, "errand": ladder, "rooms": ladder, "frozenlake": ladder,
     "cups-more": ladder, "frozenlake-more": ladder, "errand-two": one_line,
@@ -627,6 +638,7 @@ OTHERS = {
     "act_prm:group": group,
     "rivals": rivals,
     "audit": lambda: audit.table(load("audit")),
+    "metrics": metrics,
 }
 
 if __name__ == "__main__":

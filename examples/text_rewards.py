@@ -75,7 +75,7 @@ def runs_of(flags: Flags, run: str, args: list[str], seed: int) -> dict[str, tup
     warm = [*shared, "--stages", "sft:actions", "--num-demos", str(flags.demos)]
     start = flags.model or untrained(seed)
     rows = {"warm start": result(f"{run}-warm", [*warm, "--model", start])}
-    ppo = "--stages rl:dense --rl.advantage gae --rl.loss ppo_clip --rl.passes 2"
+    ppo = "--stages rl:dense --rl.advantage gae --rl.loss ppo_clip --optim.passes 2"
     ppo += f" --rl.updates {flags.updates} --model {CHECKPOINTS}/{run}-warm/stages-"
     ppo = [*shared, *f"{ppo}{seed}".split()]
     # a weight of 1e-9 is measured and not felt

@@ -36,10 +36,10 @@ def rewards(name: str, logps: list[Tensor], texts: Sequence[Texts] = ()) -> list
     return numbers
 
 
-def advantages(groups: list[Tensor], name: str, k: int, lengths: list[Tensor]) -> list[Tensor]:
+def advantages(groups: list[Tensor], name: str, lengths: list[Tensor]) -> list[Tensor]:
     """`advantages` of zoo.py, where the name can also be that of a user's function.  [G] each"""
     if not is_own(name):
-        return zoo.advantages(groups, name, k, lengths)
+        return zoo.advantages(groups, name, lengths)
     compare = function(name, zoo.ADVANTAGES)
     return [_as_many(name, r, compare(r.clone())) for r in groups]
 

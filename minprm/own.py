@@ -79,6 +79,17 @@ def function(name: str, ours: dict[str, Callable]) -> Callable:
     return users(name, ours) or ours[name]
 
 
+def require(knob: str, name: str, ours: Iterable[str], numbers: dict[int, str]) -> None:
+    """Exits where the name is none of ours and no function of the user's that takes one of these
+    numbers of arguments; what each number of them would be stands beside it."""
+    try:
+        theirs = users(name, ours)
+    except ValueError as error:
+        fail(f"{knob} {error}")
+    if theirs and not any(takes(theirs, number) for number in numbers):
+        fail(f"{knob} {name}: it has to take {', or '.join(numbers.values())}")
+
+
 def takes(function: Callable, arguments: int) -> bool:
     """Can it be called with so many arguments?"""
     try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from loguru import logger
 
-from minprm.constants import Config, Training
+from minprm.constants import SFT, Config, Sampled, Training
 from minprm.data import Demo, Sample
 from minprm.model.agent import Agent
 from minprm.model.correction import check_gap, reweighted
@@ -85,21 +85,24 @@ def loop(
 
 
 def learn(run: Run, samples: list[Sample], cfg: Training, lr: float) -> dict[str, float]:
-    """Takes `cfg.passes` optimizer steps on one batch. Returns what to log."""
+    """Takes `optim.passes` optimizer steps on one batch. Returns what to log."""
     policy = run.agent.policy
     temperature = run.agent.temperature
+    optim = run.cfg.optim
+    gaps = {}
     if not run.prefetch.pending:
         run.agent.sampler.sleep()  # the update needs the sampler's memory
-    cfg = replace(cfg, kl=run.running.get("kl", cfg.kl))
-    samples, gaps = reweighted(policy, samples, cfg.correction, temperature)
-    passes = [policy.update(samples, cfg, lr, temperature) for _ in range(cfg.passes)]
+    if isinstance(cfg, Sampled):
+        cfg = replace(cfg, kl=run.running.get("kl", cfg.kl))
+        samples, gaps = reweighted(policy, samples, cfg.correction, temperature)
+    passes = [policy.update(samples, cfg, lr, temperature, optim) for _ in range(optim.passes)]
     stats = passes[-1]
     # the gap to the sampler is that of the first pass, before any weight moved
     for name in ("policy/gap_mean", "policy/gap_max", "policy/mismatch_kl"):
         if name in passes[0]:
             stats[name] = passes[0][name]
     stats |= gaps
-    if cfg.kl_target and not policy.skipped:
+    if isinstance(cfg, Sampled) and cfg.kl_target and not policy.skipped:
         run.running["kl"] = adaptive_kl(cfg.kl, stats["policy/kl"], cfg.kl_target)
         stats["policy/kl_weight"] = cfg.kl
     return stats
@@ -117,14 +120,15 @@ class Progress:
         self.cfg = cfg
         self.updates = updates
         self.best_by = best_by
-        self.lr = schedule(cfg, updates)
+        decay = run.cfg.optim.decay or isinstance(cfg, SFT)  # which ends in small steps
+        self.lr = schedule(cfg.lr, updates, replace(run.cfg.optim, decay=decay))
         self.seconds: dict[str, float] = {}  # of the parts of this update
         self.best_weights = {}  # those of the best look, where patience may go back to them
         self.ctrl_c = CtrlC(run.agent.policy.shares)
         saved = run.snapshots.state(stage_id)
         self.first = saved.get("update", 0)
         self.best = saved.get("best", {"score": -1.0, "since": 0})
-        run.running = saved.get("running", {"baseline": 0.0, "kl": cfg.kl})
+        run.running = saved.get("running", {"baseline": 0.0})
         run.agent.policy.begin()  # the stage started here; how far it has come is in the snapshot
         if self.first:
             self.best_weights = run.snapshots.load(stage_id, run.agent.policy)

@@ -36,7 +36,7 @@ def opo(r: Tensor, n: Tensor) -> Tensor:
     return r - (r * n).sum() / n.sum().clamp(min=1)
 
 
-def top_k(r: Tensor, k: int) -> Tensor:
+def top_k(r: Tensor, k: int = 2) -> Tensor:
     """A_i = 1 for the k best of the group, else 0; a reward of 0 is never best.  [G] -> [G]"""
     adv = torch.zeros_like(r)
     adv[r.argsort(descending=True, stable=True)[:k]] = 1.0
@@ -51,19 +51,17 @@ def best(r: Tensor) -> Tensor:
 # --- advantages of all groups of an update --------------------------------------------------------
 
 
-def advantages(groups: list[Tensor], name: str, k: int, lengths: list[Tensor]) -> list[Tensor]:
+def advantages(groups: list[Tensor], name: str, lengths: list[Tensor]) -> list[Tensor]:
     """The advantages of that name, group by group.  [G] each -> [G] each
 
-    k is that of `top_k`; lengths holds the tokens of each member, for `opo`. `batch` subtracts the
-    mean over all groups, so that a group of one will do (as MinRL's gpg does).
+    lengths holds the tokens of each member, for `opo`. `batch` subtracts the mean over all groups,
+    so that a group of one will do (as MinRL's gpg does).
     """
     if name == "batch":
         baseline = torch.cat(groups).mean()
         return [r - baseline for r in groups]
     if name == "opo":
         return [opo(r, n) for r, n in zip(groups, lengths, strict=True)]
-    if name == "top_k":
-        return [top_k(r, k) for r in groups]
     return [ADVANTAGES[name](r) for r in groups]
 
 
@@ -285,7 +283,12 @@ def constant(lengths: list[int]) -> list[float]:
 
 # --- every name that the configuration knows ------------------------------------------------------
 
-ADVANTAGES = algorithms.ADVANTAGES | {"rloo": rloo, "asym_clip": asym_clip, "best": best}
+ADVANTAGES = algorithms.ADVANTAGES | {
+    "rloo": rloo,
+    "asym_clip": asym_clip,
+    "best": best,
+    "top_k": top_k,
+}
 LOSSES = algorithms.LOSSES | {
     "is": importance,
     "dual_clip": dual_clip,

@@ -14,8 +14,9 @@ from transformers import PreTrainedTokenizerFast
 
 import act_prm
 from minprm.commands.presets import POSTERIOR, PRESETS
-from minprm.constants import ActPRM, Config, pairs
+from minprm.constants import ActPRM, Config, Optim
 from minprm.data import Demo, Step
+from minprm.envs import pairs
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 from minprm.model.agent import Agent, make_agent
@@ -90,7 +91,7 @@ def test_the_library_gives_the_same_rewards_advantages_loss_and_gradient(raised)
     advantages = act_prm.posterior(rewards)
 
     agent = library_agent(copy.deepcopy(model), thoughts)
-    cfg = ActPRM(group=GROUP, max_grad_norm=1e9, **POSTERIOR)
+    cfg = ActPRM(group=GROUP, **POSTERIOR)
     walks, groups = walk_logs(agent, [demo(task) for task in tasks], cfg, seed=0)
     outcomes(walks, cfg)
     credit(groups, cfg)
@@ -105,7 +106,7 @@ def test_the_library_gives_the_same_rewards_advantages_loss_and_gradient(raised)
         assert sample.whole() == before + turn
         assert sum(sample.trained) == len(turn)
 
-    stats = agent.policy.update(samples, cfg, lr=0.0)
+    stats = agent.policy.update(samples, cfg, 0.0, optim=Optim(max_grad_norm=1e9))
     logps = act_prm.log_probs(model, prompts, turns)
     flat = advantages.flatten().tolist()
     loss = -sum(a * logp.sum() for a, logp in zip(flat, logps, strict=True))

@@ -15,8 +15,8 @@ import pytest
 from evidence.experiments import ablations, objectives
 from minprm.arms.ladder import STAGES
 from minprm.commands import ask, evaluate, playing
-from minprm.commands.checks import ranges
 from minprm.commands.cli import parse
+from minprm.commands.knobs import ranges
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Tiny
 from minprm.constants import refusal as refused
@@ -70,8 +70,8 @@ ROOT = Path(__file__).parents[1]
         ("--rl.max-async-level -1", "--rl.max-async-level"),
         ("--rl.groups top_p --rl.top-p 1.5", "at most 1"),
         ("--rl.groups top_p --rl.top-p 0", "at least"),
-        ("--rl.top-k 0", "at least 1"),
-        ("--rl.max-grad-norm 0", "--rl.max-grad-norm 0"),
+        ("--optim.passes 0", "at least 1"),
+        ("--optim.max-grad-norm 0", "--optim.max-grad-norm 0"),
         ("--rl.kl nan", "--rl.kl nan"),
         ("--relabel.min-reward 2", "at most 1"),
         ("--temperature 0", "--temperature 0"),
@@ -80,11 +80,8 @@ ROOT = Path(__file__).parents[1]
         ("--eval-temperature nan", "--eval-temperature nan"),
         ("--threads 1000000", "at most"),
         ("--num-demos 2000000000", "at most 90,000"),
-        ("--tiny.heads 0", "at least 1"),
-        ("--tiny.layers 0", "at least 1"),
         ("--tiny.dim 0", "at least 1"),
-        ("--tiny.head-dim 7", "even"),
-        ("--tiny.init nan", "--tiny.init nan"),
+        ("--tiny.dim 4097", "at most 4,096"),
         ("--tiny.act-only 2", "at most 1"),
         ("--tiny.mixture bare=0", "no share is above 0"),
         ("--tiny.mixture bare=nan", "bare=nan"),
@@ -106,17 +103,17 @@ ROOT = Path(__file__).parents[1]
         ("--rl.group 1 --rl.groups top_p --rl.advantage ema", "variance"),
         ("--rl.format-penalty 0.1 --rl.advantage posterior", "posterior"),
         ("--rl.kl .1 --rl.kl-to sampler --rl.correction mask", "use one"),
-        ("--rl.kl .1 --rl.kl-to sampler", "--rl.passes above 1"),
+        ("--rl.kl .1 --rl.kl-to sampler", "--optim.passes above 1"),
         ("--sampler vllm --rl.max-async-level 1 --engine.sleep", "never sleeps"),
         ("--no-think --arms act_prm", "--no-think"),
-        ("--no-think --stages synth", "each turn began with a thought"),
+        ("--no-think --stages synth", "turns that begin with a thought"),
         ("--stages synth sft:actions", "not those of the games that were won"),
         ("--stages synth act_prm relabel sft:thoughts", "not those of the games that were won"),
         ("--stages synth shuffle rl sft:expert", "not those of the games that were won"),
-        ("--lora 4", "all weights"),
+        ("--lora 4", "--lora has no effect here: it needs a --model"),
         ("--dry-run --resume", "--resume"),
-        ("--dry-run --processes 2", "--processes has gone: --dry-run measures one process"),
-        ("--processes=2", "--processes has gone: --dry-run measures one process"),
+        ("--dry-run --processes 2", "--processes is gone: --dry-run measures one process"),
+        ("--processes=2", "--processes is gone: --dry-run measures one process"),
         # what would be ignored
         ("--num-demos 128 --demos logs.jsonl", "--num-demos has no effect"),
         ("--arms base --num-demos 64", "--num-demos has no effect"),
@@ -127,9 +124,6 @@ ROOT = Path(__file__).parents[1]
         ("--eval-every 0 --eval-tasks 4", "--eval-every above 0"),
         ("--act-prm.best-by success", "--act-prm.patience above 0"),
         ("--arms base --keep-every 2", "--keep-every has no effect"),
-        ("--sft.loss ppo_clip", "nobody sampled"),
-        ("--sft.correction mask", "nobody sampled"),
-        ("--sft.kl-to sampler --sft.passes 2", "nobody sampled"),
         ("--checkpointing", "it needs a --model"),
         ("--engine.memory .5 --sampler transformers", "it needs the vLLM sampler"),
         ("--rl.lam .9", "gae or turn_gae"),
@@ -138,14 +132,25 @@ ROOT = Path(__file__).parents[1]
         ("--rl.kl-target 0.1", "--rl.kl"),
         ("--rl.finetune-lr 1e-4 --arms rl", "rl:finetune"),
         ("--act-prm.lr 1e-4 --arms best_of_base", "act_prm"),
-        ("--relabel.keep 2 --relabel.group 4 --arms rl", "relabel"),
+        ("--relabel.group 4 --arms rl", "relabel"),
+        ("--optim.decay --arms action_sft", "it needs a stage that reads it: act_prm, "),
+        ("--optim.warmup 1 --arms base", "it needs a stage that reads it: act_prm, "),
         ("--stages rl --arms rl", "--arms has no effect"),
         ("--shard never", "--shard has no effect here: it needs torchrun with several processes"),
         ("--dry-run --shard never", "--shard has no effect"),
-        ("--stages demos --act-prm.decay", "--act-prm.decay has no effect"),
-        ("--world= --arms base --no-think --demos a --model b", "it needs a --world"),
-        ("--world= --arms base --split validation --demos a --model b", "it needs a --world"),
-        ("--world= --arms base --episodes 9 --demos a --model b", "it needs a --world"),
+        ("--stages demos --optim.decay", "--optim.decay has no effect"),
+        # of earlier versions
+        ("--sft.loss ppo_clip", "--sft.loss is gone: it is about sampled tokens, and nobody"),
+        ("--sft.correction mask", "nobody sampled"),
+        ("--sft.kl-to sampler --optim.passes 2", "nobody sampled"),
+        ("--sft.no-decay", "--sft.decay is gone: the learning rate of SFT always decays"),
+        ("--rl.warmup=0", "--rl.warmup is gone: give --optim.warmup, one for all stages"),
+        ("--act-prm.kl-to base", "--act-prm.kl-to is gone: the KL of Act-PRM is to the base model"),
+        ("--tiny.heads 2", "--tiny.heads is gone: it follows from the width"),
+        ("--relabel.keep 2", "each step has the best of its thoughts: leave it out"),
+        ("--world= --arms base --no-think --demos a --model b", "it needs --world"),
+        ("--world= --arms base --split validation --demos a --model b", "it needs --world"),
+        ("--world= --arms base --episodes 9 --demos a --model b", "it needs --world"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_ends_in_one_sentence_and_code_2(flags, said, capsys):
@@ -219,6 +224,7 @@ def test_every_preset_and_every_command_of_a_benchmark_is_accepted():
         (b"config = 'other.toml'", "another config"),
         (b"rl.lr = nan", "--rl.lr nan"),
         (b"rl.lam = 0.9", "--rl.lam has no effect"),
+        (b"[sft]\nwarmup = 0\n", "--sft.warmup is gone: give --optim.warmup"),
     ],
 )  # fmt: skip
 def test_a_broken_toml_file_ends_in_one_sentence(text, said, tmp_path, monkeypatch, capsys):
@@ -244,7 +250,7 @@ def test_toml_gives_the_same_knobs_and_flags_override_it(tmp_path):
 def checkpoint(tmp_path_factory) -> Path:
     """A model that has read nothing."""
     path = tmp_path_factory.mktemp("checkpoint") / "model"
-    Policy(*tiny.untrained(Cups(), Tiny(dim=16, layers=1), seed=0), 1024).save(path)
+    Policy(*tiny.untrained(Cups(), Tiny(dim=16), seed=0), 1024).save(path)
     return path
 
 
@@ -268,6 +274,7 @@ def checkpoint(tmp_path_factory) -> Path:
         ("c --engine.sleep", "--engine.sleep has no effect"),
         ("c --engine.memory .5 --sampler transformers", "it needs the vLLM sampler"),
         ("--worlds --seed 1", "--worlds stands alone"),
+        ("c --atif out", "--transcripts FILE writes every episode"),
     ],
 )
 def test_evaluate_refuses_before_it_plays(flags, said, tmp_path, monkeypatch, capsys):

@@ -151,7 +151,7 @@ def evaluation(argv: list[str]) -> None:
 
 
 def reports(argv: list[str]) -> None:
-    report.check(cli.read_flags(report.Report, argv, "minprm report"), cli.given_knobs(argv))
+    cli.read_flags(report.Report, argv, "minprm report")
 
 
 READERS = {

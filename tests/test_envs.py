@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evidence import audit
 from minprm.constants import Config
-from minprm.envs import WORLDS, audit, base, check_tasks, world_class
+from minprm.envs import WORLDS, base, check_tasks, world_class
 from minprm.envs import __main__ as by_hand
 from minprm.envs.base import called, task_seed
 from minprm.logs.reader import from_chat, read_demos, to_chat
@@ -376,7 +377,7 @@ def test_files_of_ones_own_are_read(tmp_path):
             assert world.success
 
 
-def test_a_folder_of_documents_and_long_contexts_are_searched(tmp_path):
+def test_a_folder_of_documents_is_searched(tmp_path):
     make("search")
     (tmp_path / "rome.txt").write_text("Rome was built. " * 100 + "Its founder was Romulus.")
     (tmp_path / "paris.txt").write_text("Paris is big. " * 100)
@@ -387,16 +388,6 @@ def test_a_folder_of_documents_and_long_contexts_are_searched(tmp_path):
     world = make("search", docs=str(tmp_path), questions=str(questions))
     play(world, 0, lambda w: w.expert())
     assert world.success
-    row = {"answer": "C", "context": "word " * 5000 + "the needle is here",
-           **{f"choice_{x}": x for x in "ABCD"}}  # fmt: skip
-    rows = [json.dumps({"question": f"Which? ({i})", **row}) for i in range(30)]
-    (tmp_path / "l.jsonl").write_text("\n".join(rows))
-    world = make("search", longbench=str(tmp_path / "l.jsonl"))
-    assert "D: D" in world.reset(0)
-    found = world.step(base.call("search", query="needle"))[0]
-    assert found.startswith("document")
-    assert "needle" in world.step(base.call("expand", document="document"))[0]
-    assert world.step(base.call("answer", text="c"))[1] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -485,10 +476,10 @@ def test_what_a_terminal_would_obey_is_shown(monkeypatch, capsys):
 def test_the_audit_is_shown_and_written_only_when_asked(monkeypatch, tmp_path, capsys):
     told = json.loads(audit.FILE.read_text())
     monkeypatch.setattr(audit, "FILE", tmp_path / "audit.json")
-    monkeypatch.setattr(by_hand, "audit", lambda names: told)
+    monkeypatch.setattr(audit, "audit", lambda names: told)
     for flags, written in (([], False), (["--write"], True)):
-        monkeypatch.setattr(sys, "argv", ["envs", "--audit", *flags])
-        by_hand.main()
+        monkeypatch.setattr(sys, "argv", ["audit", *flags])
+        audit.main()
         assert "| `cups` |" in capsys.readouterr().out
         assert (tmp_path / "audit.json").exists() is written
 

@@ -17,8 +17,7 @@ from transformers import (
 from minprm.arms.about import FILE, asked_of, read_about, write_about
 from minprm.arms.about import about as about_of
 from minprm.commands import evaluate, export, serve, train
-from minprm.commands.card import rows_of
-from minprm.commands.serving import serving, tool_parser
+from minprm.commands.serving import how_to_serve
 from minprm.constants import Config
 from minprm.model.precision import own_logprobs
 from shared.chats import TEMPLATES, TOOLS, one_call, random_qwen3, tokenizer
@@ -43,7 +42,7 @@ def folder(tmp_path_factory) -> Path:
         monkeypatch.chdir(folder)
         flags = "--world= --demos logs.jsonl --model base --held-out 2 --thought-tokens 4 "
         flags += "--action-tokens 40 --layout think --arms base action_sft --sft.epochs 2 "
-        flags += "--sft.lr .01 --sft.warmup 0 --history.last 2 "
+        flags += "--sft.lr .01 --optim.warmup 0 --history.last 2 "
         train.main(f"{flags} --run adapters --lora 4".split())
         train.main(f"{flags} --run whole".split())
     return folder
@@ -163,8 +162,8 @@ def test_a_checkpoint_of_each_layout_is_exported(layout, tmp_path, capsys):
     shutil.copytree("checkpoints/whole/action_sft-0", tmp_path / "arm-0")
     about = read_about(str(tmp_path / "arm-0"))
     write_about(tmp_path / "arm-0", about | {"asked": about["asked"] | {"layout": layout}})
-    out, told = exported(capsys, tmp_path, str(tmp_path / "arm-0"))
-    assert GenerationConfig.from_pretrained(out).eos_token_id[1] == 3 and "hermes" in told
+    out, _ = exported(capsys, tmp_path, str(tmp_path / "arm-0"))
+    assert GenerationConfig.from_pretrained(out).eos_token_id[1] == 3
 
 
 def test_the_embedded_model_is_exported_too(tmp_path, capsys):
@@ -175,17 +174,15 @@ def test_the_embedded_model_is_exported_too(tmp_path, capsys):
     )
     out, told = exported(capsys, tmp_path, str(tmp_path / "rl-0"))
     assert "No logs of others: it played in the world `cups`" in (out / "README.md").read_text()
-    assert "arrives as text" in told and "tool-call-parser" not in told
+    assert "arrives as text" in told
 
 
 def test_the_card_tells_data_method_results_and_limits(tmp_path, capsys):
     out, told = exported(capsys, tmp_path, "checkpoints/whole/action_sft-0")
     text = (out / "README.md").read_text()
-    rows = json.loads(Path("runs/whole/ladder.json").read_text())
-    for arm in ("base", "action_sft"):
-        row = rows[arm][0]
-        low, high = row["interval"]
-        assert f"{row['success']:.3f} | {low:.3f} to {high:.3f}" in text
+    (row,) = json.loads(Path("runs/whole/ladder.json").read_text())["action_sft"]
+    low, high = row["interval"]
+    assert f"{row['success']:.3f} | {low:.3f} to {high:.3f}" in text
     for part in (
         "4 logs of 4 tasks from `logs.jsonl`", "`tools`: `visit`", "without thoughts",
         "`sft.lr`: `0.01`", "held-out logs", "`history.last`: `2`", "`world`: none",
@@ -197,18 +194,6 @@ def test_the_card_tells_data_method_results_and_limits(tmp_path, capsys):
     for place in (Path().resolve(), tmp_path):
         assert str(place) not in text + (out / FILE).read_text()
     assert "base_model" not in text  # its base is a folder of this disk
-
-
-def test_a_ladder_of_another_run_is_not_told(tmp_path, monkeypatch, capsys):
-    """Away from runs/, and beside a run of the same name, the checkpoint's own row is all."""
-    path = str(Path("checkpoints/whole/action_sft-0").resolve())
-    monkeypatch.chdir(tmp_path)
-    own = rows_of(read_about(path))
-    assert list(own) == ["action_sft"]
-    ladder = Path("runs/whole/ladder.json")
-    ladder.parent.mkdir(parents=True)
-    ladder.write_text(json.dumps({"action_sft": [own["action_sft"] | {"success": 1.0}]}))
-    assert rows_of(read_about(path)) == own
 
 
 def test_a_model_without_minprm_json_has_a_card_that_claims_nothing(tmp_path, capsys):
@@ -296,53 +281,36 @@ def test_a_row_that_holds_no_numbers_is_refused(name, broken, tmp_path, capsys):
 
 
 def served(
-    name: str, tools: bool = True, thinks: bool = True, template: str = "", **asked
+    name: str, tools: bool = True, thought_rate: float = 1.0, template: str = "", **asked
 ) -> tuple[str, str]:
     """(flags, notes) for a family of test_templates.py, perhaps with another template."""
     words = tokenizer(name)
     words.chat_template = template or words.chat_template
-    found = serving(words, asked_of({}) | {"layout": "think"} | asked, TOOLS * tools, thinks)
+    about = {"asked": asked_of({}) | {"layout": "think"} | asked, "tools": TOOLS * tools}
+    found = how_to_serve(words, {**about, "row": {"thought_rate": thought_rate}})
     return " ".join(found.flags), " ".join(found.notes)
 
 
-@pytest.mark.parametrize(("name", "parser"), [
-    ("qwen2_5", "hermes"), ("qwen3", "hermes"), ("qwen3_instruct_2507", "hermes"),
-    ("qwen3_5_think", "qwen3_xml"), ("qwen3_6", "qwen3_xml"), ("nemotron_3_nano", "qwen3_xml"),
-    ("llama3_1", "llama3_json"), ("llama3_2", "llama3_json"),
-    # parsers that are not certain, and templates that write no calls
-    ("glm4moe", None), ("deepseekv3", None), ("gemma4", None), ("lfm2_v2", None), ("gptoss", None),
-    ("gemma3", None), ("llama3", None), ("cohere2", None), ("qwen2_5_vl", None), ("phi3", None),
-])  # fmt: skip
-def test_the_parser_of_calls_follows_from_what_the_template_writes(name, parser):
-    words = tokenizer("qwen3")
-    words.chat_template = (TEMPLATES / f"{name}.jinja").read_text()
-    assert tool_parser(words) == parser
+def test_no_parser_is_guessed_and_the_notes_say_so():
+    for name in ("qwen3", "llama3_1", "deepseekv3"):
+        flags, notes = served(name)
+        assert flags == "" and "arrives as text, unless you name vLLM's parsers" in notes
 
 
-def test_thoughts_and_calls_are_read_by_the_parsers_of_the_family():
-    calls = "--enable-auto-tool-choice --tool-call-parser"
-    assert served("qwen3")[0] == f"--reasoning-parser qwen3 {calls} hermes"
-    assert served("deepseekv3")[0] == "--reasoning-parser deepseek_r1"
-    flags, notes = served("llama3_1")  # its vocabulary has no <think>
-    assert flags == f"{calls} llama3_json" and "arrives as text: we know none" in notes
-    assert "reasoning" not in served("qwen3", layout="tool")[0]
-    own = tokenizer("qwen3").chat_template.replace("tool_call>", "doing>")
-    flags, notes = served("qwen3", template=own)
-    assert flags == "--reasoning-parser deepseek_r1" and "arrives as text" in notes
+def test_who_learned_to_act_at_once_is_served_with_the_prompt_of_its_training():
+    assert served("qwen3", thought_rate=0.2)[0] == ""
+    switch = '--default-chat-template-kwargs {"enable_thinking": false}'
+    assert served("qwen3", think=False)[0] == switch
+    opened = (TEMPLATES / "qwen3_5_think.jinja").read_text()
+    assert served("qwen3", thought_rate=0.2, template=opened)[0] == switch
+    assert served("qwen3", template=opened)[0] == ""
 
 
-def test_who_learned_to_act_at_once_is_given_no_parser_of_thoughts():
-    assert "reasoning" not in served("qwen3", thinks=False)[0]
-    assert '{"enable_thinking": false}' in served("qwen3", thinks=False, think=False)[0]
-
-
-def test_history_is_served_as_it_was_trained_or_the_difference_is_told():
+def test_the_notes_say_with_which_history_it_was_trained():
     short = {"thoughts": False, "first": 1, "last": 0}
-    assert "still drops those from before the newest user" in served("qwen3")[1]
-    assert "served, it never sees them" in served("qwen3_instruct_2507")[1]
+    assert "send the `reasoning` of each answer back" in served("qwen3")[1]
     assert "do not send them back" in served("qwen3", history=short)[1]
-    keeps = (TEMPLATES / "qwen3_8.jinja").read_text()
-    assert "send the `reasoning` of each" in served("qwen3", tools=False, template=keeps)[1]
+    assert "earlier thoughts" not in served("qwen3", thought_rate=0.2)[1]
     assert "first 1 and the newest 3" in served("qwen3", history=short | {"last": 3})[1]
 
 

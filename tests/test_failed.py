@@ -254,7 +254,7 @@ def test_a_reward_of_the_users_own_says_what_an_action_earns_without_a_thought(
         for z in [z for group in walk.groups for z in group.thoughts]:
             z.usable = True
             z.ids = z.ids or walk.groups[0].action  # any word
-        (log,) = relabelled(walk, asked, ActPRM(group=3, reward=reward), keep=1)
+        log = relabelled(walk, asked, ActPRM(group=3, reward=reward))
         chances[reward.rpartition(":")[2]] = log.chances
     assert chances["prob"] == chances["action_prob"] and None not in chances["prob"]
     assert chances["brief"] == []  # it judges a thought, and there is none
@@ -290,7 +290,7 @@ def test_of_thoughts_that_earn_nothing_one_that_can_be_read_is_written(parts):
     for group in groups:
         for i, z in enumerate(group.thoughts):
             z.reward, z.usable = 0.0, i == 1
-    (log,) = relabelled(walk, asked, cfg, keep=1)
+    log = relabelled(walk, asked, cfg)
     texts = [asked.chat.text(group.thoughts[1].ids) for group in groups]
     assert log.readable and [step.thought for step in log.demo.steps] == texts
 
@@ -305,7 +305,7 @@ def test_an_empty_thought_is_not_written_where_another_can_be_read(parts):
             for i, z in enumerate(group.thoughts):
                 z.reward, z.usable = (0.9, True) if i == 0 else (0.5, True)
                 z.ids = group.action if i else []  # any word, or none
-        (log,) = relabelled(walk, asked, cfg, keep=1)
+        log = relabelled(walk, asked, cfg)
         assert log.readable and [step.reward for step in log.demo.steps] == [0.5] * len(groups)
 
 

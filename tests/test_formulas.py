@@ -41,7 +41,7 @@ def test_each_function_of_the_maths_has_its_row(module):
 def test_each_name_of_the_configuration_is_that_of_a_function_or_is_told():
     """`is` is zoo.importance, `batch` is a case of zoo.advantages: the page has to say so."""
     chosen = [*zoo.ADVANTAGES, *zoo.LOSSES, *zoo.AGGREGATIONS, *zoo.CORRECTIONS, *zoo.GROUPS]
-    chosen += [*algorithms.REWARDS, "exact_match", "batch", "opo", "top_k", "ema", "gae"]
+    chosen += [*algorithms.REWARDS, "exact_match", "batch", "opo", "ema", "gae"]
     for name in [*chosen, "turn_gae"]:
         assert re.search(rf"`(?:(?:algorithms|zoo|text\.actions)\.|[^`]* )?{name}`", PAGE), name
 
@@ -55,7 +55,7 @@ def test_each_paper_that_is_named_is_linked():
 
 @pytest.mark.parametrize(("stage", "knob"), sorted(set(KNOBS)))
 def test_each_knob_that_is_named_is_one(stage, knob):
-    """`--*.kl` stands for the same knob of every stage."""
-    stages = ["sft", "act_prm", "rl"] if stage == "*" else [stage.replace("-", "_")]
+    """`--*.kl` stands for the same knob of every stage that samples."""
+    stages = ["act_prm", "rl"] if stage == "*" else [stage.replace("-", "_")]
     for name in stages:
         assert hasattr(getattr(constants.Config(), name), knob.replace("-", "_"))

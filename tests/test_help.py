@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from evidence.knobs import PAGE, page
-from minprm.commands.checks import flag
 from minprm.commands.cli import parse
-from minprm.commands.knobs import USED_MOST, knobs
+from minprm.commands.knobs import USED_MOST, flag, knobs
 from minprm.constants import Config, refusal
 from minprm.load.names import require_device
 from minprm.load.pretrained import device_of

@@ -23,8 +23,8 @@ from minprm.trainer import Run
 from shared.stages import CFG, Lines, log_of, weights
 
 BASE = replace(
-    CFG, num_demos=12, watch=0, eval_every=2, eval_tasks=3, sft=SFT(warmup=0, batch=4, epochs=2),
-    act_prm=ActPRM(lr=3e-3, warmup=0, updates=5, batch=4, group=4),
+    CFG, num_demos=12, watch=0, eval_every=2, eval_tasks=3, sft=SFT(batch=4, epochs=2),
+    act_prm=ActPRM(lr=3e-3, updates=5, batch=4, group=4),
 )  # fmt: skip
 AHEAD = replace(BASE, rl=replace(BASE.rl, max_async_level=1, loss="is"))
 STAGES = {"sft:expert": BASE, "act_prm": BASE, "rl": BASE, "rl:dense": AHEAD}

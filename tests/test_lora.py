@@ -14,7 +14,7 @@ from minprm.commands import dry_run, train
 from minprm.commands.ask import Evaluation
 from minprm.commands.plan import plan as whole_plan
 from minprm.commands.playing import play_checkpoint
-from minprm.constants import RL, SFT, ActPRM, Config, Training
+from minprm.constants import RL, SFT, ActPRM, Config, Optim, Sampled
 from minprm.load.pretrained import adapted, base_of, load_model
 from minprm.load.vllm import weights as merged
 from minprm.model.adapters import under_adapters
@@ -40,7 +40,7 @@ def with_adapters(base: Path, **knobs) -> Policy:
 def trained(base: Path, path: Path) -> Policy:
     """Adapters that have learned something, saved."""
     p = with_adapters(base)
-    p.update(SAMPLES, Training(), lr=1e-1)
+    p.update(SAMPLES, Sampled(), lr=1e-1)
     p.save(path)
     return p
 
@@ -75,7 +75,7 @@ def learned(
     cfg = Config(
         world_args=["rounds=1", "swaps=1"], model=str(base), lora=lora, num_demos=4, held_out=2,
         thought_tokens=8, run=str(folder), save_every=1, sampler="transformers",
-        rl=RL(lr=1e-2, warmup=0, updates=2, batch=2, group=3, advantage="none"),
+        optim=Optim(warmup=0), rl=RL(lr=1e-2, updates=2, batch=2, group=3, advantage="none"),
     )  # fmt: skip
     run = start(cfg, seed, Lines(), folder, on_save)
     for i in range(len(stages)):
@@ -132,7 +132,7 @@ def test_a_checkpoint_of_adapters_is_loaded_with_them_and_they_go_on_learning(ba
     assert torch.equal(logprobs(again), logprobs(p))
     assert again.parameters.keys() == p.parameters.keys()
     assert {weight.dtype for weight in again.parameters.values()} == {torch.float32}
-    assert again.update(SAMPLES, Training(), lr=1e-2)["policy/moved"] > 0
+    assert again.update(SAMPLES, Sampled(), lr=1e-2)["policy/moved"] > 0
     again.save(tmp_path / "arm-1")
     assert torch.equal(
         logprobs(Policy(load_model(tmp_path / "arm-1"), p.tokenizer, 10_000)), logprobs(again)

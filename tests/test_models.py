@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 from minprm.arms.ladder import start
 from minprm.commands.ask import Evaluation
 from minprm.commands.playing import play_checkpoint
-from minprm.constants import Config, Tiny, Training
+from minprm.constants import Config, Sampled, Tiny
 from minprm.data import Sample
 from minprm.envs.cups import Cups
 from minprm.load import check as module
@@ -82,16 +82,14 @@ def saved(name: str, folder: Path) -> Path:
         if weight.ndim > 1:
             weight.data.normal_(0, 0.3)
     model.save_pretrained(folder / name)
-    untrained(Cups(), Tiny(dim=32, head_dim=16, heads=2, ffn=32), 0)[1].save_pretrained(
-        folder / name
-    )
+    untrained(Cups(), Tiny(dim=32), 0)[1].save_pretrained(folder / name)
     return folder / name
 
 
 def loaded(name: str, folder: Path):
     """The agent of such a checkpoint, not yet checked."""
     p = Policy(load_model(str(saved(name, folder))), None, 10_000)
-    p.tokenizer = untrained(Cups(), Tiny(dim=32, head_dim=16, heads=2, ffn=32), 0)[1]
+    p.tokenizer = untrained(Cups(), Tiny(dim=32), 0)[1]
     return agent(p, Config(context=CONTEXT, sampler="transformers"))
 
 
@@ -152,7 +150,7 @@ def test_trainer_and_sampler_have_the_log_probs_of_the_model_and_updates_run(nam
         own = forward(who.policy.model, sample)
         assert torch.allclose(logp, own, atol=1e-3)
         assert torch.allclose(torch.tensor(sample.logprobs), own, atol=1e-3)
-    stats = who.policy.update(samples, Training(kl=0.1), lr=1e-3)
+    stats = who.policy.update(samples, Sampled(kl=0.1), lr=1e-3)
     assert stats["policy/gap_max"] < 1e-3 and stats["policy/moved"] > 0
     assert stats["policy/kl"] == pytest.approx(0.0, abs=1e-5)  # the frozen model has no dropout
 
@@ -290,7 +288,7 @@ def test_a_window_is_seen_where_it_looks_like_rounding(name, tmp_path, said):
     model = load_model(str(path), lora=4)
     for weight in model.parameters():
         weight.data.mul_(0.1)
-    p = Policy(model, untrained(Cups(), Tiny(dim=32, head_dim=16, heads=2, ffn=32), 0)[1], 10_000)
+    p = Policy(model, untrained(Cups(), Tiny(dim=32), 0)[1], 10_000)
     check(agent(p, Config(context=CONTEXT, sampler="transformers")))
     assert not p.shares_prefixes and any("in one row (a sliding window)" in line for line in said)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import tensor
 
-from minprm.constants import RL, Training
+from minprm.constants import RL, Sampled, Training
 from minprm.data import Sample
 from minprm.model.objective import MicroBatch, make_batch, objective
 from minprm.zoo import LOSSES
@@ -39,13 +39,13 @@ def by_hand(terms: list[float]) -> float:
 
 
 def test_plain_policy_gradient_is_the_weighted_sum_of_minus_a_logp():
-    loss, _, gradient = minimised(Training())
+    loss, _, gradient = minimised(Sampled())
     assert loss == pytest.approx(by_hand([-a * l for a, l in zip(ADV, LOGP, strict=True)]))
     assert gradient == pytest.approx([-w * a for w, a in zip(WEIGHTS, ADV, strict=True)])
 
 
 def test_a_ratio_is_taken_where_the_sampler_drew_and_nowhere_else():
-    loss, _, _ = minimised(Training(loss="is"))
+    loss, _, _ = minimised(Sampled(loss="is"))
     terms = []
     for logp, old, adv in zip(LOGP, OLD, ADV, strict=True):
         terms.append(-adv * logp if math.isnan(old) else -adv * math.exp(logp - old))
@@ -53,7 +53,7 @@ def test_a_ratio_is_taken_where_the_sampler_drew_and_nowhere_else():
 
 
 def test_a_sequence_ratio_sees_its_own_sequence_alone():
-    loss, _, _ = minimised(Training(loss="gspo"))
+    loss, _, _ = minimised(Sampled(loss="gspo"))
     one = LOSSES["gspo"](tensor(LOGP[:1]), tensor(OLD[:1]), tensor(ADV[:1])).tolist()
     two = LOSSES["gspo"](tensor(LOGP[2:4]), tensor(OLD[2:4]), tensor(ADV[2:4])).tolist()
     terms = [*one, -ADV[1] * LOGP[1], *two, -ADV[4] * LOGP[4]]
@@ -64,7 +64,7 @@ def test_a_sequence_ratio_sees_its_own_sequence_alone():
 def test_the_kl_is_that_of_drawn_tokens_and_logged_as_their_mean(to):
     reference = OLD if to == "sampler" else [-0.4, -1.1, -2.5, -0.2, -2.0]
     extra = {"ref_logp": reference} if to == "base" else {}
-    loss, stats, _ = minimised(Training(kl=0.7, kl_to=to), **extra)
+    loss, stats, _ = minimised(RL(kl=0.7, kl_to=to), **extra)
     kl = []
     for logp, old, ref in zip(LOGP, OLD, reference, strict=True):
         k3 = math.exp(ref - logp) - (ref - logp) - 1
@@ -82,7 +82,7 @@ def test_the_kl_of_one_drawn_token_or_of_none(old, wanted):
         [1], tensor([1.0]), tensor(old), tensor([0.0]), tokens=1,
         drawn_tokens=sum(not math.isnan(x) for x in old), ref_logp=tensor([0.0]),
     )  # fmt: skip
-    loss, stats = objective(logp, tensor([0.0]), tensor([]), batch, Training(kl=0.5))
+    loss, stats = objective(logp, tensor([0.0]), tensor([]), batch, Sampled(kl=0.5))
     assert stats["policy/kl"] == pytest.approx(wanted)
     assert loss.item() == pytest.approx(0.5 * wanted)
 
@@ -100,7 +100,7 @@ def test_a_critic_adds_its_clipped_error():
 
 
 def test_an_entropy_bonus_is_taken_off_and_the_gap_is_that_of_drawn_tokens():
-    loss, stats, _ = minimised(Training(entropy=0.2))
+    loss, stats, _ = minimised(Sampled(entropy=0.2))
     terms = [-a * l - 0.2 * h for a, l, h in zip(ADV, LOGP, ENTROPY, strict=True)]
     assert loss == pytest.approx(by_hand(terms))
     assert stats["policy/entropy"] == pytest.approx(sum(ENTROPY) / 5)

@@ -141,13 +141,13 @@ def test_a_reward_that_is_no_number_ends_in_a_sentence(here, capsys, name, said)
 def test_an_advantage_of_a_user_is_asked_group_by_group(here):
     lengths = [torch.ones(3), torch.ones(2)]
     groups = [R, tensor([0.2, 0.4])]
-    ours = zoo.advantages(groups, "mean", 2, lengths)
+    ours = zoo.advantages(groups, "mean", lengths)
     for name in ("mine.py:centred", "mine.py:in_place"):
-        found = chosen.advantages(groups, name, 2, lengths)
+        found = chosen.advantages(groups, name, lengths)
         assert all(torch.equal(a, b) for a, b in zip(found, ours, strict=True))
     assert R.tolist() == [1.0, 0.0, 0.5]  # what a function does to its argument stays with it
-    found = chosen.advantages(groups, "batch", 2, lengths)
-    assert torch.equal(found[0], zoo.advantages(groups, "batch", 2, lengths)[0])
+    found = chosen.advantages(groups, "batch", lengths)
+    assert torch.equal(found[0], zoo.advantages(groups, "batch", lengths)[0])
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_an_advantage_of_a_user_is_asked_group_by_group(here):
     ],
 )
 def test_an_advantage_of_another_shape_ends_in_a_sentence(here, capsys, name, said):
-    error = sentence(capsys, lambda: chosen.advantages([R], f"mine.py:{name}", 2, [R]))
+    error = sentence(capsys, lambda: chosen.advantages([R], f"mine.py:{name}", [R]))
     assert error.startswith(f"mine.py:{name} {said}")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from evidence import audit
 from minprm.commands import evaluate, train
 from minprm.commands.ask import Evaluation, as_trained
 from minprm.commands.checks import check
@@ -215,19 +216,22 @@ def test_shares_of_thoughts_are_those_of_the_world(here, capsys):
 
 
 def test_it_is_played_by_hand_and_measured_but_not_kept_among_ours(here, monkeypatch, capsys):
-    def command(*flags: str) -> None:
-        monkeypatch.setattr(sys, "argv", ["envs", *flags])
-        by_hand.main()
+    def command(main, *flags: str) -> None:
+        monkeypatch.setattr(sys, "argv", ["python", *flags])
+        main()
 
     typed = iter(["?", ""])
     monkeypatch.setattr("builtins.input", lambda prompt: next(typed))
-    command("shop.py:Shop")
+    command(by_hand.main, "shop.py:Shop")
     assert "buy" in capsys.readouterr().out
-    command("--audit", "shop.py:Shop")
+    command(audit.main, "shop.py:Shop")
     assert "| `shop.py:Shop` | 0.0" in capsys.readouterr().out.splitlines()[-4]
-    kept = sentence(capsys, lambda: command("--audit", "--write", "shop.py:Shop"))
+    kept = sentence(capsys, lambda: command(audit.main, "--write", "shop.py:Shop"))
     assert kept.startswith("shop.py:Shop: audit.json holds worlds of ours alone")
-    assert sentence(capsys, lambda: command("nowhere")).startswith("nowhere: no such world")
+    for main in (by_hand.main, audit.main):
+        refused = sentence(capsys, lambda main=main: command(main, "nowhere"))
+        assert refused.startswith("nowhere: no such world")
+    assert "python -m evidence.audit" in sentence(capsys, lambda: command(by_hand.main, "--audit"))
 
 
 def test_a_run_is_named_by_the_class(here):

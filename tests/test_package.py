@@ -79,7 +79,7 @@ def test_the_wheel_holds_the_package_with_its_data_and_nothing_else(wheel):
         if file.is_file() and "__pycache__" not in file.parts:
             known.add(file.relative_to(ROOT).as_posix())
     assert packed == known
-    assert {"minprm/py.typed", "minprm/__init__.pyi", "minprm/envs/audit.json"} <= packed
+    assert {"minprm/py.typed", "minprm/__init__.pyi"} <= packed
     assert {"minprm/report/page/page.html", "minprm/load/bases/cups-0.safetensors"} <= packed
 
 

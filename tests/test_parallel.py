@@ -113,7 +113,7 @@ def test_a_prompt_that_grows_is_read_on_by_the_process_that_has_read_it(learned)
 # so few updates have no warm-up: rates are those that a longer run would begin with
 WALKS = "--held-out 3 --act-prm.updates 3 --act-prm.batch 3 --act-prm.group 4"
 LOGS = f"--num-demos 8 {WALKS} --act-prm.lr 2e-4"
-SFT = "--sft.epochs 2 --sft.batch 4 --sft.warmup 1"
+SFT = "--sft.epochs 2 --sft.batch 4"
 ACT_STAGES = "--stages act_prm relabel sft:thoughts"
 ACT = f"{LOGS} {SFT} {ACT_STAGES}"
 PLAYED = "--rl.updates 3 --rl.batch 3 --rl.group 4"
@@ -126,20 +126,20 @@ REPLAY = f"--preset smoke --world= --demos logs.jsonl --layout tags {ACT}".repla
 OBJECTIVES = {
     "ladder": f"{PLAYS} {LADDER}",
     "own": f"{PLAYS} {ACT} --act-prm.continues own --act-prm.trained-on both --micro-tokens 200 "
-    "--act-prm.kl 0.1 --act-prm.kl-to sampler --act-prm.kl-target 0.001 --act-prm.passes 2 "
+    "--act-prm.kl 0.1 --act-prm.kl-target 0.001 --optim.passes 2 "
     "--act-prm.loss ppo_clip",
     "resample": f"{PLAYS} {LOGS} --stages act_prm:resample relabel:resample",
     "hint": f"{PLAYS} {LOGS} --stages act_prm --act-prm.thoughts-from state_action",
     "base": f"{PLAYS} {LOGS} --stages act_prm --act-prm.scored-by base --act-prm.kl 0.1 "
     "--act-prm.entropy 0.01 --act-prm.length-penalty 0.01 --act-prm.correction truncate "
-    "--act-prm.aggregation sequence",
+    "--optim.aggregation sequence",
     "exact_match": f"{PLAYS} --num-demos 8 {WALKS} --stages act_prm --act-prm.reward exact_match "
     "--act-prm.trained-on thought --act-prm.patience 1 --act-prm.lr 0.001 --keep-every 1",
     "turn_gae": f"{PLAYS} {RL} --rl.advantage turn_gae --rl.lam 0.9 --rl.kl 0.01 "
-    "--rl.groups soft --rl.entropy 0.01 --rl.passes 2",
+    "--rl.groups soft --rl.entropy 0.01 --optim.passes 2",
     "gae": f"{PLAYS} {RL} --rl.advantage gae --rl.lam 0.9 --rl.correction mask",
     "ema": f"{PLAYS} {RL} --rl.advantage ema --rl.backfill --rl.groups top_p --rl.kl 0.1 "
-    "--rl.kl-target 0.01 --rl.format-penalty 0.1 --rl.loss dual_clip --rl.aggregation constant",
+    "--rl.kl-target 0.01 --rl.format-penalty 0.1 --rl.loss dual_clip --optim.aggregation constant",
     "dense": f"{PLAYS} --num-demos 8 {PLAYED} --rl.lr 2e-4 {SFT} "
     "--stages rl:dense synth sft:thoughts",
     "turns": "--preset errand --episodes 4 --num-demos 6 --held-out 2 --act-prm.updates 1 "

@@ -8,7 +8,7 @@ so gspo is compared without a KL.
 import pytest
 import torch
 
-from minprm.constants import Training
+from minprm.constants import Optim, Sampled
 from minprm.data import Sample
 from shared.policies import policy
 
@@ -40,11 +40,11 @@ def rows(p) -> list[Sample]:
     return out
 
 
-def gradient_of_update(p, samples, cfg, temperature) -> tuple[dict, list[torch.Tensor]]:
+def gradient_of_update(p, samples, cfg, optim, temperature) -> tuple[dict, list[torch.Tensor]]:
     """(what the update logs, the gradient of each weight as the optimizer gets it)."""
     found = []
     p.optimizer.step = lambda: found.extend(weight.grad.clone() for weight in p.model.parameters())
-    return p.update(samples, cfg, 0.0, temperature), found
+    return p.update(samples, cfg, 0.0, temperature, optim), found
 
 
 def padded(lists: list[list]) -> torch.Tensor:
@@ -96,8 +96,9 @@ def test_losses_are_trls(tmp_path, theirs, loss_name, aggregation, kl, temperatu
     }  # fmt: skip
     loss = peer._compute_loss(p.model, inputs)
     wanted = torch.autograd.grad(loss, p.model.parameters())
-    cfg = Training(loss=loss_name, aggregation=aggregation, kl=kl, max_grad_norm=1e9)
-    stats, found = gradient_of_update(p, samples, cfg, temperature)
+    cfg = Sampled(loss=loss_name, kl=kl)
+    optim = Optim(aggregation=aggregation, max_grad_norm=1e9)
+    stats, found = gradient_of_update(p, samples, cfg, optim, temperature)
     assert stats["loss/total"] == pytest.approx(loss.item(), rel=1e-5)
     scale = max(gradient.abs().max() for gradient in wanted)
     for ours, theirs in zip(found, wanted, strict=True):

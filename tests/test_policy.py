@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from minprm.constants import Engine, Training
+from minprm.constants import Engine, Optim, Sampled
 from minprm.data import NAN, Sample
 from minprm.model.correction import check_gap, reweighted
 from minprm.model.policy import schedule
@@ -16,6 +16,7 @@ from minprm.text.chat import Chat
 from shared.policies import SAMPLES, policy, sample, weights
 
 LR = 1e-2
+UNCLIPPED = Optim(max_grad_norm=1e9)
 
 
 def test_log_probs_are_those_of_a_full_softmax_one_position_earlier():
@@ -81,7 +82,7 @@ def test_a_prompt_that_goes_on_is_read_from_where_it_ended_until_a_weight_change
     for changed in (False, True):
         sampler.generate(first, 2, 3, [], 1.0, seed=0)
         if changed:
-            p.update([sample([1, 2, 3], [False, True, True])], Training(), lr=1e-2)
+            p.update([sample([1, 2, 3], [False, True, True])], Sampled(), lr=1e-2)
         read.clear()
         again = sampler.generate(longer[:2] + longer[3:], 2, 6, [], 1.0, seed=1)
         fresh = Sampler(p.model).generate(longer[:2] + longer[3:], 2, 6, [], 1.0, seed=1)
@@ -104,9 +105,9 @@ def test_tokens_are_drawn_as_often_as_they_are_likely():
 @pytest.mark.parametrize("aggregation", ["token", "sequence"])
 @pytest.mark.parametrize("loss", ["pg", "ppo_clip"])
 def test_an_update_does_not_depend_on_the_micro_batch(aggregation, loss):
-    cfg = Training(aggregation=aggregation, loss=loss)
+    cfg, optim = Sampled(loss=loss), Optim(aggregation=aggregation)
     many, one = policy(micro_tokens=8), policy()
-    stats = [p.update(SAMPLES, cfg, LR) for p in (many, one)]
+    stats = [p.update(SAMPLES, cfg, LR, optim=optim) for p in (many, one)]
     assert stats[0]["loss/total"] == pytest.approx(stats[1]["loss/total"], abs=1e-5)
     assert stats[0]["policy/grad_norm"] == pytest.approx(stats[1]["policy/grad_norm"], rel=1e-4)
     assert torch.allclose(weights(many), weights(one), atol=1e-4)
@@ -116,7 +117,7 @@ def test_policy_gradient_with_advantage_one_is_sft():
     p = policy()
     s = SAMPLES[2]
     s = replace(s, advantages=[1.0] * len(s.ids))
-    stats = p.update([s], Training(), lr=0.0)
+    stats = p.update([s], Sampled(), lr=0.0)
     labels = torch.tensor([[i if m else -100 for i, m in zip(s.ids, s.trained, strict=True)]])
     loss = p.model(torch.tensor([s.ids]), labels=labels).loss
     assert stats["loss/total"] == pytest.approx(loss.item(), rel=1e-5)
@@ -130,7 +131,7 @@ def test_tokens_outside_the_mask_have_no_gradient():
     loud = replace(
         s, advantages=[a if m else 1e9 for a, m in zip(s.advantages, s.trained, strict=True)]
     )
-    norms = [p.update([x], Training(), lr=0.0)["policy/grad_norm"] for x in (s, loud)]
+    norms = [p.update([x], Sampled(), lr=0.0)["policy/grad_norm"] for x in (s, loud)]
     assert norms[0] == norms[1] > 0
 
 
@@ -139,14 +140,14 @@ def test_a_ratio_is_taken_only_where_the_sampler_drew():
     p, s = policy(), SAMPLES[1]
     (l,) = p.logprobs([replace(s, logprobs=[NAN, 0.0, 0.0])])
     drawn = replace(s, logprobs=[NAN, l[0].item() - 1, NAN])
-    stats = p.update([drawn], Training(loss="is"), lr=0.0)
+    stats = p.update([drawn], Sampled(loss="is"), lr=0.0)
     assert stats["policy/mismatch_kl"] == pytest.approx(math.e - 2, rel=1e-4)
     assert stats["loss/total"] == pytest.approx((math.e * 1 + l[1].item()) / 2, rel=1e-4)
 
 
 def test_kl_to_the_base_model_is_zero_at_the_start_and_positive_after():
     """At any temperature: both are read at the one that the tokens were drawn at."""
-    p, cfg = policy(), Training(kl=0.1)
+    p, cfg = policy(), Sampled(kl=0.1)
     drawn = [replace(s, logprobs=[-2.0] * len(s.ids)) for s in SAMPLES]
     assert p.update(drawn, cfg, LR, temperature=0.5)["policy/kl"] == pytest.approx(0.0, abs=1e-6)
     assert p.update(drawn, cfg, LR, temperature=0.5)["policy/kl"] > 1e-4
@@ -154,7 +155,7 @@ def test_kl_to_the_base_model_is_zero_at_the_start_and_positive_after():
 
 def test_the_frozen_model_is_in_evaluation_mode_also_when_an_update_asks_for_it():
     p = policy()
-    p.update(SAMPLES, Training(kl=0.1), LR)
+    p.update(SAMPLES, Sampled(kl=0.1), LR)
     assert "frozen" in vars(p) and not any(m.training for m in p.frozen.modules())
 
 
@@ -162,19 +163,19 @@ def test_what_is_not_finite_is_skipped_counted_and_in_the_end_refused():
     p = policy()
     before, bad = weights(p), [replace(SAMPLES[0], advantages=[math.inf] * 5)]
     for count in range(1, 5):
-        assert p.update(bad, Training(), LR)["policy/skipped"] == count
+        assert p.update(bad, Sampled(), LR)["policy/skipped"] == count
     assert torch.equal(weights(p), before)
-    assert p.update(SAMPLES, Training(), LR)["policy/skipped"] == 0
+    assert p.update(SAMPLES, Sampled(), LR)["policy/skipped"] == 0
     for _ in range(4):
-        p.update(bad, Training(), LR)
+        p.update(bad, Sampled(), LR)
     with pytest.raises(FloatingPointError, match="five updates in a row"):
-        p.update(bad, Training(), LR)
+        p.update(bad, Sampled(), LR)
 
 
 def test_weights_move_and_restart_brings_the_base_back():
     p = policy()
     before = weights(p)
-    assert p.update(SAMPLES, Training(), LR)["policy/moved"] > 1e-3
+    assert p.update(SAMPLES, Sampled(), LR)["policy/moved"] > 1e-3
     p.restart()
     assert torch.equal(weights(p), before) and p.moved() == 0
 
@@ -184,7 +185,7 @@ def test_movement_is_measured_by_some_weights_of_a_large_tensor(monkeypatch):
     monkeypatch.setattr("minprm.model.movement.MEASURED", 16)
     p = policy()
     before = weights(p)
-    estimate = p.update(SAMPLES, Training(), LR)["policy/moved"]
+    estimate = p.update(SAMPLES, Sampled(), LR)["policy/moved"]
     exact = ((weights(p) - before).norm() / before.norm()).item()
     assert estimate == pytest.approx(exact, rel=0.1)
     assert max(len(start) for start in p.movement.start.values()) <= 32
@@ -197,7 +198,7 @@ def test_movement_is_measured_by_some_weights_of_a_large_tensor(monkeypatch):
 def test_a_checkpoint_loads_with_transformers_and_leaves_no_half(tmp_path):
     p = policy()
     p.save(tmp_path / "arm-0")
-    p.update(SAMPLES, Training(), LR)
+    p.update(SAMPLES, Sampled(), LR)
     p.save(tmp_path / "arm-0")
     loaded, ids = AutoModelForCausalLM.from_pretrained(tmp_path / "arm-0"), torch.tensor([[1, 2]])
     assert torch.equal(loaded(ids).logits, p.model(ids).logits)
@@ -211,10 +212,10 @@ def test_the_end_of_a_turn_is_among_the_tokens_that_sft_learns():
 
 
 def test_schedule_warms_up_and_decays():
-    lr = schedule(Training(lr=1.0, warmup=4, decay=True), updates=16)
+    lr = schedule(1.0, 16, Optim(warmup=4, decay=True))
     # the whole rate is reached; from there it falls in twelve equal steps
     assert [lr(0), lr(3), lr(4), lr(15)] == pytest.approx([0.25, 1.0, 1.0, 1 / 12])
-    constant = schedule(Training(lr=1.0, warmup=4), updates=16)
+    constant = schedule(1.0, 16, Optim(warmup=4))
     assert [constant(0), constant(3), constant(15)] == [0.25, 1.0, 1.0]
 
 
@@ -222,7 +223,7 @@ def test_schedule_warms_up_and_decays():
     ("updates", "rates"), [(1, [1.0]), (3, [1.0, 2 / 3, 1 / 3]), (4, [1.0, 1.0, 2 / 3, 1 / 3])]
 )
 def test_a_short_stage_warms_up_for_a_quarter_of_it_at_most(updates, rates):
-    lr = schedule(Training(lr=1.0, warmup=5, decay=True), updates)
+    lr = schedule(1.0, updates, Optim(warmup=5, decay=True))
     assert [lr(update) for update in range(updates)] == pytest.approx(rates)
 
 
@@ -230,7 +231,7 @@ def test_the_gap_between_writer_and_learner_is_measured_and_a_wide_one_stops_the
     p, bare = policy(), sample([9, 2, 6], [False, True, True])
     (l,) = p.logprobs([bare])
     old = [NAN, l[0].item() + 0.3, l[1].item() - 0.1]
-    stats = p.update([replace(bare, logprobs=old)], Training(), lr=0.0)
+    stats = p.update([replace(bare, logprobs=old)], Sampled(), lr=0.0)
     assert stats["policy/gap_mean"] == pytest.approx(0.2, abs=1e-5)
     assert stats["policy/gap_max"] == pytest.approx(0.3, abs=1e-5)
     check_gap({"policy/gap_mean": 0.05}, Engine())
@@ -243,9 +244,9 @@ def test_the_gap_between_writer_and_learner_is_measured_and_a_wide_one_stops_the
 def test_an_entropy_bonus_raises_entropy_and_no_bonus_leaves_it_out_of_the_gradient():
     norms = {}
     for bonus in (0.0, 0.5):
-        p, cfg = policy(), Training(entropy=bonus, max_grad_norm=1e9)
+        p, cfg = policy(), Sampled(entropy=bonus)
         flat = [sample([1, 2, 3, 4], [False, True, True, True], advantage=0.0)]
-        before = p.update(flat, cfg, lr=LR)
+        before = p.update(flat, cfg, LR, optim=UNCLIPPED)
         after = p.update(flat, cfg, lr=0.0)["policy/entropy"]
         norms[bonus] = before["policy/grad_norm"]
         assert (after > before["policy/entropy"]) is (bonus > 0)
@@ -275,6 +276,6 @@ def test_passes_on_one_batch_move_ratios_from_one():
     p, s = policy(), sample([1, 2, 3, 4], [False, True, True, True])
     (l,) = p.logprobs([s])
     s.logprobs[1:] = l.tolist()
-    cfg = Training(loss="ppo_clip", max_grad_norm=1e9)
-    gaps = [p.update([s], cfg, lr=LR)["policy/gap_mean"] for _ in range(3)]
+    cfg = Sampled(loss="ppo_clip")
+    gaps = [p.update([s], cfg, LR, optim=UNCLIPPED)["policy/gap_mean"] for _ in range(3)]
     assert gaps[0] < 1e-5 < min(gaps[1:])

@@ -16,7 +16,7 @@ from benchmarks.looks import PARTS
 from minprm.arms.episodes import keep_episodes
 from minprm.arms.ladder import run_arm, run_stage, start
 from minprm.commands.presets import POSTERIOR
-from minprm.constants import RL, ActPRM, Config, History
+from minprm.constants import RL, ActPRM, Config, History, Optim
 from minprm.data import Sample, Step
 from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
@@ -34,8 +34,8 @@ from shared.stages import Lines, log_of, weights
 CFG = Config(
     world_args=["rounds=2", "swaps=1", "cups=3"], thought_tokens=12, num_demos=6, held_out=4,
     gate=False, save_every=2, eval_every=0, episodes=6, tiny=SHARED.tiny,
-    act_prm=ActPRM(lr=3e-3, warmup=0, updates=4, batch=2, group=4, **POSTERIOR),
-    rl=RL(lr=3e-3, warmup=0, updates=4, batch=2, group=3),
+    act_prm=ActPRM(lr=3e-3, updates=4, batch=2, group=4, **POSTERIOR),
+    optim=Optim(warmup=0), rl=RL(lr=3e-3, updates=4, batch=2, group=3),
 )  # fmt: skip
 OWN = """
 def ranks(r):

@@ -24,7 +24,7 @@ def demos():
 
 
 def prompter(**knobs):
-    _, tokenizer = tiny.untrained(Cups(), Tiny(dim=8, layers=1, heads=1), seed=0)
+    _, tokenizer = tiny.untrained(Cups(), Tiny(dim=8), seed=0)
     return make_prompter(tokenizer, Config(instruction="none", **knobs), tools=[])
 
 

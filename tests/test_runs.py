@@ -20,7 +20,7 @@ from minprm.arms import demos as sides
 from minprm.arms import ladder
 from minprm.commands import train
 from minprm.commands.presets import PRESETS
-from minprm.constants import Config, Tiny
+from minprm.constants import Config, Optim, Tiny
 from minprm.data import Sample
 from minprm.envs.cups import Cups
 from minprm.load import tiny
@@ -256,7 +256,7 @@ def test_a_model_that_is_a_pickle_is_refused(tmp_path, capsys):
 
 @pytest.mark.parametrize("flag", [
     "--act-prm.updates 3", "--temperature 0.5", "--seeds 1", "--world-args rounds=1 swaps=2",
-    "--thought-tokens 16", "--num-demos 9", "--tiny.lr 1e-3", "--relabel.group 2",
+    "--thought-tokens 16", "--num-demos 9", "--tiny.batch 9", "--relabel.group 2",
 ])  # fmt: skip
 def test_a_snapshot_of_another_configuration_is_not_taken_over(flag, here, capsys):
     stages = Path("checkpoints/whole/stages")
@@ -383,7 +383,7 @@ def test_a_run_is_named_by_its_folder_and_a_new_one_by_its_world(here):
 
 def test_config_json_gives_back_every_knob(here):
     Path("knobs.toml").write_text("[sft]\nlr = 0.1\n")
-    written = train.parse(but("--config knobs.toml --act-prm.decay --act-prm.kl 1e-7"))
+    written = train.parse(but("--config knobs.toml --optim.decay --act-prm.kl 1e-7"))
     Path("knobs.toml").unlink()  # it has been read
     for i, cfg in enumerate([written, *[preset for preset in PRESETS.values() if preset.world]]):
         log = Log(Path(f"runs/k{i}"))
@@ -588,10 +588,12 @@ def test_json_is_strict():
 @pytest.mark.parametrize("lr", [1e20, 1e30])
 def test_weights_that_are_not_finite_are_never_saved(lr, here, capsys):
     cfg = train.parse(but("--stages sft:actions", f"--arms --held-out {ACT_PRM}"))
-    sft = replace(cfg.sft, lr=lr, warmup=0, batch=8, epochs=2)
+    sft = replace(cfg.sft, lr=lr, batch=8, epochs=2)
     log = Log(Path("runs/huge"))
     with pytest.raises(SystemExit) as stop:
-        ladder.ladder(replace(cfg, run="huge", sft=sft), log, Path("checkpoints"))
+        ladder.ladder(
+            replace(cfg, run="huge", sft=sft, optim=Optim(warmup=0)), log, Path("checkpoints")
+        )
     log.close()
     error = capsys.readouterr().err.splitlines()[-1]
     assert stop.value.code == 2 and "sft:actions, seed 0:" in error and "lower --sft.lr" in error
@@ -607,10 +609,11 @@ def test_a_running_mean_that_is_not_finite_is_never_saved(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_base_model_that_is_not_finite_is_not_kept(tmp_path, capsys):
+def test_a_base_model_that_is_not_finite_is_not_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tiny, "LR", 1e30)
     with pytest.raises(SystemExit):
-        tiny.raised(Cups(), Tiny(updates=3, dim=32, lr=1e30), 0, 4096, tmp_path)
-    assert "lower --tiny.lr" in capsys.readouterr().err and not list(tmp_path.iterdir())
+        tiny.raised(Cups(), Tiny(updates=3, dim=32), 0, 4096, tmp_path)
+    assert "try a larger --tiny.batch" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 def test_a_raised_model_whose_files_are_broken_ends_in_a_sentence(tmp_path, capsys):

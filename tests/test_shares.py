@@ -77,7 +77,7 @@ class FakeEngine:
 @pytest.fixture
 def made(monkeypatch):
     """Makes a sampler of this kind on an engine that it gives back too."""
-    model, _ = untrained(Cups(), Tiny(dim=8, head_dim=8, heads=1, ffn=8, layers=1), seed=0)
+    model, _ = untrained(Cups(), Tiny(dim=8), seed=0)
     fake = SimpleNamespace(SamplingParams=lambda **knobs: SimpleNamespace(**knobs))
     monkeypatch.setitem(sys.modules, "vllm", fake)
     monkeypatch.setattr(VLLM, "_copy", lambda self: None)
@@ -188,7 +188,7 @@ def test_without_vllm_there_is_no_engine_to_share(monkeypatch, capsys):
 
 
 def test_heads_that_processes_cannot_share_are_refused(capsys):
-    model, _ = untrained(Cups(), Tiny(heads=4), seed=0)
+    model, _ = untrained(Cups(), Tiny(), seed=0)
     with pytest.raises(SystemExit):
         start_engine(model, Engine(tensor_parallel=3), 64)
     assert "4 attention heads" in capsys.readouterr().err
@@ -211,7 +211,7 @@ from minprm.load.vllm import architecture, parameter_names, weights
 
 processes.start()
 torch._C._get_accelerator = lambda: torch.device("cuda")  # of a machine that has one
-model, tokenizer = untrained(Cups(), Tiny(dim=16, head_dim=8, heads=2, ffn=16), seed=0)
+model, tokenizer = untrained(Cups(), Tiny(dim=16), seed=0)
 whole = deepcopy(model)
 told = architecture(model), parameter_names(model)
 shares = Shares()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from minprm.constants import Training
+from minprm.constants import Optim, Sampled
 from minprm.load.pretrained import load_model
 from minprm.model import reading as module
 from minprm.model.policy import Policy
@@ -19,7 +19,7 @@ def saved(tmp_path):
 
 
 def test_bf16_weights_do_not_move_at_1e_6_and_fp32_weights_do(saved):
-    cfg = Training()
+    cfg = Sampled()
     moved = {}
     for dtype in (torch.bfloat16, torch.float32):
         model = AutoModelForCausalLM.from_pretrained(saved[1], dtype=dtype)
@@ -38,7 +38,7 @@ def test_adapters_are_fp32_on_a_bf16_base_and_only_they_are_trained(saved):
     frozen = {n: x.clone() for n, x in p.model.named_parameters() if not x.requires_grad}
     assert {x.dtype for x in frozen.values()} == {torch.bfloat16}
     before = p.logprobs(SAMPLES)
-    stats = p.update(SAMPLES, Training(), lr=1e-2)
+    stats = p.update(SAMPLES, Sampled(), lr=1e-2)
     assert stats["policy/moved"] > 0
     after, base = p.logprobs(SAMPLES), p.logprobs(SAMPLES, base=True)
     assert not torch.allclose(torch.cat(after), torch.cat(before))
@@ -53,7 +53,7 @@ def test_chunks_and_checkpoints_change_neither_values_nor_gradients(saved, monke
         monkeypatch.setattr(module, "CHUNK", chunk)
         model = load_model(saved[1], checkpointing=checkpointing)
         p = Policy(model, saved[0].tokenizer, 10_000)
-        stats = p.update(SAMPLES, Training(max_grad_norm=1e9), lr=1e-3)
+        stats = p.update(SAMPLES, Sampled(), 1e-3, optim=Optim(max_grad_norm=1e9))
         return stats["loss/total"], stats["policy/grad_norm"], weights(p)
 
     plain, careful = updated(False, 2**27), updated(True, 40)

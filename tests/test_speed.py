@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 from benchmarks.actprm import grown
-from minprm.constants import RL, Training
+from minprm.constants import RL, Sampled
 from minprm.data import Sample
 from minprm.load.pretrained import adapted
 from minprm.look.speed import flops, peak_of, speed, token_counts
@@ -83,24 +83,24 @@ SECONDS = {"time/sample": 4.0, "time/update": 0.5, "policy/drawn_tokens": 12}
 
 def test_speed_is_tokens_over_their_own_seconds(monkeypatch):
     p = policy()
-    found = speed(p, branches(), Training(passes=2), SECONDS)
+    found = speed(p, branches(), Sampled(), 2, SECONDS)
     assert found == {"speed/tokens_per_second": 2 * 11 / 0.5, "speed/drawn_per_second": 3.0}
-    ahead = speed(p, branches(), RL(max_async_level=1), SECONDS)  # both at once: no such number
-    logs = speed(p, branches(), Training(), {"time/sample": 4.0, "time/update": 0.5})
+    ahead = speed(p, branches(), RL(max_async_level=1), 1, SECONDS)  # both at once: no such number
+    logs = speed(p, branches(), Sampled(), 1, {"time/sample": 4.0, "time/update": 0.5})
     assert [*ahead] == [*logs] == ["speed/tokens_per_second"]
 
 
 def test_on_a_card_its_share_and_its_memory_are_told(monkeypatch):
     resets = card(monkeypatch, "NVIDIA L4")
     p = policy()
-    found = speed(on_cuda(p), branches(), Training(passes=2), SECONDS)
+    found = speed(on_cuda(p), branches(), Sampled(), 2, SECONDS)
     needed = 2 * flops(p, *token_counts(branches()))
     assert found["speed/mfu"] == pytest.approx(needed / 0.5 / 121e12)
     assert found["speed/peak_memory_gb"] == 3.0 and len(resets) == 1
-    found = speed(on_cuda(p, processes=4), branches(), Training(passes=2), SECONDS)
+    found = speed(on_cuda(p, processes=4), branches(), Sampled(), 2, SECONDS)
     assert found["speed/mfu"] == pytest.approx(needed / 0.5 / 121e12 / 4)
     card(monkeypatch, "Tesla T4")  # no bf16, so not in the table
-    found = speed(on_cuda(p), branches(), Training(), SECONDS)
+    found = speed(on_cuda(p), branches(), Sampled(), 1, SECONDS)
     assert "speed/mfu" not in found and "speed/peak_memory_gb" in found
 
 

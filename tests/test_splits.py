@@ -10,11 +10,11 @@ from functools import partial
 
 import pytest
 
+from evidence.audit import different, expert_sees
 from minprm.arms import demos, ladder
 from minprm.commands.train import main as train
 from minprm.constants import Config, Tiny
 from minprm.envs import WORLDS, check_tasks, make_world, world_class
-from minprm.envs.audit import different, expert_sees
 from minprm.envs.base import SPLITS, World, task_seed, tasks_split
 from minprm.envs.cups import Cups
 from minprm.load import tiny
@@ -73,13 +73,11 @@ def test_a_world_without_a_task_for_a_split_says_so_at_the_start(capsys):
 def rows_of(kind: str, n: int) -> list:
     """n different tasks, each twice, in the format of a world's file."""
     pages = [["A", ["A is by B."]], ["B", ["B is from Rome."]]]
-    letters = {f"choice_{x}": x for x in "ABCD"}
     made = {
         "gsm8k": lambda i: {"question": f"{i}+1?", "answer": f"so #### {i + 1}"},
         "hotpot": lambda i: {"question": f"where is {i}?", "answer": "Rome", "context": pages,
                              "supporting_facts": [["A", 0], ["B", 0]]},
         "connections": lambda i: {k: [f"{k}{i} {j}" for j in range(4)] for k in "abcd"},
-        "longbench": lambda i: {"question": f"what {i}?", "answer": "C", "context": "x", **letters},
         "questions": lambda i: {"question": f"who is {i}?", "answer": "Rome", "document": "a"},
         "text": lambda i: {"prompt": f"p{i}", "reference": f"r{i}"},
     }  # fmt: skip
@@ -92,15 +90,13 @@ def world_of(kind: str, tmp_path, n: int) -> World:
     rows = rows_of(kind, n)
     lines = [json.dumps(rows)] if kind == "connections" else map(json.dumps, rows)
     file.write_text("\n".join(lines))
-    if kind == "longbench":
-        return make("search", longbench=str(file))
     if kind == "questions":
         (tmp_path / "a.txt").write_text("Rome was built.")
         return make("search", docs=str(tmp_path), questions=str(file))
     return make(kind, file=str(file))
 
 
-FILES = ["gsm8k", "hotpot", "connections", "longbench", "questions", "text"]
+FILES = ["gsm8k", "hotpot", "connections", "questions", "text"]
 
 
 @pytest.mark.parametrize("kind", FILES)

@@ -31,7 +31,7 @@ AT_ONCE = [
     "evaluate --help", "evaluate --worlds", "evaluate", "evaluate empty", "evaluate no/such/folder",
     "evaluate empty --split test --demos nowhere.jsonl", "evaluate empty --seed nan",
     "logs --help", "logs nowhere.jsonl", "logs logs.jsonl", "logs logs.jsonl --layout tags",
-    "report", "report --help", "report nowhere", "report --compare nowhere",
+    "report", "report --help", "report nowhere", "report nowhere --worst 1",
     "export --help", "export empty out", "serve --help", "serve empty --dry-run",
 ]  # fmt: skip
 RUN = """

@@ -154,12 +154,12 @@ def test_models_that_share_an_engine_each_write_with_their_own_weights():
 
 
 def test_one_engine_serves_every_seed_and_checkpoint_of_an_architecture(tmp_path):
-    made = [untrained(Cups(), Tiny(dim=32, head_dim=16, heads=2), seed)[0] for seed in (0, 1)]
+    made = [untrained(Cups(), Tiny(dim=32), seed)[0] for seed in (0, 1)]
     made[1].save_pretrained(tmp_path)
     for dtype in (torch.float32, torch.bfloat16):
         made.append(type(made[0]).from_pretrained(tmp_path, dtype=dtype))
     assert len({architecture(model) for model in made}) == 1
-    wider, _ = untrained(Cups(), Tiny(dim=64, head_dim=16, heads=2), 0)
+    wider, _ = untrained(Cups(), Tiny(dim=64), 0)
     assert architecture(wider) != architecture(made[0])
 
 

@@ -12,7 +12,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 from transformers import AutoModelForCausalLM, Gemma3TextConfig
 from transformers.integrations.flex_attention import WrappedFlexAttention
 
-from minprm.constants import Config, Training
+from minprm.constants import Config, Optim, Sampled, Training
 from minprm.data import Sample
 from minprm.load.check import check
 from minprm.load.pretrained import checkpoint_activations
@@ -63,7 +63,7 @@ def updated(p: Policy, samples: list[Sample], cfg: Training, plan) -> torch.Tens
     p.micro_batches = lambda _: plan
     p.optimizer.step = lambda: None
     kept, p.optimizer.zero_grad = p.optimizer.zero_grad, lambda **_: None
-    p.update(samples, cfg, lr=0.0)
+    p.update(samples, cfg, 0.0, optim=Optim(max_grad_norm=1e9))
     p.optimizer.zero_grad = kept
     del p.micro_batches  # the class's own again
     grads = [w.grad.flatten().float() for w in p.parameters.values() if w.grad is not None]
@@ -76,7 +76,7 @@ def updated(p: Policy, samples: list[Sample], cfg: Training, plan) -> torch.Tens
 @pytest.mark.parametrize("loss", ["pg", "ppo_clip"])
 def test_one_row_gives_the_gradients_of_separate_rows(shape, loss):
     p, samples = policy(), grown(shape)
-    cfg = Training(loss=loss, kl=0.1, max_grad_norm=1e9)
+    cfg = Sampled(loss=loss, kl=0.1)
     one = updated(p, samples, cfg, [[list(range(len(samples)))]])
     many = updated(p, samples, cfg, [[[i] for i in range(len(samples))]])
     assert one.norm() > 0 and (one - many).abs().max() < 1e-5
@@ -111,7 +111,7 @@ def test_equal_nodes_are_read_once_and_each_counts():
     one = p.read([samples], 0.7).logp
     many = p.read([[s] for s in samples], 0.7).logp
     assert len(one) == sum(sum(s.trained) for s in samples) and (one - many).abs().max() < 1e-5
-    cfg = Training(loss="ppo_clip", kl=0.1, max_grad_norm=1e9)
+    cfg = Sampled(loss="ppo_clip", kl=0.1)
     one = updated(p, samples, cfg, [whole])
     many = updated(p, samples, cfg, [[[i] for i in range(len(samples))]])
     assert one.norm() > 0 and (one - many).abs().max() < 1e-5
@@ -140,7 +140,7 @@ def test_block_masks_give_the_numbers_of_dense_ones(shape, kernel, checkpointing
     p, samples = policy(), grown(shape, size=9)
     if checkpointing:
         checkpoint_activations(p.model)
-    cfg = Training(kl=0.1, max_grad_norm=1e9)
+    cfg = Sampled(kl=0.1)
     half = len(samples) // 2
     splits = [samples], [samples[:half], samples[half:]]  # of two rows each has blocks of its own
     plans = [[[[samples.index(s) for s in part] for part in rows]] for rows in splits]
@@ -281,7 +281,7 @@ def test_joined_keys_are_not_kept_for_the_gradient(by_blocks, monkeypatch):
 def test_blocks_are_learned_from_with_whatever_kernel_torch_takes(by_blocks):
     """Keys and values of different sizes, as DeepSeek's models have them, fit no fused kernel."""
     p, samples = policy(), grown("nested", size=9)
-    cfg = Training(max_grad_norm=1e9)
+    cfg = Sampled()
     plan = [[list(range(len(samples)))]]
     with sdpa_kernel(SDPBackend.MATH):
         found = updated(p, samples, cfg, plan)
@@ -298,7 +298,7 @@ def test_also_with_checkpointing_and_adapters():
     checkpoint_activations(model)
     adapters = peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
     p = Policy(peft.get_peft_model(model, adapters), base.tokenizer, 10_000)
-    cfg = Training(max_grad_norm=1e9)
+    cfg = Sampled()
     one = updated(p, samples, cfg, [[list(range(len(samples)))]])
     many = updated(p, samples, cfg, [[[i] for i in range(len(samples))]])
     assert one.norm() > 0 and (one - many).abs().max() < 1e-5
@@ -326,11 +326,11 @@ def test_the_kernel_that_a_model_was_loaded_with_comes_back(by_blocks):
     p, samples = policy(), grown("nested")
     p.model.set_attn_implementation("eager")
     plan = [[list(range(len(samples)))]]
-    updated(p, samples, Training(kl=0.1), plan)
+    updated(p, samples, Sampled(kl=0.1), plan)
     assert p.model.config._attn_implementation == blocks.ON_CPU
     p.read([[s] for s in samples], 1.0)
     assert p.model.config._attn_implementation == "eager"
-    updated(p, samples, Training(kl=0.1), plan)
+    updated(p, samples, Sampled(kl=0.1), plan)
     Sampler(p.model).generate([[1, 2]], 1, 2, [], 1.0, seed=0)
     assert p.model.config._attn_implementation == "eager"
 
@@ -344,7 +344,7 @@ def test_a_trained_first_token_without_a_parent_is_refused():
             p.logprobs(samples)
     empty = Sample(parent=Sample())  # a parent without tokens predicts nothing either
     with pytest.raises(ValueError, match="first token is trained"):
-        p.update([empty.extend([3], 1.0)], Training(), lr=0.0)
+        p.update([empty.extend([3], 1.0)], Sampled(), lr=0.0)
 
 
 def test_samples_without_tokens_and_no_samples_end():
@@ -358,7 +358,7 @@ def test_samples_without_tokens_and_no_samples_end():
     for a, b in zip(mixed[1:3] + mixed[4:], p.logprobs(asked), strict=True):
         assert torch.equal(a, b)
     with pytest.raises(ValueError, match="an update of no tokens"):
-        p.update(silent, Training(), lr=0.0)
+        p.update(silent, Sampled(), lr=0.0)
 
 
 def test_tokens_grow_with_the_length_of_a_trajectory_not_with_its_square():

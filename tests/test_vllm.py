@@ -30,7 +30,7 @@ FP32 = Engine(max_gap=1e-3)  # on a CPU both are fp32, so they agree much better
 
 def policy(tied: bool) -> Policy:
     world = Cups()
-    model, tokenizer = untrained(world, Tiny(dim=32, head_dim=32, heads=2, ffn=32), seed=0)
+    model, tokenizer = untrained(world, Tiny(dim=32), seed=0)
     if not tied:
         model.config.tie_word_embeddings = False
         torch.manual_seed(1)
@@ -198,7 +198,7 @@ def test_two_processes_have_the_numbers_of_one(flags, alone, tmp_path):
 
 
 def test_the_engine_writes_ahead_by_the_weights_that_it_has(tmp_path):
-    flags = "--arms rl --rl.max-async-level 1 --rl.loss is --rl.lr 3e-3 --rl.warmup 0"
+    flags = "--arms rl --rl.max-async-level 1 --rl.loss is --rl.lr 3e-3 --optim.warmup 0"
     lines = trained(tmp_path, flags)
     assert [x["policy/staleness"] for x in lines] == [0, 1, 1]
     fresh, *stale = [x["policy/gap_max"] for x in lines]

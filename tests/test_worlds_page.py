@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from evidence import audit
 from minprm import envs
 from minprm.commands import train
 from minprm.envs import __main__ as by_hand
-from minprm.envs import audit
 from minprm.envs.base import SPLITS, task_seed
 
 ROOT = Path(__file__).parents[1]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from minprm.commands.threads import set_threads
 from minprm.commands.train import CHECKPOINTS
-from minprm.constants import Config, Tiny, Training
+from minprm.constants import Config, Optim, Tiny, Training
 from minprm.data import Sample
 from minprm.envs.base import World
-from minprm.load.tiny import untrained
+from minprm.load.tiny import learning_rate, untrained
 from minprm.model.policy import Policy, schedule
 from minprm.text.chat import Chat
 
@@ -22,8 +22,9 @@ def raised_on(
     if not path.exists():
         set_threads("tiny")
         policy = Policy(*untrained(world, cfg, seed), Config().micro_tokens)
-        training, chat = Training(lr=cfg.lr, warmup=20, decay=True), Chat(policy.tokenizer)
+        optim, chat = Optim(warmup=20, decay=True), Chat(policy.tokenizer)
+        rate = schedule(learning_rate(cfg), cfg.updates, optim)
         for update in range(cfg.updates):
-            policy.update(lessons(update, chat), training, schedule(training, cfg.updates)(update))
+            policy.update(lessons(update, chat), Training(), rate(update), optim=optim)
         policy.save(path)
     return path

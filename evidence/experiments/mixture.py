@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from evidence.experiments.lessons import raised_on
-from evidence.experiments.scales import model
 from minprm.constants import Config, Tiny
 from minprm.data import Sample
 from minprm.envs import make_world
@@ -25,7 +24,7 @@ EPISODES = {"cups": 8, "errand": 6, "rooms": 4, "frozenlake": 5, "hanoi": 3}
 LOGS = {"cups": 8, "errand": 4, "rooms": 3, "frozenlake": 5, "hanoi": 2}
 WORLDS = list(EPISODES)
 ARGS = {"rooms": ["rooms=5"], "frozenlake": ["size=4", "path=4"], "hanoi": ["discs=4"]}
-SIZE = Tiny(**model(112), updates=1000)  # 0.44 million parameters
+SIZE = Tiny(dim=112, updates=1000)  # 0.44 million parameters
 
 
 def world(name: str) -> World:

@@ -23,7 +23,7 @@ BUDGET = f"--preset cups --tiny.mixture {MIXTURE} --arms rl --rl.updates 50 --th
 RATES = (2e-4, 5e-4, 1e-3)
 SEEDS = [20, 21, 22]
 CHOICE, REPORT = "--split validation --episodes 200 --seeds 11", "--seeds 20 21 22"
-TWICE = "--rl.passes 2 --rl.loss"
+TWICE = "--optim.passes 2 --rl.loss"
 AHEAD = "--rl.max-async-level 1 --save-every 50"
 METHODS = {
     "REINFORCE": "--rl.advantage none",
@@ -31,13 +31,13 @@ METHODS = {
     "batch baseline, groups of one": "--rl.advantage batch --rl.group 1 --rl.batch 64",
     "group mean": "--rl.advantage mean",
     "GRPO": "",
-    "GRPO, per sequence": "--rl.aggregation sequence",
+    "GRPO, per sequence": "--optim.aggregation sequence",
     "RLOO": "--rl.advantage rloo",
     "OPO": "--rl.advantage opo",
     "asymmetric clip": "--rl.advantage asym_clip",
     "GRPO, 2 passes": f"{TWICE} ppo_clip",
     "CISPO, 2 passes": f"{TWICE} cispo",
-    "GSPO, 2 passes": f"{TWICE} gspo --rl.aggregation sequence",
+    "GSPO, 2 passes": f"{TWICE} gspo --optim.aggregation sequence",
     "dual clip, 2 passes": f"{TWICE} dual_clip",
     "SAPO, 2 passes": f"{TWICE} sapo",
     "IPO, 2 passes": f"{TWICE} ipo",

@@ -1,11 +1,11 @@
 """python -m evidence.experiments.scales [WIDTH ...]: does the gap close with a larger model?
 
 The ladder of scarce.py with embedded models of four widths, on the same logs. Nothing is tuned for
-a width: all learning rates fall as the width grows, and initial weights with its square root, as in
-arXiv:2203.03466. The sentence "learning is ahead of choosing at every scale" is false if, at any
-width, the best of 44 come near what Act-PRM makes of 44. Both are asked a second time as in
-refused.py: they leave out the steps whose best thought is bad, and learning has the library's
-default weight.
+a width: all learning rates fall as the width grows, and initial weights with its square root
+(load/tiny.py), as in arXiv:2203.03466. The sentence "learning is ahead of choosing at every scale"
+is false if, at any width, the best of 44 come near what Act-PRM makes of 44. Both are asked a
+second time as in refused.py: they leave out the steps whose best thought is bad, and learning has
+the library's default weight.
 """
 
 import sys
@@ -22,24 +22,11 @@ from minprm.load.tiny import untrained
 WIDTHS = (64, 112, 208, 416)  # 0.14, 0.43, 1.5 and 5.9 million parameters
 
 
-def model(width: int) -> dict[str, float]:
-    """The embedded model's knobs, for this width."""
-    usual = Tiny()
-    wider = width / usual.dim
-    return {
-        "dim": width,
-        "ffn": round(wider * usual.ffn),
-        "heads": round(wider * usual.heads),
-        "lr": round(usual.lr / wider, 6),
-        "init": round(usual.init / wider**0.5, 4),
-    }
-
-
 def sized(width: int, **changed) -> str:
     """Flags of a base of this width, and of what is learned from it."""
-    knobs = " ".join(f"--tiny.{name} {value}" for name, value in model(width).items())
     slower = Tiny().dim / width
-    return f"{base()} {knobs} {recipe(lr=6e-4 * slower, **changed)} --sft.lr {SFT().lr * slower}"
+    learns = recipe(lr=6e-4 * slower, **changed)
+    return f"{base()} --tiny.dim {width} {learns} --sft.lr {SFT().lr * slower}"
 
 
 def flags(width: int) -> str:
@@ -54,7 +41,7 @@ def refusing(width: int) -> str:
 
 def parameters(width: int) -> int:
     """How many weights the model has; its table of words counts once."""
-    network, _ = untrained(Cups(), Tiny(**model(width)), seed=0)
+    network, _ = untrained(Cups(), Tiny(dim=width), seed=0)
     return sum(weights.numel() for weights in network.parameters())
 
 

@@ -8,7 +8,7 @@ from loguru import logger
 from minprm.look.record import classifier
 from minprm.report.files import RUNS
 from minprm.stages.act_prm import Thought, Walk, portions
-from minprm.stages.relabel import relabelled, walked
+from minprm.stages.relabel import Relabelled, relabelled, walked
 from minprm.trainer import Run
 
 
@@ -18,12 +18,12 @@ def best_of(run: Run, stage_id: str, group: int, thoughts_from: str) -> None:
     good = []
     leading = []
 
-    def choose(walk: Walk) -> list:
+    def choose(walk: Walk) -> Relabelled:
         for t, step in enumerate(walk.groups):
             found = goodness(run, walk, t, step.thoughts)
             good.extend(found)
             leading.extend(g for g, z in zip(found, step.thoughts, strict=True) if z.reward > 0.5)
-        return relabelled(walk, run.agent, cfg, keep=1)
+        return relabelled(walk, run.agent, cfg)
 
     logs = []
     for first, demos in portions(run.train_demos):

@@ -21,8 +21,10 @@ from evidence.experiments import (
     selecting,
 )
 from minprm.commands.cli import parse
-from minprm.constants import Config, pairs
+from minprm.constants import Config
+from minprm.envs import pairs
 from minprm.envs.cups import Cups
+from minprm.load.tiny import learning_rate, untrained
 
 
 def drawn(cfg: Config) -> float:
@@ -162,8 +164,11 @@ def test_where_choosing_may_refuse_learning_may_too(number):
 def test_a_wider_model_has_the_same_shape_and_learns_more_slowly(width):
     cfg = parse(scales.flags(width).split())
     times = width / 64
-    assert (cfg.tiny.heads, cfg.tiny.ffn) == (width // 16, 3 * width)
-    assert cfg.tiny.lr * times == pytest.approx(3e-3, rel=1e-3)
+    network = untrained(Cups(), cfg.tiny, seed=0)[0].config
+    assert (network.num_attention_heads, network.head_dim) == (width // 16, 32)
+    assert (network.intermediate_size, network.num_hidden_layers) == (3 * width, 2)
+    assert network.initializer_range * times**0.5 == pytest.approx(0.08, rel=1e-3)
+    assert learning_rate(cfg.tiny) * times == pytest.approx(3e-3, rel=1e-3)
     assert cfg.act_prm.lr * times == pytest.approx(6e-4)
     assert cfg.sft.lr * times == pytest.approx(1e-3)
     refusing = parse(scales.refusing(width).split())

@@ -14,7 +14,7 @@ from minprm.text.chat import Chat
 @pytest.fixture(scope="module")
 def lessons() -> list[str]:
     """Texts of 2,000 lessons."""
-    _, tokenizer = tiny.untrained(Cups(), Tiny(dim=8, layers=1, heads=1), seed=0)
+    _, tokenizer = tiny.untrained(Cups(), Tiny(dim=8), seed=0)
     rng = random.Random(0)
     chat = Chat(tokenizer)
     samples = [documents.lesson(rng, chat, twice=0.5) for _ in range(2000)]

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from examples.support import make
-from minprm.constants import Training
+from minprm.constants import Optim, Training
 from minprm.data import Demo, Sample, Step, chain
 from minprm.logs.reader import from_chat
 from minprm.model.policy import Policy, schedule
@@ -75,13 +75,13 @@ def raised(folder: str | Path, updates: int = 400, batch: int = 8) -> None:
     for log in logs:
         for step in log.steps:
             turns.setdefault(thought_of(step), []).append(step)
-    training = Training(lr=4e-3, warmup=20, decay=True)
-    rate = schedule(training, updates)
+    optim = Optim(warmup=20, decay=True)
+    rate = schedule(4e-3, updates, optim)
     for update in range(updates):
         samples = []
         for log in rng.sample(logs, batch):
             samples += narrated(log, turns, chat, rng)
-        policy.update(samples, training, rate(update))
+        policy.update(samples, Training(), rate(update), optim=optim)
     policy.model.save_pretrained(folder)
     words.save_pretrained(folder)
 

@@ -28,11 +28,10 @@ from minprm.arms.demos import (
 )
 from minprm.arms.episodes import keep_episodes, of_logs, of_world
 from minprm.arms.evaluation import answer_logs, evaluate, reference_rows, replay_summary, summary
-from minprm.constants import RESAMPLE, Config, arms_of, fail, flat
+from minprm.constants import Config, arms_of, fail, flat
 from minprm.load.base import base_policy
 from minprm.load.check import check
 from minprm.load.pretrained import make_sampler
-from minprm.look.clock import Part, base_model, parts
 from minprm.look.failure import Hopeless
 from minprm.look.log import Log, to_json, write_atomically
 from minprm.look.looks import Looks, keep_checkpoints
@@ -47,7 +46,7 @@ from minprm.run.randomness import noise_seed
 from minprm.run.snapshots import Snapshots, fingerprint_of_demos
 from minprm.run.stage_ids import ids_of, reads_instruction
 from minprm.several.jobs import processes, side_by_side
-from minprm.stages import STAGES
+from minprm.stages import RESAMPLE, STAGES
 from minprm.stages.act_prm import act_prm
 from minprm.stages.relabel import copy, relabel, sample, shuffle
 from minprm.stages.rl import rl, synth
@@ -104,7 +103,6 @@ def ladder(
         _require_same(rows, run, path)
         log.open(cfg)  # what can be refused is refused by now
         log.track(cfg)
-        _tell_clock(run, log, rows, checkpoints)
         for arm, (row, episodes) in _outcomes(run, missing, log, checkpoints, on_save):
             keep_episodes(log.folder, arm, seed, episodes)
             rows.setdefault(arm, []).append(row)
@@ -158,22 +156,6 @@ def _in_worker(cfg: Config, seed: int, checkpoints: Path, log: Log) -> Callable[
     return lambda arm: run_arm(run, arm, arms_of(cfg)[arm], checkpoints / cfg.run)
 
 
-def _tell_clock(run: Run, log: Log, rows: dict[str, list[dict]], checkpoints: Path) -> None:
-    """Tells the clock what is still to be done, and how long that took which is done already."""
-    clock = log.screen.clock
-    cfg = run.cfg
-    clock.left = {}
-    for seed in cfg.seeds[cfg.seeds.index(run.seed) :]:
-        if seed != run.seed:
-            clock.left[base_model(cfg, seed, checkpoints)] = 1
-        arms = {arm: ids for arm, ids in arms_of(cfg).items() if not _has(rows, arm, seed)}
-        clock.left |= parts(cfg, seed, arms, run.train_demos)
-    for seed, name in list(clock.left):
-        saved = run.snapshots.state(name) if seed == run.seed else {}
-        if saved.get("done"):
-            clock.done(Part(seed, name), saved["seconds"])
-
-
 def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> Outcome:
     """Runs the stages, saves the model, plays the evaluation tasks."""
     # every arm starts from the base model and the logs of actions, whatever ran before it
@@ -190,7 +172,6 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> Outcom
     run.sync()
     # the same tasks and the same noise for all arms: what differs is what was learned
     noise = noise_seed(run.seed, "evaluate", 0)
-    began = time.perf_counter()
     if run.cfg.world:
         episodes = evaluate(run.agent, run.cfg, noise)
         row = {"episodes": len(episodes), **summary(episodes)}
@@ -199,7 +180,7 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> Outcom
         log_answers = answer_logs(run.agent, run.cfg, run.test, noise)
         row = replay_summary(run.test, log_answers)
         records = of_logs(log_answers, run.test, run.cfg, run.agent.chat)
-    run.tell(Ended(f"evaluate {name}", time.perf_counter() - began))
+    run.tell(Ended(f"evaluate {name}"))
     made_by = run.snapshots.fingerprint()
     row = {"seed": run.seed, **row, "seconds": round(seconds, 1), "made_by": made_by}
     write_about(folder, {**description, "row": row})
@@ -229,7 +210,7 @@ def run_stage(run: Run, stage_id: str) -> float:
     except FloatingPointError as error:
         knobs = name.split(":")[0].replace("_", "-")
         fail(f"{stage_id}, seed {run.seed}: {error}".replace("--*", f"--{knobs}"))
-    run.tell(Ended(stage_id, seconds))
+    run.tell(Ended(stage_id))
     logger.info(f"seed {run.seed}  {stage_id}  {seconds:.1f} s")
     return seconds
 
@@ -245,12 +226,9 @@ def start(
     examples = examples_of(cfg)
     require_other_tasks(demos, examples, cfg)
     split(demos, cfg)  # what is refused is refused before the model is loaded
-    base = base_model(cfg, seed, checkpoints)
     began = time.perf_counter()
     policy = base_policy(cfg, seed, checkpoints)
-    seconds = time.perf_counter() - began
-    log.screen.clock.done(base, seconds)
-    logger.info(f"seed {seed}: base model ready in {seconds:.1f} s")
+    logger.info(f"seed {seed}: base model ready in {time.perf_counter() - began:.1f} s")
     own_weights = cfg.rl.max_async_level > 0  # it plays on while the policy learns
     sampler = make_sampler(policy.model, cfg, own_weights, policy.shares)
     agent = make_agent(policy, sampler, cfg, all_tools(demos), examples)

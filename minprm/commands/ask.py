@@ -15,7 +15,7 @@ from tyro.conf import Positional, arg
 from minprm.arms.about import ASKED, read_about
 from minprm.commands.checks import check_ranges, refuse
 from minprm.commands.cli import as_flags, differences, read_flags
-from minprm.commands.effects import Need, no_effect, unmet
+from minprm.commands.effects import no_effect
 from minprm.constants import (
     Config,
     Content,
@@ -45,7 +45,7 @@ class Evaluation:
 
     # directories of runs, or hub ids
     checkpoints: Annotated[list[str], Positional, arg(metavar="CHECKPOINT ...")]
-    worlds: bool = False  # list all worlds, with random and expert success, and stop
+    worlds: bool = False  # list all worlds, with what each teaches, and stop
     world: str = "cups"  # name of a world in minprm/envs, or FILE.py:NAME, one of your own
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     demos: str = ""  # instead of a world: logs that no training saw, replayed step by step
@@ -68,7 +68,6 @@ class Evaluation:
     device: DeviceName = "auto"  # where the model computes; auto: cuda if it is there, else cpu
     engine: Engine = field(default_factory=Engine)
     transcripts: str = ""  # new file to write every episode to, JSONL
-    atif: str = ""  # new folder to write every episode to, each a file of ATIF for other viewers
     show: CountOrNone = 0  # episodes to print; in colour on a terminal
     chart: str = ""  # file for a bar chart, PNG
     watch: bool = False  # play before you, turn by turn; you may think and act yourself
@@ -97,10 +96,9 @@ def check(flags: Evaluation, chosen_knobs: set[str]) -> None:
 
 def _check_files(flags: Evaluation) -> None:
     """Refuses files that could not be written after all the play."""
-    new = (("transcripts", flags.transcripts), ("atif", flags.atif))
-    for name, path in new:
-        refuse(path and Path(path).exists(), f"--{name} {path} exists: choose another name")
-    for name, path in (*new, ("chart", flags.chart)):
+    file = flags.transcripts
+    refuse(file and Path(file).exists(), f"--transcripts {file} exists: choose another name")
+    for name, path in (("transcripts", file), ("chart", flags.chart)):
         folder = Path(path).parent
         writable = folder.is_dir() and os.access(folder, os.W_OK) and not Path(path).is_dir()
         refuse(path and not writable, f"--{name} {path}: nothing can be written there")
@@ -155,25 +153,22 @@ def say(sentence: str) -> None:
 def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> None:
     """Refuses flags that have no effect on any of the checkpoints."""
     played = not evaluations[0].demos
-    needs = [
-        Need(any(x.think for x in evaluations), "thoughts, so no --no-think", "thought_tokens"),
-        Need(any(x.history.last for x in evaluations), "--history.last above 0", "history.first"),
-        Need(uses_vllm(evaluations[0].sampler), "the vLLM sampler", "engine.memory engine.max_gap"),
-        Need(False, "training, and here nothing is trained", "engine.sleep engine.tensor_parallel"),
-        Need(
+    needs = (
+        (any(x.think for x in evaluations), "thoughts, so no --no-think", "thought_tokens"),
+        (any(x.history.last for x in evaluations), "--history.last above 0", "history.first"),
+        (uses_vllm(evaluations[0].sampler), "the vLLM sampler", "engine.memory engine.max_gap"),
+        (False, "training, and here nothing is trained", "engine.sleep engine.tensor_parallel"),
+        (
             played,
             "a world that is played, so no --demos",
-            "world world_args episodes samples split think transcripts atif show watch",
+            "world world_args episodes samples split think transcripts show watch",
         ),
-        Need(not played, "--demos", "content skip_bad"),
-        Need(
-            not evaluations[0].watch,
-            "a table, so no --watch",
-            "samples transcripts atif show chart",
-        ),
-    ]
-    for knob, need in unmet(needs).items():
-        refuse(knob in chosen_knobs, no_effect(knob, need))
+        (not played, "--demos", "content skip_bad"),
+        (not evaluations[0].watch, "a table, so no --watch", "samples transcripts show chart"),
+    )
+    for met, need, knobs in needs:
+        for knob in knobs.split():
+            refuse(knob in chosen_knobs and not met, no_effect(knob, need))
 
 
 def _check_world(evaluations: dict[str, Evaluation], chosen_knobs: set[str]) -> None:

@@ -1,14 +1,12 @@
 """The model card of an exported checkpoint: README.md, in words that a stranger understands.
 
-It is made of minprm.json (arms/about.py), the run's ladder, and what serving.py says. What none of
-them says is left out. Their texts may be a stranger's, so all of them stand as code.
+It is made of minprm.json (arms/about.py) and of what serving.py says. What neither says is left
+out. Their texts may be a stranger's, so all of them stand as code.
 """
 
 import re
 
-from minprm.arms.ladder import read_ladder
 from minprm.constants import flat
-from minprm.report.files import RUNS
 from minprm.report.glossary import ABOUT_ARMS
 from minprm.report.table import interval
 from minprm.text.printable import printable
@@ -37,10 +35,10 @@ def card(name: str, base: str, merged: bool, about: dict, line: str, notes: list
     base: hub id of the base model, or the name of its folder. about: what minprm.json says, or {}.
     line: the command that serves it. notes: what its clients have to know.
     """
-    rows = rows_of(about)
+    row = about.get("row")
     stages = [stage.split(":")[0] for stage in about.get("stages", [])]
     limits = [*dict.fromkeys(LIMITS[stage] for stage in stages if stage in LIMITS)]
-    limits.append("The numbers are of one seed." if rows else "No evaluation of it is known here.")
+    limits.append("The numbers are of one seed." if row else "No evaluation of it is known here.")
     limits.append("Nothing was done about safety beyond what the base model had learned.")
     kind = "A language model" if merged else "LoRA adapters of a language model"
     head = ["---", f"library_name: {'transformers' if merged else 'peft'}"]
@@ -55,30 +53,11 @@ def card(name: str, base: str, merged: bool, about: dict, line: str, notes: list
     ]
     if about:
         parts += ["## Training", *_training(about, stages)]
-    if rows:
-        parts += ["## Results", *_results(rows, about["arm"])]
+    if row:
+        parts += ["## Results", *_results(row)]
     parts += ["## Limits", _list(limits)]
     parts += ["## Serving", f"```\n{line}\n```", _list([*notes, SERVED])]
     return "\n\n".join(parts) + "\n"
-
-
-def rows_of(about: dict) -> dict[str, dict]:
-    """The rows of the ladder with this checkpoint's seed, or its own row; {} where none is known.
-
-    The ladder is looked for in runs/, and counts where it holds the same row.
-    """
-    row = about.get("row")
-    if not row:
-        return {}
-    ladder = read_ladder(RUNS / about["run"] / "ladder.json")
-    if row not in ladder.get(about["arm"], []):
-        return {about["arm"]: row}
-    rows = {}
-    for arm, seeds in ladder.items():
-        for other in seeds:
-            if other["seed"] == row["seed"]:
-                rows[arm] = other
-    return rows
 
 
 def _training(about: dict, stages: list[str]) -> list[str]:
@@ -105,16 +84,13 @@ def _training(about: dict, stages: list[str]) -> list[str]:
     ]
 
 
-def _results(rows: dict[str, dict], own: str) -> list[str]:
-    """The ladder of this seed as a table, and what its numbers mean."""
-    lines = ["| | score | 95 % interval | turns with a thought |", "|-|-|-|-|"]
-    for arm, row in rows.items():
-        mean, low, high = interval([row])
-        name = f"**{code(arm)}**" if arm == own else code(arm)
-        score = f"{mean:.3f} | {low:.3f} to {high:.3f}"
-        lines.append(f"| {name} | {score} | {row['thought_rate']:.2f} |")
-    meaning = REPLAYED if "interval" in rows[own] else PLAYED
-    return ["\n".join(lines), meaning.format(**rows[own])]
+def _results(row: dict) -> list[str]:
+    """The score as a table, and what it means."""
+    mean, low, high = interval([row])
+    head = "| score | 95 % interval | turns with a thought |\n|-|-|-|"
+    numbers = f"| {mean:.3f} | {low:.3f} to {high:.3f} | {row['thought_rate']:.2f} |"
+    meaning = REPLAYED if "interval" in row else PLAYED
+    return [f"{head}\n{numbers}", meaning.format(**row)]
 
 
 def _knobs(knobs: dict) -> str:

@@ -10,17 +10,32 @@ from typing import Any, TypeVar
 
 import tyro
 
-from minprm.commands.checks import check, flag, refuse
+from minprm.commands.checks import check, refuse
 from minprm.commands.effects import check_effects
-from minprm.commands.knobs import short_help
+from minprm.commands.knobs import flag, short_help
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, fail, flat
 
 Flags = TypeVar("Flags")  # a dataclass of flags
-# what to do instead of giving a flag that has gone
+# Flags of earlier versions, and what to do without them.
 GONE = {
-    "--processes": "--dry-run measures one process; how many share a run torchrun says",
+    "tiny.layers": "the embedded model has two layers: leave it out",
+    "tiny.head_dim": "the heads of the embedded model are 32 wide: leave it out",
+    "tiny.rope_theta": "the embedded model has 1000: leave it out",
+    "act_prm.kl_to": "the KL of Act-PRM is to the base model: leave it out",
+    "processes": "--dry-run measures one process; how many share a run torchrun says",
+    "relabel.keep": "each step has the best of its thoughts: leave it out",
 }
+for _knob in ("heads", "ffn", "init", "lr"):
+    GONE[f"tiny.{_knob}"] = "it follows from the width: leave it out, or give another --tiny.dim"
+for _stage in ("sft", "act_prm", "rl"):
+    for _knob in ("warmup", "decay", "passes", "aggregation", "max_grad_norm"):
+        GONE[f"{_stage}.{_knob}"] = f"give {flag('optim.' + _knob)}, one for all stages"
+for _stage in ("act_prm", "rl"):
+    GONE[f"{_stage}.top_k"] = "top_k counts the two best: leave it out, or name a FILE.py:NAME"
+for _knob in ("loss", "kl", "kl_to", "kl_target", "entropy", "correction"):
+    GONE[f"sft.{_knob}"] = "it is about sampled tokens, and nobody sampled the demos: leave it out"
+GONE["sft.decay"] = "the learning rate of SFT always decays: leave it out"
 
 
 def parse(argv: list[str]) -> Config:
@@ -31,8 +46,9 @@ def parse(argv: list[str]) -> Config:
     """
     chosen_knobs = given_knobs(argv)
     from_file = _toml_flags(_setting(argv, "--config"))
+    chosen_knobs |= given_knobs(from_file)
     config = configuration(from_file + argv)
-    check_effects(config, chosen_knobs | given_knobs(from_file), PRESETS[config.preset])
+    check_effects(config, chosen_knobs, PRESETS[config.preset])
     return config
 
 
@@ -43,9 +59,6 @@ def configuration(flags: list[str]) -> Config:
     if {"-h", "--help"} & {*flags}:
         print(short_help(preset))
         raise SystemExit
-    for name, instead in GONE.items():
-        gone = any(word.split("=")[0] == name for word in flags)
-        refuse(gone, f"{name} has gone: {instead}")
     flags = ["--help" if word == "--help-all" else word for word in flags]
     config = read_flags(Config, flags, "minprm train", default=deepcopy(preset))
     check(config)
@@ -93,19 +106,20 @@ def _sentence(box: str) -> str:
 
 
 def given_knobs(argv: list[str]) -> set[str]:
-    """The knobs that these flags set. Exits where one is set twice, since one of the two would be
-    ignored.
+    """The knobs that these flags set. Exits where one is gone, or is set twice, since one of the
+    two would be ignored.
 
-    >>> sorted(given_knobs(["--seeds", "0", "1", "--act-prm.no-decay", "--rl.lr=1e-3"]))
-    ['act_prm.decay', 'rl.lr', 'seeds']
+    >>> sorted(given_knobs(["--seeds", "0", "1", "--optim.no-decay", "--rl.lr=1e-3"]))
+    ['optim.decay', 'rl.lr', 'seeds']
     """
     knobs = set()
     for word in argv:
         if not word.startswith("--"):
             continue
         knob = word.split("=")[0].removeprefix("--").replace("-", "_")
-        knob = re.sub(r"(^|\.)no_", r"\1", knob)  # --act-prm.no-decay
+        knob = re.sub(r"(^|\.)no_", r"\1", knob)  # --optim.no-decay
         refuse(knob in knobs, f"{flag(knob)} is given twice")
+        refuse(knob in GONE, f"{flag(knob)} is gone: {GONE.get(knob)}")
         knobs.add(knob)
     return knobs
 
@@ -144,7 +158,7 @@ def as_flags(knobs: dict) -> list[str]:
     for knob, setting in flat(knobs):
         name = flag(knob)
         if setting is False:
-            flags.append(re.sub(r"([^.-][^.]*)$", r"no-\1", name))  # --act-prm.no-decay
+            flags.append(re.sub(r"([^.-][^.]*)$", r"no-\1", name))  # --optim.no-decay
         elif setting is True:
             flags.append(name)
         elif isinstance(setting, list):

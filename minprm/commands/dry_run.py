@@ -220,7 +220,7 @@ def tokens(demo: Demo, agent: Agent) -> int:
 def seconds_of_update(run: Run, samples: list[Sample], cfg: Training) -> float:
     """How long one update on these samples takes."""
     began = time.perf_counter()
-    run.running = {"baseline": 0.0, "kl": cfg.kl}  # as a stage begins
+    run.running = {"baseline": 0.0}  # as a stage begins
     learn(run, samples, cfg, cfg.lr)
     run.sync()
     return time.perf_counter() - began

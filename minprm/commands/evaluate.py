@@ -2,30 +2,30 @@
 
 A checkpoint may think or not: each turn it decides for itself. Beside it, on the same tasks, random
 play and the expert. With several samples a task, pass@k in closed form; with several checkpoints a
-chart; with --transcripts every episode as a line of JSONL, with --atif as a file of its own, with
---show some of them on screen. With --watch a person sees each turn as it is played, and may take
-it (watch.py).
+chart; with --transcripts every episode as a line of JSONL, with --show some of them on screen. With
+--watch a person sees each turn as it is played, and may take it (watch.py).
 Where there is no world to play in, --demos replays logs that no training saw. The flags: ask.py.
 The play: playing.py.
 """
 
-import json
-
 from minprm.arms.demos import require_logs
 from minprm.commands.ask import PROGRAM, Evaluation, as_trained, check
+from minprm.commands.checks import refuse
 from minprm.commands.cli import given_knobs, read_flags
-from minprm.envs.audit import FILE as AUDIT
-from minprm.envs.audit import table as worlds_table
+from minprm.envs import WORLDS, world_class
 from minprm.load.names import require_model, require_place
 
 
 def main(argv: list[str]) -> None:
     """The command."""
-    flags = read_flags(Evaluation, argv, PROGRAM)
     chosen_knobs = given_knobs(argv)
+    gone = "--atif has gone: --transcripts FILE writes every episode as JSONL"
+    refuse("atif" in chosen_knobs, gone)
+    flags = read_flags(Evaluation, argv, PROGRAM)
     check(flags, chosen_knobs)
     if flags.worlds:
-        print(worlds_table(json.loads(AUDIT.read_text(encoding="utf-8"))))
+        for name in WORLDS:
+            print(f"{name:<15}{world_class(name).teaches}")
         return
     for path in flags.checkpoints:
         require_place(path)

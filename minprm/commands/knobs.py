@@ -1,6 +1,7 @@
-"""The knobs as people read them: the short --help, and the rows of docs/knobs.md.
+"""The knobs, one by one: as people read them, in --help and docs/knobs.md; and with their notes.
 
-What a knob means stands beside it in constants.py, as a comment, and is told from there.
+What a knob means stands beside it in constants.py, as a comment, and is told from there. So do its
+notes, which are in its type: the range of a number, what the knob needs, which stages read it.
 """
 
 import inspect
@@ -8,9 +9,8 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from minprm.commands.checks import flag
 from minprm.constants import ARMS, Config, Own, Preset, Range
 from minprm.envs import WORLDS
 
@@ -35,6 +35,49 @@ class Knob(NamedTuple):
     values: str
     default: str
     meaning: str
+
+
+def flag(knob: str) -> str:
+    """A knob as it is written on the command line.
+
+    >>> flag("act_prm.scored_by")
+    '--act-prm.scored-by'
+    """
+    return f"--{knob.replace('_', '-')}"
+
+
+def noted(config: Any, section: str = "", above: tuple = ()) -> Iterator[tuple[str, Any, list]]:
+    """(name, setting, notes) of every knob; the notes of its section come before its own."""
+    hints = get_type_hints(type(config), include_extras=True)
+    for field in fields(config):
+        name = section + field.name
+        setting = getattr(config, field.name)
+        notes = [*above, *_notes(hints[field.name])]
+        if is_dataclass(setting):
+            yield from noted(setting, f"{name}.", tuple(notes))
+        else:
+            yield name, setting, notes
+
+
+def ranges(knobs: object) -> Iterator[tuple[str, float, Range]]:
+    """(knob, number, range) of each number in a dataclass, also in its dataclasses and lists."""
+    for knob, setting, notes in noted(knobs):
+        for note in notes:
+            if isinstance(note, Range):
+                numbers = setting if isinstance(setting, list) else [setting]
+                yield from ((knob, number, note) for number in numbers)
+
+
+def _notes(hint: Any) -> list:
+    """What stands beside a type, or in a list beside the type of its items.
+
+    >>> _notes(Annotated[int, Range(0, 9)]) == _notes(list[Annotated[int, Range(0, 9)]])
+    True
+    """
+    notes = []
+    for part in (hint, *get_args(hint)):
+        notes += getattr(part, "__metadata__", ())
+    return notes
 
 
 def short_help(config: Config) -> str:
@@ -92,14 +135,16 @@ def _values(hint: Any) -> str:
     >>> _values(Literal["all", "top_p"]), _values(list[str]), _values(bool)
     ('`all`, `top_p`', 'words', 'yes or no')
     """
+    ranges = [note for note in _notes(hint) if isinstance(note, Range)]
+    if ranges:
+        several = "several: " if get_origin(hint) is list else ""
+        return f"{several}{ranges[0].least:,} to {ranges[0].most:,}"
+    if get_origin(hint) is Annotated:
+        return _values(get_args(hint)[0])
     if get_origin(hint) is Literal:
         return ", ".join(f"`{choice}`" for choice in get_args(hint))
     if get_origin(hint) is list:
-        (part,) = get_args(hint)
-        return "words" if part is str else f"several: {_values(part)}"
-    ranges = [part for part in get_args(hint) if isinstance(part, Range)]
-    if ranges:
-        return f"{ranges[0].least:,} to {ranges[0].most:,}" + ", even" * ranges[0].even
+        return "words"
     if get_args(hint):  # names of ours, or a function of the user's own
         ours = [_values(part) for part in get_args(hint) if part is not Own]
         return ", ".join([*ours, "FILE.py:NAME"])

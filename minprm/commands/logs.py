@@ -18,14 +18,12 @@ from minprm.commands.effects import no_effect
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Content, Count, LayoutName, Range, fail, refusal
 from minprm.data import Demo
-from minprm.logs.atif import to_atif
 from minprm.logs.files import Problem
 from minprm.logs.reader import Report, read_logs, to_openai, write_lines
 from minprm.text.actions import all_tools, parts
 from minprm.text.chat import Chat
 from minprm.text.printable import printable
 
-FORMS = ("atif", "openai")  # of --to
 PLACES = 3  # of a problem that occurs many times
 MESSAGE = re.compile(r"^(message \d+)(?: \((\w+)\))?: ")
 
@@ -41,7 +39,7 @@ class Logs:
     content: Content = "reply"  # what text beside a call is
     held_out: Annotated[int, Range(0, 10_000)] = 16  # tasks held out, as training would
     skip_bad: bool = False  # go on without the bad lines
-    # write the logs to a new file, as atif or openai
+    # write the logs to a new file, as openai
     to: Annotated[tuple[str, str] | None, arg(metavar="FORM FILE")] = None
 
 
@@ -50,8 +48,8 @@ def main(argv: list[str]) -> None:
     flags = read_flags(Logs, argv, "minprm logs")
     chosen_knobs = given_knobs(argv)
     check_ranges(flags)
-    form = flags.to[0] if flags.to else FORMS[0]
-    refuse(form not in FORMS, f"--to {form}: no such form. Forms: {', '.join(FORMS)}")
+    if flags.to:
+        refuse(flags.to[0] != "openai", f"--to {flags.to[0]}: no such form; use --to openai FILE")
     for knob in ("context", "layout"):
         refuse(
             knob in chosen_knobs and not flags.model, no_effect(knob, "a --model, to count tokens")
@@ -78,26 +76,18 @@ def main(argv: list[str]) -> None:
     if not demos:
         fail(f"{cfg.demos}: there is no log in it that can be read; write one a line")
     if flags.to:
-        write_as(form, flags.to[1], demos)
+        write_openai(flags.to[1], demos)
 
 
-def write_as(form: str, file: str, demos: list[Demo]) -> None:
-    """The logs in this form, one a line, in a new file."""
-    lines = []
-    for number, demo in enumerate(demos, start=1):
-        line = to_openai(demo)
-        try:
-            log = {"task": demo.task, "tools": demo.tools, **line}
-            lines.append(to_atif(log) if form == "atif" else line)
-        except ValueError as error:
-            fail(f"--to {form}: log {number}, {error}")
+def write_openai(file: str, demos: list[Demo]) -> None:
+    """The logs as OpenAI has them, one a line, in a new file."""
     try:
-        write_lines(lines, file)
+        write_lines([to_openai(demo) for demo in demos], file)
     except FileExistsError:
-        fail(f"--to {form} {file}: this file is there already; name a new one")
+        fail(f"--to openai {file}: this file is there already; name a new one")
     except OSError as error:
-        fail(f"--to {form} {file}: {error.strerror}")
-    print(f"\n{len(lines):,} logs: {printable(file)}")
+        fail(f"--to openai {file}: {error.strerror}")
+    print(f"\n{len(demos):,} logs: {printable(file)}")
 
 
 # --- the summary ----------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from minprm.arms.demos import examples_of, fitting_demos, measured
 from minprm.arms.evaluation import Row, evaluate, reference_rows, replay, scoring_agent, summary
 from minprm.commands.ask import Evaluation, configured, say
 from minprm.commands.threads import set_threads
-from minprm.commands.trajectories import write_trajectories
 from minprm.commands.watch import show, watch
 from minprm.constants import Config
 from minprm.data import Demo
@@ -121,9 +120,7 @@ def passes(episodes: list[Episode], samples: int) -> dict[str, float]:
 
 
 def write_transcripts(path: str, episodes: list[Episode], flags: Evaluation) -> None:
-    """Transcripts, to files and to the screen."""
-    if flags.atif:
-        write_trajectories(Path(flags.atif), path, episodes)
+    """Transcripts, to a file and to the screen."""
     if flags.transcripts:
         with open(flags.transcripts, "a", encoding="utf-8") as file:
             for e in episodes:

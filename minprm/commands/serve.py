@@ -1,8 +1,7 @@
 """minprm serve CHECKPOINT [flags of vllm serve]: an OpenAI server of a checkpoint.
 
-The engine is started with the flags that `minprm export` prints: its parsers of thoughts and calls,
-and the adapters beside their base. Whatever follows CHECKPOINT goes to the engine, as --port 8001
-or --max-model-len 8192, and counts more than ours.
+The engine is started with the flags that `minprm export` prints. Whatever follows CHECKPOINT goes
+to the engine, as --port 8001 or --tool-call-parser hermes, and counts more than ours.
 """
 
 import os

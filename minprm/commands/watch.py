@@ -11,10 +11,9 @@ the first of the two is the reward that Act-PRM gives to the thought.
 import io
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
-from minprm.arms.evaluation import reference
 from minprm.constants import Config, refusal
 from minprm.data import Sample
 from minprm.envs import make_world
@@ -71,8 +70,6 @@ class Audience:
     rules: dict | None = None  # the first message that was shown last
     played: int = 0
     won: int = 0
-    with_help: int = 0  # of these: the person had written a turn or a thought
-    references: dict[str, int] = field(default_factory=lambda: {"random": 0, "expert": 0})  # won
 
     def task(self, i: int) -> None:
         """Plays the i-th task. It is not counted where the person skips it."""
@@ -84,17 +81,17 @@ class Audience:
         show_messages([message for message in messages if message != self.rules])
         self.rules = messages[0]  # a world may have other ones for each task
         try:
-            helped = self.turns(e, noise_seed(self.seed, "watch", i))
+            self.turns(e, noise_seed(self.seed, "watch", i))
         except Skipped:
             print("skipped")
             return
-        self.count(e, i, helped)
+        self.played += 1
+        self.won += e.world.success
         print(f"\n{ending(e, self.cfg)}\n{self.score()}")
 
-    def turns(self, e: Episode, noise: int) -> bool:
-        """Plays the episode to its end. Returns whether the person wrote in it."""
+    def turns(self, e: Episode, noise: int) -> None:
+        """Plays the episode to its end."""
         waits = True
-        helped = False
         while not e.done:
             ask(e, self.agent, turn_limit(self.agent), {})
             if e.done:
@@ -104,9 +101,7 @@ class Audience:
                 order = self.order() if waits else ""
                 turn = self.write(e, order, noise + len(e.steps))
             waits = waits and order != "a"
-            helped = helped or order in ("t", "z")
             self.play_turn(e, *turn)
-        return helped
 
     def order(self) -> str:
         """What the person wants next, one of ORDERS. Raises Skipped or Enough."""
@@ -217,25 +212,11 @@ class Audience:
             return f"p {bare:.3f}"
         return f"p {after[0]:.3f} after this thought, {bare:.3f} without one"
 
-    # --- the score ---
-
-    def count(self, e: Episode, i: int, helped: bool) -> None:
-        """Counts a task that has ended, and how random play and the expert do on it."""
-        self.played += 1
-        self.won += e.world.success
-        self.with_help += e.world.success and helped
-        for name in self.references:
-            self.references[name] += reference(name, self.cfg, self.seed, i).world.success
-
     def score(self) -> str:
         """How the tasks that were played have ended."""
         if not self.played:
             return "no task was played to its end"
-        helped = f", {self.with_help} of them with your help" if self.with_help else ""
-        return (
-            f"won {self.won} of {self.played}{helped}; on the same tasks random play won "
-            f"{self.references['random']}, the expert {self.references['expert']}"
-        )
+        return f"won {self.won} of {self.played}"
 
 
 def ending(e: Episode, cfg: Config) -> str:

@@ -7,7 +7,7 @@ needs no line here (own.py). A world is imported when it is asked for.
 import inspect
 from importlib import import_module
 
-from minprm.constants import Config, fail, pairs
+from minprm.constants import Config, fail
 from minprm.envs.base import SPLITS, World, task_seed
 from minprm.envs.own import check_attributes, own_world
 from minprm.own import is_own
@@ -42,6 +42,27 @@ WORLDS = {
     "gym": "minprm.envs.gym:Gym",
     "taxi": "minprm.envs.gym:Taxi",
 }
+
+
+def pairs(texts: list[str], kind: type) -> dict:
+    """`name=value` texts as a dict. Exits where one is no such text, or a name comes twice.
+
+    >>> pairs(["rounds=1", "swaps=5"], int)
+    {'rounds': 1, 'swaps': 5}
+    """
+    found = {}
+    for text in texts:
+        name, separator, value = text.partition("=")
+        if name in found:
+            fail(f"{' '.join(texts)}: {name} is given twice")
+        try:
+            found[name] = kind(value)
+        except ValueError:
+            separator = ""
+        if not separator:
+            number = "" if kind is str else ", the value a number"
+            fail(f"{text}: write name=value{number}")
+    return found
 
 
 def check_tasks(cfg: Config) -> None:

@@ -1,47 +1,33 @@
-"""python -m minprm.envs NAME plays a world by hand; --audit [NAME ...] measures worlds anew.
+"""python -m minprm.envs NAME plays a world by hand.
 
 NAME is a world of ours, or FILE.py:NAME, one of your own.
 """
 
 import argparse
+import sys
 
 from minprm.constants import Config, fail
 from minprm.envs import WORLDS, make_world, world_class
-from minprm.envs.audit import audit, table, write
 from minprm.envs.base import World, call, parameters_of, task_seed
-from minprm.own import is_own
 from minprm.text.printable import printable
 
 
 def main() -> None:
+    if "--audit" in sys.argv:
+        fail("--audit has gone: python -m evidence.audit, in a checkout of minprm")
     parser = argparse.ArgumentParser(prog="python -m minprm.envs", description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"worlds: {', '.join(WORLDS)}")
-    parser.add_argument("--audit", action="store_true", help="the table of worlds, measured now")
-    parser.add_argument(
-        "--write", action="store_true", help="keep what --audit finds in audit.json"
-    )
+    parser.add_argument("name", help=f"the world: {', '.join(WORLDS)}")
     parser.add_argument("--seed", type=int, default=0, help="the task, of the training split")
     parser.add_argument("--world-args", nargs="*", default=[], help="knobs, e.g. rounds=1")
     flags = parser.parse_args()
-    for name in flags.names:
-        try:
-            world_class(name)
-        except ValueError as error:
-            fail(str(error))
-        if flags.write and is_own(name):
-            fail(f"{name}: audit.json holds worlds of ours alone, leave out --write")
-    if flags.audit:
-        audited = audit(flags.names or list(WORLDS))
-        if flags.write:
-            write(audited)
-        print(table(audited))
-    elif len(flags.names) == 1 and not flags.write:
-        if not 0 <= flags.seed < 10**9:
-            fail("--seed is from 0 to 999999999")
-        world = make_world(Config(world=flags.names[0], world_args=flags.world_args))
-        play(world, flags.seed)
-    else:
-        fail("name one world to play, or --audit")
+    if not 0 <= flags.seed < 10**9:
+        fail("--seed is from 0 to 999999999")
+    try:
+        world_class(flags.name)
+    except ValueError as error:
+        fail(str(error))
+    world = make_world(Config(world=flags.name, world_args=flags.world_args))
+    play(world, flags.seed)
 
 
 def play(world: World, seed: int) -> None:

@@ -2,9 +2,7 @@
 
 The world teaches to ask for what one needs, and to stop reading. Chunks of text are found by BM25
 (bm25s). The corpus is made here (towns, their festivals and founders), or it is a folder of .txt
-files with a JSONL of questions ("question", "answer", "document"), or it is the long context of a
-JSONL in LongBench-v2's format, whose answers are letters. That last format does not say where the
-answer stands, so the expert names the letter at once, and no thought can explain it.
+files with a JSONL of questions ("question", "answer", "document").
 """
 
 import random
@@ -28,7 +26,7 @@ Place = tuple[str, int]  # a document's title, and the number of a chunk in it
 class Question(NamedTuple):
     text: str
     answer: str
-    document: str  # where the answer stands; "": unknown
+    document: str  # where the answer stands
     query: str  # what the expert searches
 
 
@@ -80,29 +78,22 @@ class Search(World):
         tool("answer", "Answer the question. This ends the task.", text="the answer, a few words"),
     ]
 
-    def __init__(self, docs: str = "", questions: str = "", longbench: str = "", turns: int = 12):
-        """docs: folder of .txt files, with `questions` a JSONL; longbench: JSONL instead."""
+    def __init__(self, docs: str = "", questions: str = "", turns: int = 12):
+        """docs: folder of .txt files, with `questions` a JSONL."""
         needs("bm25s", "search")
         if not 3 <= turns <= 1000 or bool(docs) != bool(questions):
             raise ValueError("turns from 3 to 1000; docs (a folder) goes with questions (a JSONL)")
         self.turns = turns
-        if longbench:
-            self.tasks = _longbench(longbench)
-        elif docs:
+        if docs:
             self.tasks = [(question, _folder(docs)) for question in _questions(questions)]
         else:
             self.tasks = _made()
 
     def begin(self) -> str:
-        self.question, self.source = self.rng.choice(self.tasks)
+        self.question, self.corpus = self.rng.choice(self.tasks)
         self.results: list[Place] = []
         self.open: Place | None = None  # what was opened, and how far it was scrolled
         return self.question.text
-
-    @property
-    def corpus(self) -> Corpus:
-        # a long context is indexed only when it is searched: a file holds hundreds of them
-        return _one_document(self.source) if isinstance(self.source, str) else self.source
 
     def act(self, action: str) -> tuple[str, float]:
         name, arguments = called(action, self.tools)
@@ -122,7 +113,7 @@ class Search(World):
 
     def expert(self) -> str:
         question = self.question
-        if not question.document or self.turn == self.turns - 1:
+        if self.turn == self.turns - 1:
             return call("answer", text=question.answer)
         if self.open and self.open[0] == question.document:
             return self._read_on(*self.open)
@@ -238,24 +229,3 @@ def _folder(path: str) -> Corpus:
         return Corpus({file.stem: file.read_text(encoding="utf-8") for file in files})
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: a .txt file in it is not UTF-8 ({error})") from error
-
-
-@cache
-def _longbench(file: str) -> list[tuple[Question, str]]:
-    tasks = read_jsonl(file, _multiple_choice)
-    check_splits([question.text for question, _ in tasks], file)
-    return tasks
-
-
-def _multiple_choice(row: dict) -> tuple[Question, str]:
-    choices = "\n".join(f"{letter}: {row[f'choice_{letter}']}" for letter in "ABCD")
-    text = f"{row['question']}\n{choices}\nAnswer with the letter."
-    if not isinstance(row["context"], str) or row["answer"] not in list("ABCD"):
-        raise ValueError("context is a text and answer a letter of A, B, C, D")
-    return Question(text, row["answer"], "", ""), row["context"]
-
-
-@cache
-def _one_document(text: str) -> Corpus:
-    """Returns a long context as a corpus of one document."""
-    return Corpus({"document": text})

@@ -102,6 +102,6 @@ def checked_base(cfg: Config) -> tuple[str, int]:
     if rank and reads_base(cfg):  # it would be read with the adapters off, not as they begin
         fail(
             f"--model {cfg.model} holds adapters: the model under them is not what this run "
-            "starts from; use --*.kl-to sampler and --act-prm.scored-by policy"
+            "starts from; leave out --*.kl, and use --act-prm.scored-by policy"
         )
     return base, rank

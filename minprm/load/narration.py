@@ -5,7 +5,8 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from minprm.constants import Tiny, fail, pairs
+from minprm.constants import Config, Tiny, fail
+from minprm.envs import make_world, pairs
 from minprm.envs.base import World, task_seed
 from minprm.text.chat import ORDERS
 
@@ -33,6 +34,21 @@ def require_narrator(world: World) -> None:
             f"the embedded model cannot be raised on {type(world).__name__}, which lacks "
             f"{', '.join(lacks)} (docs/worlds.md): name a --model"
         )
+
+
+def require_mixture(cfg: Config) -> None:
+    """Exits where --tiny.mixture is no mixture of the thoughts that the configured world has."""
+    shares = pairs(cfg.tiny.mixture, float)
+    for kind, share in shares.items():
+        if not 0 <= share <= 1:
+            fail(f"--tiny.mixture {kind}={share}: must be from 0 to 1")
+    if shares and not sum(shares.values()):
+        fail("--tiny.mixture: no share is above 0")
+    kinds = make_world(cfg).thought_mix if shares and cfg.world else shares
+    for kind in shares:
+        if kind not in kinds:
+            names = ", ".join(kinds) or "none"
+            fail(f"--tiny.mixture {kind}: {cfg.world} has no such thoughts, but {names}")
 
 
 def narrated(world: World, cfg: Tiny, seed: int, update: int) -> list[list[Turn]]:

@@ -25,7 +25,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from minprm.constants import DeviceName, Tiny, Training, fail
+from minprm.constants import DeviceName, Optim, Tiny, Training, fail
 from minprm.data import Sample
 from minprm.envs.base import World, task_seed
 from minprm.load.narration import Turn, narrated, require_narrator
@@ -45,6 +45,17 @@ TEMPLATE = (
     "{% elif m.role != 'system' %}<user> {{ m.content }} {% endif %}"  # it has no words for rules
     "{% endfor %}{% if add_generation_prompt %}<asst> {% endif %}"
 )
+
+# Its sizes at the default width. At twice the width it has twice the heads and half the learning
+# rate, and smaller initial weights, as in arXiv:2203.03466; a narrower one has these.
+DIM = 64
+LAYERS = 2
+HEADS = 4
+HEAD_DIM = 32  # with 16 it does not learn to track in 600 updates
+FFN = 192  # width of the feed-forward layers
+INIT = 0.08  # standard deviation of the initial weights
+LR = 3e-3  # of AdamW at its height
+WAY_OUT = "try a larger --tiny.batch, or another of --seeds"  # where raising it diverges
 
 # --- raising it ---
 
@@ -87,7 +98,7 @@ def raise_one(world: World, cfg: Tiny, seed: int, micro_tokens: int) -> Policy:
         _pretrain(policy, world, cfg, seed)
         require_finite(policy.parameters)
     except FloatingPointError as error:
-        fail(f"raising the base model: {error}".replace("--*", "--tiny"))
+        fail(f"raising the base model: {error}".replace("lower --*.lr", WAY_OUT))
     return policy
 
 
@@ -113,6 +124,7 @@ def cache_key(world: World, cfg: Tiny, seed: int, micro_tokens: int) -> str:
     """
     package = Path(__file__).parents[1]
     sources = [package / f"{name}.py" for name in ("constants", "algorithms", "zoo", "data")]
+    sources.append(Path(__file__))
     sources += [*package.glob("text/*.py"), *package.glob("model/*.py")]
     classes = type(world).__mro__[:-1]  # the world and what it inherits from, without `object`
     sources += [Path(inspect.getfile(base)) for base in classes]
@@ -144,23 +156,38 @@ def untrained(
     torch.manual_seed(seed)
     tokenizer = make_tokenizer(world.words)
     ids = tokenizer.get_vocab()
+    wider = times_as_wide(cfg)
     config = Qwen3Config(
         vocab_size=len(tokenizer),
         hidden_size=cfg.dim,
-        intermediate_size=cfg.ffn,
-        num_hidden_layers=cfg.layers,
-        num_attention_heads=cfg.heads,
-        num_key_value_heads=cfg.heads,
-        head_dim=cfg.head_dim,
+        intermediate_size=round(wider * FFN),
+        num_hidden_layers=LAYERS,
+        num_attention_heads=round(wider * HEADS),
+        num_key_value_heads=round(wider * HEADS),
+        head_dim=HEAD_DIM,
         max_position_embeddings=4096,
-        rope_parameters={"rope_type": "default", "rope_theta": cfg.rope_theta},
-        initializer_range=cfg.init,
+        rope_parameters={"rope_type": "default", "rope_theta": 1000.0},
+        initializer_range=round(INIT / wider**0.5, 4),
         tie_word_embeddings=True,  # one table of words for reading and writing
         pad_token_id=ids["<pad>"],
         eos_token_id=ids["<end>"],
         bos_token_id=None,
     )
     return Qwen3ForCausalLM(config), tokenizer
+
+
+def times_as_wide(cfg: Tiny) -> float:
+    """How many times as wide as by default; at least 1, for what follows from it.
+
+    >>> times_as_wide(Tiny(dim=128)), times_as_wide(Tiny(dim=32))
+    (2.0, 1.0)
+    """
+    return max(cfg.dim / DIM, 1.0)
+
+
+def learning_rate(cfg: Tiny) -> float:
+    """After the warm-up; from there it decays linearly to zero."""
+    return round(LR / times_as_wide(cfg), 6)
 
 
 def make_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
@@ -184,12 +211,12 @@ def make_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
 def _pretrain(policy: Policy, world: World, cfg: Tiny, seed: int) -> None:
     """Trains on new episodes at every update: there is no data to run out of."""
     chat = Chat(policy.tokenizer)
-    training = Training(lr=cfg.lr, warmup=20, decay=True)
-    lr = schedule(training, cfg.updates)
+    optim = Optim(warmup=20, decay=True)
+    lr = schedule(learning_rate(cfg), cfg.updates, optim)
     title = "raising the base model"
     for update in tqdm(range(cfg.updates), title, leave=False, disable=None):
         samples = [as_sample(episode, chat) for episode in narrated(world, cfg, seed, update)]
-        policy.update(samples, training, lr(update))
+        policy.update(samples, Training(), lr(update), optim=optim)
 
 
 def as_sample(episode: list[Turn], chat: Chat) -> Sample:

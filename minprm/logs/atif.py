@@ -1,4 +1,4 @@
-"""ATIF v1.7, the trajectories of Harbor (harborframework.com/docs/trajectory-format), both ways.
+"""ATIF v1.7, the trajectories of Harbor (harborframework.com/docs/trajectory-format), read.
 
 A step is a message; an agent's step also holds what its tools answered, as its `observation`. What
 the agent says is `message`, what it thinks is `reasoning_content`.
@@ -6,17 +6,14 @@ the agent says is `message`, what it thinks is `reasoning_content`.
 
 import json
 from collections import Counter
-from typing import Any
 
 from minprm.logs.normalise import note_unread
 
-VERSION = "ATIF-v1.7"
 SOURCES = {"system": "system", "user": "user", "agent": "assistant"}
 # Read here, or bookkeeping whose loss changes nothing.
 READ = ("step_id", "source", "message", "reasoning_content", "tool_calls", "observation",
         "is_copied_context", "metrics", "extra")  # fmt: skip
 READ_OF_A_LOG = ("schema_version", "session_id", "agent", "steps", "final_metrics", "extra")
-EXPERT = {"name": "expert", "version": "unknown"}
 
 
 def from_atif(log: dict, notes: Counter) -> dict:
@@ -83,51 +80,3 @@ def _from_answer(answer: dict, called: bool) -> dict:
     extra = answer.get("extra") or {}
     call_id = answer.get("source_call_id")
     return {**extra, "role": "tool", "content": answer.get("content"), "tool_call_id": call_id}
-
-
-def to_atif(line: dict, agent: dict = EXPERT) -> dict:
-    """A line of chat, in the one form (normalise.py) and with ids of calls, as a trajectory.
-
-    agent: its name and version, and what else the format has of it. Raises ValueError where a tool
-    answers no call: ATIF cannot say that.
-    """
-    steps: list[dict[str, Any]] = []
-    for i, message in enumerate(line["messages"]):
-        if message["role"] != "tool":
-            steps.append(_to_step(message, len(steps) + 1))
-            continue
-        if not steps or "tool_calls" not in steps[-1]:
-            raise ValueError(f"message {i} is a tool's answer to no call, which ATIF cannot say")
-        steps[-1].setdefault("observation", {"results": []})["results"].append(_to_answer(message))
-    agent = {**agent, "tool_definitions": line["tools"]}
-    extra = {"task": line["task"]}
-    return {"schema_version": VERSION, "agent": agent, "steps": steps, "extra": extra}
-
-
-def _to_step(message: dict, number: int) -> dict:
-    sources = {role: source for source, role in SOURCES.items()}
-    step = {"step_id": number, "source": sources[message["role"]]}
-    step["message"] = message["content"] or ""
-    if message.get("reasoning_content"):
-        step["reasoning_content"] = message["reasoning_content"]
-    if message.get("tool_calls"):
-        step["tool_calls"] = [_to_call(call) for call in message["tool_calls"]]
-    extra = {key: message[key] for key in ("name", "weight") if key in message}
-    return step | ({"extra": extra} if extra else {})
-
-
-def _to_call(call: dict) -> dict:
-    function = call["function"]
-    arguments = function["arguments"]
-    if isinstance(arguments, str):
-        arguments = json.loads(arguments)
-    return {
-        "tool_call_id": call["id"],
-        "function_name": function["name"],
-        "arguments": arguments,
-    }
-
-
-def _to_answer(message: dict) -> dict:
-    answer = {"source_call_id": message.get("tool_call_id"), "content": message["content"]}
-    return answer | ({"extra": {"name": message["name"]}} if "name" in message else {})

@@ -47,11 +47,6 @@ class TensorBoard:
             writer.add_scalar(key, number, update)
         writer.flush()  # what kill -9 finds in a queue is lost
 
-    def group(self, place: str, line: dict) -> None:
-        """A group of thoughts or episodes."""
-        writer = self._opened(place, line["update"])
-        writer.add_text("samples", markdown.group(line), line["update"])
-
     def row(self, place: str, row: dict) -> None:
         """A row of the ladder: its numbers as points, and all of it as a table."""
         with _files(self.folder / place, forget_from=0) as writer:

@@ -38,7 +38,7 @@ class Log:
         self.tracked = False  # by a service, too
         self.early: list[str] = []  # what was said before there was a file for it
         logger.remove()
-        logger.add(_above_the_bar, format=self.screen.format)
+        logger.add(_above_the_bar, format="{time:HH:mm:ss} {message}")
         self.sink = logger.add(self.early.append, format="{time} {message}")
 
     def open(self, cfg: Config) -> None:
@@ -101,7 +101,7 @@ class Log:
                 name = f"{event.name}-{event.stage_id}-{run.seed}"
                 rewrite_demos(event.demos, self.folder, name, event.numbers)
             case Ended():
-                self.screen.finish(run.seed, event.stage_id, event.seconds)
+                self.screen.finish()
 
     def metrics(self, seed: int, stage_id: str, update: int, stats: dict[str, float]) -> None:
         """One line of metrics.jsonl and one point of each curve."""
@@ -117,7 +117,6 @@ class Log:
         self._append("samples.jsonl", [to_json(line) + "\n" for line in lines])
         if lines:  # the first is the same state at every look
             self.screen.group(lines[0])
-            self.tensorboard.group(self._place(seed, stage_id), lines[0])
 
     def row(self, row: dict, arm: str) -> None:
         """A row of the ladder: an arm's, that of random play, or the expert's."""

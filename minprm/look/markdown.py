@@ -6,9 +6,8 @@ a reference to it.
 
 from collections.abc import Iterable
 
-from minprm.look.picture import one_line, rows_of
+from minprm.look.picture import one_line
 
-COLUMNS = ["reward", "advantage", "times", "written"]
 OBEYED = r"\`*_{}[]()<>#+-.!|&~=:^$@\"'"
 
 
@@ -28,21 +27,3 @@ def table(columns: list[str], rows: Iterable[Iterable[object]]) -> str:
     for row in rows:
         lines.append("|" + "|".join(map(escaped, row)) + "|")
     return "\n".join(lines)
-
-
-def group(line: dict) -> str:
-    """One line of samples.jsonl: its state, the expert's action, and its rows."""
-    text = f"**state** {escaped(line['state'])}\n\n"
-    if line["action"] is not None:
-        text += f"**expert** {escaped(line['action'])}\n\n"
-    return text + table(COLUMNS, cells(line))
-
-
-def cells(line: dict) -> list[list]:
-    """The rows of a group as a table has them."""
-    rows = []
-    for row in rows_of(line["group"]):
-        note = f"({row.note}) " if row.note else ""
-        numbers = [round(row.reward, 3), round(row.advantage, 2), row.times]
-        rows.append([*numbers, note + row.text()])
-    return rows

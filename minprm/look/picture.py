@@ -18,16 +18,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from minprm.run.stage_ids import last_stage
-from minprm.text.printable import GREEN, GREY, PLAIN, RED, YELLOW, printable
+from minprm.text.printable import printable
 
 WIDTH = 80  # letters of a line at most, without what stands before it
-HEAD = 32  # letters that stand before it
 LINES = 3  # of a thought, a state or an action
 ROWS = {"thought": 8, "episode": 4}  # of a group; between the best and the worst some are left out
 TURNS = 8  # of an episode
 CUT = " […]"
-
-Line = tuple[str, str]  # its colour, its text
 
 
 @dataclass
@@ -81,33 +78,30 @@ def one_line(text: str | None) -> str:
     return printable(" ".join((text or "").split())) or "-"
 
 
-def picture(line: dict, colours: bool = False, columns: int = HEAD + WIDTH) -> str:
-    """The group in this line of samples.jsonl, on a terminal of so many columns."""
-    lines = []
-    for colour, text in _lines(line, width=max(WIDTH // 4, min(columns - HEAD, WIDTH))):
-        lines.append(f"{colour}{text}{PLAIN}" if colours and colour else text)
-    return "\n".join(lines)
+def picture(line: dict) -> str:
+    """The group in this line of samples.jsonl."""
+    return "\n".join(_lines(line))
 
 
-def _lines(line: dict, width: int) -> Iterator[Line]:
-    """The picture, line by line; what was written is wrapped to this width."""
+def _lines(line: dict) -> Iterator[str]:
+    """The picture, line by line."""
     group = line["group"]
     unit, same = ("episode", "task") if line["action"] is None else ("thought", "state")
     when = f"{last_stage(line['stage'])}, after {line['update']} updates"
     place = ", ".join(one_line(str(line[key])) for key in ("task", "where") if line.get(key))
     where = f" ({place})" if place else ""
-    yield "", f"seed {line['seed']}  {when}: {len(group)} {unit}s of one {same}{where}"
-    yield from _beside("    state     ", _wrapped(one_line(line["state"]), width), "")
+    yield f"seed {line['seed']}  {when}: {len(group)} {unit}s of one {same}{where}"
+    yield from _beside("    state     ", _wrapped(one_line(line["state"])))
     if unit == "thought":
-        yield from _beside("    expert    ", _wrapped(one_line(line["action"]), width), YELLOW)
+        yield from _beside("    expert    ", _wrapped(one_line(line["action"])))
     without = _probability(line.get("without_thought"))
     if without is not None:
-        yield "", f"    the expert's action has probability {without:.3f} without a thought"
+        yield f"    the expert's action has probability {without:.3f} without a thought"
     if any(entry.get("descendants") is not None for entry in group):
-        yield "", "    advantage: how many paths of the last step descend from a thought"
+        yield "    advantage: how many paths of the last step descend from a thought"
     if not any(entry["advantage"] for entry in group):
-        yield "", "    every advantage is 0: an update learns nothing from this group"
-    yield "", f"    advantage  reward  {'times':<{_width(group)}}  {unit}"
+        yield "    every advantage is 0: an update learns nothing from this group"
+    yield f"    advantage  reward  {'times':<{_width(group)}}  {unit}"
     best = rows_of(group)
     left_out = len(best) - ROWS[unit]
     worst = []
@@ -115,11 +109,11 @@ def _lines(line: dict, width: int) -> Iterator[Line]:
         worst = best[-2:]
         best = best[: ROWS[unit] - 2]
     for row in best:
-        yield from _shown(row, width, group)
+        yield from _shown(row, group)
     if worst:
-        yield GREY, f"    … {left_out} more between these"
+        yield f"    … {left_out} more between these"
     for row in worst:
-        yield from _shown(row, width, group)
+        yield from _shown(row, group)
 
 
 def _width(group: list[dict]) -> int:
@@ -127,39 +121,36 @@ def _width(group: list[dict]) -> int:
     return len(f"{len(group)} of {len(group)}")
 
 
-def _shown(row: Row, width: int, group: list[dict]) -> Iterator[Line]:
+def _shown(row: Row, group: list[dict]) -> Iterator[str]:
     times = f"{row.times} of {len(group)}"
     head = f"    {row.advantage:9.2f}{row.reward:8.3f}  {times:<{_width(group)}}  "
-    advantage = round(row.advantage, 2)  # a line that reads 0.00 is grey
-    colour = GREEN if advantage > 0 else RED if advantage < 0 else GREY
-    body = _episode(row, width) if "turns" in group[0] else _thought(row, width)
-    yield from _beside(head, body, colour)
+    yield from _beside(head, _episode(row) if "turns" in group[0] else _thought(row))
 
 
-def _beside(head: str, lines: list[str], colour: str) -> Iterator[Line]:
+def _beside(head: str, lines: list[str]) -> Iterator[str]:
     """The lines, the first of them after the head, the others below it."""
     for i, line in enumerate(lines):
-        yield colour, f"{'' if i else head:<{len(head)}}{line}"
+        yield f"{'' if i else head:<{len(head)}}{line}"
 
 
-def _thought(row: Row, width: int) -> list[str]:
+def _thought(row: Row) -> list[str]:
     """A thought in a few lines."""
-    return _wrapped(f"({row.note}) {row.text()}" if row.note else row.text(), width)
+    return _wrapped(f"({row.note}) {row.text()}" if row.note else row.text())
 
 
-def _episode(row: Row, width: int) -> list[str]:
+def _episode(row: Row) -> list[str]:
     """An episode with a line for each turn: most of it is for the thought."""
     lines = [f"{row.note} in {len(row.turns)} turn{'s' * (len(row.turns) != 1)}"]
     for thought, action in row.turns[:TURNS]:
-        (act,) = _wrapped(action, width // 2, lines=1)
-        (before,) = _wrapped(thought, width - len(" → ") - len(act), lines=1)
+        (act,) = _wrapped(action, WIDTH // 2, lines=1)
+        (before,) = _wrapped(thought, WIDTH - len(" → ") - len(act), lines=1)
         lines.append(f"{before} → {act}")
     if len(row.turns) > TURNS:
         lines.append(f"… {len(row.turns) - TURNS} more turns")
     return lines
 
 
-def _wrapped(text: str, width: int, lines: int = LINES) -> list[str]:
+def _wrapped(text: str, width: int = WIDTH, lines: int = LINES) -> list[str]:
     """The text in so many lines at most, with a mark where it is cut."""
     some = text[: 2 * width * lines]  # a text may be very long
     return textwrap.wrap(some, width, max_lines=lines, placeholder=CUT)

@@ -43,22 +43,24 @@ SLOWER = {"Laptop", "MIG", "D"}  # words for less of a card than the table says
 def speeds(run: Run, event: Event) -> None:
     """The listener: adds these numbers to what is logged of an update."""
     if isinstance(event, Updated):
-        event.stats |= speed(run.agent.policy, event.samples, event.cfg, event.stats)
+        event.stats |= speed(
+            run.agent.policy, event.samples, event.cfg, run.cfg.optim.passes, event.stats
+        )
 
 
 def speed(
-    policy: Policy, samples: list[Sample], cfg: Training, stats: dict[str, float]
+    policy: Policy, samples: list[Sample], cfg: Training, passes: int, stats: dict[str, float]
 ) -> dict[str, float]:
     """What to log of one update. stats: what is logged of it already, with the seconds."""
     tokens, pairs, scored = token_counts(samples)
     seconds = stats["time/update"]
-    numbers = {"speed/tokens_per_second": cfg.passes * tokens / seconds}
+    numbers = {"speed/tokens_per_second": passes * tokens / seconds}
     ahead = getattr(cfg, "max_async_level", 0)  # then the next batch is drawn meanwhile
     if "policy/drawn_tokens" in stats and not ahead:
         numbers["speed/drawn_per_second"] = stats["policy/drawn_tokens"] / stats["time/sample"]
     device = policy.model.device
     if device.type == "cuda":
-        needed = cfg.passes * flops(policy, tokens, pairs, scored)
+        needed = passes * flops(policy, tokens, pairs, scored)
         peak = policy.shares.count * peak_of(torch.cuda.get_device_name(device))
         if peak:
             numbers["speed/mfu"] = needed / seconds / peak

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from minprm.algorithms import kl_k3
-from minprm.constants import RL, Training
+from minprm.constants import RL, Sampled, Training
 from minprm.data import Sample
 from minprm.zoo import LOSSES, kl_loss, value_clip
 
@@ -76,8 +76,9 @@ def objective(
     stats = {"policy/entropy": entropy.sum().item() / batch.tokens}
     is_drawn = ~batch.old_logp.isnan()  # a ratio is taken only where the sampler drew the token
     per_token = -batch.adv * logp  # an expert's tokens have none: SFT, weighted by the advantage
-    per_token[is_drawn] = _sampled_losses(logp, batch, is_drawn, cfg)
-    if cfg.kl:
+    if isinstance(cfg, Sampled):
+        per_token[is_drawn] = _sampled_losses(logp, batch, is_drawn, cfg)
+    if isinstance(cfg, Sampled) and cfg.kl:
         # an expert's token was not drawn from the policy, so it tells nothing of the policy's KL
         reference = batch.old_logp if batch.ref_logp is None else batch.ref_logp
         kl = kl_loss(logp[is_drawn], batch.old_logp[is_drawn], reference[is_drawn])
@@ -87,14 +88,14 @@ def objective(
         surprise = value_clip(values, *batch.critic)
         per_token = per_token + cfg.value_weight * surprise
         stats["critic/loss"] = surprise.sum().item() / batch.tokens
-    if cfg.entropy:
+    if isinstance(cfg, Sampled) and cfg.entropy:
         per_token = per_token - cfg.entropy * entropy
     if is_drawn.any():
         stats |= _gap(logp[is_drawn].detach(), batch.old_logp[is_drawn], batch.drawn_tokens)
     return (batch.weights * per_token).sum(), stats
 
 
-def _sampled_losses(logp: Tensor, batch: MicroBatch, is_drawn: Tensor, cfg: Training) -> Tensor:
+def _sampled_losses(logp: Tensor, batch: MicroBatch, is_drawn: Tensor, cfg: Sampled) -> Tensor:
     """Losses of the tokens that the sampler drew, sequence by sequence: some losses look at the
     whole sequence.  -> [drawn tokens]"""
     sizes = [int(part.sum()) for part in is_drawn.split(batch.lengths)]

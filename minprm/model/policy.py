@@ -18,7 +18,7 @@ from torch.optim import AdamW
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from minprm.constants import Training, fail
+from minprm.constants import Optim, Sampled, Training, fail, to_base
 from minprm.data import Sample
 from minprm.model.adapters import has_adapters, switched_off, under_adapters
 from minprm.model.alone import ALONE, Alone
@@ -31,6 +31,7 @@ from minprm.model.reading import Reading, scores
 from minprm.model.tree import layout
 from minprm.zoo import AGGREGATIONS
 
+USUAL = Optim()
 CRITIC_LR = 10  # times the policy's: the head starts from nothing. RAGEN's ratio
 
 logging.disable_progress_bar()  # the only bars are ours, where models are saved (and in load.py)
@@ -237,7 +238,12 @@ class Policy:
     # --- learning ---
 
     def update(
-        self, samples: list[Sample], cfg: Training, lr: float, temperature: float = 1.0
+        self,
+        samples: list[Sample],
+        cfg: Training,
+        lr: float,
+        temperature: float = 1.0,
+        optim: Optim = USUAL,
     ) -> dict[str, float]:
         """One optimizer step on all samples, however they are split into micro-batches.
 
@@ -251,21 +257,21 @@ class Policy:
         # divide by the tokens of the whole update, not of the micro-batch, or the answer depends on
         # how memory was split
         lengths = [sum(sample.trained) for sample in samples]
-        weights = AGGREGATIONS[cfg.aggregation](lengths)
+        weights = AGGREGATIONS[optim.aggregation](lengths)
         drawn_tokens = int(_drawn(samples).sum())
         stats = {"loss/total": 0.0}
         share = self.shares.to_read(samples)
         own = [samples[i] for i in share]
         # 1. gradients of all micro-batches, added up
         self.model.train()  # gradient checkpointing is off in evaluation mode
-        held = cfg.kl > 0 and cfg.kl_to == "base"  # the base model holds the policy back
+        held = to_base(cfg)  # the base model holds the policy back
+        bonus = isinstance(cfg, Sampled) and cfg.entropy > 0
         passes = [True, False] if held else [False]
         forward = partial(self.read, [samples[:1]], temperature)
         for rows in self.shares.in_step(self.micro_batches(own), forward, passes):
-            order = []
+            order = [share[k] for row in rows for k in row]
             batch_rows = []
             for row in rows:
-                order += [share[k] for k in row]
                 batch_rows.append([own[k] for k in row])
             # what the samples say of their trained tokens, as tensors
             batch = make_batch(
@@ -276,14 +282,14 @@ class Policy:
                 with torch.no_grad():
                     batch.ref_logp = self.read(batch_rows, temperature, base=True).logp
             # what the policy says of them now, with a gradient
-            reading = self.read(batch_rows, temperature, entropy_gradient=cfg.entropy > 0)
+            reading = self.read(batch_rows, temperature, entropy_gradient=bonus)
             loss, terms = objective(reading.logp, reading.entropy, reading.values, batch, cfg)
             loss.backward()
             add(stats, terms | {"loss/total": loss.item()})
         self.model.eval()
         # 2. one step of the optimizer, along a gradient that is not longer than max_grad_norm
         stats = self.shares.sum_up(samples, stats, self.parameters)
-        norm = self.shares.clip(self.parameters, cfg.max_grad_norm)
+        norm = self.shares.clip(self.parameters, optim.max_grad_norm)
         self._step(lr, math.isfinite(norm) and math.isfinite(stats["loss/total"]))
         return stats | {
             "policy/grad_norm": norm,
@@ -321,15 +327,15 @@ def add(stats: dict[str, float], terms: dict[str, float]) -> None:
         stats[name] = max(before, number) if name == "policy/gap_max" else before + number
 
 
-def schedule(cfg: Training, updates: int) -> Callable[[int], float]:
+def schedule(lr: float, updates: int, optim: Optim) -> Callable[[int], float]:
     """update -> learning rate: linear warm-up, then constant or linear decay towards zero."""
-    warmup = min(cfg.warmup, updates // 4)  # a short stage would never get out of a longer one
+    warmup = min(optim.warmup, updates // 4)  # a short stage would never get out of a longer one
 
-    def lr(update: int) -> float:
+    def rate(update: int) -> float:
         if update < warmup:
-            return cfg.lr * (update + 1) / warmup
-        if cfg.decay:
-            return cfg.lr * (1 - (update - warmup) / (updates - warmup))
-        return cfg.lr
+            return lr * (update + 1) / warmup
+        if optim.decay:
+            return lr * (1 - (update - warmup) / (updates - warmup))
+        return lr
 
-    return lr
+    return rate

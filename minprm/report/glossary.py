@@ -1,14 +1,12 @@
 """Every metric that a run logs: what it is, and what it looks like when something is broken. And
 every arm, in a sentence.
 
-The lines of metrics.jsonl, the curves and the page of a run have these names. `python -m
-minprm.report.glossary` prints the table of docs/metrics.md.
+The lines of metrics.jsonl, the curves and the page of a run have these names, and docs/metrics.md
+has them as a table.
 """
 
-import re
 from typing import NamedTuple
 
-FLAG = re.compile(r"(--[\w*.-]*\w)")  # as code in a table: an asterisk alone makes words slanted
 # The arms of the ladder, and the two that stand beside them.
 ABOUT_ARMS = {
     "random": "random legal actions: the floor",
@@ -199,7 +197,7 @@ METRICS = {
         "0 early: collapsed. Rising without end: lr too high.",
     ),
     "policy/kl": Metric(
-        "KL to --*.kl-to at sampled tokens, where --*.kl is above 0",
+        "KL to --rl.kl-to at sampled tokens, where --*.kl is above 0",
         "Growing without end.",
     ),
     "policy/kl_weight": Metric(
@@ -229,7 +227,7 @@ METRICS = {
     ),
     "policy/grad_norm": Metric(
         "norm of the gradient before it is clipped",
-        "NaN: see policy/skipped. Always far above --*.max-grad-norm: lr means nothing.",
+        "NaN: see policy/skipped. Always far above --optim.max-grad-norm: lr means nothing.",
     ),
     "policy/lr": Metric("learning rate", ""),
     "policy/skipped": Metric(
@@ -277,16 +275,3 @@ METRICS = {
         "Near the card's size: lower --micro-tokens.",
     ),
 }
-
-
-def table() -> str:
-    """The glossary as Markdown."""
-    rows = ["| metric | what it is | broken |", "|---|---|---|"]
-    for name, metric in METRICS.items():
-        meaning, broken = (FLAG.sub(r"`\1`", text.replace("|", "\\|")) for text in metric)
-        rows.append(f"| `{name}` | {meaning} | {broken} |")
-    return "\n".join(rows)
-
-
-if __name__ == "__main__":
-    print(table())

@@ -7,8 +7,9 @@ frame names its own task, text and prompt.
 
 from dataclasses import asdict
 
-from minprm.constants import RESAMPLE, Config
+from minprm.constants import Config
 from minprm.run.stage_ids import kind
+from minprm.stages import RESAMPLE
 
 # What a thought has; a file of an older version holds less.
 THOUGHT = {

@@ -92,4 +92,4 @@ class Left(Event):
 
 @dataclass
 class Ended(Event):
-    seconds: float
+    pass

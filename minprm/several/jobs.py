@@ -1,8 +1,8 @@
 """--jobs: arms of a ladder in several processes at once, with the files of one run.
 
-Each process runs whole arms, as a single one would, and appends to the files of the run itself. The
-parent hands out the arms, and writes a row of the ladder when one ends. Arms that begin alike share
-stages, and these lie on disk when they are done: so such arms go to one process, one by one.
+A process runs arms as a single one would, and appends to the files of the run itself. The parent
+writes a row of the ladder when an arm ends. Arms that begin alike share stages, and these lie on
+disk when they are done: so such arms go to one process, one by one.
 
 Ctrl-C reaches the parent alone, which hands it on: a process that trains saves and ends, the others
 end at once. Processes end when the parent does, in whatever way that ends; and it ends them all
@@ -14,10 +14,10 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext, SpawnContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from minprm.several.processes import count
 from minprm.several.together import way_on
 
 MOST = 4  # processes that are started without being asked for
+STOPPED = 130  # the exit code after Ctrl-C
 NOTICED = 0.2  # seconds after which the parent sees at the latest that Ctrl-C was pressed
 # what a container may use of all cores together: "200000 100000" is 200 ms in every 100 ms
 QUOTA = Path("/sys/fs/cgroup/cpu.max")
@@ -89,76 +90,61 @@ def side_by_side(
     arms: the stages that each still has to make. folder: of the run.
     """
     waiting = families(arms)
+    running: dict[Connection, BaseProcess] = {}
     with CtrlC(silent=True) as ctrl_c:  # while a process forks nothing can be logged
-        workers = [Worker(work, folder) for _ in range(min(jobs, len(waiting)))]
         try:
-            for worker in workers:
-                worker.take(waiting.pop(0))
-            while any(worker.arms for worker in workers) and not ctrl_c.pressed:
-                heard = wait([worker.pipe for worker in workers], NOTICED)
-                for worker in workers:
-                    if worker.pipe not in heard:
+            while (waiting or running) and not ctrl_c.pressed:
+                while waiting and len(running) < jobs:
+                    pipe, process = _begin(work, waiting.pop(0), folder)
+                    running[pipe] = process
+                heard = wait(list(running), NOTICED)
+                for pipe in list(running):
+                    if pipe not in heard:
                         continue
-                    arm, outcome = worker.outcome()
-                    if not arm:  # it alone was told to stop, and so all are
-                        ctrl_c.noted = True
-                        break
+                    try:
+                        arm, outcome = pipe.recv()
+                    except (EOFError, ConnectionError):  # the process has ended
+                        ctrl_c.noted = _stopped(running.pop(pipe), folder.name) or ctrl_c.noted
+                        continue
+                    if isinstance(outcome, OSError):
+                        raise outcome
                     yield arm, outcome
-                    if waiting and not worker.arms:
-                        worker.take(waiting.pop(0))
             if ctrl_c.pressed:
                 ctrl_c.say()
-                _stop(workers)
+                for process in running.values():
+                    if process.is_alive() and process.pid:
+                        os.kill(process.pid, signal.SIGINT)
+                for process in running.values():
+                    process.join()
         finally:
-            for worker in workers:  # all files that they write are written whole or not at all
-                worker.process.kill()
-                worker.process.join()
+            for process in running.values():  # all files are written whole or not at all
+                process.kill()
+                process.join()
 
 
-class Worker:
-    """A process that runs arms, as the parent sees it."""
-
-    def __init__(self, work: Work, folder: Path):
-        context = _context()
-        self.folder = folder
-        self.arms: list[str] = []  # that it has taken and not ended
-        self.pipe, theirs = context.Pipe()
-        arguments = (theirs, work, folder, torch.get_num_threads())
-        self.process = context.Process(target=_serve, args=arguments, daemon=True)
-        self.process.start()
-        theirs.close()  # what the process alone holds is closed by its death
-
-    def take(self, arms: list[str]) -> None:
-        """Has it run these arms."""
-        self.arms = arms
-        for arm in arms:
-            self.pipe.send(arm)
-
-    def outcome(self) -> tuple[str, Any]:
-        """(the arm that has ended, what came of it); ("", None) where Ctrl-C has ended the process.
-        Raises what else it has ended with."""
-        try:
-            arm, outcome = self.pipe.recv()
-        except (EOFError, ConnectionError):
-            self.process.join()
-            fail(
-                f"the process of {self.arms[0]} was killed (exit code {self.process.exitcode}), "
-                f"perhaps for memory. Go on with: {way_on(self.folder.name)}, or with fewer "
-                "processes: --resume --jobs 1"
-            )
-        if isinstance(outcome, BaseException):
-            raise outcome
-        self.arms = self.arms[1:]
-        return arm, outcome
+def _begin(work: Work, arms: list[str], folder: Path) -> tuple[Connection, BaseProcess]:
+    """Begins a process that runs these arms. Returns what is heard of it, and the process."""
+    context = _context()
+    pipe, theirs = context.Pipe(duplex=False)
+    arguments = (theirs, work, arms, folder, torch.get_num_threads())
+    process = context.Process(target=_serve, args=arguments, daemon=True)
+    process.start()
+    theirs.close()  # what the process alone holds is closed by its death
+    return pipe, process
 
 
-def _stop(workers: list[Worker]) -> None:
-    """Hands Ctrl-C on, and waits until each process has saved what it trains."""
-    for worker in workers:
-        if worker.process.is_alive() and worker.process.pid:
-            os.kill(worker.process.pid, signal.SIGINT)
-    for worker in workers:
-        worker.process.join()
+def _stopped(process: BaseProcess, run: str) -> bool:
+    """Did Ctrl-C end the process? Exits as it has where it failed, or where it was killed."""
+    process.join()
+    code = process.exitcode or 0
+    if code < 0:
+        fail(
+            f"a process was killed (exit code {code}), perhaps for memory. Go on with: "
+            f"{way_on(run)}, or with fewer processes: --resume --jobs 1"
+        )
+    if code not in (0, STOPPED):  # it has said why
+        raise SystemExit(code)
+    return code == STOPPED
 
 
 def _context() -> ForkContext | SpawnContext:
@@ -175,8 +161,8 @@ def _context() -> ForkContext | SpawnContext:
 # --- in the process ---
 
 
-def _serve(pipe: Connection, work: Work, folder: Path, threads: int) -> None:
-    """The life of a process. The parent ends it."""
+def _serve(pipe: Connection, work: Work, arms: list[str], folder: Path, threads: int) -> None:
+    """The life of a process."""
     os.setpgrp()  # Ctrl-C on the terminal is for the parent
     threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -189,15 +175,12 @@ def _serve(pipe: Connection, work: Work, folder: Path, threads: int) -> None:
         logger.enable("minprm")
         logger.disable("minprm.run.ctrl_c")  # and it says once that all stop
         log.join()
-        while True:
-            arm = pipe.recv()
+        for arm in arms:
             pipe.send((arm, run_arm(arm)))
-    except (EOFError, ConnectionError):  # the parent has ended
-        return
     except KeyboardInterrupt:
-        pipe.send(("", None))
-    except BaseException as error:  # whatever it is, the parent ends with it
-        pipe.send(("", _portable(error)))
+        raise SystemExit(STOPPED) from None
+    except (OSError, SafetensorError) as error:  # as of a disk that is full: the parent says so
+        pipe.send(("", OSError(str(error))))
 
 
 def _end_with_parent() -> None:
@@ -206,13 +189,3 @@ def _end_with_parent() -> None:
     if parent:
         parent.join()
     os._exit(1)
-
-
-def _portable(error: BaseException) -> BaseException:
-    """The error as it can go through a pipe, with the lines that led to it."""
-    if isinstance(error, SafetensorError):  # of a disk that is full, as an OSError is
-        error = OSError(str(error))
-    elif not isinstance(error, SystemExit | OSError):
-        error = RuntimeError(f"{type(error).__name__}: {error}")
-    error.add_note("".join(traceback.format_exc()))
-    return error

@@ -17,3 +17,9 @@ READ_GIVEN = {
 }  # fmt: skip
 READ_LEFT = {"sft:thoughts", "shuffle"}
 STAGES: dict[str, Callable] = {}  # functions of (run, stage_id), by name
+
+# The variant act_prm:resample. It trains thoughts alone: with action tokens trained too, the model
+# learned the commonest action after short thoughts, whose reward meant nothing (docs/credit.md).
+RESAMPLE = {
+    "continues": "resample", "trained_on": "thought", "advantage": "posterior", "baseline": "none",
+}  # fmt: skip

@@ -298,10 +298,9 @@ def credit(groups: list[Group], cfg: ActPRM) -> None:
         gains.append(gain(outcomes, group.chance))
         lengths.append(torch.tensor([float(len(z.ids)) for z in group.thoughts]))
         posteriors.append(posterior(gains[-1], group.chance))
-    if cfg.advantage == "posterior":
-        advs = posteriors
-    else:
-        advs = advantages(gains, cfg.advantage, cfg.top_k, lengths)
+    advs = posteriors
+    if cfg.advantage != "posterior":
+        advs = advantages(gains, cfg.advantage, lengths)
     weights = advs if cfg.advantage in HARD_EM else posteriors
     for group, adv, weight in zip(groups, advs, weights, strict=True):
         for i, z in enumerate(group.thoughts):

@@ -54,7 +54,7 @@ def relabel(run: Run, stage_id: str, matched: bool = False, **changes) -> None:
     # show the agent an action when it plays
     act = replace(act, group=group, thoughts_from="state", baseline="none")
     logs: list[Relabelled] = []
-    choose = partial(relabelled, agent=run.agent, cfg=act, keep=cfg.keep)
+    choose = partial(relabelled, agent=run.agent, cfg=act)
     for first, demos in portions(run.train_demos):
         logs += walked(run, stage_id, first, demos, act, choose)
     logs = readable(run, stage_id, logs)
@@ -73,16 +73,13 @@ def walked(
     first: int,
     demos: list[Demo],
     cfg: ActPRM,
-    choose: Callable[[Walk], list[Relabelled]],
+    choose: Callable[[Walk], Relabelled],
 ) -> list[Relabelled]:
     """What `choose` takes of each walk through these logs, of which the first has this number. All
     else of the walks is let go here, before the next logs are walked."""
     walks, groups = walk_logs(run.agent, demos, cfg, noise_seed(run.seed, stage_id, first))
     run.tell(Drew(stage_id, groups))
-    logs = []
-    for walk in walks:
-        logs += choose(walk)
-    return logs
+    return [choose(walk) for walk in walks]
 
 
 def readable(run: Run, stage_id: str, logs: list[Relabelled]) -> list[Relabelled]:
@@ -173,39 +170,32 @@ def rewards_of(log: Relabelled) -> dict[str, list]:
     }
 
 
-def relabelled(walk: Walk, agent: Agent, cfg: ActPRM, keep: int) -> list[Relabelled]:
-    """The `keep` best copies of a log.
+def relabelled(walk: Walk, agent: Agent, cfg: ActPRM) -> Relabelled:
+    """The log with the best thought of every step, or, where paths went on side by side, with all
+    thoughts of the best path.
 
-    The j-th copy holds the j-th best thought of every step, or, where paths went on side by side,
-    all thoughts of the j-th best path: a path is as good as its worst thought. What can be read
-    comes before what cannot, whatever its reward. sorted() is stable: of equals the one that was
-    drawn first comes first. Where the best thought of a step cannot be read, or a copy is not the
-    first, later steps were drawn and rewarded after another thought than the one that stands here.
+    A path is as good as its worst thought. What can be read comes before what cannot, whatever its
+    reward; of equals the one that was drawn first comes first. Where the best thought of a step
+    cannot be read, later steps were drawn and rewarded after another thought than the one that
+    stands here.
     """
     chat = agent.chat
     if cfg.continues == "best":
-        ranked = []  # the thoughts of each step, the best first
+        thoughts = []
         for group in walk.groups:
-            ranked.append(sorted(group.thoughts, key=lambda z: _rank([z], chat)))
-        copies = [*zip(*ranked, strict=True)]
+            thoughts.append(min(group.thoughts, key=lambda z: _rank([z], chat)))
     else:
-        distinct = {}  # paths that survived twice hold the very same thoughts, and count once
-        for path in walk.paths:
-            distinct[tuple(map(id, path.thoughts))] = path.thoughts
-        copies = sorted(distinct.values(), key=lambda thoughts: _rank(thoughts, chat))
-    logs = []
-    for thoughts in copies[:keep]:
-        log = with_thoughts(walk, thoughts, chat)
-        # a chance by writing would be 0 or 1, and of no thought there is no text to judge
-        if log.readable and cfg.reward != "exact_match" and not own.reads_texts(cfg.reward):
-            steps = [(g, z.path) for g, z in zip(walk.groups, thoughts, strict=True)]
-            log = log._replace(chances=variants.without_thought(steps, agent, cfg))
-        logs.append(log)
-    return logs
+        thoughts = min((path.thoughts for path in walk.paths), key=lambda path: _rank(path, chat))
+    log = with_thoughts(walk, thoughts, chat)
+    # a chance by writing would be 0 or 1, and of no thought there is no text to judge
+    if log.readable and cfg.reward != "exact_match" and not own.reads_texts(cfg.reward):
+        steps = [(g, z.path) for g, z in zip(walk.groups, thoughts, strict=True)]
+        log = log._replace(chances=variants.without_thought(steps, agent, cfg))
+    return log
 
 
 def _rank(thoughts: Sequence[Thought], chat: Chat) -> tuple[bool, float]:
-    """Of the thoughts of a path, or of one alone: by this they are sorted, the best first."""
+    """Of the thoughts of a path, or of one alone: the best have the smallest."""
     return not all(text_of(z, chat) for z in thoughts), -min(z.reward for z in thoughts)
 
 
@@ -227,8 +217,8 @@ def sample(run: Run, stage_id: str) -> None:
     one = replace(run.cfg.act_prm, group=1, continues="own", thoughts_from="state")
     logs: list[Relabelled] = []
 
-    def choose(walk: Walk) -> list[Relabelled]:
-        return [with_thoughts(walk, walk.paths[0].thoughts, run.agent.chat)]
+    def choose(walk: Walk) -> Relabelled:
+        return with_thoughts(walk, walk.paths[0].thoughts, run.agent.chat)
 
     for first, demos in portions(run.train_demos, WITH_ONE_THOUGHT):
         logs += walked(run, stage_id, first, demos, one, choose)

@@ -67,6 +67,7 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool) -> Callable[[int], Ba
         groups, episodes = run.prefetch.take(played, update, until)
         baseline = run.running["baseline"]
         samples, stats = rl_samples(groups, cfg, dense, run.agent.policy, baseline)
+        stats["policy/staleness"] /= run.cfg.optim.passes  # in updates
         run.running["baseline"] = stats.get("reward/baseline", 0.0)
         stats["reward/mean"] = fmean(e.world.success for e in episodes)
         run.running["won"] = run.running.get("won", 0.0) + stats["reward/mean"]
@@ -185,9 +186,10 @@ def rl_samples(
             if weight:
                 samples += e.samples
     stats["reward/kept"] = sum(weight > 0 for weight in weights) / len(groups)
-    # how many updates ago the oldest of them was written: above 0 where batches are played ahead
+    # how many steps of the optimizer ago the oldest was written: above 0 where batches are played
+    # ahead
     oldest = min((sample.version for sample in samples), default=policy.version)
-    stats["policy/staleness"] = (policy.version - oldest) / cfg.passes
+    stats["policy/staleness"] = policy.version - oldest
     return samples, stats
 
 
@@ -213,7 +215,7 @@ def compare(groups: list[TaskGroup], cfg: RL, dense: bool, baseline: float) -> d
     if cfg.advantage == "ema":
         advs, stats["reward/baseline"] = ema(rewards, baseline)
     else:
-        advs = advantages(rewards, cfg.advantage, cfg.top_k, lengths)
+        advs = advantages(rewards, cfg.advantage, lengths)
     for rivals, adv in zip(contests, advs, strict=True):
         for rival, advantage in zip(rivals, adv.tolist(), strict=True):
             for turn in rival.turns:

@@ -4,7 +4,7 @@ import os
 import unicodedata
 from typing import TextIO
 
-GREEN, RED, GREY, YELLOW, PLAIN = "\033[32m", "\033[31m", "\033[90m", "\033[33m", "\033[0m"
+GREEN, GREY, YELLOW, PLAIN = "\033[32m", "\033[90m", "\033[33m", "\033[0m"
 
 
 def in_colours(stream: TextIO) -> bool:

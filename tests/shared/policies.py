@@ -1,19 +1,22 @@
 """A tiny policy over the words of cups, and samples for it to learn from."""
 
+import pytest
 import torch
 
 from minprm.constants import Config, Tiny
 from minprm.data import NAN, Sample
 from minprm.envs.cups import Cups
+from minprm.load import tiny
 from minprm.load.pretrained import make_sampler
-from minprm.load.tiny import untrained
 from minprm.model.agent import Agent, make_agent
 from minprm.model.policy import Policy
 
 
 def policy(micro_tokens: int = 10_000) -> Policy:
-    world = Cups()
-    return Policy(*untrained(world, Tiny(dim=32, head_dim=16, heads=2, ffn=32), 0), micro_tokens)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name, size in (("HEADS", 2), ("HEAD_DIM", 16), ("FFN", 32)):
+            monkeypatch.setattr(tiny, name, size)
+        return Policy(*tiny.untrained(Cups(), Tiny(dim=32), 0), micro_tokens)
 
 
 def agent(p: Policy, cfg: Config) -> Agent:

@@ -16,7 +16,7 @@ import torch
 from transformers import Qwen3ForCausalLM
 
 from minprm.commands import train
-from minprm.constants import RL
+from minprm.constants import RL, Optim
 from minprm.data import Sample
 from minprm.load import pretrained as load
 from minprm.load import tiny
@@ -83,13 +83,14 @@ def with_infinity() -> list[Sample]:
     return [*SAMPLES, sample([1, 2, 3], [False, True, True], advantage=float("inf"))]
 
 
-PLAIN = RL(kl=0.1, entropy=0.01, max_grad_norm=0.5, loss="ppo_clip")
+OPTIM = Optim(max_grad_norm=0.5)
+PLAIN = RL(kl=0.1, entropy=0.01, loss="ppo_clip")
 CASES = {
     "tied": Case(PLAIN, branches()),
     "untied": Case(PLAIN, branches(), tied=False),
     "adapters": Case(PLAIN, branches(), lora=4),
     "checkpointing": Case(PLAIN, branches(), checkpointing=True),
-    "critic": Case(RL(value_weight=0.5, max_grad_norm=0.5), criticised()),
+    "critic": Case(RL(value_weight=0.5), criticised()),
     "many micro-batches": Case(PLAIN, branches(), micro_tokens=8),
     "one sample": Case(PLAIN, SAMPLES[:1]),
     "not finite": Case(PLAIN, with_infinity()),
@@ -118,9 +119,9 @@ def made(case: Case, way: str) -> Policy:
 def learned(case: Case, way: str) -> dict:
     """Three updates, two calls of the sampler, the best weights put back; all that is found."""
     p = made(case, way)
-    stats = [p.update(case.samples, case.objective, lr=1e-3) for _ in range(2)]
+    stats = [p.update(case.samples, case.objective, 1e-3, optim=OPTIM) for _ in range(2)]
     best = p.weights()
-    stats.append(p.update(case.samples, case.objective, lr=1e-3))
+    stats.append(p.update(case.samples, case.objective, 1e-3, optim=OPTIM))
     sampler = Sampler(p.model, shares=p.shares)
     first = sampler.generate(PROMPTS, 4, 6, [3], 1.0, 5)
     grown = [[*prompt, *group[0].ids, 2] for prompt, group in zip(PROMPTS, first, strict=True)]

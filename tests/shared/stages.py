@@ -6,7 +6,7 @@ from functools import partial
 import torch
 
 from minprm.commands.presets import PRESETS
-from minprm.constants import RL, SFT, Config, Tiny
+from minprm.constants import RL, SFT, Config, Optim, Tiny
 from minprm.data import Demo
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
@@ -44,7 +44,7 @@ CFG = Config(
     gate=False, save_every=100,
     tiny=Tiny(dim=32, updates=150, batch=16, mixture=PRESETS["smoke"].tiny.mixture),
     eval_tasks=0, watch=0,  # what is measured and kept beside training has its own tests
-    rl=RL(lr=3e-3, warmup=0, updates=5, batch=3, group=4, max_grad_norm=1e9),
+    optim=Optim(warmup=0, max_grad_norm=1e9), rl=RL(lr=3e-3, updates=5, batch=3, group=4),
 )  # fmt: skip
 
 

@@ -1,10 +1,13 @@
 """What each world is, in numbers: random and expert play, measured once and kept in a file.
 
+    python -m evidence.audit [NAME ...] [--write]    # a world of ours, or FILE.py:NAME
+
 The numbers say how much a score is worth: what chance reaches, what the best play reaches, and how
 much of a test was seen in training. The last is measured by what the expert sees when it plays, and
 not by the hash that base.py divides tasks by.
 """
 
+import argparse
 import json
 import platform
 import random
@@ -14,9 +17,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import fmean
 
-from minprm.constants import RL, Config, Tiny
+from minprm.constants import RL, Config, Tiny, fail
 from minprm.envs import WORLDS, world_class
 from minprm.envs.base import SPLITS, World, task_seed
+from minprm.own import is_own
 
 FILE = Path(__file__).with_name("audit.json")
 EXPERT = 200  # episodes of expert play
@@ -24,6 +28,24 @@ RANDOM = 500  # episodes of random play
 DRAWS = 1_000  # tasks of a split that are drawn to count different ones
 SLOW = {"textworld": (20, 20, 20)}  # (expert, random, draws) where a game takes seconds to make
 PACKAGES = ("minigrid", "textworld", "bm25s", "gymnasium")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m evidence.audit", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"worlds: {', '.join(WORLDS)}")
+    parser.add_argument("--write", action="store_true", help="keep the rows in audit.json")
+    flags = parser.parse_args()
+    for name in flags.names:
+        try:
+            world_class(name)
+        except ValueError as error:
+            fail(str(error))
+        if flags.write and is_own(name):
+            fail(f"{name}: audit.json holds worlds of ours alone, leave out --write")
+    audited = audit(flags.names or list(WORLDS))
+    if flags.write:
+        write(audited)
+    print(table(audited))
 
 
 def audit(names: list[str]) -> dict:
@@ -85,7 +107,7 @@ def table(audited: dict) -> str:
     versions = ", ".join(f"{package} {number}" for package, number in audited["versions"].items())
     lines.append("")
     lines.append(f"{audited['date']}, {versions};")
-    lines.append("`python -m minprm.envs --audit`.")
+    lines.append("`python -m evidence.audit`.")
     return "\n".join(lines)
 
 
@@ -191,3 +213,7 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return versions
+
+
+if __name__ == "__main__":
+    main()
