@@ -80,6 +80,7 @@ class Step:
     action: str  # what is said, then each tool call as a line of JSON (text/actions.py)
     reward: float = 0.0  # the world's; in relabelled demos that of the thought
     learned: bool = True  # False: SFT reads this turn and does not learn it
+    unreadable: str = ""  # all of a played turn in which no action can be read
 
     def observation(self) -> str:
         """The state as plain text."""

@@ -146,9 +146,9 @@ def ask(e: Episode, agent: "Player", limit: int, roots: dict[int, Sample]) -> No
 
 def keep(
     e: Episode, completion: "Completion", chat: Chat, opening: list[int]
-) -> tuple[str | None, str | None, int]:
-    """Keeps a turn as it was drawn. Returns its thought, its action, and the number of tokens in
-    the thought.
+) -> tuple[str | None, str | None, int, str]:
+    """Keeps a turn as it was drawn. Returns its thought, its action, the number of tokens in the
+    thought, and the whole text where no action can be read.
 
     opening: ids that the turn was given to begin with. A completion without log-probs was drawn by
     nobody: a person wrote it.
@@ -165,7 +165,8 @@ def keep(
     e.turns.append(Turn(*e.state_ids, ended, chat.without_thought(ended)))
     thought, action = chat.parse(turn)
     thought_ids, _ = chat.split(turn)
-    return thought, action, len(thought_ids or [])
+    unreadable = chat.text(turn) if action is None else ""
+    return thought, action, len(thought_ids or []), unreadable
 
 
 def _step_worlds(live: list[Episode], answers: list[tuple]) -> None:
@@ -178,10 +179,12 @@ def _step_worlds(live: list[Episode], answers: list[tuple]) -> None:
         list(pool.map(act, live, *zip(*answers, strict=True)))
 
 
-def act(e: Episode, thought: str | None, action: str | None, tokens: int = 0) -> None:
+def act(
+    e: Episode, thought: str | None, action: str | None, tokens: int = 0, unreadable: str = ""
+) -> None:
     """The world answers an action, or a turn in which none could be read."""
     observation, reward, e.done, info = e.world.step(action or "")
-    e.steps.append(Step(e.state, thought, action or "", reward))
+    e.steps.append(Step(e.state, thought, action or "", reward, unreadable=unreadable))
     e.infos.append({**info, "thought_tokens": tokens, "formatted": action is not None})
     e.state = [_answer(e.world, observation, action or "")]
 

@@ -59,7 +59,7 @@ def of_world(episodes: list[Episode], cfg: Config, chat: Chat, noise: int) -> li
             e.steps, e.infos, experts, e.spans, strict=True
         ):
             closed = sample.ids[end - 1] in chat.ends  # it was not cut for its length
-            turn = _turn(step, step.thought, step.action, expert)
+            turn = _turn(step, step.thought, step.action, expert, step.unreadable)
             turn |= {"reward": step.reward, "tokens": info["thought_tokens"]}
             turns.append({**turn, "closed": closed, "valid": info["valid"]})
         won = bool(e.world.success)
@@ -91,7 +91,9 @@ def of_logs(answers: list[Answer], demos: list[Demo], cfg: Config, chat: Chat) -
         for answer in answers:
             if answer.log != number:
                 continue
-            turn = _turn(answer.step, answer.thought, answer.action or "", answer.step.action)
+            unreadable = chat.text(answer.ids) if answer.action is None else ""
+            expert = answer.step.action
+            turn = _turn(answer.step, answer.thought, answer.action or "", expert, unreadable)
             thought_ids, _ = chat.split(answer.ids)
             turn |= {"reward": float(turn["right"]), "tokens": len(thought_ids or [])}
             closed = answer.ids[-1] in chat.ends
@@ -101,13 +103,16 @@ def of_logs(answers: list[Answer], demos: list[Demo], cfg: Config, chat: Chat) -
     return records
 
 
-def _turn(step: Step, thought: str | None, action: str, expert: str | None) -> dict:
+def _turn(
+    step: Step, thought: str | None, action: str, expert: str | None, unreadable: str
+) -> dict:
     """What is told of every turn."""
     right = None if expert is None else bool(exact_match(action, expert))
     return {
         "state": state_text(step),
         "thought": thought,
         "action": action,
+        "unreadable": unreadable,
         "expert": expert,
         "right": right,
         "copied": copies(thought or "", step.action, step.observation()),

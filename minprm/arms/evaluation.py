@@ -71,7 +71,8 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
     tasks: different ones; a world with few of them has as many as episodes, which differ by luck.
     success, reward, turns: mean over episodes. thought_rate, copy_rate: share of turns with a
     thought, and with the action named in it. valid, effective: share of turns with a legal action,
-    and with one that changed something. thought_length: tokens. outgrown: share of episodes that
+    and with one that changed something. unreadable: share in which no action can be read.
+    thought_length: tokens. outgrown: share of episodes that
     ended because they no longer fitted the context. What the world itself reports of all actions
     comes last.
     """
@@ -89,6 +90,7 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
         "copy_rate": fmean(copies(s.thought or "", s.action, s.observation()) for s in steps),
         "valid": fmean(info["valid"] for info in infos),
         "effective": fmean(info["effective"] for info in infos),
+        "unreadable": fmean(bool(step.unreadable) for step in steps),
         "thought_length": fmean(info["thought_tokens"] for info in infos),
         "outgrown": fmean(e.outgrown for e in episodes),
         **episodes[0].world.summary([step.action for step in steps]),
@@ -212,7 +214,8 @@ def replay_summary(demos: list[Demo], answers: list[Answer]) -> Row:
     success: share of steps whose action is the expert's. likelihood: mean p(a | s, z) of the
     expert's action after the thought that the agent wrote. The intervals of both are over logs,
     because the steps of one log depend on each other. This is weaker evidence than rollouts,
-    because the agent is never shown where its own mistakes lead.
+    because the agent is never shown where its own mistakes lead. unreadable: share of answers in
+    which no action can be read.
     """
     log_of = []
     matches = []
@@ -230,6 +233,7 @@ def replay_summary(demos: list[Demo], answers: list[Answer]) -> Row:
     return {
         "logs": len(demos),
         "steps": len(answers),
+        "unreadable": fmean(answer.action is None for answer in answers),
         "success": fmean(matches),
         "interval": by_log(_by(log_of, matches)),
         "likelihood": probs.mean().item(),

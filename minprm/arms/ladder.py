@@ -109,7 +109,8 @@ def ladder(
             rows = _in_order(rows, cfg)
             log.row(row, arm)
             write_atomically(path, to_json(rows, indent=1))
-            logger.info(f"seed {seed}  {arm}: success {row['success']:.3f}")
+            lost = f", {row['unreadable']:.0%} of turns unreadable" if row["unreadable"] else ""
+            logger.info(f"seed {seed}  {arm}: success {row['success']:.3f}{lost}")
         if cfg.world:  # no score stands without random play and the expert beside it
             for name, row in reference_rows(cfg, seed).items():
                 rows.setdefault(name, []).append(row)

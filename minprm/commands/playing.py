@@ -129,7 +129,10 @@ def write_transcripts(path: str, episodes: list[Episode], flags: Evaluation) -> 
         for s in e.steps:
             show("world", GREY, s.observation())
             show("thought", GREEN, s.thought or "")
-            show("action", YELLOW, s.action)
+            if s.unreadable:
+                show("unreadable", YELLOW, s.unreadable)
+            else:
+                show("action", YELLOW, s.action)
         print("won\n" if e.world.success else "lost\n")
 
 
@@ -138,5 +141,7 @@ def transcript(path: str, e: Episode) -> dict:
     steps = []
     for s in e.steps:
         step = {"state": s.state, "thought": s.thought, "action": s.action, "reward": s.reward}
+        if s.unreadable:
+            step["unreadable"] = s.unreadable
         steps.append(step)
     return {"checkpoint": path, "success": e.world.success, "steps": steps}

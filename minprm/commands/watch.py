@@ -177,13 +177,13 @@ class Audience:
     def play_turn(self, e: Episode, opening: list[int], completion: Completion) -> None:
         """Keeps the turn, shows it beside the expert's, and lets the world answer it."""
         state = e.samples[-1].whole()
-        thought, action, tokens = keep(e, completion, self.agent.chat, opening)
+        thought, action, tokens, unreadable = keep(e, completion, self.agent.chat, opening)
         expert = e.world.expert()
         turn_ids = e.turns[-1].full
         if thought is not None:
             show("thought", GREEN, thought)
         if action is None:
-            show("action", YELLOW, f"none can be read in: {self.agent.chat.text(turn_ids)}")
+            show("unreadable", YELLOW, unreadable)
         else:
             show("action", YELLOW, action)
         thought_ids, _ = self.agent.chat.split(turn_ids)
@@ -191,7 +191,7 @@ class Audience:
             show("", GREY, self.likelihood(state, thought_ids, action))
         show("expert", PLAIN, "the same" if action == expert else expert)
         show("", GREY, self.likelihood(state, thought_ids, expert))
-        act(e, thought, action, tokens)
+        act(e, thought, action, tokens, unreadable)
         show_messages(e.state)
 
     def likelihood(self, state: list[int], thought: list[int] | None, action: str) -> str:

@@ -130,7 +130,7 @@ def _line(arm: str, rows: list[dict]) -> str:
 def details(ladder: dict[str, list[dict]]) -> str:
     """What success does not say: reward, turns, actions, thoughts; chance of success in k tries;
     what a world reports of its own."""
-    keys = ["reward", "turns", "valid", "effective", "thought_length"]
+    keys = ["reward", "turns", "valid", "effective", "unreadable", "thought_length"]
     for rows in ladder.values():  # pass@k of checkpoints: random and expert are played once
         for key in rows[0]:
             if key.startswith(("pass@", "text/")) and key not in keys:

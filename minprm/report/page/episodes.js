@@ -324,7 +324,7 @@ function actionLine(turn) {
     {
       class: `action ${right === false ? "differs" : ""} ${turn.valid === false ? "illegal" : ""}`,
     },
-    text(turn.action || "(no action)"),
+    text(turn.action || (turn.unreadable ? `(unreadable) ${turn.unreadable}` : "(no action)")),
     notes.filter(known).map((note) => make("span", { class: "key" }, note)),
   );
 }
