@@ -68,6 +68,14 @@ def test_a_group_is_sorted_by_reward_and_what_is_equal_is_counted():
     ]
 
 
+def test_what_the_action_earns_without_a_thought_is_on_the_scale_of_the_rewards():
+    without = {"text": ["open", " c"], "logp": [0.0, -1.8326], "likely": []}
+    group = [thought("so", 0.398, 0.0)]
+    told = picture(line(group, without_thought=without, reward="action_prob_mean"))
+    assert "has mean probability of a token 0.400 without a thought" in told
+    assert "has probability 0.160" in picture(line(group, without_thought=without))
+
+
 def test_equal_words_with_another_end_or_number_are_two_rows():
     group = [thought("a", 0.5, 0.0), thought("a", 0.0, 0.0, closed=False), thought("a", 0.5, 1.0)]
     assert [text[21:] for text in picture(line(group)).splitlines()[-3:]] == [

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from minprm.arms.episodes import of_world
 from minprm.arms.evaluation import evaluate as played
-from minprm.commands import evaluate, watch
+from minprm.arms.evaluation import summary
+from minprm.commands import evaluate, playing, watch
 from minprm.constants import SFT, Config, History
 from minprm.envs.base import call, task_seed
 from minprm.envs.cups import Cups
@@ -200,7 +202,13 @@ def test_a_turn_without_an_action_is_shown_as_it_was_written(watched):
     e = found.episodes[0]
     written = found.who.chat.text(e.turns[0].full)
     assert not e.infos[0]["formatted"]
-    assert f"action    none can be read in: {written}" in found.shown
+    unreadable = e.steps[0].unreadable
+    assert unreadable and written.startswith(unreadable)  # one that was cut is ended behind it
+    assert f"unread    {unreadable}" in found.shown
+    assert playing.transcript("c", e)["steps"][0]["unreadable"] == unreadable
+    kept = of_world([e], CUPS, found.who.chat, 0)
+    assert kept[0]["turns"][0]["unreadable"] == unreadable
+    assert summary([e])["unreadable"] == 1.0
 
 
 def test_tasks_are_counted_where_they_were_played_to_their_end(watched):

@@ -130,7 +130,7 @@ def write_transcripts(path: str, episodes: list[Episode], flags: Evaluation) -> 
             show("world", GREY, s.observation())
             show("thought", GREEN, s.thought or "")
             if s.unreadable:
-                show("unreadable", YELLOW, s.unreadable)
+                show("unread", YELLOW, s.unreadable)
             else:
                 show("action", YELLOW, s.action)
         print("won\n" if e.world.success else "lost\n")

@@ -183,7 +183,7 @@ class Audience:
         if thought is not None:
             show("thought", GREEN, thought)
         if action is None:
-            show("unreadable", YELLOW, unreadable)
+            show("unread", YELLOW, unreadable)
         else:
             show("action", YELLOW, action)
         thought_ids, _ = self.agent.chat.split(turn_ids)

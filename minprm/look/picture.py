@@ -16,6 +16,7 @@ import math
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import fmean
 
 from minprm.run.stage_ids import last_stage
 from minprm.text.printable import printable
@@ -25,6 +26,7 @@ LINES = 3  # of a thought, a state or an action
 ROWS = {"thought": 8, "episode": 4}  # of a group; between the best and the worst some are left out
 TURNS = 8  # of an episode
 CUT = " […]"
+MEAN = "action_prob_mean"  # a reward that is the geometric mean over the action's tokens
 
 
 @dataclass
@@ -94,9 +96,10 @@ def _lines(line: dict) -> Iterator[str]:
     yield from _beside("    state     ", _wrapped(one_line(line["state"])))
     if unit == "thought":
         yield from _beside("    expert    ", _wrapped(one_line(line["action"])))
-    without = _probability(line.get("without_thought"))
+    without = _without_thought(line)
     if without is not None:
-        yield f"    the expert's action has probability {without:.3f} without a thought"
+        what = "mean probability of a token" if line.get("reward") == MEAN else "probability"
+        yield f"    the expert's action has {what} {without:.3f} without a thought"
     if any(entry.get("descendants") is not None for entry in group):
         yield "    advantage: how many paths of the last step descend from a thought"
     if not any(entry["advantage"] for entry in group):
@@ -156,8 +159,10 @@ def _wrapped(text: str, width: int = WIDTH, lines: int = LINES) -> list[str]:
     return textwrap.wrap(some, width, max_lines=lines, placeholder=CUT)
 
 
-def _probability(action: dict | None) -> float | None:
-    """p(action) from the log-probs of its tokens, where all are known."""
+def _without_thought(line: dict) -> float | None:
+    """p(action) without a thought, on the scale of the rewards; None where it was not read."""
+    action = line.get("without_thought")
     if not action or None in action["logp"]:
         return None
-    return math.exp(sum(action["logp"]))
+    logp = action["logp"]
+    return math.exp(fmean(logp) if line.get("reward") == MEAN else sum(logp))

@@ -132,6 +132,7 @@ class WatchedStates:
             "prompt": notes.prompt(first.whole()),
             "group": entries,
             "without_thought": without_thought,
+            "reward": self.cfg.reward,
         }
 
     def _thought(self, z, walk, t: int) -> dict:
