@@ -65,7 +65,7 @@ Loss = Literal[
 ]  # fmt: skip
 Correction = Literal["none", "truncate", "mask"]
 Aggregation = Literal["token", "sequence", "constant"]
-Preset = Literal["cups", "smoke", "errand", "logs", "paper", "qwen3-4b", "qwen3-0.6b"]
+Preset = Literal["cups", "smoke", "errand", "logs", "small", "paper", "qwen3-4b", "qwen3-0.6b"]
 LayoutName = Literal["auto", "tags", "think", "tool"]  # of a turn (text/chat.py)
 Content = Literal["reply", "thought"]
 SamplerName = Literal["auto", "vllm", "transformers"]

@@ -1,9 +1,10 @@
 """Defaults to start from, by name: --preset NAME. Flags and --config override them.
 
-The presets for language models are for a GPU and were not run on one yet. They score a thought by
-a mean over the action's tokens, because a product over forty is near 0 for all thoughts but one.
-In that mean the tokens that are certain anyway hide the others, so how large it is says more of the
-log than of the thoughts. Demos are kept by what thoughts add to it: no less than no thought.
+`small` is for a laptop. The other presets for language models are for a GPU, and were not run on
+one yet. They score a thought by a mean over the action's tokens, because a product over forty is
+near 0 for all thoughts but one. In that mean the tokens that are certain anyway hide the others, so
+how large it is says more of the log than of the thoughts. Demos are kept by what thoughts add to
+it: no less than no thought.
 """
 
 from typing import Any
@@ -60,6 +61,17 @@ PRESETS = {
     ),
     # a person's logs, one GPU of 80 GB
     "logs": language_model("logs"),
+    # a person's logs with short actions, a model of a few hundred million weights, two cores: the
+    # reward is the product again, and nothing is pushed away, or eight thoughts are soon one
+    "small": language_model(
+        "small", model="HuggingFaceTB/SmolLM2-135M-Instruct", lora=0, checkpointing=False,
+        arms=["base", "action_sft", "best_of_base_matched", "act_prm"],
+        thought_tokens=40, action_tokens=32, context=1024, micro_tokens=4096, eval_temperature=0.0,
+        held_out=40, eval_every=10, eval_tasks=0,
+        sft=SFT(lr=5e-5, epochs=4),
+        act_prm=ActPRM(lr=1e-5, updates=30, advantage="posterior"),
+        relabel=Relabel(min_reward=0.5),
+    ),
     # Act-PRM as its authors run it, as far as they say
     "paper": language_model("paper", act_prm=ActPRM(
         lr=4e-5, batch=16, updates=30, reward="action_prob_mean", reward_span="turn", **POSTERIOR,

