@@ -69,7 +69,7 @@ def write(logs: list[dict], file: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description="Writes logs of a refund desk.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     flags = parser.parse_args()
