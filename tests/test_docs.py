@@ -21,6 +21,7 @@ import pytest
 from torch.distributed.run import get_args_parser
 
 from docs import outside
+from examples import refund
 from examples.text_rewards import Flags
 from minprm.__main__ import COMMANDS
 from minprm.commands import ask, cli, export, logs, report
@@ -196,6 +197,8 @@ def understand(command: str) -> None:
 def test_every_command_is_understood(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     Path("my.toml").write_text("")
+    Path("refund").mkdir()
+    refund.write(refund.conversations(seed=0)[:3], Path("refund/examples.jsonl"))
     for command in told_by(page):
         try:
             understand(command)

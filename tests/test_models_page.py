@@ -19,6 +19,10 @@ def test_its_presets_are_all_that_train_a_pretrained_model():
     assert rows.keys() == pretrained.keys()
     assert pretrained["logs"].model.endswith("Qwen3-4B-Instruct-2507")
     assert pretrained["logs"].lora == 32 and pretrained["qwen3-0.6b"].lora == 0
+    small = pretrained.pop("small").act_prm
+    assert (small.reward, small.advantage, small.trained_on) == (
+        "action_prob", "posterior", "thought",
+    )  # fmt: skip
     for name, cfg in pretrained.items():
         assert cfg.act_prm.reward == "action_prob_mean"
         assert (cfg.act_prm.advantage == "mean_std") == (name != "paper")
