@@ -81,7 +81,7 @@ def action_turn(task) -> Tokens:
 def narrated(rng) -> tuple[Tokens, Tokens]:
     """One episode of random play, as (prompt, turn). The base model has read 12,800 of them."""
     # It stands in for a pretrained one. It can follow a ball from any cup, and opens the cup that
-    # its thought ends with. It does not know which thought helps: one in ten has the true start.
+    # its thought ends with. It does not know which thought helps: one in ten follows the ball.
     task = new_task(rng)
     start, _ = task
     wrong = rng.choice(CUPS.replace(start, ""))

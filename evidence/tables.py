@@ -31,8 +31,8 @@ BLOCK = re.compile(r"(<!-- table (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 RIVALS = (
     ("cups-filtered", "best_of_base_matched", "`… --relabel.min-step-reward 0.9`",
      "only the steps whose best thought earns .9"),
-    ("cups-rounds", "stages", "the same, four times among 11",
-     "thoughts of the model before"),
+    ("cups-rounds", "stages", "the same, four rounds, 11 thoughts each",
+     "the thoughts of the last round"),
 )  # fmt: skip
 # The arms of README's table, and what is learned from in each
 SIX = {

@@ -24,7 +24,7 @@ from minprm.run.prefetch import Prefetch
 from minprm.run.snapshots import Snapshots
 from minprm.zoo import adaptive_kl
 
-SUCCESS = "eval/success"  # what early stopping goes by, where a stage names no other number
+SUCCESS = "eval/success"  # what SFT and RL stop early by
 
 Batch = tuple[list[Sample], dict[str, float]]  # what to learn from, and what to log of it
 MakeBatch = Callable[[int], Batch]  # from the number of the update

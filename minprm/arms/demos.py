@@ -1,7 +1,7 @@
 """Which demos a run learns from, is stopped early by, and is scored on where there is no world.
 
 They are read from --demos or left by the expert, put on sides by task, and cut to --context. The
-logs of --few-shot, which the model is shown in its instruction, are read here too.
+logs of --few-shot, which the model is shown as turns, are read here too.
 """
 
 from typing import TYPE_CHECKING, NamedTuple

@@ -1,9 +1,10 @@
 """What ends a run that teaches nothing: one sentence, with the likely cause and the knobs to turn.
 
 An update in which nothing can be compared happens, and is a warning. A stage of Act-PRM that begins
-with FIRST of them in a row is stopped, because where no thought earns anything nothing moves the
-weights, and the next update is like the last one. Once an update had something to compare, the
-stage is never stopped: a policy that has mastered its demos earns the same everywhere, too.
+with FIRST of them in a row, or with SURE unreadable thoughts, is stopped, because where no thought
+earns anything nothing moves the weights, and the next update is like the last one. Once an update
+had something to compare, the stage is never stopped: a policy that has mastered its demos earns the
+same everywhere, too.
 """
 
 import re

@@ -6,12 +6,12 @@ a method learns the same whoever listens (look/ has the listeners).
 
     Began      a stage that is made of updates begins, or goes on from its last snapshot
     Grouped    Act-PRM: the groups of an update have their advantages; no weight has moved
-    Played     RL: the same of the episodes of an update
+    Played     RL: the episodes of an update have their advantages
     Updated    the weights have moved, and the sampler has them
     Noted      a listener has noted groups for people to look at
     Learned    the stage's last update is over; the best weights are back where they were kept
     Drew       a stage has drawn thoughts to write into logs
-    Chose      it has kept the logs in which they can all be read
+    Chose      it has kept the logs whose thoughts can all be read
     Left       it leaves logs to the next stage
     Ended      a stage, or the evaluation of an arm, is over
 """

@@ -210,7 +210,7 @@ def plan(instruction: Instruction, also_from_sft: bool) -> list[str]:
     readers = "whatever is sampled or learned" if also_from_sft else "what is sampled before SFT"
     lines = []
     if instruction.text:
-        place = "before the first message"
+        place = "in the first user message"
         if instruction.in_system:
             place = "at the end of the system message"
         lines += ["", f"--instruction, {place} of {readers}:", printable(instruction.text)]
