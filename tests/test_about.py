@@ -154,7 +154,7 @@ def test_evaluate_finds_the_ladders_numbers_without_a_flag(trained, monkeypatch,
     evaluate.main("checkpoints/r/base-0 --episodes 6 --transcripts all.jsonl".split())
     told = capsys.readouterr().out.split("\n\n")
     assert float(line_of(told[0], "base-0")[1]) == pytest.approx(row["success"], abs=6e-4)
-    assert float(line_of(told[1], "base-0")[5]) == pytest.approx(row["thought_length"], abs=6e-4)
+    assert float(line_of(told[1], "base-0")[6]) == pytest.approx(row["thought_length"], abs=6e-4)
     assert line_of(told[0], "expert")[1] == "1.000"
 
 

@@ -14,12 +14,13 @@ from transformers import (
     GenerationConfig,
 )
 
-from minprm.arms.about import FILE, asked_of, read_about, write_about
+from minprm.arms.about import EXAMPLES, FILE, asked_of, read_about, write_about
 from minprm.arms.about import about as about_of
 from minprm.commands import evaluate, export, serve, train
 from minprm.commands.serving import how_to_serve
 from minprm.constants import Config
 from minprm.model.precision import own_logprobs
+from minprm.text.instruction import Instruction
 from shared.chats import TEMPLATES, TOOLS, one_call, random_qwen3, tokenizer
 from shared.commands import refusal
 from shared.policies import policy
@@ -170,7 +171,8 @@ def test_the_embedded_model_is_exported_too(tmp_path, capsys):
     """Its thoughts and its actions stand in tags."""
     policy().save(tmp_path / "rl-0")
     write_about(
-        tmp_path / "rl-0", about_of(Config(run="r", arms=["rl"]), "rl", ["rl"], 0, "", [], [], [])
+        tmp_path / "rl-0",
+        about_of(Config(run="r", arms=["rl"]), "rl", ["rl"], 0, Instruction(""), [], [], []),
     )
     out, told = exported(capsys, tmp_path, str(tmp_path / "rl-0"))
     assert "No logs of others: it played in the world `cups`" in (out / "README.md").read_text()
@@ -233,13 +235,18 @@ def test_a_base_whose_generation_config_contradicts_itself_is_trained_and_export
 def test_what_is_published_names_files_and_not_where_they_lie(tmp_path, capsys):
     cfg = Config(run="r", few_shot="/home/me/secret/shots.jsonl")
     cfg.act_prm.reward = "/home/me/secret/my.py:brief"
-    trained = about_of(cfg, "rl", ["rl"], 0, "", [], [], [])
-    assert trained["knobs"] == {"few_shot": "shots.jsonl", "act_prm.reward": "my.py:brief"}
+    trained = about_of(cfg, "rl", ["rl"], 0, Instruction(""), [], [], [])
+    assert trained["knobs"] == {"act_prm.reward": "my.py:brief"}
     asked = read_about("checkpoints/whole/action_sft-0")["asked"]
     asked |= {"world": "text", "world_args": ["file=/home/me/secret/tasks.jsonl"]}
-    out, _ = exported(capsys, tmp_path, changed(tmp_path, asked=asked, knobs=trained["knobs"]))
+    asked |= {"few_shot": EXAMPLES}
+    path = changed(tmp_path, asked=asked, knobs=trained["knobs"])
+    (Path(path) / EXAMPLES).write_text("{}\n")
+    out, _ = exported(capsys, tmp_path, path)
+    assert (out / EXAMPLES).read_text() == "{}\n"  # the logs that the model is shown come along
+    assert json.loads((out / FILE).read_text())["asked"]["few_shot"] == EXAMPLES
     text = (out / "README.md").read_text() + (out / FILE).read_text()
-    for name in ("file=tasks.jsonl", "shots.jsonl", "my.py:brief"):
+    for name in ("file=tasks.jsonl", "my.py:brief"):
         assert name in text
     assert "secret" not in text and str(tmp_path) not in text
 

@@ -190,11 +190,11 @@ def test_checkpoints_are_kept_and_load_and_a_killed_run_keeps_the_same(
         pass
 
     def kill(self, *args):
-        Lines.update(self, *args)
+        Lines.metrics(self, *args)
         if len(self.lines) == 5:  # after the second checkpoint, two updates after the snapshot
             raise Killed
 
-    log = type("Killing", (Lines,), {"update": kill})
+    log = type("Killing", (Lines,), {"metrics": kill})
     half = start(replace(run.cfg, run="half"), 0, log(), checkpoints)
     log_of(half).folder = tmp_path
     with pytest.raises(Killed):

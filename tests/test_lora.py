@@ -14,7 +14,7 @@ from minprm.commands import dry_run, train
 from minprm.commands.ask import Evaluation
 from minprm.commands.plan import plan as whole_plan
 from minprm.commands.playing import play_checkpoint
-from minprm.constants import RL, SFT, ActPRM, Config, Optim, Sampled
+from minprm.constants import RL, ActPRM, Config, Optim, Sampled
 from minprm.load.pretrained import adapted, base_of, load_model
 from minprm.load.vllm import weights as merged
 from minprm.model.adapters import under_adapters
@@ -233,7 +233,7 @@ def test_adapters_that_are_not_whole_or_not_plain_are_refused(base, tmp_path, ca
 
 
 @pytest.mark.parametrize("knobs", [
-    {"act_prm": ActPRM(scored_by="base")}, {"rl": RL(kl=0.1)}, {"sft": SFT(kl=0.1)},
+    {"act_prm": ActPRM(scored_by="base")}, {"act_prm": ActPRM(kl=0.1)}, {"rl": RL(kl=0.1)},
 ])  # fmt: skip
 def test_a_base_that_is_not_what_the_run_starts_from_is_refused(base, tmp_path, capsys, knobs):
     """With the adapters off, a checkpoint is the model below it."""

@@ -467,14 +467,14 @@ def test_a_run_that_is_stopped_and_resumed_has_the_same_lines(checkpoints, tmp_p
         log = Log(tmp_path / name)
         run = begun(checkpoints, name, log=log, updates=6, save_every=2)
         log.open(run.cfg)
-        update = log.update
+        metrics = log.metrics
 
         def stopping(seed, stage_id, number, stats):
-            update(seed, stage_id, number, stats)
+            metrics(seed, stage_id, number, stats)
             if number == stop_at:
                 raise KeyboardInterrupt
 
-        log.update = stopping
+        log.metrics = stopping
         try:
             run_stage(run, "act_prm")
         except KeyboardInterrupt:

@@ -76,8 +76,9 @@ def refused(capsys, name: str, *flags: str) -> str:
     capsys.readouterr()
     with pytest.raises(SystemExit) as stop:
         train.main(["--run", name, *flags])
-    lines = [x.strip() for x in capsys.readouterr().err.splitlines()]
-    # "12:00:00 ..." is what a log says, and "it/s]" a bar
+    lines = capsys.readouterr().err.splitlines()
+    # "12:00:00 ..." is what a log says, with a group indented below it, and "it/s]" a bar
+    lines = [x.strip() for x in lines if not x.startswith("    ")]
     error = [x for x in lines if x and x[2:3] != ":" and "it/s]" not in x]
     assert stop.value.code == 2 and len(error) == 1, error
     return error[0]

@@ -115,7 +115,7 @@ def published(about: dict) -> dict:
     if not about:
         return {}
     settings = about["asked"]
-    places = {name: settings[name] for name in ("world", "world_args")}
+    places = {name: settings[name] for name in ("world", "world_args", "few_shot")}
     return {**about, "asked": settings | without_folders(places)}
 
 
