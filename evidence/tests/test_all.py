@@ -12,7 +12,7 @@ from evidence import __main__ as evidence
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "evidence/experiments"
-OF_OTHER_CHAPTERS = {"ablations", "idea", "objectives", "right_thoughts"}  # and started by name
+OF_OTHER_CHAPTERS = {"ablations", "contact", "idea", "objectives", "right_thoughts"}  # and started by name
 SAVES = """
 import time
 try:
