@@ -12,7 +12,8 @@ from evidence import __main__ as evidence
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "evidence/experiments"
-OF_OTHER_CHAPTERS = {"ablations", "contact", "idea", "objectives", "right_thoughts"}  # and started by name
+# of other chapters, and started by name
+OF_OTHER_CHAPTERS = {"ablations", "contact", "idea", "objectives", "right_thoughts"}
 SAVES = """
 import time
 try:
