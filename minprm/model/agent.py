@@ -64,10 +64,12 @@ class Prompter:
         """What a conversation with these first messages has in common with others: the rules, the
         instruction, the tools, the examples. It is one Sample for all of them, so that it is read
         once. None: hardly anything."""
-        ids, _, _ = self.first_state(messages, tools)
-        if not ids:
-            return None
-        return self.beginnings.setdefault(tuple(ids), Sample().extend(ids))
+        if self._shows_examples():
+            rules = [message for message in messages if message["role"] == "system"]
+            ids = as_turns(self.instruction, rules, tools, self.chat)
+        else:
+            ids = self._rules(self._told(messages), tools)
+        return self.beginnings.setdefault(tuple(ids), Sample().extend(ids)) if ids else None
 
     def state_ids(
         self, messages: list[dict], tools: list[dict], after: str | None
@@ -75,25 +77,25 @@ class Prompter:
         """`Chat.state_ids` of what it reads; of the first messages, what follows the beginning."""
         if after is not None:
             return self.chat.state_ids(messages, tools, after)
-        _, state, hidden = self.first_state(messages, tools)
-        return state, hidden
-
-    def first_state(
-        self, messages: list[dict], tools: list[dict]
-    ) -> tuple[list[int], list[int], list[int]]:
-        """(the beginning, the first state behind it, the same without what was observed)."""
-        if self.reads_instruction and self.instruction.examples:
-            rules = [message for message in messages if message["role"] == "system"]
+        if self._shows_examples():
             question = [message for message in messages if message["role"] != "system"]
-            shown, after = as_turns(self.instruction, rules, tools, self.chat)
-            return shown, *self.chat.state_ids(question, tools, after)
-        if self.reads_instruction:
-            messages = self.instruction.added_to(messages)
+            return self.chat.state_ids(question, tools, self.instruction.last_action())
+        messages = self._told(messages)
         state, hidden = self.chat.state_ids(messages, tools, None)
-        common = self.chat.rules(messages, tools)
-        if common < SHARED:
-            return [], state, hidden
-        return state[:common], state[common:], hidden[common:]
+        common = len(self._rules(messages, tools))
+        return state[common:], hidden[common:]
+
+    def _shows_examples(self) -> bool:
+        return self.reads_instruction and self.instruction.examples != ()
+
+    def _told(self, messages: list[dict]) -> list[dict]:
+        """The first messages of a conversation, with the instruction where it is read."""
+        return self.instruction.added_to(messages) if self.reads_instruction else messages
+
+    def _rules(self, messages: list[dict], tools: list[dict]) -> list[int]:
+        """`Chat.rules` where they are long enough to be shared; else []."""
+        ids = self.chat.rules(messages, tools)
+        return ids if len(ids) >= SHARED else []
 
 
 @dataclass(kw_only=True)

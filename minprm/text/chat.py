@@ -39,7 +39,7 @@ vocabulary has no closing tag and spells it in several tokens, `stop` is the fir
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -118,30 +118,20 @@ class Chat:
         """The first two fields of a Turn: the state, and the state without what was observed."""
         state: list[int] = []
         hidden: list[int] = []
-        for piece in self._state_pieces(messages, tools, after):
-            if isinstance(piece, Hole):
-                message = messages[piece.number]
-                ids = self.content(piece.fill(message["content"]))
-                observed = message["role"] != "system"  # the rules are no observation
-            else:
-                ids = piece
-                observed = False
+        for ids, observed in self._written(messages, tools, after):
             state += ids
             if not observed:
                 hidden += ids
         return state, hidden
 
-    def rules(self, messages: list[dict], tools: list[dict]) -> int:
-        """How many ids of such a first state come before anything that is observed."""
-        count = 0
-        for piece in self._state_pieces(messages, tools, None):
-            if not isinstance(piece, Hole):
-                count += len(piece)
-            elif messages[piece.number]["role"] == "system":
-                count += len(self.content(piece.fill(messages[piece.number]["content"])))
-            else:
+    def rules(self, messages: list[dict], tools: list[dict]) -> list[int]:
+        """Ids of such a first state, up to where anything is observed."""
+        rules: list[int] = []
+        for ids, observed in self._written(messages, tools, None):
+            if observed:
                 break
-        return count
+            rules += ids
+        return rules
 
     @staticmethod
     def history(turns: list[Turn], cfg: History) -> list[list[int]]:
@@ -297,6 +287,18 @@ class Chat:
         return self._chat_template.render.reads_any_text()
 
     # Helpers.
+
+    def _written(
+        self, messages: list[dict], tools: list[dict], after: str | None
+    ) -> Iterator[tuple[list[int], bool]]:
+        """The pieces of a state as (ids, is it an observation)."""
+        for piece in self._state_pieces(messages, tools, after):
+            if not isinstance(piece, Hole):
+                yield piece, False
+                continue
+            message = messages[piece.number]
+            observed = message["role"] != "system"  # the rules are no observation
+            yield self.content(piece.fill(message["content"])), observed
 
     def _state_pieces(
         self, messages: list[dict], tools: list[dict], after: str | None

@@ -74,6 +74,10 @@ class Instruction:
     in_system: bool = True  # False: the template knows no system message
     examples: tuple[Demo, ...] = ()  # logs that are shown as turns, each with its thoughts
 
+    def last_action(self) -> str:
+        """That of the examples, which the conversation follows."""
+        return self.examples[-1].steps[-1].action
+
     def added_to(self, messages: list[dict]) -> list[dict]:
         """The messages that begin a conversation, with the instruction in the first system message.
 
@@ -115,8 +119,8 @@ def instruction_of(cfg: Config, chat: Chat, examples: Sequence[Demo] = ()) -> In
 
 def as_turns(
     instruction: Instruction, rules: list[dict], tools: list[dict], chat: Chat
-) -> tuple[list[int], str | None]:
-    """(ids of the instruction and the examples, the last action in them) before a conversation.
+) -> list[int]:
+    """Ids of the instruction and the examples before a conversation.
 
     rules, tools: its system messages and schemas, which come first. Exits where the template cannot
     write it.
@@ -132,7 +136,7 @@ def as_turns(
             thought = None if step.thought is None else chat.thought(step.thought)
             ids += chat.turn(thought, chat.action(step.action))
             after = step.action
-    return ids, after
+    return ids
 
 
 def text_of(knob: str) -> str:
