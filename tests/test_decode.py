@@ -43,6 +43,26 @@ def test_completions_that_stand_together_are_those_of_rows_of_their_own(prompts,
             assert ours.logprobs == pytest.approx(theirs.logprobs, abs=1e-5)
 
 
+def test_what_all_prompts_begin_with_is_read_once_and_changes_nothing(monkeypatch):
+    model = policy().model
+    rules = [1 + i % 12 for i in range(40)]
+    prompts = [[*rules, *prompt] for prompt in PROMPTS]
+    read = []
+    forward = Sampler._forward
+    noted = lambda self, ids, *rest: read.append(tuple(ids.shape)) or forward(self, ids, *rest)  # noqa: E731
+    monkeypatch.setattr(Sampler, "_forward", noted)
+    alike = Sampler(model).generate(prompts, 3, 6, [], 1.0, seed=0)
+    assert read[:2] == [(1, 40), (3, 6)]
+    monkeypatch.setattr(module, "ALIKE", 41)
+    read.clear()
+    apart = Sampler(model).generate(prompts, 3, 6, [], 1.0, seed=0)
+    assert read[0] == (3, 46)
+    for one, other in zip(alike, apart, strict=True):
+        for a, b in zip(one, other, strict=True):
+            assert a.ids == b.ids
+            assert a.logprobs == pytest.approx(b.logprobs, abs=1e-5)
+
+
 def test_a_prompt_is_in_the_cache_once_for_all_its_completions(steps):
     Sampler(policy().model).generate(LONG, 5, 4, [], 1.0, 0)
     assert steps == [(Together, (3, 5))] * 3

@@ -213,8 +213,6 @@ class Sampler:
         unique = list(row_of)
         stamp = sum(weight._version for weight in self.model.parameters())  # any write raises it
         cached, mask, cache = self._resume(unique, stamp)
-        if not any(cached):
-            cached, mask, cache = self._begin_alike(unique)
         news = [prompt[size:] for prompt, size in zip(unique, cached, strict=True)]
         ids, new_mask = _left_padded(news)
         device = mask.device
@@ -228,10 +226,35 @@ class Sampler:
             return logits[which], Together(mask, cache, which[::group], group, more)
         return logits[which], Apart(mask, cache, which, more)
 
+    def _resume(
+        self, prompts: list[tuple[int, ...]], stamp: int
+    ) -> tuple[list[int], Tensor, DynamicCache]:
+        """(how many tokens of each prompt are read already, their mask, their cache)."""
+        last = self.last_call
+        if last is None or last.stamp != stamp:  # its keys and values are outdated
+            return self._begin_alike(prompts)
+        sizes = sorted(set(map(len, last.rows)), reverse=True)
+        cached = [_longest_cached(prompt, sizes, last.rows) for prompt in prompts]
+        longest = max(map(len, prompts))
+        width = max(len(prompt) - n for prompt, n in zip(prompts, cached, strict=True))
+        # each prompt that is all new makes every row as much wider, by padding: after two of those
+        # all is read anew, or the cache would grow by a whole prompt at every step
+        if not any(cached) or last.mask.shape[1] + width > 2 * longest:
+            return self._begin_alike(prompts)
+        # a prompt that is all new takes row 0, and its mask hides what is there
+        places = [last.rows.get(prompt[:n], 0) for prompt, n in zip(prompts, cached, strict=True)]
+        device = last.mask.device
+        rows = torch.tensor(places, device=device)
+        continued = torch.tensor(cached, device=device) > 0
+        cache = DynamicCache(config=self.model.config)
+        for number, (keys, values) in enumerate(last.layers):
+            cache.update(keys[rows], values[rows], number)
+        return cached, last.mask[rows] * continued[:, None], cache
+
     def _begin_alike(
         self, prompts: list[tuple[int, ...]]
     ) -> tuple[list[int], Tensor, DynamicCache]:
-        """Reads once what all prompts begin with. Returns the same as `_resume`."""
+        """The same as `_resume` where nothing is cached: reads once what all prompts begin with."""
         count = len(prompts)
         device = self.model.device
         cache = DynamicCache(config=self.model.config)
@@ -246,33 +269,6 @@ class Sampler:
             keys, values = held(layer)
             cache.update(keys.expand(count, -1, -1, -1), values.expand(count, -1, -1, -1), number)
         return [shared] * count, mask.expand(count, -1), cache
-
-    def _resume(
-        self, prompts: list[tuple[int, ...]], stamp: int
-    ) -> tuple[list[int], Tensor, DynamicCache]:
-        """(how many tokens of each prompt the last call has read, their mask, their cache)."""
-        cache = DynamicCache(config=self.model.config)
-        cached = [0] * len(prompts)
-        nothing = torch.zeros(len(prompts), 0, dtype=torch.long, device=self.model.device)
-        last = self.last_call
-        if last is None or last.stamp != stamp:  # its keys and values are outdated
-            return cached, nothing, cache
-        sizes = sorted(set(map(len, last.rows)), reverse=True)
-        cached = [_longest_cached(prompt, sizes, last.rows) for prompt in prompts]
-        longest = max(map(len, prompts))
-        width = max(len(prompt) - n for prompt, n in zip(prompts, cached, strict=True))
-        # each prompt that is all new makes every row as much wider, by padding: after two of those
-        # all is read anew, or the cache would grow by a whole prompt at every step
-        if not any(cached) or last.mask.shape[1] + width > 2 * longest:
-            return [0] * len(prompts), nothing, cache
-        # a prompt that is all new takes row 0, and its mask hides what is there
-        places = [last.rows.get(prompt[:n], 0) for prompt, n in zip(prompts, cached, strict=True)]
-        device = last.mask.device
-        rows = torch.tensor(places, device=device)
-        continued = torch.tensor(cached, device=device) > 0
-        for number, (keys, values) in enumerate(last.layers):
-            cache.update(keys[rows], values[rows], number)
-        return cached, last.mask[rows] * continued[:, None], cache
 
 
 def rows_at_once(model: PreTrainedModel, tokens: int) -> int:

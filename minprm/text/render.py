@@ -225,21 +225,21 @@ class Renderer:
 
     def encode(self, text: str, **knobs) -> list[int]:
         """Ids of a piece of text, as they are where the piece stands behind a line break."""
-        ids = self.tokenizer.encode(text, add_special_tokens=False, **knobs)
-        if not self._line:
-            return ids
-        behind = self.tokenizer.encode("\n" + text, add_special_tokens=False, **knobs)
-        starts_alike = behind[: len(self._line)] == self._line
-        return behind[len(self._line) :] if starts_alike else ids
+        line = self._line
+        if line:
+            behind = self.tokenizer.encode("\n" + text, add_special_tokens=False, **knobs)
+            if behind[: len(line)] == line:
+                return behind[len(line) :]
+        return self.tokenizer.encode(text, add_special_tokens=False, **knobs)
 
     def _line_before(self) -> list[int]:
         """Ids of a line break, for a tokenizer of the SentencePiece kind, which begins whatever it
         encodes with a space: a piece must not have one. []: this one adds nothing."""
         if not self.reads_any_text():
             return []
-        line, text, both = (
-            self.tokenizer.encode(part, add_special_tokens=False) for part in ("\n", "x", "\nx")
-        )
+        line = self.tokenizer.encode("\n", add_special_tokens=False)
+        text = self.tokenizer.encode("x", add_special_tokens=False)
+        both = self.tokenizer.encode("\nx", add_special_tokens=False)
         return [] if line + text == both else line
 
     def reads_any_text(self) -> bool:
