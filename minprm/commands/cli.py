@@ -17,7 +17,7 @@ from minprm.commands.presets import PRESETS
 from minprm.constants import Config, fail, flat
 
 Flags = TypeVar("Flags")  # a dataclass of flags
-# Flags of earlier versions, and what to do without them.
+# Flags of `minprm train` in earlier versions, and what to do without them.
 GONE = {
     "tiny.layers": "the embedded model has two layers: leave it out",
     "tiny.head_dim": "the heads of the embedded model are 32 wide: leave it out",
@@ -105,9 +105,9 @@ def _sentence(box: str) -> str:
     return complaint
 
 
-def given_knobs(argv: list[str]) -> set[str]:
+def given_knobs(argv: list[str], gone: dict[str, str] = GONE) -> set[str]:
     """The knobs that these flags set. Exits where one is gone, or is set twice, since one of the
-    two would be ignored.
+    two would be ignored. gone: what to do without the flags that a command had once.
 
     >>> sorted(given_knobs(["--seeds", "0", "1", "--optim.no-decay", "--rl.lr=1e-3"]))
     ['optim.decay', 'rl.lr', 'seeds']
@@ -119,7 +119,7 @@ def given_knobs(argv: list[str]) -> set[str]:
         knob = word.split("=")[0].removeprefix("--").replace("-", "_")
         knob = re.sub(r"(^|\.)no_", r"\1", knob)  # --optim.no-decay
         refuse(knob in knobs, f"{flag(knob)} is given twice")
-        refuse(knob in GONE, f"{flag(knob)} is gone: {GONE.get(knob)}")
+        refuse(knob in gone, f"{flag(knob)} is gone: {gone.get(knob)}")
         knobs.add(knob)
     return knobs
 

@@ -10,7 +10,6 @@ The play: playing.py.
 
 from minprm.arms.demos import require_logs
 from minprm.commands.ask import PROGRAM, Evaluation, as_trained, check
-from minprm.commands.checks import refuse
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.envs import WORLDS, world_class
 from minprm.load.names import require_model, require_place
@@ -18,9 +17,7 @@ from minprm.load.names import require_model, require_place
 
 def main(argv: list[str]) -> None:
     """The command."""
-    chosen_knobs = given_knobs(argv)
-    gone = "--atif has gone: --transcripts FILE writes every episode as JSONL"
-    refuse("atif" in chosen_knobs, gone)
+    chosen_knobs = given_knobs(argv, {"atif": "--transcripts FILE writes every episode as JSONL"})
     flags = read_flags(Evaluation, argv, PROGRAM)
     check(flags, chosen_knobs)
     if flags.worlds:

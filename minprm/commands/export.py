@@ -38,8 +38,7 @@ class Export:
 
 def main(argv: list[str]) -> None:
     """The command."""
-    knobs = given_knobs(argv)
-    refuse("push" in knobs, "--push has gone: export, then hf upload OWNER/NAME OUT --private")
+    knobs = given_knobs(argv, {"push": "export, then hf upload OWNER/NAME OUT --private"})
     flags = read_flags(Export, argv, "minprm export")
     require_model(flags.checkpoint)
     # torch and transformers: what is refused above did not wait for them
