@@ -44,9 +44,9 @@ from minprm.run.events import Ended
 from minprm.run.prefetch import Prefetch
 from minprm.run.randomness import noise_seed
 from minprm.run.snapshots import Snapshots, fingerprint_of_demos
-from minprm.run.stage_ids import ids_of, kind, reads_instruction, stage_ids
+from minprm.run.stage_ids import ids_of, kind, last_stage, reads_instruction, stage_ids
 from minprm.several.jobs import processes, side_by_side
-from minprm.stages import RESAMPLE, STAGES
+from minprm.stages import NAMES, RESAMPLE, STAGES
 from minprm.stages.act_prm import act_prm
 from minprm.stages.relabel import copy, relabel, sample, shuffle
 from minprm.stages.rl import rl, synth
@@ -230,8 +230,9 @@ def start(
     began = time.perf_counter()
     policy = base_policy(cfg, seed, checkpoints)
     logger.info(f"seed {seed}: base model ready in {time.perf_counter() - began:.1f} s")
-    plays = any(kind(stage_id) == "rl" for stage_id in stage_ids(cfg))
-    own_weights = plays and cfg.rl.max_async_level > 0  # it plays on while the policy learns
+    # it may play on while the policy learns, in RL or in a stage of the user's own
+    plays = any(kind(name) == "rl" or last_stage(name) not in NAMES for name in stage_ids(cfg))
+    own_weights = plays and cfg.rl.max_async_level > 0
     sampler = make_sampler(policy.model, cfg, own_weights, policy.shares)
     agent = make_agent(policy, sampler, cfg, all_tools(demos), examples)
     check(agent)
