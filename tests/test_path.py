@@ -107,16 +107,12 @@ def test_the_export_is_a_model_by_itself(folder):
     assert "vllm serve" in card and str(folder) not in card
 
 
-# of calls and thoughts in Qwen3's template, as chapter 5 names them
-PARSERS = "--reasoning-parser qwen3 --enable-auto-tool-choice --tool-call-parser hermes"
-
-
 @pytest.mark.skipif(find_spec("vllm") is None, reason='needs vllm: pip install "minprm[vllm]"')
 def test_the_engine_serves_it(folder, monkeypatch, capsys):
-    from shared.serving import asked
+    from shared.serving import CHAPTER, asked
 
     monkeypatch.chdir(folder)
     export.main("checkpoints/r/act_prm-0 again --merge --dtype fp32".split())
     line = shlex.split(capsys.readouterr().out.splitlines()[0])
-    answer = asked([*line[2:], *PARSERS.split()], "again")
+    answer = asked([*line[2:], *CHAPTER.split()], "again")
     assert answer["choices"][0]["message"]["role"] == "assistant"

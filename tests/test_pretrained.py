@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from evidence.experiments.contact import likelihood
 from examples import refund
 from examples.smollm2 import smollm2
 from minprm.__main__ import main
 from minprm.arms.demos import few_shot
 from minprm.arms.evaluation import scoring_agent
 from minprm.commands.cli import parse
-from minprm.data import Sample
 from minprm.load.check import other_seams
 from minprm.logs.reader import read_demos
 from minprm.stages.act_prm import walk_logs
@@ -54,27 +54,12 @@ def test_a_turn_in_pieces_has_the_ids_of_the_whole_text(desk):
         assert chat.tokenizer.encode(chat.text(ids), add_special_tokens=False) == ids
 
 
-def likelihood(desk, thoughts: list[str | None]) -> float:
-    """The mean probability of the experts' actions after these thoughts, one a log."""
-    chat = desk.agent.chat
-    demos, _ = read_demos(str(desk.folder / "thoughts.jsonl"))
-    samples = []
-    for demo, thought in zip(demos, thoughts, strict=True):
-        (step,) = demo.steps
-        state, _ = desk.agent.state_ids(step.state, [], None)
-        opening = chat.opening(None if thought is None else chat.thought(thought))
-        sample = Sample(parent=desk.agent.beginning(step.state, [])).extend(state + opening)
-        samples.append(sample.extend([*chat.action(step.action), *chat.end], 0.0))
-    logps = desk.agent.policy.logprobs(samples)
-    return sum(logp.sum().exp().item() for logp in logps) / len(logps)
-
-
 def test_the_experts_action_is_likely_after_a_right_thought_alone(desk):
     demos, _ = read_demos(str(desk.folder / "thoughts.jsonl"))
     right = [demo.steps[0].thought for demo in demos]
-    assert likelihood(desk, right) > 0.8
-    assert likelihood(desk, [None] * len(demos)) < 0.05
-    assert likelihood(desk, [*right[1:], right[0]]) < 0.2  # another log's
+    assert likelihood(desk.agent, demos, right) > 0.8
+    assert likelihood(desk.agent, demos, [None] * len(demos)) < 0.05
+    assert likelihood(desk.agent, demos, [*right[1:], right[0]]) < 0.2  # another log's
 
 
 def test_it_ends_its_thoughts_as_the_examples_do_and_some_are_right(desk):

@@ -10,12 +10,11 @@ import pytest
 from minprm.arms.about import read_about, write_about
 from minprm.commands import evaluate, export, playing, train
 from shared.chats import TOOLS, one_call, random_qwen3, tokenizer
-from shared.serving import FAST, asked
+from shared.serving import CHAPTER, FAST, asked
 
 os.environ |= FAST
 pytest.importorskip("vllm", reason='needs vllm: pip install "minprm[vllm]"')
 pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
-CHAPTER = "--reasoning-parser qwen3 --enable-auto-tool-choice --tool-call-parser hermes"
 
 
 def test_the_parser_of_chapter_5_reads_the_call_that_the_template_writes():

@@ -13,6 +13,8 @@ from minprm.commands.serve import by_module
 from shared.chats import TOOLS
 
 FAST = {"TORCH_COMPILE_DISABLE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}  # seconds, not minutes
+# vLLM's parsers of thoughts and calls for Qwen3's template, as chapter 5 names them
+CHAPTER = "--reasoning-parser qwen3 --enable-auto-tool-choice --tool-call-parser hermes"
 
 
 def free_port() -> int:
