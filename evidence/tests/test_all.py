@@ -13,7 +13,9 @@ from evidence import __main__ as evidence
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "evidence/experiments"
 # of other chapters, and started by name
-OF_OTHER_CHAPTERS = {"ablations", "contact", "idea", "objectives", "right_thoughts"}
+OF_OTHER_CHAPTERS = {
+    "ablations", "contact", "idea", "objectives", "pretrained", "right_thoughts",
+}  # fmt: skip
 SAVES = """
 import time
 try:
