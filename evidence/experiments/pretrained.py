@@ -20,8 +20,16 @@ learning is ahead of choosing is open: one sketch in another program had .42 aga
 import sys
 from pathlib import Path
 
-from evidence.results import FOLDER, load, over_seeds, save, save_run, t_interval, take_json_flag
-from evidence.results import this_program
+from evidence.results import (
+    FOLDER,
+    load,
+    over_seeds,
+    save,
+    save_run,
+    t_interval,
+    take_json_flag,
+    this_program,
+)
 from examples import refund
 from examples.smollm2 import smollm2
 from minprm.commands.ask import PROGRAM, Evaluation, as_trained, configured
@@ -45,7 +53,7 @@ ARMS = {
 
 
 def write_logs(folder: Path) -> None:
-    """The files of examples/refund.py, its logs with the thoughts of their expert, and further logs."""
+    """What examples/refund.py writes, the same logs with their thoughts, and further logs."""
     folder.mkdir(parents=True, exist_ok=True)
     logs = refund.conversations(seed=0)
     examples, logs = logs[: refund.EXAMPLES], logs[refund.EXAMPLES :]

@@ -152,7 +152,10 @@ def go_on(run: str, flags: list[str]) -> tuple[dict[str, list[dict]], list[dict]
     exists = (RUNS / run / "config.json").exists()
     main(["--run", run, *(["--resume"] if exists else flags)])
     rows = json.loads((RUNS / run / "ladder.json").read_text(encoding="utf-8"))
-    lines = (RUNS / run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    metrics = RUNS / run / "metrics.jsonl"
+    if not metrics.exists():  # no arm of the run was trained
+        return rows, []
+    lines = metrics.read_text(encoding="utf-8").splitlines()
     return rows, [json.loads(line) for line in lines]
 
 
