@@ -14,7 +14,7 @@ import pytest
 
 from evidence.experiments import ablations, objectives
 from minprm.arms.ladder import STAGES
-from minprm.commands import ask, evaluate, playing
+from minprm.commands import ask, evaluate, playing, train
 from minprm.commands.cli import parse
 from minprm.commands.knobs import ranges
 from minprm.commands.presets import PRESETS
@@ -290,6 +290,28 @@ def test_a_broken_checkpoint_ends_in_one_sentence(file, checkpoint, tmp_path, ca
     (tmp_path / "broken" / file).write_bytes(whole[: len(whole) // 2])
     error = refusal(evaluate.main, [str(tmp_path / "broken"), "--episodes", "1"], capsys)
     assert "is no model that transformers loads" in error
+
+
+@pytest.mark.parametrize("name", ["model.gguf", "", "models/model.Q4_K_M.gguf"])
+def test_a_gguf_file_is_told_from_a_folder(name, tmp_path, capsys):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "model.Q4_K_M.gguf").write_bytes(b"GGUF")
+    path = str(tmp_path / name) if name else str(tmp_path / "models")
+    error = refusal(train.main, ["--arms", "rl", "--model", path], capsys)
+    assert "is a GGUF file" in error
+    assert "name the model that it was made from" in error
+
+
+def test_a_preset_says_nothing_of_another_world_or_of_trained_adapters(tmp_path):
+    own = parse(["--preset", "smoke", "--world", "rooms"])
+    assert own.world_args == [] and own.tiny.mixture == []
+    same = parse(["--preset", "smoke", "--world", "cups"])
+    assert same == PRESETS["smoke"]
+    (tmp_path / "adapter_config.json").write_text("{}")
+    adapters = ["--preset", "logs", "--demos", "x.jsonl", "--model", str(tmp_path)]
+    assert parse(adapters).lora == 0
+    assert parse([*adapters, "--lora", "8"]).lora == 8  # which the loading may refuse
+    assert PRESETS["logs"].lora == 32
 
 
 def test_a_checkpoint_that_is_not_there_is_named(capsys):

@@ -15,6 +15,7 @@ from minprm.commands.effects import check_effects
 from minprm.commands.knobs import flag, short_help
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, fail, flat
+from minprm.load.names import holds_adapters
 
 Flags = TypeVar("Flags")  # a dataclass of flags
 # Flags of `minprm train` in earlier versions, and what to do without them.
@@ -55,14 +56,26 @@ def parse(argv: list[str]) -> Config:
 def configuration(flags: list[str]) -> Config:
     """The configuration of these flags, checked. Whether each of them has an effect is not asked:
     the config.json of a run names every knob."""
-    preset = PRESETS.get(_setting(flags, "--preset"), PRESETS["cups"])
+    preset = deepcopy(PRESETS.get(_setting(flags, "--preset"), PRESETS["cups"]))
+    _forget_other(preset, flags)
     if {"-h", "--help"} & {*flags}:
         print(short_help(preset))
         raise SystemExit
     flags = ["--help" if word == "--help-all" else word for word in flags]
-    config = read_flags(Config, flags, "minprm train", default=deepcopy(preset))
+    config = read_flags(Config, flags, "minprm train", default=preset)
     check(config)
     return config
+
+
+def _forget_other(preset: Config, flags: list[str]) -> None:
+    """Takes out of a preset what it says of its own world and its own model, where the flags name
+    another one: nobody has asked for that."""
+    if _setting(flags, "--world") not in ("", preset.world):
+        preset.world_args = []
+        preset.tiny.mixture = []
+    model = _setting(flags, "--model")
+    if model and holds_adapters(model):
+        preset.lora = 0  # that of the adapters
 
 
 def read_flags(schema: type[Flags], argv: list[str], program: str, **default) -> Flags:

@@ -13,18 +13,31 @@ from huggingface_hub.utils import HFValidationError, validate_repo_id
 from minprm.constants import DeviceName, SamplerName, fail
 
 SMALL = 20 * 10**6  # bytes of weights; the embedded model has one million
-CONFIGS = ("config.json", "adapter_config.json")  # of a whole model, and of adapters
+CONFIG, ADAPTERS = "config.json", "adapter_config.json"  # of a whole model, and of adapters
 
 
 def require_model(path: str) -> None:
     """Exits where no model can be: a folder that holds none, or a name of no folder."""
     require_place(path)
-    if Path(path).is_dir() and not any((Path(path) / file).exists() for file in CONFIGS):
-        fail(f"{path} is no model that transformers loads: the folder holds no {CONFIGS[0]}")
+    folder = Path(path)
+    if folder.is_dir() and not (folder / CONFIG).exists() and not holds_adapters(path):
+        for file in folder.glob("*.gguf"):
+            require_place(str(file))
+        fail(f"{path} is no model that transformers loads: the folder holds no {CONFIG}")
+
+
+def holds_adapters(path: str) -> bool:
+    """Is it a folder with LoRA adapters?"""
+    return (Path(path) / ADAPTERS).exists()
 
 
 def require_place(path: str) -> None:
-    """Exits where neither a folder nor a model of the hub can have this name."""
+    """Exits where neither a folder nor a model of the hub can have this name; and at a GGUF."""
+    if path.endswith(".gguf"):
+        fail(
+            f"{path} is a GGUF file, which holds rounded weights for writing: name the model that "
+            "it was made from, a folder or hub id with safetensors"
+        )
     if "/" in path and not Path(path).exists() and not _may_be_on_the_hub(path):
         fail(f"{path} is no model that transformers loads: there is no such folder")
 
