@@ -1,11 +1,14 @@
 """python examples/refund.py FOLDER [--seed 0]: logs of a refund desk, for a small pretrained model.
 
 A customer names a quantity, a price and a fee; the expert answers `refund 22`. A model of 135 M
-weights cannot work that out in its head, and can in a thought: `5 x 5 = 25, 25 - 3 = 22.` Two files
-are written: refund.jsonl has 160 logs of actions alone, examples.jsonl has three with a thought.
-Nobody wrote more thoughts than these:
+weights cannot work that out in its head, and can in a thought: `5 x 5 = 25, 25 - 3 = 22.`
+
+    refund.jsonl      160 logs of actions alone
+    examples.jsonl    three logs with a thought; nobody wrote more thoughts than these
+    test.jsonl        150 further logs of actions
 
     minprm train --preset small --demos FOLDER/refund.jsonl --few-shot FOLDER/examples.jsonl
+    minprm evaluate CHECKPOINT --demos FOLDER/test.jsonl
 
 No combination of the three numbers comes twice, so what is held out is a combination and not a
 sentence.
@@ -17,8 +20,7 @@ import random
 from itertools import product
 from pathlib import Path
 
-LOGS = 160
-EXAMPLES = 3
+EXAMPLES, LOGS, TEST = 3, 160, 150
 PRICES, QUANTITIES, FEES = range(4, 16), range(3, 10), range(1, 10)
 THINGS = ("mug", "lamp", "scarf", "pen", "plate", "candle", "towel", "vase")
 RULES = (
@@ -68,16 +70,24 @@ def write(logs: list[dict], file: Path) -> None:
             lines.write(json.dumps(log) + "\n")
 
 
+def write_all(folder: Path, seed: int) -> list[dict]:
+    """Writes the three files. Returns the 160 logs with the thoughts of their expert."""
+    folder.mkdir(parents=True, exist_ok=True)
+    logs = conversations(seed)
+    examples, logs = logs[:EXAMPLES], logs[EXAMPLES:]
+    training, test = logs[:LOGS], logs[LOGS : LOGS + TEST]
+    write(examples, folder / "examples.jsonl")
+    write([without_thought(log) for log in training], folder / "refund.jsonl")
+    write([without_thought(log) for log in test], folder / "test.jsonl")
+    return training
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Writes logs of a refund desk.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     flags = parser.parse_args()
-    flags.folder.mkdir(parents=True, exist_ok=True)
-    logs = conversations(flags.seed)
-    examples, logs = logs[:EXAMPLES], logs[EXAMPLES : EXAMPLES + LOGS]
-    write(examples, flags.folder / "examples.jsonl")
-    write([without_thought(log) for log in logs], flags.folder / "refund.jsonl")
+    write_all(flags.folder, flags.seed)
 
 
 if __name__ == "__main__":

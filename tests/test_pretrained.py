@@ -9,8 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from evidence.experiments.contact import likelihood
+from examples import pretrained as one_file
 from examples import refund
 from examples.smollm2 import smollm2
 from minprm.__main__ import main
@@ -82,3 +84,28 @@ def test_an_update_a_relabelled_log_and_a_score_by_the_commands_that_a_user_type
     rows = json.loads(Path("runs/small/ladder.json").read_text())
     assert rows["base"][0]["thought_rate"] > 0.5  # it is shown the examples
     assert Path("checkpoints/small/base-0/few_shot.jsonl").exists()
+
+
+def test_the_one_file_version_reads_and_writes_what_the_model_does(desk):
+    model = AutoModelForCausalLM.from_pretrained(smollm2())
+    one_file.tokenizer = tokenizer = desk.agent.chat.tokenizer
+    one_file.OPEN, one_file.CLOSE = one_file.encode("<think>\n"), one_file.encode("</think>\n")
+    one_file.END = [tokenizer.eos_token_id]
+    logs = one_file.read_logs(desk.folder / "refund.jsonl")[:3]
+    examples = one_file.read_logs(desk.folder / "examples.jsonl")
+    prompts, thoughts = one_file.think(model, logs, 2, examples)
+    turns = one_file.turns_of(logs, thoughts, 2)
+    with torch.no_grad():
+        logps = one_file.log_probs(model, prompts, turns)
+    for i, turn in enumerate(turns):
+        ids = torch.tensor([prompts[i // 2] + turn])
+        with torch.no_grad():
+            logp = model(ids[:, :-1]).logits[0, -len(turn) :].log_softmax(-1)
+        logp = logp.gather(-1, ids[0, -len(turn) :, None])[:, 0]
+        torch.testing.assert_close(logps[i], logp, rtol=0, atol=1e-4)
+    written = one_file.draw(model, prompts, 1, [one_file.END], greedy=True, limit=12)
+    for prompt, ids in zip(prompts, written, strict=True):
+        greedy = model.generate(
+            torch.tensor([prompt]), do_sample=False, max_new_tokens=12, pad_token_id=0
+        )
+        assert greedy[0, len(prompt) :].tolist() == ids

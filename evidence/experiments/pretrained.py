@@ -23,7 +23,6 @@ from pathlib import Path
 from evidence.results import (
     FOLDER,
     load,
-    over_seeds,
     save,
     save_run,
     t_interval,
@@ -38,9 +37,9 @@ from minprm.commands.playing import replay_checkpoint
 from minprm.commands.train import go_on
 from minprm.logs.reader import read_demos
 from minprm.report.files import RUNS
+from minprm.report.table import interval
 
 SEEDS = [0, 1, 2]
-TEST = 150  # further logs
 CHECKPOINTS = Path("checkpoints")
 ARMS = {
     "base": "--arms base",
@@ -50,18 +49,6 @@ ARMS = {
     "act_prm": "--arms act_prm",
     "expert_thoughts": "--arms expert_thoughts",
 }
-
-
-def write_logs(folder: Path) -> None:
-    """What examples/refund.py writes, the same logs with their thoughts, and further logs."""
-    folder.mkdir(parents=True, exist_ok=True)
-    logs = refund.conversations(seed=0)
-    examples, logs = logs[: refund.EXAMPLES], logs[refund.EXAMPLES :]
-    training, test = logs[: refund.LOGS], logs[refund.LOGS : refund.LOGS + TEST]
-    refund.write(examples, folder / "examples.jsonl")
-    refund.write([refund.without_thought(log) for log in training], folder / "refund.jsonl")
-    refund.write(training, folder / "thoughts.jsonl")
-    refund.write([refund.without_thought(log) for log in test], folder / "test.jsonl")
 
 
 def measured(arm: str, seed: int, folder: Path) -> dict:
@@ -88,13 +75,18 @@ def evaluated(checkpoint: Path, test: Path) -> dict:
 
 
 def joined() -> dict[str, dict]:
-    """A row for each arm, over the seeds whose runs are there."""
+    """A row for each arm, over the seeds whose runs are there. The base has no seed."""
     rows = {}
     for arm in ARMS:
-        runs = [load(f"pretrained/{arm}-{seed}")["rows"] for seed in SEEDS]
-        rows[arm] = over_seeds([run["success"] for run in runs])
-        rows[arm]["held_out"] = [run["held_out"] for run in runs]
-        rows[arm]["seconds"] = [run["run"]["seconds"] for run in runs]
+        names = [f"pretrained/{arm}-{seed}" for seed in SEEDS]
+        runs = [load(name)["rows"] for name in names if (FOLDER / f"{name}.json").exists()]
+        mean, low, high = interval([run["test"] for run in runs])
+        row = {"mean": mean, "low": low, "high": high}
+        row["values"] = [run["success"] for run in runs]
+        row["likelihood"] = [run["test"]["likelihood"] for run in runs]
+        row["held_out"] = [run["held_out"] for run in runs]
+        row["seconds"] = [run["run"]["seconds"] for run in runs]
+        rows[arm] = row
     return rows
 
 
@@ -103,7 +95,7 @@ def main() -> None:
     if len(sys.argv) == 3:
         arm, seed = sys.argv[1], int(sys.argv[2])
         folder = RUNS / "evidence-pretrained"
-        write_logs(folder)
+        refund.write(refund.write_all(folder, seed=0), folder / "thoughts.jsonl")
         row = measured(arm, seed, folder)
         where = path or FOLDER / "pretrained" / f"{arm}-{seed}.json"
         save(where, **this_program(), seeds=[seed], interval="none: one seed", rows=row)
