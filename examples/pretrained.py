@@ -231,6 +231,9 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rivals", action="store_true", help="best of as many thoughts, too")
     flags = parser.parse_args()
+    for file in (MODEL / "config.json", flags.folder / "test.jsonl"):
+        if not file.exists():
+            parser.error(f"{file} is missing: the first lines of this program say what writes it")
     torch.manual_seed(flags.seed)
     tokenizer = AutoTokenizer.from_pretrained(MODEL)
     OPEN, CLOSE = encode("<think>\n"), encode("</think>\n")

@@ -197,8 +197,7 @@ def understand(command: str) -> None:
 def test_every_command_is_understood(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     Path("my.toml").write_text("")
-    Path("refund").mkdir()
-    refund.write(refund.conversations(seed=0)[:3], Path("refund/examples.jsonl"))
+    refund.write_all(Path("refund"), seed=0)
     for command in told_by(page):
         try:
             understand(command)

@@ -15,9 +15,14 @@ BROKEN = "\ufffd"  # what decoding writes for bytes that are no character
 
 
 def state_text(step: Step) -> str:
-    """What the step shows, without the rules, and cut where it is a long page."""
-    contents = [str(m.get("content") or "") for m in step.state if m.get("role") != "system"]
-    text = "\n".join(contents)
+    """What the step shows, without the rules, and cut where it is a long page. Where several
+    messages came, each says who speaks."""
+    messages = [message for message in step.state if message.get("role") != "system"]
+    lines = []
+    for message in messages:
+        content = str(message.get("content") or "")
+        lines.append(f"{message.get('role')}: {content}" if len(messages) > 1 else content)
+    text = "\n".join(lines)
     if len(text) <= STATE_LETTERS:
         return text
     return f"{text[:STATE_LETTERS]} … (the first {STATE_LETTERS:,} of {len(text):,} letters)"
