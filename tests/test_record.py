@@ -444,6 +444,14 @@ def test_a_long_page_is_cut_and_says_so():
     assert state_text(Step(state, None, "go")) == page[1:]
 
 
+def test_a_state_of_several_messages_says_who_speaks():
+    state = [{"role": "system", "content": "rules"}, {"role": "user", "content": "Where is it?"}]
+    assert state_text(Step(state, None, "go")) == "Where is it?"
+    state += [{"role": "tool", "content": "under b"}, {"role": "assistant", "content": None}]
+    spoken = "user: Where is it?\ntool: under b\nassistant: "
+    assert state_text(Step(state, None, "go")) == spoken
+
+
 def test_a_part_of_a_character_is_shown_by_its_bytes():
     letters = pre_tokenizers.ByteLevel.alphabet()
     bpe = Tokenizer(models.BPE({letter: i for i, letter in enumerate(sorted(letters))}, []))
