@@ -56,7 +56,7 @@ def measured(arm: str, seed: int, folder: Path) -> dict:
     name = f"evidence-pretrained-{arm}-{seed}"
     logs = "thoughts" if arm == "expert_thoughts" else "refund"
     flags = f"--preset small --model {smollm2()} --demos {folder / logs}.jsonl {ARMS[arm]}"
-    if arm != "expert_thoughts":
+    if arm not in ("action_sft", "expert_thoughts"):  # in which the base writes nothing
         flags += f" --few-shot {folder / 'examples.jsonl'}"
     ladder, metrics = go_on(name, f"{flags} --seeds {seed}".split())
     ((trained, (row,)),) = ladder.items()
