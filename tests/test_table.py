@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from minprm.report.table import by_log, interval, student_t, table
+from minprm.report.table import by_log, interval, student_t, table, wilson
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 13, 14, 15, 30, 99, 400])
@@ -24,6 +24,8 @@ def test_logs_are_counted_and_not_their_steps():
     _, low, high = interval([{"success": mean} for mean in means])
     assert by_log([[mean] * 25 for mean in means]) == pytest.approx((low, high))
     assert by_log([[0.5, 0.7]]) == (0.0, 1.0)  # one log says nothing of others
+    assert by_log([[0.0, 0.0]] * 20) == wilson(0.0, 20)  # twenty misses are not "never"
+    assert by_log([[True]] * 20) == wilson(1.0, 20)
 
 
 def test_steps_that_cancel_within_their_log_leave_no_doubt():

@@ -64,7 +64,8 @@ def by_log(logs: list[list[float]]) -> tuple[float, float]:
 
     logs: one number from 0 to 1 for each step of each of L logs, N numbers in all. The half width
     is t sqrt(L / (L - 1) sum of (log's sum of deviations from the mean)^2) / N (Liang & Zeger
-    1986). One log says nothing of others.
+    1986). One log says nothing of others. Where all steps are 0, or all are 1, there is no such
+    deviation, and the interval is Wilson's for so many logs.
 
     >>> by_log([[0.0], [1.0], [1.0], [0.0]]) == by_log([[0.0] * 9, [1.0] * 9, [1.0] * 9, [0.0] * 9])
     True
@@ -73,6 +74,8 @@ def by_log(logs: list[list[float]]) -> tuple[float, float]:
         return 0.0, 1.0
     steps = [x for log in logs for x in log]
     mean = fmean(steps)
+    if {*steps} in ({0.0}, {1.0}):
+        return wilson(mean, len(logs))
     squares = sum(sum(x - mean for x in log) ** 2 for log in logs)
     error = math.sqrt(squares * len(logs) / (len(logs) - 1)) / len(steps)
     half = student_t(len(logs) - 1) * error
