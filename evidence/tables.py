@@ -607,6 +607,7 @@ TABLES = {
     "cups-more": ladder, "frozenlake-more": ladder, "errand-two": one_line,
     "cups:six": six, "errand-right": right_thoughts,
     "act_prm": partial(successes, what="`act_prm.py`"),
+    "pretrained": partial(successes, what="arm"),
     "ablations": ablations, "objectives": objectives, "text_rewards": text_rewards, "nlpo": nlpo,
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
     "actprm": actprm, "growth": growth, "tokens": tokens, "vs_trl": vs_peer, "vs_verl": vs_peer,
