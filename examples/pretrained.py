@@ -4,11 +4,13 @@
     python examples/refund.py refund    # logs of actions; three examples with a thought; a test
     python examples/pretrained.py refund [--seed N] [--rivals]
 
-The steps are those of act_prm.py, and so are the names: lay the two side by side. The base model
-need not be raised here. It can reckon, but does not know that it shall think: it reads the three
-examples, the only thoughts that anybody wrote, until it is fine-tuned. They are long, so `read`
-reads once what all prompts begin with, and the turns of a prompt stand side by side behind it. A
-log whose best thought earns less than .5 is left out, because it would teach a wrong sum.
+The steps are those of act_prm.py, and so are the names: lay the two side by side. Here nobody has
+to raise the base model. It can do sums, but does not think unless it is asked. Until it is
+fine-tuned, three examples in the prompt show it how, and nobody wrote more thoughts than these.
+They are long, so `read` computes once what all prompts begin with, and the turns of a prompt stand
+side by side behind it. Logs whose best thought earns less than .5 are left out: it is probably
+wrong. `--preset small` has the same recipe but for two things: it trains the thought alone, where
+the action is trained here as in act_prm.py, and it holds 40 logs out.
 """
 
 import argparse
@@ -27,40 +29,41 @@ Tokens = list[int]
 
 
 # ------------------------------------------------------------ Logs, text and tokens
-# A log is the messages of one question, and the last is the expert's. A turn that thinks has a line
-# break behind `<think>`, behind the thought and behind `</think>`: then the tokens of the pieces
-# are those of the whole turn, whatever the action begins with.
+# A task is the messages of one log: the shop's rules, what the customer says, and last the expert's
+# turn. A turn that thinks has a line break behind `<think>`, behind the thought and behind
+# `</think>`: then the tokens of the pieces are those of the whole text, however the action begins.
 def read_logs(file: Path) -> list[list[dict]]:
-    return [json.loads(line)["messages"] for line in open(file, encoding="utf-8")]
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line)["messages"] for line in lines]
 
 
 def encode(text: str) -> Tokens:
     return tokenizer(text, add_special_tokens=False).input_ids
 
 
-def prompt(log, examples=()) -> Tokens:
+def prompt(task, examples=()) -> Tokens:
     """The conversation up to the expert's turn. Examples are earlier turns of it."""
-    messages = log[:1]  # the shop's rules
+    messages = task[:1]
     for example in examples:
         thought, action = example[-1]["reasoning_content"], example[-1]["content"]
         turn = f"<think>\n{thought}\n</think>\n{action}"
         messages = [*messages, *example[1:-1], {"role": "assistant", "content": turn}]
-    messages = messages + log[1:-1]
-    return encode(
-        tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    )
+    messages = messages + task[1:-1]
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    return encode(text)
 
 
-def action_turn(log) -> Tokens:
-    return encode(log[-1]["content"]) + END
+def action_turn(task) -> Tokens:
+    return [*encode(task[-1]["content"]), END]
 
 
 # ------------------------------------------------ The model: it writes and reads tokens
 def read(model, prompts) -> tuple[DynamicCache, torch.Tensor]:
-    """What the model computes on the prompts, without the last token of each: keys and values, and
-    a mask [prompts, L] that is 0 at the padding. What all begin with is read once."""
+    """Keys and values of all tokens of each prompt but the last, and a mask [prompts, L], 0 at the
+    padding. What all prompts begin with is computed once."""
     shared = 0
-    while len({tokens[shared] for tokens in prompts}) == 1 and shared < len(prompts[0]) - 2:
+    shortest = min(map(len, prompts))
+    while shared < shortest - 2 and len({tokens[shared] for tokens in prompts}) == 1:
         shared += 1
     cache = DynamicCache(config=model.config)
     model(torch.tensor([prompts[0][:shared]]), past_key_values=cache, logits_to_keep=1)
@@ -68,18 +71,18 @@ def read(model, prompts) -> tuple[DynamicCache, torch.Tensor]:
     own = [torch.tensor(tokens[shared:-1]) for tokens in prompts]
     ids = pad_sequence(own, batch_first=True, padding_value=-1, padding_side="left")
     mask = F.pad((ids >= 0).long(), (shared, 0), value=1)
-    places = (mask.cumsum(1) - 1)[:, shared:].clamp(min=0)
+    places = (mask.cumsum(1) - 1)[:, shared:]  # padding does not count
     ids = ids.clamp(min=0)
     model(ids, past_key_values=cache, attention_mask=mask, position_ids=places, logits_to_keep=1)
     return cache, mask
 
 
-def beside(model, cache, mask, ids, sees, places) -> torch.Tensor:
-    """Logits [prompts, N, words] of N tokens behind each prompt. sees [N, M]: which of the M tokens
-    that now stand behind it each of the N reads; the prompt is read by all."""
+def beside(model, cache, mask, ids, own, places) -> torch.Tensor:
+    """Logits [prompts, N, words] of N more tokens of each prompt's turns, which share one row.
+    own [N, M]: may each of them read each of the M tokens of the turns? All read the prompt."""
     rows, new = ids.shape
     before = mask.bool()[:, None].expand(rows, new, -1)
-    sees = torch.cat([before, sees.expand(rows, -1, -1)], dim=2)[:, None]
+    sees = torch.cat([before, own.expand(rows, -1, -1)], dim=2)[:, None]
     return model(ids, past_key_values=cache, attention_mask=sees, position_ids=places).logits
 
 
@@ -87,52 +90,63 @@ def beside(model, cache, mask, ids, sees, places) -> torch.Tensor:
 def draw(model, prompts, group, stops, greedy=False, limit=40) -> list[Tokens]:
     """Continues each prompt `group` times, until a token of `stops` or for `limit` tokens."""
     cache, mask = read(model, prompts)
-    tokens = torch.tensor([tokens[-1:] * group for tokens in prompts])
+    last = torch.tensor([tokens[-1:] * group for tokens in prompts])  # [prompts, group]
     place = mask.sum(1, keepdim=True).expand(-1, group)
-    completions = [[] for _ in range(tokens.numel())]
+    completions = [[] for _ in range(last.numel())]
     for i in range(limit):
-        own = torch.eye(group, dtype=torch.bool).repeat(1, i + 1)  # what a turn wrote itself
-        probs = beside(model, cache, mask, tokens, own, place + i).softmax(-1).flatten(0, 1)
+        own = torch.eye(group, dtype=torch.bool).repeat(1, i + 1)  # a turn reads its own tokens
+        probs = beside(model, cache, mask, last, own, place + i).softmax(-1).flatten(0, 1)
         drawn = probs.argmax(-1) if greedy else probs.multinomial(1)[:, 0]
         for turn, token in zip(completions, drawn.tolist(), strict=True):
-            if turn[-1:] not in stops:
+            if not turn or turn[-1] not in stops:
                 turn.append(token)
-        if all(turn[-1:] in stops for turn in completions):
+        if all(turn[-1] in stops for turn in completions):
             break
-        tokens = drawn.view(tokens.shape)
+        last = drawn.view(last.shape)
     return completions
 
 
 def log_probs(model, prompts, targets) -> list[torch.Tensor]:
-    """log p of each target's tokens after its prompt: one tensor [len(target)] for each. The
-    targets of a prompt, as many for each, stand in a row."""
+    """log p of each target's tokens after its prompt: one tensor [len(target)] for each. All
+    prompts have as many targets, and those of a prompt stand next to each other."""
     group = len(targets) // len(prompts)
     cache, mask = read(model, prompts)
-    rows = [torch.tensor(prompts[i // group][-1:] + row) for i, row in enumerate(targets)]
-    ids = pad_sequence(rows, batch_first=True)  # on the right: never attended to
+    turns = []
+    for i, target in enumerate(targets):
+        turns.append(torch.tensor(prompts[i // group][-1:] + target))
+    ids = pad_sequence(turns, batch_first=True)  # on the right, where no token sees it
     length = ids.shape[1] - 1
     own = torch.block_diag(*[torch.ones(length, length).tril()] * group).bool()
     places = mask.sum(1, keepdim=True) + torch.arange(length).repeat(group)
-    turns = ids[:, :-1].reshape(len(prompts), -1)
-    logits = beside(model, cache, mask, turns, own, places).flatten(0, 1)
+    side_by_side = ids[:, :-1].reshape(len(prompts), -1)
+    logits = beside(model, cache, mask, side_by_side, own, places).flatten(0, 1)
     logp = -F.cross_entropy(logits, ids[:, 1:].flatten(), reduction="none").view(-1, length)
-    return [row[: len(target)] for row, target in zip(logp, targets, strict=True)]
+    unpadded = []
+    for i, row in enumerate(logp):
+        unpadded.append(row[: len(targets[i])])
+    return unpadded
 
 
 # ------------------------------------------------ Act-PRM: the four steps, then the loop
-def think(model, logs, group, examples) -> tuple[list, list]:
-    """A prompt and `group` thoughts for every log. No action is shown."""
-    prompts = [prompt(log, examples) + OPEN for log in logs]
-    return prompts, draw(model, prompts, group, [CLOSE[:1], END])
+def think(model, tasks, group, examples) -> tuple[list, list]:
+    """(prompts, thoughts): a prompt and `group` thoughts for every task. No action is shown."""
+    prompts = [prompt(task, examples) + OPEN for task in tasks]
+    return prompts, draw(model, prompts, group, stops=(CLOSE[0], END))  # `</`, and the turn's end
 
 
-def turns_of(logs, thoughts, group) -> list[Tokens]:
+def turns_of(tasks, thoughts, group) -> list[Tokens]:
     """Each thought and, if it ended, the expert's action after it: for SCORE and for UPDATE."""
     turns = []
     for i, thought in enumerate(thoughts):
-        action = CLOSE[1:] + action_turn(logs[i // group])
-        turns.append(thought + action if thought[-1] == CLOSE[0] else thought)
+        ended = thought[-1] == CLOSE[0]
+        action = CLOSE[1:] + action_turn(tasks[i // group])
+        turns.append(thought + action if ended else thought)
     return turns
+
+
+def action_start(turn) -> int:
+    """Where the action begins in a turn; 0 where no thought has ended in it."""
+    return turn.index(CLOSE[0]) + len(CLOSE) if CLOSE[0] in turn else 0
 
 
 @torch.no_grad()
@@ -140,13 +154,14 @@ def score(model, prompts, turns) -> torch.Tensor:
     """r = p(action | state, thought) of each turn, by the model as it is now.  [turns]"""
     rewards = torch.zeros(len(turns))
     for i, logp in enumerate(log_probs(model, prompts, turns)):
-        if CLOSE[0] in turns[i]:
-            rewards[i] = logp[turns[i].index(CLOSE[0]) + len(CLOSE) :].sum().exp()
+        start = action_start(turns[i])
+        if start:  # the action with its end, or `refund 2` would do for `refund 22`
+            rewards[i] = logp[start:].sum().exp()
     return rewards
 
 
 def posterior(rewards: torch.Tensor) -> torch.Tensor:
-    """A = G r / sum(r) in each group: the E-step.  [logs, G] -> [logs, G]"""
+    """A = G r / sum(r) in each group: the E-step.  [tasks, G] -> [tasks, G]"""
     group = rewards.shape[-1]
     total = rewards.sum(-1, keepdim=True)
     return group * rewards / total.clamp(min=1e-30)  # if all r are 0, so are all A
@@ -163,32 +178,31 @@ def update(model, optimizer, prompts, targets, advantages) -> None:
     optimizer.step()
 
 
-def act_prm(model, logs, examples, updates, batch, group, lr, seed) -> None:
+def act_prm(model, log, examples, updates, batch, group, lr, seed) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0.0)
     rng = random.Random(seed)
     for i in range(updates):
-        chosen = rng.sample(logs, batch)
-        prompts, thoughts = think(model, chosen, group, examples)  # 1. THINK
-        turns = turns_of(chosen, thoughts, group)
-        rewards = score(model, prompts, turns).view(batch, group)  # 2. SCORE
-        advantages = posterior(rewards).flatten()  # 3. CREDIT
+        tasks = rng.sample(log, batch)
+        prompts, thoughts = think(model, tasks, group, examples)  # 1. THINK
+        turns = turns_of(tasks, thoughts, group)
+        rewards = score(model, prompts, turns)  # 2. SCORE
+        advantages = posterior(rewards.view(batch, group)).flatten()  # 3. CREDIT
         update(model, optimizer, prompts, turns, advantages)  # 4. UPDATE
-        best = rewards.max(1).values.mean()
-        print(f"update {i:>2}   mean reward {rewards.mean():.3f}   best {best:.3f}", flush=True)
+        print(f"update {i:>2}   mean reward {rewards.mean():.3f}", flush=True)
 
 
 # ------------------------------------- Relabel, SFT, act; and a look at a group
-def relabel(model, logs, examples, group=4) -> list[tuple[Tokens, Tokens]]:
+def relabel(model, log, examples, group=4) -> list[tuple[Tokens, Tokens]]:
     """Rows of (prompt, turn) with the best of `group` thoughts, where it earns .5 or more."""
     rows = []
-    for i in range(0, len(logs), 8):
-        batch = logs[i : i + 8]
-        prompts, thoughts = think(model, batch, group, examples)
-        turns = turns_of(batch, thoughts, group)
+    for i in range(0, len(log), 8):
+        tasks = log[i : i + 8]
+        prompts, thoughts = think(model, tasks, group, examples)
+        turns = turns_of(tasks, thoughts, group)
         rewards = score(model, prompts, turns).view(-1, group)
         for k, best in enumerate(rewards.argmax(-1).tolist()):
-            if rewards[k, best] >= 0.5:
-                rows.append((prompt(batch[k]), OPEN + turns[k * group + best]))
+            if rewards[k, best] >= 0.5:  # the prompt without examples: it shall think unasked
+                rows.append((prompt(tasks[k]), OPEN + turns[k * group + best]))
     return rows
 
 
@@ -197,28 +211,30 @@ def fine_tune(model, rows, updates, batch, lr, seed) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0.0)
     rng = random.Random(seed)
     for i in range(updates):
-        optimizer.param_groups[0]["lr"] = lr * min(1, (i + 1) / 5) * (1 - i / updates)
-        prompts, targets = zip(*rng.sample(rows, batch), strict=True)
-        update(model, optimizer, prompts, targets, advantages=[1.0] * batch)
+        warmup = min(1, (i + 1) / 5)
+        decay = 1 - i / updates
+        optimizer.param_groups[0]["lr"] = lr * warmup * decay
+        chosen = rng.sample(rows, min(batch, len(rows)))
+        prompts, targets = zip(*chosen, strict=True)
+        update(model, optimizer, prompts, targets, advantages=[1.0] * len(targets))
 
 
-def success(model, logs, examples=()) -> float:
+def success(model, tasks, examples=()) -> float:
     """Greedy play: the model decides by itself whether it thinks, and then answers."""
-    prompts = [prompt(log, examples) for log in logs]
-    turns = draw(model, prompts, 1, [END], greedy=True, limit=60)
+    prompts = [prompt(task, examples) for task in tasks]
+    turns = draw(model, prompts, 1, stops=(END,), greedy=True, limit=60)
     wins = 0
-    for log, turn in zip(logs, turns, strict=True):
-        right = action_turn(log)
-        wins += turn[-len(right) :] == right
-    return wins / len(logs)
+    for task, turn in zip(tasks, turns, strict=True):
+        wins += turn[action_start(turn) :] == action_turn(task)
+    return wins / len(tasks)
 
 
-def show_group(model, log, examples, group=8) -> None:
+def show_group(model, task, group, examples) -> None:
     """Prints one group, the largest advantage first."""
-    prompts, thoughts = think(model, [log], group, examples)
-    rewards = score(model, prompts, turns_of([log], thoughts, group))
+    prompts, thoughts = think(model, [task], group, examples)
+    rewards = score(model, prompts, turns_of([task], thoughts, group))
     advantages = posterior(rewards)
-    print(f"\n{log[-2]['content']}   the expert's action: {log[-1]['content']}")
+    print(f"\n{task[-2]['content']}   the expert's action: {task[-1]['content']}")
     print("advantage  reward  thought")
     for i in rewards.argsort(descending=True).tolist():
         text = tokenizer.decode(thoughts[i]).removesuffix("</").strip()
@@ -236,22 +252,30 @@ if __name__ == "__main__":
             parser.error(f"{file} is missing: the first lines of this program say what writes it")
     torch.manual_seed(flags.seed)
     tokenizer = AutoTokenizer.from_pretrained(MODEL)
-    OPEN, CLOSE = encode("<think>\n"), encode("</think>\n")
-    END = [tokenizer.eos_token_id]
-    logs = read_logs(flags.folder / "refund.jsonl")
+    OPEN, CLOSE, END = encode("<think>\n"), encode("</think>\n"), tokenizer.eos_token_id
+    log = read_logs(flags.folder / "refund.jsonl")
     examples = read_logs(flags.folder / "examples.jsonl")
     test = read_logs(flags.folder / "test.jsonl")
-    base = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
-    print(f"base model, with its examples   {success(base, test, examples):.3f}")
+    base = AutoModelForCausalLM.from_pretrained(
+        MODEL,
+        dtype=torch.float32,
+        attn_implementation="sdpa",  # which takes masks of two kinds
+    )
+    print(f"base model, with its examples   {success(base, test, examples):.3f}", flush=True)
     thinker = copy.deepcopy(base)
-    show_group(thinker, logs[0], examples)
-    act_prm(thinker, logs, examples, updates=20, batch=8, group=8, lr=1e-5, seed=flags.seed)
-    show_group(thinker, logs[0], examples)
-    ladder = {"SFT on actions alone": [(prompt(log), action_turn(log)) for log in logs]}
+    show_group(thinker, log[0], 8, examples)
+    act_prm(thinker, log, examples, updates=20, batch=8, group=8, lr=1e-5, seed=flags.seed)
+    show_group(thinker, log[0], 8, examples)
+    ladder = {
+        "SFT on actions alone": [(prompt(task), action_turn(task)) for task in log],
+        "Act-PRM": relabel(thinker, log, examples),
+    }
     if flags.rivals:
-        ladder["best of 12"] = relabel(base, logs, examples, 12)  # as many thoughts as Act-PRM's
-    ladder["Act-PRM"] = relabel(thinker, logs, examples)
+        ladder["best of 12"] = relabel(base, log, examples, 12)  # as many thoughts as Act-PRM's
     for name, rows in ladder.items():
+        if not rows:
+            print(f"{name:<22}no log has a thought that earns .5")
+            continue
         model = copy.deepcopy(base)  # one base and one recipe: only the rows differ
         fine_tune(model, rows, updates=40, batch=16, lr=5e-5, seed=flags.seed)
         print(f"{name:<22}{success(model, test):.3f}   from {len(rows)} logs", flush=True)

@@ -90,7 +90,7 @@ def test_the_one_file_version_reads_and_writes_what_the_model_does(desk):
     model = AutoModelForCausalLM.from_pretrained(smollm2())
     one_file.tokenizer = tokenizer = desk.agent.chat.tokenizer
     one_file.OPEN, one_file.CLOSE = one_file.encode("<think>\n"), one_file.encode("</think>\n")
-    one_file.END = [tokenizer.eos_token_id]
+    one_file.END = tokenizer.eos_token_id
     logs = one_file.read_logs(desk.folder / "refund.jsonl")[:3]
     examples = one_file.read_logs(desk.folder / "examples.jsonl")
     prompts, thoughts = one_file.think(model, logs, 2, examples)
@@ -103,7 +103,7 @@ def test_the_one_file_version_reads_and_writes_what_the_model_does(desk):
             logp = model(ids[:, :-1]).logits[0, -len(turn) :].log_softmax(-1)
         logp = logp.gather(-1, ids[0, -len(turn) :, None])[:, 0]
         torch.testing.assert_close(logps[i], logp, rtol=0, atol=1e-4)
-    written = one_file.draw(model, prompts, 1, [one_file.END], greedy=True, limit=12)
+    written = one_file.draw(model, prompts, 1, (one_file.END,), greedy=True, limit=12)
     for prompt, ids in zip(prompts, written, strict=True):
         greedy = model.generate(
             torch.tensor([prompt]), do_sample=False, max_new_tokens=12, pad_token_id=0
