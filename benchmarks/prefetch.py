@@ -5,7 +5,6 @@ learns in turn (level 0), or plays the next batch while it learns (level 1). Pri
 update, and what an update is made of.
 """
 
-import json
 import time
 from statistics import median
 
@@ -14,10 +13,11 @@ from evidence.results import save_run, take_json_flag
 from minprm.arms.ladder import run_stage, start
 from minprm.commands.cli import parse
 from minprm.commands.threads import set_threads
-from minprm.commands.train import CHECKPOINTS, RUNS
+from minprm.commands.train import CHECKPOINTS
 from minprm.envs import WORLDS
 from minprm.envs.cups import Cups
 from minprm.look.log import Log
+from minprm.report.files import RUNS, read_lines
 
 # nothing is played ahead over a snapshot, so none is taken; 4 passes: learning as slow as playing
 FLAGS = "--world slow --rl.updates 10 --optim.passes 4 --rl.loss is --save-every 100"
@@ -45,8 +45,8 @@ def seconds(level: int) -> tuple[float, float, float]:
     one = start(cfg, 0, log, CHECKPOINTS)
     Slow.delay = DELAY
     run_stage(one, "rl")
-    lines = map(json.loads, (RUNS / run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    times = [(x["time/sample"], x["time/update"]) for x in list(lines)[2:-1]]
+    lines = read_lines(RUNS / run / "metrics.jsonl")
+    times = [(x["time/sample"], x["time/update"]) for x in lines[2:-1]]
     return median(map(sum, times)), *(median(t) for t in zip(*times, strict=True))
 
 

@@ -71,12 +71,11 @@ def ended(agent: Agent, demos: list[Demo]) -> dict[str, float]:
 def main() -> None:
     path = take_json_flag()
     set_threads("", 1)
-    examples, logs = refund.conversations(SEED)[:3], refund.conversations(SEED)[3:]
-    demos = [from_chat(log) for log in logs[:LOGS]]
+    examples = refund.conversations(SEED)[: refund.EXAMPLES]
     rows = {}
     with TemporaryDirectory() as folder:
         place = Path(folder)
-        refund.write([refund.without_thought(log) for log in logs[:160]], place / "refund.jsonl")
+        demos = [from_chat(log) for log in refund.write_all(place, SEED)[:LOGS]]
         agent = asked(place, examples)
         right = [demo.steps[0].thought for demo in demos]
         rows["its own thought"] = likelihood(agent, demos, right)

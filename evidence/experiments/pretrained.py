@@ -20,27 +20,19 @@ learning is ahead of choosing is open: one sketch in another program had .42 aga
 import sys
 from pathlib import Path
 
-from evidence.results import (
-    FOLDER,
-    load,
-    save,
-    save_run,
-    take_json_flag,
-    this_program,
-)
+from evidence.results import FOLDER, load, save, save_run, take_json_flag, this_program
 from examples import refund
 from examples.smollm2 import smollm2
 from minprm.commands.ask import PROGRAM, Evaluation, as_trained, configured
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.commands.playing import replay_checkpoint
-from minprm.commands.train import go_on
+from minprm.commands.train import CHECKPOINTS, go_on
 from minprm.logs.reader import read_demos
 from minprm.report.files import RUNS
 from minprm.report.table import interval, wilson
 
 SEEDS = [0, 1, 2]
 INTERVAL = "95 %: t over seeds; where seeds agree, or there is one, Wilson's over the 150 logs"
-CHECKPOINTS = Path("checkpoints")
 ARMS = {
     "base": "--arms base",
     "action_sft": "--arms action_sft",
@@ -103,7 +95,7 @@ def main() -> None:
     path = take_json_flag()
     if len(sys.argv) == 3:
         arm, seed = sys.argv[1], int(sys.argv[2])
-        folder = RUNS / "evidence-pretrained"
+        folder = RUNS / f"evidence-pretrained-logs/{arm}-{seed}"  # two may be started at once
         refund.write(refund.write_all(folder, seed=0), folder / "thoughts.jsonl")
         row = measured(arm, seed, folder)
         where = path or FOLDER / "pretrained" / f"{arm}-{seed}.json"

@@ -26,7 +26,7 @@ from minprm.load.narration import require_narrator
 from minprm.logs.reader import write_demos
 from minprm.look.log import Log, require_new
 from minprm.play import expert_demos
-from minprm.report.files import RUNS
+from minprm.report.files import RUNS, read_lines
 from minprm.report.table import chart, table
 from minprm.report.write import write_page
 from minprm.several.together import Place, may_restart, restarts, together, way_on
@@ -152,11 +152,7 @@ def go_on(run: str, flags: list[str]) -> tuple[dict[str, list[dict]], list[dict]
     exists = (RUNS / run / "config.json").exists()
     main(["--run", run, *(["--resume"] if exists else flags)])
     rows = json.loads((RUNS / run / "ladder.json").read_text(encoding="utf-8"))
-    metrics = RUNS / run / "metrics.jsonl"
-    if not metrics.exists():  # no arm of the run was trained
-        return rows, []
-    lines = metrics.read_text(encoding="utf-8").splitlines()
-    return rows, [json.loads(line) for line in lines]
+    return rows, read_lines(RUNS / run / "metrics.jsonl")
 
 
 def with_new_name(cfg: Config) -> Config:

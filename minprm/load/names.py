@@ -7,13 +7,14 @@ second.
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NoReturn
 
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 
 from minprm.constants import DeviceName, SamplerName, fail
 
 SMALL = 20 * 10**6  # bytes of weights; the embedded model has one million
-CONFIG, ADAPTERS = "config.json", "adapter_config.json"  # of a whole model, and of adapters
+CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
 
 
 def require_model(path: str) -> None:
@@ -22,24 +23,28 @@ def require_model(path: str) -> None:
     folder = Path(path)
     if folder.is_dir() and not (folder / CONFIG).exists() and not holds_adapters(path):
         for file in folder.glob("*.gguf"):
-            require_place(str(file))
+            _refuse_gguf(str(file))
         fail(f"{path} is no model that transformers loads: the folder holds no {CONFIG}")
 
 
 def holds_adapters(path: str) -> bool:
     """Is it a folder with LoRA adapters?"""
-    return (Path(path) / ADAPTERS).exists()
+    return (Path(path) / ADAPTER_CONFIG).exists()
 
 
 def require_place(path: str) -> None:
     """Exits where neither a folder nor a model of the hub can have this name; and at a GGUF."""
     if path.endswith(".gguf"):
-        fail(
-            f"{path} is a GGUF file, which holds rounded weights for writing: name the model that "
-            "it was made from, a folder or hub id with safetensors"
-        )
+        _refuse_gguf(path)
     if "/" in path and not Path(path).exists() and not _may_be_on_the_hub(path):
         fail(f"{path} is no model that transformers loads: there is no such folder")
+
+
+def _refuse_gguf(path: str) -> NoReturn:
+    fail(
+        f"{path} is a GGUF file, which holds rounded weights for writing: name the model that "
+        "it was made from, a folder or hub id with safetensors"
+    )
 
 
 def _may_be_on_the_hub(name: str) -> bool:

@@ -18,7 +18,7 @@ from transformers.utils.hub import cached_file
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from minprm.constants import Config, DeviceName, fail
-from minprm.load.names import require_place, require_sampler, uses_vllm
+from minprm.load.names import ADAPTER_CONFIG, require_place, require_sampler, uses_vllm
 from minprm.load.vllm import VLLM, start_engine
 from minprm.model.adapters import as_model, merged
 from minprm.model.alone import ALONE, Alone
@@ -138,7 +138,7 @@ def copy_adapters(path: str, folder: Path) -> None:
     file = _adapter_config(path) or fail(f"{path} holds no adapters")
     config = json.loads(Path(file).read_text(encoding="utf-8"))
     text = json.dumps(config | {"base_model_name_or_path": base}, indent=2)
-    (folder / "adapter_config.json").write_text(text, encoding="utf-8")
+    (folder / ADAPTER_CONFIG).write_text(text, encoding="utf-8")
     shutil.copyfile(_adapter_weights(path), folder / ADAPTERS)
 
 
