@@ -36,8 +36,8 @@ def keep_freed_memory() -> None:
     """Has the process keep what a tensor has freed, for the next one.
 
     glibc gives tensors above 32 MiB back to the system, which then fills new pages with zeros for
-    the next one. A language model on a CPU has many of them in each layer: it waited for pages in
-    two fifths of its time.
+    the next one. A language model on a CPU has many of them in each layer. The price is a higher
+    peak of memory.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # another C library may lack it
