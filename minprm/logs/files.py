@@ -6,6 +6,7 @@ over several lines. What the values are is formats.py's business.
 
 import glob
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,17 @@ def files_of(path: str | Path) -> list[Path]:
     if not matches:
         raise Problem(str(path), "no file fits this pattern")
     return list(dict.fromkeys(matches))  # a folder may fit, and a file in it too
+
+
+def unread_files(path: str | Path, files: list[Path]) -> Counter[str]:
+    """How many files of the folder at this path are not read, by their endings."""
+    notes: Counter[str] = Counter()
+    if Path(path).is_dir():
+        for file in Path(path).rglob("*"):
+            if file.is_file() and file not in files:
+                ending = file.suffix or "without an ending"
+                notes[f"files of the folder that are not read: {ending}"] += 1
+    return notes
 
 
 def values_of(file: Path) -> Iterator[tuple[str, Any | Problem]]:

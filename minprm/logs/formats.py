@@ -12,9 +12,11 @@ Here the envelope is opened. What is in it is checked in normalise.py.
 import json
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from minprm.logs.atif import from_atif
+from minprm.logs.files import values_of
 from minprm.logs.normalise import note_unread
 from minprm.text.actions import parse_json
 
@@ -26,6 +28,18 @@ SHAREGPT_ROLES = {
     "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant",
     "function_call": "assistant", "system": "system", "tool": "tool", "observation": "tool",
 }  # fmt: skip
+
+
+def logs_of(
+    file: Path, notes: Counter, own: str = "", alone: bool = True
+) -> Iterator[tuple[str, Any]]:
+    """(place, log) of each log in a file; a Problem where there is none.
+
+    own: a user's opener, FILE.py:NAME, which is asked first. alone: no other file is read, so that
+    one without a conversation is a mistake, and not a program's settings beside its logs.
+    """
+    for place, value in values_of(file):
+        yield from logs_in(place, value)
 
 
 def logs_in(place: str, logs: Any) -> Iterator[tuple[str, Any]]:

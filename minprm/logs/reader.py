@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 from minprm.constants import Content, fail
 from minprm.data import Demo, Step
-from minprm.logs.files import Problem, files_of, lines_of, values_of
-from minprm.logs.formats import logs_in, opened
+from minprm.logs.files import Problem, files_of, lines_of, unread_files
+from minprm.logs.formats import logs_of, opened
 from minprm.logs.normalise import REASONING, normalised
 from minprm.logs.schemas import add_missing_tools
 from minprm.text.actions import joined, parse_json
@@ -148,29 +148,30 @@ def with_call_ids(messages: list[dict]) -> list[dict]:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def read_logs(path: str | Path, content: Content = "reply") -> tuple[list[Demo], Report]:
+def read_logs(
+    path: str | Path, content: Content = "reply", own: str = ""
+) -> tuple[list[Demo], Report]:
     """The demos of all good logs of a file, a folder or a pattern, and what there is to say.
 
-    Exits where there is no file.
+    own: the user's opener of a format, FILE.py:NAME. Exits where there is no file.
     """
     try:
         files = files_of(path)
     except Problem as problem:
         fail(str(problem))
-    report = Report(files=len(files))
+    report = Report(files=len(files), normalised=unread_files(path, files))
     demos: list[Demo] = []
     declares: list[bool] = []  # does each of them say what tools there were
     for file in files:
-        for place, logs in values_of(file):
-            for log_place, log in logs_in(place, logs):
-                try:
-                    demo, declares_tools = _read_log(log_place, log, content, report)
-                except Problem as problem:
-                    report.problems.append(problem)
-                    continue
-                demos.append(demo)
-                report.places.append(log_place)
-                declares.append(declares_tools)
+        for place, log in logs_of(file, report.normalised, own, alone=len(files) == 1):
+            try:
+                demo, declares_tools = _read_log(place, log, content, report)
+            except Problem as problem:
+                report.problems.append(problem)
+                continue
+            demos.append(demo)
+            report.places.append(place)
+            declares.append(declares_tools)
     add_missing_tools(demos, declares, report.normalised)
     return demos, report
 
@@ -193,13 +194,13 @@ def _read_log(place: str, log: Any, content: Content, report: Report) -> tuple[D
 
 
 def read_demos(
-    path: str | Path, content: Content = "reply", skip_bad: bool = False
+    path: str | Path, content: Content = "reply", skip_bad: bool = False, own: str = ""
 ) -> tuple[list[Demo], Report]:
     """The demos of a file, a folder or a pattern, and what there is to say of them.
 
     Exits with file, line and what is wrong at a bad log; with skip_bad only where none is good.
     """
-    demos, report = read_logs(path, content)
+    demos, report = read_logs(path, content, own)
     if report.problems and not skip_bad:
         fail(f"{report.problems[0]} ({_way_on(path, len(report.problems) - 1)})")
     if not demos:
