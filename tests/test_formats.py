@@ -156,14 +156,14 @@ def test_parallel_calls_and_rules_of_sharegpt(read):
 @pytest.mark.parametrize(
     ("log", "said"),
     [
-        ({"prompt": "a", "completion": "b"}, 'an object with "prompt", "completion"'),
+        ({"text": "a", "label": "b"}, 'no log, but an object with "text", "label"'),
         ({"role": "user", "content": "a"}, '"role", "content"'),
         (5, "no log, but 5"),
         ([], "no log, but []"),
         ({"response": {"body": {"choices": [{"message": REPLY}]}}}, "without its request"),
         ({**batch(TEXT), "response": {"error": 1}}, "holds no answer"),
         ({"input": {}, "preferred_output": [REPLY]}, "preference pair"),
-        ({"conversations": ["hi"]}, 'message 0: its "from" is none'),
+        ({"conversations": ["hi"]}, "message 0: it is no object"),
         ({"conversations": [{"from": "bing", "value": "x"}]}, 'message 0: its "from" is none'),
         ({"conversations": [{"from": "function_call", "value": "go()"}]}, "message 0: its funct"),
         ({"conversations": [{"from": "function_call", "value": "[5]"}]}, "message 0: its funct"),
@@ -778,7 +778,7 @@ def test_training_says_in_a_line_what_was_changed(tmp_path):
     demos_of(Config(demos=str(path), arms=["base"], skip_bad=True), seed=0)
     logger.remove(sink)
     assert said == [
-        f"--demos {path}: 2 x content in parts, joined line by line; 1 bad line left out\n"
+        f"--demos {path}: 2 x content in parts, joined as they stand; 1 bad line left out\n"
     ]
 
 
