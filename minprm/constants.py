@@ -287,6 +287,8 @@ class Config:
     # logs: a file, a folder or a quoted pattern; default: the world's expert plays
     demos: Annotated[str, Needs("a stage that learns from logs")] = ""
     content: Annotated[Content, Needs("demos")] = "reply"  # what text beside a call in --demos is
+    # a reader of your own for the logs of --demos: a function, FILE.py:NAME
+    format: Annotated[str, Needs("demos")] = ""
     skip_bad: Annotated[bool, Needs("demos")] = False  # go on without the bad lines of --demos
     # demos to learn from
     num_demos: Annotated[int, Range(1, 90_000), Needs("a stage that reads the expert's logs")] = 128

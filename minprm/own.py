@@ -4,6 +4,7 @@
     --act-prm.reward my_file.py:brief         what a thought earns
     --act-prm.advantage my_file.py:ranks      what it deserves in its group
     --rl.advantage my_file.py:ranks           the same of an episode
+    --format my_file.py:trace                 which log a JSON value holds (logs/formats.py)
 
 A reward takes the log-probs of the action's tokens, `logp` [K]. One that judges texts takes four
 arguments: `logp`, and as texts the thought, the state and the action. The state is what was shown

@@ -137,3 +137,120 @@ def test_each_family_is_read_as_it_is(name):
     assert all(step.state for demo in demos for step in demo.steps)
 
 
+
+
+# --- a reader of the user's own -------------------------------------------------------------------
+
+OWN = """
+def mine(value):
+    if "talk" not in value:
+        return None
+    return {"messages": [{"role": who, "content": text} for who, text in value["talk"]]}
+
+def many(value):
+    return [mine(one) for one in value["talks"]]
+
+def two(value, more): return None
+def wrong(value): return value["nothing"]
+"""
+TALK = {"talk": [["user", "Weather in Bern?"], ["assistant", "sun"]]}
+
+
+def test_a_reader_of_ones_own_is_asked_first(tmp_path):
+    reader = tmp_path / "reader.py"
+    reader.write_text(OWN)
+    chat = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+    path = tmp_path / "logs.jsonl"
+    path.write_text(json.dumps(TALK) + "\n" + json.dumps(chat) + "\n")
+    demos, report = read_logs(path, own=f"{reader}:mine")
+    assert not report.problems and [steps(demo)[0][1] for demo in demos] == ["sun", "b"]
+    path.write_text(json.dumps({"talks": [TALK, TALK]}))
+    assert len(read_logs(path, own=f"{reader}:many")[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("chat", "--format chat: it names a reader of your own, FILE.py:NAME"),
+        ("reader.py:none", "defines no none"),
+        ("reader.py:two", "it has to take a JSON value alone"),
+        ("reader.py:wrong", "reader.py:wrong raised KeyError"),
+    ],
+)
+def test_a_reader_that_cannot_read_ends_in_a_sentence(name, said, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("reader.py").write_text(OWN)
+    Path("logs.jsonl").write_text(json.dumps(TALK))
+    with pytest.raises(SystemExit):
+        read_logs("logs.jsonl", own=name)
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+CHAT = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+
+
+def test_a_folder_names_what_it_does_not_read(tmp_path):
+    demos, report = read_logs(FILES / "mixed_folder")
+    assert len(demos) == 4 and not report.problems
+    assert report.normalised["files without a conversation, not read: config.json"] == 1
+    (tmp_path / "a.jsonl").write_text(json.dumps(CHAT))
+    for name in ("notes.txt", "more.txt", "run.log", "LICENSE"):
+        (tmp_path / name).write_text("no log")
+    _, report = read_logs(tmp_path)
+    unread = {k.rpartition(": ")[2]: n for k, n in report.normalised.items() if "not read" in k}
+    assert unread == {".txt": 2, ".log": 1, "without an ending": 1}
+    (tmp_path / "broken.json").write_text(json.dumps({"rows": [{"text": "a"}]}))
+    _, report = read_logs(tmp_path)  # it may be a log: that it is none is said
+    assert len(report.problems) == 1 and "no log, but an object" in report.problems[0].reason
+
+
+def test_packed_files_are_read_as_what_is_in_them(tmp_path, monkeypatch):
+    line = json.dumps(CHAT).encode() + b"\n"
+    (tmp_path / "a.zip").touch()
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("x/one.jsonl", line * 2)
+        archive.writestr("x/two.jsonl.gz", gzip.compress(line))
+        archive.writestr("readme.md", "no log")
+    demos, report = read_logs(tmp_path / "a.zip")
+    assert len(demos) == 3 and report.places[0].endswith("a.zip/x/one.jsonl, line 1")
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(line)[:-9])
+    (tmp_path / "a.zst").write_bytes(b"\x28\xb5\x2f\xfd" + b"0" * 9)
+    monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
+    for name, said in (("cut.gz", "cannot be unpacked"), ("a.zst", "pip install zstandard")):
+        _, report = read_logs(tmp_path / name)
+        (problem,) = report.problems
+        assert said in problem.reason and str(tmp_path / name) == problem.place
+
+
+def test_inspects_zip_is_its_samples(tmp_path):
+    log = json.loads((FILES / "inspect_log.json").read_text())
+    with zipfile.ZipFile(tmp_path / "a.eval", "w") as archive:
+        archive.writestr("header.json", json.dumps({"version": 2, "eval": log["eval"]}))
+        archive.writestr("summaries.json", json.dumps([{"id": 0, "input": "a"}]))
+        archive.writestr("_journal/start.json", json.dumps({"version": 2}))
+        for sample in log["samples"]:
+            archive.writestr(f"samples/{sample['id']}_epoch_1.json", json.dumps(sample))
+    demos, report = read_logs(tmp_path / "a.eval")
+    assert report.formats == {"Inspect": 3} and not report.problems
+    assert list(map(steps, demos)) == list(map(steps, read_logs(FILES / "inspect_log.json")[0]))
+
+
+def test_a_table_in_parquet_is_read_where_its_reader_is_installed(tmp_path, monkeypatch):
+    table = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(table.Table.from_pylist([CHAT, CHAT]), tmp_path / "a.parquet")
+    demos, report = read_logs(tmp_path / "a.parquet")
+    assert len(demos) == 2 and report.places[1].endswith("a.parquet, row 2")
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    _, report = read_logs(tmp_path / "a.parquet")
+    assert "pip install pyarrow" in report.problems[0].reason
+
+
+def test_a_data_set_by_name_is_refused_in_a_sentence_where_it_cannot_be_read(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "datasets", None)
+    _, report = read_logs("nobody/nothing")
+    assert "pip install datasets" in report.problems[0].reason

@@ -32,7 +32,7 @@ def logs_of(cfg: Config, seed: int) -> tuple[list[Demo], Report | None]:
     """The same, and what there is to say of the logs; None where the expert has left them."""
     report = None
     if cfg.demos:
-        demos, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad)
+        demos, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad, cfg.format)
         if report.in_a_line():
             logger.info(f"--demos {cfg.demos}: {report.in_a_line()}")
     else:

@@ -50,6 +50,7 @@ class Evaluation:
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     demos: str = ""  # instead of a world: logs that no training saw, replayed step by step
     content: Content = "reply"  # what text beside a call in --demos is
+    format: str = ""  # a reader of your own for the logs of --demos: a function, FILE.py:NAME
     skip_bad: bool = False  # go on without the bad lines of --demos
     episodes: Episodes = 400  # tasks played
     samples: Count = 1  # times that each task is played; pass@2, pass@4 ... are reported up to it
@@ -163,7 +164,7 @@ def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> Non
             "a world that is played, so no --demos",
             "world world_args episodes samples split think transcripts show watch",
         ),
-        (not played, "--demos", "content skip_bad"),
+        (not played, "--demos", "content format skip_bad"),
         (not evaluations[0].watch, "a table, so no --watch", "samples transcripts show chart"),
     )
     for met, need, knobs in needs:

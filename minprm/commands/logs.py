@@ -37,6 +37,7 @@ class Logs:
     context: Count = PRESETS["logs"].context  # say what this context cuts; with --model
     layout: LayoutName = "auto"  # what ends a thought (text/layout.py)
     content: Content = "reply"  # what text beside a call is
+    format: str = ""  # a reader of your own for other logs: a function, FILE.py:NAME
     held_out: Annotated[int, Range(0, 10_000)] = 16  # tasks held out, as training would
     skip_bad: bool = False  # go on without the bad lines
     # write the logs to a new file, as openai
@@ -58,7 +59,7 @@ def main(argv: list[str]) -> None:
         PRESETS["logs"], demos=flags.path, model=flags.model, layout=flags.layout,
         context=flags.context, held_out=flags.held_out, content=flags.content,
     )  # fmt: skip
-    demos, report = read_logs(cfg.demos, cfg.content)
+    demos, report = read_logs(cfg.demos, cfg.content, flags.format)
     tokens = []
     if flags.model and demos:
         from transformers import AutoTokenizer  # a second or two, which logs alone need not

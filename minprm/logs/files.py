@@ -21,7 +21,7 @@ from minprm.text.actions import loose_json
 
 ENDINGS = (".jsonl", ".json", ".ndjson", ".traj", ".eval", ".parquet", ".gz", ".zst", ".zip")
 GZIP, ZIP, ZSTANDARD, PARQUET = b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"PAR1"
-HUB_NAME = re.compile(r"(hf://datasets/)?[\w.-]+/[\w.-]+")
+HUB_NAME = re.compile(r"(hf:/datasets/)?\w[\w.-]*/[\w.-]+")
 
 
 class Problem(ValueError):
@@ -44,7 +44,7 @@ def files_of(path: str | Path) -> list[Path]:
         if not logs:
             raise Problem(str(path), f"no file in this folder ends in {', '.join(ENDINGS)}")
         return logs
-    if Path(path).exists() or HUB_NAME.fullmatch(str(path)):
+    if Path(path).exists() or _names_a_data_set(Path(path)):
         return [Path(path)]
     if not glob.has_magic(str(path)):
         raise Problem(str(path), "no such file or folder; name one that holds logs")
@@ -54,6 +54,12 @@ def files_of(path: str | Path) -> list[Path]:
     if not matches:
         raise Problem(str(path), "no file fits this pattern")
     return list(dict.fromkeys(matches))  # a folder may fit, and a file in it too
+
+
+def _names_a_data_set(path: Path) -> bool:
+    """Is this no path, but what a data set of the hub may be called: owner/name?"""
+    is_name = HUB_NAME.fullmatch(path.as_posix()) and path.suffix not in ENDINGS
+    return bool(is_name) and not path.exists()
 
 
 def unread_files(path: str | Path, files: list[Path]) -> Counter[str]:
@@ -70,7 +76,7 @@ def unread_files(path: str | Path, files: list[Path]) -> Counter[str]:
 def values_of(file: Path) -> Iterator[tuple[str, Any | Problem]]:
     """(place, value) of each JSON value in the file, or a Problem where there is none."""
     try:
-        if not file.is_file() and HUB_NAME.fullmatch(file.as_posix()):
+        if _names_a_data_set(file):
             yield from _rows_of_hub(file.as_posix())
             return
         for place, content in _unpacked(str(file), _bytes_of(file)):

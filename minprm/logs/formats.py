@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from minprm import own as users
+from minprm.constants import fail
 from minprm.logs.atif import from_atif
 from minprm.logs.blocks import call, first, is_message, is_plain, messages_of
 from minprm.logs.events import EVENTS, is_event, spans_of, split_events
@@ -82,11 +83,12 @@ def logs_of(
 ) -> Iterator[tuple[str, Any]]:
     """(place, log) of each log in a file; a Problem where there is none.
 
-    own: a user's opener, FILE.py:NAME, which is asked first. alone: no other file is read, so that
+    own: a user's opener, FILE.py:NAME, which is asked first: it takes a JSON value, and returns a
+    log in any form that is read here, a list of logs, or None where it is not its format. alone: no other file is read, so that
     one without a conversation is a mistake, and not a program's settings beside its logs.
     """
     events = []
-    theirs = users.function(own, {}) if own else None
+    theirs = _opener(own) if own else None
     for place, value in values_of(file):
         mine = theirs(value) if theirs and not isinstance(value, Problem) else None
         if mine is not None:
@@ -99,6 +101,17 @@ def logs_of(
             yield from logs_in(place, value)
     if events:
         yield from logs_in(str(file), events)
+
+
+def _opener(name: str) -> Callable[[Any], Any]:
+    """The user's opener of this name. Exits where it is no function of one argument."""
+    if not users.is_own(name):
+        fail(
+            f"--format {name}: it names a reader of your own, FILE.py:NAME; formats that are known"
+            " are told by their content, without a flag"
+        )
+    users.require("--format", name, (), {1: "a JSON value alone"})
+    return users.function(name, {})
 
 
 def _holds_objects(value: Any) -> bool:
