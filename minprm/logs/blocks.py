@@ -40,7 +40,9 @@ CONTENTS = ("content", "output", "response", "result", "value")
 # Fields of a message that hold nothing of the conversation.
 BOOKKEEPING = ("response_metadata", "usage_metadata", "provider_metadata", "providerMetadata",
                "createdAt", "lc", "status", "turn_idx", "source", "agent", "message_type",
-               "stop_sequence", "stop_reason", "finish_reason", "annotations")  # fmt: skip
+               "stop_sequence", "stop_reason", "finish_reason", "annotations", "model", "usage",
+               "object")  # fmt: skip
+OF_A_SCREEN = ("metadata", "toolInvocations", "content", "experimental_attachments")
 
 
 def is_message(entry: Any) -> bool:
@@ -62,7 +64,9 @@ def is_plain(message: Any) -> bool:
     if "parts" in message or "additional_kwargs" in message or "requestor" in message:
         return False
     content = message.get("content")
-    return not isinstance(content, list) or message["role"] in ("tool", "function")
+    if not isinstance(content, list):
+        return "toolInvocations" not in message
+    return message["role"] in ("tool", "function") and not _holds_answers(content)
 
 
 class Conversation:
@@ -88,7 +92,7 @@ class Conversation:
     def add(self, role: str, kind: str, content: Any, fields: dict | None = None) -> None:
         """Adds one block; `fields` go to the message that it begins."""
         if kind == "answer":
-            self.answers.append({**(fields or {}), **content})
+            self.answers.append(content)
             return
         if self.answers and not (kind == "call" and self.joins_calls):
             self.end_turn()
@@ -158,6 +162,8 @@ def _answer_text(content: Any) -> Any:
         content = content["value"]
     if isinstance(content, dict) and isinstance(content.get("text"), str) and len(content) <= 2:
         return content["text"]
+    if isinstance(content, dict) and content.keys() <= {"content", "success", "content_items"}:
+        content = content.get("content")  # Codex's
     if not isinstance(content, list) or not content:
         return content
     texts = []
@@ -314,15 +320,20 @@ def _add_message(conversation: Conversation, entry: dict) -> None:
     role = entry["role"] if "role" in entry else entry.get("type")
     role = ROLES.get(role, role) if isinstance(role, str) else role
     fields = {}
+    unread = ("role", "content", "parts", "type", "id", "tool_calls", *BOOKKEEPING)
+    in_parts = isinstance(entry.get("parts"), list)
     for key in entry:
-        if key not in ("role", "content", "parts", "type", "id", "tool_calls", *BOOKKEEPING):
+        if key not in unread and not (in_parts and key in OF_A_SCREEN):
             fields[key] = entry[key]
     calls = _calls_beside(entry, fields)
-    content = entry["parts"] if isinstance(entry.get("parts"), list) else entry.get("content")
+    content = entry["parts"] if in_parts else entry.get("content")
+    if "toolInvocations" in fields:  # Vercel's older messages
+        several = [{"type": "tool-invocation", **one} for one in fields.pop("toolInvocations")]
+        content = [*several, content] if content else several
     if role in ("tool", "function") and not _holds_answers(content):
         conversation.add(role, "answer", _tool_message(role, content, entry, fields))
         return
-    joins_calls, conversation.joins_calls = conversation.joins_calls, "parts" in entry
+    joins_calls, conversation.joins_calls = conversation.joins_calls, True
     for block in content if isinstance(content, list) else [content]:
         for kind, inside in [("text", None)] if block is None else blocks(block):
             if kind == "end":
@@ -330,8 +341,11 @@ def _add_message(conversation: Conversation, entry: dict) -> None:
                     conversation.end_turn()
             else:
                 conversation.add(role, kind, inside, fields)
+    turn = conversation.turn or {}
+    ids = [one.get("id") for one in turn.get("tool_calls", [])]
     for one in calls:
-        conversation.add(role, "call", one, fields)
+        if one.get("id") not in ids or one.get("id") is None:  # LangChain writes a call twice
+            conversation.add(role, "call", one, fields)
     conversation.joins_calls = joins_calls
     if entry.get("type") != "message":
         conversation.end_turn()

@@ -41,7 +41,7 @@ PARAMETERS = ("model_parameters", "optional_params", "modelParameters", "invocat
 BESIDE = (*RULES, *RESPONSES, *PARAMETERS[:5], "toolConfig", "tool_config", "tool_defs")
 ANSWERS = ("choices", "candidates", "generations", "message", "output", "messages", "body", "content",
            "text", "outputs", "response", "completion")  # fmt: skip
-SCHEMAS = ("input_schema", "inputSchema")
+SCHEMAS = ("input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
 PAIR = ("input", "preferred_output", "non_preferred_output", "chosen", "rejected", "prompt")
 SWE_AGENT = ("agent", "message_type", "thought", "action", "tool_call_ids", "is_demo", "tags",
              "cache_control", "thinking_blocks", "provider_specific_fields")  # fmt: skip
@@ -90,6 +90,9 @@ def logs_of(
     events = []
     theirs = _opener(own) if own else None
     for place, value in values_of(file):
+        if isinstance(value, dict) and spans_of(value) == []:
+            notes["spans without messages, left out"] += 1
+            continue
         mine = theirs(value) if theirs and not isinstance(value, Problem) else None
         if mine is not None:
             yield from logs_in(place, mine)
@@ -147,7 +150,8 @@ def _many(value: dict) -> Any:
     if isinstance(value.get("samples"), list) and "eval" in value:  # Inspect
         return value["samples"]
     if isinstance(value.get("observations"), list):  # Langfuse
-        return [log for log in value["observations"] if log.get("type") == "GENERATION"]
+        answered = [log for log in value["observations"] if log.get("type") == "GENERATION"]
+        return answered or {key: value[key] for key in value if key != "observations"}
     return spans_of(value) or value
 
 
@@ -196,13 +200,15 @@ def _opened(log: Any, notes: Counter) -> tuple[str, dict]:
     if isinstance(log, list) and log and not is_event(log[0]):
         first_one = log[0] if isinstance(log[0], dict) else {}
         log = {"conversations" if "from" in first_one else "messages": log}
-    for name, is_of, opener in FAMILIES:
-        try:
-            if not is_of(log):
-                continue
-            return name or family_of(log), opener(log, notes)
-        except (AttributeError, KeyError, IndexError, TypeError) as error:
-            raise ValueError(f"it is damaged as a log of {name or 'chat'} ({error!r})") from error
+    name = "chat"
+    try:
+        for name, is_of, opener in FAMILIES:
+            if is_of(log):
+                return name, opener(log, notes)
+        if _is_request(log):
+            return _named(log, notes)
+    except (AttributeError, KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"it is damaged as a log of {name} ({error!r})") from error
     raise ValueError(f"no log, but {_in_short(log)}: what is read is {FORMATS}")
 
 
@@ -214,38 +220,49 @@ def _in_short(log: Any) -> str:
     return f"{json.dumps(log)[:40]}"
 
 
-def family_of(log: dict) -> str:
-    """The name of the format of a log with messages, by the first block or key that tells it."""
-    if isinstance(log.get("contents"), list):
-        return "Gemini"
-    for entry in first(log, MESSAGES) or first(log, ("input", "prompt")) or []:
+def family_of(entries: list) -> str:
+    """The name of the format of these messages, by the first key or kind of block that tells it."""
+    for entry in entries:
         if not isinstance(entry, dict):
             continue
         inside = entry["parts"] if "parts" in entry else entry.get("content")
         for block in [entry, *(inside if isinstance(inside, list) else [])]:
-            for key in [block.get("type"), *block] if isinstance(block, dict) else []:
-                if isinstance(key, str) and key in SIGNS:
+            if not isinstance(block, dict):
+                continue
+            kind = block.get("type")
+            for key in [kind, *block]:
+                if isinstance(key, str) and key in SIGNS and (key == kind or key != "thinking"):
                     return SIGNS[key]
+        if "parts" in entry and isinstance(inside, list) and inside:
+            block = inside[0] if isinstance(inside[0], dict) else {}
+            if "type" not in block:
+                return "Gemini"
+            return "OpenTelemetry" if "content" in block else "Vercel"
     return "chat"
 
 
 def _from_envelope(log: dict, notes: Counter, books: tuple[str, ...] = ()) -> dict:
     """A log in which the messages stand under a key of their own, whatever is beside them."""
+    return _named(log, notes, books)[1]
+
+
+def _named(log: dict, notes: Counter, books: tuple[str, ...] = ()) -> tuple[str, dict]:
+    """(name of the family, the log as a line of chat)."""
     plain = isinstance(log.get("messages"), list) and all(map(is_plain, log["messages"]))
     if plain and not books and not any(key in log for key in BESIDE):
-        return _tools_once(log, notes)
+        return family_of(log["messages"]), _tools_once(log, notes)
     others = {key: log[key] for key in log if key not in books}
-    family = family_of(log)
-    glue = "" if family in ("chat", "Gemini") else "\n"
     tools = _tools_beside(others)
     entries = _entries(others, tools)
+    family = family_of(entries)
     in_parts = sum(isinstance(e, dict) and isinstance(e.get("content"), list) for e in entries)
     if family == "chat" and in_parts:
         notes["content in parts, joined as they stand"] += in_parts
+    glue = "" if family in ("chat", "Gemini") else "\n"
     chat: dict = {**others, "messages": messages_of(entries, glue, bool(books))}
     if tools:
         chat["tools"] = tools
-    return _tools_once(chat, notes)
+    return family, _tools_once(chat, notes)
 
 
 def _entries(others: dict, tools: list) -> list:
@@ -281,7 +298,9 @@ def _entries(others: dict, tools: list) -> list:
             raise ValueError(f'its "{key}" holds no answer: leave the log out')
         if answered is not None and not (ended and isinstance(others[key], str)):
             others.pop(key)
-            if answered != entries[-len(answered) :]:
+            if answered[: len(entries)] == entries:  # the request is in the response too
+                entries = answered
+            elif answered != entries[-len(answered) :]:
                 entries = [*entries, *answered]
         elif ended and last.get("content") == others[key]:
             others.pop(key)
@@ -325,6 +344,8 @@ def _answered(response: Any) -> list | None:
         return None
     if is_message(response):
         return [response]
+    if isinstance(response.get("kwargs"), dict):  # of LangChain, without its name
+        return [{**response["kwargs"], "role": "assistant"}]
     for key in ANSWERS:
         if response.get(key):
             return _answered(response[key])
@@ -378,8 +399,8 @@ def _declared(listed: Any) -> list:
     tools = []
     for tool in listed:
         several = first(tool, ("functionDeclarations", "function_declarations"))
-        if several:  # Gemini's
-            tools += _declared(several)
+        if several:  # Gemini's, which writes types as STRING
+            tools += _declared([{"type": "function", **_in_lower_case(one)} for one in several])
             continue
         function = {**(tool.get("toolSpec") or tool)}
         schema = next((function.pop(key) for key in SCHEMAS if key in function), None)
@@ -389,12 +410,23 @@ def _declared(listed: Any) -> list:
             continue
         if schema is not None:
             function["parameters"] = schema.get("json", schema)
-        elif "type" not in function:
+        elif "type" not in function and "toolSpec" not in tool:
             tools.append(tool)
             continue
         function.pop("type", None)
         tools.append({"type": "function", "function": function})
     return tools
+
+
+def _in_lower_case(schema: Any) -> Any:
+    """A schema with its types in lower case."""
+    if isinstance(schema, list):
+        return [_in_lower_case(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    lowered = {key: _in_lower_case(field) for key, field in schema.items()}
+    kind = lowered.get("type")
+    return {**lowered, "type": kind.lower()} if isinstance(kind, str) else lowered
 
 
 def _tools_once(chat: dict, notes: Counter) -> dict:
@@ -570,7 +602,11 @@ def _has(*keys: str) -> Callable[[Any], bool]:
 
 
 def _is_inspect(log: Any) -> bool:
-    return _has("messages", "input")(log) and ("epoch" in log or "scores" in log)
+    if not _has("messages")(log) or not isinstance(log["messages"], list):
+        return False
+    if "input" in log and ("epoch" in log or "scores" in log):
+        return True
+    return any(isinstance(e, dict) and e.get("source") == "generate" for e in log["messages"])
 
 
 def _is_mini(log: Any) -> bool:
@@ -604,8 +640,7 @@ def _is_request(log: Any) -> bool:
     return isinstance(log, dict) and any(key in log for key in keys)
 
 
-# (name, is a log of it, its opener), asked in this order. The name of the last ones is told by
-# their messages.
+# (name, is a log of it, its opener), asked in this order. What remains is told by its messages.
 FAMILIES: list[tuple[str, Callable[[Any], bool], Callable[[Any, Counter], dict]]] = [
     *EVENTS,
     ("preference", _has("preferred_output"), _from_preference),
@@ -619,5 +654,4 @@ FAMILIES: list[tuple[str, Callable[[Any], bool], Callable[[Any, Counter], dict]]
     ("tau2-bench", _is_tau2, _from_tau),
     ("verifiers", _has("prompt", "completion", "reward"), _from_verifiers),
     ("batch", _is_batch, _from_batch),
-    ("", _is_request, _from_envelope),
 ]
