@@ -139,6 +139,24 @@ def test_each_family_is_read_as_it_is(name):
 
 
 
+VARIATIONS = [json.loads(line) for line in (FILES / "variations.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("row", VARIATIONS, ids=[row["name"] for row in VARIATIONS])
+def test_other_shapes_of_a_family_say_the_same(row, tmp_path):
+    """Another order of keys, several calls, a request with its response, an envelope around."""
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(row["log"]))
+    (demo,), report = read_logs(path)
+    assert not report.problems and report.formats == {row["family"]: 1}
+    assert [tool["function"]["name"] for tool in demo.tools] == row["tools"]
+    assert len(demo.steps) == len(row["steps"])
+    for number, (step, (thought, reply, calls)) in enumerate(zip(row["steps"], steps(demo), strict=True)):
+        assert [list(message) for message in state(demo, number)] == step[0]
+        if step[2] is not None:
+            assert step[1:] == [thought, reply, [list(one) for one in calls]]
+
+
 # --- a reader of the user's own -------------------------------------------------------------------
 
 OWN = """
