@@ -137,8 +137,6 @@ def test_each_family_is_read_as_it_is(name):
     assert all(step.state for demo in demos for step in demo.steps)
 
 
-
-
 VARIATIONS = [json.loads(line) for line in (FILES / "variations.jsonl").read_text().splitlines()]
 
 
@@ -151,7 +149,9 @@ def test_other_shapes_of_a_family_say_the_same(row, tmp_path):
     assert not report.problems and report.formats == {row["family"]: 1}
     assert [tool["function"]["name"] for tool in demo.tools] == row["tools"]
     assert len(demo.steps) == len(row["steps"])
-    for number, (step, (thought, reply, calls)) in enumerate(zip(row["steps"], steps(demo), strict=True)):
+    for number, (step, (thought, reply, calls)) in enumerate(
+        zip(row["steps"], steps(demo), strict=True)
+    ):
         assert [list(message) for message in state(demo, number)] == step[0]
         if step[2] is not None:
             assert step[1:] == [thought, reply, [list(one) for one in calls]]

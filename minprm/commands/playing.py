@@ -62,9 +62,7 @@ def replay_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
     for path, name in names(flags.checkpoints).items():
         content = evaluations[path].content
         if content not in demos:
-            demos[content], report = read_demos(
-                flags.demos, content, flags.skip_bad, flags.format
-            )
+            demos[content], report = read_demos(flags.demos, content, flags.skip_bad, flags.format)
             if report.in_a_line():
                 say(f"{flags.demos}: {report.in_a_line()}")
         began = time.perf_counter()

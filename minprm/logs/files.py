@@ -113,7 +113,9 @@ def _unpacked(place: str, content: bytes) -> Iterator[tuple[str, bytes]]:
         else:
             yield place, content
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
-        raise Problem(place, f"cannot be unpacked ({error}); pack it again, or unpack it") from error
+        raise Problem(
+            place, f"cannot be unpacked ({error}); pack it again, or unpack it"
+        ) from error
 
 
 def _zstandard(place: str, content: bytes) -> bytes:

@@ -22,57 +22,48 @@ from minprm.logs.files import Problem, values_of
 from minprm.text.actions import parse_json
 
 FORMATS = (
-    'a chat ("messages") of OpenAI, Anthropic, Gemini, Bedrock, LangChain, pydantic-ai, Vercel and Ollama, requests'
-    " with responses, batches, ShareGPT, ATIF, sessions of Claude Code, Codex and OpenHands,"
-    " SWE-agent, Inspect, verifiers, tau-bench, OpenTelemetry and Langfuse; another one is read by"
-    " --format FILE.py:NAME, a function of yours"
+    'a chat ("messages") of any provider, a request with its response, a batch, ShareGPT, ATIF, a'
+    " session of an agent, and what else docs/logs.md lists; another format is read by --format"
+    " FILE.py:NAME, a function of yours"
 )
-# Where programs keep a conversation, its rules, what was answered to it, and its tools.
+# Where programs keep a conversation, what was asked, what was answered, the rules and the tools.
 MESSAGES = ("messages", "conversations", "conversation", "traj", "history", "contents", "turns")
-RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system_instruction",
-         "instructions", "gen_ai.system_instructions")  # fmt: skip
-RESPONSES = ("response", "completion", "choices", "candidates", "output", "outputs", "response_body")
 REQUESTS = ("request", "body", "request_body", "responses_create_params", "inputs", "input",
-            "values", "kwargs", "proxy_server_request")  # fmt: skip
-TOOLS = ("tools", "functions", "toolConfig", "tool_config", "tool_defs", "oai_tools",
-         "available_tools", "gen_ai.tool.definitions")  # fmt: skip
+            "values", "kwargs", "proxy_server_request", "prompt")  # fmt: skip
+RESPONSES = ("response", "completion", "choices", "candidates", "output", "outputs",
+             "response_body")  # fmt: skip
+ANSWERS = ("choices", "candidates", "generations", "message", "output", "messages", "body",
+           "content", "text")  # fmt: skip
+RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system_instruction",
+         "instructions")  # fmt: skip
+TOOLS = ("tools", "toolConfig", "tool_config", "tool_defs", "oai_tools", "available_tools")
 PARAMETERS = ("model_parameters", "optional_params", "modelParameters", "invocation_params", "info",
-              "invocationParameters", "generation_config", "config")  # fmt: skip
-BESIDE = (*RULES, *RESPONSES, *PARAMETERS[:5], "toolConfig", "tool_config", "tool_defs")
-ANSWERS = ("choices", "candidates", "generations", "message", "output", "messages", "body", "content",
-           "text", "outputs", "response", "completion")  # fmt: skip
+              "config")  # fmt: skip
 SCHEMAS = ("input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
-PAIR = ("input", "preferred_output", "non_preferred_output", "chosen", "rejected", "prompt")
-SWE_AGENT = ("agent", "message_type", "thought", "action", "tool_call_ids", "is_demo", "tags",
-             "cache_control", "thinking_blocks", "provider_specific_fields")  # fmt: skip
-XLAM_TYPES = {"int": "integer", "float": "number", "bool": "boolean", "list": "array",
-              "List": "array", "Dict": "object", "dict": "object"}  # fmt: skip
+# By which a family is known that has no envelope of its own: a block's kind or a message's key.
 SIGNS = {
-    "tool_use": "Anthropic", "tool_result": "Anthropic", "thinking": "Anthropic",
+    "tool_use": "Anthropic", "tool_result": "Anthropic", "signature": "Anthropic",
     "toolUse": "Bedrock", "toolResult": "Bedrock", "functionCall": "Gemini",
-    "functionResponse": "Gemini", "tool_call": "OpenTelemetry",
-    "tool_call_response": "OpenTelemetry", "toolCallId": "Vercel", "toolInvocation": "Vercel",
+    "functionResponse": "Gemini", "tool_call": "OpenTelemetry", "finish_reason": "OpenTelemetry",
+    "tool_call_response": "OpenTelemetry", "toolCallId": "Vercel", "toolInvocations": "Vercel",
     "step-start": "Vercel", "part_kind": "pydantic-ai", "function_call": "Responses",
     "function_call_output": "Responses", "output_text": "Responses", "human": "LangChain",
     "ai": "LangChain", "kwargs": "LangChain", "additional_kwargs": "LangChain", "from": "ShareGPT",
-    "tool_name": "Ollama",
 }  # fmt: skip
-# Fields by which a program keeps its books, of formats that are told by their content.
-BOOKS = {
-    "Inspect": ("input", "target", "choices", "epoch", "metadata", "sandbox", "files", "setup",
-                "store", "events", "output", "model_usage", "role_usage", "started_at",
-                "completed_at", "total_time", "working_time", "uuid", "error_retries", "timelines",
-                "attachments", "id", "limit", "scores"),
-    "mini-swe-agent": ("info", "trajectory_format"),
-    "SWE-agent": ("info", "trajectory", "environment", "replay_config", "attempts"),
-    "tau-bench": ("info", "trial"),
-    "tau2-bench": ("info", "trial", "seed", "timestamp", "start_time", "end_time", "duration",
-                   "termination_reason", "agent_cost", "user_cost", "reward_info", "id", "mode",
-                   "ticks", "speech_environment", "policy"),
-    "verifiers": ("answer", "metrics", "timing", "is_completed", "is_truncated", "stop_condition",
-                  "token_usage", "example_id", "trajectory"),
-    "batch": ("method", "url", "error"),
-}  # fmt: skip
+# Fields by which the programs behind some formats keep their books.
+BOOKS = ("trial", "trajectory", "trajectory_format", "environment", "replay_config", "attempts",
+         "info", "seed", "timestamp", "start_time", "end_time", "duration", "termination_reason",
+         "agent_cost", "user_cost", "reward_info", "mode", "ticks", "speech_environment", "answer",
+         "metrics", "timing", "is_completed", "is_truncated", "stop_condition", "token_usage",
+         "example_id")  # fmt: skip
+OF_INSPECT = ("input", "target", "choices", "epoch", "metadata", "sandbox", "files", "setup",
+              "store", "events", "output", "model_usage", "role_usage", "started_at", "id",
+              "completed_at", "total_time", "working_time", "uuid", "error_retries", "timelines",
+              "attachments", "limit", "scores")  # fmt: skip
+OF_SWE_AGENT = ("agent", "message_type", "thought", "action", "tool_call_ids", "is_demo", "tags",
+                "cache_control", "thinking_blocks", "provider_specific_fields")  # fmt: skip
+XLAM_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean",
+              "list": "array", "List": "array", "dict": "object", "Dict": "object"}  # fmt: skip
 
 
 # --- the logs of a file ---------------------------------------------------------------------------
@@ -84,20 +75,20 @@ def logs_of(
     """(place, log) of each log in a file; a Problem where there is none.
 
     own: a user's opener, FILE.py:NAME, which is asked first: it takes a JSON value, and returns a
-    log in any form that is read here, a list of logs, or None where it is not its format. alone: no other file is read, so that
-    one without a conversation is a mistake, and not a program's settings beside its logs.
+    log in any form that is read here, a list of logs, or None where it is not its format. alone: no
+    other file is read, so that one without a conversation is a mistake, and not settings of a
+    program beside its logs.
     """
     events = []
-    theirs = _opener(own) if own else None
+    opener = _users_opener(own) if own else None
     for place, value in values_of(file):
-        if isinstance(value, dict) and spans_of(value) == []:
-            notes["spans without messages, left out"] += 1
-            continue
-        mine = theirs(value) if theirs and not isinstance(value, Problem) else None
-        if mine is not None:
-            yield from logs_in(place, mine)
+        theirs = opener(value) if opener and not isinstance(value, Problem) else None
+        if theirs is not None:
+            yield from logs_in(place, theirs)
         elif is_event(value):
             events.append(value)
+        elif isinstance(value, dict) and spans_of(value) == []:
+            notes["spans without messages, left out"] += 1
         elif not alone and isinstance(value, dict) and not _holds_objects(value):
             notes[f"files without a conversation, not read: {file.name}"] += 1
         else:
@@ -106,7 +97,7 @@ def logs_of(
         yield from logs_in(str(file), events)
 
 
-def _opener(name: str) -> Callable[[Any], Any]:
+def _users_opener(name: str) -> Callable[[Any], Any]:
     """The user's opener of this name. Exits where it is no function of one argument."""
     if not users.is_own(name):
         fail(
@@ -128,13 +119,16 @@ def logs_in(place: str, logs: Any) -> Iterator[tuple[str, Any]]:
     """(place, log) of each log in a JSON value: one log, a list of them, or what holds many."""
     if isinstance(logs, dict):
         logs = _many(logs)
-    if isinstance(logs, list) and logs and all(is_event(log) for log in logs):
+    if isinstance(logs, list) and logs and all(map(is_event, logs)):
         logs = split_events(logs)
-    elif not isinstance(logs, list) or all(is_message(log) for log in logs):
+        if len(logs) == 1:
+            yield place, logs[0]
+            return
+    if not isinstance(logs, list) or all(map(is_message, logs)):
         yield place, logs
         return
     for number, log in enumerate(logs, start=1):
-        at = f"{place}, log {number}" if len(logs) > 1 or not is_event(log) else place
+        at = f"{place}, log {number}"
         if isinstance(log, dict) and _many(log) is not log:
             yield from logs_in(at, log)
         else:
@@ -145,7 +139,7 @@ def _many(value: dict) -> Any:
     """The logs of a value that holds many of them; any other value as it is."""
     if isinstance(value.get("simulations"), list):  # tau2-bench
         environment = (value.get("info") or {}).get("environment_info") or {}
-        beside = {"policy": environment.get("policy"), "tools": environment.get("tool_defs")}
+        beside = {"system": environment.get("policy"), "tools": environment.get("tool_defs")}
         return [{**beside, **log} for log in value["simulations"]]
     if isinstance(value.get("samples"), list) and "eval" in value:  # Inspect
         return value["samples"]
@@ -159,7 +153,11 @@ def _many(value: dict) -> Any:
 
 
 def opened(log: Any, notes: Counter) -> tuple[str, dict]:
-    """(name of the format, the log as a line of chat). Raises ValueError where it is none."""
+    """(name of the format, the log as a line of chat). Raises ValueError where it is none.
+
+    What no JSON in UTF-8 can hold (NaN, half a character) is mended, and an answer with it is read
+    and not learned.
+    """
     name, chat = _opened(log, notes)
     if _is_writable(chat):
         return name, chat
@@ -182,7 +180,6 @@ def _is_writable(tree: Any) -> bool:
 
 
 def _mended(tree: Any, notes: Counter) -> Any:
-    """The same without what no JSON in UTF-8 can hold: NaN, infinity, and half a character."""
     if isinstance(tree, dict):
         return {_mended(key, notes): _mended(field, notes) for key, field in tree.items()}
     if isinstance(tree, list):
@@ -198,14 +195,14 @@ def _mended(tree: Any, notes: Counter) -> Any:
 
 def _opened(log: Any, notes: Counter) -> tuple[str, dict]:
     if isinstance(log, list) and log and not is_event(log[0]):
-        first_one = log[0] if isinstance(log[0], dict) else {}
-        log = {"conversations" if "from" in first_one else "messages": log}
+        is_sharegpt = isinstance(log[0], dict) and "from" in log[0]
+        log = {"conversations" if is_sharegpt else "messages": log}
     name = "chat"
     try:
         for name, is_of, opener in FAMILIES:
             if is_of(log):
                 return name, opener(log, notes)
-        if _is_request(log):
+        if isinstance(log, dict) and any(key in log for key in (*MESSAGES, *REQUESTS, *RESPONSES)):
             return _named(log, notes)
     except (AttributeError, KeyError, IndexError, TypeError) as error:
         raise ValueError(f"it is damaged as a log of {name} ({error!r})") from error
@@ -220,41 +217,18 @@ def _in_short(log: Any) -> str:
     return f"{json.dumps(log)[:40]}"
 
 
-def family_of(entries: list) -> str:
-    """The name of the format of these messages, by the first key or kind of block that tells it."""
-    for entry in entries:
-        if not isinstance(entry, dict):
-            continue
-        inside = entry["parts"] if "parts" in entry else entry.get("content")
-        for block in [entry, *(inside if isinstance(inside, list) else [])]:
-            if not isinstance(block, dict):
-                continue
-            kind = block.get("type")
-            for key in [kind, *block]:
-                if isinstance(key, str) and key in SIGNS and (key == kind or key != "thinking"):
-                    return SIGNS[key]
-        if "parts" in entry and isinstance(inside, list) and inside:
-            block = inside[0] if isinstance(inside[0], dict) else {}
-            if "type" not in block:
-                return "Gemini"
-            return "OpenTelemetry" if "content" in block else "Vercel"
-    return "chat"
-
-
 def _from_envelope(log: dict, notes: Counter, books: tuple[str, ...] = ()) -> dict:
     """A log in which the messages stand under a key of their own, whatever is beside them."""
     return _named(log, notes, books)[1]
 
 
 def _named(log: dict, notes: Counter, books: tuple[str, ...] = ()) -> tuple[str, dict]:
-    """(name of the family, the log as a line of chat)."""
-    plain = isinstance(log.get("messages"), list) and all(map(is_plain, log["messages"]))
-    if plain and not books and not any(key in log for key in BESIDE):
-        return family_of(log["messages"]), _tools_once(log, notes)
-    others = {key: log[key] for key in log if key not in books}
+    """(name of the family, the log as a line of chat). books: fields of no meaning here."""
+    others = dict(log)
     tools = _tools_beside(others)
+    others = {key: others[key] for key in others if key not in books}
     entries = _entries(others, tools)
-    family = family_of(entries)
+    family = _family_of(entries)
     in_parts = sum(isinstance(e, dict) and isinstance(e.get("content"), list) for e in entries)
     if family == "chat" and in_parts:
         notes["content in parts, joined as they stand"] += in_parts
@@ -265,45 +239,61 @@ def _named(log: dict, notes: Counter, books: tuple[str, ...] = ()) -> tuple[str,
     return family, _tools_once(chat, notes)
 
 
+def _family_of(entries: list) -> str:
+    """The name of the format of these messages."""
+    for entry in entries:
+        if is_plain(entry) and "finish_reason" not in entry:
+            continue
+        inside = first(entry, ("parts", "content")) if isinstance(entry, dict) else None
+        for block in [entry, *(inside if isinstance(inside, list) else [])]:
+            for key in [block.get("type"), *block] if isinstance(block, dict) else []:
+                if isinstance(key, str) and key in SIGNS:
+                    return SIGNS[key]
+        if isinstance(entry, dict) and "parts" in entry and inside:
+            block = inside[0] if isinstance(inside[0], dict) else {}
+            if "type" in block:
+                return "OpenTelemetry" if "content" in block else "Vercel"
+            return "Gemini"
+    return "chat"
+
+
 def _entries(others: dict, tools: list) -> list:
     """The messages of a log as they are written, with its rules before and its answer behind them;
     what is read is taken out of `others`, and tools of a request go to `tools`."""
     entries = None
-    for key in (*MESSAGES, *REQUESTS, "prompt"):
+    for key in (*MESSAGES, *REQUESTS):
         entries = _asked(others.get(key), others, tools)
         if entries is not None:
-            others.pop(key)
+            del others[key]
             break
+    if entries is None and any(key in others for key in RESPONSES):
+        raise ValueError(
+            "a batch's answer without its request: what was answered stands in the requests, so"
+            ' put each request\'s "body" beside the "response" of the same custom_id'
+        )
     if entries is None:
-        if any(key in others for key in RESPONSES):
-            raise ValueError(
-                "a batch's answer without its request: what was answered stands in the requests, so"
-                ' put each request\'s "body" beside the "response" of the same custom_id'
-            )
-        raise ValueError("there is no conversation in it: name the key that holds one by --map")
+        raise ValueError("there is no list of messages in it")
     for key in RULES:
         rules = _text_of(others.get(key))
         if rules:
-            others.pop(key)
-            if not (entries and isinstance(entries[0], dict) and entries[0].get("content") == rules):
+            del others[key]
+            if {"role": "system", "content": rules} != (entries or [None])[0]:
                 entries = [{"role": "system", "content": rules}, *entries]
     for key in RESPONSES:
-        if others.get(key) in (None, "", [], {}):
+        if not others.get(key):
             others.pop(key, None)
             continue
         answered = _answered(others[key])
-        last = entries[-1] if entries else {}
-        ended = isinstance(last, dict) and last.get("role") in ("assistant", "model")
         if answered is None and key != "output":
             raise ValueError(f'its "{key}" holds no answer: leave the log out')
-        if answered is not None and not (ended and isinstance(others[key], str)):
-            others.pop(key)
-            if answered[: len(entries)] == entries:  # the request is in the response too
-                entries = answered
-            elif answered != entries[-len(answered) :]:
-                entries = [*entries, *answered]
-        elif ended and last.get("content") == others[key]:
-            others.pop(key)
+        last = entries[-1] if entries and isinstance(entries[-1], dict) else {}
+        if answered is None or (isinstance(others[key], str) and last.get("role") == "assistant"):
+            continue  # it may be no part of the conversation: it stays, and is named
+        del others[key]
+        if answered[: len(entries)] == entries:  # the request is in the response too
+            entries = answered
+        elif answered != entries[-len(answered) :]:
+            entries = [*entries, *answered]
     return entries
 
 
@@ -314,21 +304,15 @@ def _asked(request: Any, others: dict, tools: list) -> list | None:
     if isinstance(request, str) and request.strip():
         return [{"role": "user", "content": request}]
     if isinstance(request, list):
-        if request and isinstance(request[0], list):  # LangSmith's are a batch of one
-            request = request[0]
-        return request
-    if not isinstance(request, dict) or not _holds_request(request):
+        return request[0] if request and isinstance(request[0], list) else request  # LangSmith's
+    if not isinstance(request, dict) or not first(request, (*MESSAGES, *REQUESTS)):
         return None
     inside = dict(request)
-    tools += [tool for tool in _tools_beside(inside) if tool not in tools]
+    tools += _tools_beside(inside)
     entries = _entries(inside, tools)
     for key, field in inside.items():
         others.setdefault(key, field)
     return entries
-
-
-def _holds_request(request: dict) -> bool:
-    return any(request.get(key) for key in (*MESSAGES, *REQUESTS, "prompt"))
 
 
 def _answered(response: Any) -> list | None:
@@ -337,19 +321,13 @@ def _answered(response: Any) -> list | None:
     if isinstance(response, str):
         return [{"role": "assistant", "content": response}]
     if isinstance(response, list):
-        if any(is_message(entry) for entry in response):
+        if any(map(is_message, response)):
             return response
         return _answered(response[0]) if response else None
-    if not isinstance(response, dict):
-        return None
     if is_message(response):
         return [response]
-    if isinstance(response.get("kwargs"), dict):  # of LangChain, without its name
-        return [{**response["kwargs"], "role": "assistant"}]
-    for key in ANSWERS:
-        if response.get(key):
-            return _answered(response[key])
-    return None
+    inside = first(response, ANSWERS) if isinstance(response, dict) else None
+    return _answered(inside) if inside else None
 
 
 def _parsed(field: Any) -> Any:
@@ -368,8 +346,7 @@ def _text_of(rules: Any) -> str:
     if isinstance(rules, dict):
         rules = first(rules, ("parts", "content", "text"))
     if isinstance(rules, list):
-        texts = [block if isinstance(block, str) else first(block, ("text", "content")) for block in rules]
-        return "\n".join(text for text in texts if isinstance(text, str))
+        rules = "\n".join(one if isinstance(one, str) else _text_of(one) for one in rules)
     return rules if isinstance(rules, str) else ""
 
 
@@ -378,43 +355,45 @@ def _tools_beside(others: dict) -> list:
     tools: list = []
     for key in TOOLS:
         listed = _parsed(others.get(key))
-        if isinstance(listed, list | dict):
+        inside = listed.values() if isinstance(listed, dict) else listed
+        if (
+            listed
+            and isinstance(listed, dict | list)
+            and all(isinstance(o, dict | list) for o in inside)
+        ):
             tools += _declared(listed)
             del others[key]
     for key in PARAMETERS:
         parameters = _parsed(others.get(key))
-        if isinstance(parameters, dict) and any(name in parameters for name in (*TOOLS, *RULES)):
+        if isinstance(parameters, dict) and first(parameters, (*TOOLS, *RULES)):
             tools += [tool for tool in _tools_beside(dict(parameters)) if tool not in tools]
             for name in RULES:
-                if name in parameters:
-                    others.setdefault(name, parameters[name])
+                others.setdefault(name, parameters.get(name))
             del others[key]
     return tools
 
 
 def _declared(listed: Any) -> list:
-    """Tools in the notation of any provider, as chat declares them."""
+    """Tools in the notation of any provider, as chat declares them; others as they are."""
     if isinstance(listed, dict):
-        listed = listed.get("tools") or [{"name": name, **tool} for name, tool in listed.items()]
+        listed = listed.get("tools") or [{"name": name, **listed[name]} for name in listed]
     tools = []
     for tool in listed:
         several = first(tool, ("functionDeclarations", "function_declarations"))
         if several:  # Gemini's, which writes types as STRING
             tools += _declared([{"type": "function", **_in_lower_case(one)} for one in several])
             continue
-        function = {**(tool.get("toolSpec") or tool)}
-        schema = next((function.pop(key) for key in SCHEMAS if key in function), None)
-        nested = isinstance(tool.get("function"), dict) or "name" not in function
-        if nested or (schema is None and function.get("type", "function") != "function"):
-            tools.append(tool)  # of chat, or of the provider's own
-            continue
-        if schema is not None:
-            function["parameters"] = schema.get("json", schema)
-        elif "type" not in function and "toolSpec" not in tool:
+        function = dict(tool.get("toolSpec") or tool)
+        schema = first(function, SCHEMAS)
+        if "name" not in function or "function" in tool or not (schema or "type" in function):
             tools.append(tool)
-            continue
-        function.pop("type", None)
-        tools.append({"type": "function", "function": function})
+        elif schema is None and function["type"] != "function":
+            tools.append(tool)
+        else:
+            if schema:
+                function["parameters"] = schema.get("json", schema)
+            plain = {key: function[key] for key in function if key not in (*SCHEMAS, "type")}
+            tools.append({"type": "function", "function": plain})
     return tools
 
 
@@ -430,57 +409,46 @@ def _in_lower_case(schema: Any) -> Any:
 
 
 def _tools_once(chat: dict, notes: Counter) -> dict:
-    """Rules of Hermes list the tools between <tools> and </tools>; the template lists them too."""
-    first_one = chat["messages"][0] if chat["messages"] else None
-    rules = first_one.get("content") if isinstance(first_one, dict) else None
-    if not isinstance(rules, str) or first_one.get("role") != "system":
+    """Rules of Hermes list the tools between <tools> and </tools>, and its answers stand between
+    <tool_response> and </tool_response>; the template writes both."""
+    rules = chat["messages"][0] if chat["messages"] else None
+    text = rules.get("content") if isinstance(rules, dict) else None
+    if not isinstance(text, str) or "<tools>" not in text or "</tools>" not in text:
         return chat
-    before, opening, inside = rules.partition("<tools>")
-    inside, closing, after = inside.partition("</tools>")
-    if not opening or not closing:
-        return chat
-    try:
-        tools = _parsed(inside.strip())
-        if isinstance(tools, str):  # one a line
-            tools = [parse_json(line) for line in inside.split("\n") if line.strip()]
-    except ValueError:
-        return chat
+    before, _, inside = text.partition("<tools>")
+    inside, _, after = inside.partition("</tools>")
+    tools = _parsed(inside.strip())
+    if isinstance(tools, str):  # one a line
+        tools = [_parsed(line) for line in inside.split("\n") if line.strip()]
     tools = tools if isinstance(tools, list) else [tools]
     if not all(isinstance(tool, dict) for tool in tools):
         return chat
     notes["tools that the rules list in <tools>, taken out of the rules"] += 1
-    messages = [{**first_one, "content": before + after}]
+    messages: list = [{**rules, "content": before + after}]
     for message in chat["messages"][1:]:
-        messages += _split_answers(message)
-    chat = {**chat, "messages": messages}
-    return chat if chat.get("tools") or not tools else {**chat, "tools": _declared(tools)}
+        content = message.get("content") if isinstance(message, dict) else None
+        if isinstance(content, str) and content.lstrip().startswith("<tool_response>"):
+            answers = content.replace("</tool_response>", "").split("<tool_response>")[1:]
+            messages += [{**message, "content": answer.strip("\n ")} for answer in answers]
+        else:
+            messages.append(message)
+    return {"tools": _declared(tools), **chat, "messages": messages}
 
 
-def _split_answers(message: Any) -> list:
-    """A tool's message without <tool_response>, which the template writes; one for each answer."""
-    content = message.get("content") if isinstance(message, dict) else None
-    if not isinstance(content, str) or message.get("role") != "tool":
-        return [message]
-    if not content.strip().startswith("<tool_response>"):
-        return [message]
-    answers = content.replace("</tool_response>", "").split("<tool_response>")[1:]
-    return [{**message, "content": text.strip("\n ")} for text in answers]
-
-
-# --- formats with an envelope of their own ---------------------------------------------------------
+# --- formats with an envelope of their own --------------------------------------------------------
 
 
 def _from_preference(log: dict, notes: Counter) -> dict:
     """The conversation with the answer that was preferred."""
-    conversation = log.get("input", {"messages": []})
+    conversation = log.get("input", {"messages": _asked(log.get("prompt"), {}, []) or []})
     if not isinstance(conversation, dict) or not isinstance(conversation.get("messages"), list):
         raise ValueError('a preference pair whose "input" has no list "messages"')
     notes["preference pairs, of which the preferred answer is read alone"] += 1
-    others = {key: log[key] for key in log if key not in PAIR}
-    best = _answered(log.get("preferred_output") or log.get("chosen")) or []
+    pair = ("input", "prompt", "preferred_output", "non_preferred_output", "chosen", "rejected")
+    others = {key: log[key] for key in log if key not in pair}
+    best = _answered(first(log, ("preferred_output", "chosen"))) or []
     asked = conversation["messages"]
-    if "prompt" in log and best[:1] != (_asked(log["prompt"], {}, []) or [])[:1]:
-        asked = _asked(log["prompt"], {}, []) or []
+    asked = [] if best[: len(asked)] == asked else asked
     return _from_envelope({**others, **conversation, "messages": [*asked, *best]}, notes)
 
 
@@ -498,10 +466,10 @@ def _from_xlam(log: dict, notes: Counter) -> dict:
         properties = {}
         required = []
         for name, field in (tool.get("parameters") or {}).items():
-            kind = str(field.get("type", "str"))
-            base = kind.split(",")[0].split("[")[0].strip()
-            properties[name] = {**field, "type": XLAM_TYPES.get(base, "string")}
-            if "optional" not in kind and "default" not in field:
+            kind, _, optional = str(field.get("type", "str")).partition(",")
+            kind = kind.partition("[")[0].strip()
+            properties[name] = {**field, "type": XLAM_TYPES.get(kind, kind)}
+            if not optional and "default" not in field:
                 required.append(name)
         schema = {"type": "object", "properties": properties, "required": required}
         tools.append({"type": "function", "function": {**tool, "parameters": schema}})
@@ -516,19 +484,18 @@ def _from_swe_agent(log: dict, notes: Counter) -> dict:
     """SWE-agent's history; the demonstration is shown and not learned."""
     entries = []
     for entry in log["history"]:
-        ids = entry.get("tool_call_ids") or [None]
-        message = {key: entry[key] for key in entry if key not in SWE_AGENT}
-        message |= {"tool_call_id": ids[0]} if ids[0] else {}
+        message = {key: entry[key] for key in entry if key not in OF_SWE_AGENT}
+        if entry.get("tool_call_ids"):
+            message["tool_call_id"] = entry["tool_call_ids"][0]
         thought = entry.get("thought")
         if entry.get("role") == "assistant" and isinstance(thought, str) and thought.strip():
-            text = entry.get("content")
-            text = text if isinstance(text, str) else ""
             message["reasoning_content"] = thought
-            message["content"] = text.removeprefix(thought).strip() or None
-        if entry.get("is_demo") and entry.get("role") == "assistant":
+            if isinstance(entry.get("content"), str):
+                message["content"] = entry["content"].removeprefix(thought).strip() or None
+        if entry.get("role") == "assistant" and entry.get("is_demo"):
             message["weight"] = 0
         entries.append(message)
-    return _from_envelope({**log, "history": entries}, notes, BOOKS["SWE-agent"])
+    return _from_envelope({**log, "history": entries}, notes, BOOKS)
 
 
 def _from_mini(log: dict, notes: Counter) -> dict:
@@ -539,61 +506,50 @@ def _from_mini(log: dict, notes: Counter) -> dict:
             notes["messages of role exit, left out"] += 1
             continue
         entries.append({key: entry[key] for key in entry if key not in ("extra", "timestamp")})
-    return _from_envelope({**log, "messages": entries}, notes, BOOKS["mini-swe-agent"])
+    return _from_envelope({**log, "messages": entries}, notes, BOOKS)
 
 
 def _from_tau(log: dict, notes: Counter) -> dict:
     """tau-bench's or tau2-bench's conversation. What a simulated user calls on its own phone is no
     part of what the agent sees."""
+    several = [one.get("tool_messages") or [one] for one in first(log, ("traj", "messages"))]
     entries = []
-    for entry in first(log, MESSAGES) or []:
-        for one in entry.get("tool_messages") or [entry]:
-            if one.get("requestor") == "user" and one.get("role") == "tool":
-                notes["answers to calls of the user's own, left out"] += 1
+    for entry in (entry for entries in several for entry in entries):
+        entry = {key: entry[key] for key in entry if key not in ("cost", "raw_data", "timestamp")}
+        of_the_user = entry.pop("requestor", None) == "user" or entry.get("role") == "user"
+        if of_the_user and (entry.get("tool_calls") or entry["role"] == "tool"):
+            notes["calls of the user's own and their answers, left out"] += 1
+            entry.pop("tool_calls", None)
+            if entry["role"] == "tool" or not entry.get("content"):
                 continue
-            message = {key: one[key] for key in one if key not in ("requestor", "error", "trial")}
-            if one.get("role") == "user" and one.get("tool_calls"):
-                notes["calls of the user's own, left out"] += 1
-                del message["tool_calls"]
-                if not message.get("content"):
-                    continue
-            entries.append(message)
-    others = {key: log[key] for key in log if key not in MESSAGES}
-    reward = (log.get("reward_info") or {}).get("reward")
-    if reward is not None:
-        others.setdefault("reward", reward)
-    if log.get("policy"):
-        others["system"] = log["policy"]
-    return _from_envelope({**others, "messages": entries}, notes, BOOKS["tau2-bench"])
+        entries.append(entry)
+    others = {key: log[key] for key in log if key != "traj"}
+    if isinstance(log.get("reward_info"), dict):
+        others.setdefault("reward", log["reward_info"].get("reward"))
+    return _from_envelope({**others, "messages": entries}, notes, BOOKS)
 
 
 def _from_inspect(log: dict, notes: Counter) -> dict:
     """A sample of Inspect; long texts of it may stand in its attachments."""
-    texts = log.get("attachments") or {}
-    entries = json.loads(_with_attachments(json.dumps(log["messages"]), texts)) if texts else log["messages"]
-    tools = [event["tools"] for event in log.get("events") or [] if event.get("tools")]
-    scores = log.get("scores") or {}
-    others = {"task_id": log.get("id"), "messages": entries}
-    if scores:
-        value = next(iter(scores.values())).get("value")
-        others["score"] = {"C": 1, "I": 0}.get(value, value) if isinstance(value, str) else value
-    if tools:
-        others["tools"] = tools[-1]
-    return _from_envelope({**log, **others}, notes, BOOKS["Inspect"])
-
-
-def _with_attachments(text: str, texts: dict[str, str]) -> str:
-    for key, attached in texts.items():
+    text = json.dumps(log["messages"])
+    for key, attached in (log.get("attachments") or {}).items():
         text = text.replace(f"attachment://{key}", json.dumps(attached)[1:-1])
-    return text
+    others = {"task_id": log.get("id"), "messages": json.loads(text)}
+    scores = [score.get("value") for score in (log.get("scores") or {}).values()]
+    if scores:
+        others["score"] = {"C": 1, "I": 0}.get(str(scores[0]), scores[0])
+    tools = [event["tools"] for event in log.get("events") or [] if event.get("tools")]
+    if tools:
+        others["tools"] = [{"type": "function", **tool} for tool in tools[-1]]
+    return _from_envelope({**log, **others}, notes, OF_INSPECT)
 
 
 def _from_verifiers(log: dict, notes: Counter) -> dict:
     """A row of verifiers' results; rows of one example are of one task."""
-    others = {}
+    task = {}
     if "example_id" in log:
-        others["task"] = f"{log.get('task', '')} {log['example_id']}".strip()
-    return _from_envelope({**log, **others}, notes, BOOKS["verifiers"])
+        task["task"] = f"{log.get('task', '')} {log['example_id']}".strip()
+    return _from_envelope({**log, **task}, notes, BOOKS)
 
 
 def _has(*keys: str) -> Callable[[Any], bool]:
@@ -601,43 +557,21 @@ def _has(*keys: str) -> Callable[[Any], bool]:
     return lambda log: isinstance(log, dict) and all(key in log for key in keys)
 
 
-def _is_inspect(log: Any) -> bool:
-    if not _has("messages")(log) or not isinstance(log["messages"], list):
-        return False
-    if "input" in log and ("epoch" in log or "scores" in log):
-        return True
-    return any(isinstance(e, dict) and e.get("source") == "generate" for e in log["messages"])
+def _speaks(key: str, sign: str, *values: str) -> Callable[[Any], bool]:
+    """Is it an object with a list of messages under this key, one of which has this sign?"""
 
+    def is_of(log: Any) -> bool:
+        entries = log.get(key) if isinstance(log, dict) else None
+        if not isinstance(entries, list):
+            return False
+        signs = [entry.get(sign) for entry in entries if isinstance(entry, dict)]
+        return any(one in values if values else one is not None for one in signs)
 
-def _is_mini(log: Any) -> bool:
-    if not _has("messages")(log) or not isinstance(log["messages"], list):
-        return False
-    return "trajectory_format" in log or any(
-        isinstance(entry, dict) and entry.get("role") == "exit" for entry in log["messages"]
-    )
-
-
-def _is_tau2(log: Any) -> bool:
-    entries = log.get("messages") if isinstance(log, dict) else None
-    if not isinstance(entries, list):
-        return False
-    if "reward_info" in log:
-        return True
-    return any(isinstance(entry, dict) and "requestor" in entry for entry in entries)
-
-
-def _is_swe(log: Any) -> bool:
-    entries = log.get("history") if isinstance(log, dict) else None
-    return isinstance(entries, list) and bool(entries) and _has("role")(entries[0])
+    return is_of
 
 
 def _is_batch(log: Any) -> bool:
-    return isinstance(log, dict) and "messages" not in log and isinstance(log.get("body"), dict)
-
-
-def _is_request(log: Any) -> bool:
-    keys = (*MESSAGES, *REQUESTS, *RESPONSES, "prompt")
-    return isinstance(log, dict) and any(key in log for key in keys)
+    return _has("body")(log) and isinstance(log["body"], dict) and "messages" not in log
 
 
 # (name, is a log of it, its opener), asked in this order. What remains is told by its messages.
@@ -646,12 +580,15 @@ FAMILIES: list[tuple[str, Callable[[Any], bool], Callable[[Any, Counter], dict]]
     ("preference", _has("preferred_output"), _from_preference),
     ("preference", _has("chosen", "rejected"), _from_preference),
     ("xLAM", _has("query", "tools", "answers"), _from_xlam),
-    ("SWE-agent", _is_swe, _from_swe_agent),
+    ("SWE-agent", _speaks("history", "role"), _from_swe_agent),
     ("ATIF", _has("steps"), from_atif),
-    ("mini-swe-agent", _is_mini, _from_mini),
-    ("Inspect", _is_inspect, _from_inspect),
+    ("mini-swe-agent", _has("messages", "trajectory_format"), _from_mini),
+    ("mini-swe-agent", _speaks("messages", "role", "exit"), _from_mini),
+    ("Inspect", _has("messages", "input", "epoch"), _from_inspect),
+    ("Inspect", _speaks("messages", "source", "input", "generate"), _from_inspect),
     ("tau-bench", _has("traj"), _from_tau),
-    ("tau2-bench", _is_tau2, _from_tau),
+    ("tau2-bench", _has("messages", "reward_info"), _from_tau),
+    ("tau2-bench", _speaks("messages", "requestor"), _from_tau),
     ("verifiers", _has("prompt", "completion", "reward"), _from_verifiers),
     ("batch", _is_batch, _from_batch),
 ]
