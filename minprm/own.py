@@ -59,8 +59,8 @@ def users(name: str, ours: Iterable[str]) -> Callable | None:
     if name in ours:
         return None
     if not is_own(name):
-        names = ", ".join(ours)
-        raise ValueError(f"{name}: no such name. Names: {names}, or FILE.py:NAME, one of your own")
+        names = ", ".join([*ours, "or FILE.py:NAME, one of your own"])
+        raise ValueError(f"{name}: no such name. Names: {names}")
     theirs = definition(name)
     if not callable(theirs):
         raise ValueError(f"{name} is no function, but {theirs!r}"[:200])

@@ -189,7 +189,7 @@ def test_a_reader_of_ones_own_is_asked_first(tmp_path):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("chat", "--format chat: it names a reader of your own, FILE.py:NAME"),
+        ("chat", "--format chat: no such name. Names: or FILE.py:NAME"),
         ("reader.py:none", "defines no none"),
         ("reader.py:two", "it has to take a JSON value alone"),
         ("reader.py:wrong", "reader.py:wrong raised KeyError"),
@@ -263,7 +263,7 @@ def test_a_table_in_parquet_is_read_where_its_reader_is_installed(tmp_path, monk
     parquet.write_table(table.Table.from_pylist([CHAT, CHAT]), tmp_path / "a.parquet")
     demos, report = read_logs(tmp_path / "a.parquet")
     assert len(demos) == 2 and report.places[1].endswith("a.parquet, row 2")
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     _, report = read_logs(tmp_path / "a.parquet")
     assert "pip install pyarrow" in report.problems[0].reason
 

@@ -53,11 +53,6 @@ def _from_step(step: dict) -> list[dict]:
         message["reasoning_content"] = step.get("reasoning_content")
         message["tool_calls"] = [_from_call(call) for call in calls]
     if step.get("is_copied_context") and role == "assistant":
-        if calls:
-            raise ValueError(
-                "it calls tools and is_copied_context, and a call is always learned: leave the log"
-                " out, or begin it after that step"
-            )
         message["weight"] = 0
     answers = (step.get("observation") or {}).get("results") or []
     return [message, *(_from_answer(answer, bool(calls)) for answer in answers)]

@@ -253,9 +253,9 @@ def messages_of(entries: list, glue: str = "\n", of_a_program: bool = False) -> 
         # writes it as several messages of one id
         is_record = "from" not in entry and entry.get("type") in (*RECORDS, "message")
         if any(kind != "answer" for _, kind, _ in parts):
-            if entry.get("id") is None or entry["id"] != message_id:
-                if not is_record or conversation.answers:
-                    conversation.end_turn()
+            same_message = entry.get("id") is not None and entry["id"] == message_id
+            if not same_message and (not is_record or conversation.answers):
+                conversation.end_turn()
             message_id = entry.get("id")
         for part in parts:
             conversation.add(*part, fields)
@@ -276,7 +276,7 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
         return [("assistant", *part) for part in blocks(entry)], {}
     if entry.get("kind") in ("request", "response"):
         return _request(entry), {}
-    role = entry["role"] if "role" in entry else kind
+    role = entry.get("role", kind)
     role = ROLES.get(role, role) if isinstance(role, str) else role
     fields = {key: entry[key] for key in entry if key not in READ}
     content = entry.get("content")

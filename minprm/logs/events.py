@@ -20,7 +20,7 @@ OPENHANDS = ("Event", "Observation", "Condensation", "CondensationRequest")  # e
 OWN_EVENTS = ("change_agent_state", "recall", "condensation", "condensation_request", "null",
               "agent_state_changed", "start", "stop", "pause", "resume")  # fmt: skip
 OWN_ARGUMENTS = ("thought", "is_input", "hidden", "confirmation_state", "security_risk", "blocking",
-                 "keep_prompt", "is_static", "cwd", "include_extra", "kernel_init_code")  # fmt: skip
+                 "keep_prompt", "is_static", "cwd", "kernel_init_code")  # fmt: skip
 OF_A_ROW = ("history", "trajectory", "metadata", "metrics", "test_result", "instruction",
             "git_patch", "report", "error", "instance", "attempt")  # fmt: skip
 
@@ -100,7 +100,7 @@ def from_openhands(log: Any, notes: Counter) -> dict:
         events = _flat(log)
     entries: list[dict] = []
     for event in events:
-        newer = "kind" in event and not event.get("action") == event.get("kind")
+        newer = "kind" in event
         entries += _newer(event, others) if newer else _older(event, others, entries)
     return {**others, "messages": messages_of(entries)}
 

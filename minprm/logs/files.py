@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from minprm.text.actions import loose_json
 
 ENDINGS = (".jsonl", ".json", ".ndjson", ".traj", ".eval", ".parquet", ".gz", ".zst", ".zip")
 GZIP, ZIP, ZSTANDARD, PARQUET = b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"PAR1"
-HUB_NAME = re.compile(r"(hf:/datasets/)?\w[\w.-]*/[\w.-]+")
+HUB_NAME = re.compile(r"\w[\w.-]*/[\w.-]+")
 
 
 class Problem(ValueError):
@@ -103,7 +104,9 @@ def _unpacked(place: str, content: bytes) -> Iterator[tuple[str, bytes]]:
         if content.startswith(GZIP):
             yield from _unpacked(place, gzip.decompress(content))
         elif content.startswith(ZSTANDARD):
-            yield from _unpacked(place, _zstandard(place, content))
+            zstandard = _installed("zstandard", place, "packed by zstandard")
+            reader = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(content))
+            yield from _unpacked(place, reader.read())
         elif content.startswith(ZIP):
             archive = zipfile.ZipFile(io.BytesIO(content))
             names = [name for name in archive.namelist() if name.endswith(ENDINGS)]
@@ -118,42 +121,34 @@ def _unpacked(place: str, content: bytes) -> Iterator[tuple[str, bytes]]:
         ) from error
 
 
-def _zstandard(place: str, content: bytes) -> bytes:
+def _installed(module: str, place: str, what: str) -> Any:
+    """A package that reads this. Raises Problem with its name where it is not installed."""
     try:
-        import zstandard
+        return import_module(module)
     except ImportError:
-        raise Problem(
-            place, "packed by zstandard: pip install zstandard, or unpack it by zstd -d"
-        ) from None
-    return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(content)).read()
+        package = module.partition(".")[0]
+        raise Problem(place, f"{what}: pip install {package} reads it") from None
 
 
 def _rows_of_parquet(place: str, content: bytes) -> Iterator[tuple[str, Any]]:
-    try:
-        from pyarrow import ArrowInvalid
-        from pyarrow.parquet import ParquetFile
-    except ImportError:
-        raise Problem(place, "a table in Parquet: pip install pyarrow reads it") from None
+    parquet = _installed("pyarrow.parquet", place, "a table in Parquet")
     number = 0
     try:
-        for batch in ParquetFile(io.BytesIO(content)).iter_batches(1000):
+        for batch in parquet.ParquetFile(io.BytesIO(content)).iter_batches(1000):
             for row in batch.to_pylist():
                 number += 1
                 yield f"{place}, row {number}", row
-    except ArrowInvalid as error:
+    except ValueError as error:  # Arrow's own are among these
         raise Problem(place, f"no Parquet that can be read ({error})") from error
 
 
 def _rows_of_hub(name: str) -> Iterator[tuple[str, Any]]:
-    """The rows of a data set of the hub: of its split "train", or else of its only one."""
+    """The rows of a data set of the hub: of its split "train", or else of its first."""
+    datasets = _installed(
+        "datasets", name, "no such file or folder; if it is a data set of the hub"
+    )
     try:
-        import datasets
-    except ImportError:
-        raise Problem(
-            name, "no such file or folder; pip install datasets reads a data set of this name"
-        ) from None
-    try:
-        splits = datasets.load_dataset(name.removeprefix("hf:/").removeprefix("datasets/"))
+        splits = datasets.load_dataset(name)
     except Exception as error:  # the network's, the hub's or the data set's
         reason = f"no such file or folder, nor a data set that can be read ({error})"
         raise Problem(name, " ".join(reason.split())[:300]) from error

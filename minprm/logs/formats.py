@@ -8,13 +8,12 @@ is not read stays under its own key, and normalise.py names it. docs/logs.md has
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from minprm import own as users
-from minprm.constants import fail
 from minprm.logs.atif import from_atif
 from minprm.logs.blocks import call, first, is_message, is_plain, messages_of
 from minprm.logs.events import EVENTS, is_event, spans_of, split_events
@@ -80,7 +79,9 @@ def logs_of(
     program beside its logs.
     """
     events = []
-    opener = _users_opener(own) if own else None
+    if own:
+        users.require("--format", own, (), {1: "a JSON value alone"})
+    opener = users.function(own, {}) if own else None
     for place, value in values_of(file):
         theirs = opener(value) if opener and not isinstance(value, Problem) else None
         if theirs is not None:
@@ -95,17 +96,6 @@ def logs_of(
             yield from logs_in(place, value)
     if events:
         yield from logs_in(str(file), events)
-
-
-def _users_opener(name: str) -> Callable[[Any], Any]:
-    """The user's opener of this name. Exits where it is no function of one argument."""
-    if not users.is_own(name):
-        fail(
-            f"--format {name}: it names a reader of your own, FILE.py:NAME; formats that are known"
-            " are told by their content, without a flag"
-        )
-    users.require("--format", name, (), {1: "a JSON value alone"})
-    return users.function(name, {})
 
 
 def _holds_objects(value: Any) -> bool:
@@ -215,11 +205,6 @@ def _in_short(log: Any) -> str:
         keys = ", ".join(json.dumps(key) for key in list(log)[:6])
         return f"an object with {keys[:120] or 'nothing in it'}"
     return f"{json.dumps(log)[:40]}"
-
-
-def _from_envelope(log: dict, notes: Counter, books: tuple[str, ...] = ()) -> dict:
-    """A log in which the messages stand under a key of their own, whatever is beside them."""
-    return _named(log, notes, books)[1]
 
 
 def _named(log: dict, notes: Counter, books: tuple[str, ...] = ()) -> tuple[str, dict]:
@@ -358,7 +343,7 @@ def _tools_beside(others: dict) -> list:
         inside = listed.values() if isinstance(listed, dict) else listed
         if (
             listed
-            and isinstance(listed, dict | list)
+            and isinstance(inside, Iterable)
             and all(isinstance(o, dict | list) for o in inside)
         ):
             tools += _declared(listed)
@@ -385,9 +370,8 @@ def _declared(listed: Any) -> list:
             continue
         function = dict(tool.get("toolSpec") or tool)
         schema = first(function, SCHEMAS)
-        if "name" not in function or "function" in tool or not (schema or "type" in function):
-            tools.append(tool)
-        elif schema is None and function["type"] != "function":
+        is_flat = bool(schema) or function.get("type") == "function"
+        if "name" not in function or "function" in tool or not is_flat:
             tools.append(tool)
         else:
             if schema:
@@ -411,28 +395,28 @@ def _in_lower_case(schema: Any) -> Any:
 def _tools_once(chat: dict, notes: Counter) -> dict:
     """Rules of Hermes list the tools between <tools> and </tools>, and its answers stand between
     <tool_response> and </tool_response>; the template writes both."""
-    rules = chat["messages"][0] if chat["messages"] else None
-    text = rules.get("content") if isinstance(rules, dict) else None
-    if not isinstance(text, str) or "<tools>" not in text or "</tools>" not in text:
-        return chat
-    before, _, inside = text.partition("<tools>")
-    inside, _, after = inside.partition("</tools>")
-    tools = _parsed(inside.strip())
-    if isinstance(tools, str):  # one a line
-        tools = [_parsed(line) for line in inside.split("\n") if line.strip()]
-    tools = tools if isinstance(tools, list) else [tools]
-    if not all(isinstance(tool, dict) for tool in tools):
-        return chat
-    notes["tools that the rules list in <tools>, taken out of the rules"] += 1
-    messages: list = [{**rules, "content": before + after}]
-    for message in chat["messages"][1:]:
+    messages: list = []
+    for message in chat["messages"]:
         content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, str) and content.lstrip().startswith("<tool_response>"):
             answers = content.replace("</tool_response>", "").split("<tool_response>")[1:]
             messages += [{**message, "content": answer.strip("\n ")} for answer in answers]
         else:
             messages.append(message)
-    return {"tools": _declared(tools), **chat, "messages": messages}
+    text = messages[0].get("content") if messages and isinstance(messages[0], dict) else None
+    if not isinstance(text, str) or "<tools>" not in text or "</tools>" not in text:
+        return {**chat, "messages": messages}
+    before, _, inside = text.partition("<tools>")
+    inside, _, after = inside.partition("</tools>")
+    tools = _parsed(inside.strip())
+    if isinstance(tools, str):  # one a line
+        tools = [_parsed(line) for line in inside.split("\n") if line.strip()]
+    tools = tools if isinstance(tools, list) else [tools]
+    if all(isinstance(tool, dict) for tool in tools):
+        notes["tools that the rules list in <tools>, taken out of the rules"] += 1
+        messages[0] = {**messages[0], "content": before + after}
+        chat = {"tools": _declared(tools), **chat}
+    return {**chat, "messages": messages}
 
 
 # --- formats with an envelope of their own --------------------------------------------------------
@@ -449,14 +433,12 @@ def _from_preference(log: dict, notes: Counter) -> dict:
     best = _answered(first(log, ("preferred_output", "chosen"))) or []
     asked = conversation["messages"]
     asked = [] if best[: len(asked)] == asked else asked
-    return _from_envelope({**others, **conversation, "messages": [*asked, *best]}, notes)
+    return _named({**others, **conversation, "messages": [*asked, *best]}, notes)[1]
 
 
 def _from_batch(log: dict, notes: Counter) -> dict:
     """A batch request, with its answer where the line holds that too."""
-    if log.get("error"):
-        raise ValueError('its "response" holds no answer but an "error": leave the log out')
-    return _from_envelope(log, notes, ("method", "url", "error"))
+    return _named(log, notes, ("method", "url", "error"))[1]
 
 
 def _from_xlam(log: dict, notes: Counter) -> dict:
@@ -495,7 +477,7 @@ def _from_swe_agent(log: dict, notes: Counter) -> dict:
         if entry.get("role") == "assistant" and entry.get("is_demo"):
             message["weight"] = 0
         entries.append(message)
-    return _from_envelope({**log, "history": entries}, notes, BOOKS)
+    return _named({**log, "history": entries}, notes, BOOKS)[1]
 
 
 def _from_mini(log: dict, notes: Counter) -> dict:
@@ -506,7 +488,7 @@ def _from_mini(log: dict, notes: Counter) -> dict:
             notes["messages of role exit, left out"] += 1
             continue
         entries.append({key: entry[key] for key in entry if key not in ("extra", "timestamp")})
-    return _from_envelope({**log, "messages": entries}, notes, BOOKS)
+    return _named({**log, "messages": entries}, notes, BOOKS)[1]
 
 
 def _from_tau(log: dict, notes: Counter) -> dict:
@@ -526,7 +508,7 @@ def _from_tau(log: dict, notes: Counter) -> dict:
     others = {key: log[key] for key in log if key != "traj"}
     if isinstance(log.get("reward_info"), dict):
         others.setdefault("reward", log["reward_info"].get("reward"))
-    return _from_envelope({**others, "messages": entries}, notes, BOOKS)
+    return _named({**others, "messages": entries}, notes, BOOKS)[1]
 
 
 def _from_inspect(log: dict, notes: Counter) -> dict:
@@ -541,7 +523,7 @@ def _from_inspect(log: dict, notes: Counter) -> dict:
     tools = [event["tools"] for event in log.get("events") or [] if event.get("tools")]
     if tools:
         others["tools"] = [{"type": "function", **tool} for tool in tools[-1]]
-    return _from_envelope({**log, **others}, notes, OF_INSPECT)
+    return _named({**log, **others}, notes, OF_INSPECT)[1]
 
 
 def _from_verifiers(log: dict, notes: Counter) -> dict:
@@ -549,7 +531,7 @@ def _from_verifiers(log: dict, notes: Counter) -> dict:
     task = {}
     if "example_id" in log:
         task["task"] = f"{log.get('task', '')} {log['example_id']}".strip()
-    return _from_envelope({**log, **task}, notes, BOOKS)
+    return _named({**log, **task}, notes, BOOKS)[1]
 
 
 def _has(*keys: str) -> Callable[[Any], bool]:
