@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from minprm.logs.books import Reading
 from minprm.logs.reader import read_logs
 from minprm.text.actions import parts
 
@@ -180,10 +181,10 @@ def test_a_reader_of_ones_own_is_asked_first(tmp_path):
     chat = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
     path = tmp_path / "logs.jsonl"
     path.write_text(json.dumps(TALK) + "\n" + json.dumps(chat) + "\n")
-    demos, report = read_logs(path, own=f"{reader}:mine")
+    demos, report = read_logs(path, Reading(format=f"{reader}:mine"))
     assert not report.problems and [steps(demo)[0][1] for demo in demos] == ["sun", "b"]
     path.write_text(json.dumps({"talks": [TALK, TALK]}))
-    assert len(read_logs(path, own=f"{reader}:many")[0]) == 2
+    assert len(read_logs(path, Reading(format=f"{reader}:many"))[0]) == 2
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_a_reader_that_cannot_read_ends_in_a_sentence(name, said, tmp_path, monk
     Path("reader.py").write_text(OWN)
     Path("logs.jsonl").write_text(json.dumps(TALK))
     with pytest.raises(SystemExit):
-        read_logs("logs.jsonl", own=name)
+        read_logs("logs.jsonl", Reading(format=name))
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
 

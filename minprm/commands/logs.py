@@ -6,7 +6,7 @@ It reads as training would, so what it says is what training gets. With --model 
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from tyro.conf import Positional, arg
@@ -18,6 +18,7 @@ from minprm.commands.effects import no_effect
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Content, Count, LayoutName, Range, fail, refusal
 from minprm.data import Demo
+from minprm.logs.books import Reading, reading_of
 from minprm.logs.files import Problem
 from minprm.logs.reader import Report, read_logs, to_openai, write_lines
 from minprm.text.actions import all_tools, parts
@@ -37,10 +38,15 @@ class Logs:
     context: Count = PRESETS["logs"].context  # say what this context cuts; with --model
     layout: LayoutName = "auto"  # what ends a thought (text/layout.py)
     content: Content = "reply"  # what text beside a call is
-    format: str = ""  # a reader of your own for other logs: a function, FILE.py:NAME
     held_out: Annotated[int, Range(0, 10_000)] = 16  # tasks held out, as training would
     skip_bad: bool = False  # go on without the bad lines
-    # write the logs to a new file, as openai
+    drop: list[str] = field(default_factory=list)  # keys of the logs that are no part of it
+    map: list[str] = field(default_factory=list)  # KEY=NAME: keys and what they are read as
+    task_key: str = ""  # the key that says of which task a log is; none: task, task_id and the like
+    keep: list[str] = field(default_factory=list)  # logs by their end: won, or 'reward>=0.5'
+    thought: str = ""  # a pattern at the beginning of an answer, the thought in brackets
+    format: str = ""  # FILE.py:NAME, a reader of your own for another format
+    # write the logs to a new file, as openai or atif
     to: Annotated[tuple[str, str] | None, arg(metavar="FORM FILE")] = None
 
 
@@ -57,9 +63,10 @@ def main(argv: list[str]) -> None:
         )
     cfg = replace(
         PRESETS["logs"], demos=flags.path, model=flags.model, layout=flags.layout,
-        context=flags.context, held_out=flags.held_out, content=flags.content,
+        context=flags.context, held_out=flags.held_out,
+        **{name: getattr(flags, name) for name in Reading._fields},
     )  # fmt: skip
-    demos, report = read_logs(cfg.demos, cfg.content, flags.format)
+    demos, report = read_logs(cfg.demos, reading_of(cfg))
     tokens = []
     if flags.model and demos:
         from transformers import AutoTokenizer  # a second or two, which logs alone need not
