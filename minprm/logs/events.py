@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from minprm.logs.blocks import RECORDS, answer, first, messages_of
+from minprm.logs.blocks import answer, first, is_record, messages_of
 
 CLAUDE_CODE = ("parentUuid", "sessionId", "session_id", "leafUuid", "isSnapshotUpdate")
 OPENHANDS = ("Event", "Observation", "Condensation", "CondensationRequest")  # ends of its kinds
@@ -37,9 +37,8 @@ def _is_claude_code(value: dict) -> bool:
 
 
 def _is_codex(value: dict) -> bool:
-    kind = value.get("type")
-    record = kind in RECORDS and ("call_id" in value or "summary" in value)
-    return (isinstance(kind, str) and "payload" in value) or record or "record_type" in value
+    record = is_record(value) and ("call_id" in value or "summary" in value)
+    return ("type" in value and "payload" in value) or record or "record_type" in value
 
 
 def _is_openhands(value: dict) -> bool:
@@ -84,8 +83,10 @@ def from_codex(events: list[dict], notes: Counter) -> dict:
                             if isinstance(rules, dict) else rules})  # fmt: skip
         elif event.get("type") not in ("response_item", kind):
             continue
-        elif kind in (*RECORDS, "message"):
+        elif is_record(payload):
             entries.append(payload)
+        elif kind == "message":
+            entries.append({key: payload[key] for key in ("type", "role", "content")})
         elif kind:
             notes[f"{kind} of Codex, left out"] += 1
     return {"messages": messages_of(entries)}
@@ -152,7 +153,8 @@ def _newer(event: dict, others: dict) -> list[dict]:
         others.update({"tools": tools} if tools else {})
         return [{"role": "system", "content": [event["system_prompt"]]}]
     if kind == "MessageEvent":
-        return [event["llm_message"]]
+        read = ("role", "content", "reasoning_content", "tool_calls")
+        return [{key: event["llm_message"].get(key) for key in read}]
     call_id = event.get("tool_call_id")
     if kind == "ActionEvent":
         called = event.get("tool_call") or {}
