@@ -12,6 +12,7 @@ from typing import Any
 
 from minprm.text.actions import parse_json
 
+OUTPUT = ("message", "assistant")  # type and role of what an assistant says in Responses
 CHAT_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "gpt": "assistant",
          "chatgpt": "assistant", "bot": "assistant", "function_call": "assistant",
@@ -259,7 +260,7 @@ def messages_of(entries: list, glue: str = "\n", of_a_program: bool = False) -> 
             raise ValueError(f"message {i}: {error}") from error
         # OpenAI's Responses write a turn as several records, until a tool answers; Claude Code
         # writes it as several messages of one id
-        of_a_turn = is_record(entry) or entry.get("type") == "message"
+        of_a_turn = is_record(entry) or (entry.get("type"), entry.get("role")) == OUTPUT
         if any(kind != "answer" for _, kind, _ in parts):
             same_message = entry.get("id") is not None and entry["id"] == message_id
             if not same_message and (not of_a_turn or conversation.answers):

@@ -1,7 +1,7 @@
 """Logs that an agent writes event by event: a file, or a trace, is one log.
 
     Claude Code   {"type": "assistant", "message": {...}, "sessionId", "uuid"}, one a line
-    Codex         {"type": "response_item", "payload": {...}}, one a line; older ones the bare items
+    Codex         {"type": "response_item", "payload": {...}}, one a line
     OpenHands     {"action", "args"} and {"observation", "content"}; newer ones say their "kind"
     spans         OpenTelemetry's with gen_ai attributes: each holds the conversation up to it
 
@@ -37,8 +37,7 @@ def _is_claude_code(value: dict) -> bool:
 
 
 def _is_codex(value: dict) -> bool:
-    record = is_record(value) and ("call_id" in value or "summary" in value)
-    return ("type" in value and "payload" in value) or record or "record_type" in value
+    return isinstance(value.get("type"), str) and "payload" in value
 
 
 def _is_openhands(value: dict) -> bool:
@@ -75,13 +74,13 @@ def from_codex(events: list[dict], notes: Counter) -> dict:
     """A rollout of Codex: its response items; the other events say the same for the screen."""
     entries = []
     for event in events:
-        payload = event.get("payload", event)
+        payload = event["payload"]
         kind = payload.get("type")
         rules = first(payload, ("base_instructions", "instructions"))
         if event.get("type") == "session_meta" and rules:
             entries.append({"role": "system", "content": first(rules, ("text",))
                             if isinstance(rules, dict) else rules})  # fmt: skip
-        elif event.get("type") not in ("response_item", kind):
+        elif event.get("type") != "response_item":
             continue
         elif is_record(payload):
             entries.append(payload)

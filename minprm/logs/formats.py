@@ -14,7 +14,7 @@ from typing import Any
 
 from minprm import own as users
 from minprm.logs.atif import from_atif
-from minprm.logs.blocks import call, first, is_message, is_plain, messages_of
+from minprm.logs.blocks import call, first, is_message, is_plain, is_record, messages_of
 from minprm.logs.events import EVENTS, is_event, spans_of, split_events
 from minprm.logs.files import Problem, values_of
 from minprm.text.actions import parse_json
@@ -53,7 +53,7 @@ OF_REQUESTS = ("truncation", "include", "background", "stop_sequences", "betas",
                "safetySettings", "generationConfig", "inferenceConfig", "keep_alive", "logit_bias",
                "cache_hit", "model_group", "api_base", "model_map_information", "usageDetails",
                "error_information", "guardrail_information", "costDetails", "statusMessage",
-               "serialized", "child_runs", "dotted_order", "feedback_stats", "model_parameters",
+               "unit", "headers", "serialized", "child_runs", "dotted_order", "feedback_stats", "model_parameters",
                "optional_params", "modelParameters", "invocation_params")  # fmt: skip
 OF_SWE_AGENT = ("agent", "message_type", "thought", "action", "tool_call_ids", "is_demo", "tags",
                 "cache_control", "thinking_blocks", "provider_specific_fields")  # fmt: skip
@@ -82,7 +82,7 @@ def logs_of(
         theirs = opener(value) if opener and not isinstance(value, Problem) else None
         if theirs is not None:
             yield from logs_in(place, theirs)
-        elif is_event(value):
+        elif is_event(value) or (isinstance(value, dict) and is_record(value)) or _is_item(value):
             events.append(value)
         elif isinstance(value, dict) and spans_of(value) == []:
             notes["spans without messages, left out"] += 1
@@ -92,6 +92,11 @@ def logs_of(
             yield from logs_in(place, value)
     if events:
         yield from logs_in(str(file), events)
+
+
+def _is_item(value: Any) -> bool:
+    """Is it a message of OpenAI's Responses, which is written one a line?"""
+    return isinstance(value, dict) and value.get("type") == "message" and "role" in value
 
 
 def _holds_objects(value: Any) -> bool:
@@ -167,8 +172,8 @@ def _named(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, 
     """(name of the family, the log as a line of chat). of_a_program: see `messages_of`."""
     others = dict(log)
     tools = _tools_beside(others)
-    others = {key: others[key] for key in others if key not in OF_REQUESTS}
     entries = _entries(others, tools)
+    others = {key: others[key] for key in others if key not in OF_REQUESTS}
     family = _family_of(entries)
     in_parts = sum(isinstance(e, dict) and isinstance(e.get("content"), list) for e in entries)
     if family == "chat" and in_parts:
