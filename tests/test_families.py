@@ -144,10 +144,13 @@ VARIATIONS = [json.loads(line) for line in (FILES / "variations.jsonl").read_tex
 @pytest.mark.parametrize("row", VARIATIONS, ids=[row["name"] for row in VARIATIONS])
 def test_other_shapes_of_a_family_say_the_same(row, tmp_path):
     """Another order of keys, several calls, a request with its response, an envelope around."""
-    path = tmp_path / "log.json"
-    path.write_text(json.dumps(row["log"]))
-    (demo,), report = read_logs(path)
-    assert not report.problems and report.formats == {row["family"]: 1}
+    path = tmp_path / "log.jsonl"
+    lines = row.get("lines") or [row["log"]]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    demos, report = read_logs(path)
+    demo = demos[0]
+    # Claude Code's session has started an agent of its own, whose log is another one
+    assert not report.problems and report.formats == {row["family"]: 1 + (len(lines) == 12)}
     assert [tool["function"]["name"] for tool in demo.tools] == row["tools"]
     assert len(demo.steps) == len(row["steps"])
     for number, (step, (thought, reply, calls)) in enumerate(
