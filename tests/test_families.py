@@ -276,3 +276,12 @@ def test_a_data_set_by_name_is_refused_in_a_sentence_where_it_cannot_be_read(mon
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
     _, report = read_logs("nobody/nothing")
     assert "pip install datasets" in report.problems[0].reason
+
+
+def test_the_page_has_a_row_for_each_format_in_the_order_of_their_names():
+    page = (Path(__file__).parents[1] / "docs" / "logs.md").read_text(encoding="utf-8")
+    table = page.split("| format |")[1].split("\n\n")[0]
+    rows = [line.split("|")[1].strip() for line in table.splitlines()[2:]]
+    assert rows == sorted(rows, key=str.lower)
+    for name in {case[0] for case in CASES.values()} | {row["family"] for row in VARIATIONS}:
+        assert name.lower() in table.lower(), name
