@@ -143,10 +143,12 @@ def call(**fields) -> list[dict]:
     ],
 )
 def test_a_step_that_cannot_be_learned_names_its_message(log, fields, said, tmp_path, capsys):
-    """The fields are those of the first answer: message 1 of TEXT, message 2 of CALLS."""
+    """The fields are those of the first answer: message 1 of TEXT, message 2 of CALLS. It is the
+    only one, because others would be learned."""
     bad = deepcopy(log)
     i = [message["role"] for message in bad["messages"]].index("assistant")
     bad["messages"][i] |= fields
+    del bad["messages"][i + 1 :]
     path = tmp_path / "demos.jsonl"
     path.write_text(json.dumps(bad) + "\n")
     error = refused(path, capsys)

@@ -255,7 +255,7 @@ def _of_assistant(
         notes[f"{FLAW}calls that cannot be read, shown as text"] += 1
         written = message.get("tool_calls") or message.get("function_call")
         lines = [text, *map(_as_written, written if isinstance(written, list) else [written])]
-        text = "\n".join(line for line in lines if line)
+        text = "\n".join(line for line in lines if line) or json.dumps(written)
         return form | {"content": text, "weight": 0, "tool_calls": []}  # so the answers are its own
     if calls and text.strip() and reading.content == "thought" and not thought:
         notes["text beside a call, taken for its thought"] += 1
@@ -266,13 +266,14 @@ def _of_assistant(
     if calls:
         form["tool_calls"] = calls
     if media:
+        flaws.append("it holds an image, audio or a file, and only text is read here")
         form["content"] = "\n".join([text, media]).strip()
     elif not text.strip() and not calls and not thought:
         flaws.append("it has an empty action: neither text content nor tool_calls")
         notes[f"{FLAW}empty answers, left out"] += 1
         return None
     elif not text.strip() and not calls:
-        flaws.append("it has an empty action beside its thought")
+        flaws.append("it has a thought, and an empty action: neither text content nor tool_calls")
     if _mark(message, notes) == 0:
         notes["answers of weight 0, read and not learned"] += 1
         form["weight"] = 0

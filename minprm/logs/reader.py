@@ -44,7 +44,7 @@ class Report:
     places: list[str] = field(default_factory=list)  # of the good ones: file and line
     first_places: dict[str, str] = field(default_factory=dict)  # of each change
     written: Counter[str] = field(default_factory=Counter)  # what is in the good logs' files
-    first: Any = None  # the first good log, as it was written
+    first: tuple[Any, Demo] | None = None  # the first good log, as it was written and as read
 
     def in_a_line(self) -> str:
         """What was changed and what was left out; empty where that is nothing."""
@@ -228,7 +228,7 @@ def _read_log(
     if isinstance(log, Problem):
         raise log
     notes: Counter[str] = Counter()
-    name = "chat"
+    name, as_written = "chat", log
     for condition in reading.keep:
         kept = is_kept(log, condition)
         says[condition] += kept is not None
@@ -250,8 +250,7 @@ def _read_log(
     report.normalised += notes
     for note in notes:
         report.first_places.setdefault(note, place)
-    if report.first is None:
-        report.first = log
+    report.first = report.first or (as_written, demo)
     report.written += written_in(line)
     return demo, line.get("tools") not in (None, "") or bool(line.get("functions"))
 

@@ -16,6 +16,10 @@ TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: 
          dict: "object", type(None): "null"}  # fmt: skip
 
 
+RECONSTRUCTED = (
+    "their schemas were reconstructed from calls and are not what the agent sends; declare the real"
+    " ones in the logs, or the model may not call under these"
+)
 SCHEMAS = ("parameters", "input_schema", "inputSchema")  # names of what a tool takes
 OTHER_TYPES = {"str": "string", "text": "string", "int": "integer", "float": "number",
                "bool": "boolean", "list": "array", "dict": "object"}  # fmt: skip
