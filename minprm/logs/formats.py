@@ -53,8 +53,9 @@ OF_REQUESTS = ("truncation", "include", "background", "stop_sequences", "betas",
                "safetySettings", "generationConfig", "inferenceConfig", "keep_alive", "logit_bias",
                "cache_hit", "model_group", "api_base", "model_map_information", "usageDetails",
                "error_information", "guardrail_information", "costDetails", "statusMessage",
-               "unit", "headers", "serialized", "child_runs", "dotted_order", "feedback_stats", "model_parameters",
-               "optional_params", "modelParameters", "invocation_params")  # fmt: skip
+               "unit", "headers", "serialized", "child_runs", "dotted_order", "feedback_stats",
+               "model_parameters", "optional_params", "modelParameters",
+               "invocation_params")  # fmt: skip
 OF_SWE_AGENT = ("agent", "message_type", "thought", "action", "tool_call_ids", "is_demo", "tags",
                 "cache_control", "thinking_blocks", "provider_specific_fields")  # fmt: skip
 XLAM_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean",
