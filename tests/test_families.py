@@ -161,6 +161,31 @@ def test_other_shapes_of_a_family_say_the_same(row, tmp_path):
             assert step[1:] == [thought, reply, [list(one) for one in calls]]
 
 
+def test_answers_between_tags_are_answers_whoever_says_them(tmp_path):
+    """Some programs write what a tool answered as a message of the user, as Qwen's template does."""
+    call = '<tool_call>\n{"name": "forecast", "arguments": {"city": "Bern"}}\n</tool_call>'
+    told = "<tool_response>\nsun\n</tool_response>"
+    said = [("user", "Weather in Bern?"), ("assistant", call), ("user", told), ("assistant", "sun")]
+    log = {"messages": [{"role": role, "content": text} for role, text in said]}
+    (demo,), report = read(log, folder=tmp_path)
+    assert not report.problems and state(demo, 1) == [("tool", "sun")]
+
+
+def test_an_answer_that_the_log_holds_already_is_read_once(tmp_path):
+    """A proxy may log the answer as a message and as the response; one that differs is named."""
+    asked = {"role": "user", "content": "Weather in Bern?"}
+    answer = {"role": "assistant", "content": "sun"}
+    response = {"choices": [{"message": answer}]}
+    for log in (
+        {"messages": [asked, answer], "response": response},
+        {"request": {"messages": [asked]}, "response": {"messages": [asked, answer]}},
+    ):
+        (demo,), _ = read(log, folder=tmp_path)
+        assert steps(demo) == [(None, "sun", [])]
+    _, report = read({"messages": [asked, answer], "completion": "rain"}, folder=tmp_path)
+    assert '"completion" of a log: not understood' in report.problems[0].reason
+
+
 # --- a reader of the user's own -------------------------------------------------------------------
 
 OWN = """

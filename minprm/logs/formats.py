@@ -8,7 +8,7 @@ is not read stays under its own key, and normalise.py names it. docs/logs.md has
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +219,9 @@ def _entries(others: dict, tools: list) -> list:
             ' put each request\'s "body" beside the "response" of the same custom_id'
         )
     if entries is None:
-        raise ValueError("there is no list of messages in it")
+        raise ValueError(
+            "there is no list of messages in it: --map KEY=messages says which key holds them"
+        )
     for key in RULES:
         rules = _text_of(others.get(key))
         if rules:
@@ -302,12 +304,10 @@ def _tools_beside(others: dict) -> list:
     tools: list = []
     for key in TOOLS:
         listed = _parsed(others.get(key))
+        if not listed or not isinstance(listed, dict | list):
+            continue
         inside = listed.values() if isinstance(listed, dict) else listed
-        if (
-            listed
-            and isinstance(inside, Iterable)
-            and all(isinstance(o, dict | list) for o in inside)
-        ):
+        if all(isinstance(tool, dict | list) for tool in inside):
             tools += _declared(listed)
             del others[key]
     for key in PARAMETERS:
@@ -362,7 +362,8 @@ def _tools_once(chat: dict, notes: Counter) -> dict:
         content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, str) and content.lstrip().startswith("<tool_response>"):
             answers = content.replace("</tool_response>", "").split("<tool_response>")[1:]
-            messages += [{**message, "content": answer.strip("\n ")} for answer in answers]
+            form = {**message, "role": "tool"}  # some write it as a message of the user
+            messages += [{**form, "content": answer.strip("\n ")} for answer in answers]
         else:
             messages.append(message)
     text = messages[0].get("content") if messages and isinstance(messages[0], dict) else None
@@ -498,10 +499,10 @@ def _from_inspect(log: dict, notes: Counter) -> dict:
 def _from_verifiers(log: dict, notes: Counter) -> dict:
     """A row of verifiers' results; rows of one example are of one task."""
     entries = [*(_asked(log["prompt"], {}, []) or []), *(_answered(log["completion"]) or [])]
-    tools = {"tools": _tools_beside(dict(log))}
+    beside: dict = {"tools": _tools_beside(dict(log))}
     if "example_id" in log:
-        tools["task"] = f"{log.get('task', '')} {log['example_id']}".strip()
-    return _of_a_program(log | tools, entries, notes, "task")
+        beside["task"] = f"{log.get('task', '')} {log['example_id']}".strip()
+    return _of_a_program(log | beside, entries, notes, "task")
 
 
 def _has(*keys: str) -> Callable[[Any], bool]:
