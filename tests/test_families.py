@@ -6,6 +6,7 @@ shapes; further shapes of a family (another tool, several calls, no thought) sta
 
 import gzip
 import json
+import random
 import zipfile
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from minprm.logs.books import Reading
 from minprm.logs.reader import read_logs
 from minprm.text.actions import parts
+from shared.logs import changed
 
 FILES = Path(__file__).parent / "families"
 RULES = "Answer in one line. Never give a forecast beyond three days."
@@ -161,8 +163,32 @@ def test_other_shapes_of_a_family_say_the_same(row, tmp_path):
             assert step[1:] == [thought, reply, [list(one) for one in calls]]
 
 
+@pytest.mark.parametrize("row", VARIATIONS, ids=[row["name"] for row in VARIATIONS])
+def test_the_order_of_keys_says_nothing_and_damage_is_no_traceback(row, tmp_path):
+    rng = random.Random(0)
+    lines = row.get("lines") or [row["log"]]
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(json.dumps(shuffled(line, rng)) for line in lines))
+    demos, report = read_logs(path)
+    assert not report.problems and row["family"] in report.formats
+    assert len(demos[0].steps) == len(row["steps"])
+    for _ in range(20):
+        path.write_text("\n".join(json.dumps(changed(line, rng)) for line in lines))
+        read_logs(path)
+
+
+def shuffled(tree, rng: random.Random):
+    """The same JSON with its keys in another order."""
+    if isinstance(tree, list):
+        return [shuffled(entry, rng) for entry in tree]
+    if not isinstance(tree, dict):
+        return tree
+    keys = rng.sample(list(tree), len(tree))
+    return {key: shuffled(tree[key], rng) for key in keys}
+
+
 def test_answers_between_tags_are_answers_whoever_says_them(tmp_path):
-    """Some programs write what a tool answered as a message of the user, as Qwen's template does."""
+    """Some programs write it as a message of the user, as Qwen's template does."""
     call = '<tool_call>\n{"name": "forecast", "arguments": {"city": "Bern"}}\n</tool_call>'
     told = "<tool_response>\nsun\n</tool_response>"
     said = [("user", "Weather in Bern?"), ("assistant", call), ("user", told), ("assistant", "sun")]

@@ -51,7 +51,7 @@ def split_events(events: list[dict]) -> list[list[dict]]:
     for event in events:
         agent = event.get("agentId") or event.get("parent_tool_use_id") or event.get("isSidechain")
         session = event.get("sessionId") or event.get("session_id")
-        sessions.setdefault((session, agent or None), []).append(event)
+        sessions.setdefault((str(session), str(agent or None)), []).append(event)
     answered = [own for own in sessions.values() if any(map(_says_something, own))]
     return answered or list(sessions.values())
 

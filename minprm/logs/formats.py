@@ -75,7 +75,7 @@ def logs_of(
     other file is read, so that one without a conversation is a mistake, and not settings of a
     program beside its logs.
     """
-    events = []
+    events: list[dict] = []
     if own:
         users.require("--format", own, (), {1: "a JSON value alone"})
     opener = users.function(own, {}) if own else None
@@ -83,21 +83,24 @@ def logs_of(
         theirs = opener(value) if opener and not isinstance(value, Problem) else None
         if theirs is not None:
             yield from logs_in(place, theirs)
-        elif is_event(value) or (isinstance(value, dict) and is_record(value)) or _is_item(value):
+        elif is_event(value) or _is_item(value):
             events.append(value)
-        elif isinstance(value, dict) and spans_of(value) == []:
-            notes["spans without messages, left out"] += 1
         elif not alone and isinstance(value, dict) and not _holds_objects(value):
             notes[f"files without a conversation, not read: {file.name}"] += 1
         else:
-            yield from logs_in(place, value)
+            logs = list(logs_in(place, value))
+            if not logs:
+                notes["spans without messages, left out"] += 1
+            yield from logs
     if events:
         yield from logs_in(str(file), events)
 
 
 def _is_item(value: Any) -> bool:
-    """Is it a message of OpenAI's Responses, which is written one a line?"""
-    return isinstance(value, dict) and value.get("type") == "message" and "role" in value
+    """Is it an item of OpenAI's Responses, which are written one a line?"""
+    if not isinstance(value, dict):
+        return False
+    return is_record(value) or (value.get("type") == "message" and "role" in value)
 
 
 def _holds_objects(value: Any) -> bool:
@@ -109,26 +112,27 @@ def _holds_objects(value: Any) -> bool:
 
 def logs_in(place: str, logs: Any) -> Iterator[tuple[str, Any]]:
     """(place, log) of each log in a JSON value: one log, a list of them, or what holds many."""
-    if isinstance(logs, dict):
-        logs = _many(logs)
-    if isinstance(logs, list) and logs and all(map(is_event, logs)):
-        logs = split_events(logs)
-        if len(logs) == 1:
-            yield place, logs[0]
-            return
-    if not isinstance(logs, list) or all(map(is_message, logs)):
+    try:
+        several = _many(logs)
+    except (AttributeError, KeyError, IndexError, TypeError) as error:
+        yield place, Problem(place, f"it is damaged, and what logs it holds is unclear ({error!r})")
+        return
+    if several is None:
         yield place, logs
         return
-    for number, log in enumerate(logs, start=1):
-        at = f"{place}, log {number}"
-        if isinstance(log, dict) and _many(log) is not log:
-            yield from logs_in(at, log)
-        else:
-            yield at, log
+    for number, log in enumerate(several, start=1):
+        yield from logs_in(f"{place}, log {number}", log)
 
 
-def _many(value: dict) -> Any:
-    """The logs of a value that holds many of them; any other value as it is."""
+def _many(value: Any) -> list | None:
+    """The logs of a value that holds many of them; None where it is one log."""
+    if isinstance(value, list) and value and all(map(is_event, value)):
+        sessions = split_events(value)
+        return sessions if len(sessions) > 1 else None
+    if isinstance(value, list):
+        return None if all(map(is_message, value)) else value
+    if not isinstance(value, dict):
+        return None
     if isinstance(value.get("simulations"), list):  # tau2-bench
         environment = (value.get("info") or {}).get("environment_info") or {}
         beside = {"system": environment.get("policy"), "tools": environment.get("tool_defs")}
@@ -137,8 +141,8 @@ def _many(value: dict) -> Any:
         return value["samples"]
     if isinstance(value.get("observations"), list):  # Langfuse
         answered = [log for log in value["observations"] if log.get("type") == "GENERATION"]
-        return answered or {key: value[key] for key in value if key != "observations"}
-    return spans_of(value) or value
+        return answered or [{key: value[key] for key in value if key != "observations"}]
+    return spans_of(value)
 
 
 # --- one log --------------------------------------------------------------------------------------
