@@ -8,9 +8,13 @@ The steps are those of act_prm.py, and so are the names: lay the two side by sid
 to raise the base model. It can do sums, but does not think unless it is asked. Until it is
 fine-tuned, three examples in the prompt show it how, and nobody wrote more thoughts than these.
 They are long, so `read` computes once what all prompts begin with, and the turns of a prompt stand
-side by side behind it. Logs whose best thought earns less than .5 are left out: it is probably
-wrong. `--preset small` has the same recipe but for two things: it trains the thought alone, where
-the action is trained here as in act_prm.py, and it holds 40 logs out.
+side by side behind it.
+
+Three things are not as in act_prm.py. UPDATE trains the thought alone: before this model has a
+right thought, the expert's action is a surprise of seven nats, and its gradient would drown the
+thought's. A group in which no thought predicts the action teaches next to nothing (FLOOR): in
+shares of a sum near 0, chance would decide. And logs whose best thought earns less than .5 are
+left out: it is probably wrong.
 """
 
 import argparse
@@ -25,6 +29,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 MODEL = Path(__file__).parents[1] / "checkpoints/SmolLM2-135M-Instruct"
+FLOOR = 0.02  # of a group's mean reward: below it, its thoughts are counted for less
 Tokens = list[int]
 
 
@@ -135,7 +140,7 @@ def think(model, tasks, group, examples) -> tuple[list, list]:
 
 
 def turns_of(tasks, thoughts, group) -> list[Tokens]:
-    """Each thought and, if it ended, the expert's action after it: for SCORE and for UPDATE."""
+    """Each thought and, if it ended, the expert's action after it."""
     turns = []
     for i, thought in enumerate(thoughts):
         ended = thought[-1] == CLOSE[0]
@@ -161,10 +166,8 @@ def score(model, prompts, turns) -> torch.Tensor:
 
 
 def posterior(rewards: torch.Tensor) -> torch.Tensor:
-    """A = G r / sum(r) in each group: the E-step.  [tasks, G] -> [tasks, G]"""
-    group = rewards.shape[-1]
-    total = rewards.sum(-1, keepdim=True)
-    return group * rewards / total.clamp(min=1e-30)  # if all r are 0, so are all A
+    """A = r / (mean(r) + FLOOR) in each group: the E-step.  [tasks, G] -> [tasks, G]"""
+    return rewards / (rewards.mean(-1, keepdim=True) + FLOOR)
 
 
 def update(model, optimizer, prompts, targets, advantages) -> None:
@@ -187,7 +190,7 @@ def act_prm(model, log, examples, updates, batch, group, lr, seed) -> None:
         turns = turns_of(tasks, thoughts, group)
         rewards = score(model, prompts, turns)  # 2. SCORE
         advantages = posterior(rewards.view(batch, group)).flatten()  # 3. CREDIT
-        update(model, optimizer, prompts, turns, advantages)  # 4. UPDATE
+        update(model, optimizer, prompts, thoughts, advantages)  # 4. UPDATE
         print(f"update {i:>2}   mean reward {rewards.mean():.3f}", flush=True)
 
 
