@@ -26,7 +26,14 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DynamicCache,
+)
+from transformers.masking_utils import sdpa_mask
 
 MODEL = Path(__file__).parents[1] / "checkpoints/SmolLM2-135M-Instruct"
 FLOOR = 0.02  # of a group's mean reward: below it, its thoughts are counted for less
@@ -63,6 +70,20 @@ def action_turn(task) -> Tokens:
 
 
 # ------------------------------------------------ The model: it writes and reads tokens
+def attention(module, query, key, value, attention_mask, scaling=None, **_):
+    """Three of the model's queries share a key. transformers' own function gives each of them a
+    copy of all keys, for every token that is written: on a CPU most of the time goes there."""
+    first = attention_mask is None and query.shape[2] > 1  # nothing is in the cache yet
+    output = F.scaled_dot_product_attention(
+        query, key, value, attention_mask, is_causal=first, scale=scaling, enable_gqa=True
+    )
+    return output.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register("grouped", attention)
+AttentionMaskInterface.register("grouped", sdpa_mask)
+
+
 def read(model, prompts) -> tuple[DynamicCache, torch.Tensor]:
     """Keys and values of all tokens of each prompt but the last, and a mask [prompts, L], 0 at the
     padding. What all prompts begin with is computed once."""
@@ -260,9 +281,7 @@ if __name__ == "__main__":
     examples = read_logs(flags.folder / "examples.jsonl")
     test = read_logs(flags.folder / "test.jsonl")
     base = AutoModelForCausalLM.from_pretrained(
-        MODEL,
-        dtype=torch.float32,
-        attn_implementation="sdpa",  # which takes masks of two kinds
+        MODEL, dtype=torch.float32, attn_implementation="grouped"
     )
     print(f"base model, with its examples   {success(base, test, examples):.3f}", flush=True)
     thinker = copy.deepcopy(base)
