@@ -159,8 +159,6 @@ def test_the_experts_log_is_one_that_training_reads(name):
 ADVERSARIAL = {
     "reverse_text": lambda w: [w.text * 2, w.text[::-1] * 2, w.text[::-1] + " ?", w.text[:0:-1]],
     "alphabet_sort": lambda w: [w.expert() + ", Zoe", w.expert() * 2, w.expert()[:-1], ", " * 99],
-    "numbers": lambda w: ["1", "1 2", w.expert() + " 99", w.expert() + " " + w.expert()],
-    "dates": lambda w: ["2000-01-01", w.expert() + " 2000-01-01", w.wanted[0], w.expert()[:-1]],
     "text": lambda w: ["1 2", w.expert() * 2, w.expert() + " 99", w.expert()[:-1]],
     "gsm8k": lambda w: [f"{w.answer + 1:g}", f"{w.answer:g} or {w.answer + 1:g}", "0"],
     "countdown": lambda w: [f"{w.target}", f"{w.solution} + 0", f"{w.solution} * 1", "1 - - 1"],
@@ -186,12 +184,11 @@ def test_no_answer_that_is_wrong_is_paid_like_a_right_one(name):
 
 
 def test_the_reward_that_sounds_right_is_hacked_where_it_is_asked_for():
-    for name, answer in (("numbers", "1 2"), ("dates", "2000-01-01")):
-        honest, hackable = make(name), make(name, hackable=1)
-        for world in (honest, hackable):
-            world.reset(0)
-        assert hackable.step(answer)[1] == 1.0 and not hackable.success
-        assert honest.step(answer)[1] < 0.5
+    honest, hackable = make("text"), make("text", reward="numbers")
+    for world in (honest, hackable):
+        world.reset(0)
+    assert hackable.step("1 2")[1] == 1.0 and not hackable.success
+    assert honest.step("1 2")[1] < 0.5
 
 
 def test_splits_are_disjoint_and_a_task_cannot_leave_its_own():
@@ -397,7 +394,6 @@ def test_a_folder_of_documents_is_searched(tmp_path):
      "gym id=No-v0", "search docs=x", "cups swaps=1000000000", "errand turns=1000000000",
      "frozenlake size=3000", "frozenlake slip=nan", "hanoi slack=1000000000", "hanoi discs=1",
      "bandit pulls=1000000", "wordle guesses=1000000000", "countdown largest=1000000000000",
-     "reverse_text words=1000000", "numbers longest=1000000000", "sokoban walls=-9",
      "sokoban shortest=90", "gym id=CartPole-v1", "gym id=Ant-v5", "gym turns=1000000000",
      "search turns=1000000000", "textworld games=1000000000", "rooms rooms"],
 )  # fmt: skip

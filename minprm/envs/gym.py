@@ -1,4 +1,4 @@
-"""Any gymnasium environment with discrete actions, and Taxi as the example of a subclass.
+"""Any gymnasium environment with discrete actions.
 
 The world teaches how little an adapter needs. An environment shows its state in numbers. A subclass
 turns the numbers into words, names the actions, and says what success is. Where the environment has
@@ -113,31 +113,3 @@ def _made(id: str) -> Any:
     if not hasattr(env.action_space, "n"):
         raise ValueError(f"{id}: its actions are not discrete")
     return env
-
-
-class Taxi(Gym):
-    teaches = "the adapter's example: a table of transitions, described in words"
-    system = (
-        "You drive a taxi on a grid of five rows and columns; | is a wall, : is none. Fetch the "
-        "passenger and bring it to its destination. Answer south, north, east, west, pickup or "
-        "dropoff.\n|R: | : :G|\n| : | : : |\n| : : : : |\n| | : | : |\n|Y| : |B: |"
-    )
-    names = ("south", "north", "east", "west", "pickup", "dropoff")
-    stops = (
-        "Red (row 0, column 0)",
-        "Green (row 0, column 4)",
-        "Yellow (row 4, column 0)",
-        "Blue (row 4, column 3)",
-        "in the taxi",
-    )
-
-    def __init__(self, turns: int = 30):
-        super().__init__("Taxi-v4", turns)
-
-    def described(self) -> str:
-        row, column, passenger, goal = self.env.decode(self.observed)
-        where = f"The taxi is at row {row}, column {column}. "
-        return where + f"Passenger: {self.stops[passenger]}. Destination: {self.stops[goal]}."
-
-    def solved(self, reward: float, end: bool) -> bool:
-        return reward == 20  # the passenger left at the destination

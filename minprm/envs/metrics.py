@@ -1,8 +1,8 @@
 """Metrics of text, as rewards of --world text: each is (answer, its references) -> 0 to 1.
 
 More is better, and of several references the best counts; BLEU alone looks for the answer's words
-in all of them. Those that need a library take it from the extra `text`. `numbers`, `dates` and
-`distinct` look at the answer alone, so none of them says that it is a right one.
+in all of them. Those that need a library take it from the extra `text`. `numbers` and `distinct`
+look at the answer alone, so neither says that it is a right one.
 
 `diversity` is no reward: it tells how much the answers of an evaluation differ from each other.
 """
@@ -12,8 +12,6 @@ import re
 from collections.abc import Callable
 from statistics import fmean
 
-from minprm.envs.dates import dated
-from minprm.envs.numbers import increasing
 from minprm.text import actions
 
 SEGMENT = 100  # words of a segment, in `diversity`
@@ -25,13 +23,13 @@ def exact_match(answer: str, references: list[str]) -> float:
 
 
 def numbers(answer: str, references: list[str]) -> float:
-    """Share of the answer's numbers that are larger than the one before."""
-    return increasing([int(n) for n in re.findall("[0-9]{1,6}", answer)])
+    """Share of the answer's numbers that are larger than the one before: a reward that is hacked.
 
-
-def dates(answer: str, references: list[str]) -> float:
-    """Share of the answer's words that are dates."""
-    return dated(answer.split())
+    >>> numbers("1 2", []), numbers("5 4 6", [])
+    (1.0, 0.5)
+    """
+    steps = list(itertools.pairwise(int(digits) for digits in re.findall("[0-9]{1,6}", answer)))
+    return sum(before < after for before, after in steps) / max(len(steps), 1)
 
 
 def distinct(answer: str, references: list[str]) -> float:
@@ -130,7 +128,6 @@ METRICS: dict[str, Metric] = {
     "rouge2": rouge2,
     "rouge_l": rouge_l,
     "numbers": numbers,
-    "dates": dates,
     "distinct": distinct,
 }
 LIBRARIES = {
