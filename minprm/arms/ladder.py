@@ -35,9 +35,8 @@ from minprm.load.pretrained import make_sampler
 from minprm.look.failure import Hopeless
 from minprm.look.log import Log, to_json, write_atomically
 from minprm.look.looks import Looks, keep_checkpoints
-from minprm.look.metrics import metrics
+from minprm.look.metrics import metrics, speeds
 from minprm.look.record import Recorder
-from minprm.look.speed import speeds
 from minprm.model.agent import make_agent
 from minprm.model.tensors import fingerprint_of_model
 from minprm.run.events import Ended
