@@ -24,22 +24,20 @@ from minprm.load import names
 from minprm.load import pretrained as load
 from minprm.look.clock import updates_of
 from minprm.run.stage_ids import stage_ids
-from minprm.text.printable import GREEN, GREY, YELLOW
 from shared.chats import PAGES, chat_model, line
 from shared.stages import CFG, Lines, log_of
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_first_sample_is_shown_in_three_colours(tmp_path, model):
+def test_the_first_sample_is_shown_as_the_model_reads_it(tmp_path, model):
     logs = tmp_path / "logs.jsonl"
     logs.write_text("".join(json.dumps(line(page, "look at")) + "\n" for page in PAGES))
     flags = f"--preset logs --demos {logs} --model {model} --lora 0 --held-out 2 --dry-run"
     flags += " --thought-tokens 6 --act-prm.batch 2"
     text = "\n".join(whole_plan(parse(flags.split()), tmp_path))
     assert "parameters" in text and "GiB" in text
-    assert f"{GREEN}<think>\nlook at visit Paris\n" in text and YELLOW in text and GREY in text
-    before, after = text.split(f"{GREEN}<think>\nlook at visit Paris")
+    before, after = text.split("<think>\nlook at visit Paris\n")
     assert "how big is Paris?" in before and '"title": "Paris"' in after
 
 
@@ -127,7 +125,8 @@ def test_a_plan_loads_no_model_whose_weights_are_not_here(folder, model, monkeyp
     main(f"{FLAGS} --model {model}".split())
     text = capsys.readouterr().out
     assert f"the weights of {model} are not on this machine.\nA run downloads them" in text
-    assert "of them trained" in text and "disk for snapshots" in text and YELLOW in text
+    assert "of them trained" in text and "disk for snapshots" in text
+    assert "how big is Paris?" in text  # a log, as the model reads it
 
 
 @pytest.mark.slow

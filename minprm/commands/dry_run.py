@@ -52,7 +52,7 @@ from minprm.stages.sft import to_samples as logged
 from minprm.text import instruction
 from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
-from minprm.text.printable import GREEN, GREY, PLAIN, YELLOW, printable
+from minprm.text.printable import printable
 from minprm.trainer import Run, learn
 
 # the parts of a batch that are measured
@@ -125,18 +125,12 @@ def disk(cfg: Config, total: int, trained: int, demos: list[Demo]) -> str:
 
 def rendered(demo: Demo, chat: Chat) -> str:
     """A demo as the model reads it."""
-    text = ""
+    ids = []
     for i, step in enumerate(demo.steps):
-        state = chat.state(step.state, demo.tools, demo.action_before(i))
-        text += GREY + printable(chat.text(state)) + GREEN
-        opening = chat.act_without_thought
-        if step.thought is not None:
-            thought = chat.text([*chat.think, *chat.thought(step.thought), *chat.think_end])
-            text += printable(thought)
-            opening = chat.act
-        action = [*opening, *chat.action(step.action), *chat.act_end, *chat.end]
-        text += YELLOW + printable(chat.text(action))
-    return text + PLAIN
+        ids += chat.state(step.state, demo.tools, demo.action_before(i))
+        thought = None if step.thought is None else chat.thought(step.thought)
+        ids += chat.turn(thought, chat.action(step.action))
+    return printable(chat.text(ids))
 
 
 # --- one batch ---

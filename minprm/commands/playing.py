@@ -22,7 +22,6 @@ from minprm.play import Episode
 from minprm.report.table import chart, details, pass_at_k, table
 from minprm.run.randomness import noise_seed
 from minprm.text.actions import all_tools
-from minprm.text.printable import GREEN, GREY, YELLOW
 
 
 def watch_one(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
@@ -127,12 +126,10 @@ def write_transcripts(path: str, episodes: list[Episode], flags: Evaluation) -> 
                 file.write(json.dumps(transcript(path, e)) + "\n")
     for e in episodes[: flags.show]:
         for s in e.steps:
-            show("world", GREY, s.observation())
-            show("thought", GREEN, s.thought or "")
-            if s.unreadable:
-                show("unread", YELLOW, s.unreadable)
-            else:
-                show("action", YELLOW, s.action)
+            show("world", s.observation())
+            show("thought", s.thought or "")
+            show("action", s.action)
+            show("unread", s.unreadable)
         print("won\n" if e.world.success else "lost\n")
 
 

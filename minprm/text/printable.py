@@ -1,15 +1,6 @@
-"""Text of a model, a world or a file on a terminal: shown, not obeyed; and the colours it has."""
+"""Text of a model, a world or a file on a terminal: shown, not obeyed."""
 
-import os
 import unicodedata
-from typing import TextIO
-
-GREEN, GREY, YELLOW, PLAIN = "\033[32m", "\033[90m", "\033[33m", "\033[0m"
-
-
-def in_colours(stream: TextIO) -> bool:
-    """Does a terminal show this stream, and has nobody set NO_COLOR (no-color.org)?"""
-    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def printable(text: str) -> str:
