@@ -75,7 +75,7 @@ STAGES |= {
 
 # Knobs that no stage's result depends on. All others stand in each snapshot.
 WHAT_TO_RUN = (
-    "preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds", "track", "watch",
+    "preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds", "watch",
     "keep_episodes", "keep_every", "jobs", "shard",
 )  # fmt: skip
 Outcome = tuple[dict, list[dict]]  # of an arm: its row of the ladder, and the episodes to keep
@@ -101,7 +101,6 @@ def ladder(
         run = start(cfg, seed, log, checkpoints, on_save)
         _require_same(rows, run, path)
         log.open(cfg)  # what can be refused is refused by now
-        log.track(cfg)
         for arm, (row, episodes) in _outcomes(run, missing, log, checkpoints, on_save):
             keep_episodes(log.folder, arm, seed, episodes)
             rows.setdefault(arm, []).append(row)

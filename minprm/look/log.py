@@ -14,8 +14,8 @@ from tqdm import tqdm
 from minprm.arms import starts
 from minprm.constants import Config, fail
 from minprm.logs.reader import rewrite_demos
-from minprm.look.dashboards import TensorBoard, stop_tracking, track
 from minprm.look.screen import Screen
+from minprm.look.tensorboard import TensorBoard
 from minprm.run.events import Began, Ended, Event, Left, Noted, Updated
 from minprm.run.stage_ids import last_stage
 
@@ -35,7 +35,6 @@ class Log:
         self.arm = "stages"  # the one whose stages run now
         self.screen = Screen(bars)
         self.tensorboard = TensorBoard(folder / "tensorboard")
-        self.tracked = False  # by a service, too
         self.early: list[str] = []  # what was said before there was a file for it
         logger.remove()
         logger.add(_above_the_bar, format="{time:HH:mm:ss} {message}")
@@ -51,7 +50,6 @@ class Log:
         if not cfg.resume:
             require_new(self.folder)
             write_atomically(self.folder / "config.json", to_json(asdict(cfg), indent=1))
-            self.tensorboard.knobs(cfg)
         self._note_start()
         self._append("log.txt", self.early)
         self.join()
@@ -70,18 +68,10 @@ class Log:
         before = path.read_text(encoding="utf-8") if path.exists() else ""
         write_atomically(path, before + to_json(starts.this_start()) + "\n")
 
-    def track(self, cfg: Config) -> None:
-        """Starts --track, or goes on with it. Exits where a new run cannot be tracked."""
-        if cfg.track != "none" and not self.tracked:
-            track(cfg, self.folder)
-            self.tracked = True
-
     def close(self) -> None:
         """Lets go of the files, and of the lock."""
         self.screen.close()
         self.tensorboard.close()
-        if self.tracked:
-            stop_tracking()
         if self.lock:
             self.lock.release()
         logger.remove(self.sink)
