@@ -77,7 +77,6 @@ def rows_of(kind: str, n: int) -> list:
         "gsm8k": lambda i: {"question": f"{i}+1?", "answer": f"so #### {i + 1}"},
         "hotpot": lambda i: {"question": f"where is {i}?", "answer": "Rome", "context": pages,
                              "supporting_facts": [["A", 0], ["B", 0]]},
-        "connections": lambda i: {k: [f"{k}{i} {j}" for j in range(4)] for k in "abcd"},
         "questions": lambda i: {"question": f"who is {i}?", "answer": "Rome", "document": "a"},
         "text": lambda i: {"prompt": f"p{i}", "reference": f"r{i}"},
     }  # fmt: skip
@@ -87,16 +86,14 @@ def rows_of(kind: str, n: int) -> list:
 def world_of(kind: str, tmp_path, n: int) -> World:
     """The world that plays such a file."""
     file = tmp_path / f"{n}.{kind}"
-    rows = rows_of(kind, n)
-    lines = [json.dumps(rows)] if kind == "connections" else map(json.dumps, rows)
-    file.write_text("\n".join(lines))
+    file.write_text("\n".join(map(json.dumps, rows_of(kind, n))))
     if kind == "questions":
         (tmp_path / "a.txt").write_text("Rome was built.")
         return make("search", docs=str(tmp_path), questions=str(file))
     return make(kind, file=str(file))
 
 
-FILES = ["gsm8k", "hotpot", "connections", "questions", "text"]
+FILES = ["gsm8k", "hotpot", "questions", "text"]
 
 
 @pytest.mark.parametrize("kind", FILES)
