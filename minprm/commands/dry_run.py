@@ -7,7 +7,6 @@ longer thoughts.
 
 import math
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -76,7 +75,6 @@ def of_model(
     train_demos, *_ = split(fitting_demos(logs, prompter, cfg), cfg)
     total, trained = model.num_parameters(), model.num_parameters(only_trainable=True)
     yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
-    yield disk(cfg, total, trained, train_demos)
     yield from instruction.plan(prompter.instruction, cfg.sft.keep_instruction)
     yield "\n" + rendered(train_demos[0], prompter.chat) + "\n"
     if several():
@@ -99,28 +97,6 @@ def shape_of(cfg: Config) -> tuple[PreTrainedModel, Tokenizer]:
     if rank:
         return with_saved_adapters(model, cfg.model, checkpointing=False), tokenizer
     return adapted(model, cfg.lora, checkpointing=False, targets=cfg.lora_targets), tokenizer
-
-
-def disk(cfg: Config, total: int, trained: int, demos: list[Demo]) -> str:
-    """Bytes of snapshots and checkpoints beside what is free. `total`, `trained`: parameters.
-    demos: those that are learned from."""
-    weights = 4 * trained
-    ids = stage_ids(cfg)
-    # while a stage is under way it holds AdamW's moments, and the best weights where patience keeps
-    # them; the snapshot before is removed when the next one is whole
-    patient = cfg.sft.patience or cfg.act_prm.patience or cfg.rl.patience
-    under_way = 2 * weights * (4 if patient else 3)
-    models = len(arms_of(cfg))
-    if cfg.keep_every:
-        models += sum(updates_of(stage_id, cfg, demos) // cfg.keep_every for stage_id in ids)
-    checkpoints = models * (weights if trained < total else 4 * total)
-    saved = len(ids) * weights + checkpoints
-    needed = (len(cfg.seeds) * saved + under_way) / 2**30
-    free = shutil.disk_usage(".").free / 2**30
-    line = f"disk for snapshots and checkpoints: {needed:.2f} GiB, {free:.2f} GiB are free"
-    if needed > free:
-        line += ": make room, or run fewer --arms or --seeds at a time"
-    return line
 
 
 def rendered(demo: Demo, chat: Chat) -> str:

@@ -6,6 +6,7 @@ from statistics import fmean
 import torch
 
 from minprm.algorithms import effective_sample_size
+from minprm.arms.evaluation import summary
 from minprm.data import Sample
 from minprm.model.tree import numbered_paths
 from minprm.play import Episode
@@ -54,32 +55,24 @@ def group_metrics(groups: list, chat: Chat) -> dict[str, float]:
 
 
 def turn_metrics(episodes: list[Episode], chat: Chat) -> dict[str, float]:
-    """The same of the turns that were played: a turn without a thought has one of length 0."""
-    lengths = []
+    """What an evaluation measures, of the episodes that were played for an update, and what of
+    their turns was drawn."""
+    measured = summary(episodes)
     unclosed = []
-    copied = []
-    thoughts = []
-    legal = []
-    effective = []
     drawn_tokens = 0
     for e in episodes:
-        for step, info, (sample, begin, end) in zip(e.steps, e.infos, e.spans, strict=True):
+        for sample, begin, end in e.spans:
             drawn_tokens += end - begin
-            lengths.append(info["thought_tokens"])
             unclosed.append(sample.ids[end - 1] not in chat.ends)  # cut for its length
-            copied.append(copies(step.thought or "", step.action, step.observation()))
-            thoughts.append(bool(step.thought))
-            legal.append(info["valid"])
-            effective.append(info["effective"])
     return {
-        "play/turns": fmean(len(e.steps) for e in episodes),
-        "play/thought_rate": fmean(thoughts),
-        "play/valid": fmean(legal),
-        "play/effective": fmean(effective),
-        "play/outgrown": fmean(e.outgrown for e in episodes),
-        "policy/thought_length": fmean(lengths),
+        "play/turns": measured["turns"],
+        "play/thought_rate": measured["thought_rate"],
+        "play/valid": measured["valid"],
+        "play/effective": measured["effective"],
+        "play/outgrown": measured["outgrown"],
+        "policy/thought_length": measured["thought_length"],
         "policy/unclosed": fmean(unclosed),
-        "policy/copy_rate": fmean(copied),
+        "policy/copy_rate": measured["copy_rate"],
         "policy/drawn_tokens": drawn_tokens,
     }
 

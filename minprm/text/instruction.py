@@ -6,8 +6,7 @@ whatever is sampled. It is content like any other text, so no tag in it becomes 
 
 The logs of --few-shot stand before the conversation as turns of the same chat: the user's message,
 then the assistant's thought and action in the very tags that the model is to write (agent.py). As
-text a model would imitate the text. Where a template cannot write them one after another, they are
-written out at the end of the instruction after all.
+text a model would imitate the text.
 
 Who is told, and who is not (`reads_instruction` in run/stage_ids.py):
 
@@ -27,8 +26,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from loguru import logger
 
 from minprm.constants import Config, fail, refusal
 from minprm.data import Demo
@@ -59,10 +56,6 @@ AUTO = {
 EXPLAIN = (
     "Where your turn already shows an action, that action is right: explain what leads to it, and"
     " do not name it."
-)
-EXAMPLES = (
-    "Examples of whole conversations, with the reasoning before each action. They are written out"
-    " as text; your own turns keep their format."
 )
 
 
@@ -111,8 +104,7 @@ def instruction_of(cfg: Config, chat: Chat, examples: Sequence[Demo] = ()) -> In
     told = Instruction(text, in_system, tuple(examples))
     reason = refusal(as_turns, told, [], all_tools([*examples]), chat)
     if reason:
-        logger.warning(f"--few-shot is shown as text, because as turns it cannot be: {reason}")
-        told = Instruction("\n\n".join(filter(None, (text, as_text(examples)))), in_system)
+        fail(f"--few-shot: the model's chat template cannot show these logs as turns: {reason}")
     chat.content(told.text)
     return told
 
@@ -154,27 +146,6 @@ def text_of(knob: str) -> str:
     if not text:
         fail(f"--instruction {knob}: the file is empty; --instruction none tells nothing")
     return text
-
-
-def as_text(examples: Sequence[Demo]) -> str:
-    """These logs as text, each with its thoughts; "": there are none."""
-    if not examples:
-        return ""
-    texts = [EXAMPLES]
-    for number, demo in enumerate(examples, start=1):
-        texts.append(f"Example {number}\n\n{_example(demo)}")
-    return "\n\n".join(texts)
-
-
-def _example(demo: Demo) -> str:
-    """A log as text, without its system message: the rules are those of whoever reads it."""
-    lines = []
-    for step in demo.steps:
-        for message in step.state:
-            if message["role"] != "system":
-                lines.append(f"{message['role']}: {message['content']}")
-        lines += [f"reasoning: {(step.thought or '').strip()}", f"action: {step.action}"]
-    return "\n".join(lines)
 
 
 def _default(cfg: Config, chat: Chat) -> str:
