@@ -22,8 +22,7 @@ from minprm.commands.train import main
 from minprm.constants import SFT, ActPRM, Relabel
 from minprm.load import names
 from minprm.load import pretrained as load
-from minprm.look.clock import updates_of
-from minprm.run.stage_ids import stage_ids
+from minprm.run.stage_ids import stage_ids, updates_of
 from shared.chats import PAGES, chat_model, line
 from shared.stages import CFG, Lines, log_of
 

@@ -531,7 +531,7 @@ def test_episodes_are_kept_beside_the_expert_and_once_for_an_arm(checkpoints, tm
 
 
 def test_a_broken_line_of_episodes_is_named(tmp_path, capsys):
-    (tmp_path / "episodes.jsonl").write_text('{"arm": "base", "seed": 0}\n{"arm": "ba')
+    (tmp_path / "episodes.jsonl").write_text('{"arm": "base", "seed": 0}\n{"arm": "ba\n')
     with pytest.raises(SystemExit):
         keep_episodes(tmp_path, "base", 0, [])
     assert "episodes.jsonl, line 2 is broken" in capsys.readouterr().err

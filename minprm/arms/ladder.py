@@ -16,7 +16,7 @@ from pathlib import Path
 from loguru import logger
 
 from minprm import own
-from minprm.arms.about import write_about
+from minprm.arms.about import require_row, write_about
 from minprm.arms.checkpoint import save_checkpoint
 from minprm.arms.demos import (
     demos_of,
@@ -79,8 +79,6 @@ WHAT_TO_RUN = (
     "keep_episodes", "keep_every", "jobs", "shard",
 )  # fmt: skip
 Outcome = tuple[dict, list[dict]]  # of an arm: its row of the ladder, and the episodes to keep
-# What every row of ladder.json holds.
-COLUMNS = ("seed", "success", "thought_rate", "copy_rate", "seconds")
 
 
 def ladder(
@@ -278,16 +276,6 @@ def read_ladder(path: Path) -> dict[str, list[dict]]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         fail(f"{path} is broken ({error!r}): remove it, and its arms are evaluated again")
     return rows
-
-
-def require_row(row: dict) -> None:
-    """Raises one of several errors where this is no row of a ladder."""
-    numbers = [row[name] for name in COLUMNS]
-    counted = "interval" in row or row["tasks"] >= 1
-    if not counted or not all(isinstance(number, int | float) for number in numbers):
-        raise ValueError(f"a row of it holds {numbers}")
-    if not 0 <= row["success"] <= 1:
-        raise ValueError(f"a row of it has a success of {row['success']}")
 
 
 def _require_same(rows: dict, run: Run, path: Path) -> None:

@@ -38,11 +38,10 @@ from minprm.load.pretrained import (
     with_saved_adapters,
 )
 from minprm.logs.reader import Report
-from minprm.look.clock import duration, is_raised, updates_of
 from minprm.look.failure import Tally
 from minprm.look.log import Log
 from minprm.model.agent import Agent, make_prompter
-from minprm.run.stage_ids import kind, stage_ids
+from minprm.run.stage_ids import kind, stage_ids, updates_of
 from minprm.several.jobs import processes
 from minprm.several.together import several
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
@@ -114,7 +113,10 @@ def rendered(demo: Demo, chat: Chat) -> str:
 
 def one_batch(cfg: Config, checkpoints: Path) -> Iterator[str]:
     """Times of all stages, and the memory. Exits where a run could not start."""
-    raised = is_raised(cfg, cfg.seeds[0], checkpoints)
+    raised = True
+    if cfg.model == "tiny":
+        world = make_world(cfg)
+        raised = tiny.is_here(world, cfg.tiny, cfg.seeds[0], cfg.micro_tokens, checkpoints)
     with TemporaryDirectory() as folder, closing(Log(Path(folder))) as log:
         if not raised:  # one of its size will do
             cfg = replace(cfg, tiny=replace(cfg.tiny, updates=1), gate=False)
@@ -233,3 +235,16 @@ def peak_memory(device: torch.device) -> str:
         size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     where = "this card" if device.type == "cuda" else "this machine"
     return f"Peak memory: {peak / 2**30:.2f} GiB, of the {size / 2**30:.2f} GiB of {where}."
+
+
+def duration(seconds: float | None) -> str:
+    """A time as people say it.
+
+    >>> duration(40.0), duration(600.0), duration(9000.0), duration(None)
+    ('40 s', '10 min', '2.5 h', '-')
+    """
+    if seconds is None:
+        return "-"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -114,26 +115,21 @@ class Log:
 
     def rewind(self, seed: int, stage_id: str, update: int) -> None:
         """Opens a stage: forgets what was logged of it from `update` on."""
+
+        def stays(line: dict) -> bool:
+            return (line["seed"], line["stage"]) != (seed, stage_id) or int(line["update"]) < update
+
         for name in ("metrics.jsonl", "samples.jsonl"):
+            path = self.folder / name
             with self._writing():
-                self._forget(self.folder / name, seed, stage_id, update)
+                if path.exists():
+                    write_atomically(path, "".join(lines_that(stays, path)))
         self.tensorboard.close()  # the stage's first point opens its own files
 
     def _place(self, seed: int, stage_id: str) -> str:
         """Where TensorBoard shows a stage: under the arm that runs it."""
         number = stage_id.count("+") + 1
         return f"{self.arm}-{seed}/{number}-{last_stage(stage_id).replace(':', '-')}"
-
-    def _forget(self, path: Path, seed: int, stage_id: str, update: int) -> None:
-        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-        lines = []
-        # what follows the last newline was being written when a process was killed
-        for number, line in enumerate(text.split("\n")[:-1], start=1):
-            *stage, when = _place(line, path, number)
-            if stage != [seed, stage_id] or when < update:
-                lines.append(line + "\n")
-        if "".join(lines) != text:
-            write_atomically(path, "".join(lines))
 
     def _append(self, name: str, lines: list[str]) -> None:
         with self._writing(), open(self.folder / name, "ab+") as file:
@@ -200,13 +196,18 @@ def _end_at_a_newline(file: IO[bytes]) -> None:
     file.truncate(file.read().rfind(b"\n") + 1)
 
 
-def _place(line: str, path: Path, number: int) -> tuple[int, str, int]:
-    """(seed, stage_id, update) of a line. Exits where it is none of ours."""
-    try:
-        row = json.loads(line)
-        return row["seed"], row["stage"], int(row["update"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        fail(f"{path}, line {number} is broken: remove the line, and resume again")
+def lines_that(stays: Callable[[dict], bool], path: Path) -> list[str]:
+    """The lines of a file of which this is true. Exits where one is none of ours."""
+    lines = []
+    # what follows the last newline was being written when a process was killed
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        try:
+            if stays(json.loads(line)):
+                lines.append(line + "\n")
+        except (ValueError, KeyError, TypeError, RecursionError):
+            fail(f"{path}, line {number} is broken: remove the line, and resume again")
+    return lines
 
 
 def _above_the_bar(line: str) -> None:
