@@ -172,7 +172,7 @@ def test_the_line_that_is_being_written_is_left_out(here):
     ("metrics.jsonl", "{}\n", "KeyError('seed')"),
     ("metrics.jsonl", '{"seed": 0\n', "metrics.jsonl, line 1 is broken"),
     ("samples.jsonl", "[]\n", "line 1 is broken: it holds no object"),
-    ("samples.jsonl", '{"seed": 0, "stage": 1, "update": 2, "state": "", "group": 3}\n', "'watched'"),
+    ("samples.jsonl", '{"seed": 0, "stage": 1, "update": 2, "state": "", "group": 3}\n', "watched"),
     ("ladder.json", "[" * 99999, "ladder.json is broken"),
     ("ladder.json", '{"base": [{"success": 2}]}', "KeyError('seed')"),
     ("episodes.jsonl", '{"arm": "base"}\n', "KeyError('seed')"),
