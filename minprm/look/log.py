@@ -51,7 +51,10 @@ class Log:
         if not cfg.resume:
             require_new(self.folder)
             write_atomically(self.folder / "config.json", to_json(asdict(cfg), indent=1))
-        self._note_start()
+        # a line more in a file that no stage rewinds, so it must never hold half a line
+        path = self.folder / starts.FILE
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        write_atomically(path, before + to_json(starts.this_start()) + "\n")
         self._append("log.txt", self.early)
         self.join()
 
@@ -61,13 +64,6 @@ class Log:
         logger.remove(self.sink)
         # catch=False: a full disk ends the run in a sentence, here as everywhere
         self.sink = logger.add(self.folder / "log.txt", format="{time} {message}", catch=False)
-
-    def _note_start(self) -> None:
-        """A line more in starts.jsonl. No stage rewinds that file, so it must never hold half a
-        line."""
-        path = self.folder / starts.FILE
-        before = path.read_text(encoding="utf-8") if path.exists() else ""
-        write_atomically(path, before + to_json(starts.this_start()) + "\n")
 
     def close(self) -> None:
         """Lets go of the files, and of the lock."""
@@ -99,7 +95,9 @@ class Log:
         line = {"seed": seed, "stage": stage_id, "update": update, **stats}
         self._append("metrics.jsonl", [to_json(line) + "\n"])
         self.screen.advance(stats)
-        self.tensorboard.points(self._place(seed, stage_id), update, stats)
+        name = last_stage(stage_id).replace(":", "-")
+        place = f"{self.arm}-{seed}/{stage_id.count('+') + 1}-{name}"  # under the arm that runs it
+        self.tensorboard.points(place, update, stats)
 
     def samples(self, seed: int, stage_id: str, update: int, groups: list[dict]) -> None:
         """Whole groups, thoughts with rewards and advantages, for people to read."""
@@ -125,11 +123,6 @@ class Log:
                 if path.exists():
                     write_atomically(path, "".join(lines_that(stays, path)))
         self.tensorboard.close()  # the stage's first point opens its own files
-
-    def _place(self, seed: int, stage_id: str) -> str:
-        """Where TensorBoard shows a stage: under the arm that runs it."""
-        number = stage_id.count("+") + 1
-        return f"{self.arm}-{seed}/{number}-{last_stage(stage_id).replace(':', '-')}"
 
     def _append(self, name: str, lines: list[str]) -> None:
         with self._writing(), open(self.folder / name, "ab+") as file:

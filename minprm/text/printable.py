@@ -11,11 +11,10 @@ def printable(text: str) -> str:
     >>> printable("red: \x1b[31m!")
     'red: \\x1b[31m!'
     """
-    return "".join(_shown(letter) for letter in text)
-
-
-def _shown(letter: str) -> str:
-    # Cc: control; Cf: format, as for the direction of writing; Cs: half a character
-    if letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cf", "Cs"):
-        return letter
-    return letter.encode("unicode_escape").decode()
+    letters = []
+    for letter in text:
+        # Cc: control; Cf: format, as for the direction of writing; Cs: half a character
+        if letter not in "\n\t" and unicodedata.category(letter) in ("Cc", "Cf", "Cs"):
+            letter = letter.encode("unicode_escape").decode()
+        letters.append(letter)
+    return "".join(letters)
