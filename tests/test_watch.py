@@ -332,8 +332,6 @@ def test_ctrl_c_ends_without_a_traceback(saved, monkeypatch):
     ("c d --watch", "--watch shows one checkpoint"),
     ("c --watch --samples 2 --temperature 1", "--samples has no effect"),
     ("c --watch --transcripts all.jsonl", "--transcripts has no effect"),
-    ("c --watch --show 1", "--show has no effect"),
-    ("c --watch --chart a.png", "--chart has no effect"),
     ("c --watch --demos logs.jsonl", "--watch has no effect"),
 ])  # fmt: skip
 def test_what_is_no_use_while_watching_is_refused(flags, said, tmp_path, monkeypatch, capsys):
