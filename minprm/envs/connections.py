@@ -62,7 +62,8 @@ class Connections(World):
         return "Words: " + ", ".join(self.left)
 
     def task(self) -> str:
-        return _words(self.groups)  # the same puzzle may show them in any order
+        # the same puzzle may show them in any order
+        return ", ".join(sorted(chain(*self.groups.values())))
 
     def act(self, action: str) -> tuple[str, float]:
         chosen = sorted(word.strip().lower() for word in action.split(","))
@@ -132,8 +133,3 @@ def _ways(words: set[str], pools: list[list[str]]) -> int:
     for four in combinations(fitting, 4):
         count += _ways(words - set(four), pools[1:])
     return count
-
-
-def _words(puzzle: dict[str, list[str]]) -> str:
-    """Returns all words of a puzzle, in the order of the alphabet."""
-    return ", ".join(sorted(chain(*puzzle.values())))

@@ -31,7 +31,6 @@ from minprm.constants import Config, fail, refusal
 from minprm.data import Demo
 from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
-from minprm.text.layout import Layout
 from minprm.text.printable import printable
 from minprm.text.render import MARK, QUESTION, Renderer
 
@@ -152,7 +151,8 @@ def _default(cfg: Config, chat: Chat) -> str:
     """The text of `auto`: none for an agent that may not think, or that has no words for it."""
     if not cfg.think:
         return ""
-    text = _for_layout(chat.layout, max(cfg.thought_tokens // 2, 1))
+    tags = {name: tag.strip() for name, tag in chat.layout._asdict().items()}
+    text = AUTO[chat.layout.name].format(words=max(cfg.thought_tokens // 2, 1), **tags)
     if cfg.act_prm.thoughts_from == "state_action":
         text = f"{text} {EXPLAIN}"
     try:
@@ -160,12 +160,6 @@ def _default(cfg: Config, chat: Chat) -> str:
     except Exception:  # tokenizers raises nothing narrower
         return ""
     return text
-
-
-def _for_layout(layout: Layout, words: int) -> str:
-    """How a model whose turns have this layout is asked for thoughts of so many words."""
-    tags = {name: tag.strip() for name, tag in layout._asdict().items()}
-    return AUTO[layout.name].format(words=words, **tags)
 
 
 def _knows_system(tokenizer: "PreTrainedTokenizerBase") -> bool:
