@@ -71,6 +71,13 @@ def test_it_runs_and_prints_what_it_printed(name, tmp_path):
             assert printed(now) == printed(before), now.id
     page = page_of(book)
     assert (tmp_path / page).stat().st_size > 100_000, page
+    if name == "idea":
+        told = {cell.id: printed(cell) for cell in code_cells(book)}
+        names = ("SFT on actions alone", "best of 35", "Act-PRM")
+        success = {}
+        for line, row in zip(told["success"].splitlines(), names, strict=True):
+            success[row] = float(line.removeprefix(row))
+        assert success["SFT on actions alone"] < 0.5 < 0.8 < success["Act-PRM"], success
 
 
 def page_of(book) -> str:

@@ -41,6 +41,7 @@ from minprm.logs.reader import Report
 from minprm.look.failure import Tally
 from minprm.look.log import Log
 from minprm.model.agent import Agent, make_prompter
+from minprm.printable import printable
 from minprm.run.stage_ids import kind, stage_ids, updates_of
 from minprm.several.jobs import processes
 from minprm.several.together import several
@@ -50,7 +51,6 @@ from minprm.stages.sft import to_samples as logged
 from minprm.text import instruction
 from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
-from minprm.text.printable import printable
 from minprm.trainer import Run, learn
 
 # the parts of a batch that are measured

@@ -18,8 +18,8 @@ from minprm.envs.base import parameters_of, task_seed
 from minprm.model.agent import Agent
 from minprm.model.sampler import Completion
 from minprm.play import Episode, act, ask, begin, forced_opening, keep, turn_limit
+from minprm.printable import printable
 from minprm.run.randomness import noise_seed
-from minprm.text.printable import printable
 
 HELP = """
 Enter  the model writes the next turn

@@ -17,6 +17,7 @@ from minprm.constants import Config, fail
 from minprm.logs.reader import rewrite_demos
 from minprm.look.screen import Screen
 from minprm.look.tensorboard import TensorBoard
+from minprm.printable import as_printable
 from minprm.run.events import Began, Ended, Event, Left, Noted, Updated
 from minprm.run.stage_ids import last_stage
 
@@ -38,6 +39,7 @@ class Log:
         self.tensorboard = TensorBoard(folder / "tensorboard")
         self.early: list[str] = []  # what was said before there was a file for it
         logger.remove()
+        logger.configure(patcher=as_printable)
         logger.add(_above_the_bar, format="{time:HH:mm:ss} {message}")
         self.sink = logger.add(self.early.append, format="{time} {message}")
 
@@ -121,7 +123,9 @@ class Log:
             path = self.folder / name
             with self._writing():
                 if path.exists():
-                    write_atomically(path, "".join(lines_that(stays, path)))
+                    text = "".join(lines_that(stays, path))
+                    if len(text.encode()) != path.stat().st_size:
+                        write_atomically(path, text)
         self.tensorboard.close()  # the stage's first point opens its own files
 
     def _append(self, name: str, lines: list[str]) -> None:
@@ -211,5 +215,8 @@ def _above_the_bar(line: str) -> None:
 def write_atomically(path: Path, text: str) -> None:
     """The whole new file or the whole old one, also after a crash."""
     half = path.with_name(f".{path.name}.tmp")
-    half.write_text(text, encoding="utf-8")
+    with open(half, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())  # or a power cut could leave an empty file under the new name
     os.replace(half, path)

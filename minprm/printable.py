@@ -1,6 +1,7 @@
 """Text of a model, a world or a file on a terminal: shown, not obeyed."""
 
 import unicodedata
+from typing import Any
 
 
 def printable(text: str) -> str:
@@ -18,3 +19,8 @@ def printable(text: str) -> str:
             letter = letter.encode("unicode_escape").decode()
         letters.append(letter)
     return "".join(letters)
+
+
+def as_printable(record: Any) -> None:
+    """loguru's patcher: no sink is handed a message that a terminal would obey."""
+    record["message"] = printable(record["message"])
