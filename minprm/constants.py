@@ -311,7 +311,6 @@ class Config:
     # states (in rl: tasks) whose groups are kept for the report; 0: none
     watch: Annotated[Few, ReadBy("act_prm*", "rl*")] = 3
     keep_episodes: CountOrNone = 40  # evaluation episodes of an arm that are kept for the report
-    track: Literal["none", "wandb"] = "none"  # Weights & Biases, beside TensorBoard
     threads: Few = 0  # CPU threads of a process; 0: one for a small model, else as torch chooses
     # how many arms are trained at once, each in a process of its own; 0: with the embedded model on
     # a CPU one for each core, at most four, and else 1

@@ -1,15 +1,7 @@
-"""Text of a model, a world or a file on a terminal: shown, not obeyed; and the colours it has."""
+"""Text of a model, a world or a file on a terminal: shown, not obeyed."""
 
-import os
 import unicodedata
-from typing import Any, TextIO
-
-GREEN, GREY, YELLOW, PLAIN = "\033[32m", "\033[90m", "\033[33m", "\033[0m"
-
-
-def in_colours(stream: TextIO) -> bool:
-    """Does a terminal show this stream, and has nobody set NO_COLOR (no-color.org)?"""
-    return stream.isatty() and not os.environ.get("NO_COLOR")
+from typing import Any
 
 
 def printable(text: str) -> str:
@@ -20,16 +12,15 @@ def printable(text: str) -> str:
     >>> printable("red: \x1b[31m!")
     'red: \\x1b[31m!'
     """
-    return "".join(_shown(letter) for letter in text)
+    letters = []
+    for letter in text:
+        # Cc: control; Cf: format, as for the direction of writing; Cs: half a character
+        if letter not in "\n\t" and unicodedata.category(letter) in ("Cc", "Cf", "Cs"):
+            letter = letter.encode("unicode_escape").decode()
+        letters.append(letter)
+    return "".join(letters)
 
 
 def as_printable(record: Any) -> None:
     """loguru's patcher: no sink is handed a message that a terminal would obey."""
     record["message"] = printable(record["message"])
-
-
-def _shown(letter: str) -> str:
-    # Cc: control; Cf: format, as for the direction of writing; Cs: half a character
-    if letter in "\n\t" or unicodedata.category(letter) not in ("Cc", "Cf", "Cs"):
-        return letter
-    return letter.encode("unicode_escape").decode()

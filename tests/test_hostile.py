@@ -7,12 +7,12 @@ from dataclasses import asdict
 
 import pytest
 from loguru import logger
+from minprm.look.markdown import escaped
 
 from minprm.arms.about import published, without_folders
 from minprm.commands.card import code
 from minprm.constants import Config, fail
 from minprm.look.log import Log
-from minprm.look.markdown import escaped
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07 \u202eright to left ![x](http://a.b/c) <script>`|"
 

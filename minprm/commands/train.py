@@ -67,8 +67,6 @@ def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:
         for part in plan(cfg, CHECKPOINTS) if place.first else []:  # what takes long comes last
             print(part, flush=True)
         return
-    if not place.first:
-        cfg = replace(cfg, track="none")
     if cfg.resume:
         place.copy(Path(cfg.run) / "ladder.json")
     try:
