@@ -25,9 +25,10 @@ from minprm.model.alone import ALONE, Alone
 from minprm.model.precision import make_head_fp32
 from minprm.model.sampler import Sampler
 
-# what a LoRA configuration may hold beside two matrices a layer; nothing here merges or trains it
-EXTRAS = ("use_dora", "lora_bias", "modules_to_save", "target_parameters",
-          "trainable_token_indices")  # fmt: skip
+# what a LoRA configuration may hold beside two matrices a weight; nothing here merges or trains it
+EXTRAS = ("use_dora", "lora_bias", "modules_to_save", "trainable_token_indices",
+          "alora_invocation_tokens", "use_bdlora", "use_qalora", "velora_config", "arrow_config",
+          "kasa_config", "monteclora_config", "layer_replication")  # fmt: skip
 # knobs of generation that have an effect in sampling alone, and in beam search alone
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
             "top_h")  # fmt: skip
@@ -150,14 +151,24 @@ def base_of(path: str) -> tuple[str, int]:
     _need_peft(f"{path} holds adapters, which need")
     try:
         config = json.loads(Path(file).read_text(encoding="utf-8"))
-        base, rank, plain = config["base_model_name_or_path"], config["r"], config["bias"] == "none"
-    except (KeyError, TypeError, ValueError) as error:
+        base, kind = config["base_model_name_or_path"], config.get("peft_type", "LORA")
+        rank, extras = (config["r"], _extras(config)) if kind == "LORA" else (0, [kind])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         fail(f"{file} describes no LoRA adapters: {error!r}")
     if not base:
         fail(f"{file} does not name the model that the adapters belong to")
-    if not plain or any(config.get(extra) for extra in EXTRAS):
-        fail(f"{path} holds more than plain LoRA adapters: merge them into {base}, and train that")
+    if extras:
+        fail(
+            f"{path} holds more than plain LoRA adapters ({', '.join(extras)}): merge them into "
+            f"{base}, and train that"
+        )
     return _from_anywhere(base), rank
+
+
+def _extras(config: dict) -> list[str]:
+    """What adapters with this configuration have beside two matrices a weight."""
+    extras = [extra for extra in EXTRAS if config.get(extra) not in (None, False, [], {})]
+    return extras if config["bias"] == "none" else [*extras, "bias"]
 
 
 def _from_anywhere(path: str) -> str:
