@@ -243,8 +243,10 @@ def adapted(
         target_modules=list(targets) or "all-linear",
     )
     # half of each adapter is random: a rerun, or a run that is resumed, has to begin with the same
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         torch.manual_seed(seed)
+        # peft's own choice for experts, of which it then says that it matched no layer
+        warnings.filterwarnings("ignore", message=".*_pattern keys did not match")
         model = as_model(get_peft_model(model, adapters))
     if not targets:
         say_what_stays(model)

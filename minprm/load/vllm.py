@@ -165,7 +165,13 @@ class VLLM:
             self.llm.wake_up(tags=["weights"])
         sent = []
         new = as_in_files(self.model, weights(self.model, self.shares), sent)
-        self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": new})
+        try:
+            self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": new})
+        except (KeyError, ValueError) as error:  # it knows no such weight
+            raise RuntimeError(
+                f"vLLM does not take the weights of {self.model.config.model_type} ({error}): use "
+                "--sampler transformers"
+            ) from error
         if sorted(sent) != sorted(self.names):
             wrong = ", ".join(sorted(set(sent) ^ set(self.names))) or "some twice"
             raise RuntimeError(f"vLLM was not given the model's weights, each once: {wrong}")
@@ -189,7 +195,8 @@ class VLLM:
         if not gap <= self.cfg.max_gap:  # NaN, too, is no agreement
             raise RuntimeError(
                 f"after a sync the log-probs of vLLM are {gap:.3f} nats off those of the model, "
-                "beyond --engine.max-gap: it does not write with the weights that it was given"
+                "beyond --engine.max-gap: it does not write with the weights that it was given, or "
+                f"computes {self.model.config.model_type} otherwise; use --sampler transformers"
             )
 
 

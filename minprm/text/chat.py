@@ -170,6 +170,8 @@ class Chat:
         Exits where the template or the layout has no place for it.
         """
         if not self.tools:
+            if not self.layout.act_end and text != text.strip():
+                text = self._chat_template.turns.trimmed(text)
             return self.content(text + self.layout.act_gap)
         try:
             texts = self._chat_template.write(text)
