@@ -30,6 +30,7 @@ from minprm.data import Demo, Sample
 from minprm.envs import make_world
 from minprm.load import tiny
 from minprm.load.base import checked_base
+from minprm.load.check import check_sizes
 from minprm.load.pretrained import (
     adapted,
     load_shape,
@@ -65,6 +66,7 @@ def of_model(
     refused. report: what there is to say of the logs; None where the expert has left them."""
     set_threads(cfg.model, cfg.threads)
     model, tokenizer = shape_of(cfg)
+    check_sizes(model, tokenizer, cfg.context)
     prompter = make_prompter(tokenizer, cfg, all_tools(demos), examples_of(cfg))
     logs = measured(demos, prompter.chat)
     if report:
