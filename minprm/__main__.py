@@ -8,6 +8,7 @@ from importlib import import_module
 from loguru import logger
 
 from minprm import __version__
+from minprm.printable import as_printable
 from minprm.several.together import refuse_several
 
 COMMANDS = {
@@ -26,7 +27,8 @@ def main(argv: list[str] | None = None) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if isinstance(sys.stdout, io.TextIOWrapper):  # it may know fewer letters than what it shows
         sys.stdout.reconfigure(errors="backslashreplace")
-    logger.configure(handlers=[{"sink": sys.stderr, "format": "{message}"}])  # a run has its own
+    handler = {"sink": sys.stderr, "format": "{message}"}  # a run has its own
+    logger.configure(handlers=[handler], patcher=as_printable)
     argv = sys.argv[1:] if argv is None else argv
     name = argv[0] if argv else "--help"
     if name != "train":

@@ -14,6 +14,8 @@ from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, NamedTuple, NoReturn
 
+from minprm.printable import printable
+
 
 class Range(NamedTuple):
     """The numbers that a knob may have, both ends included."""
@@ -369,7 +371,11 @@ def refusal(function: Callable, *arguments) -> str:
     return ""
 
 
+class Refused(SystemExit):
+    """What `fail` ends with; a user's own program may raise SystemExit too."""
+
+
 def fail(sentence: str) -> NoReturn:
-    """A user's error: one sentence, exit code 2."""
-    print(sentence, file=sys.stderr)
-    raise SystemExit(2)
+    """A user's error: one sentence, exit code 2. Texts of others in it are shown, not obeyed."""
+    print(printable(sentence), file=sys.stderr)
+    raise Refused(2)

@@ -23,8 +23,8 @@ from minprm.constants import SFT, ActPRM, Relabel
 from minprm.load import names
 from minprm.load import pretrained as load
 from minprm.look.clock import updates_of
+from minprm.printable import GREEN, GREY, YELLOW
 from minprm.run.stage_ids import stage_ids
-from minprm.text.printable import GREEN, GREY, YELLOW
 from shared.chats import PAGES, chat_model, line
 from shared.stages import CFG, Lines, log_of
 

@@ -20,9 +20,9 @@ from minprm.model.agent import Agent, make_agent
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
 from minprm.play import Episode, begin, expert_demo
+from minprm.printable import PLAIN, YELLOW
 from minprm.run.randomness import noise_seed
 from minprm.stages.sft import to_samples
-from minprm.text.printable import PLAIN, YELLOW
 from shared.chats import random_qwen3, tokenizer
 from shared.commands import checkpoint, refusal
 from shared.policies import agent, policy

@@ -7,9 +7,9 @@ out. Their texts may be a stranger's, so all of them stand as code.
 import re
 
 from minprm.constants import flat
+from minprm.printable import printable
 from minprm.report.glossary import ABOUT_ARMS
 from minprm.report.table import interval
-from minprm.text.printable import printable
 
 CHOSEN = "A thought was chosen for the action that follows it, never for being true."
 IMITATES = "It imitates its logs, with the mistakes in them."

@@ -43,6 +43,7 @@ from minprm.look.clock import duration, is_raised, updates_of
 from minprm.look.failure import Tally
 from minprm.look.log import Log
 from minprm.model.agent import Agent, make_prompter
+from minprm.printable import GREEN, GREY, PLAIN, YELLOW, printable
 from minprm.run.stage_ids import kind, stage_ids
 from minprm.several.jobs import processes
 from minprm.several.together import several
@@ -52,7 +53,6 @@ from minprm.stages.sft import to_samples as logged
 from minprm.text import instruction
 from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
-from minprm.text.printable import GREEN, GREY, PLAIN, YELLOW, printable
 from minprm.trainer import Run, learn
 
 # the parts of a batch that are measured

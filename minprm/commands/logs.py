@@ -20,9 +20,9 @@ from minprm.constants import Config, Content, Count, LayoutName, Range, fail, re
 from minprm.data import Demo
 from minprm.logs.files import Problem
 from minprm.logs.reader import Report, read_logs, to_openai, write_lines
+from minprm.printable import printable
 from minprm.text.actions import all_tools, parts
 from minprm.text.chat import Chat
-from minprm.text.printable import printable
 
 PLACES = 3  # of a problem that occurs many times
 MESSAGE = re.compile(r"^(message \d+)(?: \((\w+)\))?: ")

@@ -22,8 +22,8 @@ from minprm.envs.base import World, parameters_of, task_seed
 from minprm.model.agent import Agent
 from minprm.model.sampler import Completion
 from minprm.play import Episode, act, ask, begin, forced_opening, keep, turn_limit
+from minprm.printable import GREEN, GREY, PLAIN, YELLOW, in_colours, printable
 from minprm.run.randomness import noise_seed
-from minprm.text.printable import GREEN, GREY, PLAIN, YELLOW, in_colours, printable
 
 HELP = """
 Enter  the model writes the next turn     t  you act: type the action of this turn

@@ -16,6 +16,7 @@ from minprm.constants import Config, fail
 from minprm.logs.reader import rewrite_demos
 from minprm.look.dashboards import TensorBoard, stop_tracking, track
 from minprm.look.screen import Screen
+from minprm.printable import as_printable
 from minprm.run.events import Began, Ended, Event, Left, Noted, Updated
 from minprm.run.stage_ids import last_stage
 
@@ -38,6 +39,7 @@ class Log:
         self.tracked = False  # by a service, too
         self.early: list[str] = []  # what was said before there was a file for it
         logger.remove()
+        logger.configure(patcher=as_printable)
         logger.add(_above_the_bar, format="{time:HH:mm:ss} {message}")
         self.sink = logger.add(self.early.append, format="{time} {message}")
 

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
+from minprm.printable import printable
 from minprm.run.stage_ids import last_stage
-from minprm.text.printable import printable
 
 WIDTH = 80  # letters of a line at most, without what stands before it
 LINES = 3  # of a thought, a state or an action

@@ -32,10 +32,10 @@ from loguru import logger
 
 from minprm.constants import Config, fail, refusal
 from minprm.data import Demo
+from minprm.printable import printable
 from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
 from minprm.text.layout import Layout
-from minprm.text.printable import printable
 from minprm.text.render import MARK, QUESTION, Renderer
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 import os
 import unicodedata
-from typing import TextIO
+from typing import Any, TextIO
 
 GREEN, GREY, YELLOW, PLAIN = "\033[32m", "\033[90m", "\033[33m", "\033[0m"
 
@@ -21,6 +21,11 @@ def printable(text: str) -> str:
     'red: \\x1b[31m!'
     """
     return "".join(_shown(letter) for letter in text)
+
+
+def as_printable(record: Any) -> None:
+    """loguru's patcher: no sink is handed a message that a terminal would obey."""
+    record["message"] = printable(record["message"])
 
 
 def _shown(letter: str) -> str:
