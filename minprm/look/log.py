@@ -229,5 +229,8 @@ def _above_the_bar(line: str) -> None:
 def write_atomically(path: Path, text: str) -> None:
     """The whole new file or the whole old one, also after a crash."""
     half = path.with_name(f".{path.name}.tmp")
-    half.write_text(text, encoding="utf-8")
+    with open(half, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())  # or a power cut could leave an empty file under the new name
     os.replace(half, path)
