@@ -19,7 +19,7 @@ from minprm.load.pretrained import load_model, make_sampler, pretrained
 from minprm.logs.reader import read_demos
 from minprm.model.agent import make_player
 from minprm.play import Episode
-from minprm.printable import GREEN, GREY, YELLOW
+from minprm.printable import GREEN, GREY, YELLOW, printable
 from minprm.report.table import chart, details, pass_at_k, table
 from minprm.run.randomness import noise_seed
 from minprm.text.actions import all_tools
@@ -50,7 +50,7 @@ def play_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
         write_transcripts(path, episodes, flags)
     lines = reference_rows(cfg, flags.seed)
     ladder = {"random": [lines["random"]], **rows, "expert": [lines["expert"]]}
-    print(table(ladder), details(ladder), sep="\n\n")
+    print(printable(f"{table(ladder)}\n\n{details(ladder)}"))
     if flags.chart:
         chart(ladder, Path(flags.chart), f"{cfg.world}, {cfg.episodes} {cfg.split} episodes")
 
@@ -68,7 +68,7 @@ def replay_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
         began = time.perf_counter()
         row = replay_checkpoint(demos[content], configured(path, evaluations[path]), flags)
         rows[name] = [{"seed": flags.seed, **row, "seconds": time.perf_counter() - began}]
-    print(table(rows))
+    print(printable(table(rows)))
     if flags.chart:
         chart(rows, Path(flags.chart), flags.demos, "share of steps matched")
 
