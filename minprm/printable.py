@@ -1,5 +1,6 @@
 """Text of a model, a world or a file on a terminal: shown, not obeyed."""
 
+import logging
 import unicodedata
 from typing import Any
 
@@ -24,3 +25,10 @@ def printable(text: str) -> str:
 def as_printable(record: Any) -> None:
     """loguru's patcher: no sink is handed a message that a terminal would obey."""
     record["message"] = printable(record["message"])
+
+
+class ShownRecord(logging.LogRecord):
+    """The same for libraries, which use Python's own logging and quote what a checkpoint says."""
+
+    def getMessage(self) -> str:
+        return printable(super().getMessage())

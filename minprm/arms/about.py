@@ -176,6 +176,9 @@ def _require(about: dict) -> None:
         raise ValueError(f"its version is {about['version']!r}, not {VERSION}")
     _require_kinds(about, KINDS)
     _require_kinds(about["logs"], LOGS)
+    names = [tool.get("function", tool)["name"] for tool in about["tools"]]
+    if not all(isinstance(text, str) for text in (*about["stages"], *names)):
+        raise ValueError("a stage or a tool of it has no name")
     plain = dict(flat(asked_of({})))
     _require_kinds(dict(flat(about["asked"])), {knob: type(plain[knob]) for knob in plain})
     if about["row"]:

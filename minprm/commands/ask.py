@@ -32,6 +32,7 @@ from minprm.constants import (
 )
 from minprm.load.names import require_device, uses_vllm
 from minprm.own import is_own
+from minprm.printable import printable
 
 PROGRAM = "minprm evaluate"
 
@@ -136,7 +137,7 @@ def _evaluation(argv: list[str], chosen_knobs: set[str], trained: dict) -> Evalu
 
 
 def say(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
+    print(printable(sentence), file=sys.stderr)
 
 
 def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> None:

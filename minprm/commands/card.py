@@ -61,7 +61,7 @@ def card(name: str, base: str, merged: bool, about: dict, line: str, notes: list
     if row:
         parts += ["## Results", *_results(row)]
     parts += ["## Limits", _list(limits)]
-    parts += ["## Serving", f"```\n{line}\n```", _list([*notes, SERVED])]
+    parts += ["## Serving", f"```\n{code(line)[1:-1]}\n```", _list([*notes, SERVED])]
     return "\n\n".join(parts) + "\n"
 
 

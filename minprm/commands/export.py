@@ -20,6 +20,7 @@ from minprm.commands.checks import refuse
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.constants import fail
 from minprm.load.names import require_model
+from minprm.printable import printable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -66,8 +67,11 @@ def main(argv: list[str]) -> None:
         notes = [*notes, ROUNDED.format(dtype=flags.dtype)]
     text = card(name, base_name, merged, about, line, notes)
     write(flags, merged, tokenizer, served.ends, about, text)
-    print(shlex.join(command(flags.out, base, rank, served)))
-    print(*(f"- {note}" for note in notes), sep="\n")
+    lines = [shlex.join(command(flags.out, base, rank, served))]
+    lines += [f"- {note}" for note in notes]
+    if rank and Path(base).is_dir():
+        lines.append(f"- adapter_config.json names {base}: change that before you publish it.")
+    print(printable("\n".join(lines)))
 
 
 def check(flags: Export, knobs: set[str], rank: int) -> None:

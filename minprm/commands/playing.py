@@ -52,7 +52,7 @@ def play_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
                     file.write(json.dumps(transcript(path, e)) + "\n")
     lines = reference_rows(cfg, flags.seed)
     ladder = {"random": [lines["random"]], **rows, "expert": [lines["expert"]]}
-    print(table(ladder), details(ladder), sep="\n\n")
+    print(printable(f"{table(ladder)}\n\n{details(ladder)}"))
 
 
 def replay_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
@@ -68,7 +68,7 @@ def replay_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
         began = time.perf_counter()
         row = replay_checkpoint(demos[content], configured(path, evaluations[path]), flags)
         rows[name] = [{"seed": flags.seed, **row, "seconds": time.perf_counter() - began}]
-    print(table(rows))
+    print(printable(table(rows)))
 
 
 def names(paths: list[str]) -> dict[str, str]:
