@@ -67,7 +67,7 @@ def main(argv: list[str]) -> None:
     text = card(name, base_name, merged, about, line, notes)
     write(flags, merged, tokenizer, served.ends, about, text)
     print(shlex.join(command(flags.out, base, rank, served)))
-    print(*(f"- {note}" for note in notes), sep="\n")
+    print(*(f"- {note}" for note in served.notes), sep="\n")
 
 
 def check(flags: Export, knobs: set[str], rank: int) -> None:
