@@ -5,6 +5,7 @@ policy; tests/test_vllm.py asks the engine itself.
 """
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,12 @@ def test_noise_that_was_left_on_is_refused(tmp_path, monkeypatch, capsys):
 
 def test_logits_of_routers_are_switched_off(tmp_path):
     checked(learner(saved("Mixtral", tmp_path, output_router_logits=True)))
+
+
+def test_the_page_has_a_row_for_each_mixture_that_was_tried():
+    page = (Path(__file__).parents[1] / "docs/models.md").read_text(encoding="utf-8")
+    table = page.partition("| mixture |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| (\w+) \|", table, re.MULTILINE) == list(MIXTURES)
 
 
 # --- adapters of other kinds ---

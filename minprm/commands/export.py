@@ -68,7 +68,7 @@ def main(argv: list[str]) -> None:
     text = card(name, base_name, merged, about, line, notes)
     write(flags, merged, tokenizer, served.ends, about, text)
     lines = [shlex.join(command(flags.out, base, rank, served))]
-    lines += [f"- {note}" for note in notes]
+    lines += [f"- {note}" for note in served.notes]
     if rank and Path(base).is_dir():
         lines.append(f"- adapter_config.json names {base}: change that before you publish it.")
     print(printable("\n".join(lines)))

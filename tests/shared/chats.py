@@ -45,7 +45,7 @@ def random_qwen3(words: PreTrainedTokenizerFast, width: int = 32, **shape) -> Qw
     known = {
         "vocab_size": len(words), "hidden_size": width, "intermediate_size": width,
         "num_hidden_layers": 1, "num_attention_heads": width // 32,
-        "num_key_value_heads": width // 32, "head_dim": 32, "max_position_embeddings": 2048,
+        "num_key_value_heads": width // 32, "head_dim": 32, "max_position_embeddings": 4096,
         "eos_token_id": words.eos_token_id, "bos_token_id": None, "pad_token_id": None,
     }  # fmt: skip
     return Qwen3ForCausalLM(Qwen3Config(**known | shape))
