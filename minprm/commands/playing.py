@@ -19,6 +19,7 @@ from minprm.load.pretrained import load_model, make_sampler, pretrained
 from minprm.logs.reader import read_demos
 from minprm.model.agent import make_player
 from minprm.play import Episode
+from minprm.printable import printable
 from minprm.report.table import details, pass_at_k, table
 from minprm.run.randomness import noise_seed
 from minprm.text.actions import all_tools
