@@ -290,6 +290,18 @@ class Config:
     demos: Annotated[str, Needs("a stage that learns from logs")] = ""
     content: Annotated[Content, Needs("demos")] = "reply"  # what text beside a call in --demos is
     skip_bad: Annotated[bool, Needs("demos")] = False  # go on without the bad lines of --demos
+    # keys of --demos that are no part of the conversation, to be left out
+    drop: Annotated[list[str], Needs("demos")] = field(default_factory=list)
+    # KEY=NAME: keys of --demos, and the names under which they are read
+    map: Annotated[list[str], Needs("demos")] = field(default_factory=list)
+    # the key that says of which task a log is; none: task, task_id and others like it
+    task_key: Annotated[str, Needs("demos")] = ""
+    # logs to learn from, by how they ended: won, or 'reward>=0.5'; none: all
+    keep: Annotated[list[str], Needs("demos")] = field(default_factory=list)
+    # a pattern that fits the beginning of an answer, the thought in brackets: taken out of it
+    thought: Annotated[str, Needs("demos")] = ""
+    # FILE.py:NAME, a reader of your own for another format of logs
+    format: Annotated[str, Needs("demos")] = ""
     # demos to learn from
     num_demos: Annotated[int, Range(1, 90_000), Needs("a stage that reads the expert's logs")] = 128
     # further demos, for the held-out reward

@@ -95,6 +95,7 @@ class Demo:
     messages: list[dict]
     tools: list[dict]
     steps: list[Step]
+    outcome: dict = field(default_factory=dict)  # how it ended, where the log says so: its reward
 
     def with_thoughts(
         self, thoughts: list[str | None], rewards: list[float] | None = None

@@ -4,6 +4,7 @@
     --act-prm.reward my_file.py:brief         what a thought earns
     --act-prm.advantage my_file.py:ranks      what it deserves in its group
     --rl.advantage my_file.py:ranks           the same of an episode
+    --format my_file.py:trace                 which log a JSON value holds (logs/formats.py)
 
 A reward takes the log-probs of the action's tokens, `logp` [K]. One that judges texts takes four
 arguments: `logp`, and as texts the thought, the state and the action. The state is what was shown
@@ -62,8 +63,8 @@ def users(name: str, ours: Iterable[str]) -> Callable | None:
     if name in ours:
         return None
     if not is_own(name):
-        names = ", ".join(ours)
-        raise ValueError(f"{name}: no such name. Names: {names}, or FILE.py:NAME, one of your own")
+        names = ", ".join([*ours, "or FILE.py:NAME, one of your own"])
+        raise ValueError(f"{name}: no such name. Names: {names}")
     theirs = definition(name)
     if not callable(theirs):
         raise ValueError(f"{name} is no function, but {theirs!r}"[:200])

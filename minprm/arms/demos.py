@@ -10,6 +10,7 @@ from loguru import logger
 
 from minprm.constants import Config, arms_of, fail, refusal
 from minprm.data import Demo, Step
+from minprm.logs.books import reading_of
 from minprm.logs.files import Problem, files_of
 from minprm.logs.reader import Report, read_demos, split_tasks
 from minprm.play import expert_demos
@@ -32,7 +33,7 @@ def logs_of(cfg: Config, seed: int) -> tuple[list[Demo], Report | None]:
     """The same, and what there is to say of the logs; None where the expert has left them."""
     report = None
     if cfg.demos:
-        demos, report = read_demos(cfg.demos, cfg.content, cfg.skip_bad)
+        demos, report = read_demos(cfg.demos, reading_of(cfg), cfg.skip_bad)
         if report.in_a_line():
             logger.info(f"--demos {cfg.demos}: {report.in_a_line()}")
     else:

@@ -52,6 +52,12 @@ class Evaluation:
     demos: str = ""  # instead of a world: logs that no training saw, replayed step by step
     content: Content = "reply"  # what text beside a call in --demos is
     skip_bad: bool = False  # go on without the bad lines of --demos
+    drop: list[str] = field(default_factory=list)  # keys of --demos that are no part of it
+    map: list[str] = field(default_factory=list)  # KEY=NAME: keys and what they are read as
+    task_key: str = ""  # the key that says of which task a log is; none: task, task_id and the like
+    keep: list[str] = field(default_factory=list)  # logs by their end: won, or 'reward>=0.5'
+    thought: str = ""  # a pattern at the beginning of an answer, the thought in brackets
+    format: str = ""  # FILE.py:NAME, a reader of your own for another format
     episodes: Episodes = 400  # tasks played
     samples: Count = 1  # times that each task is played; pass@2, pass@4 ... are reported up to it
     split: Split = "test"  # which tasks
@@ -153,7 +159,7 @@ def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> Non
             "a world that is played, so no --demos",
             "world world_args episodes samples split think transcripts watch",
         ),
-        (not played, "--demos", "content skip_bad"),
+        (not played, "--demos", "content skip_bad drop map task_key keep thought format"),
         (not evaluations[0].watch, "a table, so no --watch", "samples transcripts"),
     )
     for met, need, knobs in needs:

@@ -6,7 +6,7 @@ It reads as training would, so what it says is what training gets. With --model 
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 from tyro.conf import Positional, arg
@@ -18,12 +18,19 @@ from minprm.commands.effects import no_effect
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Content, Count, LayoutName, Range, fail, refusal
 from minprm.data import Demo
+from minprm.logs.account import account, beside, secrets, thoughts_in_actions
+from minprm.logs.atif import to_atif
+from minprm.logs.books import Reading, reading_of
 from minprm.logs.files import Problem
+from minprm.logs.normalise import FLAW
 from minprm.logs.reader import Report, read_logs, to_openai, write_lines
+from minprm.logs.schemas import RECONSTRUCTED, is_reconstructed
 from minprm.printable import printable
 from minprm.text.actions import all_tools, parts
 from minprm.text.chat import Chat
 
+# What the logs are written as.
+FORMS = {"openai": to_openai, "atif": lambda demo: to_atif(to_openai(demo))}
 PLACES = 3  # of a problem that occurs many times
 MESSAGE = re.compile(r"^(message \d+)(?: \((\w+)\))?: ")
 
@@ -39,7 +46,13 @@ class Logs:
     content: Content = "reply"  # what text beside a call is
     held_out: Annotated[int, Range(0, 10_000)] = 16  # tasks held out, as training would
     skip_bad: bool = False  # go on without the bad lines
-    # write the logs to a new file, as openai
+    drop: list[str] = field(default_factory=list)  # keys of the logs that are no part of it
+    map: list[str] = field(default_factory=list)  # KEY=NAME: keys and what they are read as
+    task_key: str = ""  # the key that says of which task a log is; none: task, task_id and the like
+    keep: list[str] = field(default_factory=list)  # logs by their end: won, or 'reward>=0.5'
+    thought: str = ""  # a pattern at the beginning of an answer, the thought in brackets
+    format: str = ""  # FILE.py:NAME, a reader of your own for another format
+    # write the logs to a new file, as openai or atif
     to: Annotated[tuple[str, str] | None, arg(metavar="FORM FILE")] = None
 
 
@@ -49,16 +62,20 @@ def main(argv: list[str]) -> None:
     chosen_knobs = given_knobs(argv)
     check_ranges(flags)
     if flags.to:
-        refuse(flags.to[0] != "openai", f"--to {flags.to[0]}: no such form; use --to openai FILE")
+        refuse(
+            flags.to[0] not in FORMS,
+            f"--to {flags.to[0]}: no such form; use --to openai FILE or --to atif FILE",
+        )
     for knob in ("context", "layout"):
         refuse(
             knob in chosen_knobs and not flags.model, no_effect(knob, "a --model, to count tokens")
         )
     cfg = replace(
         PRESETS["logs"], demos=flags.path, model=flags.model, layout=flags.layout,
-        context=flags.context, held_out=flags.held_out, content=flags.content,
+        context=flags.context, held_out=flags.held_out,
+        **{name: getattr(flags, name) for name in Reading._fields},
     )  # fmt: skip
-    demos, report = read_logs(cfg.demos, cfg.content)
+    demos, report = read_logs(cfg.demos, reading_of(cfg))
     tokens = []
     if flags.model and demos:
         from transformers import AutoTokenizer  # a second or two, which logs alone need not
@@ -76,17 +93,19 @@ def main(argv: list[str]) -> None:
     if not demos:
         fail(f"{cfg.demos}: there is no log in it that can be read; write one a line")
     if flags.to:
-        write_openai(flags.to[1], demos)
+        write(*flags.to, demos)
 
 
-def write_openai(file: str, demos: list[Demo]) -> None:
-    """The logs as OpenAI has them, one a line, in a new file."""
+def write(form: str, file: str, demos: list[Demo]) -> None:
+    """The logs in this form, one a line, in a new file."""
     try:
-        write_lines([to_openai(demo) for demo in demos], file)
+        write_lines([FORMS[form](demo) for demo in demos], file)
     except FileExistsError:
-        fail(f"--to openai {file}: this file is there already; name a new one")
+        fail(f"--to {form} {file}: this file is there already; name a new one")
+    except ValueError as error:
+        fail(f"--to {form} {file}: {error}")
     except OSError as error:
-        fail(f"--to openai {file}: {error.strerror}")
+        fail(f"--to {form} {file}: {error.strerror}")
     print(f"\n{len(demos):,} logs: {printable(file)}")
 
 
@@ -99,13 +118,34 @@ def describe(demos: list[Demo], report: Report, cfg: Config, tokens: list[tuple[
     if demos:
         rows += [*_contents(demos), *_lengths(demos), ("split", _sides(demos, cfg)), *tokens]
     lines = [f"{name:<12}{text}" for name, text in rows]
-    if report.normalised:
+    changes = [note for note in report.normalised.most_common() if not note[0].startswith(FLAW)]
+    flaws = [note for note in report.normalised.most_common() if note[0].startswith(FLAW)]
+    if changes:
         lines += ["", "Read in another form than written:"]
-        lines += [f"{n:>8,}  {change}" for change, n in report.normalised.most_common()]
+        lines += [f"{n:>8,}  {change}" for change, n in changes]
+    if flaws:
+        lines += ["", "Flaws, each of which costs its step; the rest of the log is learned:"]
+        for flaw, n in flaws:
+            lines.append(f"{n:>8,}  {flaw.removeprefix(FLAW)}")
+            lines.append(f"{'':>10}{report.first_places[flaw]}")
     if report.problems:
         lines += ["", "Bad lines, which training refuses, or leaves out by --skip-bad:"]
         lines += _grouped(report.problems)
+    if demos:
+        lines += ["", *account(demos, report), *_to_look_at(demos, report), "", *beside(report)]
     return printable("\n".join(lines))
+
+
+def _to_look_at(demos: list[Demo], report: Report) -> list[str]:
+    """Tools that were reconstructed, thoughts inside actions, and what looks like a secret."""
+    lines = []
+    names = sorted({t["function"]["name"] for d in demos for t in d.tools if is_reconstructed(t)})
+    if names:
+        lines.append(f"{len(names):>8,}  tools: {RECONSTRUCTED} ({', '.join(names[:8])})")
+    lines += [f"{'':>8}  {line.strip()}" for line in thoughts_in_actions(demos)]
+    for name, (count, place) in secrets(demos, report.places).items():
+        lines.append(f"{count:>8,}  times what looks like {name}; the first: {place}")
+    return ["", "To look at:", *lines] if lines else []
 
 
 def _logs(demos: list[Demo], report: Report) -> str:

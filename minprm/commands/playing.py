@@ -16,6 +16,7 @@ from minprm.data import Demo
 from minprm.envs import check_tasks, make_world
 from minprm.load.check import check as check_model
 from minprm.load.pretrained import load_model, make_sampler, pretrained
+from minprm.logs.books import reading_of
 from minprm.logs.reader import read_demos
 from minprm.model.agent import make_player
 from minprm.play import Episode
@@ -60,10 +61,13 @@ def replay_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
     """Replays the logs with every checkpoint, and prints how many actions each one matched."""
     rows = {}
     demos: dict[str, list[Demo]] = {}  # by what text beside a call is taken for
+    how = reading_of(flags)
     for path, name in names(flags.checkpoints).items():
         content = evaluations[path].content
         if content not in demos:
-            demos[content], report = read_demos(flags.demos, content, flags.skip_bad)
+            demos[content], report = read_demos(
+                flags.demos, how._replace(content=content), flags.skip_bad
+            )
             if report.in_a_line():
                 say(f"{flags.demos}: {report.in_a_line()}")
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""ATIF v1.7, the trajectories of Harbor (harborframework.com/docs/trajectory-format), read.
+"""ATIF v1.7, the trajectories of Harbor (harborframework.com/docs/trajectory-format), both ways.
 
 A step is a message; an agent's step also holds what its tools answered, as its `observation`. What
 the agent says is `message`, what it thinks is `reasoning_content`.
@@ -35,9 +35,9 @@ def from_atif(log: dict, notes: Counter) -> dict:
     agent = log.get("agent") or {}
     extra = log.get("extra") or {}
     note_unread(log, READ_OF_A_LOG, "a log", notes)
-    task = extra.get("task") if isinstance(extra, dict) else None
+    extra = extra if isinstance(extra, dict) else {}
     tools = agent.get("tool_definitions") if isinstance(agent, dict) else None
-    return {"task": task, "messages": messages, "tools": tools}
+    return {"task": None, **extra, "messages": messages, "tools": tools}
 
 
 def _from_step(step: dict) -> list[dict]:
@@ -53,11 +53,6 @@ def _from_step(step: dict) -> list[dict]:
         message["reasoning_content"] = step.get("reasoning_content")
         message["tool_calls"] = [_from_call(call) for call in calls]
     if step.get("is_copied_context") and role == "assistant":
-        if calls:
-            raise ValueError(
-                "it calls tools and is_copied_context, and a call is always learned: leave the log"
-                " out, or begin it after that step"
-            )
         message["weight"] = 0
     answers = (step.get("observation") or {}).get("results") or []
     return [message, *(_from_answer(answer, bool(calls)) for answer in answers)]
@@ -80,3 +75,45 @@ def _from_answer(answer: dict, called: bool) -> dict:
     extra = answer.get("extra") or {}
     call_id = answer.get("source_call_id")
     return {**extra, "role": "tool", "content": answer.get("content"), "tool_call_id": call_id}
+
+
+def to_atif(line: dict) -> dict:
+    """A line of chat, in the one form (normalise.py) and with ids of calls, as a trajectory.
+
+    Raises ValueError where a tool answers no call: ATIF cannot say that.
+    """
+    steps: list[dict] = []
+    for i, message in enumerate(line["messages"]):
+        if message["role"] != "tool":
+            steps.append(_to_step(message, len(steps) + 1))
+            continue
+        if not steps or "tool_calls" not in steps[-1]:
+            raise ValueError(
+                f"message {i} of a log is a tool's answer to no call, which ATIF cannot say: use"
+                " --to openai"
+            )
+        answer = {"source_call_id": message.get("tool_call_id"), "content": message["content"]}
+        if "name" in message:
+            answer["extra"] = {"name": message["name"]}
+        steps[-1].setdefault("observation", {"results": []})["results"].append(answer)
+    agent = {"name": "expert", "version": "unknown", "tool_definitions": line.get("tools", [])}
+    extra = {key: line[key] for key in line if key not in ("messages", "tools")}
+    return {"schema_version": "ATIF-v1.7", "agent": agent, "steps": steps, "extra": extra}
+
+
+def _to_step(message: dict, number: int) -> dict:
+    sources = {role: source for source, role in SOURCES.items()}
+    step = {"step_id": number, "source": sources[message["role"]]}
+    step["message"] = message["content"] or ""
+    if message.get("reasoning_content"):
+        step["reasoning_content"] = message["reasoning_content"]
+    if message.get("tool_calls"):
+        step["tool_calls"] = [_to_call(call) for call in message["tool_calls"]]
+    extra = {key: message[key] for key in ("name", "weight") if key in message}
+    return step | ({"extra": extra} if extra else {})
+
+
+def _to_call(call: dict) -> dict:
+    function = call["function"]
+    arguments = json.loads(function["arguments"])
+    return {"tool_call_id": call["id"], "function_name": function["name"], "arguments": arguments}

@@ -1,18 +1,28 @@
 """From a path to the JSON in it: which files are meant, and the values that each one holds.
 
 A file holds one value a line (JSONL), or one value in all: an array, or an object that is printed
-over several lines. What the values are is formats.py's business.
+over several lines. It may be packed (gzip, zstandard, zip), or be a table (Parquet, a data set of
+the hub), a row of which is one value. What the values are is formats.py's business.
 """
 
 import glob
+import gzip
+import io
 import json
+import re
+import zipfile
+import zlib
+from collections import Counter
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from minprm.text.actions import parse_json
 
-ENDINGS = (".jsonl", ".json")
+ENDINGS = (".jsonl", ".json", ".ndjson", ".traj", ".eval", ".parquet", ".gz", ".zst", ".zip")
+GZIP, ZIP, ZSTANDARD, PARQUET = b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"PAR1"
+HUB_NAME = re.compile(r"\w[\w.-]*/[\w.-]+")
 
 
 class Problem(ValueError):
@@ -33,9 +43,9 @@ def files_of(path: str | Path) -> list[Path]:
         below = sorted(Path(path).rglob("*"))
         logs = [file for file in below if file.suffix in ENDINGS and file.is_file()]
         if not logs:
-            raise Problem(str(path), "no file in this folder ends in .jsonl or .json")
+            raise Problem(str(path), f"no file in this folder ends in {', '.join(ENDINGS)}")
         return logs
-    if Path(path).exists():
+    if Path(path).exists() or _names_a_data_set(Path(path)):
         return [Path(path)]
     if not glob.has_magic(str(path)):
         raise Problem(str(path), "no such file or folder; name one that holds logs")
@@ -47,36 +57,132 @@ def files_of(path: str | Path) -> list[Path]:
     return list(dict.fromkeys(matches))  # a folder may fit, and a file in it too
 
 
-def values_of(file: Path) -> Iterator[tuple[str, Any | Problem]]:
-    """(place, value) of each JSON value in the file, or a Problem where there is none."""
+def _names_a_data_set(path: Path) -> bool:
+    """Is this no path, but what a data set of the hub may be called: owner/name?"""
+    is_name = HUB_NAME.fullmatch(path.as_posix()) and path.suffix not in ENDINGS
+    return bool(is_name) and not path.exists()
+
+
+def unread_files(path: str | Path, files: list[Path]) -> Counter[str]:
+    """How many files of the folder at this path are not read, by their endings."""
+    notes: Counter[str] = Counter()
+    if Path(path).is_dir():
+        for file in Path(path).rglob("*"):
+            if file.is_file() and file not in files:
+                ending = file.suffix or "without an ending"
+                notes[f"files of the folder that are not read: {ending}"] += 1
+    return notes
+
+
+def values_of(file: Path, notes: Counter | None = None) -> Iterator[tuple[str, Any | Problem]]:
+    """(place, value) of each JSON value in the file, or a Problem where there is none.
+
+    notes: counts the values that no other program could read, and that were mended.
+    """
+    notes = Counter() if notes is None else notes
     try:
-        lines = lines_of(file)
+        if _names_a_data_set(file):
+            yield from _rows_of_hub(file.as_posix())
+            return
+        for place, content in _unpacked(str(file), _bytes_of(file)):
+            if content.startswith(PARQUET):
+                yield from _rows_of_parquet(place, content)
+            else:
+                yield from _values_in(place, _lines_in(place, content), notes)
     except Problem as problem:
         yield problem.place, problem
-        return
+
+
+def _values_in(place: str, lines: list[str], notes: Counter) -> Iterator[tuple[str, Any | Problem]]:
     if _is_one_value([line for line in lines if line.strip()]):
-        yield _parsed(str(file), "\n".join(lines))
+        yield _parsed(place, "\n".join(lines), notes)
         return
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield _parsed(f"{file}, line {number}", line)
+            yield _parsed(f"{place}, line {number}", line, notes)
+
+
+def _unpacked(place: str, content: bytes) -> Iterator[tuple[str, bytes]]:
+    """(place, bytes) of each file that is packed in these bytes, or of themselves."""
+    try:
+        if content.startswith(GZIP):
+            yield from _unpacked(place, gzip.decompress(content))
+        elif content.startswith(ZSTANDARD):
+            zstandard = _installed("zstandard", place, "packed by zstandard")
+            reader = zstandard.ZstdDecompressor().stream_reader(io.BytesIO(content))
+            yield from _unpacked(place, reader.read())
+        elif content.startswith(ZIP):
+            archive = zipfile.ZipFile(io.BytesIO(content))
+            names = [name for name in archive.namelist() if name.endswith(ENDINGS)]
+            samples = [name for name in names if name.startswith("samples/")]
+            for name in samples or names:  # Inspect's .eval says the same again in other files
+                yield from _unpacked(f"{place}/{name}", archive.read(name))
+        else:
+            yield place, content
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
+        raise Problem(
+            place, f"cannot be unpacked ({error}); pack it again, or unpack it"
+        ) from error
+
+
+def _installed(module: str, place: str, what: str) -> Any:
+    """A package that reads this. Raises Problem with its name where it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError:
+        package = module.partition(".")[0]
+        raise Problem(place, f"{what}: pip install {package} reads it") from None
+
+
+def _rows_of_parquet(place: str, content: bytes) -> Iterator[tuple[str, Any]]:
+    parquet = _installed("pyarrow.parquet", place, "a table in Parquet")
+    number = 0
+    try:
+        for batch in parquet.ParquetFile(io.BytesIO(content)).iter_batches(1000):
+            for row in batch.to_pylist():
+                number += 1
+                yield f"{place}, row {number}", row
+    except ValueError as error:  # Arrow's own are among these
+        raise Problem(place, f"no Parquet that can be read ({error})") from error
+
+
+def _rows_of_hub(name: str) -> Iterator[tuple[str, Any]]:
+    """The rows of a data set of the hub: of its split "train", or else of its first."""
+    datasets = _installed(
+        "datasets", name, "no such file or folder; if it is a data set of the hub"
+    )
+    try:
+        splits = datasets.load_dataset(name)
+    except Exception as error:  # the network's, the hub's or the data set's
+        reason = f"no such file or folder, nor a data set that can be read ({error})"
+        raise Problem(name, " ".join(reason.split())[:300]) from error
+    split = "train" if "train" in splits else next(iter(splits))
+    for number, row in enumerate(splits[split], start=1):
+        yield f"{name}, {split} {number}", row
 
 
 def lines_of(path: str | Path) -> list[str]:
     """The lines of a UTF-8 file. Raises Problem where it is none."""
+    return _lines_in(str(path), _bytes_of(path))
+
+
+def _bytes_of(path: str | Path) -> bytes:
     if not Path(path).is_file():
         raise Problem(str(path), "no such file")
     try:
-        content = Path(path).read_bytes()
+        return Path(path).read_bytes()
     except OSError as error:
         raise Problem(str(path), str(error.strerror)) from error
+
+
+def _lines_in(place: str, content: bytes) -> list[str]:
     if b"\0" in content:  # as in the UTF-16 of English; JSON in UTF-8 holds none
-        raise Problem(f"{path}, line 1", "in UTF-16, not in UTF-8; save the file as UTF-8")
+        raise Problem(f"{place}, line 1", "in UTF-16, not in UTF-8; save the file as UTF-8")
     try:
         text = content.decode("utf-8-sig")  # some editors begin a file with a mark of the encoding
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise Problem(f"{path}, line {line}", "not in UTF-8; save the file as UTF-8") from error
+        raise Problem(f"{place}, line {line}", "not in UTF-8; save the file as UTF-8") from error
     # str.splitlines() would also split at U+2028 and its like, which JSON allows inside a text
     return text.split("\n")
 
@@ -95,17 +201,29 @@ def _is_one_value(lines: list[str]) -> bool:
 
 def _is_json(text: str) -> bool:
     try:
-        parse_json(text)
-    except ValueError:
+        json.loads(text)
+    except (ValueError, RecursionError):
         return False
     return True
 
 
-def _parsed(place: str, text: str) -> tuple[str, Any | Problem]:
+def _parsed(place: str, text: str, notes: Counter) -> tuple[str, Any | Problem]:
     try:
         return place, parse_json(text)
     except json.JSONDecodeError as error:
         line = f", line {error.lineno}" if "\n" in text else ""
         return place, Problem(f"{place}{line}, column {error.colno}", f"no JSON: {error.msg}")
     except ValueError as error:
-        return place, Problem(place, str(error))
+        try:
+            value = parse_json(_mended(text))
+        except (ValueError, RecursionError):
+            return place, Problem(place, str(error))
+    notes["values with NaN or half a character, read as null and as \ufffd"] += 1
+    return place, value
+
+
+def _mended(text: str) -> str:
+    """JSON without what no JSON in UTF-8 can hold: NaN, infinity, and half a character."""
+    tree = json.loads(text, parse_constant=lambda name: None)
+    halves = json.dumps(tree, ensure_ascii=False).encode("utf-16", "surrogatepass")
+    return halves.decode("utf-16", "replace")

@@ -1,64 +1,163 @@
 """Which format a log is in, and the log in the chat format: {"messages", "tools", ...}.
 
-    chat          {"messages", "tools"}, as OpenAI's fine-tuning takes it; or the bare list
-    batch         {"custom_id", "body": {"messages", ...}}, OpenAI's batch request
-    preference    {"input": {"messages", ...}, "preferred_output", ...}, OpenAI's pairs
-    ShareGPT      {"conversations": [{"from", "value"}, ...], "tools"}
-    ATIF          {"schema_version": "ATIF-v1.7", "agent", "steps"}, Harbor's (atif.py)
-
-Here the envelope is opened. What is in it is checked in normalise.py.
+A log is told by what is in it. Here its envelope is opened: where the messages stand, the rules and
+the tools beside them, and the answer, where a program keeps a request and its response. What one
+message says is in blocks.py, what agents write event by event in events.py, ATIF in atif.py. What
+is not read stays under its own key, and normalise.py names it. docs/logs.md has a table of all.
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+from minprm import own as users
 from minprm.logs.atif import from_atif
-from minprm.logs.normalise import note_unread
+from minprm.logs.blocks import call, first, is_message, is_plain, is_record, messages_of
+from minprm.logs.events import EVENTS, is_event, spans_of, split_events
+from minprm.logs.files import Problem, values_of
 from minprm.text.actions import parse_json
 
 FORMATS = (
-    'chat ("messages"), OpenAI batch requests ("body") and preference pairs ("input"), ShareGPT '
-    '("conversations"), ATIF ("steps"), or a list of messages'
+    'a chat ("messages") of any provider, a request with its response, a batch, ShareGPT, ATIF, a'
+    " session of an agent, and what else docs/logs.md lists; another format is read by --format"
+    " FILE.py:NAME, a function of yours"
 )
-SHAREGPT_ROLES = {
-    "human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant",
-    "function_call": "assistant", "system": "system", "tool": "tool", "observation": "tool",
+# Where programs keep a conversation, what was asked, what was answered, the rules and the tools.
+MESSAGES = ("messages", "conversations", "conversation", "traj", "history", "contents", "turns")
+REQUESTS = ("request", "body", "request_body", "responses_create_params", "inputs", "input",
+            "values", "kwargs", "proxy_server_request", "prompt")  # fmt: skip
+RESPONSES = ("response", "completion", "choices", "candidates", "output", "outputs",
+             "response_body")  # fmt: skip
+ANSWERS = ("choices", "candidates", "generations", "message", "output", "messages", "body",
+           "content", "text")  # fmt: skip
+RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system_instruction",
+         "instructions")  # fmt: skip
+TOOLS = ("tools", "toolConfig", "tool_config", "tool_defs", "oai_tools", "available_tools")
+PARAMETERS = ("model_parameters", "optional_params", "modelParameters", "invocation_params", "info",
+              "config")  # fmt: skip
+SCHEMAS = ("input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
+# By which a family is known that has no envelope of its own: a block's kind or a message's key.
+SIGNS = {
+    "tool_use": "Anthropic", "tool_result": "Anthropic", "signature": "Anthropic",
+    "toolUse": "Bedrock", "toolResult": "Bedrock", "functionCall": "Gemini",
+    "functionResponse": "Gemini", "tool_call": "OpenTelemetry", "finish_reason": "OpenTelemetry",
+    "tool_call_response": "OpenTelemetry", "toolCallId": "Vercel", "toolInvocations": "Vercel",
+    "step-start": "Vercel", "part_kind": "pydantic-ai", "function_call": "Responses",
+    "function_call_output": "Responses", "output_text": "Responses", "human": "LangChain",
+    "ai": "LangChain", "kwargs": "LangChain", "additional_kwargs": "LangChain", "from": "ShareGPT",
 }  # fmt: skip
+# Of a request: what says how to sample or to bill, and nothing of the conversation.
+OF_REQUESTS = ("truncation", "include", "background", "stop_sequences", "betas", "cachedContent",
+               "safetySettings", "generationConfig", "inferenceConfig", "keep_alive", "logit_bias",
+               "cache_hit", "model_group", "api_base", "model_map_information", "usageDetails",
+               "error_information", "guardrail_information", "costDetails", "statusMessage",
+               "unit", "headers", "serialized", "child_runs", "dotted_order", "feedback_stats",
+               "model_parameters", "optional_params", "modelParameters",
+               "invocation_params")  # fmt: skip
+OF_SWE_AGENT = ("agent", "message_type", "thought", "action", "tool_call_ids", "is_demo", "tags",
+                "cache_control", "thinking_blocks", "provider_specific_fields")  # fmt: skip
+XLAM_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean",
+              "list": "array", "List": "array", "dict": "object", "Dict": "object"}  # fmt: skip
+
+
+# --- the logs of a file ---------------------------------------------------------------------------
+
+
+def logs_of(
+    file: Path, notes: Counter, own: str = "", alone: bool = True
+) -> Iterator[tuple[str, Any]]:
+    """(place, log) of each log in a file; a Problem where there is none.
+
+    own: a user's opener, FILE.py:NAME, which is asked first: it takes a JSON value, and returns a
+    log in any form that is read here, a list of logs, or None where it is not its format. alone: no
+    other file is read, so that one without a conversation is a mistake, and not settings of a
+    program beside its logs.
+    """
+    events = []
+    if own:
+        users.require("--format", own, (), {1: "a JSON value alone"})
+    opener = users.function(own, {}) if own else None
+    for place, value in values_of(file, notes):
+        theirs = opener(value) if opener and not isinstance(value, Problem) else None
+        if theirs is not None:
+            yield from logs_in(place, theirs)
+        elif is_event(value) or (isinstance(value, dict) and is_record(value)) or _is_item(value):
+            events.append(value)
+        elif isinstance(value, dict) and spans_of(value) == []:
+            notes["spans without messages, left out"] += 1
+        elif not alone and isinstance(value, dict) and not _holds_objects(value):
+            notes[f"files without a conversation, not read: {file.name}"] += 1
+        else:
+            yield from logs_in(place, value)
+    if events:
+        yield from logs_in(str(file), events)
+
+
+def _is_item(value: Any) -> bool:
+    """Is it a message of OpenAI's Responses, which is written one a line?"""
+    return isinstance(value, dict) and value.get("type") == "message" and "role" in value
+
+
+def _holds_objects(value: Any) -> bool:
+    """Is there a list of objects in it, at whatever depth? Settings have none."""
+    if isinstance(value, list):
+        return any(isinstance(entry, dict) or _holds_objects(entry) for entry in value)
+    return isinstance(value, dict) and any(map(_holds_objects, value.values()))
 
 
 def logs_in(place: str, logs: Any) -> Iterator[tuple[str, Any]]:
-    """(place, log) of each log in a JSON value, which is one log or a list of them."""
-    messages = isinstance(logs, list) and all(_is_message(log) for log in logs)
-    if not isinstance(logs, list) or messages:
+    """(place, log) of each log in a JSON value: one log, a list of them, or what holds many."""
+    if isinstance(logs, dict):
+        logs = _many(logs)
+    if isinstance(logs, list) and logs and all(map(is_event, logs)):
+        logs = split_events(logs)
+        if len(logs) == 1:
+            yield place, logs[0]
+            return
+    if not isinstance(logs, list) or all(map(is_message, logs)):
         yield place, logs
         return
     for number, log in enumerate(logs, start=1):
-        yield f"{place}, log {number}", log
+        at = f"{place}, log {number}"
+        if isinstance(log, dict) and _many(log) is not log:
+            yield from logs_in(at, log)
+        else:
+            yield at, log
 
 
-def _is_message(log: Any) -> bool:
-    return isinstance(log, dict) and ("role" in log or "from" in log)
+def _many(value: dict) -> Any:
+    """The logs of a value that holds many of them; any other value as it is."""
+    if isinstance(value.get("simulations"), list):  # tau2-bench
+        environment = (value.get("info") or {}).get("environment_info") or {}
+        beside = {"system": environment.get("policy"), "tools": environment.get("tool_defs")}
+        return [{**beside, **log} for log in value["simulations"]]
+    if isinstance(value.get("samples"), list) and "eval" in value:  # Inspect
+        return value["samples"]
+    if isinstance(value.get("observations"), list):  # Langfuse
+        answered = [log for log in value["observations"] if log.get("type") == "GENERATION"]
+        return answered or {key: value[key] for key in value if key != "observations"}
+    return spans_of(value) or value
+
+
+# --- one log --------------------------------------------------------------------------------------
 
 
 def opened(log: Any, notes: Counter) -> tuple[str, dict]:
     """(name of the format, the log as a line of chat). Raises ValueError where it is none."""
-    if isinstance(log, list) and log:
-        key = "conversations" if "from" in log[0] else "messages"
-        return opened({key: log}, notes)
-    if not isinstance(log, dict):
-        raise ValueError(f"no log, but {_in_short(log)}: what is read is {FORMATS}")
-    if isinstance(log.get("messages"), list):
-        return "chat", log
-    if isinstance(log.get("conversations"), list):
-        return "ShareGPT", _from_sharegpt(log, notes)
-    if isinstance(log.get("steps"), list):
-        return "ATIF", from_atif(log, notes)
-    if isinstance(log.get("preferred_output"), list):
-        return "preference", _from_preference(log, notes)
-    if isinstance(log.get("body"), dict) or isinstance(log.get("response"), dict):
-        return "batch", _from_batch(log, notes)
+    if isinstance(log, list) and log and not is_event(log[0]):
+        is_sharegpt = isinstance(log[0], dict) and "from" in log[0]
+        log = {"conversations" if is_sharegpt else "messages": log}
+    name = "chat"
+    try:
+        for name, is_of, opener in FAMILIES:
+            if is_of(log):
+                return name, opener(log, notes)
+        if isinstance(log, dict) and any(key in log for key in (*MESSAGES, *REQUESTS, *RESPONSES)):
+            return _named(log, notes)
+    except (AttributeError, KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"it is damaged as a log of {name} ({error!r})") from error
     raise ValueError(f"no log, but {_in_short(log)}: what is read is {FORMATS}")
 
 
@@ -70,65 +169,379 @@ def _in_short(log: Any) -> str:
     return f"{json.dumps(log)[:40]}"
 
 
-def _from_batch(log: dict, notes: Counter) -> dict:
-    """A batch request; with what was answered, where the line holds that too."""
-    body = log.get("body")
-    if not isinstance(body, dict) or not isinstance(body.get("messages"), list):
+def _named(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, dict]:
+    """(name of the family, the log as a line of chat). of_a_program: see `messages_of`."""
+    others = dict(log)
+    tools = _tools_beside(others)
+    entries = _entries(others, tools)
+    others = {key: others[key] for key in others if key not in OF_REQUESTS}
+    family = _family_of(entries)
+    in_parts = sum(isinstance(e, dict) and isinstance(e.get("content"), list) for e in entries)
+    if family == "chat" and in_parts:
+        notes["content in parts, joined as they stand"] += in_parts
+    glue = "" if family in ("chat", "Gemini") else "\n"
+    chat: dict = {**others, "messages": messages_of(entries, glue, of_a_program)}
+    if tools:
+        chat["tools"] = tools
+    return family, _tools_once(chat, notes)
+
+
+def _family_of(entries: list) -> str:
+    """The name of the format of these messages."""
+    for entry in entries:
+        if is_plain(entry) and "finish_reason" not in entry:
+            continue
+        inside = first(entry, ("parts", "content")) if isinstance(entry, dict) else None
+        for block in [entry, *(inside if isinstance(inside, list) else [])]:
+            for key in [block.get("type"), *block] if isinstance(block, dict) else []:
+                if isinstance(key, str) and key in SIGNS:
+                    return SIGNS[key]
+        if isinstance(entry, dict) and "parts" in entry and inside:
+            block = inside[0] if isinstance(inside[0], dict) else {}
+            if "type" in block:
+                return "OpenTelemetry" if "content" in block else "Vercel"
+            return "Gemini"
+    return "chat"
+
+
+def _entries(others: dict, tools: list) -> list:
+    """The messages of a log as they are written, with its rules before and its answer behind them;
+    what is read is taken out of `others`, and tools of a request go to `tools`."""
+    entries = None
+    for key in (*MESSAGES, *REQUESTS):
+        entries = _asked(others.get(key), others, tools)
+        if entries is not None:
+            del others[key]
+            break
+    if entries is None and any(key in others for key in RESPONSES):
         raise ValueError(
             "a batch's answer without its request: what was answered stands in the requests, so"
             ' put each request\'s "body" beside the "response" of the same custom_id'
         )
-    note_unread(log, ("method", "url", "body", "id", "response", "error"), "a log", notes)
-    response = log.get("response")
-    if not response:
-        return body
-    try:
-        answer = response["body"]["choices"][0]["message"]
-    except (KeyError, IndexError, TypeError):
-        raise ValueError('its "response" holds no answer: leave the log out') from None
-    return {**body, "messages": [*body["messages"], answer]}
+    if entries is None:
+        raise ValueError(
+            "there is no list of messages in it: --map KEY=messages says which key holds them"
+        )
+    for key in RULES:
+        rules = _text_of(others.get(key))
+        if rules:
+            del others[key]
+            if {"role": "system", "content": rules} != (entries or [None])[0]:
+                entries = [{"role": "system", "content": rules}, *entries]
+    for key in RESPONSES:
+        if not others.get(key):
+            others.pop(key, None)
+            continue
+        answered = _answered(others[key])
+        if answered is None and key != "output":
+            raise ValueError(f'its "{key}" holds no answer: leave the log out')
+        last = entries[-1] if entries and isinstance(entries[-1], dict) else {}
+        if answered is None or (isinstance(others[key], str) and last.get("role") == "assistant"):
+            continue  # it may be no part of the conversation: it stays, and is named
+        del others[key]
+        if answered[: len(entries)] == entries:  # the request is in the response too
+            entries = answered
+        elif answered != entries[-len(answered) :]:
+            entries = [*entries, *answered]
+    return entries
+
+
+def _asked(request: Any, others: dict, tools: list) -> list | None:
+    """The messages of a request, which may be a text, a list, or an object around them. What else
+    an object holds goes to `others`."""
+    request = _parsed(request)
+    if isinstance(request, str) and request.strip():
+        return [{"role": "user", "content": request}]
+    if isinstance(request, list):
+        return request[0] if request and isinstance(request[0], list) else request  # LangSmith's
+    if not isinstance(request, dict) or not first(request, (*MESSAGES, *REQUESTS)):
+        return None
+    inside = dict(request)
+    tools += _tools_beside(inside)
+    entries = _entries(inside, tools)
+    for key, field in inside.items():
+        others.setdefault(key, field)
+    return entries
+
+
+def _answered(response: Any) -> list | None:
+    """The messages of an answer: a text, a message, or what a provider returns around one."""
+    response = _parsed(response)
+    if isinstance(response, str):
+        return [{"role": "assistant", "content": response}]
+    if isinstance(response, list):
+        if any(map(is_message, response)):
+            return response
+        return _answered(response[0]) if response else None
+    if is_message(response):
+        return [response]
+    inside = first(response, ANSWERS) if isinstance(response, dict) else None
+    return _answered(inside) if inside else None
+
+
+def _parsed(field: Any) -> Any:
+    """A field that holds JSON as text, parsed; any other field as it is."""
+    if isinstance(field, str) and field.lstrip()[:1] in ("{", "["):
+        try:
+            return parse_json(field)
+        except ValueError:
+            return field
+    return field
+
+
+def _text_of(rules: Any) -> str:
+    """The text of rules that stand beside the messages: a text, blocks, or parts."""
+    rules = _parsed(rules)
+    if isinstance(rules, dict):
+        rules = first(rules, ("parts", "content", "text"))
+    if isinstance(rules, list):
+        rules = "\n".join(one if isinstance(one, str) else _text_of(one) for one in rules)
+    return rules if isinstance(rules, str) else ""
+
+
+def _tools_beside(others: dict) -> list:
+    """The tools that a log or its request declares, taken out of it."""
+    tools: list = []
+    for key in TOOLS:
+        listed = _parsed(others.get(key))
+        if not listed or not isinstance(listed, dict | list):
+            continue
+        inside = listed.values() if isinstance(listed, dict) else listed
+        if all(isinstance(tool, dict | list) for tool in inside):
+            tools += _declared(listed)
+            del others[key]
+    for key in PARAMETERS:
+        parameters = _parsed(others.get(key))
+        if isinstance(parameters, dict) and first(parameters, (*TOOLS, *RULES)):
+            tools += [tool for tool in _tools_beside(dict(parameters)) if tool not in tools]
+            for name in RULES:
+                others.setdefault(name, parameters.get(name))
+            del others[key]
+    return tools
+
+
+def _declared(listed: Any) -> list:
+    """Tools in the notation of any provider, as chat declares them; others as they are."""
+    if isinstance(listed, dict):
+        listed = listed.get("tools") or [{"name": name, **listed[name]} for name in listed]
+    tools = []
+    for tool in listed:
+        several = first(tool, ("functionDeclarations", "function_declarations"))
+        if several:  # Gemini's, which writes types as STRING
+            tools += _declared([{"type": "function", **_in_lower_case(one)} for one in several])
+            continue
+        function = dict(tool.get("toolSpec") or tool)
+        schema = first(function, SCHEMAS)
+        is_flat = bool(schema) or function.get("type") == "function"
+        if "name" not in function or "function" in tool or not is_flat:
+            tools.append(tool)
+        else:
+            if schema:
+                function["parameters"] = schema.get("json", schema)
+            plain = {key: function[key] for key in function if key not in (*SCHEMAS, "type")}
+            tools.append({"type": "function", "function": plain})
+    return tools
+
+
+def _in_lower_case(schema: Any) -> Any:
+    """A schema with its types in lower case."""
+    if isinstance(schema, list):
+        return [_in_lower_case(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    lowered = {key: _in_lower_case(field) for key, field in schema.items()}
+    kind = lowered.get("type")
+    return {**lowered, "type": kind.lower()} if isinstance(kind, str) else lowered
+
+
+def _tools_once(chat: dict, notes: Counter) -> dict:
+    """Rules of Hermes list the tools between <tools> and </tools>, and its answers stand between
+    <tool_response> and </tool_response>; the template writes both."""
+    messages: list = []
+    for message in chat["messages"]:
+        content = message.get("content") if isinstance(message, dict) else None
+        if isinstance(content, str) and content.lstrip().startswith("<tool_response>"):
+            answers = content.replace("</tool_response>", "").split("<tool_response>")[1:]
+            form = {**message, "role": "tool"}  # some write it as a message of the user
+            messages += [{**form, "content": answer.strip("\n ")} for answer in answers]
+        else:
+            messages.append(message)
+    text = messages[0].get("content") if messages and isinstance(messages[0], dict) else None
+    if not isinstance(text, str) or "<tools>" not in text or "</tools>" not in text:
+        return {**chat, "messages": messages}
+    before, _, inside = text.partition("<tools>")
+    inside, _, after = inside.partition("</tools>")
+    tools = _parsed(inside.strip())
+    if isinstance(tools, str):  # one a line
+        tools = [_parsed(line) for line in inside.split("\n") if line.strip()]
+    tools = tools if isinstance(tools, list) else [tools]
+    if all(isinstance(tool, dict) for tool in tools):
+        notes["tools that the rules list in <tools>, taken out of the rules"] += 1
+        messages[0] = {**messages[0], "content": before + after}
+        chat = {"tools": _declared(tools), **chat}
+    return {**chat, "messages": messages}
+
+
+# --- formats with an envelope of their own --------------------------------------------------------
 
 
 def _from_preference(log: dict, notes: Counter) -> dict:
     """The conversation with the answer that was preferred."""
-    conversation = log.get("input")
+    conversation = log.get("input", {"messages": _asked(log.get("prompt"), {}, []) or []})
     if not isinstance(conversation, dict) or not isinstance(conversation.get("messages"), list):
         raise ValueError('a preference pair whose "input" has no list "messages"')
     notes["preference pairs, of which the preferred answer is read alone"] += 1
-    note_unread(log, ("input", "preferred_output", "non_preferred_output"), "a log", notes)
-    return {**conversation, "messages": [*conversation["messages"], *log["preferred_output"]]}
+    pair = ("input", "prompt", "preferred_output", "non_preferred_output", "chosen", "rejected")
+    others = {key: log[key] for key in log if key not in pair}
+    best = _answered(first(log, ("preferred_output", "chosen"))) or []
+    asked = conversation["messages"]
+    asked = [] if best[: len(asked)] == asked else asked
+    return _named({**others, **conversation, "messages": [*asked, *best]}, notes)[1]
 
 
-def _from_sharegpt(log: dict, notes: Counter) -> dict:
-    """A conversation of {"from", "value"}; a function_call's value is the call as JSON."""
-    messages = []
-    if log.get("system"):  # some programs write the rules beside the conversation
-        messages.append({"role": "system", "content": log["system"]})
-    for i, turn in enumerate(log["conversations"]):
-        try:
-            messages.append(_from_turn(turn))
-        except ValueError as error:
-            raise ValueError(f"message {i}: {error}") from error
-    others = {key: log[key] for key in log if key not in ("conversations", "system")}
-    return {**others, "messages": messages}
+def _from_batch(log: dict, notes: Counter) -> dict:
+    """A batch request, with its answer where the line holds that too."""
+    others = {key: log[key] for key in log if key not in ("method", "url", "error")}
+    return _named(others, notes)[1]
 
 
-def _from_turn(turn: Any) -> dict:
-    """A turn of ShareGPT as a message."""
-    speaker = turn.get("from") if isinstance(turn, dict) else None
-    if not isinstance(speaker, str) or speaker not in SHAREGPT_ROLES:
-        roles = ", ".join(SHAREGPT_ROLES)
-        raise ValueError(f'its "from" is none of {roles}, but {json.dumps(speaker)[:40]}')
-    others = {key: turn[key] for key in turn if key not in ("from", "value")}
-    message = {**others, "role": SHAREGPT_ROLES[speaker], "content": turn.get("value")}
-    if speaker != "function_call":
-        return message
-    try:
-        called = parse_json(turn["value"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"its function_call is no JSON: {error}") from error
-    calls = called if isinstance(called, list) else [called]
-    if not calls or not all(isinstance(call, dict) for call in calls):
-        raise ValueError("its function_call is no object with name and arguments")
-    functions = [{"function": call} for call in calls]
-    return {**message, "content": None, "tool_calls": functions}
+def _of_a_program(log: dict, entries: list, notes: Counter, *keys: str) -> dict:
+    """A log of a program whose other fields are known: beside the messages, these keys of it."""
+    keys = ("task_id", "instance_id", "reward", "score", "tools", "system", *keys)
+    others = {key: log[key] for key in keys if key in log}
+    return _named({**others, "messages": entries}, notes, of_a_program=True)[1]
+
+
+def _from_xlam(log: dict, notes: Counter) -> dict:
+    """xLAM's question with the calls that answer it; a tool's parameters are named flat."""
+    tools = []
+    for tool in _parsed(log["tools"]):
+        properties = {}
+        required = []
+        for name, field in (tool.get("parameters") or {}).items():
+            kind, _, optional = str(field.get("type", "str")).partition(",")
+            kind = kind.partition("[")[0].strip()
+            properties[name] = {**field, "type": XLAM_TYPES.get(kind, kind)}
+            if not optional and "default" not in field:
+                required.append(name)
+        schema = {"type": "object", "properties": properties, "required": required}
+        tools.append({"type": "function", "function": {**tool, "parameters": schema}})
+    calls = [call(one["name"], one.get("arguments")) for one in _parsed(log["answers"])]
+    others = {key: log[key] for key in log if key not in ("query", "tools", "answers")}
+    asked = {"role": "user", "content": log["query"]}
+    answered = {"role": "assistant", "content": None, "tool_calls": calls}
+    return {**others, "messages": [asked, answered], "tools": tools}
+
+
+def _from_swe_agent(log: dict, notes: Counter) -> dict:
+    """SWE-agent's history; the demonstration is shown and not learned."""
+    entries = []
+    for entry in log["history"]:
+        message = {key: entry[key] for key in entry if key not in OF_SWE_AGENT}
+        if entry.get("tool_call_ids"):
+            message["tool_call_id"] = entry["tool_call_ids"][0]
+        thought = entry.get("thought")
+        if entry.get("role") == "assistant" and isinstance(thought, str) and thought.strip():
+            message["reasoning_content"] = thought
+            if isinstance(entry.get("content"), str):
+                message["content"] = entry["content"].removeprefix(thought).strip() or None
+        if entry.get("role") == "assistant" and entry.get("is_demo"):
+            message["weight"] = 0
+        entries.append(message)
+    return _of_a_program(log, entries, notes)
+
+
+def _from_mini(log: dict, notes: Counter) -> dict:
+    """mini-swe-agent's messages; the last one, of role exit, only says that it ended."""
+    entries = []
+    for entry in log["messages"]:
+        if entry.get("role") == "exit":
+            notes["messages of role exit, left out"] += 1
+            continue
+        entries.append({key: entry[key] for key in entry if key not in ("extra", "timestamp")})
+    return _of_a_program(log, entries, notes)
+
+
+def _from_tau(log: dict, notes: Counter) -> dict:
+    """tau-bench's or tau2-bench's conversation. What a simulated user calls on its own phone is no
+    part of what the agent sees."""
+    several = [one.get("tool_messages") or [one] for one in first(log, ("traj", "messages"))]
+    entries = []
+    for entry in (entry for entries in several for entry in entries):
+        entry = {key: entry[key] for key in entry if key not in ("cost", "raw_data", "timestamp")}
+        of_the_user = entry.pop("requestor", None) == "user" or entry.get("role") == "user"
+        if of_the_user and (entry.get("tool_calls") or entry["role"] == "tool"):
+            notes["calls of the user's own and their answers, left out"] += 1
+            entry.pop("tool_calls", None)
+            if entry["role"] == "tool" or not entry.get("content"):
+                continue
+        entries.append(entry)
+    ended = log.get("reward_info")
+    reward = {"reward": ended.get("reward")} if isinstance(ended, dict) else {}
+    return _of_a_program(reward | log, entries, notes)
+
+
+def _from_inspect(log: dict, notes: Counter) -> dict:
+    """A sample of Inspect; long texts of it may stand in its attachments."""
+    text = json.dumps(log["messages"])
+    for key, attached in (log.get("attachments") or {}).items():
+        text = text.replace(f"attachment://{key}", json.dumps(attached)[1:-1])
+    others = {"task_id": log.get("id")}
+    scores = [score.get("value") for score in (log.get("scores") or {}).values()]
+    if scores:
+        others["score"] = {"C": 1, "I": 0}.get(str(scores[0]), scores[0])
+    tools = [event["tools"] for event in log.get("events") or [] if event.get("tools")]
+    if tools:
+        others["tools"] = [{"type": "function", **tool} for tool in tools[-1]]
+    return _of_a_program(others, json.loads(text), notes)
+
+
+def _from_verifiers(log: dict, notes: Counter) -> dict:
+    """A row of verifiers' results; rows of one example are of one task."""
+    entries = [*(_asked(log["prompt"], {}, []) or []), *(_answered(log["completion"]) or [])]
+    beside: dict = {"tools": _tools_beside(dict(log))}
+    if "example_id" in log:
+        beside["task"] = f"{log.get('task', '')} {log['example_id']}".strip()
+    return _of_a_program(log | beside, entries, notes, "task")
+
+
+def _has(*keys: str) -> Callable[[Any], bool]:
+    """Is it an object with all of these keys?"""
+    return lambda log: isinstance(log, dict) and all(key in log for key in keys)
+
+
+def _speaks(key: str, sign: str, *values: str) -> Callable[[Any], bool]:
+    """Is it an object with a list of messages under this key, one of which has this sign?"""
+
+    def is_of(log: Any) -> bool:
+        entries = log.get(key) if isinstance(log, dict) else None
+        if not isinstance(entries, list):
+            return False
+        signs = [entry.get(sign) for entry in entries if isinstance(entry, dict)]
+        return any(one in values if values else one is not None for one in signs)
+
+    return is_of
+
+
+def _is_batch(log: Any) -> bool:
+    return _has("body")(log) and isinstance(log["body"], dict) and "messages" not in log
+
+
+# (name, is a log of it, its opener), asked in this order. What remains is told by its messages.
+FAMILIES: list[tuple[str, Callable[[Any], bool], Callable[[Any, Counter], dict]]] = [
+    *EVENTS,
+    ("preference", _has("preferred_output"), _from_preference),
+    ("preference", _has("chosen", "rejected"), _from_preference),
+    ("xLAM", _has("query", "tools", "answers"), _from_xlam),
+    ("SWE-agent", _speaks("history", "role"), _from_swe_agent),
+    ("ATIF", _has("steps"), from_atif),
+    ("mini-swe-agent", _has("messages", "trajectory_format"), _from_mini),
+    ("mini-swe-agent", _speaks("messages", "role", "exit"), _from_mini),
+    ("Inspect", _has("messages", "input", "epoch"), _from_inspect),
+    ("Inspect", _speaks("messages", "source", "input", "generate"), _from_inspect),
+    ("tau-bench", _has("traj"), _from_tau),
+    ("tau2-bench", _has("messages", "reward_info"), _from_tau),
+    ("tau2-bench", _speaks("messages", "requestor"), _from_tau),
+    ("verifiers", _has("prompt", "completion", "reward"), _from_verifiers),
+    ("batch", _is_batch, _from_batch),
+]

@@ -8,53 +8,103 @@ Any message may have a "name". `content` of an assistant is None where it only c
 {"id"?, "type": "function", "function": {"name", "arguments"}}, its arguments JSON as text.
 
 Programs write the same things in other ways. Each other way is brought into this form, and counted
-in `notes` by a name that people can read. What would be lost is refused in a sentence.
+in `notes` by a name that people can read. What would be lost is refused in a sentence. A flaw costs
+its step: an answer that cannot be read is shown as text or left out, and not learned.
 """
 
 import hashlib
 import json
+import re
 from collections import Counter
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
-from minprm.constants import Content
+from minprm.logs.books import (
+    OUTCOMES,
+    TASK_KEYS,
+    Reading,
+    field_at,
+    is_nothing,
+    note_unasked,
+    note_unread,
+    refuse_unread,
+)
+from minprm.logs.pairing import REASONING, paired
+from minprm.logs.schemas import SCHEMAS, as_parameters, without_nulls
 from minprm.text.actions import parse_json
 
 ROLES = ("system", "user", "assistant", "tool")
 OTHER_ROLES = {"developer": "system", "function": "tool"}
-REASONING = "reasoning_content"
+# Other names of the same: of a thought, of arguments, and of what a tool answered.
+THOUGHTS = (REASONING, "reasoning", "thinking", "thought", "tool_plan", "reasoning_details",
+            "thinking_blocks")  # fmt: skip
+ARGUMENTS = ("arguments", "parameters", "args", "input")
+SEEN = ("error", "result", "output", "response", "stdout", "stderr", "status")
+# Is an answer learned: weight as OpenAI has it, other names as other trainers do.
+MARKS = ("weight", "train", "trainable", "training", "loss", "loss_weight", "loss_mask",
+         "train_mask", "training_mask")  # fmt: skip
 TEXTS = ("text", "input_text", "output_text")  # parts of content that hold "text"
 MEDIA = ("image_url", "image", "input_image", "images", "input_audio", "audio", "file",
          "input_file", "files", "video", "videos", "document")  # fmt: skip
-THINK, END_OF_THINK = "<think>", "</think>"
+THOUGHT_TAGS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("[THINK]", "[/THINK]"),
+                ("<thought>", "</thought>"), ("<reasoning>", "</reasoning>"))  # fmt: skip
 CALL, END_OF_CALL = "<tool_call>", "</tool_call>"
-# What is read of a message. All else is left out, because a template might write it.
+# What is read of a message.
 READ = {
-    "system": ("role", "content", "name"),
-    "user": ("role", "content", "name"),
-    "assistant": ("role", "content", "name", REASONING, "reasoning", "refusal", "tool_calls",
-                  "function_call", "weight"),
-    "tool": ("role", "content", "name", "tool_call_id"),
+    "system": ("role", "content", "name", *MARKS, *MEDIA),
+    "user": ("role", "content", "name", *MARKS, *MEDIA),
+    "assistant": ("role", "content", "name", *THOUGHTS, "refusal", "tool_calls", "function_call",
+                  *MARKS, *MEDIA),
+    "tool": ("role", "content", "name", "tool_call_id", "tool_name", *MARKS, *MEDIA),
 }  # fmt: skip
-READ_OF_A_LINE = ("task", "messages", "tools", "functions")
-READ_OF_A_CALL = ("id", "type", "function", "name", "arguments")
+READ_OF_A_LINE = ("task", *TASK_KEYS, "messages", "tools", "functions", *OUTCOMES, *MARKS)
+READ_OF_A_CALL = ("id", "type", "function", "name", "index")
+FLAW = "not learned: "  # begins the notes of what costs a step
+UNSEEN_NOTE = FLAW + "images, audio or files, read as a word in their place; the answer to them"
 
 
-def normalised(line: dict, content: Content, notes: Counter) -> dict:
-    """{"task", "messages", "tools"} of a log; "tools" is None where it does not say.
+class LeftOut(ValueError):
+    """The log says itself, or its users say, that it is not to be learned."""
 
-    content: what text beside a tool call is. Raises ValueError with what is wrong.
+
+def normalised(line: dict, reading: Reading, notes: Counter) -> dict:
+    """{"task", "messages", "tools", "outcome"} of a log, and under "flaws" a sentence for each
+    answer that could not be read; "tools" is None where it does not say.
+
+    Raises ValueError with what is wrong.
     """
     if not isinstance(line, dict) or not isinstance(line.get("messages"), list):
         raise ValueError('a log is an object with a list "messages"')
-    messages = []
-    for i, message in enumerate(line["messages"]):
+    messages: list[dict] = []
+    flaws: list[str] = []
+    unseen = False  # is there something that the next answer saw, and that is not read
+    for i, message in enumerate(_marked(line)):
+        before = notes[UNSEEN_NOTE]
+        place = f"message {i}{_role_in_brackets(message)}: "
         try:
-            messages.append(_message(message, content, notes))
+            new: list[str] = []
+            form = _message(message, reading, notes, new)
         except ValueError as error:
-            raise ValueError(f"message {i}{_role_in_brackets(message)}: {error}") from error
+            raise ValueError(f"{place}{error}") from error
+        flaws += [place + flaw for flaw in new]
+        unseen = unseen or notes[UNSEEN_NOTE] > before
+        if form and form["role"] == "assistant" and unseen:
+            form["weight"] = 0
+            unseen = False
+        if form:
+            messages.append(form)
     note_unread(line, READ_OF_A_LINE, "a log", notes)
-    return {"task": _task(line, messages), "messages": messages, "tools": _tools(line, notes)}
+    refuse_unread(notes)
+    if _mark(line, Counter()) == 0:
+        raise LeftOut("logs that are marked as not to be learned, left out")
+    tools = _tools(line, notes)
+    _leave_out_nulls(messages, tools or [], notes)
+    task = _task(line, messages, reading)
+    outcome = {key: line[key] for key in OUTCOMES if not is_nothing(line.get(key))}
+    messages = paired(messages, notes)
+    return {
+        "task": task, "messages": messages, "tools": tools, "outcome": outcome, "flaws": flaws
+    }  # fmt: skip
 
 
 def _role_in_brackets(message: Any) -> str:
@@ -62,41 +112,52 @@ def _role_in_brackets(message: Any) -> str:
     return f" ({role})" if isinstance(role, str) and role in ROLES else ""
 
 
-def note_unread(fields: dict, keys: Sequence[str], of: str, notes: Counter) -> None:
-    """Counts the fields that have none of these keys: they are not read, and so left out."""
-    for key, field in fields.items():
-        if key not in keys and not _is_nothing(field):
-            notes[f'"{key}" of {of}, left out'] += 1
-
-
-def _is_nothing(field: Any) -> bool:
-    """Null or empty: programs write out fields that they do not use."""
-    return field is None or field == "" or field == [] or field == {}
+def _marked(line: dict) -> list:
+    """The messages; a mark that is a list at the log holds one entry for each of them."""
+    messages = line["messages"]
+    for key in MARKS:
+        marks = line.get(key)
+        if isinstance(marks, list):
+            if len(marks) != len(messages):
+                raise ValueError(f'"{key}" does not hold one mark for each message')
+            messages = [
+                {**message, key: mark} if isinstance(message, dict) else message
+                for message, mark in zip(messages, marks, strict=True)
+            ]
+    return messages
 
 
 # --- messages -------------------------------------------------------------------------------------
 
 
-def _message(message: Any, content: Content, notes: Counter) -> dict:
-    """One message in the one form."""
+def _message(message: Any, reading: Reading, notes: Counter, flaws: list[str]) -> dict | None:
+    """One message in the one form; None where there is nothing in it."""
     if not isinstance(message, dict):
         raise ValueError("it is no object")
     role = _role(message, notes)
-    for key in MEDIA:
-        if not _is_nothing(message.get(key)):
-            raise ValueError(_no_media(key))
+    if role == "tool":
+        message = _with_content(message)
     note_unread(message, READ[role], f"a message of the {role}", notes)
     form = {"role": role}
-    for key in ("name", "tool_call_id"):
-        if key in READ[role] and not _is_nothing(message.get(key)):
-            if not isinstance(message[key], str):
+    for key, field in (
+        ("name", message.get("name") or message.get("tool_name")),
+        ("tool_call_id", message.get("tool_call_id")),
+    ):
+        if key in READ[role] and not is_nothing(field):
+            if not isinstance(field, str | int) or (key == "name" and not isinstance(field, str)):
                 raise ValueError(f"its {key} is no text")
-            form[key] = message[key]
+            form[key] = str(field)
     if role == "assistant":
-        return form | _of_assistant(message, content, notes)
+        return _of_assistant(form, message, reading, notes, flaws)
+    content = message.get("content")
+    seen = notes[UNSEEN_NOTE]
     if role == "tool":
-        return form | {"content": _answer(message.get("content"), notes)}
-    text = _text(message.get("content"), notes)
+        text = _answer(content, notes)
+    else:
+        text = _text(content, notes)
+    text = _with_media(text, message, notes)
+    if notes[UNSEEN_NOTE] > seen:
+        flaws.append("it holds an image, audio or a file, and only text is read here")
     if text is None:
         raise ValueError("it has no text content")
     return form | {"content": text}
@@ -112,7 +173,7 @@ def _role(message: dict, notes: Counter) -> str:
     return role
 
 
-def _text(content: Any, notes: Counter) -> str | None:
+def _text(content: Any, notes: Counter, glue: str = "") -> str | None:
     """The text of `content`, which may be a list of parts; None where there is none."""
     if content is None or isinstance(content, str):
         return content
@@ -125,22 +186,42 @@ def _text(content: Any, notes: Counter) -> str | None:
             kind = part.get("type")
             if kind in TEXTS or kind == "refusal":
                 text = part.get("refusal" if kind == "refusal" else "text")
+            elif isinstance(kind, str) and kind in MEDIA:
+                notes[UNSEEN_NOTE] += 1
+                text = f"[{kind}]"
             elif kind is not None:
-                raise ValueError(_no_media(kind))
+                raise ValueError(
+                    f"it holds {json.dumps(kind)[:40]}, which is not understood beside this content"
+                )
         if not isinstance(text, str):
             raise ValueError("it has no text content: a part of its list holds none")
         texts.append(text)
     if not texts:
         return None
-    notes["content in parts, joined line by line"] += 1
-    return "\n".join(texts)
+    notes["content in parts, joined as they stand"] += 1
+    return glue.join(texts)
 
 
-def _no_media(kind: Any) -> str:
-    return (
-        f"it holds {json.dumps(kind)[:40]}, and only text is read here: put a text in its place, or"
-        " leave the log out"
-    )
+def _with_media(text: str | None, message: dict, notes: Counter) -> str | None:
+    """The text, and a word for each image or file that stands beside it."""
+    for key in MEDIA:
+        if not is_nothing(message.get(key)):
+            notes[UNSEEN_NOTE] += 1
+            text = f"{text}\n[{key}]" if text else f"[{key}]"
+    return text
+
+
+def _with_content(message: dict) -> dict:
+    """A tool's message whose content is what it says in another field, where it has none."""
+    if not is_nothing(message.get("content")):
+        return message
+    key = next((key for key in SEEN if not is_nothing(message.get(key))), None)
+    if key is None:
+        return message
+    seen = message[key]
+    if isinstance(seen, dict) and isinstance(seen.get("message"), str):
+        seen = seen["message"]
+    return {k: v for k, v in message.items() if k != key} | {"content": seen}
 
 
 def _answer(content: Any, notes: Counter) -> str:
@@ -154,66 +235,160 @@ def _answer(content: Any, notes: Counter) -> str:
     if isinstance(content, list):
         kinds = [part.get("type") if isinstance(part, dict) else None for part in content]
     if any(kind in (*TEXTS, *MEDIA) for kind in kinds if isinstance(kind, str)):
-        return _text(content, notes) or ""
+        return _text(content, notes, "\n") or ""
     notes["tool answers in JSON, written as text"] += 1
     return json.dumps(content, ensure_ascii=False)
 
 
-def _of_assistant(message: dict, content: Content, notes: Counter) -> dict:
-    """Text, thought, calls and weight of an assistant's message."""
-    calls = _calls(message, notes)
-    text, thought = _text_and_thought(message, notes)
-    if not calls:
-        text, calls = _spelled_calls(text, notes)
-    if calls and text.strip() and content == "thought" and not thought:
+def _of_assistant(
+    form: dict, message: dict, reading: Reading, notes: Counter, flaws: list[str]
+) -> dict | None:
+    """Text, thought, calls and weight of an assistant's message; None where it has nothing."""
+    text, thought = _text_and_thought(message, reading, notes)
+    media = _with_media(None, message, notes)
+    try:
+        calls = _calls(message, notes)
+        if not calls:
+            text, calls = _spelled_calls(text, notes)
+    except ValueError as error:
+        flaws.append(str(error))
+        notes[f"{FLAW}calls that cannot be read, shown as text"] += 1
+        written = message.get("tool_calls") or message.get("function_call")
+        lines = [text, *map(_as_written, written if isinstance(written, list) else [written])]
+        text = "\n".join(line for line in lines if line) or json.dumps(written)
+        return form | {"content": text, "weight": 0, "tool_calls": []}  # so the answers are its own
+    if calls and text.strip() and reading.content == "thought" and not thought:
         notes["text beside a call, taken for its thought"] += 1
         text, thought = "", text
-    if not text.strip() and not calls:
-        raise ValueError("it has an empty action: neither text content nor tool_calls")
-    form: dict = {"content": text if text.strip() else None}
+    form["content"] = text if text.strip() else None
     if thought:
         form[REASONING] = thought
     if calls:
         form["tool_calls"] = calls
-    weight = message.get("weight")
-    if weight not in (None, 0, 1):
-        raise ValueError("its weight is neither 0 nor 1")
-    if weight == 0:
-        if calls:
-            raise ValueError(
-                "it calls tools and has weight 0, and a call is always learned: end the log before"
-                " it, or leave out the weight"
-            )
+    if media:
+        flaws.append("it holds an image, audio or a file, and only text is read here")
+        form["content"] = "\n".join([text, media]).strip()
+    elif not text.strip() and not calls and not thought:
+        flaws.append("it has an empty action: neither text content nor tool_calls")
+        notes[f"{FLAW}empty answers, left out"] += 1
+        return None
+    elif not text.strip() and not calls:
+        flaws.append("it has a thought, and an empty action: neither text content nor tool_calls")
+    if _mark(message, notes) == 0:
         notes["answers of weight 0, read and not learned"] += 1
         form["weight"] = 0
     return form
 
 
-def _text_and_thought(message: dict, notes: Counter) -> tuple[str, str]:
+def _as_written(call: Any) -> str:
+    """A call that cannot be read, as a line of text."""
+    function = call.get("function", call) if isinstance(call, dict) else call
+    if isinstance(function, dict) and isinstance(function.get("name"), str):
+        arguments = next((function[key] for key in ARGUMENTS if key in function), "")
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        return f"{function['name']} {arguments}"
+    return "" if function is None else json.dumps(function, ensure_ascii=False)
+
+
+def _mark(fields: dict, notes: Counter) -> float:
+    """0 where a mark says that this is not learned, and else 1."""
+    learned = 1.0
+    for key in MARKS:
+        mark = fields.get(key)
+        if is_nothing(mark) or isinstance(mark, list):
+            continue
+        if not isinstance(mark, bool | int | float) or mark < 0:
+            raise ValueError(f"its {key} is neither yes nor no, nor a weight of 0 or more")
+        if mark not in (0, 1):
+            notes["weights that are neither 0 nor 1, learned as 1"] += 1
+        learned = min(learned, float(mark > 0))
+    return learned
+
+
+def _text_and_thought(message: dict, reading: Reading, notes: Counter) -> tuple[str, str]:
     """(text, thought) of an assistant's message; each is empty where there is none."""
     text = _text(message.get("content"), notes) or ""
     refusal = message.get("refusal")
-    if not _is_nothing(refusal):
+    if not is_nothing(refusal):
         if not isinstance(refusal, str):
             raise ValueError("its refusal is no text")
         notes["refusals, read as text"] += 1
         text = f"{text}\n{refusal}" if text.strip() else refusal
-    thought = message.get(REASONING)
-    if _is_nothing(thought) and not _is_nothing(message.get("reasoning")):
-        notes[f"reasoning, read as {REASONING}"] += 1
-        thought = message["reasoning"]
-    if not _is_nothing(thought) and not isinstance(thought, str):
-        raise ValueError(f"its {REASONING} is no text")
-    thought = thought or ""
-    # an empty one may stand before it, as templates write those for agents that do not think
-    while text.lstrip().startswith(THINK) and END_OF_THINK in text:
-        notes[f"thoughts between {THINK} and {END_OF_THINK}, taken out of content"] += 1
-        inside, _, text = text.lstrip().removeprefix(THINK).partition(END_OF_THINK)
-        if inside.strip() and thought:
-            raise ValueError(f"it has more than one thought, in content or {REASONING}: keep one")
-        text = text.lstrip()
-        thought = inside.strip() or thought
+    thought = ""
+    for key in THOUGHTS:
+        thought = _thought_in(message.get(key), key)
+        if thought:
+            if key != REASONING:
+                notes[f"{key}, read as {REASONING}"] += 1
+            break
+    if reading.thought:
+        text, inside = _by_pattern(reading.thought, text)
+        if inside:
+            notes["thoughts taken out of content by --thought"] += 1
+            thought = f"{thought}\n{inside}" if thought else inside
+    return _without_tags(text, thought, notes)
+
+
+def _thought_in(field: Any, key: str) -> str:
+    """The thought in a field, which may be a list of summaries or blocks; "": there is none."""
+    if is_nothing(field):
+        return ""
+    if isinstance(field, str):
+        return field
+    texts = []
+    for block in field if isinstance(field, list) else [None]:
+        text = block
+        if isinstance(block, dict):
+            text = block.get("text") or block.get("thinking") or block.get("summary")
+            if text is None and (block.get("data") or block.get("type") == "redacted_thinking"):
+                continue  # encrypted
+        if not isinstance(text, str):
+            raise ValueError(f"its {key} is no text")
+        texts.append(text)
+    return "\n".join(texts)
+
+
+def _by_pattern(pattern: str, text: str) -> tuple[str, str]:
+    """(text without what the pattern of --thought fits at its beginning, the thought in that)."""
+    match = _compiled(pattern).match(text)
+    if not match or not (match[1] or "").strip():
+        return text, ""
+    return text[match.end() :], match[1].strip()
+
+
+@lru_cache(maxsize=8)
+def _compiled(pattern: str) -> re.Pattern:
+    return re.compile(pattern, re.DOTALL | re.IGNORECASE)
+
+
+def _without_tags(text: str, thought: str, notes: Counter) -> tuple[str, str]:
+    """(text, thought), where a thought may stand in tags: at the beginning, behind a beginning, or
+    up to a closing tag whose opening one stood in the prompt."""
+    for opening, closing in THOUGHT_TAGS:
+        # an empty one may stand before it, as templates write those for agents that do not think
+        while closing in text:
+            before, _, after = text.partition(closing)
+            said, tag, inside = before.rpartition(opening)
+            if not tag and not (before.endswith("\n") or after.startswith("\n")):
+                break  # the text speaks of the tag
+            if said.endswith("`") or (said.strip() and not after.strip()):
+                break
+            said, inside = (said, inside) if tag else ("", before)
+            notes[f"thoughts between {opening} and {closing}, taken out of content"] += 1
+            if inside.strip() and thought and thought.strip() != inside.strip():
+                raise ValueError(
+                    f"it has more than one thought, in content or {REASONING}: keep one"
+                )
+            # what follows a thought is set off by a line break
+            text = said + after.lstrip() if said.strip() else _behind(after)
+            thought = inside.strip() or thought
     return text, thought
+
+
+def _behind(text: str) -> str:
+    """The text behind a tag, without the empty lines between; its first line keeps its spaces."""
+    return re.sub(r"^\s*\n|^ ", "", text)
 
 
 # --- tool calls and tools -------------------------------------------------------------------------
@@ -225,7 +400,7 @@ def _calls(message: dict, notes: Counter) -> list[dict]:
     if not isinstance(calls, list):
         raise ValueError("its tool_calls are no list")
     old = message.get("function_call")
-    if _is_nothing(old):
+    if is_nothing(old):
         return [_call(call, notes) for call in calls]
     if calls:
         raise ValueError("it has both tool_calls and function_call: keep one")
@@ -251,7 +426,7 @@ def _spelled_calls(text: str, notes: Counter) -> tuple[str, list[dict]]:
 def _call(call: Any, notes: Counter) -> dict:
     """One tool call in the one form."""
     kind = call.get("type") or "function" if isinstance(call, dict) else "function"
-    if kind != "function":
+    if kind not in ("function", "tool_call"):
         raise ValueError(f"it has a call of type {json.dumps(kind)[:40]}, and not of a function")
     function = call.get("function", call) if isinstance(call, dict) else None
     if not isinstance(function, dict) or "name" not in function:
@@ -259,23 +434,29 @@ def _call(call: Any, notes: Counter) -> dict:
     name = function["name"]
     if not isinstance(name, str) or not name.strip():
         raise ValueError("it has a tool call whose name is no text")
+    key = next((key for key in ARGUMENTS if not is_nothing(function.get(key))), "arguments")
+    if key != "arguments":
+        notes[f"{key} of a call, read as its arguments"] += 1
     form = {
         "type": "function",
-        "function": {"name": name, "arguments": _arguments(function, notes)},
+        "function": {"name": name, "arguments": _arguments(function.get(key), notes)},
     }
-    if not _is_nothing(call.get("id")):
-        if not isinstance(call["id"], str):
+    if not is_nothing(call.get("id")):
+        if not isinstance(call["id"], str | int):
             raise ValueError("it has a tool call whose id is no text")
-        form = {"id": call["id"], **form}
+        form = {"id": str(call["id"]), **form}
     if function is call:
         notes["calls without a function around name and arguments"] += 1
-    note_unread(call, READ_OF_A_CALL, "a call", notes)
+    for fields in [call] if function is call else [call, function]:
+        if is_nothing(function.get(key)):  # what is unread may be the arguments
+            note_unasked(fields, READ_OF_A_CALL, "a call without arguments", notes)
+        else:
+            note_unread(fields, (*READ_OF_A_CALL, key), "a call", notes)
     return form
 
 
-def _arguments(function: dict, notes: Counter) -> str:
+def _arguments(arguments: Any, notes: Counter) -> str:
     """The arguments of a call as JSON."""
-    arguments = function.get("arguments")
     if arguments is None or (isinstance(arguments, str) and arguments.strip() in ("", "null")):
         notes["calls without arguments, read as {}"] += 1
         return "{}"
@@ -299,39 +480,94 @@ def _tools(line: dict, notes: Counter) -> list[dict] | None:
     if isinstance(tools, str) and tools.strip():
         notes['"tools" as text, read as JSON'] += 1
         tools = parse_json(tools)
-    if _is_nothing(tools) and not _is_nothing(line.get("functions")):
+    if is_nothing(tools) and not is_nothing(line.get("functions")):
         notes['"functions", read as "tools"'] += 1
         tools = line["functions"]
     if tools is None or tools == "":
         return None
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise ValueError('"tools" is no list of objects')
-    return [_tool(tool, notes) for tool in tools]
+    functions = [_tool(tool, notes) for tool in tools]
+    return [tool for tool in functions if tool is not None]
 
 
-def _tool(tool: dict, notes: Counter) -> dict:
-    """One schema: {"type": "function", "function": {"name", ...}}."""
+def _tool(tool: dict, notes: Counter) -> dict | None:
+    """One schema: {"type": "function", "function": {"name", ...}}; None for a provider's own tool,
+    of which a log holds no schema."""
     kind = tool.get("type", "function")
-    if kind != "function":
-        raise ValueError(f'"tools" holds one of type {json.dumps(kind)[:40]}, and not a function')
     function = tool.get("function", tool)
-    name = function.get("name") if isinstance(function, dict) else None
+    if not isinstance(function, dict):
+        raise ValueError('"tools" holds one without a name')
+    if kind not in ("function", "object") and not any(key in function for key in SCHEMAS):
+        notes[f"tools of the provider's own, without a schema, left out: {str(kind)[:40]}"] += 1
+        return None
+    name = function.get("name")
     if not isinstance(name, str) or not name.strip():
         raise ValueError('"tools" holds one without a name')
-    if function is not tool:
-        return {"type": "function", **tool}
-    notes["tools without a function around name and parameters"] += 1
-    bare = {key: field for key, field in tool.items() if key != "type"}
-    return {"type": "function", "function": bare}
+    if function is tool:
+        notes["tools without a function around name and parameters"] += 1
+        function = {key: field for key, field in tool.items() if key != "type"}
+        tool = {}
+    other = as_parameters(function)
+    if other is not None:
+        key, parameters = other
+        notes[f"{key} of a tool in another notation, read as parameters"] += 1
+        function = {k: v for k, v in function.items() if k != key} | {"parameters": parameters}
+    clean = without_nulls(function)
+    if clean != function:
+        notes["nulls in schemas, left out"] += 1
+    return {"type": "function", **tool, "function": clean}
 
 
-def _task(line: dict, messages: list[dict]) -> str:
-    """What a split goes by: the task that the line names, or else a hash of the first system and
+def _leave_out_nulls(messages: list[dict], tools: list[dict], notes: Counter) -> None:
+    """Takes nulls out of arguments that the tool's schema does not ask for, as tables put there."""
+    schemas = {tool["function"]["name"]: tool["function"].get("parameters") for tool in tools}
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            function = call["function"]
+            parameters = schemas.get(function["name"])
+            if "null" not in function["arguments"] or not isinstance(parameters, dict):
+                continue
+            arguments = json.loads(function["arguments"])
+            clean = _asked_for(arguments, parameters)
+            if clean != arguments:
+                notes["calls with nulls that the tool's schema does not ask for, left out"] += 1
+                function["arguments"] = json.dumps(clean, ensure_ascii=False)
+
+
+def _asked_for(argument: Any, schema: Any) -> Any:
+    """The argument without nulls under names that the schema lacks, or allows neither as null nor
+    asks for."""
+    schema = schema if isinstance(schema, dict) else {}
+    if isinstance(argument, list):
+        return [_asked_for(entry, schema.get("items")) for entry in argument]
+    if not isinstance(argument, dict) or not isinstance(schema.get("properties"), dict):
+        return argument
+    asked = {}
+    for key, field in argument.items():
+        inner = schema["properties"].get(key)
+        required = key in (schema.get("required") or ())
+        if field is None and not required and '"null"' not in json.dumps(inner):
+            continue
+        asked[key] = _asked_for(field, inner)
+    return asked
+
+
+def _task(line: dict, messages: list[dict], reading: Reading) -> str:
+    """What a split goes by: the task that the log names, or else a hash of the first system and
     the first user message."""
+    if reading.task_key:
+        task = field_at(line, reading.task_key)
+        if task is None:
+            raise ValueError(f"--task-key {reading.task_key}: the log has no such field")
+        return task if isinstance(task, str) else json.dumps(task, sort_keys=True)
     task = line.get("task")
-    if isinstance(task, str | int) and task != "":
+    if task in (None, ""):
+        ids = [field_at(line, key) for key in TASK_KEYS]
+        task = next((number for number in ids if number not in (None, "")), None)
+    if isinstance(task, str | int):
         return str(task)
-    if task not in (None, ""):
+    if task is not None:
         raise ValueError('"task" is neither a text nor a whole number')
     head = [m["content"] for m in messages if m["role"] == "system"][:1]
     head += [m["content"] for m in messages if m["role"] == "user"][:1]

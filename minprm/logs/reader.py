@@ -11,21 +11,26 @@ normalise.py. Every bad log is found in one pass, each with its file, line and m
 """
 
 import json
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from minprm.constants import Content, fail
+from minprm.constants import fail
 from minprm.data import Demo, Step
-from minprm.logs.files import Problem, files_of, lines_of, values_of
-from minprm.logs.formats import logs_in, opened
-from minprm.logs.normalise import REASONING, normalised
+from minprm.logs.books import Reading, is_kept, renamed
+from minprm.logs.files import Problem, files_of, lines_of, unread_files
+from minprm.logs.formats import logs_of, opened
+from minprm.logs.normalise import ARGUMENTS, THOUGHTS, LeftOut, normalised
+from minprm.logs.pairing import BEGINNINGS, REASONING, without_beginnings
 from minprm.logs.schemas import add_missing_tools
 from minprm.text.actions import joined, parse_json
 
 T = TypeVar("T")
+FRACTION = re.compile(r"\d[.eE]|-0")
+TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[:,\s]\s*')
 
 
 @dataclass
@@ -37,6 +42,9 @@ class Report:
     normalised: Counter[str] = field(default_factory=Counter)  # how often each change was made
     problems: list[Problem] = field(default_factory=list)  # one for each bad line
     places: list[str] = field(default_factory=list)  # of the good ones: file and line
+    first_places: dict[str, str] = field(default_factory=dict)  # of each change
+    written: Counter[str] = field(default_factory=Counter)  # what is in the good logs' files
+    first: tuple[Any, Demo] | None = None  # the first good log, as it was written and as read
 
     def in_a_line(self) -> str:
         """What was changed and what was left out; empty where that is nothing."""
@@ -50,17 +58,19 @@ class Report:
 # --- one log --------------------------------------------------------------------------------------
 
 
-def from_chat(line: dict, content: Content = "reply", notes: Counter[str] | None = None) -> Demo:
+def from_chat(
+    line: dict, reading: Reading = Reading(), notes: Counter[str] | None = None
+) -> Demo:
     """The demo in one line of chat. Raises ValueError with what is wrong.
 
-    content: what text beside a tool call is. notes: counts what was brought into another form.
+    notes: counts what was brought into another form.
 
     >>> log = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "open c"}]
     >>> from_chat({"messages": log}).steps[0].action
     'open c'
     """
     notes = Counter() if notes is None else notes
-    log = normalised(line, content, notes)
+    log = normalised(line, reading, notes)
     messages = log["messages"]
     greeting = _end_of_greeting(messages)
     steps = []
@@ -71,6 +81,8 @@ def from_chat(line: dict, content: Content = "reply", notes: Counter[str] | None
             continue
         steps.append(Step(state, message.get(REASONING), _action(message, i)))
         state = []
+    if not steps and log["flaws"]:
+        raise ValueError(f"{log['flaws'][0]}; no other answer is left to learn")
     if not steps:
         raise ValueError("there is no message of the assistant to learn")
     if not steps[0].state:
@@ -79,7 +91,7 @@ def from_chat(line: dict, content: Content = "reply", notes: Counter[str] | None
         notes["greetings before the user's first message, read and not learned"] += 1
     if state:
         notes["logs that go on after their last action"] += 1
-    return Demo(log["task"], messages, log["tools"] or [], steps)
+    return Demo(log["task"], messages, log["tools"] or [], steps, log["outcome"])
 
 
 def _end_of_greeting(messages: list[dict]) -> int:
@@ -99,9 +111,30 @@ def _action(message: dict, i: int) -> str:
         function = call["function"]
         calls.append({"name": function["name"], "arguments": json.loads(function["arguments"])})
     try:
-        return joined(message["content"] or "", calls)
+        action = joined(message["content"] or "", calls)
     except ValueError as error:
         raise ValueError(f"message {i} (assistant): {error}") from error
+    for function in [call["function"] for call in message.get("tool_calls", ())]:
+        if FRACTION.search(function["arguments"]):  # 129.90 is to stay, and Python writes 129.9
+            rewritten = json.dumps(json.loads(function["arguments"]))
+            action = action.replace(rewritten, to_the_letter(function["arguments"]), 1)
+    return action
+
+
+def to_the_letter(arguments: str) -> str:
+    """JSON in one line, spaced as json.dumps does it, with each number as it stands.
+
+    >>> to_the_letter('{"price":129.90}')
+    '{"price": 129.90}'
+    """
+    return TOKENS.sub(_spaced, arguments)
+
+
+def _spaced(token: re.Match) -> str:
+    text = token[0]
+    if text.startswith('"'):
+        return json.dumps(json.loads(text, strict=False))
+    return f"{text.strip()} " if text.strip() else ""
 
 
 def to_chat(demo: Demo) -> dict:
@@ -114,14 +147,15 @@ def to_chat(demo: Demo) -> dict:
             answer[REASONING] = step.thought
         messages += [*step.state, answer]
     messages += demo.messages[len(messages) :]
-    return {"task": demo.task, "messages": messages, "tools": demo.tools}
+    return {"task": demo.task, "messages": messages, "tools": demo.tools, **demo.outcome}
 
 
 def to_openai(demo: Demo) -> dict:
     """The demo as OpenAI's fine-tuning takes it. It takes no empty list of tools. The thoughts stay
-    in `reasoning_content`."""
-    line: dict = {"messages": with_call_ids(to_chat(demo)["messages"])}
-    return line | {"tools": demo.tools} if demo.tools else line
+    in `reasoning_content`, and beside the messages the task and how the log ended."""
+    line = to_chat(demo)
+    line["messages"] = with_call_ids(line["messages"])
+    return {key: field for key, field in line.items() if key != "tools" or field}
 
 
 def with_call_ids(messages: list[dict]) -> list[dict]:
@@ -148,58 +182,114 @@ def with_call_ids(messages: list[dict]) -> list[dict]:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def read_logs(path: str | Path, content: Content = "reply") -> tuple[list[Demo], Report]:
+def read_logs(path: str | Path, reading: Reading = Reading()) -> tuple[list[Demo], Report]:
     """The demos of all good logs of a file, a folder or a pattern, and what there is to say.
 
-    Exits where there is no file.
+    Exits where there is no file, or where no log has what --keep asks for.
     """
     try:
         files = files_of(path)
     except Problem as problem:
         fail(str(problem))
-    report = Report(files=len(files))
+    report = Report(files=len(files), normalised=unread_files(path, files))
     demos: list[Demo] = []
     declares: list[bool] = []  # does each of them say what tools there were
+    says = Counter({condition: 0 for condition in reading.keep})
     for file in files:
-        for place, logs in values_of(file):
-            for log_place, log in logs_in(place, logs):
-                try:
-                    demo, declares_tools = _read_log(log_place, log, content, report)
-                except Problem as problem:
-                    report.problems.append(problem)
-                    continue
-                demos.append(demo)
-                report.places.append(log_place)
-                declares.append(declares_tools)
+        for place, log in logs_of(file, report.normalised, reading.format, len(files) == 1):
+            try:
+                demo, declares_tools = _read_log(place, log, reading, report, says)
+            except LeftOut as reason:
+                report.normalised[str(reason)] += 1
+                continue
+            except Problem as problem:
+                report.problems.append(problem)
+                continue
+            demos.append(demo)
+            report.places.append(place)
+            declares.append(declares_tools)
+    for condition, count in says.items():
+        if not count:
+            fail(f"--keep {condition}: no log of {path} has such a field to compare")
+    longest = without_beginnings(demos)
+    if len(longest) < len(demos):
+        report.normalised[BEGINNINGS] += len(demos) - len(longest)
+        for logs in (demos, report.places, declares):
+            logs[:] = [logs[number] for number in longest]
     add_missing_tools(demos, declares, report.normalised)
     return demos, report
 
 
-def _read_log(place: str, log: Any, content: Content, report: Report) -> tuple[Demo, bool]:
-    """(demo, does the log say what tools there were). Raises Problem where the log is bad."""
+def _read_log(
+    place: str, log: Any, reading: Reading, report: Report, says: Counter[str]
+) -> tuple[Demo, bool]:
+    """(demo, does the log say what tools there were). Raises Problem where the log is bad, and
+    LeftOut where it is not to be learned. says: how many logs have what --keep compares."""
     if isinstance(log, Problem):
         raise log
     notes: Counter[str] = Counter()
-    name = "chat"
+    name, as_written = "chat", log
+    for condition in reading.keep:
+        kept = is_kept(log, condition)
+        says[condition] += kept is not None
+        if not kept:
+            raise LeftOut(f"logs left out by --keep {condition}")
     try:
+        if reading.drop or reading.map:
+            log = renamed(log, reading)
         name, line = opened(log, notes)
-        demo = from_chat(line, content, notes)
+        if reading.drop or reading.map:
+            line = renamed(line, reading)
+        demo = from_chat(line, reading, notes)
+    except LeftOut:
+        raise
     except ValueError as error:
         as_what = "" if name == "chat" else f" (read as {name})"
         raise Problem(place + as_what, str(error)) from error
     report.formats[name] += 1
     report.normalised += notes
+    for note in notes:
+        report.first_places.setdefault(note, place)
+    report.first = report.first or (as_written, demo)
+    report.written += written_in(line)
     return demo, line.get("tools") not in (None, "") or bool(line.get("functions"))
 
 
+def written_in(line: dict) -> Counter[str]:
+    """How much there is in a log as it was written: messages, calls, arguments and so on."""
+    count = Counter(messages=len(line["messages"]))
+    for message in line["messages"]:
+        calls = message.get("tool_calls") or [message.get("function_call")]
+        calls = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+        count["calls"] += len(calls)
+        for call in calls:
+            function = call.get("function", call)
+            count["arguments"] += _length(next(filter(None, map(function.get, ARGUMENTS)), None))
+        count["results"] += message.get("role") in ("tool", "function")
+        count["thoughts"] += any(message.get(key) for key in THOUGHTS)
+    tools = line.get("tools") or line.get("functions") or []
+    count["tools"] = len(parse_json(tools) if isinstance(tools, str) else tools)
+    return count
+
+
+def _length(arguments: Any) -> int:
+    """The number of arguments; those that are broken count as one."""
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return 1
+    return len(arguments) if isinstance(arguments, Sequence | dict) else 0
+
+
 def read_demos(
-    path: str | Path, content: Content = "reply", skip_bad: bool = False
+    path: str | Path, reading: Reading = Reading(), skip_bad: bool = False
 ) -> tuple[list[Demo], Report]:
     """The demos of a file, a folder or a pattern, and what there is to say of them.
 
     Exits with file, line and what is wrong at a bad log; with skip_bad only where none is good.
     """
-    demos, report = read_logs(path, content)
+    demos, report = read_logs(path, reading)
     if report.problems and not skip_bad:
         fail(f"{report.problems[0]} ({_way_on(path, len(report.problems) - 1)})")
     if not demos:

@@ -4,14 +4,88 @@ A schema of another log is taken where there is one. Otherwise it names the argu
 their JSON types, and as required those that every call has.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from minprm.data import Demo
-from minprm.text.actions import parts
+from minprm.text.actions import parse_json, parts
 
 TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array",
          dict: "object", type(None): "null"}  # fmt: skip
+
+
+RECONSTRUCTED = (
+    "their schemas were reconstructed from calls and are not what the agent sends; declare the real"
+    " ones in the logs, or the model may not call under these"
+)
+SCHEMAS = ("parameters", "input_schema", "inputSchema")  # names of what a tool takes
+OTHER_TYPES = {"str": "string", "text": "string", "int": "integer", "float": "number",
+               "bool": "boolean", "list": "array", "dict": "object"}  # fmt: skip
+
+
+def as_parameters(function: dict) -> tuple[str, dict] | None:
+    """(key, JSON schema) where a tool says in another notation what it takes; None where it says so
+    as chat does, or says nothing.
+
+    >>> as_parameters({"name": "find", "parameters": {"id": {"type": "int"}}})[1]["properties"]
+    {'id': {'type': 'integer'}}
+    """
+    for key in SCHEMAS:
+        schema = function.get(key)
+        if isinstance(schema, str) and schema.lstrip().startswith("{"):
+            return key, parse_json(schema)
+        if not isinstance(schema, dict) or not schema:
+            continue
+        if "type" in schema and not isinstance(schema["type"], dict):
+            return None if key == "parameters" else (key, schema)
+        if not all(isinstance(field, dict) for field in schema.values()):
+            return None if key == "parameters" else (key, schema)
+        if {"properties", "anyOf", "$ref"} & schema.keys():
+            return None if key == "parameters" else (key, schema)
+        return key, _from_flat(schema)
+    return None
+
+
+def _from_flat(fields: dict[str, dict]) -> dict:
+    """A JSON schema of arguments that are named without one around them, as xLAM's are."""
+    properties = {}
+    required = []
+    for key, field in fields.items():
+        kind = str(field.get("type", "string"))
+        name = kind.split(",")[0].split("[")[0].strip()
+        properties[key] = {k: v for k, v in field.items() if k not in ("required", "optional")}
+        properties[key]["type"] = OTHER_TYPES.get(name.lower(), name)
+        if "optional" not in kind and "default" not in field and field.get("required") is not False:
+            required.append(key)
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def without_nulls(schema: Any) -> Any:
+    """A schema without its keys that are null; a default may be, where null is allowed.
+
+    >>> without_nulls({"type": "string", "enum": None})
+    {'type': 'string'}
+    """
+    if isinstance(schema, list):
+        return [without_nulls(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    allows = "null" in json.dumps([schema.get("type"), schema.get("anyOf")])
+    clean = {}
+    for key, part in schema.items():
+        if part is not None or (key in ("default", "const") and allows):
+            clean[key] = part if key == "enum" else without_nulls(part)
+    return clean
+
+
+def is_reconstructed(tool: dict) -> bool:
+    """Was this schema learned from calls? Then it has no description, and bare types alone."""
+    function = tool["function"]
+    properties = (function.get("parameters") or {}).get("properties") or {}
+    bare = all(isinstance(p, dict) and p.keys() == {"type"} for p in properties.values())
+    return function.get("description") == "" and bare
 
 
 def add_missing_tools(demos: list[Demo], declares: list[bool], notes: Counter) -> None:

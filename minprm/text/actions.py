@@ -9,6 +9,7 @@ line of JSON with a name and arguments:
 """
 
 import json
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -51,7 +52,7 @@ def joined(reply: str, calls: list[dict]) -> str:
     >>> joined("", [{"name": "visit", "arguments": {"title": "Paris"}}])
     '{"name": "visit", "arguments": {"title": "Paris"}}'
     """
-    reply = reply.strip()
+    reply = _trimmed(reply)
     if parts(reply)[1]:
         raise ValueError("its text ends in what reads as a tool call: write it in tool_calls")
     # in ASCII, so that no character of an argument is a line break to splitlines()
@@ -75,7 +76,16 @@ def parts(action: str) -> tuple[str, list[dict]]:
             break
         calls.insert(0, call)
         lines.pop()
-    return "".join(lines).strip(), calls
+    return _trimmed("".join(lines)), calls
+
+
+def _trimmed(reply: str) -> str:
+    """The reply without empty lines around it; its first line keeps the spaces that it begins with.
+
+    >>> _trimmed("\\n    return 1\\n")
+    '    return 1'
+    """
+    return re.sub(r"^\s*\n", "", reply).rstrip() if reply[:1].isspace() else reply.rstrip()
 
 
 def all_tools(demos: list[Demo]) -> list[dict]:

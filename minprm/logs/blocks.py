@@ -1,0 +1,366 @@
+"""A message of any program -> messages of chat.
+
+Programs write a turn as a text, as a list of blocks (text, thought, call, answer), or as one record
+for each of these. Their names for the same thing differ: a call is `tool_use`, `toolUse`,
+`functionCall`, `tool-call`; its arguments are `input`, `args`, `arguments`. All of these names are
+matched here; a block of another kind (an image) stays as it is, and normalise.py says what it is.
+"""
+
+import json
+import re
+from typing import Any
+
+from minprm.text.actions import parse_json
+
+OUTPUT = ("message", "assistant")  # type and role of what an assistant says in Responses
+CHAT_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "gpt": "assistant",
+         "chatgpt": "assistant", "bot": "assistant", "function_call": "assistant",
+         "tool_call": "assistant", "observation": "tool", "tool_response": "tool"}  # fmt: skip
+# Kinds of blocks, asked in this order; retry-prompt is pydantic-ai's answer to a bad call.
+ANSWER = re.compile("(tool|function|shell).*(result|response|return|output)$", re.IGNORECASE)
+CALL = re.compile("(tool|function|shell).*(use|call)$", re.IGNORECASE)
+THOUGHT = re.compile("think|reason|^thought$", re.IGNORECASE)
+TEXT = re.compile("text$|prompt$|^refusal$", re.IGNORECASE)
+# Blocks that hold nothing which the model reads.
+EMPTY = re.compile("^(step-start|cachePoint|thoughtSignature|source|data-)")
+IMAGE = re.compile("^(inline_?data|file_?data|image)", re.IGNORECASE)
+IDS = ("call_id", "tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "id")
+NAMES = ("name", "tool_name", "toolName", "function_name", "function")
+ARGUMENTS = ("input", "arguments", "args", "parameters", "action")
+CONTENTS = ("content", "output", "response", "result", "errorText")
+THOUGHTS = ("thinking", "reasoning", "reasoningContent", "reasoningText", "text", "summary",
+            "content")  # fmt: skip
+# Fields of a message that are read here, or that hold nothing of the conversation.
+READ = ("role", "content", "parts", "type", "id", "tool_calls", "tool_call_chunks",
+        "response_metadata", "usage_metadata", "createdAt", "lc", "status", "turn_idx", "source",
+        "stop_sequence", "stop_reason", "finish_reason", "annotations", "model", "usage",
+        "toolInvocations", "phase", "example", "value", "text")  # fmt: skip
+
+
+def role_of(name: Any) -> Any:
+    """The role of chat that a name means; any other name as it is.
+
+    >>> role_of("HumanMessage"), role_of("model")
+    ('user', 'assistant')
+    """
+    if not isinstance(name, str):
+        return name
+    word = name.lower().removesuffix("chunk").removesuffix("message")
+    return word if word in CHAT_ROLES else ROLES.get(word, name)
+
+
+def is_message(entry: Any) -> bool:
+    """Is this a message, or a record of one turn's part, in any of the forms read here?"""
+    if not isinstance(entry, dict):
+        return False
+    if any(key in entry for key in ("role", "from", "kwargs")) or is_record(entry):
+        return True
+    spoken = role_of(entry.get("type")) in CHAT_ROLES and ("content" in entry or "data" in entry)
+    return spoken or isinstance(entry.get("parts"), list)
+
+
+def is_record(entry: dict) -> bool:
+    """Is it a thought, a call or an answer that stands by itself, as OpenAI's Responses have it?"""
+    kind = entry.get("type")
+    if not isinstance(kind, str) or "role" in entry or "from" in entry or "content" in entry:
+        return kind == "reasoning"
+    return any(pattern.search(kind) for pattern in (ANSWER, CALL, THOUGHT))
+
+
+def is_plain(message: Any) -> bool:
+    """Is it a message of chat already, with a text as its content?"""
+    if not isinstance(message, dict) or message.get("role") not in CHAT_ROLES:
+        return False
+    unlike = ("parts", "additional_kwargs", "toolInvocations", "value", "text")
+    if any(key in message for key in unlike):
+        return False
+    content = message.get("content")
+    if not isinstance(content, list):
+        return True
+    return message["role"] in ("tool", "function") and not _holds_answers(content)
+
+
+def first(fields: dict, keys: tuple[str, ...]) -> Any:
+    """The first of these fields that holds something; null and empty ones are passed over."""
+    for key in keys:
+        if fields.get(key) not in (None, "", [], {}):
+            return fields[key]
+    return None
+
+
+# --- blocks ---------------------------------------------------------------------------------------
+
+
+def call(name: Any, arguments: Any, call_id: Any = None) -> dict:
+    """A call as chat has it."""
+    if not isinstance(arguments, str):
+        arguments = json.dumps({} if arguments is None else arguments, ensure_ascii=False)
+    form = {"type": "function", "function": {"name": name, "arguments": arguments}}
+    return {"id": str(call_id), **form} if call_id is not None else form
+
+
+def answer(content: Any, call_id: Any = None, name: Any = None) -> dict:
+    """A tool's answer as chat has it."""
+    form = {"role": "tool", "content": _answer_text(content)}
+    if call_id is not None:
+        form["tool_call_id"] = str(call_id)
+    return form | {"name": name} if isinstance(name, str) else form
+
+
+def _answer_text(content: Any) -> Any:
+    """The text of an answer's blocks; anything else stays, and is written as JSON later."""
+    for keys, key in (({"type", "value"}, "value"), ({"content", "success"}, "content")):
+        if isinstance(content, dict) and content.keys() == keys:  # of Vercel, of Codex
+            content = content[key]
+    texts = []
+    for block in content if isinstance(content, list) else [content]:
+        if isinstance(block, dict) and block.keys() == {"json"}:  # of Bedrock
+            texts.append(json.dumps(block["json"], ensure_ascii=False))
+        elif isinstance(block, dict) and isinstance(block.get("text"), str):
+            texts.append(block["text"])
+        else:
+            return content
+    return "\n".join(texts) if texts else content
+
+
+def blocks(block: Any) -> list[tuple[str, Any]]:
+    """(kind, content) of what a block says: text, thought, call, answer, end or other."""
+    if not isinstance(block, dict):
+        return [("text", block)]
+    kind = block.get("type") or block.get("part_kind") or block.get("kind")
+    if not isinstance(kind, str):  # Gemini's and Bedrock's blocks are named by their key
+        patterns = (ANSWER, CALL, THOUGHT, TEXT, IMAGE)
+        keys = [key for key in block if any(pattern.search(key) for pattern in patterns)]
+        kind = [*keys, *block, ""][0]
+        if isinstance(block.get(kind), dict) and not IMAGE.search(kind):
+            block = block[kind]
+    if kind == "tool-invocation" or ("toolCallId" in block and "toolName" not in block):
+        return _invocation(block.get("toolInvocation") or block, kind)
+    if kind == "dynamic-tool":
+        return _invocation(block, kind)
+    if EMPTY.search(kind):
+        return [("end", None)]
+    if ANSWER.search(kind) or (kind == "retry-prompt" and block.get("tool_name")):
+        return [("answer", answer(first(block, CONTENTS), first(block, IDS), first(block, NAMES)))]
+    if CALL.search(kind):
+        return [("call", _call(block, kind))]
+    if THOUGHT.search(kind) or block.get("thought") is True:
+        return [("thought", _thought(block))]
+    if TEXT.search(kind):
+        text = first(block, ("text", "content", "refusal")) or ""
+        if isinstance(text, list):  # of pydantic-ai's user
+            return [part for one in text for part in blocks(one)]
+        return [("text", text)]
+    return [("other", {**block, "type": "image" if IMAGE.search(kind) else kind})]
+
+
+def _thought(thought: Any) -> str:
+    """The text of a thought, which may be a list of summaries, or stand two levels down."""
+    if isinstance(thought, dict):
+        return _thought(first(thought, THOUGHTS))
+    if isinstance(thought, list):
+        return "\n".join(map(_thought, thought))
+    return thought if isinstance(thought, str) else ""
+
+
+def _call(block: dict, kind: str = "") -> dict:
+    """The call of a block; one with a text for its arguments (a patch) has them named `input`."""
+    name = first(block, NAMES)
+    arguments = first(block, ARGUMENTS)
+    if isinstance(name, dict):  # as chat nests it
+        name, arguments = name.get("name"), first(name, ARGUMENTS)
+    if kind == "custom_tool_call":
+        arguments = {"input": arguments}
+    return call(name or kind.removesuffix("_call"), arguments, first(block, IDS))
+
+
+def _invocation(block: dict, kind: str) -> list[tuple[str, Any]]:
+    """Vercel's call and its answer, of a block that is named `tool-NAME` or says the name."""
+    name = block.get("toolName") or kind.removeprefix("tool-")
+    parts = [("call", call(name, first(block, ARGUMENTS), block.get("toolCallId")))]
+    content = first(block, CONTENTS)
+    if content is not None or block.get("state") in ("result", "output-available"):
+        parts.append(("answer", answer(content, block.get("toolCallId"), name)))
+    return parts
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+class Conversation:
+    """Messages of chat that grow block by block. Answers wait for the end of the turn, so that a
+    call behind an answer is still of the turn that it was made in."""
+
+    def __init__(self, glue: str):
+        self.glue = glue  # between texts of one message; an assistant's are pieces of one text
+        self.messages: list = []
+        self.turn: dict | None = None
+        self.answers: list[dict] = []
+
+    def end_turn(self) -> None:
+        self.messages += self.answers
+        self.answers = []
+        self.turn = None
+
+    def add(self, role: str, kind: str, content: Any, fields: dict) -> None:
+        """Adds one block; `fields` go to the message that it begins."""
+        if kind == "answer":
+            self.answers.append(content)
+            return
+        if (self.answers and kind != "call") or (self.turn and self.turn["role"] != role):
+            self.end_turn()
+        if kind == "end" or (kind == "thought" and not content):  # encrypted, say
+            return
+        if self.turn is None:
+            self.messages += self.answers
+            self.answers = []
+            self.turn = {**fields, "role": role, "content": None}
+            self.messages.append(self.turn)
+        turn = self.turn
+        before = turn["content"]
+        if kind == "call":
+            calls = turn.setdefault("tool_calls", [])
+            if "id" not in content or content["id"] not in [one.get("id") for one in calls]:
+                calls.append(content)  # LangChain writes it twice
+        elif kind == "thought":
+            thoughts = [turn.get("reasoning_content"), content]
+            turn["reasoning_content"] = "\n".join(one for one in thoughts if one)
+        elif kind == "text" and not isinstance(before, list):
+            joined = bool(before) and isinstance(content, str)
+            glue = "" if role == "assistant" else self.glue
+            turn["content"] = f"{before}{glue}{content}" if joined else content or before
+        else:
+            block = {"type": "text", "text": content} if kind == "text" else content
+            before = [{"type": "text", "text": before}] if isinstance(before, str) else before
+            turn["content"] = [*(before or []), block]
+
+
+def messages_of(entries: list, glue: str = "\n", of_a_program: bool = False) -> list:
+    """The messages of chat that these entries say: messages, or records of a turn's parts.
+
+    of_a_program: also a message of chat has the fields by which a program keeps its books.
+    """
+    conversation = Conversation(glue)
+    message_id = None
+    rules = None  # which pydantic-ai repeats in each request
+    for i, entry in enumerate(entries):
+        if not isinstance(entry, dict) or (is_plain(entry) and not of_a_program):
+            conversation.end_turn()
+            conversation.messages.append(entry)
+            continue
+        if entry.get("kind") == "request":
+            rules, before = entry.get("instructions"), rules
+            entry = {**entry, "instructions": rules if rules != before else None}
+        try:
+            parts, fields = _parts(entry)
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(f"message {i}: it is damaged ({error!r})") from error
+        except ValueError as error:
+            raise ValueError(f"message {i}: {error}") from error
+        # OpenAI's Responses write a turn as several records, until a tool answers; Claude Code
+        # writes it as several messages of one id
+        of_a_turn = is_record(entry) or (entry.get("type"), entry.get("role")) == OUTPUT
+        if any(kind != "answer" for _, kind, _ in parts):
+            same_message = entry.get("id") is not None and entry["id"] == message_id
+            if not same_message and (not of_a_turn or conversation.answers):
+                conversation.end_turn()
+            message_id = entry.get("id")
+        for part in parts:
+            conversation.add(*part, fields)
+    conversation.end_turn()
+    return conversation.messages
+
+
+def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
+    """([(role, kind, content)] of one entry, the fields that its message has beside)."""
+    if isinstance(entry.get("kwargs"), dict):  # LangChain's, with its class around
+        entry = {**entry["kwargs"], "type": (entry.get("id") or ["ai"])[-1]}
+    if isinstance(entry.get("data"), dict):
+        entry = {**entry["data"], "type": entry["type"]}
+    if "from" in entry and "role" not in entry:
+        entry = from_turn(entry)
+    kind = entry.get("type")
+    if is_record(entry):
+        return [("assistant", *part) for part in blocks(entry)], {}
+    if entry.get("kind") in ("request", "response"):
+        return _request(entry), {}
+    role = role_of(entry.get("role", "user" if kind is None and "parts" in entry else kind))
+    fields = {key: entry[key] for key in entry if key not in READ}
+    content = first(entry, ("content", "value", "text"))
+    if isinstance(entry.get("parts"), list):
+        content = entry["parts"]
+        fields.pop("metadata", None)
+    if role in ("tool", "function") and not _holds_answers(content):
+        return [(role, "answer", _tool_message(content, entry, fields))], {}
+    parts = []
+    for one in entry.get("toolInvocations") or [] if content is not entry.get("parts") else []:
+        parts += [(role, *part) for part in _invocation(one, "")]
+    for block in content if isinstance(content, list) else [content]:
+        parts += [(role, *part) for part in blocks(block)]
+    if role == "user" and entry.get("tool_calls"):
+        fields["tool_calls"] = entry["tool_calls"]
+    elif role == "assistant":
+        parts += [(role, "call", _call(one)) for one in _calls_beside(entry, fields)]
+    return parts, fields
+
+
+def _request(entry: dict) -> list[tuple[str, str, Any]]:
+    """The parts of pydantic-ai's request or response; `instructions` are the rules."""
+    parts = []
+    if entry.get("instructions"):
+        parts.append(("system", "text", entry["instructions"]))
+    for block in entry["parts"]:
+        role = "assistant" if entry["kind"] == "response" else "user"
+        role = "system" if block.get("part_kind") == "system-prompt" else role
+        parts += [(role, *part) for part in blocks(block)]
+    return parts
+
+
+def _calls_beside(entry: dict, fields: dict) -> list[dict]:
+    """The calls that stand beside an assistant's content; LangChain also keeps what was sent."""
+    sent = fields.pop("additional_kwargs", None) or {}
+    calls = entry.get("tool_calls") or sent.get("tool_calls") or []
+    for key in sent:
+        if key == "reasoning_content" or (key == "function_call" and not calls):
+            fields[key] = sent[key]
+    return [*calls, *(fields.pop("invalid_tool_calls", None) or [])]
+
+
+def _holds_answers(content: Any) -> bool:
+    """Are answers to calls among the blocks of a message?"""
+    listed = content if isinstance(content, list) else []
+    return any(kind == "answer" for block in listed for kind, _ in blocks(block))
+
+
+def _tool_message(content: Any, entry: dict, fields: dict) -> dict:
+    """The answer of one tool as a message; where it has no content, what its error says."""
+    for key in (*IDS, *NAMES, "additional_kwargs", "artifact"):
+        fields.pop(key, None)
+    error = fields.pop("error", None)
+    if not content and error:
+        content = first(error, ("message",)) or error if isinstance(error, dict) else str(error)
+    return {**fields, **answer(content, first(entry, IDS), first(entry, NAMES))}
+
+
+def from_turn(turn: dict) -> dict:
+    """A turn of ShareGPT as a message; `loss` is AgentGym's mark of what is learned."""
+    speaker = turn["from"]
+    role = role_of(speaker)
+    if role not in CHAT_ROLES:
+        names = ", ".join((*CHAT_ROLES, *ROLES))
+        raise ValueError(f'its "from" is none of {names}, but {json.dumps(speaker)[:40]}')
+    message = {key: turn[key] for key in turn if key not in ("from", "value", "loss")}
+    message |= {"role": role, "content": turn.get("value", turn.get("content"))}
+    if turn.get("loss") is False and message["role"] == "assistant":
+        message["weight"] = 0
+    if speaker not in ("function_call", "tool_call"):
+        return message
+    try:
+        called = parse_json(turn["value"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"its function_call is no JSON: {error}") from error
+    calls = called if isinstance(called, list) else [called]
+    if not calls or not all(isinstance(one, dict) for one in calls):
+        raise ValueError("its function_call is no object with name and arguments")
+    return {**message, "content": None, "tool_calls": calls}

@@ -1,0 +1,217 @@
+"""What a log holds beside its conversation: the books that programs keep, and what users say of it.
+
+Each field of a log is read, or is bookkeeping by its name (an id, a time, a cost), or is not
+understood. A log with a field that is not understood is refused, because the field may be a part of
+the conversation: its users leave it out by --drop KEY, or say by --map KEY=NAME what it is.
+"""
+
+import json
+import operator
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from minprm.constants import Content, fail
+
+NOT_UNDERSTOOD = "not understood: "
+OUTCOMES = ("reward", "score", "success", "won", "resolved")  # how a log ended
+TASK_KEYS = ("task_id", "instance_id", "item_id", "problem_id", "example_id")
+# The last word of a name that says: this is bookkeeping. created_at and finishReason have such.
+BOOKS = frozenset(
+    """id ids uuid guid key hash sha checksum fingerprint signature timestamp timestamps ts time
+    times date datetime at created updated started ended finished modified duration latency elapsed
+    seconds ms usage tokens cost costs price spend model models engine provider version revision
+    source origin split subset fold seed temperature p k n max min count counts total index idx
+    number position rank iteration attempt attempts retry retries trial trials epoch epochs length
+    size bytes url urls uri link file filename path dir cwd branch commit repo repository license
+    language lang locale domain category categories topic topics tag tags label labels difficulty
+    level type kind object status reason logprobs logprob annotations user username org
+    organization project session run env environment platform host hostname ip device client agent
+    name title author annotator timezone tz cache cached stream tier credits choice calls format
+    stop effort verbosity penalty dataset benchmark method error_code requestor lc""".split()
+)
+# Names that end in such a word and may hold a part of the conversation all the same.
+NO_BOOKS = frozenset("tool_calls function_calls calls tool_choice_reason".split())
+# Written beside relabelled logs (stages/relabel.py), and other names without such a word.
+NAMED_BOOKS = frozenset(
+    "rewards rewards_without_thought parallel_tool_calls is_error ok custom_id store".split()
+)
+# What may hold anything; inside, a name of the conversation is looked for.
+CONTAINERS = frozenset(
+    """metadata meta extra extra_info info attributes details response_metadata usage_metadata
+    additional_kwargs provider_specific_fields provider_metadata hidden_params litellm_params
+    extra_body metrics timing stats""".split()
+)
+CONVERSATION = frozenset(
+    """messages conversation conversations history system system_prompt instructions prompt
+    completion response output choices tools functions tool_calls function_call reasoning
+    reasoning_content thinking thought content arguments observation""".split()
+)
+NOT_RENAMED = ("arguments", "parameters", "args", "input", "tools", "functions", "content")
+COMPARISONS = {"==": operator.eq, "!=": operator.ne, ">=": operator.ge, "<=": operator.le,
+               ">": operator.gt, "<": operator.lt}  # fmt: skip
+CONDITION = re.compile(r"\s*([\w.-]+)\s*(?:(==|!=|>=|<=|>|<)\s*(.+?))?\s*")
+
+
+class Reading(NamedTuple):
+    """How logs are read, as the flags of these names say."""
+
+    content: Content = "reply"
+    drop: Sequence[str] = ()
+    map: Sequence[str] = ()
+    task_key: str = ""
+    keep: Sequence[str] = ()
+    thought: str = ""
+    format: str = ""
+
+
+def reading_of(knobs: Any) -> Reading:
+    """The knobs of this configuration that say how logs are read. Exits where one cannot be."""
+    reading = Reading(*(getattr(knobs, name) for name in Reading._fields))
+    for pair in reading.map:
+        key, _, name = pair.partition("=")
+        if not key or not name:
+            fail(f"--map {pair}: write KEY=NAME, the key of your logs and the name it is read as")
+    for condition in reading.keep:
+        if not CONDITION.fullmatch(condition):
+            fail(f"--keep {condition}: write a key of your logs, or 'KEY>=NUMBER'")
+    if reading.thought:
+        try:
+            groups = re.compile(reading.thought).groups
+        except re.error as error:
+            fail(f"--thought {reading.thought}: this is no pattern ({error})")
+        if groups != 1:
+            fail(f"--thought {reading.thought}: the thought stands in one pair of brackets")
+    return reading
+
+
+def is_nothing(field: Any) -> bool:
+    """Null or empty: programs write out fields that they do not use."""
+    return field is None or field == "" or field == [] or field == {}
+
+
+def note_unread(fields: dict, keys: Sequence[str], of: str, notes: Counter) -> None:
+    """Counts the fields that have none of these keys: bookkeeping, or not understood."""
+    for key, field in fields.items():
+        if key in keys or is_nothing(field):
+            continue
+        path = next(_not_understood(key, field), None)
+        if path is None:
+            notes[f'"{key}" of {of}, left out'] += 1
+        else:
+            notes[f'{NOT_UNDERSTOOD}"{path}" of {of}'] += 1
+
+
+def note_unasked(fields: dict, keys: Sequence[str], of: str, notes: Counter) -> None:
+    """Counts all fields that have none of these keys as not understood, whatever their names."""
+    for key, field in fields.items():
+        if key not in keys and not is_nothing(field):
+            notes[f'{NOT_UNDERSTOOD}"{key}" of {of}'] += 1
+
+
+def refuse_unread(notes: Counter) -> None:
+    """Raises ValueError where a field was not understood, with what its users may say of it."""
+    fields = [note.removeprefix(NOT_UNDERSTOOD) for note in notes if note.startswith(NOT_UNDERSTOOD)]
+    if not fields:
+        return
+    keys = " ".join(field.split('"')[1] for field in fields)
+    raise ValueError(
+        f"{', '.join(fields)}: not understood; if it is no part of the conversation, --drop {keys}"
+        " leaves it out, and else --map KEY=NAME says under which name it is read"
+    )
+
+
+def _not_understood(key: str, field: Any) -> Iterator[str]:
+    """The path of what may be a part of the conversation in this field; none in bookkeeping."""
+    if _is_container(key):
+        yield from _of_conversation(key, field)
+    elif not _is_book(key):
+        if isinstance(field, dict):
+            for inner, inside in field.items():
+                if not is_nothing(inside):
+                    for path in _not_understood(inner, inside):
+                        yield f"{key}.{path}"
+        else:
+            yield key
+
+
+def _of_conversation(path: str, field: Any) -> Iterator[str]:
+    if not isinstance(field, dict):
+        return
+    for key, inside in field.items():
+        if not is_nothing(inside):
+            if _snake(key) in CONVERSATION:
+                yield f"{path}.{key}"
+            yield from _of_conversation(f"{path}.{key}", inside)
+
+
+@lru_cache(maxsize=4096)
+def _is_book(key: str) -> bool:
+    name = _snake(key)
+    return name not in NO_BOOKS and (name.split("_")[-1] in BOOKS or name in NAMED_BOOKS)
+
+
+@lru_cache(maxsize=4096)
+def _is_container(key: str) -> bool:
+    return _snake(key) in CONTAINERS
+
+
+def _snake(key: str) -> str:
+    """finishReason and gen_ai.finish-reason as words with _ between them."""
+    words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", key)
+    return re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_")
+
+
+def renamed(tree: Any, reading: Reading, parent: str = "") -> Any:
+    """The log without the keys of --drop, and with those of --map under their other names.
+
+    A key is meant wherever it stands but in arguments, contents and tools; KEY.KEY names it by
+    the one above it.
+    """
+    if isinstance(tree, list):
+        return [renamed(entry, reading, parent) for entry in tree]
+    if not isinstance(tree, dict):
+        return tree
+    names = dict(pair.split("=", 1) for pair in reading.map)
+    fields = {}
+    for key, field in tree.items():
+        if key in reading.drop or f"{parent}.{key}" in reading.drop:
+            continue
+        name = names.get(key, names.get(f"{parent}.{key}", key))
+        if name in fields or (name != key and not is_nothing(tree.get(name))):
+            raise ValueError(f"--map {key}={name}: there is a {json.dumps(name)} beside it")
+        fields[name] = field if key in NOT_RENAMED else renamed(field, reading, key)
+    return fields
+
+
+def field_at(log: Any, path: str) -> Any:
+    """What stands under KEY or KEY.KEY; None where nothing does."""
+    if isinstance(log, dict) and path in log:
+        return log[path]
+    for key in path.split("."):
+        log = log.get(key) if isinstance(log, dict) else None
+    return log
+
+
+def is_kept(log: Any, condition: str) -> bool | None:
+    """Does a log meet a condition of --keep? None: it does not say.
+
+    >>> is_kept({"reward": 0.7}, "reward>=0.5"), is_kept({"won": False}, "won"), is_kept({}, "won")
+    (True, False, None)
+    """
+    match = CONDITION.fullmatch(condition)
+    field = field_at(log, match[1]) if match else None
+    if not match or field is None:
+        return None
+    if not match[2]:
+        return field not in (False, 0, "", "false", "False", "0")
+    try:
+        other = json.loads(match[3])
+    except ValueError:
+        other = match[3].strip("'")
+    try:
+        return COMPARISONS[match[2]](field, other)
+    except TypeError:
+        return None

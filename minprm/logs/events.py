@@ -1,0 +1,220 @@
+"""Logs that an agent writes event by event: a file, or a trace, is one log.
+
+    Claude Code   {"type": "assistant", "message": {...}, "sessionId", "uuid"}, one a line
+    Codex         {"type": "response_item", "payload": {...}}, one a line
+    OpenHands     {"action", "args"} and {"observation", "content"}; newer ones say their "kind"
+    spans         OpenTelemetry's with gen_ai attributes: each holds the conversation up to it
+
+Each becomes messages, or records of a turn's parts, that blocks.py reads.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from minprm.logs.blocks import answer, first, is_record, messages_of
+
+CLAUDE_CODE = ("parentUuid", "sessionId", "session_id", "leafUuid", "isSnapshotUpdate")
+OPENHANDS = ("Event", "Observation", "Condensation", "CondensationRequest")  # ends of its kinds
+# What OpenHands notes of itself, which its model does not see.
+OWN_EVENTS = ("change_agent_state", "recall", "condensation", "condensation_request", "null",
+              "agent_state_changed", "start", "stop", "pause", "resume")  # fmt: skip
+OWN_ARGUMENTS = ("thought", "is_input", "hidden", "confirmation_state", "security_risk", "blocking",
+                 "keep_prompt", "is_static", "cwd", "kernel_init_code")  # fmt: skip
+OF_A_ROW = ("history", "trajectory", "metadata", "metrics", "test_result", "instruction",
+            "git_patch", "report", "error", "instance", "attempt")  # fmt: skip
+
+
+def is_event(value: Any) -> bool:
+    """Is this one event of an agent's log, and not a log?"""
+    if not isinstance(value, dict) or "messages" in value or "role" in value:
+        return False
+    return _is_claude_code(value) or _is_codex(value) or _is_openhands(value)
+
+
+def _is_claude_code(value: dict) -> bool:
+    return isinstance(value.get("type"), str) and any(key in value for key in CLAUDE_CODE)
+
+
+def _is_codex(value: dict) -> bool:
+    return isinstance(value.get("type"), str) and "payload" in value
+
+
+def _is_openhands(value: dict) -> bool:
+    older = "source" in value and ("action" in value or "observation" in value)
+    return older or str(value.get("kind")).endswith(OPENHANDS)
+
+
+def split_events(events: list[dict]) -> list[list[dict]]:
+    """The events of each session, and of each agent that a session has started."""
+    sessions: dict[tuple, list[dict]] = {}
+    for event in events:
+        agent = event.get("agentId") or event.get("parent_tool_use_id") or event.get("isSidechain")
+        session = event.get("sessionId") or event.get("session_id")
+        sessions.setdefault((session, agent or None), []).append(event)
+    answered = [own for own in sessions.values() if any(map(_says_something, own))]
+    return answered or list(sessions.values())
+
+
+def _says_something(event: dict) -> bool:
+    return not _is_claude_code(event) or event["type"] in ("user", "assistant")
+
+
+def from_claude_code(events: list[dict], notes: Counter) -> dict:
+    """A session of Claude Code. What it says of an error of the API is not the model's."""
+    entries = []
+    for event in events:
+        if event["type"] in ("user", "assistant"):
+            mark = {"weight": 0} if event.get("isApiErrorMessage") else {}
+            entries.append({**event["message"], **mark})
+    return {"messages": messages_of(entries, of_a_program=True)}
+
+
+def from_codex(events: list[dict], notes: Counter) -> dict:
+    """A rollout of Codex: its response items; the other events say the same for the screen."""
+    entries = []
+    for event in events:
+        payload = event["payload"]
+        kind = payload.get("type")
+        rules = first(payload, ("base_instructions", "instructions"))
+        if event.get("type") == "session_meta" and rules:
+            entries.append({"role": "system", "content": first(rules, ("text",))
+                            if isinstance(rules, dict) else rules})  # fmt: skip
+        elif event.get("type") != "response_item":
+            continue
+        elif is_record(payload):
+            entries.append(payload)
+        elif kind == "message":
+            entries.append({key: payload[key] for key in ("type", "role", "content")})
+        elif kind:
+            notes[f"{kind} of Codex, left out"] += 1
+    return {"messages": messages_of(entries)}
+
+
+def from_openhands(log: Any, notes: Counter) -> dict:
+    """The events of OpenHands, by themselves or as the history of a row of its results."""
+    others: dict = {}
+    events = log
+    if isinstance(log, dict):
+        others = {key: log[key] for key in log if key not in OF_A_ROW}
+        events = _flat(log)
+    entries: list[dict] = []
+    for event in events:
+        newer = "kind" in event
+        entries += _newer(event, others) if newer else _older(event, others, entries)
+    return {**others, "messages": messages_of(entries)}
+
+
+def _flat(row: Any) -> list[dict]:
+    """The events of a row of results; older ones have pairs of an action and its observation."""
+    flat = []
+    for event in first(row, ("history", "trajectory")) or []:
+        flat += event if isinstance(event, list) else [event]
+    return [event for event in flat if isinstance(event, dict)]
+
+
+def _older(event: dict, others: dict, entries: list[dict]) -> list[dict]:
+    """{"action", "args"} or {"observation", "content", "cause"}."""
+    metadata = event.get("tool_call_metadata") or {}
+    arguments = event.get("args") or {}
+    action = event.get("action")
+    if action in OWN_EVENTS or event.get("observation") in OWN_EVENTS:
+        return []
+    if "observation" in event:
+        calls = {one["event"]: one["call_id"] for one in entries if "event" in one}
+        call_id = calls.get(event.get("cause")) or metadata.get("tool_call_id")
+        if call_id is None:
+            return [{"role": "user", "content": event.get("content")}]
+        return [answer(event.get("content"), call_id)]
+    if action in ("message", "system"):
+        if arguments.get("tools"):
+            others["tools"] = arguments["tools"]
+        role = "assistant" if event.get("source") == "agent" else "user"
+        return [{"role": "system" if action == "system" else role,
+                 "content": arguments.get("content")}]  # fmt: skip
+    inside = {key: arguments[key] for key in arguments if key not in OWN_ARGUMENTS}
+    for choice in (metadata.get("model_response") or {}).get("choices") or []:
+        for one in (choice.get("message") or {}).get("tool_calls") or []:
+            if one.get("id") == metadata.get("tool_call_id"):  # as the model wrote it
+                inside = one["function"]["arguments"]
+    call_id = metadata.get("tool_call_id") or f"event_{event.get('id')}"
+    name = metadata.get("function_name") or action
+    record = {"type": "function_call", "call_id": call_id, "name": name, "arguments": inside}
+    thought = {"type": "reasoning", "content": arguments.get("thought")}
+    return [thought, {**record, "event": event.get("id")}]
+
+
+def _newer(event: dict, others: dict) -> list[dict]:
+    """An event of OpenHands' SDK, which names its kind."""
+    kind = event["kind"]
+    if kind == "SystemPromptEvent":
+        tools = [tool for tool in event.get("tools") or [] if "function" in tool]
+        others.update({"tools": tools} if tools else {})
+        return [{"role": "system", "content": [event["system_prompt"]]}]
+    if kind == "MessageEvent":
+        read = ("role", "content", "reasoning_content", "tool_calls")
+        return [{key: event["llm_message"].get(key) for key in read}]
+    call_id = event.get("tool_call_id")
+    if kind == "ActionEvent":
+        called = event.get("tool_call") or {}
+        called = {**called, **(called.get("function") or {})}
+        action = {key: one for key, one in (event.get("action") or {}).items() if key != "kind"}
+        record = {"type": "tool_use", "id": call_id, "name": event.get("tool_name"),
+                  "input": called.get("arguments") or action}  # fmt: skip
+        thought = {"type": "thinking", "thinking": event.get("reasoning_content")}
+        content = [thought, *(event.get("thought") or []), record]
+        return [{"role": "assistant", "content": content, "id": event.get("llm_response_id")}]
+    seen = event.get("observation") or {}
+    content = first(event, ("error", "rejection_reason")) or first(seen, ("content", "output"))
+    return [answer(content or seen, call_id)] if call_id else []
+
+
+# --- spans ----------------------------------------------------------------------------------------
+
+
+def spans_of(value: dict) -> list[dict] | None:
+    """The logs in spans of OpenTelemetry; None where it is none. A span without messages, as of a
+    tool, is none."""
+    if isinstance(value.get("resourceSpans"), list):
+        scopes = [scope for one in value["resourceSpans"] for scope in one.get("scopeSpans") or []]
+        spans = [span for scope in scopes for span in scope.get("spans") or []]
+        return [log for span in spans for log in spans_of(span) or []]
+    attributes = value.get("attributes")
+    if isinstance(attributes, list):
+        attributes = {one["key"]: _otlp(one.get("value")) for one in attributes if "key" in one}
+    if not isinstance(attributes, dict) or not any(key.startswith("gen_ai.") for key in attributes):
+        return None
+    if "gen_ai.input.messages" not in attributes:
+        return []
+    log = {"messages": attributes["gen_ai.input.messages"]}
+    log["instructions"] = attributes.get("gen_ai.system_instructions")
+    log["tools"] = attributes.get("gen_ai.tool.definitions")
+    log["output"] = attributes.get("gen_ai.output.messages")
+    return [log]
+
+
+def _otlp(value: Any) -> Any:
+    """A value of OTLP, which names its type: {"stringValue": "x"}."""
+    inside = next(iter(value.values()), None) if isinstance(value, dict) else value
+    if not isinstance(inside, dict) or "values" not in inside:
+        return inside
+    if "kvlistValue" in value:
+        return {one["key"]: _otlp(one["value"]) for one in inside["values"]}
+    return [_otlp(one) for one in inside["values"]]
+
+
+def _events_of(is_of: Callable[[dict], bool]) -> Callable[[Any], bool]:
+    """Is it a list of events, of which one is of this program?"""
+    return lambda log: isinstance(log, list) and any(isinstance(e, dict) and is_of(e) for e in log)
+
+
+def _is_row(log: Any) -> bool:
+    return isinstance(log, dict) and any(map(_is_openhands, _flat(log)))
+
+
+EVENTS = [
+    ("Claude Code", _events_of(_is_claude_code), from_claude_code),
+    ("Codex", _events_of(_is_codex), from_codex),
+    ("OpenHands", _events_of(_is_openhands), from_openhands),
+    ("OpenHands", _is_row, from_openhands),
+]

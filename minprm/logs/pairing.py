@@ -1,0 +1,180 @@
+"""Who answers whom: the messages of a turn are made one, and answers are given to calls by id.
+
+Programs write the parts of a turn as messages of their own, and the answers to parallel calls in
+the order in which they came. Templates pair by position, so what is written is sorted here once.
+"""
+
+import json
+from collections import Counter, defaultdict
+
+from minprm.data import Demo
+
+REASONING = "reasoning_content"
+AS_USERS = "answers to calls that are not learned, read as messages of the user"
+BEGINNINGS = "logs that are the beginning of another one, left out"
+
+
+def paired(messages: list[dict], notes: Counter) -> list[dict]:
+    """The messages, each turn one of them, and each call followed by its answers in order."""
+    turns = _turns_in_one(messages, notes)
+    ordered: list[dict] = []
+    i = 0
+    while i < len(turns):
+        message = turns[i]
+        i += 1
+        if message["role"] == "tool":
+            notes["answers to no call"] += 1
+            ordered.append(message)
+            continue
+        ordered.append(message)
+        calls = message.get("tool_calls")
+        if calls is None:
+            continue
+        answers = []
+        while i < len(turns) and turns[i]["role"] == "tool":
+            answers.append(turns[i])
+            i += 1
+        if calls:
+            answers = _in_order(calls, answers, notes, at_end=i == len(turns))
+        if message.get("weight") == 0:
+            ordered[-1] = _as_text(message)
+            if answers:
+                notes[AS_USERS] += len(answers)
+            answers = [{"role": "user", "content": answer["content"]} for answer in answers]
+        ordered += answers
+    return ordered
+
+
+def _turns_in_one(messages: list[dict], notes: Counter) -> list[dict]:
+    """Messages of the assistant that follow each other, made one."""
+    turns: list[dict] = []
+    for i, message in enumerate(messages):
+        last = turns[-1] if turns else message
+        both = last is not message and last["role"] == message["role"] == "assistant"
+        alike = both and last.get("weight") == message.get("weight")
+        if both and _is_thought_alone(last):
+            alike = True
+        # behind a call, a text is what the agent said to its answer, unless the answer comes later
+        answered = i + 1 < len(messages) and messages[i + 1]["role"] == "tool"
+        if alike and "tool_calls" in last and "tool_calls" not in message and not answered:
+            alike = False
+        if alike:
+            notes["turns in several messages, made one"] += 1
+            turns[-1] = _joined(last, message)
+        else:
+            turns.append(message)
+    thoughts = [turn for turn in turns if _is_thought_alone(turn)]
+    if thoughts:
+        notes["thoughts without an answer, left out"] += len(thoughts)
+    return [turn for turn in turns if not _is_thought_alone(turn)]
+
+
+def _is_thought_alone(message: dict) -> bool:
+    return (
+        message["role"] == "assistant"
+        and message["content"] is None
+        and "tool_calls" not in message
+    )
+
+
+def _joined(first: dict, second: dict) -> dict:
+    turn = {**first, **second}
+    for key in ("content", REASONING):
+        texts = [message[key] for message in (first, second) if message.get(key)]
+        if texts or key == "content":
+            turn[key] = "\n".join(texts) or None
+    if "tool_calls" in turn:
+        turn["tool_calls"] = [*first.get("tool_calls", []), *second.get("tool_calls", [])]
+    return turn
+
+
+def _in_order(
+    calls: list[dict], answers: list[dict], notes: Counter, at_end: bool
+) -> list[dict]:
+    """The answers in the order of their calls: by id; without one by name, and then by place."""
+    ids = [call.get("id") for call in calls]
+    open_calls = list(range(len(calls)))
+    numbers: list[int | None] = []
+    for answer in answers:
+        call_id = answer.get("tool_call_id")
+        number = next((n for n in open_calls if call_id is not None and ids[n] == call_id), None)
+        if number is not None:
+            open_calls.remove(number)
+        numbers.append(number)
+    for i, answer in enumerate(answers):
+        if numbers[i] is not None or not open_calls:
+            continue
+        if answer.get("tool_call_id") is not None and any(ids):
+            if len(answers) != len(calls):
+                continue
+            notes["answers whose id is that of no call, paired by place"] += 1
+        same = [n for n in open_calls if calls[n]["function"]["name"] == answer.get("name")]
+        numbers[i] = (same or open_calls)[0]
+        open_calls.remove(numbers[i])
+    of_none = numbers.count(None)
+    if of_none:
+        notes["answers to no call"] += of_none
+    if open_calls and not (at_end and not answers):
+        notes["calls without an answer"] += len(open_calls)
+        answers = _with_names(calls, answers, numbers)
+    places = [len(calls) if number is None else number for number in numbers]
+    if places != sorted(places):
+        notes["answers sorted into the order of their calls"] += 1
+    return [answer for _, answer in sorted(zip(places, answers, strict=True), key=lambda p: p[0])]
+
+
+def _with_names(calls: list[dict], answers: list[dict], numbers: list[int | None]) -> list[dict]:
+    """The answers with the names of their tools, by which templates pair where one is missing."""
+    named = []
+    for answer, number in zip(answers, numbers, strict=True):
+        if number is not None:
+            answer = {"name": calls[number]["function"]["name"], **answer}
+        named.append(answer)
+    return named
+
+
+def _as_text(message: dict) -> dict:
+    """An answer that is not learned, with its calls as lines of its text."""
+    lines = [message["content"]] if message["content"] else []
+    for call in message["tool_calls"]:
+        function = call["function"]
+        lines.append(f'{{"name": {json.dumps(function["name"])}, "arguments": {function["arguments"]}}}')
+    text = {key: field for key, field in message.items() if key not in ("tool_calls", REASONING)}
+    return text | {"content": "\n".join(lines)}
+
+
+def without_beginnings(demos: list[Demo]) -> list[int]:
+    """The numbers of the logs that are not the beginning of a longer one, as where a program wrote
+    each conversation again at each request. What only the shorter one thought goes to the longer.
+    """
+    ends: dict[int, list[int]] = defaultdict(list)
+    chains = []
+    for number, demo in enumerate(demos):
+        chains.append(_chain(demo))
+        ends[chains[-1][-1]].append(number)
+    longest: dict[int, int] = {}  # of each log that is a beginning, the longest that goes on
+    for number, chain in enumerate(chains):
+        for link in chain[:-1]:
+            for shorter in ends.get(link, ()):
+                before = longest.get(shorter, number)
+                if len(chains[before]) <= len(chain):
+                    longest[shorter] = number
+    for shorter, number in longest.items():
+        for step, other in zip(demos[shorter].steps, demos[number].steps, strict=False):
+            if other.thought is None:
+                other.thought = step.thought
+    return [number for number in range(len(demos)) if number not in longest]
+
+
+def _chain(demo: Demo) -> list[int]:
+    """A hash of each beginning of the log, the whole of it last; thoughts and ids do not count."""
+    link = hash(demo.task)
+    chain = []
+    for message in demo.messages:
+        calls = [
+            (call["function"]["name"], call["function"]["arguments"])
+            for call in message.get("tool_calls", ())
+        ]
+        link = hash((link, message["role"], message["content"], *calls))
+        chain.append(link)
+    return chain
