@@ -14,12 +14,16 @@ from minprm.commands.cli import given_knobs, read_flags
 from minprm.envs import WORLDS, world_class
 from minprm.load.names import require_model, require_place
 
+GONE = {  # flags of earlier versions, and what to do without them
+    "atif": "--transcripts FILE writes every episode as JSONL",
+    "show": "--transcripts FILE writes every episode as JSONL",
+    "chart": "the table has its numbers, and minprm report RUN draws those of a run",
+}
+
 
 def main(argv: list[str]) -> None:
     """The command."""
-    gone = dict.fromkeys(("atif", "show"), "--transcripts FILE writes every episode as JSONL")
-    gone["chart"] = "the table has its numbers, and minprm report RUN draws those of a run"
-    chosen_knobs = given_knobs(argv, gone)
+    chosen_knobs = given_knobs(argv, GONE)
     flags = read_flags(Evaluation, argv, PROGRAM)
     check(flags, chosen_knobs)
     if flags.worlds:
