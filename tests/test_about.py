@@ -37,7 +37,8 @@ def test_the_file_holds_what_was_trained_and_nothing_of_where(tmp_path):
     write_about(tmp_path, about(cfg, "rl", ["rl"], 3, Instruction(""), demos, demos[:2], demos[:1]))
     found = read_about(str(tmp_path))
     assert found["logs"] == {
-        "file": "logs.jsonl", "learned": 3, "tasks": 3, "held_out": 2, "tested": 1
+        "file": "logs.jsonl", "learned": 3, "tasks": 3, "held_out": 2, "tested": 1,
+        "secrets": 0
     }  # fmt: skip
     assert (found["arm"], found["stages"], found["seed"], found["run"]) == ("rl", ["rl"], 3, "r")
     assert found["base"] == "tiny" and found["knobs"] == {"lora": 4} and found["row"] == {}

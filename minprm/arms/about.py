@@ -5,7 +5,8 @@
     run, arm    names; `stages` of the arm, and its `seed`
     base        the model that the run started from
     knobs       all other knobs that differ from their defaults
-    logs        the file that the logs came from ("": the world's expert), and how many there were
+    logs        the file that the logs came from ("": the world's expert), how many there were, and
+                how often something in them looks like a secret
     tools       the schemas of the tools in the logs
     libraries   the versions that it was trained with
     row         the arm's row of ladder.json; empty until it is known
@@ -21,6 +22,7 @@ from pathlib import Path
 from minprm.arms.starts import libraries
 from minprm.constants import Config, fail, flat
 from minprm.data import Demo
+from minprm.logs.account import secrets
 from minprm.look.log import to_json, write_atomically
 from minprm.text.actions import all_tools, parse_json
 from minprm.text.instruction import Instruction
@@ -41,7 +43,7 @@ KINDS = {
 }  # fmt: skip
 # What every row of a ladder holds.
 COLUMNS = ("seed", "success", "thought_rate", "copy_rate", "seconds")
-LOGS = {"file": str, "learned": int, "tasks": int, "held_out": int, "tested": int}
+LOGS = {"file": str, "learned": int, "tasks": int, "held_out": int, "tested": int, "secrets": int}
 
 
 def about(
@@ -75,6 +77,7 @@ def about(
             "tasks": len({demo.task for demo in train}),
             "held_out": len(held_out),
             "tested": len(test),
+            "secrets": sum(count for count, _ in secrets(train).values()),
         },
         "tools": all_tools(train),
         "libraries": libraries(),
@@ -137,6 +140,7 @@ def read_about(path: str) -> dict:
     try:
         about = parse_json(file.read_text(encoding="utf-8"))
         about["asked"].setdefault("few_shot", "")  # of a version that showed examples as text
+        about["logs"].setdefault("secrets", 0)  # of one that looked for none
         _require(about)
         if about["asked"]["few_shot"]:  # it lies beside this file, wherever that has moved
             about["asked"]["few_shot"] = str(file.parent / EXAMPLES)

@@ -15,6 +15,7 @@ from transformers.utils.hub import cached_file
 from minprm.arms.about import asked_of, read_about
 from minprm.constants import fail
 from minprm.load.pretrained import base_of, pretrained
+from minprm.logs.schemas import RECONSTRUCTED, is_reconstructed
 from minprm.text.chat import Chat
 from minprm.text.render import applied
 
@@ -68,7 +69,7 @@ def how_to_serve(tokenizer: PreTrainedTokenizerBase, about: dict) -> Serving:
     # as it was measured: it may have learned to act at once
     thinks = knobs["think"] and about.get("row", {}).get("thought_rate", 1.0) >= 0.5
     flags = []
-    notes = NOTES + _of_history(knobs["history"], thinks)
+    notes = NOTES + _of_history(knobs["history"], thinks) + _of_logs(about)
     prompt = _prompt(tokenizer)
     switched = _prompt(tokenizer, enable_thinking=thinks)
     wrong = re.search(r"<think>\s*</think>\s*$" if thinks else r"<think>\s*$", prompt)
@@ -81,6 +82,21 @@ def how_to_serve(tokenizer: PreTrainedTokenizerBase, about: dict) -> Serving:
             "prompt of its training did."
         )
     return Serving(flags, notes, Chat(tokenizer, knobs["layout"], about.get("tools", ())).ends)
+
+
+def _of_logs(about: dict) -> list[str]:
+    """What the logs that it learned from mean for its tools and its secrets."""
+    notes = []
+    names = [tool["function"]["name"] for tool in about.get("tools", ()) if is_reconstructed(tool)]
+    if names:
+        notes.append(f"Of the tools {', '.join(names)}: {RECONSTRUCTED}.")
+    count = about.get("logs", {}).get("secrets", 0)
+    if count:
+        notes.append(
+            f"What looks like a key, a token or a card number stands {count:,} times in the logs "
+            "that it learned from, and a model may repeat it: minprm logs names the places."
+        )
+    return notes
 
 
 def _of_history(history: dict, thinks: bool) -> list[str]:

@@ -204,7 +204,7 @@ def _text(content: Any, notes: Counter, glue: str = "") -> str | None:
 
 def _with_media(text: str | None, message: dict, notes: Counter) -> str | None:
     """The text, and a word for each image or file that stands beside it."""
-    for key in MEDIA:
+    for key in MEDIA if message.keys() & MEDIA else ():
         if not is_nothing(message.get(key)):
             notes[UNSEEN_NOTE] += 1
             text = f"{text}\n[{key}]" if text else f"[{key}]"
@@ -294,7 +294,7 @@ def _as_written(call: Any) -> str:
 def _mark(fields: dict, notes: Counter) -> float:
     """0 where a mark says that this is not learned, and else 1."""
     learned = 1.0
-    for key in MARKS:
+    for key in MARKS if fields.keys() & MARKS else ():
         mark = fields.get(key)
         if is_nothing(mark) or isinstance(mark, list):
             continue
@@ -487,8 +487,17 @@ def _tools(line: dict, notes: Counter) -> list[dict] | None:
         return None
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise ValueError('"tools" is no list of objects')
-    functions = [_tool(tool, notes) for tool in tools]
-    return [tool for tool in functions if tool is not None]
+    functions, changes = _functions(json.dumps(tools))
+    notes.update(changes)
+    return functions
+
+
+@lru_cache(maxsize=64)
+def _functions(tools: str) -> tuple[list[dict], Counter]:
+    """(schemas, what was changed) of tools as JSON. Logs of one agent share one list of them."""
+    changes: Counter[str] = Counter()
+    functions = [_tool(tool, changes) for tool in json.loads(tools)]
+    return [tool for tool in functions if tool is not None], changes
 
 
 def _tool(tool: dict, notes: Counter) -> dict | None:

@@ -13,7 +13,7 @@ normalise.py. Every bad log is found in one pass, each with its file, line and m
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -256,7 +256,7 @@ def _read_log(
 
 
 def written_in(line: dict) -> Counter[str]:
-    """How much there is in a log as it was written: messages, calls, arguments and so on."""
+    """How much there is in a log: messages, calls, those of them with arguments, and so on."""
     count = Counter(messages=len(line["messages"]))
     for message in line["messages"]:
         calls = message.get("tool_calls") or [message.get("function_call")]
@@ -264,22 +264,13 @@ def written_in(line: dict) -> Counter[str]:
         count["calls"] += len(calls)
         for call in calls:
             function = call.get("function", call)
-            count["arguments"] += _length(next(filter(None, map(function.get, ARGUMENTS)), None))
+            arguments = next(filter(None, map(function.get, ARGUMENTS)), None)
+            count["arguments"] += arguments not in (None, "", "{}", "null", {})
         count["results"] += message.get("role") in ("tool", "function")
-        count["thoughts"] += any(message.get(key) for key in THOUGHTS)
+        count["thoughts"] += any(map(message.get, THOUGHTS))
     tools = line.get("tools") or line.get("functions") or []
     count["tools"] = len(parse_json(tools) if isinstance(tools, str) else tools)
     return count
-
-
-def _length(arguments: Any) -> int:
-    """The number of arguments; those that are broken count as one."""
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return 1
-    return len(arguments) if isinstance(arguments, Sequence | dict) else 0
 
 
 def read_demos(

@@ -110,11 +110,17 @@ def _call(line: str) -> dict | None:
 
 def _is_deeper(tree: Any, levels: int) -> bool:
     """Are more than so many objects and lists in one another?"""
-    if isinstance(tree, dict):
-        tree = list(tree.values())
-    if not isinstance(tree, list):
-        return False
-    return levels == 0 or any(_is_deeper(part, levels - 1) for part in tree)
+    level = [tree] if isinstance(tree, dict | list) else []
+    for _ in range(levels):
+        inner = []
+        for node in level:
+            for part in node.values() if type(node) is dict else node:
+                if type(part) is dict or type(part) is list:
+                    inner.append(part)
+        if not inner:
+            return False
+        level = inner
+    return bool(level)
 
 
 def exact_match(action: str | None, expert: str) -> float:
