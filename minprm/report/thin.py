@@ -48,15 +48,21 @@ LIMITS = (
 def thin(data: dict, size: int) -> dict:
     """The data with no more than `size` bytes in the page; by the last limits it may be more."""
 
+    before = counts(data)
+    # once for all limits: a curve of a hundred thousand updates takes seconds
+    curves = [_curve(curve, Limits.points) for curve in data["curves"]]
+    data = {**data, "curves": curves}
+
     def fits(limits: Limits) -> bool:
-        return len(escaped(within(data, limits))) <= size
+        return len(escaped(within(data, limits, before))) <= size
 
     place = bisect_left(LIMITS, True, key=fits)  # each leaves less than the one before it
-    return within(data, LIMITS[min(place, len(LIMITS) - 1)])
+    return within(data, LIMITS[min(place, len(LIMITS) - 1)], before)
 
 
-def within(data: dict, limits: Limits) -> dict:
-    """The data within these limits, and `dropped` as a sentence."""
+def within(data: dict, limits: Limits, before: dict[str, int] | None = None) -> dict:
+    """The data within these limits, and `dropped` as a sentence. before: `counts`, where some is
+    left out already."""
     small = dict(data)
     for name in ("looks", "trees", "episodes"):
         small[name] = _of_first_seeds(data[name], limits.seeds)
@@ -70,7 +76,7 @@ def within(data: dict, limits: Limits) -> dict:
     for name in ("looks", "trees", "episodes"):
         small[name] = short(small[name], limits)
     small["ladder"] = short(data["ladder"], Limits(decimals=4))
-    return {**small, "dropped": told(data, small, limits)}
+    return {**small, "dropped": told(before or counts(data), small, limits)}
 
 
 def evenly(items: list, most: int | None) -> list:
@@ -214,13 +220,13 @@ def short(value: object, limits: Limits) -> object:
     return value
 
 
-def told(data: dict, small: dict, limits: Limits) -> str:
+def told(before: dict[str, int], small: dict, limits: Limits) -> str:
     """What was left out, as a sentence; "" where nothing was."""
     parts = []
     left = counts(small)
-    for name, before in counts(data).items():
-        if left[name] < before:
-            parts.append(f"{before - left[name]:,} of {before:,} {name}")
+    for name, number in before.items():
+        if left[name] < number:
+            parts.append(f"{number - left[name]:,} of {number:,} {name}")
     if limits.letters:
         parts.append(f"what texts say after {limits.letters:,} letters")
     if not parts:
