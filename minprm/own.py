@@ -18,6 +18,7 @@ once; chosen.py asks the functions and checks their numbers.
 """
 
 import hashlib
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -25,13 +26,15 @@ from contextlib import contextmanager
 from functools import cache, wraps
 from inspect import signature
 from pathlib import Path
-from threading import current_thread, main_thread
+from threading import Timer, current_thread, local, main_thread
 from traceback import extract_tb
 from types import ModuleType
 from typing import Any
 
 from minprm.constants import Refused, fail
+from minprm.printable import printable
 
+inside = local()  # of each thread: does a call with a limit run in it?
 LIMIT = 300  # seconds that one call of a user's function may take
 LARGEST = 1e38  # of a user's numbers; 32 bits hold three times as much
 # what a user's function may take, by the number of arguments
@@ -72,7 +75,7 @@ def users(name: str, ours: Iterable[str]) -> Callable | None:
     @wraps(theirs)
     def guarded(*arguments):
         try:
-            with limited():
+            with limited(name):
                 return theirs(*arguments)
         except Refused:
             raise
@@ -83,24 +86,38 @@ def users(name: str, ours: Iterable[str]) -> Callable | None:
 
 
 @contextmanager
-def limited() -> Iterator[None]:
-    """Inside, a user's function that has run for LIMIT seconds meets a TimeoutError. Only the main
-    thread can be interrupted so, and no function in the middle of one that is written in C."""
-    nested = signal.getitimer(signal.ITIMER_REAL)[0] > 0
-    if nested or current_thread() is not main_thread():
+def limited(name: str) -> Iterator[None]:
+    """Inside, a user's program may run for LIMIT seconds, and then the run ends in a sentence.
+
+    In the main thread an alarm ends it, wherever Python looks for signals: not inside a function
+    written in C. In any other thread nothing can be interrupted, and the process ends at once.
+    """
+    if getattr(inside, "limit", False):  # the call around this one has its limit
         yield
         return
-
-    def ring(*_):
-        raise TimeoutError(f"it did not end within {LIMIT} seconds")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, LIMIT)
+    sentence = f"{name} did not end within {LIMIT} seconds"
+    in_thread = current_thread() is not main_thread() or not hasattr(signal, "setitimer")
+    timer = Timer(LIMIT, _end, [sentence])
+    timer.daemon = True
+    before = None if in_thread else signal.signal(signal.SIGALRM, lambda *_: fail(sentence))
+    inside.limit = True
+    folder = os.getcwd()
     try:
+        timer.start() if in_thread else signal.setitimer(signal.ITIMER_REAL, LIMIT)
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        inside.limit = False
+        os.chdir(folder)  # or the files of the run would be looked for elsewhere
+        timer.cancel()
+        if not in_thread:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+def _end(sentence: str) -> None:
+    """Ends this process: all files are whole or not there, so that the run can go on."""
+    print(printable(sentence), file=sys.stderr, flush=True)
+    os._exit(2)
 
 
 def function(name: str, ours: dict[str, Callable]) -> Callable:
@@ -170,7 +187,10 @@ def loaded(file: Path) -> tuple[ModuleType, str]:
     module.__file__ = str(file)
     sys.modules[module.__name__] = module  # dataclasses look themselves up there
     try:
-        exec(compile(source, str(file), "exec"), module.__dict__)
+        with limited(str(file)):
+            exec(compile(source, str(file), "exec"), module.__dict__)
+    except Refused:
+        raise
     except (Exception, SystemExit) as error:
         raise ValueError(f"{file} cannot be run: it raised {in_a_line(error)}") from error
     return module, digest

@@ -145,6 +145,14 @@ def test_two_processes_leave_what_one_leaves(whole, here):
         assert said.count(f"seed 0  {stage}  ") == 1
 
 
+def test_a_process_that_ends_without_a_word_is_missed(capsys, tmp_path):
+    work = lambda log: lambda arm: os._exit(0) if arm == "b" else arm  # noqa: E731
+    with pytest.raises(SystemExit) as stop:
+        list(jobs.side_by_side(work, {"a": set(), "b": set()}, 2, tmp_path / "r"))
+    assert stop.value.code == 2
+    assert "a process ended before it had run b" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_processes_that_are_no_forks_leave_the_same(whole, here, monkeypatch):
     monkeypatch.setattr(jobs, "_context", SpawnContext)

@@ -1,7 +1,11 @@
 """A user's function stands where one of ours could; what goes wrong in it ends in a sentence."""
 
+import os
 import signal
+import subprocess
+import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 import torch
@@ -45,7 +49,12 @@ def in_red(logp): raise KeyError("\x1b[31m!")
 def wipes(logp): return 0.5 if logp.zero_() is logp else 0
 def hangs(logp):
     while True:
-        pass
+        try:
+            pass
+        except Exception:
+            pass
+def leaves_folder(logp): __import__("os").chdir("/"); return 0.5
+def sleeps(logp): __import__("time").sleep(99)
 def short(r): return r[1:]
 def far(r): return [10**400] * len(r)
 def endless(r): return r / 0
@@ -147,7 +156,7 @@ def test_a_reward_takes_log_probs_or_log_probs_and_three_texts(here):
         ("large", "returned 1e+39, and a reward is a finite number below 1e+38"),
         ("leaves", "raised SystemExit: 0 (mine.py, line 30)"),
         ("in_red", r"raised KeyError: '\x1b[31m!' (mine.py, line 31)"),
-        ("hangs", "raised TimeoutError: it did not end within 0.1 seconds"),
+        ("hangs", "did not end within 0.1 seconds"),
     ],
 )
 def test_a_reward_that_is_no_number_ends_in_a_sentence(here, monkeypatch, capsys, name, said):
@@ -159,7 +168,28 @@ def test_a_reward_that_is_no_number_ends_in_a_sentence(here, monkeypatch, capsys
 def test_a_reward_that_changes_what_it_was_given_changes_a_copy(here):
     logps = [logp.clone() for logp in LOGPS]
     assert chosen.rewards("mine.py:wipes", logps) == [0.5, 0.5]
+    assert chosen.rewards("mine.py:leaves_folder", logps) == [0.5, 0.5]
+    assert Path.cwd() == here
     assert all(torch.equal(a, b) for a, b in zip(logps, LOGPS, strict=True))
+
+
+def test_in_a_thread_a_function_that_hangs_ends_the_process_in_the_same_sentence(here):
+    script = (
+        "from threading import Thread; from minprm import own\n"
+        "hangs = own.function('mine.py:sleeps', {}); own.LIMIT = 0.1\n"
+        "thread = Thread(target=hangs, args=[0]); thread.start(); thread.join()"
+    )
+    paths = os.environ | {"PYTHONPATH": str(Path(own.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", script], env=paths, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "mine.py:sleeps did not end within 0.1 seconds\n"
+
+
+def test_a_file_that_hangs_is_refused(here, monkeypatch, capsys):
+    monkeypatch.setattr(own, "LIMIT", 0.1)
+    (here / "endless.py").write_text("while True:\n    pass\n")
+    error = sentence(capsys, lambda: own.definition("endless.py:f"))
+    assert error == f"{here}/endless.py did not end within 0.1 seconds\n"
 
 
 def test_after_a_function_that_ended_in_time_nothing_rings(here):

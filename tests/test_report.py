@@ -16,6 +16,7 @@ from minprm.commands import report, train
 from minprm.constants import Config
 from minprm.look.log import Log, locked
 from minprm.report import console, write
+from minprm.report import thin as thinning
 from minprm.report.files import read_lines
 from minprm.report.gather import gather
 from minprm.report.looks import settings
@@ -503,3 +504,29 @@ def test_a_run_without_a_world_or_with_stages_is_listed(here, capsys):
     (here / "ladder.json").write_text(json.dumps({"stages": [row(0, 0.3)]}))
     line = listed(capsys)["one"]
     assert "logs: calls.jsonl" in line and "1/1" in line and "0.300 stages" in line
+
+
+def test_a_huge_text_is_cut_when_it_is_read_and_a_huge_number_is_none(tmp_path):
+    file = tmp_path / "samples.jsonl"
+    group = [{"thought": "x" * 6_000_000, "reward": 1e30}, {"thought": "short", "reward": 0.5}]
+    file.write_text(json.dumps({"group": group}) + '\n{"a": 1e999, "b": -2E+400, "c": 1e99}\n')
+    first, second = read_lines(file)
+    assert len(first["group"][0]["thought"]) < 101_000 and first["group"][1] == group[1]
+    assert first["group"][0]["thought"].endswith("… and 5,900,000 letters more")
+    assert second == {"a": None, "b": None, "c": 1e99}
+
+
+def test_a_long_curve_is_thinned_before_limits_are_tried_and_counted_whole(monkeypatch):
+    data = ladder_of_size(1, 3, 10)
+    n = 100_000
+    data["curves"] = [{**data["curves"][0], "updates": [*range(n)], "metrics": {"x": [0.5] * n}}]
+    lengths = []
+
+    def noted(curve: dict, points: int) -> dict:
+        lengths.append(len(curve["updates"]))
+        return thin_curve(curve, points)
+
+    thin_curve = thinning._curve
+    monkeypatch.setattr(thinning, "_curve", noted)
+    small = thin(data, 2_000_000)
+    assert lengths.count(n) == 1 and f" of {n:,} points" in small["dropped"]

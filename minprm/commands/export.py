@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from tyro.conf import Positional, arg
 
 from minprm.arms.about import EXAMPLES, published, read_about, write_about
+from minprm.commands.ask import say
 from minprm.commands.checks import refuse
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.constants import fail
@@ -69,9 +70,9 @@ def main(argv: list[str]) -> None:
     write(flags, merged, tokenizer, served.ends, about, text)
     lines = [shlex.join(command(flags.out, base, rank, served))]
     lines += [f"- {note}" for note in served.notes]
-    if rank and Path(base).is_dir():
-        lines.append(f"- adapter_config.json names {base}: change that before you publish it.")
     print(printable("\n".join(lines)))
+    if rank and Path(base).is_dir():
+        say(f"adapter_config.json names {base}, a folder of yours: mend that before you publish it")
 
 
 def check(flags: Export, knobs: set[str], rank: int) -> None:

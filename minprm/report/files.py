@@ -2,15 +2,19 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from minprm.arms import starts
 
 RUNS = Path("runs")
+LARGE = re.compile(r"[eE]\+?\d{3}")  # in a number that may be infinite when it is read
+LETTERS = 100_000  # of a text in a file, that are read for the page
 
 
 class Broken(ValueError):
@@ -101,11 +105,23 @@ def read_lines(path: Path) -> list[dict]:
 
 def _parsed(text: str, place: str) -> dict:
     try:
-        content = json.loads(text, parse_constant=_number, parse_float=_number)
+        parse_float = _number if LARGE.search(text) else None
+        content = json.loads(text, parse_constant=_number, parse_float=parse_float)
     except (ValueError, RecursionError) as error:
         raise Broken(f"{place} is broken: mend or remove it, and try again") from error
     if not isinstance(content, dict):
         raise Broken(f"{place} is broken: it holds no object; remove it, and try again")
+    return _cut(content) if len(text) > LETTERS else content
+
+
+def _cut(content: Any) -> Any:
+    """The same with long texts cut: nobody reads a megabyte, and a page with it would not open."""
+    if isinstance(content, dict):
+        return {name: _cut(part) for name, part in content.items()}
+    if isinstance(content, list):
+        return [_cut(part) for part in content]
+    if isinstance(content, str) and len(content) > LETTERS:
+        return f"{content[:LETTERS]} … and {len(content) - LETTERS:,} letters more"
     return content
 
 

@@ -46,15 +46,21 @@ LIMITS = (
 def thin(data: dict, size: int) -> dict:
     """The data with no more than `size` bytes in the page; by the last limits it may be more."""
 
+    before = counts(data)
+    # once for all limits: a curve of a hundred thousand updates takes seconds
+    curves = [_curve(curve, Limits.points) for curve in data["curves"]]
+    data = {**data, "curves": curves}
+
     def fits(limits: Limits) -> bool:
-        return len(escaped(within(data, limits))) <= size
+        return len(escaped(within(data, limits, before))) <= size
 
     place = bisect_left(LIMITS, True, key=fits)  # each leaves less than the one before it
-    return within(data, LIMITS[min(place, len(LIMITS) - 1)])
+    return within(data, LIMITS[min(place, len(LIMITS) - 1)], before)
 
 
-def within(data: dict, limits: Limits) -> dict:
-    """The data within these limits, and `dropped` as a sentence."""
+def within(data: dict, limits: Limits, before: dict[str, int] | None = None) -> dict:
+    """The data within these limits, and `dropped` as a sentence. before: `counts`, where some is
+    left out already."""
     small = dict(data)
     small["looks"] = short([_look(look, limits) for look in data["looks"]], limits)
     small["trees"] = short(_trees(data["trees"], limits), limits)
@@ -64,8 +70,7 @@ def within(data: dict, limits: Limits) -> dict:
     for part in data["episodes"]:
         episodes.append({**part, "episodes": evenly(part["episodes"], limits.episodes)})
     small["episodes"] = short(episodes, limits)
-    small["dropped"] = told(data, small, limits)
-    return small
+    return {**small, "dropped": told(before or counts(data), small, limits)}
 
 
 def evenly(items: list, most: int | None) -> list:
@@ -199,13 +204,13 @@ def short(value: object, limits: Limits) -> object:
     return value
 
 
-def told(data: dict, small: dict, limits: Limits) -> str:
+def told(before: dict[str, int], small: dict, limits: Limits) -> str:
     """What was left out, as a sentence; "" where nothing was."""
     parts = []
     left = counts(small)
-    for name, before in counts(data).items():
-        if left[name] < before:
-            parts.append(f"{before - left[name]:,} of {before:,} {name}")
+    for name, number in before.items():
+        if left[name] < number:
+            parts.append(f"{number - left[name]:,} of {number:,} {name}")
     if limits.letters:
         parts.append(f"what texts say after {limits.letters:,} letters")
     if not parts:

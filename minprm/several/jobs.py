@@ -90,6 +90,7 @@ def side_by_side(
     arms: the stages that each still has to make. folder: of the run.
     """
     waiting = families(arms)
+    missing = set(arms)
     running: dict[Connection, BaseProcess] = {}
     with CtrlC(silent=True) as ctrl_c:  # while a process forks nothing can be logged
         try:
@@ -108,7 +109,13 @@ def side_by_side(
                         continue
                     if isinstance(outcome, OSError):
                         raise outcome
+                    missing.discard(arm)
                     yield arm, outcome
+            if missing and not ctrl_c.pressed:
+                fail(
+                    f"a process ended before it had run {', '.join(sorted(missing))}, as a program "
+                    f"of yours may have told it. Go on with: {way_on(folder.name)}"
+                )
             if ctrl_c.pressed:
                 ctrl_c.say()
                 for process in running.values():
