@@ -450,9 +450,7 @@ def test_an_answer_that_cannot_be_learned_is_refused(answer, said):
     assert said in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "tools", [[{"name": ""}], [{"function": 5}], "{", "[5]", 5]
-)
+@pytest.mark.parametrize("tools", [[{"name": ""}], [{"function": 5}], "{", "[5]", 5])
 def test_tools_that_cannot_be_called_are_refused(tools):
     with pytest.raises(ValueError):
         from_chat(exchange(tools=tools))

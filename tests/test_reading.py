@@ -90,7 +90,10 @@ def test_schemas_of_any_notation_are_one():
         function = demo.tools[0]["function"]
         assert function["parameters"]["properties"]["city"] == {"type": "string"}
         assert "inputSchema" not in function and "null" not in json.dumps(function)
-    flat = {"name": "find", "parameters": {"id": {"type": "int"}, "full": {"type": "bool, optional"}}}
+    flat = {
+        "name": "find",
+        "parameters": {"id": {"type": "int"}, "full": {"type": "bool, optional"}},
+    }
     tools = from_chat({**TEXT, "tools": [flat, {"type": "web_search"}]}).tools
     schema = tools[0]["function"]["parameters"]
     assert len(tools) == 1 and schema["required"] == ["id"]
@@ -127,7 +130,10 @@ def test_a_field_that_is_not_understood_is_refused_until_it_is_dropped_or_mapped
     calls["messages"][2]["tool_calls"] = [{"function": {"name": "go", "kwargs": {"to": "hall"}}}]
     for log, key in [
         ({**TEXT, "hint": "look left"}, "hint"),
-        ({**TEXT, "metadata": {"run": {"system_prompt": "be brief"}}}, "metadata.run.system_prompt"),
+        (
+            {**TEXT, "metadata": {"run": {"system_prompt": "be brief"}}},
+            "metadata.run.system_prompt",
+        ),
         ({**TEXT, "lists": {"id": 5, "inner": {"plan": "left"}}}, "lists.inner.plan"),
         (calls, "kwargs"),
     ]:
@@ -212,7 +218,9 @@ def test_the_account_says_how_much_was_read_and_why_it_differs(capsys):
 
 def test_what_looks_like_a_secret_is_counted_with_a_place(tmp_path, capsys):
     log = deepcopy(CALLS)
-    log["messages"][3]["content"] = "key sk-proj-abcdefghij0123456789AB and card 4111 1111 1111 1111"
+    log["messages"][3]["content"] = (
+        "key sk-proj-abcdefghij0123456789AB and card 4111 1111 1111 1111"
+    )
     log["messages"][5]["content"] = "order 4111 1111 1111 1112, born 1999"
     found = secrets([from_chat(log)], ["here"])
     assert found == {"a key": (1, "here, message 3"), "a card number": (1, "here, message 3")}

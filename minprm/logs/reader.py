@@ -58,9 +58,7 @@ class Report:
 # --- one log --------------------------------------------------------------------------------------
 
 
-def from_chat(
-    line: dict, reading: Reading = Reading(), notes: Counter[str] | None = None
-) -> Demo:
+def from_chat(line: dict, reading: Reading = Reading(), notes: Counter[str] | None = None) -> Demo:
     """The demo in one line of chat. Raises ValueError with what is wrong.
 
     notes: counts what was brought into another form.
@@ -260,7 +258,9 @@ def written_in(line: dict) -> Counter[str]:
     count = Counter(messages=len(line["messages"]))
     for message in line["messages"]:
         calls = message.get("tool_calls") or [message.get("function_call")]
-        calls = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+        calls = (
+            [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+        )
         count["calls"] += len(calls)
         for call in calls:
             function = call.get("function", call)
