@@ -31,11 +31,14 @@ from shared.stages import CFG, Lines, log_of
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_first_sample_is_shown_in_three_colours(tmp_path, model):
+def test_the_first_sample_is_shown_in_three_colours(tmp_path, model, monkeypatch):
     logs = tmp_path / "logs.jsonl"
     logs.write_text("".join(json.dumps(line(page, "look at")) + "\n" for page in PAGES))
     flags = f"--preset logs --demos {logs} --model {model} --lora 0 --held-out 2 --dry-run"
     flags += " --thought-tokens 6 --act-prm.batch 2"
+    piped = "\n".join(whole_plan(parse(flags.split()), tmp_path))
+    assert "look at visit Paris" in piped and "\x1b" not in piped  # a pipe has no colours
+    monkeypatch.setattr("minprm.commands.dry_run.in_colours", lambda stream: True)
     text = "\n".join(whole_plan(parse(flags.split()), tmp_path))
     assert "parameters" in text and "GiB" in text
     assert f"{GREEN}<think>\nlook at visit Paris\n" in text and YELLOW in text and GREY in text

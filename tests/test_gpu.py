@@ -10,7 +10,7 @@ from benchmarks import gpu
 from minprm.look import speed
 from minprm.model import blocks
 
-pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
+pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
 
 
 def test_the_benchmark_runs_small_and_leaves_the_limits_of_blocks_as_they_were(monkeypatch, capsys):

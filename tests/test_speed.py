@@ -116,7 +116,7 @@ def test_a_card_is_known_by_the_words_of_its_name(name, peak):
 
 
 def test_under_adapters_the_frozen_weights_need_no_gradient_of_their_own():
-    pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
+    pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
     plain = policy()
     weights, head = plain.size, plain.model.get_output_embeddings().weight.numel()
     p = Policy(adapted(policy().model, 4, checkpointing=False), plain.tokenizer, 100)

@@ -43,7 +43,7 @@ from minprm.look.clock import duration, is_raised, updates_of
 from minprm.look.failure import Tally
 from minprm.look.log import Log
 from minprm.model.agent import Agent, make_prompter
-from minprm.printable import GREEN, GREY, PLAIN, YELLOW, printable
+from minprm.printable import GREEN, GREY, PLAIN, YELLOW, in_colours, printable
 from minprm.run.stage_ids import kind, stage_ids
 from minprm.several.jobs import processes
 from minprm.several.together import several
@@ -78,7 +78,7 @@ def of_model(
     yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
     yield disk(cfg, total, trained, train_demos)
     yield from instruction.plan(prompter.instruction, cfg.sft.keep_instruction)
-    yield "\n" + rendered(train_demos[0], prompter.chat) + "\n"
+    yield "\n" + as_shown(rendered(train_demos[0], prompter.chat)) + "\n"
     if several():
         yield "Not measured: a plan measures one process, without torchrun. Of several, those that"
         yield "share weights (--shard) need less each."
@@ -137,6 +137,14 @@ def rendered(demo: Demo, chat: Chat) -> str:
         action = [*opening, *chat.action(step.action), *chat.act_end, *chat.end]
         text += YELLOW + printable(chat.text(action))
     return text + PLAIN
+
+
+def as_shown(text: str) -> str:
+    """The same without its colours, where the terminal has none."""
+    if not in_colours(sys.stdout):
+        for colour in (GREEN, GREY, YELLOW, PLAIN):
+            text = text.replace(colour, "")
+    return text
 
 
 # --- one batch ---

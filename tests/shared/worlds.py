@@ -21,7 +21,7 @@ def make(name: str, **knobs):
     """The world, or a skip that names the extra."""
     if name in EXTRAS and find_spec(EXTRAS[name]) is None:
         extra = "gym" if name == "taxi" else name
-        pytest.skip(f'needs {EXTRAS[name]}: pip install "minprm[{extra}]"')
+        pytest.skip(f'needs {EXTRAS[name]}: pip install ".[{extra}]"')
     return world_class(name)(**knobs)
 
 
