@@ -25,4 +25,4 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
     module, _, metric = item.name.rpartition(".")
     if module == "minprm.envs.metrics" and metric in LIBRARIES:
-        pytest.importorskip(LIBRARIES[metric], reason='needs the extra: pip install "minprm[text]"')
+        pytest.importorskip(LIBRARIES[metric], reason='needs the extra: pip install ".[text]"')

@@ -1,5 +1,6 @@
 """minprm COMMAND [FLAGS]: the commands of the package. `python -m minprm` is the same."""
 
+import errno
 import io
 import logging
 import os
@@ -44,6 +45,10 @@ def main(argv: list[str] | None = None) -> None:
             raise SystemExit(130) from None
         except BrokenPipeError:  # whoever reads has read enough, as head does
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is buffered
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            fail(f"{str(error.filename)[:80]} …: no file can have so long a name; shorten the path")
         return
     lines = [f"  {command:<10}{purpose}" for command, purpose in COMMANDS.items()]
     usage = "minprm COMMAND [FLAGS]; COMMAND --help lists its flags; minprm --version.\n"

@@ -60,7 +60,7 @@ def model(tmp_path_factory) -> Path:
 def browser() -> Iterator:
     """Chromium without a window. Skips where it, or Playwright, is not there."""
     playwright = pytest.importorskip(
-        "playwright.sync_api", reason='needs Playwright: pip install "minprm[dev]"'
+        "playwright.sync_api", reason='needs Playwright: pip install ".[dev]"'
     )
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not program:

@@ -109,6 +109,7 @@ ROOT = Path(__file__).parents[1]
         ("--stages synth act_prm relabel sft:thoughts", "not those of the games that were won"),
         ("--stages synth shuffle rl sft:expert", "not those of the games that were won"),
         ("--lora 4", "--lora has no effect here: it needs a --model"),
+        ("--lora 4 --skip-bad", "--skip-bad has no effect here: it needs --demos; --lora has no"),
         ("--dry-run --resume", "--resume"),
         ("--dry-run --processes 2", "--processes is gone: --dry-run measures one process"),
         ("--processes=2", "--processes is gone: --dry-run measures one process"),

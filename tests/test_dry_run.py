@@ -35,7 +35,7 @@ def test_the_first_sample_is_shown_as_the_model_reads_it(tmp_path, model):
     flags = f"--preset logs --demos {logs} --model {model} --lora 0 --held-out 2 --dry-run"
     flags += " --thought-tokens 6 --act-prm.batch 2"
     text = "\n".join(whole_plan(parse(flags.split()), tmp_path))
-    assert "parameters" in text and "GiB" in text
+    assert "parameters" in text and "GiB" in text and "\x1b" not in text
     before, after = text.split("<think>\nlook at visit Paris\n")
     assert "how big is Paris?" in before and '"title": "Paris"' in after
 

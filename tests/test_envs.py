@@ -427,7 +427,7 @@ def test_a_missing_extra_is_one_sentence_with_its_install_line(monkeypatch, caps
     monkeypatch.setattr(base, "find_spec", lambda name: None)
     with pytest.raises(SystemExit):
         world_class("babyai")()
-    assert 'pip install "minprm[babyai]"' in capsys.readouterr().err
+    assert 'pip install ".[babyai]"' in capsys.readouterr().err
 
 
 # --- by hand, and demos ---
@@ -528,7 +528,7 @@ def test_a_call_with_other_arguments_is_told_those_that_the_tool_takes():
 @pytest.mark.parametrize("action", ["The Louvre is in Paris.", None, "[1]"])
 def test_what_is_no_call_in_a_world_with_tools_is_illegal_and_answered_by_the_user(action):
     """A tool's message answers a call: many templates lose it, or fail, where there was none."""
-    pytest.importorskip("bm25s", reason='needs the extra: pip install "minprm[search]"')
+    pytest.importorskip("bm25s", reason='needs the extra: pip install ".[search]"')
     world = world_class("search")()
     e = Episode(world, state=[{"role": "user", "content": world.reset(0)}])
     act(e, None, action)

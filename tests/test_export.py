@@ -25,7 +25,7 @@ from shared.chats import TEMPLATES, TOOLS, one_call, random_qwen3, tokenizer
 from shared.commands import refusal
 from shared.policies import policy
 
-peft = pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
+peft = pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
 IDS = list(range(40, 70))
 
 
@@ -353,7 +353,7 @@ def test_what_cannot_be_served_is_refused_in_a_sentence(tmp_path, monkeypatch, c
     said = refusal(serve.main, ["--port", "8001", "base"], capsys)
     assert said == "name the checkpoint first: minprm serve CHECKPOINT --port 8001 base\n"
     monkeypatch.setattr(serve, "find_spec", lambda name: None)
-    assert 'pip install "minprm[vllm]"' in refusal(serve.main, ["base"], capsys)
+    assert 'pip install ".[vllm]"' in refusal(serve.main, ["base"], capsys)
     out, _ = exported(capsys, tmp_path, "checkpoints/adapters/action_sft-0")
     config = json.loads((out / "adapter_config.json").read_text())
     elsewhere = json.dumps(config | {"base_model_name_or_path": "/elsewhere/base"})

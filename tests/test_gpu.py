@@ -15,7 +15,7 @@ from minprm.model.policy import Policy
 from minprm.model.tree import layout
 from shared.policies import branches, policy
 
-pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
+pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
 
 
 def test_the_benchmark_runs_small_and_leaves_the_limits_of_blocks_as_they_were(monkeypatch, capsys):

@@ -136,3 +136,15 @@ def test_what_a_strangers_file_says_is_shown_or_refused(
             shutil.rmtree(strange.parent / "out")
     said = capsys.readouterr()
     assert harmless(said.out + said.err)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["logs {}", "evaluate {}", "serve {} --dry-run", "train --demos {} --arms action_sft"],
+)
+def test_a_path_of_too_many_letters_is_refused(capsys, command):
+    with pytest.raises(SystemExit) as stop:
+        main(command.replace("{}", "x/" * 2500).split())
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and error.count("\n") == 1
+    assert "no file can have so long a name" in error and len(error) < 300

@@ -9,7 +9,7 @@ from minprm.commands.train import main
 from minprm.logs.reader import read_demos, split_tasks, write_demos
 from shared.chats import PAGES, line, tokenizer
 
-trl = pytest.importorskip("trl", reason='needs trl: pip install "minprm[dev]"')
+trl = pytest.importorskip("trl", reason='needs trl: pip install ".[dev]"')
 datasets = pytest.importorskip("datasets", reason="trl brings it")
 
 

@@ -22,7 +22,7 @@ from minprm.model.policy import Policy
 from shared.policies import SAMPLES, policy
 from shared.stages import Lines
 
-peft = pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
+peft = pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-pytest.importorskip("modal", reason='needs modal: pip install "minprm[modal]"')
+pytest.importorskip("modal", reason='needs modal: pip install ".[modal]"')
 import modal
 
 import modal_train

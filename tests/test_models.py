@@ -273,7 +273,7 @@ def test_a_sampler_of_a_model_with_windows_reads_anew_also_where_nobody_checked(
 
 @pytest.mark.parametrize("name", ["Llama", "Mistral", "Gemma2"])
 def test_adapters_on_a_base_in_bf16_are_checked_as_well(name, tmp_path):
-    pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
+    pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
     p = Policy(load_model(str(saved(name, tmp_path)), lora=4, checkpointing=True), None, 10_000)
     who = replace(loaded(name, tmp_path), policy=p, sampler=Sampler(p.model, own_weights=True))
     check(who)
@@ -283,7 +283,7 @@ def test_adapters_on_a_base_in_bf16_are_checked_as_well(name, tmp_path):
 @pytest.mark.parametrize("name", ["Mistral", "Gemma2"])
 def test_a_window_is_seen_where_it_looks_like_rounding(name, tmp_path, said):
     """In bf16, with the small weights of a model that was just made, trees are off by little."""
-    pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
+    pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
     path = saved(name, tmp_path)
     model = load_model(str(path), lora=4)
     for weight in model.parameters():

@@ -13,8 +13,8 @@ import pytest
 
 from evidence.results import load
 
-nbformat = pytest.importorskip("nbformat", reason='needs nbclient: pip install "minprm[dev]"')
-nbclient = pytest.importorskip("nbclient", reason='needs nbclient: pip install "minprm[dev]"')
+nbformat = pytest.importorskip("nbformat", reason='needs nbclient: pip install ".[dev]"')
+nbclient = pytest.importorskip("nbclient", reason='needs nbclient: pip install ".[dev]"')
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("idea", "logs")

@@ -19,9 +19,9 @@ from shared.chats import chat_model
 
 pytestmark = pytest.mark.slow
 
-trl = pytest.importorskip("trl", reason='needs trl: pip install "minprm[dev]"')
+trl = pytest.importorskip("trl", reason='needs trl: pip install ".[dev]"')
 datasets = pytest.importorskip("datasets", reason="trl brings it")
-pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
+pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
 SMALL = (
     "--preset logs --demos mine --run r --held-out 4 --arms base act_prm --lora 4 --threads 1 "
     "--thought-tokens 12 --action-tokens 48 --act-prm.updates 2 --act-prm.batch 2 "
@@ -107,7 +107,7 @@ def test_the_export_is_a_model_by_itself(folder):
     assert "vllm serve" in card and str(folder) not in card
 
 
-@pytest.mark.skipif(find_spec("vllm") is None, reason='needs vllm: pip install "minprm[vllm]"')
+@pytest.mark.skipif(find_spec("vllm") is None, reason='needs vllm: pip install ".[vllm]"')
 def test_the_engine_serves_it(folder, monkeypatch, capsys):
     from shared.serving import CHAPTER, asked
 

@@ -12,7 +12,7 @@ from minprm.constants import Optim, Sampled
 from minprm.data import Sample
 from shared.policies import policy
 
-trl = pytest.importorskip("trl", reason='needs trl: pip install "minprm[dev]"')
+trl = pytest.importorskip("trl", reason='needs trl: pip install ".[dev]"')
 datasets = pytest.importorskip("datasets", reason="trl brings it")
 PROMPT, LENGTHS, ADVANTAGES = [7, 8, 9], [5, 2, 4], [1.5, -0.7, -1.2]
 

@@ -113,7 +113,7 @@ def test_training_is_the_same_to_the_bit_with_looks_and_without(
 
 @pytest.mark.slow
 def test_adapters_learn_the_same_with_looks_and_without(act_prm, checkpoints, tmp_path):
-    pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
+    pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
     (base,) = checkpoints.glob("tiny-*")  # it was raised for another run
     runs = []
     for watch in (3, 0):

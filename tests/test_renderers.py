@@ -11,9 +11,7 @@ from minprm.text.actions import joined
 from minprm.text.chat import Chat
 from shared.templates import ACTIONS, PLAIN_CALL, TYPED, shipped, writable
 
-configs = pytest.importorskip(
-    "renderers.configs", reason='needs renderers: pip install "minprm[dev]"'
-)
+configs = pytest.importorskip("renderers.configs", reason='needs renderers: pip install ".[dev]"')
 base = pytest.importorskip("renderers.base")
 
 FAMILIES = {

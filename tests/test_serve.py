@@ -13,8 +13,8 @@ from shared.chats import TOOLS, one_call, random_qwen3, tokenizer
 from shared.serving import CHAPTER, FAST, asked
 
 os.environ |= FAST
-pytest.importorskip("vllm", reason='needs vllm: pip install "minprm[vllm]"')
-pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
+pytest.importorskip("vllm", reason='needs vllm: pip install ".[vllm]"')
+pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
 
 
 def test_the_parser_of_chapter_5_reads_the_call_that_the_template_writes():

@@ -31,7 +31,7 @@ def test_bf16_weights_do_not_move_at_1e_6_and_fp32_weights_do(saved):
 
 
 def test_adapters_are_fp32_on_a_bf16_base_and_only_they_are_trained(saved):
-    pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
+    pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
     p = Policy(load_model(saved[1], lora=4), saved[0].tokenizer, 10_000)
     assert {x.dtype for x in p.parameters.values()} == {torch.float32}
     assert all("lora_" in name or name == "critic" for name in p.parameters)

@@ -30,7 +30,7 @@ ALL = pytest.mark.parametrize("name", METRICS)
 def metric(name: str):
     """The metric, or a skip that names the extra."""
     if name in LIBRARIES:
-        pytest.importorskip(LIBRARIES[name], reason='needs the extra: pip install "minprm[text]"')
+        pytest.importorskip(LIBRARIES[name], reason='needs the extra: pip install ".[text]"')
     return METRICS[name]
 
 
@@ -168,7 +168,7 @@ def test_too_few_rows_a_missing_extra_and_a_wrong_knob_are_told(tmp_path, capsys
     assert "Names: exact_match, bleu" in refused(capsys, "reward=nice")
     assert "enough is a number" in refused(capsys, "enough=nan")
     monkeypatch.setattr(base, "find_spec", lambda name: None)
-    assert 'needs sacrebleu: pip install "minprm[text]"' in refused(capsys, "reward=chrf")
+    assert 'needs sacrebleu: pip install ".[text]"' in refused(capsys, "reward=chrf")
 
 
 # --- a user's reward ---

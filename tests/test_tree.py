@@ -318,7 +318,7 @@ def test_blocks_are_learned_from_with_whatever_kernel_torch_takes(by_blocks):
 
 
 def test_also_with_checkpointing_and_adapters():
-    peft = pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
+    peft = pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
     base, samples = policy(), grown("nested")
     model = base.model
     checkpoint_activations(model)

@@ -22,7 +22,7 @@ from minprm.load.tiny import untrained
 from minprm.model.policy import Policy
 
 os.environ |= {"TORCH_COMPILE_DISABLE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}  # seconds, not minutes
-pytest.importorskip("vllm", reason='needs vllm: pip install "minprm[vllm]"')
+pytest.importorskip("vllm", reason='needs vllm: pip install ".[vllm]"')
 
 LONG = [3, 4, 5, 6, 7] * 60  # longer than a block of the prefix cache
 PROMPTS = [LONG, [7], [8, 9, 1], [*LONG, 8, 9]]
@@ -138,7 +138,7 @@ def test_the_stopping_token_is_among_the_ids_and_the_end_of_turn_does_not_stop_a
 
 
 def test_adapters_are_merged_on_their_way_into_the_engine(parts):
-    peft = pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
+    peft = pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
     base, _ = parts
     adapters = peft.LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False)
     p = Policy(peft.get_peft_model(deepcopy(base.model), adapters), base.tokenizer, 10_000)

@@ -121,7 +121,7 @@ def with_numbers(action: str, read: str) -> str:
 def untrained(words: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
     return Qwen3ForCausalLM(Qwen3Config(
         vocab_size=len(words), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=4, head_dim=16, initializer_range=0.08,
+        num_attention_heads=4, num_key_value_heads=4, head_dim=32, initializer_range=0.08,
         rope_parameters={"rope_type": "default", "rope_theta": 1000.0}, tie_word_embeddings=True,
         max_position_embeddings=4096, bos_token_id=None,
         eos_token_id=words.convert_tokens_to_ids(END),

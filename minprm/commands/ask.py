@@ -162,9 +162,12 @@ def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> Non
         (not played, "--demos", "content skip_bad drop map task_key keep thought format"),
         (not evaluations[0].watch, "a table, so no --watch", "samples transcripts"),
     )
+    sentences = []
     for met, need, knobs in needs:
         for knob in knobs.split():
-            refuse(knob in chosen_knobs and not met, no_effect(knob, need))
+            if knob in chosen_knobs and not met:
+                sentences.append(no_effect(knob, need))
+    refuse(sentences, "; ".join(sentences))
 
 
 def _check_world(evaluations: dict[str, Evaluation], chosen_knobs: set[str]) -> None:

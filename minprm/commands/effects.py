@@ -111,16 +111,19 @@ def _writes_instructed(config: Config) -> bool:
 
 
 def check_effects(config: Config, given: set[str], preset: Config) -> None:
-    """Refuses the knobs in `given` that have no effect.
+    """Refuses the knobs in `given` that have no effect, all in one answer.
 
     A knob that is switched off, or back from the preset's value to the plain default, may be given
     anywhere: it asks for nothing.
     """
     settings, usual, plain = (dict(flat(asdict(x))) for x in (config, preset, Config()))
+    sentences = []
     for knob, need in idle(config).items():
         off = settings[knob] == plain[knob] and not plain[knob]
         back = settings[knob] == plain[knob] != usual[knob]
-        refuse(knob in given and not (off or back), no_effect(knob, need))
+        if knob in given and not (off or back):
+            sentences.append(no_effect(knob, need))
+    refuse(sentences, "; ".join(sentences))
 
 
 def no_effect(knob: str, need: str) -> str:

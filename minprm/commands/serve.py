@@ -40,7 +40,7 @@ def main(argv: list[str]) -> None:
     flags, engine_flags = read_known_flags(Serve, argv, PROGRAM)
     refuse(
         not flags.dry_run and find_spec("vllm") is None,
-        f'{PROGRAM} needs vLLM: pip install "minprm[vllm]"; --dry-run prints the line for another '
+        f'{PROGRAM} needs vLLM: pip install ".[vllm]"; --dry-run prints the line for another '
         "machine",
     )
     require_model(flags.checkpoint)

@@ -245,4 +245,4 @@ def called(action: str, tools: list[dict]) -> tuple[str, dict[str, str]]:
 def needs(package: str, extra: str) -> None:
     """Exits with the line that installs a package, if the package is missing."""
     if find_spec(package) is None:
-        fail(f'this world needs {package}: pip install "minprm[{extra}]"')
+        fail(f'this world needs {package}: pip install ".[{extra}]"')

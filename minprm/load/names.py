@@ -81,7 +81,7 @@ def require_device(name: DeviceName, sampler: SamplerName) -> None:
 def require_sampler(name: str) -> None:
     """Exits where the sampler of that name is not installed."""
     if uses_vllm(name) and find_spec("vllm") is None:
-        fail('--sampler vllm: it is not installed; pip install "minprm[vllm]", or use transformers')
+        fail('--sampler vllm: it is not installed; pip install ".[vllm]", or use transformers')
 
 
 def uses_vllm(name: str) -> bool:

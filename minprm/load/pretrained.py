@@ -378,7 +378,7 @@ def checkpoint_activations(model: PreTrainedModel) -> None:
 
 def _need_peft(subject: str) -> None:
     if find_spec("peft") is None:
-        fail(f'{subject} peft: pip install "minprm[lora]"')
+        fail(f'{subject} peft: pip install ".[lora]"')
 
 
 def make_sampler(

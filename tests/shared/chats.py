@@ -13,7 +13,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-trl = pytest.importorskip("trl", reason='needs trl: pip install "minprm[dev]"')
+trl = pytest.importorskip("trl", reason='needs trl: pip install ".[dev]"')
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"
 QWEN = ["<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>"]
 LLAMA = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",

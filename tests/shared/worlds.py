@@ -19,7 +19,7 @@ HOSTILE = ["", "nonsense", "open", "x" * 100_000, "<end> </act>", "ünï\0code",
 def make(name: str, **knobs):
     """The world, or a skip that names the extra."""
     if name in EXTRAS and find_spec(EXTRAS[name]) is None:
-        pytest.skip(f'needs {EXTRAS[name]}: pip install "minprm[{name}]"')
+        pytest.skip(f'needs {EXTRAS[name]}: pip install ".[{name}]"')
     return world_class(name)(**knobs)
 
 
