@@ -80,8 +80,8 @@ def action_turn(task) -> Tokens:
 
 def narrated(rng) -> tuple[Tokens, Tokens]:
     """One episode of random play, as (prompt, turn). The base model has read 12,800 of them."""
-    # It stands in for a pretrained one. It can follow a ball from any cup, and opens the cup that
-    # its thought ends with. It does not know which thought helps: one in ten follows the ball.
+    # They stand in for pretraining. It learns to follow a ball from any cup, and to open the cup
+    # that its thought ends with. Which thought helps it cannot learn: one in ten follows the ball.
     task = new_task(rng)
     start, _ = task
     wrong = rng.choice(CUPS.replace(start, ""))
@@ -114,8 +114,8 @@ def draw(model, prompts, stop, greedy=False, limit=24) -> list[Tokens]:
         distinct, which = rows.unique(dim=0, return_inverse=True)  # equal rows are run once
         probs = model(distinct).logits[which, -1].softmax(-1)
         tokens = probs.argmax(-1, keepdim=True) if greedy else probs.multinomial(1)
-        for i, token in zip(running.tolist(), tokens.tolist(), strict=True):
-            completions[i] += token
+        for i, new in zip(running.tolist(), tokens.tolist(), strict=True):
+            completions[i] += new  # a list of one token
         unfinished = tokens[:, 0] != ID[stop]
         running = running[unfinished]
         rows = torch.cat([rows, tokens], dim=1)[unfinished]
@@ -128,7 +128,7 @@ def log_probs(model, prompts, targets) -> list[torch.Tensor]:
     rows = []
     for before, target in zip(prompts, targets, strict=True):
         rows.append(torch.tensor(before + target))
-    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # on the right: never attended to
+    ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # on the right, unread
     length = len(prompts[0])  # of each prompt, whose last token predicts the target's first
     logp = model(ids[:, :-1]).logits[:, length - 1 :].log_softmax(-1)  # of every word
     logp = logp.gather(-1, ids[:, length:, None])[..., 0]  # of the word that came next
@@ -140,7 +140,7 @@ def log_probs(model, prompts, targets) -> list[torch.Tensor]:
 
 # ------------------------------------------------ Act-PRM: the four steps, then the loop
 def think(model, tasks, group) -> tuple[list, list]:
-    """(prompts, thoughts): `group` of each for every task, side by side. No action is shown."""
+    """(prompts, thoughts): `group` of each for a task, in a row. No prompt shows the action."""
     prompts = []
     for task in tasks:
         prompts += [prompt(task) + encode("<think>")] * group
@@ -171,8 +171,8 @@ def score(model, prompts, turns) -> torch.Tensor:
 def posterior(rewards: torch.Tensor) -> torch.Tensor:
     """A = G r / sum(r) in each group: the E-step.  [tasks, G] -> [tasks, G]"""
     # Bayes: p(z | state, action) is proportional to p(z | state) r. The draws are from p(z | state)
-    # already, so each is weighed by r alone. GRPO takes (r - mean) / std, for the thought's tokens
-    # only: it can be below 0, and the expert's action, which is never wrong, would keep this A.
+    # already, so each is weighed by r alone. GRPO's (r - mean) / std can be below 0, which would
+    # train against the expert's action: only the thought's tokens could have it.
     group = rewards.shape[-1]
     total = rewards.sum(-1, keepdim=True)
     return group * rewards / total.clamp(min=1e-30)  # if all r are 0, so are all A
@@ -180,8 +180,8 @@ def posterior(rewards: torch.Tensor) -> torch.Tensor:
 
 def update(model, optimizer, prompts, targets, advantages) -> None:
     """One step on -A log p(target | prompt), the mean over all tokens of all targets."""
-    # A weighs the action too. Weight 1 trains it to be right whatever was thought: mean reward
-    # after 15 updates is .20, not .71 (seed 10), and .32, not .96 (seed 11).
+    # A weighs the action's tokens too. With weight 1 they are trained to follow any thought: mean
+    # reward after 15 updates is .20 instead of .71 (seed 10), and .32 instead of .96 (seed 11).
     loss = torch.tensor(0.0)
     for i, logp in enumerate(log_probs(model, prompts, targets)):
         loss = loss - advantages[i] * logp.sum()
@@ -213,7 +213,7 @@ def relabel(model, log, group=4) -> list[tuple[Tokens, Tokens]]:
     rewards = score(model, prompts, turns).view(len(log), group)
     rows = []
     for i, best in enumerate(rewards.argmax(-1).tolist()):
-        turn = encode("<think>") + turns[i * group + best]  # now it shall begin to think by itself
+        turn = encode("<think>") + turns[i * group + best]  # so it learns to begin one by itself
         rows.append((prompt(log[i]), turn))
     return rows
 
@@ -224,7 +224,7 @@ def fine_tune(model, rows, updates, batch, lr, seed) -> None:
     rng = random.Random(seed)
     for i in range(updates):
         warmup = min(1, (i + 1) / 20)
-        decay = 1 - i / updates  # or the last batches would count more than the first
+        decay = 1 - i / updates  # to 0, or the last batches would count most
         optimizer.param_groups[0]["lr"] = lr * warmup * decay
         prompts, targets = zip(*rng.sample(rows, batch), strict=True)
         update(model, optimizer, prompts, targets, advantages=[1.0] * batch)
@@ -270,7 +270,7 @@ if __name__ == "__main__":
     tasks = [new_task(rng) for _ in range(756)]
     log, test = tasks[:256], []
     for task in tasks[256:]:
-        if task not in log and len(test) < 400:  # to know the log by heart is no help
+        if task not in log and len(test) < 400:  # no task of the log is tested
             test.append(task)
     base = make_model(seed)
     fine_tune(base, [narrated(rng) for _ in range(12_800)], 400, batch=32, lr=4e-3, seed=seed)

@@ -3,8 +3,7 @@
 Weights are random and of the real shapes, so nothing is downloaded.
 
     updates      as trees (groups of 8 share a prompt) and as a row a sample: tokens a second, the
-                 share of the card's peak (MFU, as a run logs it: minprm/look/speed.py), and peak
-                 memory
+                 share of the card's peak (MFU: `flops`), and peak memory
     blocks       forward and backward pass with a dense mask and with blocks, by the row's length
     kernels      how many are compiled in the first updates of varied shapes, and in later ones
     sampling     a token of all completions in the plain loop, beside the time that the card takes
@@ -15,6 +14,7 @@ runs the same code on a tiny shape where there is no GPU; what only a card has i
 """
 
 import random
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -29,10 +29,11 @@ from evidence.results import save_run, take_json_flag
 from minprm.constants import Config
 from minprm.data import Sample
 from minprm.load.pretrained import adapted
-from minprm.look import speed
 from minprm.model import blocks
 from minprm.model.policy import Policy
+from minprm.model.precision import output_layer
 from minprm.model.sampler import Sampler
+from minprm.model.tree import numbered_paths
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 CARD = torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU"
@@ -40,6 +41,13 @@ CARD = torch.cuda.get_device_name() if DEVICE == "cuda" else "CPU"
 BANDWIDTH = {
     "NVIDIA H200": 4.8e12, "NVIDIA H100 80GB HBM3": 3.35e12, "NVIDIA A100-SXM4-80GB": 2.04e12,
 }  # fmt: skip
+# Peak FLOPs a second in bf16 with fp32 sums and without sparsity, in 10^12: NVIDIA's data sheets.
+# A card is known by the words in its name; of several that fit, the first.
+PEAK = {
+    "B200": 2250, "H200": 989, "H100 PCIe": 756, "H100 NVL": 835, "H100": 989, "A100": 312,
+    "L40S": 362, "L40": 181, "L4": 121, "A10G": 70, "A10": 125, "RTX 4090": 165, "RTX 3090": 71,
+}  # fmt: skip
+SLOWER = {"Laptop", "MIG", "D"}  # words for less of a card than the table says
 GROUP = 8
 
 
@@ -150,13 +158,79 @@ def updates(policy: Policy, size: Size, work: Work) -> dict[str, float]:
         policy.shares_prefixes = share
         took[share] = seconds(lambda: policy.update(samples, config_of(size).act_prm, lr=1e-6))
     tokens = work.rows * (work.prompt + work.answer)
-    needed = speed.flops(policy, *speed.token_counts(samples))
+    needed = flops(policy, *token_counts(samples))
     return {
         "trees, tokens/s": tokens / took[True],
         "rows, tokens/s": tokens / took[False],
         "rows / trees": took[False] / took[True],
-        "MFU of trees, %": 100 * needed / took[True] / (speed.peak_of(CARD) or nan),
+        "MFU of trees, %": 100 * needed / took[True] / (peak_of(CARD) or nan),
     }
+
+
+def token_counts(samples: list[Sample]) -> tuple[int, int, int]:
+    """(tokens, pairs of tokens of which one sees the other, tokens whose log-prob is read).
+
+    >>> state = Sample().extend([1, 2])
+    >>> token_counts([Sample(parent=state).extend([3], 1.0), Sample(parent=state).extend([4], 1.0)])
+    (4, 9, 2)
+    """
+    tokens = 0
+    pairs = 0
+    scored = 0
+    counted = set()
+    for sample, path in zip(samples, numbered_paths(samples), strict=True):
+        above = 0
+        for number, node in path:
+            n = len(node.ids)
+            if number not in counted:
+                counted.add(number)
+                tokens += n
+                pairs += n * above + n * (n + 1) // 2  # each token sees itself too
+            above += n
+        scored += sum(sample.trained)
+    return tokens, pairs, scored
+
+
+def flops(policy: Policy, tokens: int, pairs: int, scored: int) -> float:
+    """The arithmetic of one pass, forward and backward, that it cannot do without.
+
+    MFU, the model FLOPs utilisation of PaLM (arXiv:2204.02311, appendix B), is this over what the
+    card could do in the same time.
+
+        a weight           2 FLOPs a token in the forward pass, 2 backward to the activations, and 2
+                           to its own gradient where it is trained: 6 N in all, 4 N under adapters
+        the output layer   the same, at the tokens whose log-prob is read
+        attention          12 FLOPs for each pair of tokens of which one sees the other, a layer and
+                           a unit of all heads' width
+
+    Not counted: the optimizer, what gradient checkpointing computes again, and a reference model.
+    Of a mixture of experts all experts are counted, which is too many.
+    """
+    model = policy.model
+    head = output_layer(model)
+    tied = head is model.get_input_embeddings().get_parameter("weight")
+    layers = policy.size - (0 if tied else head.numel())  # weights that every token passes
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    if not policy.lora:  # all are trained, and the output layer is counted by itself
+        trained = layers
+    attention = 12 * policy.attention_size
+    output = (4 if policy.lora else 6) * head.numel()
+    return (4 * layers + 2 * trained) * tokens + output * scored + attention * pairs
+
+
+def peak_of(name: str) -> float:
+    """FLOPs a second that the card of this name could do; 0.0 where it is not in the table.
+
+    >>> peak_of("NVIDIA H100 80GB HBM3") == 989e12, peak_of("NVIDIA H100 PCIe") == 756e12
+    (True, True)
+    >>> peak_of("NVIDIA GeForce RTX 4090 Laptop GPU"), peak_of("Tesla T4")
+    (0.0, 0.0)
+    """
+    words = set(re.split(r"[\s-]+", name))
+    for card, peak in PEAK.items():
+        if words.issuperset(card.split()) and not words & SLOWER:
+            return peak * 1e12
+    return 0.0
 
 
 def trees(work: Work) -> list[Sample]:

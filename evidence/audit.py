@@ -14,12 +14,15 @@ import random
 import time
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
+from math import comb
 from pathlib import Path
 from statistics import fmean
 
 from minprm.constants import RL, Config, Tiny, fail
 from minprm.envs import WORLDS, world_class
+from minprm.envs.bandit import Bandit, rate
 from minprm.envs.base import SPLITS, World, task_seed
+from minprm.envs.frozenlake import FrozenLake
 from minprm.own import is_own
 
 FILE = Path(__file__).with_name("audit.json")
@@ -193,15 +196,44 @@ def expert_sees(world: World, seed: int) -> tuple[str, ...]:
 
 
 def _optimum(world: World, episodes: int) -> float | None:
-    """Returns the mean of the exact best chance of success, or None if the world knows none."""
-    optimum = getattr(world, "optimum", None)
-    if optimum is None:
+    """Returns the mean of the exact best chance of success, or None where it is not known."""
+    if isinstance(world, Bandit):
+        return bandits_optimum(world)
+    if not isinstance(world, FrozenLake):
         return None
     values = []
     for index in range(episodes):
         world.reset(task_seed("test", index))
-        values.append(optimum())
+        values.append(world.optimum())
     return fmean(values)
+
+
+def bandits_optimum(world: Bandit) -> float:
+    """Returns the exact chance that the expert, from the start, names the better of two levers.
+
+    It sums the probability of every outcome (A paid so often, B so often) that leads it there.
+    """
+    if len(world.levers) != 2:
+        raise ValueError("the closed form is for two levers")
+    pulls_b = world.pulls // 2
+    pulls_a = world.pulls - pulls_b  # A is pulled first
+    total = 0.0
+    for best in "AB":
+        chance_a = world.good if best == "A" else world.bad
+        chance_b = world.good if best == "B" else world.bad
+        for paid_a in range(pulls_a + 1):
+            for paid_b in range(pulls_b + 1):
+                # a tie goes to A, as `max` in `expert` takes the first
+                names_a = rate(paid_a, pulls_a) >= rate(paid_b, pulls_b)
+                if names_a == (best == "A"):
+                    probability_a = _binomial(pulls_a, paid_a, chance_a)
+                    total += probability_a * _binomial(pulls_b, paid_b, chance_b)
+    return total / 2  # either lever is the best one in half of the tasks
+
+
+def _binomial(n: int, k: int, p: float) -> float:
+    """C(n, k) p^k (1 - p)^(n - k): the probability of k hits in n tries."""
+    return comb(n, k) * p**k * (1 - p) ** (n - k)
 
 
 def _versions() -> dict[str, str]:

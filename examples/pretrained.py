@@ -8,9 +8,13 @@ The steps are those of act_prm.py, and so are the names: lay the two side by sid
 to raise the base model. It can do sums, but does not think unless it is asked. Until it is
 fine-tuned, three examples in the prompt show it how, and nobody wrote more thoughts than these.
 They are long, so `read` computes once what all prompts begin with, and the turns of a prompt stand
-side by side behind it. Logs whose best thought earns less than .5 are left out: it is probably
-wrong. `--preset small` has the same recipe but for two things: it trains the thought alone, where
-the action is trained here as in act_prm.py, and it holds 40 logs out.
+side by side behind it.
+
+Three things are not as in act_prm.py. UPDATE trains the thought alone: before this model has a
+right thought, the expert's action is a surprise of seven nats, and its gradient would drown the
+thought's. A group in which no thought predicts the action teaches next to nothing (FLOOR): in
+shares of a sum near 0, chance would decide. And logs whose best thought earns less than .5 are
+left out: it is probably wrong.
 """
 
 import argparse
@@ -22,9 +26,17 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from torch.nn.utils.rnn import pad_sequence
-from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DynamicCache,
+)
+from transformers.masking_utils import sdpa_mask
 
 MODEL = Path(__file__).parents[1] / "checkpoints/SmolLM2-135M-Instruct"
+FLOOR = 0.02  # of a group's mean reward: below it, its thoughts are counted for less
 Tokens = list[int]
 
 
@@ -58,6 +70,20 @@ def action_turn(task) -> Tokens:
 
 
 # ------------------------------------------------ The model: it writes and reads tokens
+def attention(module, query, key, value, attention_mask, scaling=None, **_):
+    """Three of the model's queries share a key. transformers' own function gives each of them a
+    copy of all keys, for every token that is written: on a CPU most of the time goes there."""
+    first = attention_mask is None and query.shape[2] > 1  # nothing is in the cache yet
+    output = F.scaled_dot_product_attention(
+        query, key, value, attention_mask, is_causal=first, scale=scaling, enable_gqa=True
+    )
+    return output.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register("grouped", attention)
+AttentionMaskInterface.register("grouped", sdpa_mask)
+
+
 def read(model, prompts) -> tuple[DynamicCache, torch.Tensor]:
     """Keys and values of all tokens of each prompt but the last, and a mask [prompts, L], 0 at the
     padding. What all prompts begin with is computed once."""
@@ -135,7 +161,7 @@ def think(model, tasks, group, examples) -> tuple[list, list]:
 
 
 def turns_of(tasks, thoughts, group) -> list[Tokens]:
-    """Each thought and, if it ended, the expert's action after it: for SCORE and for UPDATE."""
+    """Each thought and, if it ended, the expert's action after it."""
     turns = []
     for i, thought in enumerate(thoughts):
         ended = thought[-1] == CLOSE[0]
@@ -161,10 +187,8 @@ def score(model, prompts, turns) -> torch.Tensor:
 
 
 def posterior(rewards: torch.Tensor) -> torch.Tensor:
-    """A = G r / sum(r) in each group: the E-step.  [tasks, G] -> [tasks, G]"""
-    group = rewards.shape[-1]
-    total = rewards.sum(-1, keepdim=True)
-    return group * rewards / total.clamp(min=1e-30)  # if all r are 0, so are all A
+    """A = r / (mean(r) + FLOOR) in each group: the E-step.  [tasks, G] -> [tasks, G]"""
+    return rewards / (rewards.mean(-1, keepdim=True) + FLOOR)
 
 
 def update(model, optimizer, prompts, targets, advantages) -> None:
@@ -187,7 +211,7 @@ def act_prm(model, log, examples, updates, batch, group, lr, seed) -> None:
         turns = turns_of(tasks, thoughts, group)
         rewards = score(model, prompts, turns)  # 2. SCORE
         advantages = posterior(rewards.view(batch, group)).flatten()  # 3. CREDIT
-        update(model, optimizer, prompts, turns, advantages)  # 4. UPDATE
+        update(model, optimizer, prompts, thoughts, advantages)  # 4. UPDATE
         print(f"update {i:>2}   mean reward {rewards.mean():.3f}", flush=True)
 
 
@@ -257,9 +281,7 @@ if __name__ == "__main__":
     examples = read_logs(flags.folder / "examples.jsonl")
     test = read_logs(flags.folder / "test.jsonl")
     base = AutoModelForCausalLM.from_pretrained(
-        MODEL,
-        dtype=torch.float32,
-        attn_implementation="sdpa",  # which takes masks of two kinds
+        MODEL, dtype=torch.float32, attn_implementation="grouped"
     )
     print(f"base model, with its examples   {success(base, test, examples):.3f}", flush=True)
     thinker = copy.deepcopy(base)

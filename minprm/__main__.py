@@ -1,6 +1,7 @@
 """minprm COMMAND [FLAGS]: the commands of the package. `python -m minprm` is the same."""
 
 import io
+import logging
 import os
 import sys
 from importlib import import_module
@@ -8,6 +9,8 @@ from importlib import import_module
 from loguru import logger
 
 from minprm import __version__
+from minprm.constants import fail
+from minprm.printable import ShownRecord, as_printable
 from minprm.several.together import refuse_several
 
 COMMANDS = {
@@ -26,7 +29,9 @@ def main(argv: list[str] | None = None) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if isinstance(sys.stdout, io.TextIOWrapper):  # it may know fewer letters than what it shows
         sys.stdout.reconfigure(errors="backslashreplace")
-    logger.configure(handlers=[{"sink": sys.stderr, "format": "{message}"}])  # a run has its own
+    handler = {"sink": sys.stderr, "format": "{message}"}  # a run has its own
+    logger.configure(handlers=[handler], patcher=as_printable)
+    logging.setLogRecordFactory(ShownRecord)
     argv = sys.argv[1:] if argv is None else argv
     name = argv[0] if argv else "--help"
     if name != "train":
@@ -49,8 +54,7 @@ def main(argv: list[str] | None = None) -> None:
     if name == "--version":
         print(f"minprm {__version__}")
         return
-    print(f"minprm {name}: no such command. Commands: {', '.join(COMMANDS)}", file=sys.stderr)
-    raise SystemExit(2)
+    fail(f"minprm {name}: no such command. Commands: {', '.join(COMMANDS)}")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def rewards(name: str, logps: list[Tensor], texts: Sequence[Texts] = ()) -> list
     judges_texts = reads_texts(name)
     numbers = []
     for i, logp in enumerate(logps):
-        reward = judge(logp, *texts[i]) if judges_texts else judge(logp)
+        reward = judge(logp.clone(), *texts[i]) if judges_texts else judge(logp.clone())
         number = as_number(name, reward)
         if number < 0:
             fail(f"{name} returned {number}, and the reward of a thought is 0 or more")
@@ -48,7 +48,7 @@ def _as_many(name: str, r: Tensor, numbers: object) -> Tensor:
     """What a user's advantage returned for these rewards. Exits where it is not [G] numbers."""
     try:
         adv = torch.as_tensor(numbers, dtype=r.dtype).detach()
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, ArithmeticError, RuntimeError):
         fail(f"{name} returned {numbers!r}, and an advantage is a tensor"[:300])
     if adv.shape != r.shape:
         fail(

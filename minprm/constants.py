@@ -14,6 +14,8 @@ from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, NamedTuple, NoReturn
 
+from minprm.printable import printable
+
 
 class Range(NamedTuple):
     """The numbers that a knob may have, both ends included."""
@@ -321,7 +323,6 @@ class Config:
     # states (in rl: tasks) whose groups are kept for the report; 0: none
     watch: Annotated[Few, ReadBy("act_prm*", "rl*")] = 3
     keep_episodes: CountOrNone = 40  # evaluation episodes of an arm that are kept for the report
-    track: Literal["none", "wandb"] = "none"  # Weights & Biases, beside TensorBoard
     threads: Few = 0  # CPU threads of a process; 0: one for a small model, else as torch chooses
     # how many arms are trained at once, each in a process of its own; 0: with the embedded model on
     # a CPU one for each core, at most four, and else 1
@@ -381,7 +382,11 @@ def refusal(function: Callable, *arguments) -> str:
     return ""
 
 
+class Refused(SystemExit):
+    """What `fail` ends with; a user's own program may raise SystemExit too."""
+
+
 def fail(sentence: str) -> NoReturn:
-    """A user's error: one sentence, exit code 2."""
-    print(sentence, file=sys.stderr)
-    raise SystemExit(2)
+    """A user's error: one sentence, exit code 2. Texts of others in it are shown, not obeyed."""
+    print(printable(sentence), file=sys.stderr)
+    raise Refused(2)

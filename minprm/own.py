@@ -18,18 +18,22 @@ once; chosen.py asks the functions and checks their numbers.
 """
 
 import hashlib
+import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
 from inspect import signature
-from math import isfinite, nan
 from pathlib import Path
+from threading import current_thread, main_thread
 from traceback import extract_tb
 from types import ModuleType
 from typing import Any
 
-from minprm.constants import fail
+from minprm.constants import Refused, fail
 
+LIMIT = 300  # seconds that one call of a user's function may take
+LARGEST = 1e38  # of a user's numbers; 32 bits hold three times as much
 # what a user's function may take, by the number of arguments
 REWARD_TAKES = {1: "logp alone", 4: "logp, thought, state and action"}
 ADVANTAGE_TAKES = {1: "the rewards of a group"}
@@ -68,11 +72,35 @@ def users(name: str, ours: Iterable[str]) -> Callable | None:
     @wraps(theirs)
     def guarded(*arguments):
         try:
-            return theirs(*arguments)
-        except Exception as error:  # a user's program raises whatever it likes
+            with limited():
+                return theirs(*arguments)
+        except Refused:
+            raise
+        except (Exception, SystemExit) as error:  # a user's program raises whatever it likes
             fail(f"{name} raised {in_a_line(error)}")
 
     return guarded
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """Inside, a user's function that has run for LIMIT seconds meets a TimeoutError. Only the main
+    thread can be interrupted so, and no function in the middle of one that is written in C."""
+    nested = signal.getitimer(signal.ITIMER_REAL)[0] > 0
+    if nested or current_thread() is not main_thread():
+        yield
+        return
+
+    def ring(*_):
+        raise TimeoutError(f"it did not end within {LIMIT} seconds")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, LIMIT)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def function(name: str, ours: dict[str, Callable]) -> Callable:
@@ -106,14 +134,19 @@ def reads_texts(name: str) -> bool:
 
 
 def as_number(name: str, reward: Any) -> float:
-    """What a user's reward returned, as a number. Exits where it is no finite one."""
+    """What a user's reward returned, as a number. Exits where it is none that 32 bits can hold."""
+    if not is_number(reward):
+        shown = f"{reward!r:.200}" if not isinstance(reward, int) else "a number of many digits"
+        fail(f"{name} returned {shown}, and a reward is a finite number below {LARGEST:g}")
+    return float(reward)
+
+
+def is_number(reward: Any) -> bool:
+    """Is it one number, finite in 32 bits? A text of digits is none."""
     try:
-        number = float(reward)
-    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several numbers
-        number = nan
-    if not isfinite(number):
-        fail(f"{name} returned {reward!r}, and a reward is a finite number"[:300])
-    return number
+        return not isinstance(reward, str) and abs(float(reward)) < LARGEST
+    except (TypeError, ValueError, ArithmeticError, RuntimeError):
+        return False  # RuntimeError: a tensor of several numbers
 
 
 def fingerprints(names: Iterable[str]) -> dict[str, str]:

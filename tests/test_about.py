@@ -166,10 +166,10 @@ def test_held_out_logs_are_replayed_with_the_history_that_was_trained(trained, m
     monkeypatch.setattr(
         playing, "replay", lambda agent, *rest: shown.append(agent.history) or replay(agent, *rest)
     )
-    evaluate.main("checkpoints/r/base-0 base --demos held.jsonl --chart all.png".split())
+    evaluate.main("checkpoints/r/base-0 base --demos held.jsonl".split())
     told, noted = capsys.readouterr()
     assert shown == [History(thoughts=False, first=0, last=1)] * 2
-    assert "base has no minprm.json" in noted and Path("all.png").stat().st_size > 0
+    assert "base has no minprm.json" in noted
     # the arm `base` trains nothing, so both are one model
     assert line_of(told, "base-0")[1:6] == line_of(told, "base ")[1:6]
     assert "p(a | s, z)" in told and "random" not in told

@@ -20,12 +20,10 @@ from minprm.commands.knobs import ranges
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, Tiny
 from minprm.constants import refusal as refused
-from minprm.data import Step
 from minprm.envs.cups import Cups
 from minprm.load import tiny
 from minprm.look.screen import bar
 from minprm.model.policy import Policy
-from minprm.play import begin
 from minprm.text.actions import exact_match
 from shared.commands import refusal
 
@@ -261,13 +259,12 @@ def checkpoint(tmp_path_factory) -> Path:
         ("c c", "named twice"),
         ("c --transcripts nowhere/all.jsonl", "--transcripts nowhere/all.jsonl"),
         ("c --transcripts old.jsonl", "exists"),
-        ("c --chart nowhere/all.png", "--chart nowhere/all.png"),
-        ("c --chart all.pmg", "--chart"),
+        ("c --chart all.png", "--chart is gone: the table has its numbers"),
         ("c --temperature nan", "--temperature nan"),
         ("c --thought-tokens -50", "--thought-tokens -50"),
         (f"c --seed {10**30}", "--seed 1"),
         ("c --episodes 3000000000", "at most 100,000"),
-        ("c --show -1", "--show -1"),
+        ("c --show 2", "--show is gone: --transcripts FILE writes every episode"),
         ("c --samples 2", "--temperature above 0"),
         ("c --seed 1 --seed 2", "--seed is given twice"),
         ("c --no-think --thought-tokens 8", "--thought-tokens has no effect"),
@@ -330,14 +327,6 @@ def test_a_model_that_no_network_brings_says_what_to_do(monkeypatch, capsys):
 def test_a_kept_checkpoint_is_called_by_its_stage_and_update():
     kept = ["runs/kept/rl-0/5", "runs/kept/rl-1/5", "rl-0", "a/rl", "b/rl"]
     assert list(playing.names(kept).values()) == ["rl-0/5", "rl-1/5", "rl-0", "a/rl", "b/rl"]
-
-
-def test_control_characters_are_shown_and_not_obeyed(capsys):
-    e = begin(Cups(), 0, noise=0)
-    e.steps.append(Step(e.state, "clear \x1b[2J", "open \x1b]0;x\x07"))
-    playing.write_transcripts("c", [e], ask.Evaluation(checkpoints=["c"], show=1))
-    shown = capsys.readouterr().out
-    assert "\x1b" not in shown and "\x07" not in shown and r"clear \x1b[2J" in shown
 
 
 # --- and around them ------------------------------------------------------------------------------

@@ -16,30 +16,27 @@ import torch
 from minprm.arms import ladder
 from minprm.commands import dry_run
 from minprm.commands.cli import parse
-from minprm.commands.dry_run import IMITATE, LEARN, WRITE, disk, measure, peak_memory, seconds_of
+from minprm.commands.dry_run import IMITATE, LEARN, WRITE, measure, peak_memory, seconds_of
 from minprm.commands.plan import plan as whole_plan
 from minprm.commands.train import main
 from minprm.constants import SFT, ActPRM, Relabel
 from minprm.load import names
 from minprm.load import pretrained as load
-from minprm.look.clock import updates_of
-from minprm.run.stage_ids import stage_ids
-from minprm.text.printable import GREEN, GREY, YELLOW
+from minprm.run.stage_ids import stage_ids, updates_of
 from shared.chats import PAGES, chat_model, line
 from shared.stages import CFG, Lines, log_of
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_first_sample_is_shown_in_three_colours(tmp_path, model):
+def test_the_first_sample_is_shown_as_the_model_reads_it(tmp_path, model):
     logs = tmp_path / "logs.jsonl"
     logs.write_text("".join(json.dumps(line(page, "look at")) + "\n" for page in PAGES))
     flags = f"--preset logs --demos {logs} --model {model} --lora 0 --held-out 2 --dry-run"
     flags += " --thought-tokens 6 --act-prm.batch 2"
     text = "\n".join(whole_plan(parse(flags.split()), tmp_path))
     assert "parameters" in text and "GiB" in text
-    assert f"{GREEN}<think>\nlook at visit Paris\n" in text and YELLOW in text and GREY in text
-    before, after = text.split(f"{GREEN}<think>\nlook at visit Paris")
+    before, after = text.split("<think>\nlook at visit Paris\n")
     assert "how big is Paris?" in before and '"title": "Paris"' in after
 
 
@@ -127,7 +124,8 @@ def test_a_plan_loads_no_model_whose_weights_are_not_here(folder, model, monkeyp
     main(f"{FLAGS} --model {model}".split())
     text = capsys.readouterr().out
     assert f"the weights of {model} are not on this machine.\nA run downloads them" in text
-    assert "of them trained" in text and "disk for snapshots" in text and YELLOW in text
+    assert "of them trained" in text
+    assert "how big is Paris?" in text  # a log, as the model reads it
 
 
 @pytest.mark.slow
@@ -141,14 +139,11 @@ def test_a_plan_under_torchrun_says_that_it_measures_one_process(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == set()
 
 
-# --- disk, memory, time ---
+# --- memory, time ---
 
 
 @pytest.mark.slow
-def test_the_plan_counts_the_bytes_and_the_updates_of_the_run_itself(
-    checkpoints, tmp_path, monkeypatch
-):
-    """Each stage that is done leaves its weights; one under way has moments, and the one before."""
+def test_the_plan_counts_the_updates_of_the_run_itself(checkpoints, tmp_path):
     act = ActPRM(updates=3, batch=2, group=4)
     cfg = replace(
         CFG, run="r", num_demos=6, arms=["act_prm", "action_sft"], act_prm=act,
@@ -161,24 +156,6 @@ def test_the_plan_counts_the_bytes_and_the_updates_of_the_run_itself(
         ladder.run_stage(run, stage_id)
         demos = run.demos or run.train_demos
         assert len(log_of(run).lines) == updates_of(stage_id, cfg, demos)
-    snapshots = list(checkpoints.glob("r/stages/*/model.safetensors"))
-    stages = len(snapshots)
-    weights = snapshots[0].stat().st_size
-    checkpoint = tmp_path / "arm"
-    run.agent.policy.save(checkpoint)
-    kept = len(list(checkpoints.glob("r/kept/*/*/model.safetensors")))
-    saved = (checkpoint / "model.safetensors").stat().st_size
-    needed = (stages + 2 * 3) * weights + (2 + kept) * saved
-    total = sum(p.numel() for p in run.agent.policy.model.parameters())
-    monkeypatch.setattr("minprm.commands.dry_run.shutil.disk_usage", lambda _: disk_of(2**40))
-    found = float(disk(cfg, total * 10**4, total * 10**4, run.train_demos).split()[5])
-    assert stages == 4 and kept == 5 and found == pytest.approx(needed * 1e4 / 2**30, rel=0.02)
-    monkeypatch.setattr("minprm.commands.dry_run.shutil.disk_usage", lambda _: disk_of(2**10))
-    assert "make room" in disk(cfg, total, total, run.train_demos)
-
-
-def disk_of(free: int) -> object:
-    return type("Usage", (), {"free": free})
 
 
 def test_a_card_that_is_full_after_all_ends_in_a_sentence(folder, model, monkeypatch, capsys):

@@ -159,8 +159,6 @@ def test_the_experts_log_is_one_that_training_reads(name):
 ADVERSARIAL = {
     "reverse_text": lambda w: [w.text * 2, w.text[::-1] * 2, w.text[::-1] + " ?", w.text[:0:-1]],
     "alphabet_sort": lambda w: [w.expert() + ", Zoe", w.expert() * 2, w.expert()[:-1], ", " * 99],
-    "numbers": lambda w: ["1", "1 2", w.expert() + " 99", w.expert() + " " + w.expert()],
-    "dates": lambda w: ["2000-01-01", w.expert() + " 2000-01-01", w.wanted[0], w.expert()[:-1]],
     "text": lambda w: ["1 2", w.expert() * 2, w.expert() + " 99", w.expert()[:-1]],
     "gsm8k": lambda w: [f"{w.answer + 1:g}", f"{w.answer:g} or {w.answer + 1:g}", "0"],
     "countdown": lambda w: [f"{w.target}", f"{w.solution} + 0", f"{w.solution} * 1", "1 - - 1"],
@@ -186,12 +184,11 @@ def test_no_answer_that_is_wrong_is_paid_like_a_right_one(name):
 
 
 def test_the_reward_that_sounds_right_is_hacked_where_it_is_asked_for():
-    for name, answer in (("numbers", "1 2"), ("dates", "2000-01-01")):
-        honest, hackable = make(name), make(name, hackable=1)
-        for world in (honest, hackable):
-            world.reset(0)
-        assert hackable.step(answer)[1] == 1.0 and not hackable.success
-        assert honest.step(answer)[1] < 0.5
+    honest, hackable = make("text"), make("text", reward="numbers")
+    for world in (honest, hackable):
+        world.reset(0)
+    assert hackable.step("1 2")[1] == 1.0 and not hackable.success
+    assert honest.step("1 2")[1] < 0.5
 
 
 def test_splits_are_disjoint_and_a_task_cannot_leave_its_own():
@@ -242,7 +239,7 @@ def test_the_bandits_expert_is_right_as_often_as_its_closed_form_says():
         for seed in range(n):
             play(world, seed, lambda w: w.expert())
             wins += world.success
-        p = world.optimum()
+        p = audit.bandits_optimum(world)
         assert abs(wins / n - p) < 4 * (p * (1 - p) / n) ** 0.5
 
 
@@ -367,12 +364,9 @@ def test_files_of_ones_own_are_read(tmp_path):
     pages = [["A", ["A is by B."]], ["B", ["B is from Rome."]], ["C", ["C."]]]
     facts = {"answer": "Rome", "context": pages, "supporting_facts": [["A", 0], ["B", 0]]}
     hop = write("h.jsonl", *({"question": f"where is {i}?", **facts} for i in range(30)))
-    puzzles = write("c.json", [{k: [f"{k}{n} {i}" for i in range(4)] for k in "abcd"}
-                               for n in range(30)])  # fmt: skip
-    for name, knobs in (("gsm8k", {"file": sums}), ("hotpot", {"file": hop}),
-                        ("connections", {"file": puzzles})):  # fmt: skip
+    for name, file in (("gsm8k", sums), ("hotpot", hop)):
         for split in ("train", "validation", "test"):
-            world = make(name, **knobs)
+            world = make(name, file=file)
             play(world, task_seed(split, 0), lambda w: w.expert())
             assert world.success
 
@@ -393,11 +387,10 @@ def test_a_folder_of_documents_is_searched(tmp_path):
 @pytest.mark.parametrize(
     "flags",
     ["cups rounds=many", "cups nothing=1", "cups cups=1", "frozenlake ice=2", "gsm8k file=none",
-     "hotpot file=none", "connections file=none", "textworld game=chess", "babyai level=No",
+     "hotpot file=none", "textworld level=4", "babyai level=No",
      "gym id=No-v0", "search docs=x", "cups swaps=1000000000", "errand turns=1000000000",
      "frozenlake size=3000", "frozenlake slip=nan", "hanoi slack=1000000000", "hanoi discs=1",
      "bandit pulls=1000000", "wordle guesses=1000000000", "countdown largest=1000000000000",
-     "reverse_text words=1000000", "numbers longest=1000000000", "sokoban walls=-9",
      "sokoban shortest=90", "gym id=CartPole-v1", "gym id=Ant-v5", "gym turns=1000000000",
      "search turns=1000000000", "textworld games=1000000000", "rooms rooms"],
 )  # fmt: skip
@@ -418,12 +411,7 @@ def test_a_size_that_takes_minutes_to_plan_for_is_refused():
 
 @pytest.mark.parametrize(
     ("world", "text", "said"),
-    [("connections", "5", "list of puzzles"), ("connections", "null", "list of puzzles"),
-     ("connections", "[]", "different tasks"), ("connections", "[5]", "puzzle 1: needs four"),
-     ("connections", "[" * 100_000, "no JSON"), ("connections", '[{"a": 3}]', "list of words"),
-     ("connections", '[{"a": [1, 2, 3, 4]}]', "list of words"),
-     ("connections", '[{"a": ["b", "c", "d", "e"]}]', "needs four categories"),
-     ("gsm8k", '{"question": 5, "answer": "#### 5"}', "line 1"),
+    [("gsm8k", '{"question": 5, "answer": "#### 5"}', "line 1"),
      ("gsm8k", '{"question": "?", "answer": 5}', "line 1"), ("gsm8k", "", "different tasks"),
      ("hotpot", '{"question": 5, "answer": "x", "context": [], "supporting_facts": []}', "line 1")],
 )  # fmt: skip

@@ -86,6 +86,15 @@ def test_all_weights_are_rounded_as_asked(dtype, kind, tmp_path, capsys):
         assert weight.dtype == kind and torch.equal(weight, trained[name].to(kind))
 
 
+def test_the_card_says_what_rounding_undoes(tmp_path, capsys):
+    for dtype in ("bf16", "fp16", "fp32"):
+        out, printed = exported(
+            capsys, tmp_path / dtype, "checkpoints/whole/action_sft-0", "--dtype", dtype
+        )
+        said = f"rounded to {dtype}, which undoes small changes"
+        assert (said in (out / "README.md").read_text()) == (said in printed) == (dtype != "fp32")
+
+
 def test_a_server_stops_where_a_turn_ends_and_renders_as_the_base_does(tmp_path, capsys):
     out, _ = exported(capsys, tmp_path, "checkpoints/whole/action_sft-0")
     words = AutoTokenizer.from_pretrained(out)

@@ -6,6 +6,7 @@ shapes; further shapes of a family (another tool, several calls, no thought) sta
 
 import gzip
 import json
+import random
 import zipfile
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from minprm.logs.books import Reading
 from minprm.logs.reader import read_logs
 from minprm.text.actions import parts
+from shared.logs import changed
 
 FILES = Path(__file__).parent / "families"
 RULES = "Answer in one line. Never give a forecast beyond three days."
@@ -144,10 +146,13 @@ VARIATIONS = [json.loads(line) for line in (FILES / "variations.jsonl").read_tex
 @pytest.mark.parametrize("row", VARIATIONS, ids=[row["name"] for row in VARIATIONS])
 def test_other_shapes_of_a_family_say_the_same(row, tmp_path):
     """Another order of keys, several calls, a request with its response, an envelope around."""
-    path = tmp_path / "log.json"
-    path.write_text(json.dumps(row["log"]))
-    (demo,), report = read_logs(path)
-    assert not report.problems and report.formats == {row["family"]: 1}
+    path = tmp_path / "log.jsonl"
+    lines = row.get("lines") or [row["log"]]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    demos, report = read_logs(path)
+    demo = demos[0]
+    # Claude Code's session has started an agent of its own, whose log is another one
+    assert not report.problems and report.formats == {row["family"]: 1 + (len(lines) == 12)}
     assert [tool["function"]["name"] for tool in demo.tools] == row["tools"]
     assert len(demo.steps) == len(row["steps"])
     for number, (step, (thought, reply, calls)) in enumerate(
@@ -156,6 +161,55 @@ def test_other_shapes_of_a_family_say_the_same(row, tmp_path):
         assert [list(message) for message in state(demo, number)] == step[0]
         if step[2] is not None:
             assert step[1:] == [thought, reply, [list(one) for one in calls]]
+
+
+@pytest.mark.parametrize("row", VARIATIONS, ids=[row["name"] for row in VARIATIONS])
+def test_the_order_of_keys_says_nothing_and_damage_is_no_traceback(row, tmp_path):
+    rng = random.Random(0)
+    lines = row.get("lines") or [row["log"]]
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(json.dumps(shuffled(line, rng)) for line in lines))
+    demos, report = read_logs(path)
+    assert not report.problems and row["family"] in report.formats
+    assert len(demos[0].steps) == len(row["steps"])
+    for _ in range(20):
+        path.write_text("\n".join(json.dumps(changed(line, rng)) for line in lines))
+        read_logs(path)
+
+
+def shuffled(tree, rng: random.Random):
+    """The same JSON with its keys in another order."""
+    if isinstance(tree, list):
+        return [shuffled(entry, rng) for entry in tree]
+    if not isinstance(tree, dict):
+        return tree
+    keys = rng.sample(list(tree), len(tree))
+    return {key: shuffled(tree[key], rng) for key in keys}
+
+
+def test_answers_between_tags_are_answers_whoever_says_them(tmp_path):
+    """Some programs write it as a message of the user, as Qwen's template does."""
+    call = '<tool_call>\n{"name": "forecast", "arguments": {"city": "Bern"}}\n</tool_call>'
+    told = "<tool_response>\nsun\n</tool_response>"
+    said = [("user", "Weather in Bern?"), ("assistant", call), ("user", told), ("assistant", "sun")]
+    log = {"messages": [{"role": role, "content": text} for role, text in said]}
+    (demo,), report = read(log, folder=tmp_path)
+    assert not report.problems and state(demo, 1) == [("tool", "sun")]
+
+
+def test_an_answer_that_the_log_holds_already_is_read_once(tmp_path):
+    """A proxy may log the answer as a message and as the response; one that differs is named."""
+    asked = {"role": "user", "content": "Weather in Bern?"}
+    answer = {"role": "assistant", "content": "sun"}
+    response = {"choices": [{"message": answer}]}
+    for log in (
+        {"messages": [asked, answer], "response": response},
+        {"request": {"messages": [asked]}, "response": {"messages": [asked, answer]}},
+    ):
+        (demo,), _ = read(log, folder=tmp_path)
+        assert steps(demo) == [(None, "sun", [])]
+    _, report = read({"messages": [asked, answer], "completion": "rain"}, folder=tmp_path)
+    assert '"completion" of a log: not understood' in report.problems[0].reason
 
 
 # --- a reader of the user's own -------------------------------------------------------------------
@@ -273,3 +327,12 @@ def test_a_data_set_by_name_is_refused_in_a_sentence_where_it_cannot_be_read(mon
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
     _, report = read_logs("nobody/nothing")
     assert "pip install datasets" in report.problems[0].reason
+
+
+def test_the_page_has_a_row_for_each_format_in_the_order_of_their_names():
+    page = (Path(__file__).parents[1] / "docs" / "logs.md").read_text(encoding="utf-8")
+    table = page.split("| format |")[1].split("\n\n")[0]
+    rows = [line.split("|")[1].strip() for line in table.splitlines()[2:]]
+    assert rows == sorted(rows, key=str.lower)
+    for name in {case[0] for case in CASES.values()} | {row["family"] for row in VARIATIONS}:
+        assert name.lower() in table.lower(), name

@@ -13,7 +13,7 @@ from minprm.arms.evaluation import evaluate
 from minprm.arms.ladder import run_arm, start
 from minprm.commands import ask, train
 from minprm.commands.cli import as_flags, configuration, parse, read_flags
-from minprm.constants import SFT, ActPRM, Config, Relabel
+from minprm.constants import SFT, ActPRM, Config, Relabel, refusal
 from minprm.data import Demo, Step
 from minprm.envs.cups import Cups
 from minprm.logs.reader import from_chat, read_demos, write_demos
@@ -23,7 +23,7 @@ from minprm.run.stage_ids import reads_instruction
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.stages.sft import to_samples as logged
 from minprm.text.chat import Chat
-from minprm.text.instruction import EXPLAIN, Instruction, as_text, instruction_of
+from minprm.text.instruction import EXPLAIN, Instruction, instruction_of
 from shared.chats import FAMILIES, TOOLS, bytes_with, chat_model, tokenizer
 from shared.stages import Lines, log_of
 
@@ -318,7 +318,7 @@ def test_all_conversations_begin_with_one_sample(folder, tmp_path):
     assert first is second and first is not None
 
 
-def test_a_template_that_cannot_write_the_examples_as_turns_has_them_as_text():
+def test_a_template_that_cannot_write_the_examples_as_turns_is_refused(capsys):
     """This one allows a question after an answer, and none after a tool was called."""
     words = tokenizer("qwen3_instruct_2507")
     words.chat_template = words.chat_template.replace(
@@ -331,10 +331,9 @@ def test_a_template_that_cannot_write_the_examples_as_turns_has_them_as_text():
     call = {"name": "visit", "arguments": {"title": "Paris"}}
     step = Step([USER], "Paris is next", json.dumps(call))
     example = Demo("7", [USER], TOOLS, [step])
-    told = instruction_of(Config(model="its name", instruction=TOLD), Chat(words, "think", TOOLS),
-                          [example, example])  # fmt: skip
-    assert not told.examples and told.text.startswith(TOLD)
-    assert f"reasoning: Paris is next\naction: {json.dumps(call)}" in told.text
+    cfg = Config(model="its name", instruction=TOLD)
+    said = refusal(instruction_of, cfg, Chat(words, "think", TOOLS), [example, example])
+    assert said.startswith("--few-shot: the model's chat template cannot show these logs as turns")
 
 
 def test_a_call_in_an_example_is_the_text_of_the_action(tmp_path):
@@ -343,9 +342,8 @@ def test_a_call_in_an_example_is_the_text_of_the_action(tmp_path):
             "tool_calls": [{"type": "function", "function": function}]}  # fmt: skip
     file = tmp_path / "few.jsonl"
     file.write_text(json.dumps({"messages": [USER, call], "tools": TOOLS}))
-    assert f"reasoning: Paris is next\naction: {json.dumps(function)}" in as_text(
-        few_shot(str(file))
-    )
+    (step,) = few_shot(str(file))[0].steps
+    assert (step.thought, step.action) == ("Paris is next", json.dumps(function))
 
 
 def test_an_example_that_is_also_learned_from_is_refused(folder, tmp_path, capsys):

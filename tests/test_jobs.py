@@ -18,7 +18,7 @@ import pytest
 from minprm.arms import ladder
 from minprm.commands import checks, train
 from minprm.commands.cli import parse
-from minprm.constants import Config, fail, refusal
+from minprm.constants import RL, Config, fail, refusal
 from minprm.look.log import Log
 from minprm.several import jobs
 from shared.stages import CFG, Lines, clockless
@@ -203,7 +203,7 @@ def test_processes_write_whole_lines_beside_each_other(tmp_path):
     ({"jobs": 6}, 5, 5),
     ({"model": "some/model"}, 14, 1),
     ({"model": "some/model", "jobs": 2}, 14, 2),
-    ({"track": "wandb"}, 14, 1),
+    ({"rl": RL(max_async_level=1)}, 14, 1),
     ({}, 0, 1),
 ])  # fmt: skip
 def test_one_process_a_core_for_the_embedded_model_and_as_many_as_are_asked_for(

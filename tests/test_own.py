@@ -1,5 +1,6 @@
 """A user's function stands where one of ours could; what goes wrong in it ends in a sentence."""
 
+import signal
 from dataclasses import asdict
 
 import pytest
@@ -36,7 +37,17 @@ def nan(logp): return float("nan")
 def many(logp): return logp
 def word(logp): return "much"
 def wrong(logp): return 1 / 0
+def digits(logp): return "0.5"
+def huge(logp): return 10**400
+def large(logp): return 1e39
+def leaves(logp): raise SystemExit(0)
+def in_red(logp): raise KeyError("\x1b[31m!")
+def wipes(logp): return 0.5 if logp.zero_() is logp else 0
+def hangs(logp):
+    while True:
+        pass
 def short(r): return r[1:]
+def far(r): return [10**400] * len(r)
 def endless(r): return r / 0
 def nothing(r): return None
 def crooked(r): return r[9]
@@ -131,11 +142,29 @@ def test_a_reward_takes_log_probs_or_log_probs_and_three_texts(here):
         ("many", "returned tensor("),
         ("word", "returned 'much', and a reward is a finite number"),
         ("wrong", "raised ZeroDivisionError: division by zero (mine.py, line 26)"),
+        ("digits", "returned '0.5', and a reward is a finite number"),
+        ("huge", "returned a number of many digits, and a reward is a finite number below 1e+38"),
+        ("large", "returned 1e+39, and a reward is a finite number below 1e+38"),
+        ("leaves", "raised SystemExit: 0 (mine.py, line 30)"),
+        ("in_red", r"raised KeyError: '\x1b[31m!' (mine.py, line 31)"),
+        ("hangs", "raised TimeoutError: it did not end within 0.1 seconds"),
     ],
 )
-def test_a_reward_that_is_no_number_ends_in_a_sentence(here, capsys, name, said):
+def test_a_reward_that_is_no_number_ends_in_a_sentence(here, monkeypatch, capsys, name, said):
+    monkeypatch.setattr(own, "LIMIT", 0.1)
     error = sentence(capsys, lambda: chosen.rewards(f"mine.py:{name}", LOGPS, TEXTS))
     assert error.startswith(f"mine.py:{name} {said}")
+
+
+def test_a_reward_that_changes_what_it_was_given_changes_a_copy(here):
+    logps = [logp.clone() for logp in LOGPS]
+    assert chosen.rewards("mine.py:wipes", logps) == [0.5, 0.5]
+    assert all(torch.equal(a, b) for a, b in zip(logps, LOGPS, strict=True))
+
+
+def test_after_a_function_that_ended_in_time_nothing_rings(here):
+    own.function("mine.py:same", {})(LOGPS[0])
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
 def test_an_advantage_of_a_user_is_asked_group_by_group(here):
@@ -157,6 +186,7 @@ def test_an_advantage_of_a_user_is_asked_group_by_group(here):
         ("endless", "returned [inf, nan, inf] for the rewards [1.0, 0.0, 0.5]: not all are finite"),
         ("nothing", "returned None, and an advantage is a tensor"),
         ("crooked", "raised IndexError"),
+        ("far", "returned ["),
     ],
 )
 def test_an_advantage_of_another_shape_ends_in_a_sentence(here, capsys, name, said):

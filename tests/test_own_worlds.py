@@ -85,6 +85,14 @@ class Mixed(Shop):
     thought_mix = {"right": "often"}
 class Tools(Shop):
     tools = [{"name": "buy"}]
+class Endless(Shop):
+    def act(self, action): return "sold", float("inf")
+class Leaves(Shop):
+    def act(self, action): raise SystemExit(0)
+class Hangs(Shop):
+    def act(self, action):
+        while True:
+            pass
 class Few(Shop):
     def begin(self):
         self.wanted = 0
@@ -137,7 +145,7 @@ def test_a_users_world_plays_as_the_class_itself_does(here):
     ("name", "complaint"),
     [
         ("shop", "--world shop: no such world. Worlds: cups, errand"),
-        ("shop.py", "taxi, or FILE.py:NAME, one of your own"),
+        ("shop.py", "gym, or FILE.py:NAME, one of your own"),
         ("none.py:Shop", "none.py: No such file"),
         ("shop.py:missing", "--world shop.py:missing: shop.py defines no missing"),
         ("shop.py:number", "--world shop.py:number is no world, which is a class that inherits"),
@@ -183,10 +191,14 @@ def test_its_knobs_are_checked_like_those_of_ours(here, capsys, args, complaint)
         ("Single", "task 5: act returned 'sold', and not (observation, reward), a text and a num"),
         ("Lost", "task 5: expert raised AttributeError: 'Lost' object has no attribute 'goal'"),
         ("Idle", "task 5: actions returned [], and not a list of texts, one at least"),
+        ("Endless", "task 5: act returned ('sold', inf), and not (observation, reward), a text an"),
+        ("Leaves", "task 5: act raised SystemExit: 0 (shop.py, line "),
+        ("Hangs", "task 5: act raised TimeoutError: it did not end within 0.1 seconds"),
         ("Shy", "task 5: thought returned 3, and not a text, or None"),
     ],
 )
-def test_what_raises_in_play_ends_in_a_sentence(here, capsys, name, complaint):
+def test_what_raises_in_play_ends_in_a_sentence(here, monkeypatch, capsys, name, complaint):
+    monkeypatch.setattr("minprm.own.LIMIT", 0.1)
     world = shop(name)
     world.reset(5)
 

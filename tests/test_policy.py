@@ -11,6 +11,7 @@ from minprm.constants import Engine, Optim, Sampled
 from minprm.data import NAN, Sample
 from minprm.model.correction import check_gap, reweighted
 from minprm.model.policy import schedule
+from minprm.model.reading import project
 from minprm.model.sampler import Sampler
 from minprm.text.chat import Chat
 from shared.policies import SAMPLES, policy, sample, weights
@@ -279,3 +280,13 @@ def test_passes_on_one_batch_move_ratios_from_one():
     cfg = Sampled(loss="ppo_clip")
     gaps = [p.update([s], cfg, LR, optim=UNCLIPPED)["policy/gap_mean"] for _ in range(3)]
     assert gaps[0] < 1e-5 < min(gaps[1:])
+
+
+def test_a_token_that_cannot_come_adds_nothing_to_the_entropy_and_its_gradient():
+    logits = torch.tensor([[0.0, 1.0, -torch.inf]])
+    hidden = torch.zeros(1, 3, requires_grad=True)
+    chunks = [(hidden,), (torch.ones(1, 1),), (torch.tensor([1]),)]
+    logp, entropy, *_ = project(lambda x: x + logits, chunks, entropy_gradient=True, likely=0)
+    (logp - 0.01 * entropy).sum().backward()
+    assert entropy.item() == pytest.approx(torch.distributions.Categorical(logits=logits).entropy())
+    assert hidden.grad.isfinite().all()

@@ -12,17 +12,14 @@ import termios
 import threading
 from contextlib import closing
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.plugin_util import markdown_to_safe_html
 
 from minprm.arms import ladder
 from minprm.commands import train
 from minprm.constants import Config
-from minprm.look import markdown
 from minprm.look.log import Log
 from minprm.look.picture import CUT, picture
 
@@ -148,29 +145,6 @@ def test_what_a_model_wrote_is_shown_and_not_obeyed(tmp_path, capsys):
         assert "\\x1b[2J<script>" in seen and "{message} <red>" in seen
 
 
-class Tags(HTMLParser):
-    """The tags of a page, and the words between them."""
-
-    def __init__(self, page: str):
-        super().__init__()
-        self.tags, self.words = set(), []
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        assert not attrs
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-
-def test_markdown_keeps_a_models_text_as_text():
-    shown = HOSTILE.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e")
-    page = Tags(markdown_to_safe_html(markdown.table(["knob", "value"], [["run", HOSTILE]])))
-    assert page.tags == {"table", "thead", "tbody", "tr", "th", "td"}
-    assert [word for word in page.words if word.strip()] == ["knob", "value", "run", shown]
-
-
 # --- a run, on a terminal ---
 
 
@@ -259,8 +233,8 @@ def test_a_pipe_and_a_file_get_no_bar(tmp_path):
         assert b"\r" not in text and b"\x1b" not in text and b"0/6" not in text
 
 
-def test_what_is_shown_kept_or_tracked_is_in_no_snapshots_fingerprint():
-    shown = {"watch": 0, "keep_episodes": 0, "keep_every": 7, "track": "wandb"}
+def test_what_is_shown_or_kept_is_in_no_snapshots_fingerprint():
+    shown = {"watch": 0, "keep_episodes": 0, "keep_every": 7}
     known = []
     for cfg in (Config(), replace(Config(), **shown)):
         known.append({k: v for k, v in vars(cfg).items() if k not in ladder.WHAT_TO_RUN})

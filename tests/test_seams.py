@@ -51,3 +51,21 @@ def test_a_seam_that_a_template_fixes_otherwise_is_named():
         "if message.reasoning_content else '') + message.content",
     )
     assert other_seams(Chat(words, "think")) == ["a letter", "a digit", "<", "a quotation mark"]
+
+
+TRIMS = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.mark.parametrize("trims", [True, False])
+def test_an_action_has_the_edge_spaces_that_its_template_writes(trims):
+    tokenizer = splitting(KINDS[0])
+    tokenizer.chat_template = TRIMS if trims else TRIMS.replace(" | trim", "")
+    chat = Chat(tokenizer, "think")
+    for action in ("refund 12", " refund 12", "refund 12 \n"):
+        ids = chat.state(QUESTION, [], None) + chat.turn(None, chat.action(action))
+        messages = [*QUESTION, {"role": "assistant", "content": action}]
+        text = tokenizer.apply_chat_template(messages, tokenize=False).rstrip("\n")
+        assert ids == tokenizer.encode(text, add_special_tokens=False)

@@ -207,19 +207,19 @@ from minprm.several.shares import Shares
 from minprm.model.policy import Policy
 from minprm.several.spread import local
 from minprm.load.tiny import untrained
-from minprm.load.vllm import architecture, parameter_names, weights
+from minprm.load.vllm import architecture, weight_names, weights
 
 processes.start()
 torch._C._get_accelerator = lambda: torch.device("cuda")  # of a machine that has one
 model, tokenizer = untrained(Cups(), Tiny(dim=16), seed=0)
 whole = deepcopy(model)
-told = architecture(model), parameter_names(model)
+told = architecture(model), weight_names(model)
 shares = Shares()
 shares.hand_out(model, torch.device("cpu"))
 policy = Policy(model, tokenizer, 1000, shares)
 """
 STREAMED = """
-assert (architecture(policy.model, shares), parameter_names(policy.model, shares)) == told
+assert (architecture(policy.model, shares), weight_names(policy.model, shares)) == told
 known = dict(whole.named_parameters())
 for name, weight in weights(policy.model, shares):
     assert local(weight).equal(known.pop(name)), name

@@ -19,7 +19,6 @@ from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 from minprm.load import shipped, tiny
 from minprm.load.narration import narrated
-from minprm.look.clock import is_raised
 from minprm.model.policy import Policy
 from minprm.model.precision import FP32Head, own_logprobs
 from minprm.text.chat import Chat
@@ -102,9 +101,10 @@ def test_it_is_taken_before_one_in_the_cache_and_nothing_is_trained_or_written(
     tmp_path, monkeypatch
 ):
     other = replace(SMOKE, tiny=Tiny(updates=1))
-    assert not is_raised(other, 0, tmp_path) and is_raised(SMOKE, 0, tmp_path)
+    here = lambda cfg: tiny.is_here(make_world(cfg), cfg.tiny, 0, cfg.micro_tokens, tmp_path)  # noqa: E731
+    assert not here(other) and here(SMOKE)
     base(other, 0, tmp_path)
-    assert is_raised(other, 0, tmp_path)
+    assert here(other)
     (folder,) = tmp_path.iterdir()
     folder.rename(tiny.path_of(make_world(SMOKE), SMOKE.tiny, 0, SMOKE.micro_tokens, tmp_path))
     before = {*tmp_path.rglob("*")}

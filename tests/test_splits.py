@@ -27,7 +27,7 @@ from shared.worlds import SEEDS, make
 ALL = pytest.mark.parametrize("name", WORLDS)
 # with knobs that leave few tasks, so that an overlap could not be missed
 SMALL = {"cups": {"rounds": 1, "swaps": 1}, "errand": {"size": 3}, "hanoi": {"discs": 3},
-         "rooms": {"rooms": 4}, "frozenlake": {"size": 3, "path": 2}, "numbers": {"longest": 4},
+         "rooms": {"rooms": 4}, "frozenlake": {"size": 3, "path": 2},
          "countdown": {"numbers": 2, "largest": 9}, "reverse_text": {"words": 1}}  # fmt: skip
 
 
@@ -77,7 +77,6 @@ def rows_of(kind: str, n: int) -> list:
         "gsm8k": lambda i: {"question": f"{i}+1?", "answer": f"so #### {i + 1}"},
         "hotpot": lambda i: {"question": f"where is {i}?", "answer": "Rome", "context": pages,
                              "supporting_facts": [["A", 0], ["B", 0]]},
-        "connections": lambda i: {k: [f"{k}{i} {j}" for j in range(4)] for k in "abcd"},
         "questions": lambda i: {"question": f"who is {i}?", "answer": "Rome", "document": "a"},
         "text": lambda i: {"prompt": f"p{i}", "reference": f"r{i}"},
     }  # fmt: skip
@@ -87,16 +86,14 @@ def rows_of(kind: str, n: int) -> list:
 def world_of(kind: str, tmp_path, n: int) -> World:
     """The world that plays such a file."""
     file = tmp_path / f"{n}.{kind}"
-    rows = rows_of(kind, n)
-    lines = [json.dumps(rows)] if kind == "connections" else map(json.dumps, rows)
-    file.write_text("\n".join(lines))
+    file.write_text("\n".join(map(json.dumps, rows_of(kind, n))))
     if kind == "questions":
         (tmp_path / "a.txt").write_text("Rome was built.")
         return make("search", docs=str(tmp_path), questions=str(file))
     return make(kind, file=str(file))
 
 
-FILES = ["gsm8k", "hotpot", "connections", "questions", "text"]
+FILES = ["gsm8k", "hotpot", "questions", "text"]
 
 
 @pytest.mark.parametrize("kind", FILES)

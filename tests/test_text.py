@@ -58,19 +58,12 @@ def refused(capsys, *knobs: str) -> str:
         # all n-grams are right, and the answer is four words for five: exp(1 - 5/4)
         ("bleu", "a b c d", ["a b c d e"], math.exp(-1 / 4)),
         ("bleu", "a b c d", ["x", "a b c d"], 1),
-        ("ter", "a b c", ["a b d"], 1 - 1 / 3),  # one word changed, of three
-        ("ter", "c a b", ["a b c"], 1 - 1 / 3),  # one word moved
-        ("ter", "a b", ["a b c d", "x"], 1 / 2),  # two words missing, of the best reference's four
-        ("ter", "b c d e f g", ["a"], 0),  # six edits for one word: at least 0
-        ("rouge1", "a b c", ["a b d"], 2 / 3),
-        ("rouge2", "a b c", ["a b d"], 1 / 2),  # of ab, bc and ab, bd
         ("rouge_l", "c a b", ["a b c"], 2 / 3),  # ab
         ("rouge_l", "a b", ["x", "a b c"], 2 * (1 * 2 / 3) / (1 + 2 / 3)),  # the best of two
         ("chrf", "абв", ["абв"], 1),
         ("rouge_l", "абв", ["абв"], 0),  # it reads a to z alone, as its docstring says
         ("numbers", "1 2", ["7 8 9"], 1),  # hacked
         ("numbers", "3 1 2", [""], 1 / 2),
-        ("dates", "2001-02-03 and", [""], 1 / 2),
         ("distinct", "a b a b", [""], 2 / 3),  # ab, ba, ab
     ],
 )
@@ -83,7 +76,7 @@ def test_a_metric_is_from_zero_to_one_whatever_is_written_and_more_is_better(nam
     reference = "the ball is under the second cup"
     for answer in HOSTILE:
         assert 0 <= metric(name)(answer, [reference]) <= 1
-    if name not in ("numbers", "dates", "distinct"):
+    if name not in ("numbers", "distinct"):
         found = [metric(name)(answer, [reference]) for answer in ("zzz", reference)]
         assert found == [pytest.approx(0, abs=0.01), pytest.approx(1)]
 
@@ -109,7 +102,7 @@ def test_an_evaluation_shows_how_much_the_answers_differ():
     assert rows["expert"]["text/vocabulary"] > 30
     shown = details({name: [row] for name, row in rows.items()})
     assert "text/distinct_1" in shown and "text/msttr" in shown and "nan" not in shown
-    others = reference_rows(Config(world="numbers", episodes=5), seed=0)
+    others = reference_rows(Config(world="reverse_text", episodes=5), seed=0)
     assert "text/" not in details({name: [row] for name, row in others.items()})
 
 
@@ -175,7 +168,7 @@ def test_too_few_rows_a_missing_extra_and_a_wrong_knob_are_told(tmp_path, capsys
     assert "Names: exact_match, bleu" in refused(capsys, "reward=nice")
     assert "enough is a number" in refused(capsys, "enough=nan")
     monkeypatch.setattr(base, "find_spec", lambda name: None)
-    assert 'needs sacrebleu: pip install "minprm[text]"' in refused(capsys, "reward=ter")
+    assert 'needs sacrebleu: pip install "minprm[text]"' in refused(capsys, "reward=chrf")
 
 
 # --- a user's reward ---

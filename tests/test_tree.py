@@ -11,6 +11,7 @@ from torch.nn.attention import SDPBackend, flex_attention, sdpa_kernel
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 from transformers import AutoModelForCausalLM, Gemma3TextConfig
 from transformers.integrations.flex_attention import WrappedFlexAttention
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from minprm.constants import Config, Optim, Sampled, Training
 from minprm.data import Sample
@@ -154,10 +155,35 @@ def test_block_masks_give_the_numbers_of_dense_ones(shape, kernel, checkpointing
     found = [updated(p, samples, cfg, plan) for plan in plans]
     found += [p.read(rows, 0.7).logp for rows in splits]
     plain = shape == "chain"  # nothing to skip but the future
-    assert p.model.config._attn_implementation == ("sdpa" if plain else blocks.ON_CPU)
+    assert p.model.config._attn_implementation == (blocks.GROUPED if plain else blocks.ON_CPU)
     for a, b in zip(dense, found, strict=True):
         assert a.norm() > 0 and (a - b).abs().max() < 1e-5
-    assert draw() == drawn and p.model.config._attn_implementation == "sdpa"
+    assert draw() == drawn and p.model.config._attn_implementation == blocks.GROUPED
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4])
+def test_queries_that_share_a_key_attend_as_in_transformers_to_the_bit(heads):
+    torch.manual_seed(0)
+    module = torch.nn.Module()
+    module.num_key_value_groups = 4 // heads
+    query = torch.randn(3, 4, 2, 8, requires_grad=True)
+    key, value = torch.randn(2, 3, heads, 9, 8).unbind()
+    key.requires_grad_()
+    for mask in (torch.rand(3, 1, 2, 9) < 0.7, torch.randn(3, 1, 2, 9), None):
+        kinds = []
+        for kernel in (sdpa_attention_forward, blocks.grouped):
+            output = kernel(module, query, key, value, mask, scaling=0.3)[0]
+            kinds.append((output, *torch.autograd.grad(output.square().sum(), (query, key))))
+        for ours, theirs in zip(*kinds, strict=True):
+            assert torch.allclose(ours, theirs, atol=1e-6)
+        assert torch.equal(kinds[0][0].nan_to_num(), kinds[1][0].nan_to_num())
+
+
+def test_a_model_on_a_cpu_reads_its_cache_without_copies():
+    p = policy()
+    Sampler(p.model).generate([[1, 2]], 2, 6, [], 1.0, seed=0)
+    assert p.model.config._attn_implementation == blocks.GROUPED
+    assert Policy(p.model, None, 10_000).reads_blocks  # a second one knows what was loaded
 
 
 def test_blocks_honour_grouped_keys_and_the_models_own_scale(by_blocks):

@@ -22,7 +22,6 @@ from minprm.model.sampler import Sampler
 from minprm.play import Episode, begin, expert_demo
 from minprm.run.randomness import noise_seed
 from minprm.stages.sft import to_samples
-from minprm.text.printable import PLAIN, YELLOW
 from shared.chats import random_qwen3, tokenizer
 from shared.commands import checkpoint, refusal
 from shared.policies import agent, policy
@@ -96,15 +95,15 @@ def steps(e: Episode) -> list[tuple]:
 @pytest.mark.parametrize("think", [True, False])
 def test_what_is_watched_is_what_evaluate_plays(history, think, acting, watched):
     cfg = replace(CUPS, history=history, think=think)
-    found = watched("a\n\n\na\n", cfg)
+    found = watched("\n" * 6, cfg)
     expected = played(agent(acting, cfg), cfg, noise_seed(0, "evaluate", 0))
     assert [steps(e) for e in found.episodes] == [steps(e) for e in expected]
     for e, other in zip(found.episodes, expected, strict=True):
         assert e.turns == other.turns and len(e.turns) == 2
         assert e.world.noise.random() == other.world.noise.random()  # the same luck
         assert [sample.whole() for sample in e.samples] == [s.whole() for s in other.samples]
-    won = sum(e.world.success for e in expected)
-    assert found.shown.endswith(f"\nwon {won} of 3\n")
+    ends = re.findall("^(won|lost), reward", found.shown, re.MULTILINE)
+    assert ends == ["won" if e.world.success else "lost" for e in expected]
 
 
 def test_the_model_goes_on_from_a_persons_action(watched):
@@ -115,7 +114,7 @@ def test_the_model_goes_on_from_a_persons_action(watched):
     state = chat.state(e.steps[0].state, [], None)
     answer = chat.state(e.steps[1].state, [], "open c")
     assert found.prompts == [state + acted + answer] and e.turns[0].full == acted
-    assert (e.done and "won 1 of 1" in found.shown) or not e.world.success
+    assert (e.done and "\nwon, reward" in found.shown) or not e.world.success
 
 
 def test_the_model_acts_on_a_persons_thought(watched):
@@ -151,12 +150,9 @@ def test_an_illegal_action_of_a_person_is_answered_by_the_world(watched):
     ("t\nopen the door\n", "a word that the model's vocabulary lacks"),
     ("z\nI wonder\n", "'I wonder'\n          a b c d e ball under swap . open illegal\n"),
     (b"t\nopen \xff\xfe\n", "a word that the model's vocabulary lacks"),
-    ("t\n\n", ""),
-    ("z\n\n", ""),
-    ("z\n" + "ball " * 200 + "\n", "--context 200 does not hold so long a turn"),
-    ("t\n" + "ball " * 200 + "\n", "--context 200 does not hold so long a turn"),
-    ("x\n", "x: no such key"),
-    ("h\n", watch.HELP),
+    ("t\n\n", "no action: none was typed"),
+    ("z\n\n", "no thought: none was typed"),
+    ("x\n", f"x: no such key{watch.HELP}"),
 ])  # fmt: skip
 def test_what_cannot_stand_in_a_turn_is_asked_for_again(typed, said, watched):
     typed = typed if isinstance(typed, bytes) else typed.encode()
@@ -186,8 +182,10 @@ def test_the_reward_of_a_thought_is_shown_and_p_without_one(acting, watched):
     world = Cups(rounds=2, swaps=1)
     world.reset(e.world.seed)
     likely = lambda before, text: product(acting, before, chat.action(text))  # noqa: E731
-    first = likely(state + chat.opening(None), WRONG)
-    assert f"action    {WRONG}\n          p {first:.3f}\n" in found.shown
+    first = likely(state + chat.opening(None), world.expert())
+    assert (
+        f"action    {WRONG}\nexpert    {world.expert()}\n          p {first:.3f}\n" in found.shown
+    )
     world.step(WRONG)
     state += e.turns[0].full + chat.state(e.steps[1].state, [], WRONG)
     after = likely(state + chat.opening(chat.thought(thought)), world.expert())
@@ -211,29 +209,32 @@ def test_a_turn_without_an_action_is_shown_as_it_was_written(watched):
     assert summary([e])["unreadable"] == 1.0
 
 
-def test_tasks_are_counted_where_they_were_played_to_their_end(watched):
-    found = watched("t\n?\nt\n?\n" + "s\n" + "t\n?\nt\nball\n")
+def test_each_task_says_how_it_ended(watched):
+    found = watched("t\n?\nt\n?\n" + "t\n?\nt\nball\n")
     assert "\nwon, reward 1.00\n" in found.shown and "\nlost, reward 0.50\n" in found.shown
-    assert found.shown.endswith("won 1 of 2\n")
-    assert found.shown.count("rules     ") == 1 and "\nskipped\n" in found.shown
 
 
-def test_rules_are_shown_again_where_a_task_has_other_ones(watched, monkeypatch):
+def test_a_turn_that_outgrows_the_context_ends_its_task(watched):
+    found = watched("t\n" + "ball " * 200 + "\nq\n", replace(CUPS, context=200))
+    assert found.episodes[0].outgrown and "it outgrew --context 200\n\nlost" in found.shown
+    assert not found.prompts  # the model was not asked
+
+
+def test_the_rules_of_each_task_are_shown(watched, monkeypatch):
     class Numbered(Cups):
         def begin(self) -> str:
             self.system = f"rules {self.seed % 1000 // 2}"
             return super().begin()
 
     monkeypatch.setattr(watch, "make_world", lambda cfg: Numbered(rounds=1))
-    assert re.findall("rules (\\d)", watched("s\n" * 3).shown) == ["0", "1"]
+    shown = watched("t\nopen a\n" * 6, replace(CUPS, world_args=["rounds=1"])).shown
+    assert re.findall("rules (\\d)", shown) == ["0", "0", "1"]
 
 
-@pytest.mark.parametrize(
-    "typed", ["", "q\n", "t\n", "t\nopen a\n", "z\n", "t\nopen a", "s\ns\ns\n"]
-)
+@pytest.mark.parametrize("typed", ["", "q\n", "t\n", "t\nopen a\n", "z\n", "t\nopen a"])
 def test_the_input_may_end_anywhere(typed, watched):
-    end = "no task was played to its end\n"
-    assert watched(typed).shown.endswith(end)
+    shown = watched(typed).shown
+    assert shown.endswith("\n") and "\nwon" not in shown and "\nlost" not in shown
 
 
 class Hostile(Cups):
@@ -269,15 +270,6 @@ def test_terminal_escape_sequences_are_shown_and_not_obeyed(watched, monkeypatch
     assert not set("\x1b\x07\x9b\u202e") & set(found.shown)
 
 
-def test_colours_are_for_terminals_alone(monkeypatch):
-    assert watch.painted(YELLOW, "x") == "x"
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    assert watch.painted(YELLOW, "x") == f"{YELLOW}x{PLAIN}"
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert watch.painted(YELLOW, "x") == "x"
-
-
 # --- tools ---------------------------------------------------------------------------------------
 
 
@@ -286,9 +278,6 @@ class KnownDoors(Doors):
 
     system = ""
     turns = 2
-
-    def actions(self) -> list[str]:
-        return [call("open", door=str(i)) for i in range(30)]
 
     def expert(self) -> str:
         return call("open", door="b")
@@ -304,9 +293,9 @@ def test_a_person_calls_tools_in_short_or_in_json(watched, monkeypatch):
     e = found.episodes[0]
     assert [step.action for step in e.steps] == [call("open", door="a"), call("open", door="b")]
     assert [message["role"] for message in e.steps[1].state] == ["tool"]
-    assert "          open door\n" in found.shown and "... and 10 more\n" in found.shown
-    assert "the expert tells no thought in this world\n" in found.shown
-    assert "won 1 of 1" in found.shown and e.world.success
+    assert "          open door\n" in found.shown
+    assert "no thought: none was typed, or the expert tells none\n" in found.shown
+    assert "\nwon, reward" in found.shown and e.world.success
 
 
 # --- the command ---------------------------------------------------------------------------------
@@ -323,30 +312,26 @@ FLAGS = "--watch --world-args rounds=2 swaps=1 --episodes 2 --thought-tokens 8".
 
 
 def test_the_command_watches_a_checkpoint_and_ends_with_its_input(saved, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\n")))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n\n")))
     evaluate.main([str(saved), *FLAGS])
     shown = capsys.readouterr().out
-    assert "--- task 2 of 2 ---" in shown and re.search(r"won \d of 1\n", shown)
+    assert "--- task 2 of 2 ---" in shown and re.search("\n(won|lost), reward", shown)
 
 
-def test_ctrl_c_ends_with_the_score_and_no_traceback(saved, monkeypatch, capsys):
+def test_ctrl_c_ends_without_a_traceback(saved, monkeypatch):
     def pressed(_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("builtins.input", pressed)
     with pytest.raises(SystemExit) as stopped:
         evaluate.main([str(saved), *FLAGS])
-    assert (
-        stopped.value.code == 130 and "\nno task was played to its end" in capsys.readouterr().out
-    )
+    assert stopped.value.code == 130
 
 
 @pytest.mark.parametrize(("flags", "said"), [
     ("c d --watch", "--watch shows one checkpoint"),
     ("c --watch --samples 2 --temperature 1", "--samples has no effect"),
     ("c --watch --transcripts all.jsonl", "--transcripts has no effect"),
-    ("c --watch --show 1", "--show has no effect"),
-    ("c --watch --chart a.png", "--chart has no effect"),
     ("c --watch --demos logs.jsonl", "--watch has no effect"),
 ])  # fmt: skip
 def test_what_is_no_use_while_watching_is_refused(flags, said, tmp_path, monkeypatch, capsys):

@@ -41,6 +41,8 @@ KINDS = {
     "version": int, "asked": dict, "run": str, "arm": str, "stages": list, "seed": int, "base": str,
     "knobs": dict, "logs": dict, "tools": list, "libraries": dict, "row": dict,
 }  # fmt: skip
+# What every row of a ladder holds.
+COLUMNS = ("seed", "success", "thought_rate", "copy_rate", "seconds")
 LOGS = {"file": str, "learned": int, "tasks": int, "held_out": int, "tested": int, "secrets": int}
 
 
@@ -178,10 +180,13 @@ def _require(about: dict) -> None:
         raise ValueError(f"its version is {about['version']!r}, not {VERSION}")
     _require_kinds(about, KINDS)
     _require_kinds(about["logs"], LOGS)
+    names = [tool.get("function", tool)["name"] for tool in about["tools"]]
+    if not all(isinstance(text, str) for text in (*about["stages"], *names)):
+        raise ValueError("a stage or a tool of it has no name")
     plain = dict(flat(asked_of({})))
     _require_kinds(dict(flat(about["asked"])), {knob: type(plain[knob]) for knob in plain})
     if about["row"]:
-        _require_row(about["row"])
+        require_row(about["row"])
 
 
 def _require_kinds(knobs: dict, kinds: dict[str, type]) -> None:
@@ -194,12 +199,12 @@ def _require_kinds(knobs: dict, kinds: dict[str, type]) -> None:
             raise ValueError(f"{name} is {knobs[name]!r}")
 
 
-def _require_row(row: dict) -> None:
-    """Raises one of many errors where this is no row of a ladder, whose numbers a card prints."""
+def require_row(row: dict) -> None:
+    """Raises one of several errors where this is no row of a ladder."""
     counts = ("logs", "steps") if "interval" in row else ("tasks", "episodes")
-    numbers = [row[name] for name in (*counts, "seed", "success", "thought_rate")]
     low, high = row.get("interval", (0.0, 1.0))
-    if any(type(number) not in (int, float) for number in (*numbers, low, high)):
-        raise ValueError(f"its row holds {numbers}")
-    if row["success"] > 1 or min(numbers) < 0 or not row[counts[0]]:
-        raise ValueError(f"its row holds {numbers}")
+    numbers = [low, high, *(row[name] for name in (*COLUMNS, *counts))]
+    if any(type(number) not in (int, float) or number < 0 for number in numbers):
+        raise ValueError(f"a row of it holds {numbers}")
+    if row["success"] > 1 or not row[counts[0]]:
+        raise ValueError(f"a row of it has a success of {row['success']} in {row[counts[0]]}")

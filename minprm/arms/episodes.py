@@ -4,15 +4,14 @@ The first --keep-episodes evaluation episodes of an arm are kept. Without a worl
 held-out log, at each step of which the agent wrote a turn of its own.
 """
 
-import json
 from pathlib import Path
 
 from minprm.arms.evaluation import Answer
-from minprm.constants import Config, fail
+from minprm.constants import Config
 from minprm.data import Demo, Step
 from minprm.envs import make_world
 from minprm.envs.base import World
-from minprm.look.log import to_json, write_atomically
+from minprm.look.log import lines_that, to_json, write_atomically
 from minprm.look.pieces import state_text
 from minprm.play import Episode
 from minprm.text.actions import copies, exact_match
@@ -26,22 +25,11 @@ def keep_episodes(folder: Path, arm: str, seed: int, episodes: list[dict]) -> No
     path = folder / FILE
     lines = []
     if path.exists():
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            if _whose(line, path, number) != (arm, seed):
-                lines.append(line + "\n")
+        lines = lines_that(lambda line: (line["arm"], line["seed"]) != (arm, seed), path)
     for episode in episodes:
         lines.append(to_json({"arm": arm, "seed": seed, **episode}) + "\n")
     if lines:
         write_atomically(path, "".join(lines))
-
-
-def _whose(line: str, path: Path, number: int) -> tuple[str, int]:
-    """(arm, seed) of a line. Exits where it is none of ours."""
-    try:
-        row = json.loads(line)
-        return row["arm"], row["seed"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        fail(f"{path}, line {number} is broken: remove the line, and resume again")
 
 
 def of_world(episodes: list[Episode], cfg: Config, chat: Chat, noise: int) -> list[dict]:

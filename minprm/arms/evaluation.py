@@ -81,8 +81,9 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
     for e in episodes:
         steps += e.steps
         infos += e.infos
+    few = episodes[0].world.few_tasks
     return {
-        "tasks": _different(episodes),
+        "tasks": len(episodes) if few else len({e.world.content for e in episodes}),
         "success": fmean(e.world.success for e in episodes),
         "reward": fmean(sum(step.reward for step in e.steps) for e in episodes),
         "turns": len(steps) / len(episodes),
@@ -95,13 +96,6 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
         "outgrown": fmean(e.outgrown for e in episodes),
         **episodes[0].world.summary([step.action for step in steps]),
     }
-
-
-def _different(episodes: list[Episode]) -> int:
-    """How many of these episodes say something new."""
-    if episodes[0].world.few_tasks:
-        return len(episodes)
-    return len({e.world.content for e in episodes})
 
 
 def reference_rows(cfg: Config, seed: int) -> dict[str, dict]:

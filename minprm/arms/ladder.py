@@ -16,7 +16,7 @@ from pathlib import Path
 from loguru import logger
 
 from minprm import own
-from minprm.arms.about import write_about
+from minprm.arms.about import require_row, write_about
 from minprm.arms.checkpoint import save_checkpoint
 from minprm.arms.demos import (
     demos_of,
@@ -35,9 +35,8 @@ from minprm.load.pretrained import make_sampler
 from minprm.look.failure import Hopeless
 from minprm.look.log import Log, to_json, write_atomically
 from minprm.look.looks import Looks, keep_checkpoints
-from minprm.look.metrics import metrics
+from minprm.look.metrics import metrics, speeds
 from minprm.look.record import Recorder
-from minprm.look.speed import speeds
 from minprm.model.agent import make_agent
 from minprm.model.tensors import fingerprint_of_model
 from minprm.run.events import Ended
@@ -76,12 +75,10 @@ STAGES |= {
 
 # Knobs that no stage's result depends on. All others stand in each snapshot.
 WHAT_TO_RUN = (
-    "preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds", "track", "watch",
+    "preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds", "watch",
     "keep_episodes", "keep_every", "jobs", "shard",
 )  # fmt: skip
 Outcome = tuple[dict, list[dict]]  # of an arm: its row of the ladder, and the episodes to keep
-# What every row of ladder.json holds.
-COLUMNS = ("seed", "success", "thought_rate", "copy_rate", "seconds")
 
 
 def ladder(
@@ -102,7 +99,6 @@ def ladder(
         run = start(cfg, seed, log, checkpoints, on_save)
         _require_same(rows, run, path)
         log.open(cfg)  # what can be refused is refused by now
-        log.track(cfg)
         for arm, (row, episodes) in _outcomes(run, missing, log, checkpoints, on_save):
             keep_episodes(log.folder, arm, seed, episodes)
             rows.setdefault(arm, []).append(row)
@@ -280,16 +276,6 @@ def read_ladder(path: Path) -> dict[str, list[dict]]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         fail(f"{path} is broken ({error!r}): remove it, and its arms are evaluated again")
     return rows
-
-
-def require_row(row: dict) -> None:
-    """Raises one of several errors where this is no row of a ladder."""
-    numbers = [row[name] for name in COLUMNS]
-    counted = "interval" in row or row["tasks"] >= 1
-    if not counted or not all(isinstance(number, int | float) for number in numbers):
-        raise ValueError(f"a row of it holds {numbers}")
-    if not 0 <= row["success"] <= 1:
-        raise ValueError(f"a row of it has a success of {row['success']}")
 
 
 def _require_same(rows: dict, run: Run, path: Path) -> None:

@@ -32,6 +32,7 @@ from minprm.constants import (
 )
 from minprm.load.names import require_device, uses_vllm
 from minprm.own import is_own
+from minprm.printable import printable
 
 PROGRAM = "minprm evaluate"
 
@@ -74,8 +75,6 @@ class Evaluation:
     device: DeviceName = "auto"  # where the model computes; auto: cuda if it is there, else cpu
     engine: Engine = field(default_factory=Engine)
     transcripts: str = ""  # new file to write every episode to, JSONL
-    show: CountOrNone = 0  # episodes to print; in colour on a terminal
-    chart: str = ""  # file for a bar chart, PNG
     watch: bool = False  # play before you, turn by turn; you may think and act yourself
 
 
@@ -97,20 +96,11 @@ def check(flags: Evaluation, chosen_knobs: set[str]) -> None:
     )
     refuse(flags.watch and len(flags.checkpoints) > 1, "--watch shows one checkpoint: name one")
     require_device(flags.device, flags.sampler)
-    _check_files(flags)
-
-
-def _check_files(flags: Evaluation) -> None:
-    """Refuses files that could not be written after all the play."""
-    file = flags.transcripts
+    file = flags.transcripts  # what could not be written after all the play
     refuse(file and Path(file).exists(), f"--transcripts {file} exists: choose another name")
-    for name, path in (("transcripts", file), ("chart", flags.chart)):
-        folder = Path(path).parent
-        writable = folder.is_dir() and os.access(folder, os.W_OK) and not Path(path).is_dir()
-        refuse(path and not writable, f"--{name} {path}: nothing can be written there")
-    refuse(
-        flags.chart and not flags.chart.endswith(".png"), "--chart names a file that ends in .png"
-    )
+    folder = Path(file).parent
+    writable = folder.is_dir() and os.access(folder, os.W_OK)
+    refuse(file and not writable, f"--transcripts {file}: nothing can be written there")
 
 
 def as_trained(flags: Evaluation, argv: list[str], chosen_knobs: set[str]) -> dict[str, Evaluation]:
@@ -153,7 +143,7 @@ def _evaluation(argv: list[str], chosen_knobs: set[str], trained: dict) -> Evalu
 
 
 def say(sentence: str) -> None:
-    print(sentence, file=sys.stderr)
+    print(printable(sentence), file=sys.stderr)
 
 
 def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> None:
@@ -167,10 +157,10 @@ def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> Non
         (
             played,
             "a world that is played, so no --demos",
-            "world world_args episodes samples split think transcripts show watch",
+            "world world_args episodes samples split think transcripts watch",
         ),
         (not played, "--demos", "content skip_bad drop map task_key keep thought format"),
-        (not evaluations[0].watch, "a table, so no --watch", "samples transcripts show chart"),
+        (not evaluations[0].watch, "a table, so no --watch", "samples transcripts"),
     )
     for met, need, knobs in needs:
         for knob in knobs.split():

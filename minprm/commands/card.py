@@ -7,9 +7,9 @@ out. Their texts may be a stranger's, so all of them stand as code.
 import re
 
 from minprm.constants import flat
+from minprm.printable import printable
 from minprm.report.glossary import ABOUT_ARMS
 from minprm.report.table import interval
-from minprm.text.printable import printable
 
 CHOSEN = "A thought was chosen for the action that follows it, never for being true."
 IMITATES = "It imitates its logs, with the mistakes in them."
@@ -22,6 +22,11 @@ REPLAYED = (
 PLAYED = (
     "The score is the share of {episodes:,} played tasks that were won, {tasks:,} different ones, "
     "none of them trained on; the interval is Wilson's, over tasks. It played in no other world."
+)
+ROUNDED = (
+    "Training kept its weights in fp32. Here they are rounded to {dtype}, which undoes small "
+    "changes: after 40 updates at a learning rate of 1e-6, .77 of the weights differed from the "
+    "base model's, and .16 after rounding to bf16. minprm export --dtype fp32 keeps them all."
 )
 SERVED = (
     "Training and evaluation drew from the whole vocabulary. A top-p or top-k in "
@@ -56,7 +61,7 @@ def card(name: str, base: str, merged: bool, about: dict, line: str, notes: list
     if row:
         parts += ["## Results", *_results(row)]
     parts += ["## Limits", _list(limits)]
-    parts += ["## Serving", f"```\n{line}\n```", _list([*notes, SERVED])]
+    parts += ["## Serving", f"```\n{code(line)[1:-1]}\n```", _list([*notes, SERVED])]
     return "\n\n".join(parts) + "\n"
 
 

@@ -5,7 +5,6 @@ may not contradict each other. Knobs without any effect are refused in effects.p
 """
 
 import sys
-from importlib.util import find_spec
 from typing import get_args
 
 from minprm import own
@@ -110,10 +109,6 @@ def _check_run(config: Config) -> None:
     refuse(
         "demos" in stages and (config.stages != ["demos"] or not world or len(config.seeds) > 1),
         "--stages demos writes a --world's expert logs: it stands alone, with one seed",
-    )
-    refuse(
-        config.track != "none" and not find_spec(config.track),
-        f"--track {config.track}: it is not installed; pip install {config.track}",
     )
     require_device(config.device, config.sampler)
     refuse(

@@ -25,6 +25,7 @@ GONE = {
     "tiny.rope_theta": "the embedded model has 1000: leave it out",
     "act_prm.kl_to": "the KL of Act-PRM is to the base model: leave it out",
     "processes": "--dry-run measures one process; how many share a run torchrun says",
+    "track": "wandb sync --sync-tensorboard runs/RUN/tensorboard, or another reader of these files",
     "relabel.keep": "each step has the best of its thoughts: leave it out",
 }
 for _knob in ("heads", "ffn", "init", "lr"):

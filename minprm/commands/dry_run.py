@@ -7,7 +7,6 @@ longer thoughts.
 
 import math
 import os
-import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from minprm.data import Demo, Sample
 from minprm.envs import make_world
 from minprm.load import tiny
 from minprm.load.base import checked_base
+from minprm.load.check import check_sizes
 from minprm.load.pretrained import (
     adapted,
     load_shape,
@@ -39,11 +39,11 @@ from minprm.load.pretrained import (
     with_saved_adapters,
 )
 from minprm.logs.reader import Report
-from minprm.look.clock import duration, is_raised, updates_of
 from minprm.look.failure import Tally
 from minprm.look.log import Log
 from minprm.model.agent import Agent, make_prompter
-from minprm.run.stage_ids import kind, stage_ids
+from minprm.printable import printable
+from minprm.run.stage_ids import kind, stage_ids, updates_of
 from minprm.several.jobs import processes
 from minprm.several.together import several
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
@@ -52,7 +52,6 @@ from minprm.stages.sft import to_samples as logged
 from minprm.text import instruction
 from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
-from minprm.text.printable import GREEN, GREY, PLAIN, YELLOW, printable
 from minprm.trainer import Run, learn
 
 # the parts of a batch that are measured
@@ -67,6 +66,7 @@ def of_model(
     refused. report: what there is to say of the logs; None where the expert has left them."""
     set_threads(cfg.model, cfg.threads)
     model, tokenizer = shape_of(cfg)
+    check_sizes(model, tokenizer, cfg.context)
     prompter = make_prompter(tokenizer, cfg, all_tools(demos), examples_of(cfg))
     logs = measured(demos, prompter.chat)
     if report:
@@ -76,7 +76,6 @@ def of_model(
     train_demos, *_ = split(fitting_demos(logs, prompter, cfg), cfg)
     total, trained = model.num_parameters(), model.num_parameters(only_trainable=True)
     yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
-    yield disk(cfg, total, trained, train_demos)
     yield from instruction.plan(prompter.instruction, cfg.sft.keep_instruction)
     yield "\n" + rendered(train_demos[0], prompter.chat) + "\n"
     if several():
@@ -101,42 +100,14 @@ def shape_of(cfg: Config) -> tuple[PreTrainedModel, Tokenizer]:
     return adapted(model, cfg.lora, checkpointing=False, targets=cfg.lora_targets), tokenizer
 
 
-def disk(cfg: Config, total: int, trained: int, demos: list[Demo]) -> str:
-    """Bytes of snapshots and checkpoints beside what is free. `total`, `trained`: parameters.
-    demos: those that are learned from."""
-    weights = 4 * trained
-    ids = stage_ids(cfg)
-    # while a stage is under way it holds AdamW's moments, and the best weights where patience keeps
-    # them; the snapshot before is removed when the next one is whole
-    patient = cfg.sft.patience or cfg.act_prm.patience or cfg.rl.patience
-    under_way = 2 * weights * (4 if patient else 3)
-    models = len(arms_of(cfg))
-    if cfg.keep_every:
-        models += sum(updates_of(stage_id, cfg, demos) // cfg.keep_every for stage_id in ids)
-    checkpoints = models * (weights if trained < total else 4 * total)
-    saved = len(ids) * weights + checkpoints
-    needed = (len(cfg.seeds) * saved + under_way) / 2**30
-    free = shutil.disk_usage(".").free / 2**30
-    line = f"disk for snapshots and checkpoints: {needed:.2f} GiB, {free:.2f} GiB are free"
-    if needed > free:
-        line += ": make room, or run fewer --arms or --seeds at a time"
-    return line
-
-
 def rendered(demo: Demo, chat: Chat) -> str:
     """A demo as the model reads it."""
-    text = ""
+    ids = []
     for i, step in enumerate(demo.steps):
-        state = chat.state(step.state, demo.tools, demo.action_before(i))
-        text += GREY + printable(chat.text(state)) + GREEN
-        opening = chat.act_without_thought
-        if step.thought is not None:
-            thought = chat.text([*chat.think, *chat.thought(step.thought), *chat.think_end])
-            text += printable(thought)
-            opening = chat.act
-        action = [*opening, *chat.action(step.action), *chat.act_end, *chat.end]
-        text += YELLOW + printable(chat.text(action))
-    return text + PLAIN
+        ids += chat.state(step.state, demo.tools, demo.action_before(i))
+        thought = None if step.thought is None else chat.thought(step.thought)
+        ids += chat.turn(thought, chat.action(step.action))
+    return printable(chat.text(ids))
 
 
 # --- one batch ---
@@ -144,7 +115,10 @@ def rendered(demo: Demo, chat: Chat) -> str:
 
 def one_batch(cfg: Config, checkpoints: Path) -> Iterator[str]:
     """Times of all stages, and the memory. Exits where a run could not start."""
-    raised = is_raised(cfg, cfg.seeds[0], checkpoints)
+    raised = True
+    if cfg.model == "tiny":
+        world = make_world(cfg)
+        raised = tiny.is_here(world, cfg.tiny, cfg.seeds[0], cfg.micro_tokens, checkpoints)
     with TemporaryDirectory() as folder, closing(Log(Path(folder))) as log:
         if not raised:  # one of its size will do
             cfg = replace(cfg, tiny=replace(cfg.tiny, updates=1), gate=False)
@@ -263,3 +237,16 @@ def peak_memory(device: torch.device) -> str:
         size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     where = "this card" if device.type == "cuda" else "this machine"
     return f"Peak memory: {peak / 2**30:.2f} GiB, of the {size / 2**30:.2f} GiB of {where}."
+
+
+def duration(seconds: float | None) -> str:
+    """A time as people say it.
+
+    >>> duration(40.0), duration(600.0), duration(9000.0), duration(None)
+    ('40 s', '10 min', '2.5 h', '-')
+    """
+    if seconds is None:
+        return "-"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,9 +1,9 @@
 """minprm evaluate CHECKPOINT [CHECKPOINT ...]: success by real rollouts, or by held-out logs.
 
 A checkpoint may think or not: each turn it decides for itself. Beside it, on the same tasks, random
-play and the expert. With several samples a task, pass@k in closed form; with several checkpoints a
-chart; with --transcripts every episode as a line of JSONL, with --show some of them on screen. With
---watch a person sees each turn as it is played, and may take it (watch.py).
+play and the expert. With several samples a task, pass@k in closed form; with --transcripts every
+episode as a line of JSONL. With --watch a person sees each turn as it is played, and may take it
+(watch.py).
 Where there is no world to play in, --demos replays logs that no training saw. The flags: ask.py.
 The play: playing.py.
 """
@@ -17,7 +17,9 @@ from minprm.load.names import require_model, require_place
 
 def main(argv: list[str]) -> None:
     """The command."""
-    chosen_knobs = given_knobs(argv, {"atif": "--transcripts FILE writes every episode as JSONL"})
+    gone = dict.fromkeys(("atif", "show"), "--transcripts FILE writes every episode as JSONL")
+    gone["chart"] = "the table has its numbers, and minprm report RUN draws those of a run"
+    chosen_knobs = given_knobs(argv, gone)
     flags = read_flags(Evaluation, argv, PROGRAM)
     check(flags, chosen_knobs)
     if flags.worlds:

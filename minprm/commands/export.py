@@ -20,6 +20,7 @@ from minprm.commands.checks import refuse
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.constants import fail
 from minprm.load.names import require_model
+from minprm.printable import printable
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -44,7 +45,7 @@ def main(argv: list[str]) -> None:
     # torch and transformers: what is refused above did not wait for them
     from transformers import AutoTokenizer
 
-    from minprm.commands.card import card
+    from minprm.commands.card import ROUNDED, card
     from minprm.commands.serving import command, how_to_serve
     from minprm.load.pretrained import base_of, pretrained
 
@@ -61,10 +62,16 @@ def main(argv: list[str]) -> None:
         base_name = about.get("base", base_name)
     name = Path(flags.out).name
     line = shlex.join(command(name, base_name, rank, served))
-    text = card(name, base_name, merged, about, line, served.notes)
+    notes = served.notes
+    if merged and flags.dtype != "fp32":
+        notes = [*notes, ROUNDED.format(dtype=flags.dtype)]
+    text = card(name, base_name, merged, about, line, notes)
     write(flags, merged, tokenizer, served.ends, about, text)
-    print(shlex.join(command(flags.out, base, rank, served)))
-    print(*(f"- {note}" for note in served.notes), sep="\n")
+    lines = [shlex.join(command(flags.out, base, rank, served))]
+    lines += [f"- {note}" for note in notes]
+    if rank and Path(base).is_dir():
+        lines.append(f"- adapter_config.json names {base}: change that before you publish it.")
+    print(printable("\n".join(lines)))
 
 
 def check(flags: Export, knobs: set[str], rank: int) -> None:

@@ -25,9 +25,9 @@ from minprm.logs.files import Problem
 from minprm.logs.normalise import FLAW
 from minprm.logs.reader import Report, read_logs, to_openai, write_lines
 from minprm.logs.schemas import RECONSTRUCTED, is_reconstructed
+from minprm.printable import printable
 from minprm.text.actions import all_tools, parts
 from minprm.text.chat import Chat
-from minprm.text.printable import printable
 
 # What the logs are written as.
 FORMS = {"openai": to_openai, "atif": lambda demo: to_atif(to_openai(demo))}

@@ -10,8 +10,7 @@ from pathlib import Path
 from minprm.arms.demos import logs_of, split
 from minprm.constants import Config, fail
 from minprm.load.names import require_sampler
-from minprm.look.clock import updates_of
-from minprm.run.stage_ids import stage_ids
+from minprm.run.stage_ids import stage_ids, updates_of
 
 NEEDS_LESS = "fewer --micro-tokens, --checkpointing, --lora or a smaller --model need less"
 

@@ -10,7 +10,7 @@ from minprm.arms.demos import examples_of, fitting_demos, measured
 from minprm.arms.evaluation import Row, evaluate, reference_rows, replay, scoring_agent, summary
 from minprm.commands.ask import Evaluation, configured, say
 from minprm.commands.threads import set_threads
-from minprm.commands.watch import show, watch
+from minprm.commands.watch import watch
 from minprm.constants import Config
 from minprm.data import Demo
 from minprm.envs import check_tasks, make_world
@@ -20,10 +20,10 @@ from minprm.logs.books import reading_of
 from minprm.logs.reader import read_demos
 from minprm.model.agent import make_player
 from minprm.play import Episode
-from minprm.report.table import chart, details, pass_at_k, table
+from minprm.printable import printable
+from minprm.report.table import details, pass_at_k, table
 from minprm.run.randomness import noise_seed
 from minprm.text.actions import all_tools
-from minprm.text.printable import GREEN, GREY, YELLOW
 
 
 def watch_one(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
@@ -48,12 +48,13 @@ def play_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
         row |= passes(episodes, flags.samples)
         row["seconds"] = time.perf_counter() - began
         rows[name] = [row]
-        write_transcripts(path, episodes, flags)
+        if flags.transcripts:
+            with open(flags.transcripts, "a", encoding="utf-8") as file:
+                for e in episodes:
+                    file.write(json.dumps(transcript(path, e)) + "\n")
     lines = reference_rows(cfg, flags.seed)
     ladder = {"random": [lines["random"]], **rows, "expert": [lines["expert"]]}
-    print(table(ladder), details(ladder), sep="\n\n")
-    if flags.chart:
-        chart(ladder, Path(flags.chart), f"{cfg.world}, {cfg.episodes} {cfg.split} episodes")
+    print(printable(f"{table(ladder)}\n\n{details(ladder)}"))
 
 
 def replay_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
@@ -72,9 +73,7 @@ def replay_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
         began = time.perf_counter()
         row = replay_checkpoint(demos[content], configured(path, evaluations[path]), flags)
         rows[name] = [{"seed": flags.seed, **row, "seconds": time.perf_counter() - began}]
-    print(table(rows))
-    if flags.chart:
-        chart(rows, Path(flags.chart), flags.demos, "share of steps matched")
+    print(printable(table(rows)))
 
 
 def names(paths: list[str]) -> dict[str, str]:
@@ -121,23 +120,6 @@ def passes(episodes: list[Episode], samples: int) -> dict[str, float]:
         rates[f"pass@{k}"] = sum(pass_at_k(samples, c, k) for c in won) / len(won)
         k *= 2
     return rates
-
-
-def write_transcripts(path: str, episodes: list[Episode], flags: Evaluation) -> None:
-    """Transcripts, to a file and to the screen."""
-    if flags.transcripts:
-        with open(flags.transcripts, "a", encoding="utf-8") as file:
-            for e in episodes:
-                file.write(json.dumps(transcript(path, e)) + "\n")
-    for e in episodes[: flags.show]:
-        for s in e.steps:
-            show("world", GREY, s.observation())
-            show("thought", GREEN, s.thought or "")
-            if s.unreadable:
-                show("unread", YELLOW, s.unreadable)
-            else:
-                show("action", YELLOW, s.action)
-        print("won\n" if e.world.success else "lost\n")
 
 
 def transcript(path: str, e: Episode) -> dict:

@@ -12,6 +12,7 @@ from tyro.conf import Positional, arg
 from minprm.commands.checks import refuse
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.constants import fail
+from minprm.printable import printable
 from minprm.report.console import list_of_runs
 from minprm.report.files import Broken, folder_of, understood
 from minprm.report.write import write_page
@@ -38,7 +39,7 @@ def main(argv: list[str]) -> None:
     for run in runs:
         refuse(runs.count(run) > 1, f"{run} is named twice")
     try:
-        print(answer(runs))
+        print(printable(answer(runs)))
     except (Broken, OSError) as error:
         fail(str(error))
 

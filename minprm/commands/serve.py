@@ -16,6 +16,7 @@ from tyro.conf import Positional, arg
 from minprm.commands.checks import refuse
 from minprm.commands.cli import read_known_flags
 from minprm.load.names import require_model
+from minprm.printable import printable
 
 PROGRAM = "minprm serve"
 
@@ -47,7 +48,8 @@ def main(argv: list[str]) -> None:
 
     words, notes = serve_command(flags.checkpoint)
     words += engine_flags
-    print(shlex.join(words), *(f"- {note}" for note in notes), sep="\n", flush=True)
+    lines = [shlex.join(words), *(f"- {note}" for note in notes)]
+    print(printable("\n".join(lines)), flush=True)
     if not flags.dry_run:
         os.execv(sys.executable, by_module(words))
 

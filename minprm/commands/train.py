@@ -26,6 +26,7 @@ from minprm.load.narration import require_narrator
 from minprm.logs.reader import write_demos
 from minprm.look.log import Log, require_new
 from minprm.play import expert_demos
+from minprm.printable import printable
 from minprm.report.files import RUNS, read_lines
 from minprm.report.table import chart, table
 from minprm.report.write import write_page
@@ -67,8 +68,6 @@ def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:
         for part in plan(cfg, CHECKPOINTS) if place.first else []:  # what takes long comes last
             print(part, flush=True)
         return
-    if not place.first:
-        cfg = replace(cfg, track="none")
     if cfg.resume:
         place.copy(Path(cfg.run) / "ladder.json")
     try:
@@ -130,7 +129,7 @@ def show_ladder(cfg: Config, rows: dict[str, list[dict]], folder: Path) -> None:
         chart(rows, folder / "ladder.png", title)
     else:
         chart(rows, folder / "ladder.png", "held-out logs", "share of steps matched")
-    print(table(rows))
+    print(printable(table(rows)))
     print(f"\n{folder}/ladder.json  ladder.png  {CHECKPOINTS / cfg.run}/")
     try:
         print(f"{write_page([folder])}  (open it in a browser)")

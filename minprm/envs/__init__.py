@@ -30,8 +30,6 @@ WORLDS = {
     "reverse_text": "minprm.envs.reverse_text:ReverseText",
     "alphabet_sort": "minprm.envs.alphabet_sort:AlphabetSort",
     "gsm8k": "minprm.envs.gsm8k:Gsm8k",
-    "numbers": "minprm.envs.numbers:Numbers",
-    "dates": "minprm.envs.dates:Dates",
     "text": "minprm.envs.text:Text",
     # tools to read with
     "hotpot": "minprm.envs.hotpot:Hotpot",
@@ -40,7 +38,6 @@ WORLDS = {
     "babyai": "minprm.envs.babyai:BabyAI",
     "textworld": "minprm.envs.textworld:TextWorld",
     "gym": "minprm.envs.gym:Gym",
-    "taxi": "minprm.envs.gym:Taxi",
 }
 
 

@@ -9,7 +9,7 @@ import sys
 from minprm.constants import Config, fail
 from minprm.envs import WORLDS, make_world, world_class
 from minprm.envs.base import World, call, parameters_of, task_seed
-from minprm.text.printable import printable
+from minprm.printable import printable
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ of training by luck alone.
 """
 
 from fractions import Fraction
-from math import comb
 
 from minprm.envs.base import Illegal, World
 
@@ -65,40 +64,11 @@ class Bandit(World):
             # so each lever has its turn
             lever = min(self.levers, key=lambda lever: self.pulled[lever])
             return f"pull {lever}"
-        rates = {lever: _rate(self.paid[lever], self.pulled[lever]) for lever in self.levers}
+        rates = {lever: rate(self.paid[lever], self.pulled[lever]) for lever in self.levers}
         return f"choose {max(self.levers, key=lambda lever: rates[lever])}"
 
-    def optimum(self) -> float:
-        """Returns the exact chance that the expert, from the start, names the better of two levers.
 
-        It sums the probability of every outcome (A paid so often, B so often) that leads it there.
-        """
-        if len(self.levers) != 2:
-            raise ValueError("the closed form is for two levers")
-        pulls_b = self.pulls // 2
-        pulls_a = self.pulls - pulls_b  # A is pulled first
-        total = 0.0
-        for best in "AB":
-            chance_a = self.good if best == "A" else self.bad
-            chance_b = self.good if best == "B" else self.bad
-            outcomes = []
-            for paid_a in range(pulls_a + 1):
-                for paid_b in range(pulls_b + 1):
-                    # a tie goes to A, as `max` in `expert` takes the first
-                    names_a = _rate(paid_a, pulls_a) >= _rate(paid_b, pulls_b)
-                    if names_a == (best == "A"):
-                        probability_a = _binomial(pulls_a, paid_a, chance_a)
-                        outcomes.append(probability_a * _binomial(pulls_b, paid_b, chance_b))
-            total += sum(outcomes)
-        return total / 2  # either lever is the best one in half of the tasks
-
-
-def _rate(paid: int, pulled: int) -> Fraction:
+def rate(paid: int, pulled: int) -> Fraction:
     """Estimates how often a lever pays by Laplace's rule of succession. Exact: ties are ties."""
     # a lever that was never pulled has a rate too: 1/2
     return Fraction(paid + 1, pulled + 2)
-
-
-def _binomial(n: int, k: int, p: float) -> float:
-    """C(n, k) p^k (1 - p)^(n - k): the probability of k hits in n tries."""
-    return comb(n, k) * p**k * (1 - p) ** (n - k)

@@ -2,16 +2,12 @@
 
 The world teaches to hold back: some words fit several groups, and the fourth mistake ends the game.
 Puzzles are put together from the categories below. Training and test share the categories, so a
-model can learn them by heart; no puzzle of a test has the sixteen words of one of training. A file
-of one's own is JSON: a list of puzzles {category: [four words]}.
+model can learn them by heart; no puzzle of a test has the sixteen words of one of training.
 """
 
-import json
-from functools import cache
 from itertools import chain, combinations
-from pathlib import Path
 
-from minprm.envs.base import Illegal, World, check_splits
+from minprm.envs.base import Illegal, World
 
 # Many words stand in several categories on purpose: a turkey is a bird, Turkey is a country.
 CATEGORIES = {
@@ -57,11 +53,8 @@ class Connections(World):
     )
     turns = 4 + MISTAKES  # more than any game takes
 
-    def __init__(self, file: str = ""):
-        self.puzzles = load_puzzles(file) if file else ()
-
     def begin(self) -> str:
-        self.groups = self.rng.choice(self.puzzles) if self.puzzles else self._puzzle()
+        self.groups = self._puzzle()
         self.left = sorted(chain(*self.groups.values()))
         self.rng.shuffle(self.left)
         self.solved: list[str] = []  # names of the groups that were solved
@@ -69,7 +62,8 @@ class Connections(World):
         return "Words: " + ", ".join(self.left)
 
     def task(self) -> str:
-        return _words(self.groups)  # the same puzzle may show them in any order
+        # the same puzzle may show them in any order
+        return ", ".join(sorted(chain(*self.groups.values())))
 
     def act(self, action: str) -> tuple[str, float]:
         chosen = sorted(word.strip().lower() for word in action.split(","))
@@ -139,48 +133,3 @@ def _ways(words: set[str], pools: list[list[str]]) -> int:
     for four in combinations(fitting, 4):
         count += _ways(words - set(four), pools[1:])
     return count
-
-
-@cache
-def load_puzzles(file: str) -> tuple[dict[str, list[str]], ...]:
-    """Returns a user's puzzles. Raises ValueError with what is wrong."""
-    try:
-        rows = json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: no JSON to be read there ({error})") from error
-    if not isinstance(rows, list):
-        raise ValueError(f"{file}: needs a list of puzzles")
-    puzzles = []
-    for number, row in enumerate(rows, start=1):
-        try:
-            puzzles.append(_from_row(row))
-        except ValueError as error:
-            raise ValueError(f"{file}, puzzle {number}: {error}") from error
-    check_splits([_words(puzzle) for puzzle in puzzles], file)
-    return tuple(puzzles)
-
-
-def _from_row(row: object) -> dict[str, list[str]]:
-    """Returns a puzzle in small letters, as answers are compared without regard to case.
-
-    Raises ValueError where it is none.
-    """
-    puzzle = {}
-    for name, group in row.items() if isinstance(row, dict) else ():
-        # an answer separates the words by commas
-        if not isinstance(group, list) or not all(_is_word(word) for word in group):
-            raise ValueError(f"{name}: needs a list of words, none of them with a comma")
-        puzzle[name] = [word.strip().lower() for word in group]
-    different = set(chain(*puzzle.values()))
-    if [len(group) for group in puzzle.values()] != [4] * 4 or len(different) != 16:
-        raise ValueError("needs four categories of four words each, all different")
-    return puzzle
-
-
-def _is_word(word: object) -> bool:
-    return isinstance(word, str) and bool(word.strip()) and "," not in word
-
-
-def _words(puzzle: dict[str, list[str]]) -> str:
-    """Returns all words of a puzzle, in the order of the alphabet."""
-    return ", ".join(sorted(chain(*puzzle.values())))

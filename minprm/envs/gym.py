@@ -1,8 +1,8 @@
-"""Any gymnasium environment with discrete actions, and Taxi as the example of a subclass.
+"""Any gymnasium environment with discrete actions.
 
-The world teaches how little an adapter needs. An environment shows its state in numbers. A subclass
-turns the numbers into words, names the actions, and says what success is. Where the environment has
-a table of transitions (`P`, as gymnasium's toy texts do), the planner is value iteration.
+The world teaches how little an adapter needs. An environment shows its state in numbers; a subclass
+turns them into words (`described`). Where the environment has a table of transitions (`P`, as
+gymnasium's toy texts do), the planner is value iteration.
 """
 
 import re
@@ -17,7 +17,6 @@ STARTS = 100  # of an environment, to find out whether it has enough to hold som
 class Gym(World):
     teaches = "the adapter: any gymnasium environment with discrete actions"
     system = "You act in an environment. Answer with one of the named actions."
-    names: tuple[str, ...] = ()  # of the actions; none: their numbers
 
     def __init__(self, id: str = "FrozenLake-v1", turns: int = 100):
         needs("gymnasium", "gym")
@@ -27,9 +26,7 @@ class Gym(World):
         if not hasattr(self.env, "P") and type(self).expert is Gym.expert:
             raise ValueError(f"{id} has no table of transitions, so no planner to be its expert")
         self.turns = turns
-        numbers = range(int(self.env.action_space.n))
-        names = self.names or [str(number) for number in numbers]
-        self.numbers = dict(zip(names, numbers, strict=True))  # the number of each action
+        self.numbers = {str(number): number for number in range(int(self.env.action_space.n))}
         starts = {tasks_split(self._start(seed)) for seed in range(STARTS)}
         self.few_tasks = len(starts) < len(SPLITS)  # FrozenLake-v1 has only one
 
@@ -51,7 +48,7 @@ class Gym(World):
             raise Illegal(f"illegal: answer one of {', '.join(self.numbers)}")
         self.observed, reward, self.done, _, _ = self.env.step(self.numbers[action])
         # The reward of the environment may be of any size. Here success earns 1 and all else 0.
-        self.success = self.solved(float(reward), self.done)
+        self.success = self.done and float(reward) > 0
         return self.described(), float(self.success)
 
     def actions(self) -> list[str]:
@@ -77,7 +74,7 @@ class Gym(World):
         """Returns what an action is worth: success, or 0.99 of the value of where it leads."""
         terms = []
         for chance, after, reward, end in self.env.P[state][self.numbers[name]]:
-            worth = self.solved(reward, end) if end else 0.99 * values[after]
+            worth = float(reward > 0) if end else 0.99 * values[after]
             terms.append(chance * worth)
         return sum(terms)
 
@@ -89,10 +86,6 @@ class Gym(World):
         text = self.env.render() if self.env.render_mode == "ansi" else str(self.observed)
         # terminal colours mark where the agent is; brackets do so in plain text
         return re.sub(r"\x1b\[[0-9;]*m(.+?)\x1b\[0m", r"[\1]", text).strip()
-
-    def solved(self, reward: float, end: bool) -> bool:
-        """Was this the step that solves the task?"""
-        return end and reward > 0
 
 
 def _made(id: str) -> Any:
@@ -113,31 +106,3 @@ def _made(id: str) -> Any:
     if not hasattr(env.action_space, "n"):
         raise ValueError(f"{id}: its actions are not discrete")
     return env
-
-
-class Taxi(Gym):
-    teaches = "the adapter's example: a table of transitions, described in words"
-    system = (
-        "You drive a taxi on a grid of five rows and columns; | is a wall, : is none. Fetch the "
-        "passenger and bring it to its destination. Answer south, north, east, west, pickup or "
-        "dropoff.\n|R: | : :G|\n| : | : : |\n| : : : : |\n| | : | : |\n|Y| : |B: |"
-    )
-    names = ("south", "north", "east", "west", "pickup", "dropoff")
-    stops = (
-        "Red (row 0, column 0)",
-        "Green (row 0, column 4)",
-        "Yellow (row 4, column 0)",
-        "Blue (row 4, column 3)",
-        "in the taxi",
-    )
-
-    def __init__(self, turns: int = 30):
-        super().__init__("Taxi-v4", turns)
-
-    def described(self) -> str:
-        row, column, passenger, goal = self.env.decode(self.observed)
-        where = f"The taxi is at row {row}, column {column}. "
-        return where + f"Passenger: {self.stops[passenger]}. Destination: {self.stops[goal]}."
-
-    def solved(self, reward: float, end: bool) -> bool:
-        return reward == 20  # the passenger left at the destination

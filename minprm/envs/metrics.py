@@ -1,8 +1,8 @@
 """Metrics of text, as rewards of --world text: each is (answer, its references) -> 0 to 1.
 
 More is better, and of several references the best counts; BLEU alone looks for the answer's words
-in all of them. Those that need a library take it from the extra `text`. `numbers`, `dates` and
-`distinct` look at the answer alone, so none of them says that it is a right one.
+in all of them. Those that need a library take it from the extra `text`. `numbers` and `distinct`
+look at the answer alone, so neither says that it is a right one.
 
 `diversity` is no reward: it tells how much the answers of an evaluation differ from each other.
 """
@@ -12,8 +12,6 @@ import re
 from collections.abc import Callable
 from statistics import fmean
 
-from minprm.envs.dates import dated
-from minprm.envs.numbers import increasing
 from minprm.text import actions
 
 SEGMENT = 100  # words of a segment, in `diversity`
@@ -25,13 +23,13 @@ def exact_match(answer: str, references: list[str]) -> float:
 
 
 def numbers(answer: str, references: list[str]) -> float:
-    """Share of the answer's numbers that are larger than the one before."""
-    return increasing([int(n) for n in re.findall("[0-9]{1,6}", answer)])
+    """Share of the answer's numbers that are larger than the one before: a reward that is hacked.
 
-
-def dates(answer: str, references: list[str]) -> float:
-    """Share of the answer's words that are dates."""
-    return dated(answer.split())
+    >>> numbers("1 2", []), numbers("5 4 6", [])
+    (1.0, 0.5)
+    """
+    steps = list(itertools.pairwise(int(digits) for digits in re.findall("[0-9]{1,6}", answer)))
+    return sum(before < after for before, after in steps) / max(len(steps), 1)
 
 
 def distinct(answer: str, references: list[str]) -> float:
@@ -67,56 +65,18 @@ def chrf(answer: str, references: list[str]) -> float:
     return sentence_chrf(answer, references).score / 100
 
 
-def ter(answer: str, references: list[str]) -> float:
-    """1 - TER, at least 0, of the best reference   Snover et al. 2006, in sacrebleu
-
-    TER is the number of edits that make an answer the reference, over the reference's words. (For
-    several references sacrebleu divides by their mean length, which would pay an empty answer.) An
-    edit may move several words at once. To look for such moves takes a second where texts have 60
-    words, and five where they have 200.
-
-    >>> ter("the third cup is under", ["under the third cup"])    # a move and a word too many
-    0.5
-    """
-    from sacrebleu import sentence_ter
-
-    rates = [sentence_ter(answer, [reference]).score / 100 for reference in references]
-    return max(0.0, 1 - min(rates))
-
-
-def rouge1(answer: str, references: list[str]) -> float:
-    """F-score of the words that both have, of the best reference   Lin 2004, in rouge-score
-
-    All ROUGEs read the letters a to z and digits alone: of other scripts they are 0.
-
-    >>> round(rouge1("cup third the", ["under the third cup"]), 2)
-    0.86
-    """
-    return _rouge("rouge1", answer, references)
-
-
-def rouge2(answer: str, references: list[str]) -> float:
-    """The same of pairs of words.
-
-    >>> round(rouge2("the third cup", ["under the third cup"]), 2)
-    0.8
-    """
-    return _rouge("rouge2", answer, references)
-
-
 def rouge_l(answer: str, references: list[str]) -> float:
-    """The same of the longest common subsequence of words.
+    """F-score of the longest common subsequence of words, of the best reference   Lin 2004, in
+    rouge-score
+
+    It reads the letters a to z and digits alone: of other scripts it is 0.
 
     >>> round(rouge_l("cup third the", ["under the third cup"]), 2)
     0.29
     """
-    return _rouge("rougeL", answer, references)
-
-
-def _rouge(kind: str, answer: str, references: list[str]) -> float:
     from rouge_score.rouge_scorer import RougeScorer
 
-    return RougeScorer([kind]).score_multi(references, answer)[kind].fmeasure
+    return RougeScorer(["rougeL"]).score_multi(references, answer)["rougeL"].fmeasure
 
 
 Metric = Callable[[str, list[str]], float]
@@ -125,20 +85,13 @@ METRICS: dict[str, Metric] = {
     "exact_match": exact_match,
     "bleu": bleu,
     "chrf": chrf,
-    "ter": ter,
-    "rouge1": rouge1,
-    "rouge2": rouge2,
     "rouge_l": rouge_l,
     "numbers": numbers,
-    "dates": dates,
     "distinct": distinct,
 }
 LIBRARIES = {
     "bleu": "sacrebleu",
     "chrf": "sacrebleu",
-    "ter": "sacrebleu",
-    "rouge1": "rouge_score",
-    "rouge2": "rouge_score",
     "rouge_l": "rouge_score",
 }
 

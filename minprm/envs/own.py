@@ -9,7 +9,7 @@ from functools import cache, wraps
 from typing import Any
 
 from minprm import own
-from minprm.constants import fail
+from minprm.constants import Refused, fail
 from minprm.envs.base import Illegal, World, parameters_of
 
 REQUIRED = ("begin", "act", "actions", "expert")
@@ -73,8 +73,11 @@ def _guard(name: str, method: str, theirs: Callable) -> Callable:
     def guarded(self: World, *arguments, **knobs):
         place = f"{name}, task {self.seed}" if hasattr(self, "seed") else name
         try:
-            answer = theirs(self, *arguments, **knobs)
-        except Exception as error:  # a user's program raises whatever it likes
+            with own.limited():
+                answer = theirs(self, *arguments, **knobs)
+        except Refused:
+            raise
+        except (Exception, SystemExit) as error:  # a user's program raises whatever it likes
             if isinstance(error, Illegal) or (method == "__init__" and type(error) is ValueError):
                 raise  # which is how a world says that an action is illegal, or a knob wrong
             fail(f"{place}: {method} raised {own.in_a_line(error)}")
@@ -89,13 +92,13 @@ def _fits(method: str, answer: Any) -> bool:
     """Is this what RETURNS says?"""
     if method == "act":
         pair = isinstance(answer, tuple) and len(answer) == 2
-        return pair and isinstance(answer[0], str) and isinstance(answer[1], int | float)
+        return pair and isinstance(answer[0], str) and own.is_number(answer[1])
     if method == "narrate":
         return isinstance(answer, tuple) and len(answer) == 2 and _are(str, answer)
     if method == "actions":
         return isinstance(answer, list) and answer != [] and _are(str, answer)
     if method == "summary":
-        return isinstance(answer, dict) and _are(int | float, answer.values())
+        return isinstance(answer, dict) and all(map(own.is_number, answer.values()))
     return isinstance(answer, str) or (method == "thought" and answer is None)
 
 

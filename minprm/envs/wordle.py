@@ -45,12 +45,11 @@ class Wordle(World):
         """Returns the possible word whose answer will leave the fewest, on average."""
         if not self.marks:
             return "raise"  # the best first guess, which takes a while to find
-        possible = [word for word in FIVE if self._possible(word)]
+        possible = []  # words that, hidden, would have given the answers that were seen
+        for word in FIVE:
+            if all(feedback(guess, word) == marks for guess, marks in self.marks.items()):
+                possible.append(word)
         return min(possible, key=lambda word: _words_left(word, possible))
-
-    def _possible(self, word: str) -> bool:
-        """Would this hidden word have given the answers that were seen?"""
-        return all(feedback(guess, word) == marks for guess, marks in self.marks.items())
 
 
 def feedback(guess: str, hidden: str) -> str:

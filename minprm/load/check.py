@@ -15,15 +15,20 @@ put together from pieces with the same turn tokenised as one text.
 """
 
 import random
+from copy import deepcopy
 
 import torch
 from loguru import logger
 from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
+from transformers import PreTrainedTokenizerBase as Tokenizer
 from transformers.cache_utils import DynamicSlidingWindowLayer, LinearAttentionLayer
 
 from minprm.constants import fail
 from minprm.data import Sample
+from minprm.load.small import LENGTH, LENGTHS, sections, small_like
+from minprm.load.vllm import weight_names, weights
+from minprm.model.adapters import under_adapters
 from minprm.model.agent import Agent, Player
 from minprm.model.policy import Policy
 from minprm.model.precision import own_logprobs
@@ -34,6 +39,7 @@ BEYOND = 16  # tokens of a prompt beyond the longest window
 LONG = 1100  # on a GPU rows of this length are read by blocks; that is compared as well
 TREES = 16  # of this many small trees a CPU reads a row by blocks
 DRAWN = 4  # tokens of a completion
+SENT = 1e-3  # nats between equal models in fp32, at most
 WALK = 32  # tokens of a whole walk behind its first prompt, at most
 # what an action begins with; tokenizers split text differently before each of these
 ACTIONS = {
@@ -51,6 +57,7 @@ def check(player: Player) -> None:
     A player that is no agent only writes: it has no trainer to compare. A sampler that is vLLM is
     compared whenever it gets weights (vllm.py), and at every update (correction.check_gap).
     """
+    check_sizes(player.sampler.model, player.chat.tokenizer, player.context)
     check_seams(player.chat, player.sampler.model)
     sampler = player.sampler
     # one that shares its work with other processes would be alone in finding that it cannot write
@@ -63,6 +70,7 @@ def check(player: Player) -> None:
             sampler.branches, sampler.reuses_cache = ours.branches, ours.reuses_cache
         if isinstance(player, Agent):
             check_trainer(player.policy, walk(ours, prompts), player.context)
+            check_small(player.policy, player.context)
     except CANNOT as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         fail(f"{name_of(model)} cannot be used: reading it raised {reason}; choose another --model")
@@ -114,6 +122,13 @@ def check_trainer(policy: Policy, samples: list[Sample], context: int) -> None:
     alone = scored(policy, [[sample] for sample in samples])
     if differs(model, alone, own):
         refuse_model(model, "the trainer", alone, own)
+    again = scored(policy, [[sample] for sample in samples])
+    if model.device.type == "cpu" and not torch.equal(again, alone):
+        fail(
+            f"{name_of(model)} cannot be used: two readings of the same weights differ by "
+            f"{(again - alone).abs().max():.1g} nats, so something in it is random while it "
+            "learns; choose another --model"
+        )
     if forgets(model, context) or differs(model, scored(policy, [samples]), own):
         policy.shares_prefixes = False
         logger.warning(
@@ -146,6 +161,89 @@ def same_by_blocks(policy: Policy) -> bool:
         return not differs(policy.model, scored(policy, [samples]), dense)
     except CANNOT:
         return False
+
+
+# --- sizes ---
+
+
+def check_sizes(model: PreTrainedModel, tokenizer: Tokenizer, context: int) -> None:
+    """Refuses a tokenizer with more tokens than the model has rows, and a context beyond its
+    positions."""
+    rows = model.get_input_embeddings().get_parameter("weight").shape[0]
+    tokens = max(tokenizer.get_vocab().values()) + 1
+    if tokens > rows:
+        fail(
+            f"{name_of(model)}: its tokenizer has {tokens} tokens, and the model rows for {rows} "
+            "of them: give the model its own tokenizer, or its embedding more rows"
+        )
+    if tokens < rows:
+        logger.info(
+            f"{name_of(model)} has {rows} rows and its tokenizer {tokens} tokens: a thought that "
+            "holds one of the others, which have no text, is not used"
+        )
+    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if positions and context > positions:
+        fail(f"--context {context}: {name_of(model)} has {positions} positions; use --context "
+             f"{positions}")  # fmt: skip
+
+
+# --- what costs time, on a small random model of the same kind (small.py) ---
+
+
+def check_small(policy: Policy, context: int) -> None:
+    """Compares what only long texts show, and what an engine would be sent."""
+    model = under_adapters(policy.model)
+    lengths = [section[LENGTHS] for section in sections(model.config.get_text_config())]
+    crossed = [length for length in lengths if length < context]
+    try:
+        small = small_like(policy.model)
+    except CANNOT:
+        logger.warning(
+            f"{name_of(model)}: no small model of its kind can be made, so texts beyond "
+            f"{min(crossed, default=context)} tokens, and what an engine is sent, were not compared"
+        )
+        return
+    check_sent(model, small)
+    if crossed:
+        check_lengths(model, small, policy, min(crossed))
+
+
+def check_sent(model: PreTrainedModel, small: PreTrainedModel) -> None:
+    """Refuses a model of which an engine, which gets `vllm.weights`, would not be this model."""
+    plain = type(under_adapters(small))(deepcopy(small.config)).eval()
+    sent = dict(weights(small))
+    missing = sorted({*weight_names(under_adapters(small))} ^ sent.keys())
+    plain.load_state_dict(sent, strict=False)
+    prompt = Sample().extend(list(range(LENGTH)))
+    gap = (truth(plain, [prompt]) - truth(small, [prompt])).abs().max()
+    if missing or not gap < SENT:
+        fail(
+            f"{name_of(model)} cannot be used: with its adapters added to its weights it would be "
+            f"another model, {gap:.3f} nats off{': ' if missing else ''}{', '.join(missing)}; "
+            "choose other --lora-targets, or another --model"
+        )
+
+
+def check_lengths(
+    model: PreTrainedModel, small: PreTrainedModel, policy: Policy, length: int
+) -> None:
+    """Refuses a context in which positions change: a text that outgrows `length` has another past
+    than the one it was written after."""
+    ours = Policy(small, policy.tokenizer, policy.micro_tokens)
+    short, long = Sample().extend([1] * 4), Sample().extend([1] * (LENGTH + BEYOND))
+    for sample in (short, long):
+        sample.extend([2] * DRAWN, 1.0)
+    sampler = Sampler(small)
+    samples = walk(sampler, [[1, 2] * 3, [3] * (LENGTH - 2)])
+    gaps = [
+        scored(ours, [[short], [long]]) - truth(small, [short, long]),
+        reported(samples) - truth(small, samples),
+    ]
+    if not torch.cat(gaps).abs().max() < SENT:
+        fail(
+            f"{name_of(model)}: beyond {length} tokens its positions change, so a text is not "
+            f"computed as it was written: use --context {length}"
+        )
 
 
 # --- the seams of a turn ---

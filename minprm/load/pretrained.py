@@ -1,15 +1,18 @@
 """From a name to a model: hub ids and local paths, adapters, and who writes the tokens."""
 
 import json
+import re
 import shutil
 import warnings
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 from huggingface_hub.constants import HF_HUB_OFFLINE
+from loguru import logger
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
@@ -25,14 +28,16 @@ from minprm.model.alone import ALONE, Alone
 from minprm.model.precision import make_head_fp32
 from minprm.model.sampler import Sampler
 
-# what a LoRA configuration may hold beside two matrices a layer; nothing here merges or trains it
-EXTRAS = ("use_dora", "lora_bias", "modules_to_save", "target_parameters",
-          "trainable_token_indices")  # fmt: skip
+# what a LoRA configuration may hold beside two matrices a weight; nothing here merges or trains it
+EXTRAS = ("use_dora", "lora_bias", "modules_to_save", "trainable_token_indices",
+          "alora_invocation_tokens", "use_bdlora", "use_qalora", "velora_config", "arrow_config",
+          "kasa_config", "monteclora_config", "layer_replication")  # fmt: skip
 # knobs of generation that have an effect in sampling alone, and in beam search alone
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
             "top_h")  # fmt: skip
 BEAMS = ("early_stopping", "length_penalty")
 ADAPTERS = "adapter_model.safetensors"  # the other format is a pickle
+STAYS = 0.01  # of the weights without adapters, this share is worth a sentence
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 logging.disable_progress_bar()  # the only bars are ours
@@ -150,14 +155,24 @@ def base_of(path: str) -> tuple[str, int]:
     _need_peft(f"{path} holds adapters, which need")
     try:
         config = json.loads(Path(file).read_text(encoding="utf-8"))
-        base, rank, plain = config["base_model_name_or_path"], config["r"], config["bias"] == "none"
-    except (KeyError, TypeError, ValueError) as error:
+        base, kind = config["base_model_name_or_path"], config.get("peft_type", "LORA")
+        rank, extras = (config["r"], _extras(config)) if kind == "LORA" else (0, [kind])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         fail(f"{file} describes no LoRA adapters: {error!r}")
     if not base:
         fail(f"{file} does not name the model that the adapters belong to")
-    if not plain or any(config.get(extra) for extra in EXTRAS):
-        fail(f"{path} holds more than plain LoRA adapters: merge them into {base}, and train that")
+    if extras:
+        fail(
+            f"{path} holds more than plain LoRA adapters ({', '.join(extras)}): merge them into "
+            f"{base}, and train that"
+        )
     return _from_anywhere(base), rank
+
+
+def _extras(config: dict) -> list[str]:
+    """What adapters with this configuration have beside two matrices a weight."""
+    extras = [extra for extra in EXTRAS if config.get(extra) not in (None, False, [], {})]
+    return extras if config["bias"] == "none" else [*extras, "bias"]
 
 
 def _from_anywhere(path: str) -> str:
@@ -228,9 +243,33 @@ def adapted(
         target_modules=list(targets) or "all-linear",
     )
     # half of each adapter is random: a rerun, or a run that is resumed, has to begin with the same
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         torch.manual_seed(seed)
-        return as_model(get_peft_model(model, adapters))
+        # peft's own choice for experts, of which it then says that it matched no layer
+        warnings.filterwarnings("ignore", message=".*_pattern keys did not match")
+        model = as_model(get_peft_model(model, adapters))
+    if not targets:
+        say_what_stays(model)
+    return model
+
+
+def say_what_stays(model: PreTrainedModel) -> None:
+    """Names the weights of layers that have no adapter: peft puts none on some models' experts."""
+    total = 0
+    numbers: Counter[str] = Counter()
+    for name, weight in model.named_parameters():
+        if ".lora_" in name:
+            continue
+        total += weight.numel()
+        in_layer = re.search(r"\.\d+\.(.*)", name)
+        if in_layer and weight.ndim > 1 and ".base_layer." not in name:
+            numbers[in_layer[1]] += weight.numel()
+    share = numbers.total() / total
+    if share >= STAYS:
+        logger.warning(
+            f"--lora: peft puts no adapters on {', '.join(sorted(numbers))}: {share:.2f} of the "
+            "weights stay as they are"
+        )
 
 
 def linear_layers(model: PreTrainedModel) -> dict[str, torch.nn.Module]:
@@ -258,6 +297,8 @@ def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) 
 
     _prepare(model, checkpointing)
     _adapter_weights(path)
+    ends = {model.get_input_embeddings(), model.get_output_embeddings()}
+    is_tied = len({layer.weight for layer in ends}) < len(ends)
     try:
         with warnings.catch_warnings():
             # peft only warns where the file lacks weights, and would leave random ones in place
@@ -266,7 +307,12 @@ def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) 
             model = as_model(PeftModel.from_pretrained(model, path, is_trainable=True))
     except (OSError, ValueError, RuntimeError, SafetensorError, UserWarning) as error:
         fail(f"the adapters of {path} do not fit their base: {str(error).splitlines()[0]}")
-    switch_off_dropout(model)  # of the adapters
+    if is_tied and ends != {model.get_input_embeddings(), model.get_output_embeddings()}:
+        fail(
+            f"{path} holds adapters on the embedding or the output layer of a model in which both "
+            "are one weight, so merged they would change both: train adapters on other layers"
+        )
+    switch_off_noise(model)  # of the adapters
     return model
 
 
@@ -278,8 +324,9 @@ def _adapter_weights(path: str) -> str:
     return file
 
 
-def switch_off_dropout(model: PreTrainedModel) -> None:
-    """Sets every dropout to 0: what is trained on are the log-probs that the sampler wrote with.
+def switch_off_noise(model: PreTrainedModel) -> None:
+    """Sets every dropout to 0, and has routers choose as in evaluation: what is trained on are the
+    log-probs that the sampler wrote with.
 
     Some layers have a Dropout, some have its share as a number, some read it in the config.
     """
@@ -290,6 +337,14 @@ def switch_off_dropout(model: PreTrainedModel) -> None:
             for name, share in list(vars(owner).items() if owner else []):
                 if "drop" in name and isinstance(share, float):
                     setattr(owner, name, 0.0)
+        # PhiMoE's jitter is a threshold in evaluation too, so the number itself stays
+        if any("jitter" in name for name in vars(module)):
+            module.eval()
+            module.train = _unmoved(module)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _unmoved(module: torch.nn.Module) -> Callable[..., torch.nn.Module]:
+    return lambda mode=True: module
 
 
 def drop_unused_generation(model: PreTrainedModel) -> None:
@@ -306,7 +361,9 @@ def drop_unused_generation(model: PreTrainedModel) -> None:
 
 
 def _prepare(model: PreTrainedModel, checkpointing: bool) -> None:
-    switch_off_dropout(model)
+    switch_off_noise(model)
+    if hasattr(model.config, "output_router_logits"):
+        model.config.output_router_logits = False  # for a loss that is not ours
     drop_unused_generation(model)
     make_head_fp32(model)
     if checkpointing:

@@ -286,14 +286,6 @@ def check_gate(skills: dict[str, float], stop: bool) -> None:
         )
 
 
-def _reason(world: World) -> str:
-    """The world's own thought. Exits where it has none."""
-    return world.thought() or fail(
-        f"the embedded model cannot be raised on {type(world).__name__}, which gives no reason for "
-        "its expert's action: write its `thought`, or name a --model"
-    )
-
-
 def _expert_turns(world: World, chat: Chat, seed: int) -> list[ExpertTurn]:
     """Those of the expert's episode, with the world's own thoughts in the history."""
     turns = []
@@ -304,7 +296,13 @@ def _expert_turns(world: World, chat: Chat, seed: int) -> list[ExpertTurn]:
         state = [{"role": "user", "content": observation}]
         # a new list each time: the prompts of earlier turns hold the old ones
         history = history + chat.state(state, [], after="" if history else None)
-        thought = chat.content(_reason(world))
+        thought = chat.content(
+            world.thought()
+            or fail(
+                f"the embedded model cannot be raised on {type(world).__name__}, which gives no "
+                "reason for its expert's action: write its `thought`, or name a --model"
+            )
+        )
         action = chat.content(world.expert())
         prompt = history + chat.think
         thinks = Sample().extend(prompt).extend([*thought, *chat.stop], 0.0)

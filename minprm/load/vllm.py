@@ -15,7 +15,7 @@ import json
 import os
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
+from transformers.core_model_loading import revert_weight_conversion
 
 from minprm.constants import Engine, fail
 from minprm.model.adapters import under_adapters
@@ -64,7 +65,7 @@ class VLLM:
         self.model = model
         self.llm = llm
         self.cfg = cfg
-        self.names = parameter_names(under_adapters(model), shares)
+        self.names = weight_names(under_adapters(model), shares)
         self.mark = object()  # the engine wears it while it holds this model's weights
         self.sync()
 
@@ -163,13 +164,19 @@ class VLLM:
             # the cache wakes after the weights: while those are copied, its memory is still free
             self.llm.wake_up(tags=["weights"])
         sent = []
-        new = _noted(weights(self.model, self.shares), sent)
-        self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": new})
+        new = as_in_files(self.model, weights(self.model, self.shares), sent)
+        try:
+            self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": new})
+        except (KeyError, ValueError) as error:  # it knows no such weight
+            raise RuntimeError(
+                f"vLLM does not take the weights of {self.model.config.model_type} ({error}): use "
+                "--sampler transformers"
+            ) from error
         if sorted(sent) != sorted(self.names):
             wrong = ", ".join(sorted(set(sent) ^ set(self.names))) or "some twice"
             raise RuntimeError(f"vLLM was not given the model's weights, each once: {wrong}")
-        if self.model.config.tie_word_embeddings and not torch.cuda.is_available():
-            self.llm.apply_model(_repack_head)
+        if not torch.cuda.is_available():
+            self.llm.apply_model(_repack)
         if self._asleep():
             self.llm.wake_up(tags=["kv_cache"])
             assert not self._asleep()
@@ -188,7 +195,8 @@ class VLLM:
         if not gap <= self.cfg.max_gap:  # NaN, too, is no agreement
             raise RuntimeError(
                 f"after a sync the log-probs of vLLM are {gap:.3f} nats off those of the model, "
-                "beyond --engine.max-gap: it does not write with the weights that it was given"
+                "beyond --engine.max-gap: it does not write with the weights that it was given, or "
+                f"computes {self.model.config.model_type} otherwise; use --sampler transformers"
             )
 
 
@@ -220,38 +228,50 @@ def _require_divisible(model: PreTrainedModel, together: int) -> None:
         )
 
 
-def parameter_names(model: PreTrainedModel, shares: Alone = ALONE) -> list[str]:
-    """The names of all weights of a plain model with this configuration, tied ones once."""
+def weight_names(model: PreTrainedModel, shares: Alone = ALONE) -> list[str]:
+    """The names of all that a file holds of a plain model with this configuration, tied ones
+    once: its parameters, and the buffers that are saved."""
     with torch.device("meta"):
         plain = shares.kind_of(model)(deepcopy(model.config))
-    return [name for name, _ in plain.named_parameters()]
+    return [name for name, _ in [*plain.named_parameters(), *saved_buffers(plain)]]
 
 
-def _noted(pairs: Iterator[tuple[str, Tensor]], names: list[str]) -> Iterator[tuple[str, Tensor]]:
-    """The same pairs; the name of each is appended to `names` as it goes by."""
+def saved_buffers(model: PreTrainedModel) -> list[tuple[str, Tensor]]:
+    """Buffers that belong to the weights, as a bias that DeepSeek-V3 chooses experts by."""
+    saved = model.state_dict(keep_vars=True)
+    return [(name, buffer) for name, buffer in model.named_buffers() if name in saved]
+
+
+def as_in_files(
+    model: PreTrainedModel, pairs: Iterable[tuple[str, Tensor]], names: list[str]
+) -> Iterator[tuple[str, Tensor]]:
+    """The same weights as a checkpoint's files have them, which is what engines read: each expert
+    by itself. The name of each pair is appended to `names` as it goes by."""
     for name, weight in pairs:
         names.append(name)
-        yield name, weight
+        yield from revert_weight_conversion(under_adapters(model), {name: weight}).items()
 
 
 @torch.no_grad()
 def weights(model: PreTrainedModel, shares: Alone = ALONE) -> Iterator[tuple[str, Tensor]]:
-    """(name, weight) of each parameter, as the base model has them. Adapters are added, in fp32.
-    Where weights are spread, one after the other is whole, and all processes have to ask.
+    """(name, weight) of each parameter and saved buffer, as the base model has them. Adapters are
+    added, in fp32. Where weights are spread, one after the other is whole, and all processes have
+    to ask.
 
     vLLM can also run adapters itself, but its kernels for them cost time at every token
     (benchmarks/sync.py). Adding them here is one path for all models.
     """
     modules = dict(model.named_modules())
-    for name, weight in list(model.named_parameters()):
+    for name, weight in [*model.named_parameters(), *saved_buffers(model)]:
         if ".lora_" in name:
             continue
         # peft wraps a layer: layer.weight becomes layer.base_layer.weight, and the adapter of the
-        # layer is beside it
-        owner = modules[name.rpartition(".")[0].removesuffix(".base_layer")]
-        added = getattr(owner, "get_delta_weight", None)
-        if added and name.endswith("base_layer.weight"):
-            weight = weight.float() + added("default").float()
+        # layer is beside it. Weights that are no layers' are wrapped once each, so layers nest
+        layer, _, own_name = name.rpartition(".")
+        while layer.endswith(".base_layer"):
+            layer = layer.removesuffix(".base_layer")
+            if getattr(modules[layer], "parameter_name", "weight") == own_name:
+                weight = weight.float() + modules[layer].get_delta_weight("default").float()
         plain = name.removeprefix("base_model.model.").replace(".base_layer", "")
         yield plain, shares.in_one_piece(weight)
 
@@ -298,6 +318,12 @@ def _completion(output) -> Completion:
     return Completion(ids, logprobs)
 
 
-def _repack_head(model) -> None:
-    """Packs a tied output layer again. On a CPU it holds a packed copy of the embedding."""
-    model.lm_head.quant_method.process_weights_after_loading(model.lm_head)
+def _repack(model) -> None:
+    """Packs again what vLLM packs on a CPU at the first load alone: a tied output layer, which has
+    a packed copy of the embedding, and experts."""
+    if model.config.tie_word_embeddings:
+        model.lm_head.quant_method.process_weights_after_loading(model.lm_head)
+    for layer in model.modules():
+        kernel = getattr(getattr(layer, "quant_method", None), "moe_kernel", None)
+        if kernel is not None:
+            kernel.fused_experts.process_weights_after_loading(layer)

@@ -3,36 +3,28 @@
 Programs write a turn as a text, as a list of blocks (text, thought, call, answer), or as one record
 for each of these. Their names for the same thing differ: a call is `tool_use`, `toolUse`,
 `functionCall`, `tool-call`; its arguments are `input`, `args`, `arguments`. All of these names are
-listed here; a block of another kind (an image) stays as it is, and normalise.py says what it is.
+matched here; a block of another kind (an image) stays as it is, and normalise.py says what it is.
 """
 
 import json
+import re
 from typing import Any
 
 from minprm.text.actions import parse_json
 
+OUTPUT = ("message", "assistant")  # type and role of what an assistant says in Responses
 CHAT_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
-ROLES = {
-    **{role: role for role in CHAT_ROLES}, "human": "user", "HumanMessage": "user",
-    "ai": "assistant", "AIMessage": "assistant", "AIMessageChunk": "assistant",
-    "model": "assistant", "gpt": "assistant", "bot": "assistant", "function_call": "assistant",
-    "SystemMessage": "system", "ToolMessage": "tool", "FunctionMessage": "tool",
-    "observation": "tool", "tool_response": "tool",
-}  # fmt: skip
-TEXT = ("text", "input_text", "output_text", "summary_text", "user-prompt", "system-prompt",
-        "refusal")  # fmt: skip
-THOUGHT = ("thinking", "reasoning", "reasoningContent", "reasoning_text", "thought")
-CALL = ("tool_use", "server_tool_use", "mcp_tool_use", "toolUse", "functionCall", "function_call",
-        "tool_call", "tool-call", "custom_tool_call", "local_shell_call")  # fmt: skip
-ANSWER = ("tool_result", "toolResult", "functionResponse", "function_response", "tool-return",
-          "tool_call_response", "tool-result", "function_call_output", "custom_tool_call_output",
-          "local_shell_call_output", "retry-prompt", "web_search_tool_result",
-          "mcp_tool_result")  # fmt: skip
-INVOCATION = ("tool-invocation", "dynamic-tool")  # Vercel's call with its answer in one block
-# Blocks that hold nothing which can be read here.
-EMPTY = ("step-start", "redacted_thinking", "cachePoint", "source-url", "source-document")
-RECORDS = ("reasoning", *CALL, *ANSWER)  # kinds that are a record of their own, without a role
-IMAGES = ("inlineData", "inline_data", "fileData", "image-url")
+ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "gpt": "assistant",
+         "chatgpt": "assistant", "bot": "assistant", "function_call": "assistant",
+         "tool_call": "assistant", "observation": "tool", "tool_response": "tool"}  # fmt: skip
+# Kinds of blocks, asked in this order; retry-prompt is pydantic-ai's answer to a bad call.
+ANSWER = re.compile("(tool|function|shell).*(result|response|return|output)$", re.IGNORECASE)
+CALL = re.compile("(tool|function|shell).*(use|call)$", re.IGNORECASE)
+THOUGHT = re.compile("think|reason|^thought$", re.IGNORECASE)
+TEXT = re.compile("text$|prompt$|^refusal$", re.IGNORECASE)
+# Blocks that hold nothing which the model reads.
+EMPTY = re.compile("^(step-start|cachePoint|thoughtSignature|source|data-)")
+IMAGE = re.compile("^(inline_?data|file_?data|image)", re.IGNORECASE)
 IDS = ("call_id", "tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "id")
 NAMES = ("name", "tool_name", "toolName", "function_name", "function")
 ARGUMENTS = ("input", "arguments", "args", "parameters", "action")
@@ -43,30 +35,45 @@ THOUGHTS = ("thinking", "reasoning", "reasoningContent", "reasoningText", "text"
 READ = ("role", "content", "parts", "type", "id", "tool_calls", "tool_call_chunks",
         "response_metadata", "usage_metadata", "createdAt", "lc", "status", "turn_idx", "source",
         "stop_sequence", "stop_reason", "finish_reason", "annotations", "model", "usage",
-        "toolInvocations")  # fmt: skip
+        "toolInvocations", "phase", "example", "value", "text")  # fmt: skip
+
+
+def role_of(name: Any) -> Any:
+    """The role of chat that a name means; any other name as it is.
+
+    >>> role_of("HumanMessage"), role_of("model")
+    ('user', 'assistant')
+    """
+    if not isinstance(name, str):
+        return name
+    word = name.lower().removesuffix("chunk").removesuffix("message")
+    return word if word in CHAT_ROLES else ROLES.get(word, name)
 
 
 def is_message(entry: Any) -> bool:
     """Is this a message, or a record of one turn's part, in any of the forms read here?"""
     if not isinstance(entry, dict):
         return False
+    if any(key in entry for key in ("role", "from", "kwargs")) or is_record(entry):
+        return True
+    spoken = role_of(entry.get("type")) in CHAT_ROLES and ("content" in entry or "data" in entry)
+    return spoken or isinstance(entry.get("parts"), list)
+
+
+def is_record(entry: dict) -> bool:
+    """Is it a thought, a call or an answer that stands by itself, as OpenAI's Responses have it?"""
     kind = entry.get("type")
-    spoken = kind in ROLES and ("content" in entry or "data" in entry)
-    in_parts = isinstance(entry.get("parts"), list)
-    return (
-        "role" in entry
-        or "from" in entry
-        or "kwargs" in entry
-        or in_parts
-        or (isinstance(kind, str) and (spoken or kind in RECORDS))
-    )
+    if not isinstance(kind, str) or "role" in entry or "from" in entry or "content" in entry:
+        return kind == "reasoning"
+    return any(pattern.search(kind) for pattern in (ANSWER, CALL, THOUGHT))
 
 
 def is_plain(message: Any) -> bool:
     """Is it a message of chat already, with a text as its content?"""
     if not isinstance(message, dict) or message.get("role") not in CHAT_ROLES:
         return False
-    if any(key in message for key in ("parts", "additional_kwargs", "toolInvocations")):
+    unlike = ("parts", "additional_kwargs", "toolInvocations", "value", "text")
+    if any(key in message for key in unlike):
         return False
     content = message.get("content")
     if not isinstance(content, list):
@@ -121,29 +128,31 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     """(kind, content) of what a block says: text, thought, call, answer, end or other."""
     if not isinstance(block, dict):
         return [("text", block)]
-    kind = block.get("type") or block.get("part_kind")
+    kind = block.get("type") or block.get("part_kind") or block.get("kind")
     if not isinstance(kind, str):  # Gemini's and Bedrock's blocks are named by their key
-        names = (*CALL, *ANSWER, "reasoningContent", "text", *IMAGES, *block)
-        kind = next((key for key in names if key in block), "")
-        if kind in (*CALL, *ANSWER):
+        patterns = (ANSWER, CALL, THOUGHT, TEXT, IMAGE)
+        keys = [key for key in block if any(pattern.search(key) for pattern in patterns)]
+        kind = [*keys, *block, ""][0]
+        if isinstance(block.get(kind), dict) and not IMAGE.search(kind):
             block = block[kind]
-    named = kind not in (*CALL, *ANSWER) and kind.startswith("tool-")
-    if kind in INVOCATION or (named and "toolCallId" in block):
+    if kind == "tool-invocation" or ("toolCallId" in block and "toolName" not in block):
         return _invocation(block.get("toolInvocation") or block, kind)
-    if kind in TEXT or (kind == "retry-prompt" and not block.get("tool_name")):
+    if kind == "dynamic-tool":
+        return _invocation(block, kind)
+    if EMPTY.search(kind):
+        return [("end", None)]
+    if ANSWER.search(kind) or (kind == "retry-prompt" and block.get("tool_name")):
+        return [("answer", answer(first(block, CONTENTS), first(block, IDS), first(block, NAMES)))]
+    if CALL.search(kind):
+        return [("call", _call(block, kind))]
+    if THOUGHT.search(kind) or block.get("thought") is True:
+        return [("thought", _thought(block))]
+    if TEXT.search(kind):
         text = first(block, ("text", "content", "refusal")) or ""
         if isinstance(text, list):  # of pydantic-ai's user
             return [part for one in text for part in blocks(one)]
-        return [("thought" if block.get("thought") is True else "text", text)]
-    if kind in THOUGHT:
-        return [("thought", _thought(block))]
-    if kind in CALL:
-        return [("call", _call(block, kind))]
-    if kind in ANSWER:
-        return [("answer", answer(first(block, CONTENTS), first(block, IDS), first(block, NAMES)))]
-    if kind in EMPTY:
-        return [("end", None)]
-    return [("other", {**block, "type": "image" if kind in IMAGES else kind})]
+        return [("text", text)]
+    return [("other", {**block, "type": "image" if IMAGE.search(kind) else kind})]
 
 
 def _thought(thought: Any) -> str:
@@ -251,10 +260,10 @@ def messages_of(entries: list, glue: str = "\n", of_a_program: bool = False) -> 
             raise ValueError(f"message {i}: {error}") from error
         # OpenAI's Responses write a turn as several records, until a tool answers; Claude Code
         # writes it as several messages of one id
-        is_record = "from" not in entry and entry.get("type") in (*RECORDS, "message")
+        of_a_turn = is_record(entry) or (entry.get("type"), entry.get("role")) == OUTPUT
         if any(kind != "answer" for _, kind, _ in parts):
             same_message = entry.get("id") is not None and entry["id"] == message_id
-            if not same_message and (not is_record or conversation.answers):
+            if not same_message and (not of_a_turn or conversation.answers):
                 conversation.end_turn()
             message_id = entry.get("id")
         for part in parts:
@@ -272,14 +281,13 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
     if "from" in entry and "role" not in entry:
         entry = from_turn(entry)
     kind = entry.get("type")
-    if "role" not in entry and kind in RECORDS:
+    if is_record(entry):
         return [("assistant", *part) for part in blocks(entry)], {}
     if entry.get("kind") in ("request", "response"):
         return _request(entry), {}
-    role = entry.get("role", kind)
-    role = ROLES.get(role, role) if isinstance(role, str) else role
+    role = role_of(entry.get("role", "user" if kind is None and "parts" in entry else kind))
     fields = {key: entry[key] for key in entry if key not in READ}
-    content = entry.get("content")
+    content = first(entry, ("content", "value", "text"))
     if isinstance(entry.get("parts"), list):
         content = entry["parts"]
         fields.pop("metadata", None)
@@ -338,15 +346,15 @@ def _tool_message(content: Any, entry: dict, fields: dict) -> dict:
 def from_turn(turn: dict) -> dict:
     """A turn of ShareGPT as a message; `loss` is AgentGym's mark of what is learned."""
     speaker = turn["from"]
-    if not isinstance(speaker, str) or speaker not in ROLES:
-        raise ValueError(
-            f'its "from" is none of {", ".join(ROLES)}, but {json.dumps(speaker)[:40]}'
-        )
+    role = role_of(speaker)
+    if role not in CHAT_ROLES:
+        names = ", ".join((*CHAT_ROLES, *ROLES))
+        raise ValueError(f'its "from" is none of {names}, but {json.dumps(speaker)[:40]}')
     message = {key: turn[key] for key in turn if key not in ("from", "value", "loss")}
-    message |= {"role": ROLES[speaker], "content": turn.get("value")}
+    message |= {"role": role, "content": turn.get("value", turn.get("content"))}
     if turn.get("loss") is False and message["role"] == "assistant":
         message["weight"] = 0
-    if speaker != "function_call":
+    if speaker not in ("function_call", "tool_call"):
         return message
     try:
         called = parse_json(turn["value"])

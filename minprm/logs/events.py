@@ -1,7 +1,7 @@
 """Logs that an agent writes event by event: a file, or a trace, is one log.
 
     Claude Code   {"type": "assistant", "message": {...}, "sessionId", "uuid"}, one a line
-    Codex         {"type": "response_item", "payload": {...}}, one a line; older ones the bare items
+    Codex         {"type": "response_item", "payload": {...}}, one a line
     OpenHands     {"action", "args"} and {"observation", "content"}; newer ones say their "kind"
     spans         OpenTelemetry's with gen_ai attributes: each holds the conversation up to it
 
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from minprm.logs.blocks import RECORDS, answer, first, messages_of
+from minprm.logs.blocks import answer, first, is_record, messages_of
 
 CLAUDE_CODE = ("parentUuid", "sessionId", "session_id", "leafUuid", "isSnapshotUpdate")
 OPENHANDS = ("Event", "Observation", "Condensation", "CondensationRequest")  # ends of its kinds
@@ -37,9 +37,7 @@ def _is_claude_code(value: dict) -> bool:
 
 
 def _is_codex(value: dict) -> bool:
-    kind = value.get("type")
-    record = kind in RECORDS and ("call_id" in value or "summary" in value)
-    return (isinstance(kind, str) and "payload" in value) or record or "record_type" in value
+    return isinstance(value.get("type"), str) and "payload" in value
 
 
 def _is_openhands(value: dict) -> bool:
@@ -53,7 +51,7 @@ def split_events(events: list[dict]) -> list[list[dict]]:
     for event in events:
         agent = event.get("agentId") or event.get("parent_tool_use_id") or event.get("isSidechain")
         session = event.get("sessionId") or event.get("session_id")
-        sessions.setdefault((session, agent or None), []).append(event)
+        sessions.setdefault((str(session), str(agent or None)), []).append(event)
     answered = [own for own in sessions.values() if any(map(_says_something, own))]
     return answered or list(sessions.values())
 
@@ -76,16 +74,18 @@ def from_codex(events: list[dict], notes: Counter) -> dict:
     """A rollout of Codex: its response items; the other events say the same for the screen."""
     entries = []
     for event in events:
-        payload = event.get("payload", event)
+        payload = event["payload"]
         kind = payload.get("type")
         rules = first(payload, ("base_instructions", "instructions"))
         if event.get("type") == "session_meta" and rules:
             entries.append({"role": "system", "content": first(rules, ("text",))
                             if isinstance(rules, dict) else rules})  # fmt: skip
-        elif event.get("type") not in ("response_item", kind):
+        elif event.get("type") != "response_item":
             continue
-        elif kind in (*RECORDS, "message"):
+        elif is_record(payload):
             entries.append(payload)
+        elif kind == "message":
+            entries.append({key: payload[key] for key in ("type", "role", "content")})
         elif kind:
             notes[f"{kind} of Codex, left out"] += 1
     return {"messages": messages_of(entries)}
@@ -152,7 +152,8 @@ def _newer(event: dict, others: dict) -> list[dict]:
         others.update({"tools": tools} if tools else {})
         return [{"role": "system", "content": [event["system_prompt"]]}]
     if kind == "MessageEvent":
-        return [event["llm_message"]]
+        read = ("role", "content", "reasoning_content", "tool_calls")
+        return [{key: event["llm_message"].get(key) for key in read}]
     call_id = event.get("tool_call_id")
     if kind == "ActionEvent":
         called = event.get("tool_call") or {}

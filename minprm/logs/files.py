@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from minprm.text.actions import loose_json
+from minprm.text.actions import parse_json
 
 ENDINGS = (".jsonl", ".json", ".ndjson", ".traj", ".eval", ".parquet", ".gz", ".zst", ".zip")
 GZIP, ZIP, ZSTANDARD, PARQUET = b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"PAR1"
@@ -74,8 +74,12 @@ def unread_files(path: str | Path, files: list[Path]) -> Counter[str]:
     return notes
 
 
-def values_of(file: Path) -> Iterator[tuple[str, Any | Problem]]:
-    """(place, value) of each JSON value in the file, or a Problem where there is none."""
+def values_of(file: Path, notes: Counter | None = None) -> Iterator[tuple[str, Any | Problem]]:
+    """(place, value) of each JSON value in the file, or a Problem where there is none.
+
+    notes: counts the values that no other program could read, and that were mended.
+    """
+    notes = Counter() if notes is None else notes
     try:
         if _names_a_data_set(file):
             yield from _rows_of_hub(file.as_posix())
@@ -84,18 +88,18 @@ def values_of(file: Path) -> Iterator[tuple[str, Any | Problem]]:
             if content.startswith(PARQUET):
                 yield from _rows_of_parquet(place, content)
             else:
-                yield from _values_in(place, _lines_in(place, content))
+                yield from _values_in(place, _lines_in(place, content), notes)
     except Problem as problem:
         yield problem.place, problem
 
 
-def _values_in(place: str, lines: list[str]) -> Iterator[tuple[str, Any | Problem]]:
+def _values_in(place: str, lines: list[str], notes: Counter) -> Iterator[tuple[str, Any | Problem]]:
     if _is_one_value([line for line in lines if line.strip()]):
-        yield _parsed(place, "\n".join(lines))
+        yield _parsed(place, "\n".join(lines), notes)
         return
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            yield _parsed(f"{place}, line {number}", line)
+            yield _parsed(f"{place}, line {number}", line, notes)
 
 
 def _unpacked(place: str, content: bytes) -> Iterator[tuple[str, bytes]]:
@@ -197,17 +201,29 @@ def _is_one_value(lines: list[str]) -> bool:
 
 def _is_json(text: str) -> bool:
     try:
-        loose_json(text)
-    except ValueError:
+        json.loads(text)
+    except (ValueError, RecursionError):
         return False
     return True
 
 
-def _parsed(place: str, text: str) -> tuple[str, Any | Problem]:
+def _parsed(place: str, text: str, notes: Counter) -> tuple[str, Any | Problem]:
     try:
-        return place, loose_json(text)
+        return place, parse_json(text)
     except json.JSONDecodeError as error:
         line = f", line {error.lineno}" if "\n" in text else ""
         return place, Problem(f"{place}{line}, column {error.colno}", f"no JSON: {error.msg}")
     except ValueError as error:
-        return place, Problem(place, str(error))
+        try:
+            value = parse_json(_mended(text))
+        except (ValueError, RecursionError):
+            return place, Problem(place, str(error))
+    notes["values with NaN or half a character, read as null and as \ufffd"] += 1
+    return place, value
+
+
+def _mended(text: str) -> str:
+    """JSON without what no JSON in UTF-8 can hold: NaN, infinity, and half a character."""
+    tree = json.loads(text, parse_constant=lambda name: None)
+    halves = json.dumps(tree, ensure_ascii=False).encode("utf-16", "surrogatepass")
+    return halves.decode("utf-16", "replace")

@@ -8,14 +8,13 @@ is not read stays under its own key, and normalise.py names it. docs/logs.md has
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from math import isfinite
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from minprm import own as users
 from minprm.logs.atif import from_atif
-from minprm.logs.blocks import call, first, is_message, is_plain, messages_of
+from minprm.logs.blocks import call, first, is_message, is_plain, is_record, messages_of
 from minprm.logs.events import EVENTS, is_event, spans_of, split_events
 from minprm.logs.files import Problem, values_of
 from minprm.text.actions import parse_json
@@ -49,16 +48,14 @@ SIGNS = {
     "function_call_output": "Responses", "output_text": "Responses", "human": "LangChain",
     "ai": "LangChain", "kwargs": "LangChain", "additional_kwargs": "LangChain", "from": "ShareGPT",
 }  # fmt: skip
-# Fields by which the programs behind some formats keep their books.
-BOOKS = ("trial", "trajectory", "trajectory_format", "environment", "replay_config", "attempts",
-         "info", "seed", "timestamp", "start_time", "end_time", "duration", "termination_reason",
-         "agent_cost", "user_cost", "reward_info", "mode", "ticks", "speech_environment", "answer",
-         "metrics", "timing", "is_completed", "is_truncated", "stop_condition", "token_usage",
-         "example_id")  # fmt: skip
-OF_INSPECT = ("input", "target", "choices", "epoch", "metadata", "sandbox", "files", "setup",
-              "store", "events", "output", "model_usage", "role_usage", "started_at", "id",
-              "completed_at", "total_time", "working_time", "uuid", "error_retries", "timelines",
-              "attachments", "limit", "scores")  # fmt: skip
+# Of a request: what says how to sample or to bill, and nothing of the conversation.
+OF_REQUESTS = ("truncation", "include", "background", "stop_sequences", "betas", "cachedContent",
+               "safetySettings", "generationConfig", "inferenceConfig", "keep_alive", "logit_bias",
+               "cache_hit", "model_group", "api_base", "model_map_information", "usageDetails",
+               "error_information", "guardrail_information", "costDetails", "statusMessage",
+               "unit", "headers", "serialized", "child_runs", "dotted_order", "feedback_stats",
+               "model_parameters", "optional_params", "modelParameters",
+               "invocation_params")  # fmt: skip
 OF_SWE_AGENT = ("agent", "message_type", "thought", "action", "tool_call_ids", "is_demo", "tags",
                 "cache_control", "thinking_blocks", "provider_specific_fields")  # fmt: skip
 XLAM_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean",
@@ -78,24 +75,32 @@ def logs_of(
     other file is read, so that one without a conversation is a mistake, and not settings of a
     program beside its logs.
     """
-    events = []
+    events: list[dict] = []
     if own:
         users.require("--format", own, (), {1: "a JSON value alone"})
     opener = users.function(own, {}) if own else None
-    for place, value in values_of(file):
+    for place, value in values_of(file, notes):
         theirs = opener(value) if opener and not isinstance(value, Problem) else None
         if theirs is not None:
             yield from logs_in(place, theirs)
-        elif is_event(value):
+        elif is_event(value) or _is_item(value):
             events.append(value)
-        elif isinstance(value, dict) and spans_of(value) == []:
-            notes["spans without messages, left out"] += 1
         elif not alone and isinstance(value, dict) and not _holds_objects(value):
             notes[f"files without a conversation, not read: {file.name}"] += 1
         else:
-            yield from logs_in(place, value)
+            logs = list(logs_in(place, value))
+            if not logs:
+                notes["spans without messages, left out"] += 1
+            yield from logs
     if events:
         yield from logs_in(str(file), events)
+
+
+def _is_item(value: Any) -> bool:
+    """Is it an item of OpenAI's Responses, which are written one a line?"""
+    if not isinstance(value, dict):
+        return False
+    return is_record(value) or (value.get("type") == "message" and "role" in value)
 
 
 def _holds_objects(value: Any) -> bool:
@@ -107,26 +112,27 @@ def _holds_objects(value: Any) -> bool:
 
 def logs_in(place: str, logs: Any) -> Iterator[tuple[str, Any]]:
     """(place, log) of each log in a JSON value: one log, a list of them, or what holds many."""
-    if isinstance(logs, dict):
-        logs = _many(logs)
-    if isinstance(logs, list) and logs and all(map(is_event, logs)):
-        logs = split_events(logs)
-        if len(logs) == 1:
-            yield place, logs[0]
-            return
-    if not isinstance(logs, list) or all(map(is_message, logs)):
+    try:
+        several = _many(logs)
+    except (AttributeError, KeyError, IndexError, TypeError) as error:
+        yield place, Problem(place, f"it is damaged, and what logs it holds is unclear ({error!r})")
+        return
+    if several is None:
         yield place, logs
         return
-    for number, log in enumerate(logs, start=1):
-        at = f"{place}, log {number}"
-        if isinstance(log, dict) and _many(log) is not log:
-            yield from logs_in(at, log)
-        else:
-            yield at, log
+    for number, log in enumerate(several, start=1):
+        yield from logs_in(f"{place}, log {number}", log)
 
 
-def _many(value: dict) -> Any:
-    """The logs of a value that holds many of them; any other value as it is."""
+def _many(value: Any) -> list | None:
+    """The logs of a value that holds many of them; None where it is one log."""
+    if isinstance(value, list) and value and all(map(is_event, value)):
+        sessions = split_events(value)
+        return sessions if len(sessions) > 1 else None
+    if isinstance(value, list):
+        return None if all(map(is_message, value)) else value
+    if not isinstance(value, dict):
+        return None
     if isinstance(value.get("simulations"), list):  # tau2-bench
         environment = (value.get("info") or {}).get("environment_info") or {}
         beside = {"system": environment.get("policy"), "tools": environment.get("tool_defs")}
@@ -135,55 +141,15 @@ def _many(value: dict) -> Any:
         return value["samples"]
     if isinstance(value.get("observations"), list):  # Langfuse
         answered = [log for log in value["observations"] if log.get("type") == "GENERATION"]
-        return answered or {key: value[key] for key in value if key != "observations"}
-    return spans_of(value) or value
+        return answered or [{key: value[key] for key in value if key != "observations"}]
+    return spans_of(value)
 
 
 # --- one log --------------------------------------------------------------------------------------
 
 
 def opened(log: Any, notes: Counter) -> tuple[str, dict]:
-    """(name of the format, the log as a line of chat). Raises ValueError where it is none.
-
-    What no JSON in UTF-8 can hold (NaN, half a character) is mended, and an answer with it is read
-    and not learned.
-    """
-    name, chat = _opened(log, notes)
-    if _is_writable(chat):
-        return name, chat
-    messages = []
-    for message in chat["messages"]:
-        if not _is_writable(message):
-            message = _mended(message, notes)
-            if isinstance(message, dict) and message.get("role") == "assistant":
-                message["weight"] = 0
-        messages.append(message)
-    return name, {**_mended(chat, Counter()), "messages": messages}
-
-
-def _is_writable(tree: Any) -> bool:
-    try:
-        json.dumps(tree, ensure_ascii=False, allow_nan=False).encode()
-    except ValueError:
-        return False
-    return True
-
-
-def _mended(tree: Any, notes: Counter) -> Any:
-    if isinstance(tree, dict):
-        return {_mended(key, notes): _mended(field, notes) for key, field in tree.items()}
-    if isinstance(tree, list):
-        return [_mended(entry, notes) for entry in tree]
-    if isinstance(tree, str) and not _is_writable(tree):
-        notes["texts with half a character, read with \ufffd in its place"] += 1
-        return tree.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(tree, float) and not isfinite(tree):
-        notes["numbers that are NaN or infinite, read as null"] += 1
-        return None
-    return tree
-
-
-def _opened(log: Any, notes: Counter) -> tuple[str, dict]:
+    """(name of the format, the log as a line of chat). Raises ValueError where it is none."""
     if isinstance(log, list) and log and not is_event(log[0]):
         is_sharegpt = isinstance(log[0], dict) and "from" in log[0]
         log = {"conversations" if is_sharegpt else "messages": log}
@@ -207,18 +173,18 @@ def _in_short(log: Any) -> str:
     return f"{json.dumps(log)[:40]}"
 
 
-def _named(log: dict, notes: Counter, books: tuple[str, ...] = ()) -> tuple[str, dict]:
-    """(name of the family, the log as a line of chat). books: fields of no meaning here."""
+def _named(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, dict]:
+    """(name of the family, the log as a line of chat). of_a_program: see `messages_of`."""
     others = dict(log)
     tools = _tools_beside(others)
-    others = {key: others[key] for key in others if key not in books}
     entries = _entries(others, tools)
+    others = {key: others[key] for key in others if key not in OF_REQUESTS}
     family = _family_of(entries)
     in_parts = sum(isinstance(e, dict) and isinstance(e.get("content"), list) for e in entries)
     if family == "chat" and in_parts:
         notes["content in parts, joined as they stand"] += in_parts
     glue = "" if family in ("chat", "Gemini") else "\n"
-    chat: dict = {**others, "messages": messages_of(entries, glue, bool(books))}
+    chat: dict = {**others, "messages": messages_of(entries, glue, of_a_program)}
     if tools:
         chat["tools"] = tools
     return family, _tools_once(chat, notes)
@@ -257,7 +223,9 @@ def _entries(others: dict, tools: list) -> list:
             ' put each request\'s "body" beside the "response" of the same custom_id'
         )
     if entries is None:
-        raise ValueError("there is no list of messages in it")
+        raise ValueError(
+            "there is no list of messages in it: --map KEY=messages says which key holds them"
+        )
     for key in RULES:
         rules = _text_of(others.get(key))
         if rules:
@@ -340,12 +308,10 @@ def _tools_beside(others: dict) -> list:
     tools: list = []
     for key in TOOLS:
         listed = _parsed(others.get(key))
+        if not listed or not isinstance(listed, dict | list):
+            continue
         inside = listed.values() if isinstance(listed, dict) else listed
-        if (
-            listed
-            and isinstance(inside, Iterable)
-            and all(isinstance(o, dict | list) for o in inside)
-        ):
+        if all(isinstance(tool, dict | list) for tool in inside):
             tools += _declared(listed)
             del others[key]
     for key in PARAMETERS:
@@ -400,7 +366,8 @@ def _tools_once(chat: dict, notes: Counter) -> dict:
         content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, str) and content.lstrip().startswith("<tool_response>"):
             answers = content.replace("</tool_response>", "").split("<tool_response>")[1:]
-            messages += [{**message, "content": answer.strip("\n ")} for answer in answers]
+            form = {**message, "role": "tool"}  # some write it as a message of the user
+            messages += [{**form, "content": answer.strip("\n ")} for answer in answers]
         else:
             messages.append(message)
     text = messages[0].get("content") if messages and isinstance(messages[0], dict) else None
@@ -438,7 +405,15 @@ def _from_preference(log: dict, notes: Counter) -> dict:
 
 def _from_batch(log: dict, notes: Counter) -> dict:
     """A batch request, with its answer where the line holds that too."""
-    return _named(log, notes, ("method", "url", "error"))[1]
+    others = {key: log[key] for key in log if key not in ("method", "url", "error")}
+    return _named(others, notes)[1]
+
+
+def _of_a_program(log: dict, entries: list, notes: Counter, *keys: str) -> dict:
+    """A log of a program whose other fields are known: beside the messages, these keys of it."""
+    keys = ("task_id", "instance_id", "reward", "score", "tools", "system", *keys)
+    others = {key: log[key] for key in keys if key in log}
+    return _named({**others, "messages": entries}, notes, of_a_program=True)[1]
 
 
 def _from_xlam(log: dict, notes: Counter) -> dict:
@@ -477,7 +452,7 @@ def _from_swe_agent(log: dict, notes: Counter) -> dict:
         if entry.get("role") == "assistant" and entry.get("is_demo"):
             message["weight"] = 0
         entries.append(message)
-    return _named({**log, "history": entries}, notes, BOOKS)[1]
+    return _of_a_program(log, entries, notes)
 
 
 def _from_mini(log: dict, notes: Counter) -> dict:
@@ -488,7 +463,7 @@ def _from_mini(log: dict, notes: Counter) -> dict:
             notes["messages of role exit, left out"] += 1
             continue
         entries.append({key: entry[key] for key in entry if key not in ("extra", "timestamp")})
-    return _named({**log, "messages": entries}, notes, BOOKS)[1]
+    return _of_a_program(log, entries, notes)
 
 
 def _from_tau(log: dict, notes: Counter) -> dict:
@@ -505,10 +480,9 @@ def _from_tau(log: dict, notes: Counter) -> dict:
             if entry["role"] == "tool" or not entry.get("content"):
                 continue
         entries.append(entry)
-    others = {key: log[key] for key in log if key != "traj"}
-    if isinstance(log.get("reward_info"), dict):
-        others.setdefault("reward", log["reward_info"].get("reward"))
-    return _named({**others, "messages": entries}, notes, BOOKS)[1]
+    ended = log.get("reward_info")
+    reward = {"reward": ended.get("reward")} if isinstance(ended, dict) else {}
+    return _of_a_program(reward | log, entries, notes)
 
 
 def _from_inspect(log: dict, notes: Counter) -> dict:
@@ -516,22 +490,23 @@ def _from_inspect(log: dict, notes: Counter) -> dict:
     text = json.dumps(log["messages"])
     for key, attached in (log.get("attachments") or {}).items():
         text = text.replace(f"attachment://{key}", json.dumps(attached)[1:-1])
-    others = {"task_id": log.get("id"), "messages": json.loads(text)}
+    others = {"task_id": log.get("id")}
     scores = [score.get("value") for score in (log.get("scores") or {}).values()]
     if scores:
         others["score"] = {"C": 1, "I": 0}.get(str(scores[0]), scores[0])
     tools = [event["tools"] for event in log.get("events") or [] if event.get("tools")]
     if tools:
         others["tools"] = [{"type": "function", **tool} for tool in tools[-1]]
-    return _named({**log, **others}, notes, OF_INSPECT)[1]
+    return _of_a_program(others, json.loads(text), notes)
 
 
 def _from_verifiers(log: dict, notes: Counter) -> dict:
     """A row of verifiers' results; rows of one example are of one task."""
-    task = {}
+    entries = [*(_asked(log["prompt"], {}, []) or []), *(_answered(log["completion"]) or [])]
+    beside: dict = {"tools": _tools_beside(dict(log))}
     if "example_id" in log:
-        task["task"] = f"{log.get('task', '')} {log['example_id']}".strip()
-    return _named({**log, **task}, notes, BOOKS)[1]
+        beside["task"] = f"{log.get('task', '')} {log['example_id']}".strip()
+    return _of_a_program(log | beside, entries, notes, "task")
 
 
 def _has(*keys: str) -> Callable[[Any], bool]:

@@ -1,1 +1,1 @@
-"""Who listens to a run: held-out looks, groups for people, metrics, screen, dashboards."""
+"""Who listens to a run: held-out looks, groups for people, metrics, screen, TensorBoard."""

@@ -49,19 +49,14 @@ def collapse(agent: Agent, thoughts: list[Drawn]) -> dict[str, float]:
     few = []
     for state in states:
         few += of_state[state][:THOUGHTS]
-    own = torch.tensor([states.index(z.state) for z in few])
-    lengths = torch.tensor([len(z.ids) for z in few])
-    return measures(_logps_after_each(agent, few, states), own, lengths)
-
-
-def _logps_after_each(agent: Agent, few: list[Drawn], states: list[tuple[int, ...]]) -> Tensor:
-    """log p of each thought after each state, at the temperature of sampling.  [M, N]"""
-    samples = []
+    samples = []  # each thought after each state
     for state in states:
         prefix = Sample().extend([*state])  # one prefix, which its thoughts share
         samples += [Sample(parent=prefix).extend(z.ids, 0.0, z.logprobs) for z in few]
-    logps = agent.policy.logprobs(samples, agent.temperature)
-    return torch.stack([logp.sum() for logp in logps]).view(len(states), len(few)).T
+    logps = [logp.sum() for logp in agent.policy.logprobs(samples, agent.temperature)]
+    own = torch.tensor([states.index(z.state) for z in few])
+    lengths = torch.tensor([len(z.ids) for z in few])
+    return measures(torch.stack(logps).view(len(states), len(few)).T, own, lengths)
 
 
 def measures(logp: Tensor, own: Tensor, lengths: Tensor) -> dict[str, float]:

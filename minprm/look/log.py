@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -14,8 +15,9 @@ from tqdm import tqdm
 from minprm.arms import starts
 from minprm.constants import Config, fail
 from minprm.logs.reader import rewrite_demos
-from minprm.look.dashboards import TensorBoard, stop_tracking, track
 from minprm.look.screen import Screen
+from minprm.look.tensorboard import TensorBoard
+from minprm.printable import as_printable
 from minprm.run.events import Began, Ended, Event, Left, Noted, Updated
 from minprm.run.stage_ids import last_stage
 
@@ -35,9 +37,9 @@ class Log:
         self.arm = "stages"  # the one whose stages run now
         self.screen = Screen(bars)
         self.tensorboard = TensorBoard(folder / "tensorboard")
-        self.tracked = False  # by a service, too
         self.early: list[str] = []  # what was said before there was a file for it
         logger.remove()
+        logger.configure(patcher=as_printable)
         logger.add(_above_the_bar, format="{time:HH:mm:ss} {message}")
         self.sink = logger.add(self.early.append, format="{time} {message}")
 
@@ -51,8 +53,10 @@ class Log:
         if not cfg.resume:
             require_new(self.folder)
             write_atomically(self.folder / "config.json", to_json(asdict(cfg), indent=1))
-            self.tensorboard.knobs(cfg)
-        self._note_start()
+        # a line more in a file that no stage rewinds, so it must never hold half a line
+        path = self.folder / starts.FILE
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        write_atomically(path, before + to_json(starts.this_start()) + "\n")
         self._append("log.txt", self.early)
         self.join()
 
@@ -63,25 +67,10 @@ class Log:
         # catch=False: a full disk ends the run in a sentence, here as everywhere
         self.sink = logger.add(self.folder / "log.txt", format="{time} {message}", catch=False)
 
-    def _note_start(self) -> None:
-        """A line more in starts.jsonl. No stage rewinds that file, so it must never hold half a
-        line."""
-        path = self.folder / starts.FILE
-        before = path.read_text(encoding="utf-8") if path.exists() else ""
-        write_atomically(path, before + to_json(starts.this_start()) + "\n")
-
-    def track(self, cfg: Config) -> None:
-        """Starts --track, or goes on with it. Exits where a new run cannot be tracked."""
-        if cfg.track != "none" and not self.tracked:
-            track(cfg, self.folder)
-            self.tracked = True
-
     def close(self) -> None:
         """Lets go of the files, and of the lock."""
         self.screen.close()
         self.tensorboard.close()
-        if self.tracked:
-            stop_tracking()
         if self.lock:
             self.lock.release()
         logger.remove(self.sink)
@@ -108,7 +97,9 @@ class Log:
         line = {"seed": seed, "stage": stage_id, "update": update, **stats}
         self._append("metrics.jsonl", [to_json(line) + "\n"])
         self.screen.advance(stats)
-        self.tensorboard.points(self._place(seed, stage_id), update, stats)
+        name = last_stage(stage_id).replace(":", "-")
+        place = f"{self.arm}-{seed}/{stage_id.count('+') + 1}-{name}"  # under the arm that runs it
+        self.tensorboard.points(place, update, stats)
 
     def samples(self, seed: int, stage_id: str, update: int, groups: list[dict]) -> None:
         """Whole groups, thoughts with rewards and advantages, for people to read."""
@@ -124,26 +115,18 @@ class Log:
 
     def rewind(self, seed: int, stage_id: str, update: int) -> None:
         """Opens a stage: forgets what was logged of it from `update` on."""
+
+        def stays(line: dict) -> bool:
+            return (line["seed"], line["stage"]) != (seed, stage_id) or int(line["update"]) < update
+
         for name in ("metrics.jsonl", "samples.jsonl"):
+            path = self.folder / name
             with self._writing():
-                self._forget(self.folder / name, seed, stage_id, update)
+                if path.exists():
+                    text = "".join(lines_that(stays, path))
+                    if len(text.encode()) != path.stat().st_size:
+                        write_atomically(path, text)
         self.tensorboard.close()  # the stage's first point opens its own files
-
-    def _place(self, seed: int, stage_id: str) -> str:
-        """Where TensorBoard shows a stage: under the arm that runs it."""
-        number = stage_id.count("+") + 1
-        return f"{self.arm}-{seed}/{number}-{last_stage(stage_id).replace(':', '-')}"
-
-    def _forget(self, path: Path, seed: int, stage_id: str, update: int) -> None:
-        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-        lines = []
-        # what follows the last newline was being written when a process was killed
-        for number, line in enumerate(text.split("\n")[:-1], start=1):
-            *stage, when = _place(line, path, number)
-            if stage != [seed, stage_id] or when < update:
-                lines.append(line + "\n")
-        if "".join(lines) != text:
-            write_atomically(path, "".join(lines))
 
     def _append(self, name: str, lines: list[str]) -> None:
         with self._writing(), open(self.folder / name, "ab+") as file:
@@ -210,13 +193,18 @@ def _end_at_a_newline(file: IO[bytes]) -> None:
     file.truncate(file.read().rfind(b"\n") + 1)
 
 
-def _place(line: str, path: Path, number: int) -> tuple[int, str, int]:
-    """(seed, stage_id, update) of a line. Exits where it is none of ours."""
-    try:
-        row = json.loads(line)
-        return row["seed"], row["stage"], int(row["update"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        fail(f"{path}, line {number} is broken: remove the line, and resume again")
+def lines_that(stays: Callable[[dict], bool], path: Path) -> list[str]:
+    """The lines of a file of which this is true. Exits where one is none of ours."""
+    lines = []
+    # what follows the last newline was being written when a process was killed
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
+        try:
+            if stays(json.loads(line)):
+                lines.append(line + "\n")
+        except (ValueError, KeyError, TypeError, RecursionError):
+            fail(f"{path}, line {number} is broken: remove the line, and resume again")
+    return lines
 
 
 def _above_the_bar(line: str) -> None:
@@ -227,5 +215,8 @@ def _above_the_bar(line: str) -> None:
 def write_atomically(path: Path, text: str) -> None:
     """The whole new file or the whole old one, also after a crash."""
     half = path.with_name(f".{path.name}.tmp")
-    half.write_text(text, encoding="utf-8")
+    with open(half, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())  # or a power cut could leave an empty file under the new name
     os.replace(half, path)

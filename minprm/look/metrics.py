@@ -1,12 +1,16 @@
-"""What is logged of the groups of an update. report/glossary.py says what each number means."""
+"""What is logged of the groups of an update, and how fast it was. report/glossary.py says what each
+number means."""
 
 from statistics import fmean
 
 import torch
 
 from minprm.algorithms import effective_sample_size
+from minprm.arms.evaluation import summary
+from minprm.data import Sample
+from minprm.model.tree import numbered_paths
 from minprm.play import Episode
-from minprm.run.events import Event, Grouped, Played
+from minprm.run.events import Event, Grouped, Played, Updated
 from minprm.text.actions import copies
 from minprm.text.chat import Chat
 from minprm.trainer import Run
@@ -51,31 +55,57 @@ def group_metrics(groups: list, chat: Chat) -> dict[str, float]:
 
 
 def turn_metrics(episodes: list[Episode], chat: Chat) -> dict[str, float]:
-    """The same of the turns that were played: a turn without a thought has one of length 0."""
-    lengths = []
+    """What an evaluation measures, of the episodes that were played for an update, and what of
+    their turns was drawn."""
+    measured = summary(episodes)
     unclosed = []
-    copied = []
-    thoughts = []
-    legal = []
-    effective = []
     drawn_tokens = 0
     for e in episodes:
-        for step, info, (sample, begin, end) in zip(e.steps, e.infos, e.spans, strict=True):
+        for sample, begin, end in e.spans:
             drawn_tokens += end - begin
-            lengths.append(info["thought_tokens"])
             unclosed.append(sample.ids[end - 1] not in chat.ends)  # cut for its length
-            copied.append(copies(step.thought or "", step.action, step.observation()))
-            thoughts.append(bool(step.thought))
-            legal.append(info["valid"])
-            effective.append(info["effective"])
     return {
-        "play/turns": fmean(len(e.steps) for e in episodes),
-        "play/thought_rate": fmean(thoughts),
-        "play/valid": fmean(legal),
-        "play/effective": fmean(effective),
-        "play/outgrown": fmean(e.outgrown for e in episodes),
-        "policy/thought_length": fmean(lengths),
+        "play/turns": measured["turns"],
+        "play/thought_rate": measured["thought_rate"],
+        "play/valid": measured["valid"],
+        "play/effective": measured["effective"],
+        "play/outgrown": measured["outgrown"],
+        "policy/thought_length": measured["thought_length"],
         "policy/unclosed": fmean(unclosed),
-        "policy/copy_rate": fmean(copied),
+        "policy/copy_rate": measured["copy_rate"],
         "policy/drawn_tokens": drawn_tokens,
     }
+
+
+def speeds(run: Run, event: Event) -> None:
+    """The listener: adds how fast an update was, and what memory of a card it took.
+
+    Each number comes from one clock reading: tokens that the sampler drew over the seconds of
+    sampling, and tokens that were learned from over the seconds of the update.
+    """
+    if not isinstance(event, Updated):
+        return
+    stats = event.stats
+    learned = run.cfg.optim.passes * unique_tokens(event.samples)
+    stats["speed/tokens_per_second"] = learned / stats["time/update"]
+    ahead = getattr(event.cfg, "max_async_level", 0)  # then the next batch is drawn meanwhile
+    if "policy/drawn_tokens" in stats and not ahead:
+        stats["speed/drawn_per_second"] = stats["policy/drawn_tokens"] / stats["time/sample"]
+    device = run.agent.policy.model.device
+    if device.type == "cuda":
+        stats["speed/peak_memory_gb"] = torch.cuda.max_memory_allocated(device) / 1e9
+        torch.cuda.reset_peak_memory_stats(device)  # the next one is that of the next update
+
+
+def unique_tokens(samples: list[Sample]) -> int:
+    """The tokens of these samples; a prefix that several of them share counts once.
+
+    >>> state = Sample().extend([1, 2])
+    >>> unique_tokens([Sample(parent=state).extend([3]), Sample(parent=state).extend([4])])
+    4
+    """
+    sizes = {}
+    for path in numbered_paths(samples):
+        for number, node in path:
+            sizes[number] = len(node.ids)
+    return sum(sizes.values())

@@ -14,12 +14,11 @@ a line of samples.jsonl. What a model wrote is shown, never obeyed, and cut wher
 
 import math
 import textwrap
-from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
+from minprm.printable import printable
 from minprm.run.stage_ids import last_stage
-from minprm.text.printable import printable
 
 WIDTH = 80  # letters of a line at most, without what stands before it
 LINES = 3  # of a thought, a state or an action
@@ -35,40 +34,95 @@ class Row:
 
     reward: float
     advantage: float
-    turns: list[tuple[str, str]]  # (thought, action); of a thought alone there is no action
-    note: str  # what else is to be known of it
-    times: int = 1
+    lines: list[str]  # what was written, cut where it is long
+    times: int = 0
 
-    def text(self) -> str:
-        """All that was written, with a line for each turn."""
-        return "\n".join(f"{thought} → {act}" if act else thought for thought, act in self.turns)
+
+def picture(line: dict) -> str:
+    """The group in this line of samples.jsonl."""
+    group = line["group"]
+    unit, same = ("episode", "task") if line["action"] is None else ("thought", "state")
+    place = ", ".join(one_line(str(line[key])) for key in ("task", "where") if line.get(key))
+    lines = [
+        f"seed {line['seed']}  {last_stage(line['stage'])}, after {line['update']} updates: "
+        f"{len(group)} {unit}s of one {same}" + (f" ({place})" if place else "")
+    ]
+    lines += _beside("    state     ", _wrapped(one_line(line["state"])))
+    if unit == "thought":
+        lines += _beside("    expert    ", _wrapped(one_line(line["action"])))
+    without = line.get("without_thought")
+    if without and None not in without["logp"]:
+        mean = line.get("reward") == MEAN
+        p = math.exp(fmean(without["logp"]) if mean else sum(without["logp"]))
+        measure = "mean probability of a token" if mean else "probability"
+        lines.append(f"    the expert's action has {measure} {p:.3f} without a thought")
+    if any(entry.get("descendants") is not None for entry in group):
+        lines.append("    advantage: how many paths of the last step descend from a thought")
+    if not any(entry["advantage"] for entry in group):
+        lines.append("    every advantage is 0: an update learns nothing from this group")
+    width = len(f"{len(group)} of {len(group)}")
+    lines.append(f"    advantage  reward  {'times':<{width}}  {unit}")
+    rows = rows_of(group)
+    left_out = len(rows) - ROWS[unit]
+    for i, row in enumerate(rows):
+        if left_out > 0 and ROWS[unit] - 2 <= i < len(rows) - 2:
+            if i == ROWS[unit] - 2:
+                lines.append(f"    … {left_out} more between these")
+            continue
+        times = f"{row.times} of {len(group)}"
+        head = f"    {row.advantage:9.2f}{row.reward:8.3f}  {times:<{width}}  "
+        lines += _beside(head, row.lines)
+    return "\n".join(lines)
 
 
 def rows_of(group: list[dict]) -> list[Row]:
     """The rows of a group, the largest reward first. Those that look alike are counted as one."""
     rows: dict[tuple, Row] = {}
     for entry in group:
-        if "turns" in entry:
-            turns = [(one_line(t["thought"]), one_line(t["action"])) for t in entry["turns"]]
-            note = "won" if entry.get("won") else "lost"
-        else:
-            turns = [(one_line(entry["thought"]), "")]
-            note = _unclosed(entry)
+        texts, lines = _episode(entry) if "turns" in entry else _thought(entry)
         advantage = entry["advantage"] or 0.0  # an episode without a turn has none
-        row = Row(entry["reward"], advantage, turns, note)
-        alike = (f"{row.reward:.3f} {row.advantage:.2f} {note}", *turns)
-        if alike in rows:
-            rows[alike].times += 1
-        else:
-            rows[alike] = row
+        alike = (f"{entry['reward']:.3f} {advantage:.2f}", *texts)
+        row = rows.setdefault(alike, Row(entry["reward"], advantage, lines))
+        row.times += 1
     return sorted(rows.values(), key=lambda row: (-row.reward, -row.advantage))
 
 
-def _unclosed(entry: dict) -> str:
-    """What there is to say of a thought that was not closed."""
-    if entry.get("closed", True):
-        return ""
-    return "never ended" if entry.get("cut", True) else "ended the turn"
+def _thought(entry: dict) -> tuple[list[str], list[str]]:
+    """(what was written, the same in a few lines)."""
+    text = one_line(entry["thought"])
+    if not entry.get("closed", True):
+        note = "never ended" if entry.get("cut", True) else "ended the turn"
+        text = f"({note}) {text}"
+    return [text], _wrapped(text)
+
+
+def _episode(entry: dict) -> tuple[list[str], list[str]]:
+    """The same with a line for each turn: most of it is for the thought."""
+    turns = entry["turns"]
+    plural = "" if len(turns) == 1 else "s"
+    texts = [f"{'won' if entry.get('won') else 'lost'} in {len(turns)} turn{plural}"]
+    lines = texts[:]
+    for turn in turns:
+        thought, action = one_line(turn["thought"]), one_line(turn["action"])
+        texts.append(f"{thought} → {action}")
+        (act,) = _wrapped(action, WIDTH // 2, lines=1)
+        (before,) = _wrapped(thought, WIDTH - len(" → ") - len(act), lines=1)
+        lines.append(f"{before} → {act}")
+    if len(turns) > TURNS:
+        lines[TURNS + 1 :] = [f"… {len(turns) - TURNS} more turns"]
+    return texts, lines
+
+
+def _beside(head: str, lines: list[str]) -> list[str]:
+    """The lines, the first of them after the head, the others below it."""
+    first, *others = lines
+    return [head + first, *(" " * len(head) + line for line in others)]
+
+
+def _wrapped(text: str, width: int = WIDTH, lines: int = LINES) -> list[str]:
+    """The text in so many lines at most, with a mark where it is cut."""
+    some = text[: 2 * width * lines]  # a text may be very long
+    return textwrap.wrap(some, width, max_lines=lines, placeholder=CUT)
 
 
 def one_line(text: str | None) -> str:
@@ -78,91 +132,3 @@ def one_line(text: str | None) -> str:
     ('look \\x1b[2J', '-')
     """
     return printable(" ".join((text or "").split())) or "-"
-
-
-def picture(line: dict) -> str:
-    """The group in this line of samples.jsonl."""
-    return "\n".join(_lines(line))
-
-
-def _lines(line: dict) -> Iterator[str]:
-    """The picture, line by line."""
-    group = line["group"]
-    unit, same = ("episode", "task") if line["action"] is None else ("thought", "state")
-    when = f"{last_stage(line['stage'])}, after {line['update']} updates"
-    place = ", ".join(one_line(str(line[key])) for key in ("task", "where") if line.get(key))
-    where = f" ({place})" if place else ""
-    yield f"seed {line['seed']}  {when}: {len(group)} {unit}s of one {same}{where}"
-    yield from _beside("    state     ", _wrapped(one_line(line["state"])))
-    if unit == "thought":
-        yield from _beside("    expert    ", _wrapped(one_line(line["action"])))
-    without = _without_thought(line)
-    if without is not None:
-        what = "mean probability of a token" if line.get("reward") == MEAN else "probability"
-        yield f"    the expert's action has {what} {without:.3f} without a thought"
-    if any(entry.get("descendants") is not None for entry in group):
-        yield "    advantage: how many paths of the last step descend from a thought"
-    if not any(entry["advantage"] for entry in group):
-        yield "    every advantage is 0: an update learns nothing from this group"
-    yield f"    advantage  reward  {'times':<{_width(group)}}  {unit}"
-    best = rows_of(group)
-    left_out = len(best) - ROWS[unit]
-    worst = []
-    if left_out > 0:
-        worst = best[-2:]
-        best = best[: ROWS[unit] - 2]
-    for row in best:
-        yield from _shown(row, group)
-    if worst:
-        yield f"    … {left_out} more between these"
-    for row in worst:
-        yield from _shown(row, group)
-
-
-def _width(group: list[dict]) -> int:
-    """Letters of the column that counts."""
-    return len(f"{len(group)} of {len(group)}")
-
-
-def _shown(row: Row, group: list[dict]) -> Iterator[str]:
-    times = f"{row.times} of {len(group)}"
-    head = f"    {row.advantage:9.2f}{row.reward:8.3f}  {times:<{_width(group)}}  "
-    yield from _beside(head, _episode(row) if "turns" in group[0] else _thought(row))
-
-
-def _beside(head: str, lines: list[str]) -> Iterator[str]:
-    """The lines, the first of them after the head, the others below it."""
-    for i, line in enumerate(lines):
-        yield f"{'' if i else head:<{len(head)}}{line}"
-
-
-def _thought(row: Row) -> list[str]:
-    """A thought in a few lines."""
-    return _wrapped(f"({row.note}) {row.text()}" if row.note else row.text())
-
-
-def _episode(row: Row) -> list[str]:
-    """An episode with a line for each turn: most of it is for the thought."""
-    lines = [f"{row.note} in {len(row.turns)} turn{'s' * (len(row.turns) != 1)}"]
-    for thought, action in row.turns[:TURNS]:
-        (act,) = _wrapped(action, WIDTH // 2, lines=1)
-        (before,) = _wrapped(thought, WIDTH - len(" → ") - len(act), lines=1)
-        lines.append(f"{before} → {act}")
-    if len(row.turns) > TURNS:
-        lines.append(f"… {len(row.turns) - TURNS} more turns")
-    return lines
-
-
-def _wrapped(text: str, width: int = WIDTH, lines: int = LINES) -> list[str]:
-    """The text in so many lines at most, with a mark where it is cut."""
-    some = text[: 2 * width * lines]  # a text may be very long
-    return textwrap.wrap(some, width, max_lines=lines, placeholder=CUT)
-
-
-def _without_thought(line: dict) -> float | None:
-    """p(action) without a thought, on the scale of the rewards; None where it was not read."""
-    action = line.get("without_thought")
-    if not action or None in action["logp"]:
-        return None
-    logp = action["logp"]
-    return math.exp(fmean(logp) if line.get("reward") == MEAN else sum(logp))

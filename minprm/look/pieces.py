@@ -1,7 +1,6 @@
 """States and single tokens as texts for people who look at a run. No model reads them."""
 
 from functools import lru_cache
-from itertools import count
 from typing import TYPE_CHECKING
 
 from minprm.data import Step
@@ -31,8 +30,8 @@ def state_text(step: Step) -> str:
 class Pieces:
     """The text of each token of a vocabulary, by its id.
 
-    Some tokens are a part of a character, so they have no text. Their bytes are shown instead, as
-    ⟨e2 82⟩ in hexadecimal.
+    Some tokens are a part of a character, so they have no text. Of these the vocabulary's own name
+    is shown, a letter for each byte.
     """
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase"):
@@ -48,21 +47,4 @@ class Pieces:
         if BROKEN not in text:
             return text
         (token,) = self.tokenizer.convert_ids_to_tokens([i])
-        bytes_by_letter = _bytes_by_letter()
-        if not all(letter in bytes_by_letter for letter in token):
-            return token  # <0xE2>: vocabularies of the other kind name a byte themselves
-        return f"⟨{bytes(bytes_by_letter[letter] for letter in token).hex(' ')}⟩"
-
-
-@lru_cache(maxsize=1)
-def _bytes_by_letter() -> dict[str, int]:
-    """The byte that each letter of a byte-level vocabulary stands for.
-
-    A byte that prints in Latin-1 stands for itself. The others are counted from letter 256 on.
-    """
-    byte_of = {}
-    others = count(256)
-    for byte in range(256):
-        prints = 33 <= byte <= 126 or (161 <= byte <= 255 and byte != 173)
-        byte_of[chr(byte if prints else next(others))] = byte
-    return byte_of
+        return token

@@ -170,6 +170,11 @@ class WatchedStates:
         # whatever is trained on, all of a turn is read: what no loss is taken of moves as well
         cfg = replace(self.cfg, trained_on="thought_action")
         samples = to_samples([group], chat, cfg, 0)
+        # the roles of which training takes a loss, where the thought stands before the action
+        learned = THOUGHT + STOP + ("" if self.cfg.trained_on == "thought" else ACTION)
+        if self.cfg.trained_on == "action_first":
+            learned = ""
+        after = len([*group.action, *chat.act_end, *chat.end])
         rewards = [z.reward for z in group.thoughts]
         for i in with_tokens([len(sample.ids) for sample in samples], rewards):
             z = group.thoughts[i]
@@ -177,18 +182,17 @@ class WatchedStates:
             roles = roles_of(z, group.action, chat)
             advantages = []
             for role, number in zip(roles, sample.advantages, strict=True):
-                advantages.append(number if role in self._trained() else None)
+                advantages.append(number if role in learned else None)
             entries[i]["tokens"] = notes.turn(
                 sample.ids, roles, advantages, sample.logprobs, [sample]
             )
             if z.closed:
-                entries[i]["action"] = notes.action(group.action, action_of(sample, group, chat))
-
-    def _trained(self) -> str:
-        """The roles of which training takes a loss, where the thought stands before the action."""
-        if self.cfg.trained_on == "action_first":
-            return ""
-        return THOUGHT + STOP + (ACTION if self.cfg.trained_on != "thought" else "")
+                # the same turn, in which the tokens of the expert's action alone are read
+                begin = len(sample.ids) - after
+                end = begin + len(group.action)
+                read = Sample(parent=sample.parent).extend(sample.ids[:begin])
+                read.extend(sample.ids[begin:end], 0.0)
+                entries[i]["action"] = notes.action(group.action, read)
 
 
 def watched_demos(run: Run, cfg: ActPRM) -> list[Demo]:
@@ -219,15 +223,6 @@ def roles_of(z, action: list[int], chat: Chat) -> str:
         after = [*chat.think_end[1:], *chat.act, *action, *chat.act_end, *chat.end]
         roles += ACTION * len(after)
     return roles
-
-
-def action_of(turn: Sample, group, chat: Chat) -> Sample:
-    """The same turn, in which the tokens of the expert's action alone are read."""
-    after = len([*group.action, *chat.act_end, *chat.end])
-    begin = len(turn.ids) - after
-    end = begin + len(group.action)
-    sample = Sample(parent=turn.parent).extend(turn.ids[:begin])
-    return sample.extend(turn.ids[begin:end], 0.0)
 
 
 def classifier(cfg: Config, demo: Demo, t: int) -> Callable[[str], str] | None:

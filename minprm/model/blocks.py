@@ -18,7 +18,9 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.attention.flex_attention import BlockMask
 from torch.nn.functional import one_hot
 from torch.nn.functional import scaled_dot_product_attention as kernel
-from transformers import AttentionInterface, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
 
 SIZES = {"cuda": 128, "cpu": 64}  # tokens on each side of a block, on the devices that can skip
 LONG = {"cuda": 1024, "cpu": 0}  # shorter rows have a dense mask; CUDA's was not measured
@@ -27,6 +29,7 @@ LONG = {"cuda": 1024, "cpu": 0}  # shorter rows have a dense mask; CUDA's was no
 OVERHEAD = 128
 KERNELS = 64  # compiled for blocks, at most: with and without gradients, for one row and for many
 ON_CPU = "minprm_blocks"
+GROUPED = "minprm_grouped"
 
 Sees = Callable[..., Tensor]  # (row, head, query, key): bool
 
@@ -68,13 +71,15 @@ def block_mask(nodes: Tensor, ancestors: Tensor, sees: Sees) -> BlockMask:
 def attend(model: PreTrainedModel, attention_mask: Tensor | BlockMask | None) -> None:
     """Selects the attention kernel that can read this mask.
 
-    For blocks that is flex_attention or the one below, else the kernel that the model was loaded
-    with. It stays selected until the next call: a layer whose activations are computed again for
-    the gradient has to attend as it did before.
+    For blocks that is flex_attention or one below, else the kernel that the model was loaded with,
+    on a CPU without its copies. It stays selected until the next call: a layer whose activations
+    are computed again for the gradient has to attend as it did before.
     """
     current = model.config._attn_implementation or "eager"
-    loaded = getattr(model, "loaded_attention", current)
+    loaded = loaded_attention(model)
     wanted = loaded
+    if loaded == "sdpa" and model.device.type == "cpu":
+        wanted = GROUPED
     if isinstance(attention_mask, BlockMask):
         wanted = ON_CPU if model.device.type == "cpu" else "flex_attention"
         # beyond its limit torch runs the kernel uncompiled, and then all scores lie in memory
@@ -85,7 +90,35 @@ def attend(model: PreTrainedModel, attention_mask: Tensor | BlockMask | None) ->
         model.set_attn_implementation(wanted)
 
 
+def loaded_attention(model: PreTrainedModel) -> str:
+    """The name of the kernel that the model was loaded with."""
+    return getattr(model, "loaded_attention", model.config._attn_implementation or "eager")
+
+
 # --- on a CPU ---
+
+
+def grouped(
+    module: torch.nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    dropout: float = 0.0,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Tensor, None]:
+    """transformers' sdpa to the bit, where several queries share a key.
+
+    Under a mask transformers copies the keys of the whole cache for each of these queries, in each
+    layer, for each token that is written. torch's kernel can read them where they are.
+    """
+    if attention_mask is None or options.get("position_bias") is not None:
+        return sdpa_attention_forward(
+            module, query, key, value, attention_mask, dropout, scaling, **options
+        )
+    output = kernel(query, key, value, attention_mask, dropout, scale=scaling, enable_gqa=True)
+    return output.transpose(1, 2).contiguous(), None
 
 
 def attention(
@@ -163,3 +196,5 @@ def _parts(mask: BlockMask) -> list[list[tuple[list[int], Tensor]]]:
 
 
 AttentionInterface.register(ON_CPU, attention)
+AttentionInterface.register(GROUPED, grouped)
+AttentionMaskInterface.register(GROUPED, sdpa_mask)

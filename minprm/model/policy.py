@@ -22,7 +22,7 @@ from minprm.constants import Optim, Sampled, Training, fail, to_base
 from minprm.data import Sample
 from minprm.model.adapters import has_adapters, switched_off, under_adapters
 from minprm.model.alone import ALONE, Alone
-from minprm.model.blocks import attend
+from minprm.model.blocks import attend, loaded_attention
 from minprm.model.movement import Movement
 from minprm.model.objective import at_trained, make_batch, objective
 from minprm.model.packing import Members, micro_batches
@@ -58,7 +58,7 @@ class Policy:
         # may attention leave out what nobody sees? On a CPU that is done with sdpa's arithmetic; it
         # keeps for the gradient what checkpointing is there to let go
         recomputes = any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
-        sdpa = model.config._attn_implementation == "sdpa" and not recomputes
+        sdpa = loaded_attention(model) == "sdpa" and not recomputes
         self.reads_blocks = model.device.type != "cpu" or sdpa
         # the critic reads the policy's own trunk; where no advantage asks for it, nothing moves it
         width = model.get_input_embeddings().get_parameter("weight").shape[1]

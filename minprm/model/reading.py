@@ -20,6 +20,7 @@ from transformers.utils.generic import ModelOutput
 from minprm.model.precision import output_layer
 from minprm.model.tree import Rows
 
+LEAST = torch.finfo(torch.float32).min  # stands for a log-prob of -inf
 CHUNK = 2**27  # logits computed at once: half a gigabyte in fp32
 
 
@@ -99,7 +100,8 @@ def _score_chunk(
     """The same of one chunk, in fp32.  [t, D], [t, 1], [t] -> [t], [t], [t, k], [t, k]"""
     all_logp = (logits(hidden).float() / temperature).log_softmax(-1)  # [t, V]
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
-        entropy = -(all_logp.exp() * all_logp).sum(-1)
+        # a token that cannot come adds 0, and not 0 times its log-prob, -inf
+        entropy = -(all_logp.exp() * all_logp.clamp(min=LEAST)).sum(-1)
     logp = all_logp.gather(-1, target_ids[:, None])[:, 0]
     top = all_logp.detach().topk(min(likely, all_logp.shape[-1]))
     return logp, entropy, top.indices, top.values

@@ -6,9 +6,9 @@ from statistics import fmean
 
 from minprm.arms import starts
 from minprm.look.log import held
+from minprm.printable import printable
 from minprm.report.files import RUNS, arms_done, read_json, read_lines
 from minprm.report.gather import replayed
-from minprm.text.printable import printable
 
 
 def list_of_runs() -> str:

@@ -265,10 +265,6 @@ METRICS = {
         "--rl.max-async-level 1, where both happen at once",
         "A tenth of what the engine does alone: the world, or short batches.",
     ),
-    "speed/mfu": Metric(
-        "share of the card's bf16 arithmetic that time/update uses (a CUDA card of a known kind)",
-        "Below .05 for a model of billions: raise --micro-tokens. Near 0 for a small one is usual.",
-    ),
     "speed/peak_memory_gb": Metric(
         "most memory that torch held on the card since the line before, in 10^9 bytes, without "
         "that of vLLM (CUDA)",

@@ -25,10 +25,16 @@ RARE = ("scored_by", "reward_span", "length_penalty", "thoughts_from", "patience
 def looks_of(samples: list[dict], config: dict) -> list[dict]:
     """The looks of each seed and stage: their states, each with its frames."""
     stages: dict[tuple, dict[int, dict]] = {}  # the states of a stage by their numbers
-    for line in first_steps(numbered(samples)):
+    begun = set()
+    for line in samples:
+        place = (line["seed"], line["stage"], line["update"], line["watched"])
+        if place in begun:  # a later step of a log that was recorded to its end: in its tree
+            continue
+        begun.add(place)
         states = stages.setdefault((line["seed"], line["stage"]), {})
         if line["watched"] not in states:
-            states[line["watched"]] = {**state_of(line), "frames": []}
+            state = {name: line.get(name) for name in ("task", "step", "where", "action", "prompt")}
+            states[line["watched"]] = {**state, "text": line["state"], "frames": []}
         states[line["watched"]]["frames"].append(frame_of(line))
     looks = []
     for (seed, stage), states in stages.items():
@@ -42,32 +48,6 @@ def looks_of(samples: list[dict], config: dict) -> list[dict]:
             }
         )
     return looks
-
-
-def numbered(samples: list[dict]) -> list[dict]:
-    """The lines, each with the number of its state; older files have none, and count by update."""
-    lines = []
-    counts: dict[tuple, int] = {}
-    for line in samples:
-        place = (line["seed"], line["stage"], line["update"])
-        number = counts.get(place, 0)
-        counts[place] = number + 1
-        lines.append({"watched": number, "where": "batch", "task": "", "step": 0, **line})
-    return lines
-
-
-def first_steps(lines: list[dict]) -> list[dict]:
-    """Of a log that was recorded step by step the first step; the others are in its tree."""
-    first: dict[tuple, dict] = {}
-    for line in lines:
-        first.setdefault((line["seed"], line["stage"], line["update"], line["watched"]), line)
-    return list(first.values())
-
-
-def state_of(line: dict) -> dict:
-    """What the thoughts of this line have in common."""
-    state = {name: line.get(name) for name in ("task", "step", "where", "action", "prompt")}
-    return {**state, "text": line["state"]}
 
 
 def frame_of(line: dict) -> dict:
@@ -97,7 +77,7 @@ def settings(stage: str, config: dict) -> dict:
 def trees_of(samples: list[dict]) -> list[dict]:
     """The logs that were recorded step by step: which path each thought came from."""
     logs: dict[tuple, list[dict]] = {}
-    for line in numbered(samples):
+    for line in samples:
         place = (line["seed"], line["stage"], line["update"], line["watched"])
         logs.setdefault(place, []).append(line)
     trees = []

@@ -110,24 +110,18 @@ def table(ladder: dict[str, list[dict]]) -> str:
         head += "  p(a | s, z) of the expert's action; matched: share of steps with that action"
     lines = [head]
     for arm, rows in ladder.items():
-        line = _line(arm, rows)
+        mean, low, high = interval(rows)
+        line = f"{arm:<22}{mean:>8.3f}  {f'[{low:.3f}, {high:.3f}]':<24}"
+        line += f"{fmean(row['thought_rate'] for row in rows):>9.2f}"
+        line += f"{fmean(row['copy_rate'] for row in rows):>8.2f}"
+        line += f"{fmean(row['seconds'] for row in rows):>9.1f}  "
+        line += " ".join(f"{row['success']:.3f}" for row in rows)
         if replayed:
             for row in rows:
                 low, high = row["likelihood_interval"]
                 line += f"  {row['likelihood']:.3f} [{low:.3f}, {high:.3f}]"
         lines.append(line)
     return "\n".join(lines)
-
-
-def _line(arm: str, rows: list[dict]) -> str:
-    mean, low, high = interval(rows)
-    thoughts = fmean(row["thought_rate"] for row in rows)
-    copies = fmean(row["copy_rate"] for row in rows)
-    seconds = fmean(row["seconds"] for row in rows)
-    seeds = " ".join(f"{row['success']:.3f}" for row in rows)
-    between = f"[{low:.3f}, {high:.3f}]"
-    shares = f"{thoughts:>9.2f}{copies:>8.2f}"
-    return f"{arm:<22}{mean:>8.3f}  {between:<24}{shares}{seconds:>9.1f}  {seeds}"
 
 
 def details(ladder: dict[str, list[dict]]) -> str:

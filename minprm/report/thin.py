@@ -23,7 +23,6 @@ class Limits:
     tokens: str = "all"  # thoughts of a group that are told token by token: all, some or none
     episodes: int | None = None  # of an arm and seed
     letters: int | None = None  # of a text
-    seeds: int | None = None  # of a run: whose groups, trees and episodes are shown
 
 
 LIMITS = (
@@ -41,7 +40,6 @@ LIMITS = (
     Limits(points=200, frames=3, tokens="none", episodes=8),
     Limits(points=100, frames=3, tokens="none", episodes=4, letters=1000),
     Limits(points=25, frames=2, tokens="none", episodes=2, letters=200),
-    Limits(points=25, frames=2, tokens="none", episodes=2, letters=200, seeds=1),
 )
 
 
@@ -58,19 +56,16 @@ def thin(data: dict, size: int) -> dict:
 def within(data: dict, limits: Limits) -> dict:
     """The data within these limits, and `dropped` as a sentence."""
     small = dict(data)
-    for name in ("looks", "trees", "episodes"):
-        small[name] = _of_first_seeds(data[name], limits.seeds)
-    small["looks"] = [_look(look, limits) for look in small["looks"]]
-    small["trees"] = _trees(small["trees"], limits)
+    small["looks"] = short([_look(look, limits) for look in data["looks"]], limits)
+    small["trees"] = short(_trees(data["trees"], limits), limits)
     small["curves"] = [_curve(curve, limits.points) for curve in data["curves"]]
-    few = []
-    for part in small["episodes"]:
-        few.append({**part, "episodes": evenly(part["episodes"], limits.episodes)})
-    small["episodes"] = few
-    for name in ("looks", "trees", "episodes"):
-        small[name] = short(small[name], limits)
     small["ladder"] = short(data["ladder"], Limits(decimals=4))
-    return {**small, "dropped": told(data, small, limits)}
+    episodes = []
+    for part in data["episodes"]:
+        episodes.append({**part, "episodes": evenly(part["episodes"], limits.episodes)})
+    small["episodes"] = short(episodes, limits)
+    small["dropped"] = told(data, small, limits)
+    return small
 
 
 def evenly(items: list, most: int | None) -> list:
@@ -82,16 +77,6 @@ def evenly(items: list, most: int | None) -> list:
     if most is None or len(items) <= most:
         return items
     return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
-
-
-def _of_first_seeds(parts: list[dict], most: int | None) -> list[dict]:
-    """The parts of at most so many seeds of each run."""
-    seeds: dict[int, list[int]] = {}
-    for part in parts:
-        known = seeds.setdefault(part["run"], [])
-        if part["seed"] not in known:
-            known.append(part["seed"])
-    return [part for part in parts if part["seed"] in seeds[part["run"]][:most]]
 
 
 def _look(look: dict, limits: Limits) -> dict:
@@ -200,10 +185,10 @@ def short(value: object, limits: Limits) -> object:
     {'logp': [0, -7.602, 1, None]}
     """
     if isinstance(value, dict):
-        found = {name: short(item, limits) for name, item in value.items()}
+        shorter = {name: short(part, limits) for name, part in value.items()}
         if isinstance(value.get("reward"), float):  # what sorts a group, however small it is
-            found["reward"] = float(f"{value['reward']:.4g}")
-        return found
+            shorter["reward"] = float(f"{value['reward']:.4g}")
+        return shorter
     if isinstance(value, list):
         return [short(item, limits) for item in value]
     if isinstance(value, float):
@@ -225,20 +210,24 @@ def told(data: dict, small: dict, limits: Limits) -> str:
         parts.append(f"what texts say after {limits.letters:,} letters")
     if not parts:
         return ""
-    said = f"Left out to keep this file small: {', '.join(parts)}."
-    if any("points of curves" in part for part in parts):
-        said += " What a curve did between two of its points is not seen."
-    return f"{said} The run's folder has all of it."
+    sentences = f"Left out to keep this file small: {', '.join(parts)}."
+    if "points of curves" in sentences:
+        sentences += " What a curve did between two of its points is not seen."
+    return f"{sentences} The run's folder has all of it."
 
 
 def counts(data: dict) -> dict[str, int]:
     """How many there are of what may be left out."""
-    states = [state for look in data["looks"] for state in look["states"]]
-    frames = [frame for state in states for frame in state["frames"]]
-    thoughts = [z for frame in frames for z in frame["group"]]
+    groups = []
+    for look in data["looks"]:
+        for state in look["states"]:
+            groups += [frame["group"] for frame in state["frames"]]
+    tokens = 0
+    for group in groups:
+        tokens += sum(z["tokens"] is not None for z in group)
     return {
-        "groups": len(frames),
-        "thoughts' tokens": sum(z["tokens"] is not None for z in thoughts),
+        "groups": len(groups),
+        "thoughts' tokens": tokens,
         "trees": len(data["trees"]),
         "evaluation episodes": sum(len(part["episodes"]) for part in data["episodes"]),
         "points of curves": sum(len(curve["updates"]) for curve in data["curves"]),

@@ -13,6 +13,7 @@ Nothing is unpickled: a snapshot holds numbers and texts, never a program.
 import hashlib
 import json
 import math
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -170,6 +171,7 @@ class Snapshots:
         if folder.exists():
             folder.rename(old)
         half.rename(folder)
+        _on_disk(folder.parent)
         shutil.rmtree(old, ignore_errors=True)
         self.on_save()
 
@@ -197,6 +199,17 @@ def _fill(folder: Path, tensors: dict[str, Weights], state: dict, demos: list[De
     (folder / "demos.jsonl").write_text(lines, encoding="utf-8")
     sums = "".join(f"{_sha256(file)}  {file.name}\n" for file in sorted(folder.iterdir()))
     (folder / SUMS).write_text(sums, encoding="utf-8")
+    for path in (*folder.iterdir(), folder):
+        _on_disk(path)
+
+
+def _on_disk(path: Path) -> None:
+    """Waits until a file, or the names in a folder, would survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _beside(folder: Path, suffix: str) -> Path:

@@ -2,7 +2,10 @@
 act_prm+relabel+sft:thoughts is SFT on thoughts, after relabelling, after Act-PRM.
 """
 
+import math
+
 from minprm.constants import Config, arms_of
+from minprm.data import Demo
 
 
 def ids_of(stages: list[str]) -> list[str]:
@@ -56,3 +59,11 @@ def reads_instruction(stages: list[str], cfg: Config) -> bool:
     (text/instruction.py). With --sft.keep-instruction it always does.
     """
     return cfg.sft.keep_instruction or not any(stage.startswith("sft:") for stage in stages)
+
+
+def updates_of(stage_id: str, cfg: Config, demos: list[Demo]) -> int:
+    """How many updates a stage takes at most; relabelling may leave demos out."""
+    if kind(stage_id) != "sft":
+        return {"act_prm": cfg.act_prm.updates, "rl": cfg.rl.updates}.get(kind(stage_id), 0)
+    samples = sum(len(demo.steps) if cfg.history.edits() else 1 for demo in demos)
+    return math.ceil(cfg.sft.epochs * samples / cfg.sft.batch)

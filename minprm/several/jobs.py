@@ -47,7 +47,7 @@ def processes(cfg: Config, arms: int) -> int:
         return 1
     if not jobs:
         embedded = cfg.model == "tiny" and device_of(cfg.device).type == "cpu"
-        alone = not embedded or cfg.track != "none" or cfg.rl.max_async_level > 0
+        alone = not embedded or cfg.rl.max_async_level > 0
         alone = alone or sys.platform == "win32"  # where Ctrl-C cannot be the parent's alone
         jobs = 1 if alone else min(MOST, _cores() // torch.get_num_threads())
     return max(1, min(jobs, arms))

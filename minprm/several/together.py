@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, NoReturn, TypeVar
 
 from minprm.constants import fail
+from minprm.printable import printable
 
 T = TypeVar("T")
 PATIENCE = 5  # seconds in which the first process may find out what another one knows
@@ -198,7 +199,7 @@ def _say(error: BaseException, knows: bool, place: Beside, transcript: IO[bytes]
     if not isinstance(error, SystemExit):
         traceback.print_exception(error)
     elif not place.first:
-        print(_last_line(transcript), file=sys.stderr)
+        print(printable(_last_line(transcript)), file=sys.stderr)
 
 
 def _last_line(transcript: IO[bytes]) -> str:

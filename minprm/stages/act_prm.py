@@ -205,7 +205,7 @@ def think(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
     prompts = []
     stops = [*chat.stop, *chat.ends]  # a model may end its turn where it should end its thought
     for group in groups:
-        hint = [] if cfg.thoughts_from == "state" else variants.hint(group.action, chat)
+        hint = [] if cfg.thoughts_from == "state" else chat.before_thought(group.action)
         for path in group.paths:
             starts.append((group, path))
             prompts.append(path.history.whole() + hint + chat.think)

@@ -18,16 +18,11 @@ from minprm.text.actions import exact_match
 from minprm.text.chat import Chat
 
 
-def hint(action: list[int], chat: Chat) -> list[int]:
-    """The ids that show the expert's action before a thought about it."""
-    return chat.before_thought(action)
-
-
 def action_first(z, group, chat: Chat, cfg: ActPRM) -> Sample:
     """state | action | thought: the order in which a thought that saw the action was drawn."""
     logprobs = z.logprobs if cfg.thoughts_from == "state_action" else None
     weight = z.action_weight if z.closed else None
-    sample = Sample(parent=z.path.history).extend(hint(group.action, chat), weight)
+    sample = Sample(parent=z.path.history).extend(chat.before_thought(group.action), weight)
     sample.extend(chat.think)
     sample.extend(z.sampled, z.advantage, logprobs)
     if z.closed:

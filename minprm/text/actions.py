@@ -27,7 +27,12 @@ def parse_json(text: str) -> Any:
     >>> parse_json('{"title": "Paris"}')
     {'title': 'Paris'}
     """
-    tree = loose_json(text)
+    try:
+        tree = json.loads(text)
+    except RecursionError:
+        raise ValueError(f"its JSON is nested more than {MAX_DEPTH} levels deep") from None
+    if text.count("{") + text.count("[") > MAX_DEPTH and _is_deeper(tree, MAX_DEPTH):
+        raise ValueError(f"its JSON is nested more than {MAX_DEPTH} levels deep")
     try:
         json.dumps(tree, ensure_ascii=False, allow_nan=False).encode()
     except UnicodeEncodeError:
@@ -36,18 +41,6 @@ def parse_json(text: str) -> Any:
         ) from None
     except ValueError:
         raise ValueError("its JSON holds NaN or Infinity, which are no JSON") from None
-    return tree
-
-
-def loose_json(text: str) -> Any:
-    """What this JSON says, NaN and half characters among it. Raises ValueError where it is none, or
-    is nested too deep."""
-    try:
-        tree = json.loads(text)
-    except RecursionError:
-        raise ValueError(f"its JSON is nested more than {MAX_DEPTH} levels deep") from None
-    if text.count("{") + text.count("[") > MAX_DEPTH and _is_deeper(tree, MAX_DEPTH):
-        raise ValueError(f"its JSON is nested more than {MAX_DEPTH} levels deep")
     return tree
 
 

@@ -84,6 +84,7 @@ class Chat:
         # The control tokens. `content` never writes one; `clean` says whether a thought has one.
         self.special = self._chat_template.render.tokens
         self._ids = self._chat_template.render.ids
+        self._with_text = {*tokenizer.get_vocab().values()}  # a model may have rows for more ids
         # Most states differ in their contents alone, so their pieces are rendered once.
         self._pieces_of = lru_cache(maxsize=1024)(self._new_pieces)
         self._last_tools: tuple[Sequence[dict], str] = ((), "[]")  # and the same as JSON
@@ -169,6 +170,8 @@ class Chat:
         Exits where the template or the layout has no place for it.
         """
         if not self.tools:
+            if not self.layout.act_end and text != text.strip():
+                text = self._chat_template.turns.trimmed(text)
             return self.content(text + self.layout.act_gap)
         try:
             texts = self._chat_template.write(text)
@@ -271,8 +274,8 @@ class Chat:
         return self._chat_template.action_in(text) if self.tools else text.strip()
 
     def clean(self, ids: list[int]) -> bool:
-        """True where no control token is among the ids."""
-        return self.special.keys().isdisjoint(ids)
+        """True where all ids have a text, and none is a control token."""
+        return self.special.keys().isdisjoint(ids) and self._with_text.issuperset(ids)
 
     def text(self, ids: list[int]) -> str:
         """The text of ids, for worlds and people. Losses never see it."""

@@ -6,8 +6,7 @@ whatever is sampled. It is content like any other text, so no tag in it becomes 
 
 The logs of --few-shot stand before the conversation as turns of the same chat: the user's message,
 then the assistant's thought and action in the very tags that the model is to write (agent.py). As
-text a model would imitate the text. Where a template cannot write them one after another, they are
-written out at the end of the instruction after all.
+text a model would imitate the text.
 
 Who is told, and who is not (`reads_instruction` in run/stage_ids.py):
 
@@ -28,14 +27,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loguru import logger
-
 from minprm.constants import Config, fail, refusal
 from minprm.data import Demo
+from minprm.printable import printable
 from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
-from minprm.text.layout import Layout
-from minprm.text.printable import printable
 from minprm.text.render import MARK, QUESTION, Renderer
 
 if TYPE_CHECKING:
@@ -59,10 +55,6 @@ AUTO = {
 EXPLAIN = (
     "Where your turn already shows an action, that action is right: explain what leads to it, and"
     " do not name it."
-)
-EXAMPLES = (
-    "Examples of whole conversations, with the reasoning before each action. They are written out"
-    " as text; your own turns keep their format."
 )
 
 
@@ -111,8 +103,7 @@ def instruction_of(cfg: Config, chat: Chat, examples: Sequence[Demo] = ()) -> In
     told = Instruction(text, in_system, tuple(examples))
     reason = refusal(as_turns, told, [], all_tools([*examples]), chat)
     if reason:
-        logger.warning(f"--few-shot is shown as text, because as turns it cannot be: {reason}")
-        told = Instruction("\n\n".join(filter(None, (text, as_text(examples)))), in_system)
+        fail(f"--few-shot: the model's chat template cannot show these logs as turns: {reason}")
     chat.content(told.text)
     return told
 
@@ -156,32 +147,12 @@ def text_of(knob: str) -> str:
     return text
 
 
-def as_text(examples: Sequence[Demo]) -> str:
-    """These logs as text, each with its thoughts; "": there are none."""
-    if not examples:
-        return ""
-    texts = [EXAMPLES]
-    for number, demo in enumerate(examples, start=1):
-        texts.append(f"Example {number}\n\n{_example(demo)}")
-    return "\n\n".join(texts)
-
-
-def _example(demo: Demo) -> str:
-    """A log as text, without its system message: the rules are those of whoever reads it."""
-    lines = []
-    for step in demo.steps:
-        for message in step.state:
-            if message["role"] != "system":
-                lines.append(f"{message['role']}: {message['content']}")
-        lines += [f"reasoning: {(step.thought or '').strip()}", f"action: {step.action}"]
-    return "\n".join(lines)
-
-
 def _default(cfg: Config, chat: Chat) -> str:
     """The text of `auto`: none for an agent that may not think, or that has no words for it."""
     if not cfg.think:
         return ""
-    text = _for_layout(chat.layout, max(cfg.thought_tokens // 2, 1))
+    tags = {name: tag.strip() for name, tag in chat.layout._asdict().items()}
+    text = AUTO[chat.layout.name].format(words=max(cfg.thought_tokens // 2, 1), **tags)
     if cfg.act_prm.thoughts_from == "state_action":
         text = f"{text} {EXPLAIN}"
     try:
@@ -189,12 +160,6 @@ def _default(cfg: Config, chat: Chat) -> str:
     except Exception:  # tokenizers raises nothing narrower
         return ""
     return text
-
-
-def _for_layout(layout: Layout, words: int) -> str:
-    """How a model whose turns have this layout is asked for thoughts of so many words."""
-    tags = {name: tag.strip() for name, tag in layout._asdict().items()}
-    return AUTO[layout.name].format(words=words, **tags)
 
 
 def _knows_system(tokenizer: "PreTrainedTokenizerBase") -> bool:

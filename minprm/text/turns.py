@@ -106,6 +106,14 @@ class Turns:
         head, _, tail = self.text(MARK, []).partition(MARK)
         return head.strip(), tail.strip()
 
+    def trimmed(self, reply: str) -> str:
+        """The reply without the white space at its edges that the template drops."""
+        before, _, after = self.newest.text(REPLY).partition(placeholder(0))
+        spaced = {**REPLY, "content": f" {placeholder(0)} "}
+        spaced_before, _, spaced_after = self.newest.text(spaced).partition(placeholder(0))
+        reply = reply.lstrip() if spaced_before == before else reply
+        return reply.rstrip() if spaced_after == after else reply
+
     def pieces(self, reply: str, calls: list[dict]) -> tuple[list[str | Hole], list[str]]:
         """An action as the template's texts and holes, and the texts that belong in the holes.
 

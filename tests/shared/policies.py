@@ -38,3 +38,12 @@ SAMPLES = [
 
 def weights(p: Policy) -> torch.Tensor:
     return torch.cat([x.detach().flatten() for x in p.model.parameters()])
+
+
+def branches() -> list[Sample]:
+    """Four Samples, of 11 tokens where those that they share count once."""
+    state = Sample().extend([1, 2, 3])
+    log = Sample(parent=state).extend([4, 5])
+    return [Sample(parent=log).extend([6], 1.0), Sample(parent=log).extend([7, 8], 1.0),
+            Sample(parent=state).extend([9, 9], 1.0).extend([9]),
+            Sample(parent=state).extend([9], 1.0).extend([9, 9])]  # fmt: skip

@@ -8,8 +8,7 @@ import pytest
 from minprm.envs import WORLDS, world_class
 from minprm.envs.base import World, called, tool
 
-EXTRAS = {"babyai": "minigrid", "textworld": "textworld", "search": "bm25s", "gym": "gymnasium",
-          "taxi": "gymnasium"}  # fmt: skip
+EXTRAS = {"babyai": "minigrid", "textworld": "textworld", "search": "bm25s", "gym": "gymnasium"}
 SEEDS = {"textworld": 3}  # games take seconds to make
 HOSTILE = ["", "nonsense", "open", "x" * 100_000, "<end> </act>", "ünï\0code", "forward forward",
            "9" * 5_000, "(" * 5_000, "[" * 100_000, '{"name": "answer", "arguments": 3}',
@@ -20,8 +19,7 @@ HOSTILE = ["", "nonsense", "open", "x" * 100_000, "<end> </act>", "ünï\0code",
 def make(name: str, **knobs):
     """The world, or a skip that names the extra."""
     if name in EXTRAS and find_spec(EXTRAS[name]) is None:
-        extra = "gym" if name == "taxi" else name
-        pytest.skip(f'needs {EXTRAS[name]}: pip install "minprm[{extra}]"')
+        pytest.skip(f'needs {EXTRAS[name]}: pip install "minprm[{name}]"')
     return world_class(name)(**knobs)
 
 
