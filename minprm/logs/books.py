@@ -67,6 +67,9 @@ class Reading(NamedTuple):
     format: str = ""
 
 
+AS_THEY_ARE = Reading()
+
+
 def reading_of(knobs: Any) -> Reading:
     """The knobs of this configuration that say how logs are read. Exits where one cannot be."""
     reading = Reading(*(getattr(knobs, name) for name in Reading._fields))
@@ -113,7 +116,9 @@ def note_unasked(fields: dict, keys: Sequence[str], of: str, notes: Counter) -> 
 
 def refuse_unread(notes: Counter) -> None:
     """Raises ValueError where a field was not understood, with what its users may say of it."""
-    fields = [note.removeprefix(NOT_UNDERSTOOD) for note in notes if note.startswith(NOT_UNDERSTOOD)]
+    fields = [
+        note.removeprefix(NOT_UNDERSTOOD) for note in notes if note.startswith(NOT_UNDERSTOOD)
+    ]
     if not fields:
         return
     keys = " ".join(field.split('"')[1] for field in fields)

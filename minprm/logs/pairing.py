@@ -88,9 +88,7 @@ def _joined(first: dict, second: dict) -> dict:
     return turn
 
 
-def _in_order(
-    calls: list[dict], answers: list[dict], notes: Counter, at_end: bool
-) -> list[dict]:
+def _in_order(calls: list[dict], answers: list[dict], notes: Counter, at_end: bool) -> list[dict]:
     """The answers in the order of their calls: by id; without one by name, and then by place."""
     ids = [call.get("id") for call in calls]
     open_calls = list(range(len(calls)))
@@ -138,7 +136,9 @@ def _as_text(message: dict) -> dict:
     lines = [message["content"]] if message["content"] else []
     for call in message["tool_calls"]:
         function = call["function"]
-        lines.append(f'{{"name": {json.dumps(function["name"])}, "arguments": {function["arguments"]}}}')
+        lines.append(
+            f'{{"name": {json.dumps(function["name"])}, "arguments": {function["arguments"]}}}'
+        )
     text = {key: field for key, field in message.items() if key not in ("tool_calls", REASONING)}
     return text | {"content": "\n".join(lines)}
 
