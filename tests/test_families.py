@@ -14,10 +14,8 @@ import pytest
 
 from minprm.logs.books import Reading
 from minprm.logs.reader import read_logs
-from minprm.text.actions import parts
-from shared.logs import changed
+from shared.logs import FILES, changed, state, steps
 
-FILES = Path(__file__).parent / "families"
 RULES = "Answer in one line. Never give a forecast beyond three days."
 BERN = ("forecast", {"city": "Bern"})
 LOOK = ("forecast", {"city": "Bern", "days": 2})
@@ -28,19 +26,6 @@ def read(*logs, folder: Path, name: str = "logs.jsonl"):
     path = folder / name
     path.write_text("".join(json.dumps(log) + "\n" for log in logs), encoding="utf-8")
     return read_logs(path)
-
-
-def steps(demo) -> list[tuple]:
-    """(thought, reply, calls) of each step."""
-    said = []
-    for step in demo.steps:
-        reply, calls = parts(step.action)
-        said.append((step.thought, reply, [(c["name"], c["arguments"]) for c in calls]))
-    return said
-
-
-def state(demo, number: int = 0) -> list[tuple]:
-    return [(message["role"], message["content"]) for message in demo.steps[number].state]
 
 
 # file: (format, logs, the steps of the first, the state of its first, the answer that it sees last)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from loguru import logger
 
 from minprm.arms.demos import demos_of, fitting_demos, measured
@@ -23,7 +22,7 @@ from minprm.text.actions import joined, parts
 from minprm.text.chat import Chat
 from shared.chats import TOOLS as VISIT
 from shared.chats import line, tokenizer
-from shared.logs import CALL, CALLS, TEXT, TOOLS, changed, mixed
+from shared.logs import CALL, CALLS, TEXT, TOOLS, TURNS, changed, conversation, mixed
 
 ROOT = Path(__file__).parents[1]
 USER = {"role": "user", "content": "where is my parcel?"}
@@ -411,7 +410,7 @@ def test_tools_in_another_form_are_counted():
         ({"role": "critic", "content": "x"}, 'message 0: its role is none of system, user, assis'),
         ({"role": ["user"], "content": "x"}, 'none of system, user, assistant, tool, but ["user"]'),
         ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
-         'message 0 (user): it holds an image, audio or a file, and only text is read here; no other'),
+         'message 0 (user): it holds an image, audio or a file, and only text is read here'),
         ({"role": "tool", "content": [PART, {"type": "image"}]},
          'message 0 (tool): it holds an image'),
         ({"role": "user", "content": "x", "images": ["a.png"]}, 'it holds an image'),
@@ -573,30 +572,6 @@ def test_a_call_of_a_tool_that_the_log_lacks_adds_it(read):
 
 
 # --- there and back -------------------------------------------------------------------------------
-
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-WORDS = TEXTS.filter(lambda text: text.strip() and "think>" not in text)
-ARGUMENTS = st.dictionaries(TEXTS, TEXTS | st.integers() | st.lists(st.booleans()), max_size=2)
-A_CALL = st.tuples(st.sampled_from(["go", "find it"]), ARGUMENTS).map(
-    lambda made: {"type": "function", "function": {"name": made[0], "arguments": made[1]}}
-)
-ANSWERS = st.fixed_dictionaries(
-    {"role": st.just("assistant"), "content": WORDS},
-    optional={"reasoning_content": WORDS, "tool_calls": st.lists(A_CALL, max_size=2)},
-)
-TURNS = st.lists(st.tuples(WORDS, ANSWERS, st.lists(TEXTS, max_size=2)), min_size=1, max_size=3)
-
-
-def conversation(turns: list) -> dict:
-    """A log with ids, in which tools answer calls alone."""
-    messages = []
-    for asked, answer, seen in turns:
-        messages += [{"role": "user", "content": asked}, answer]
-        calls = answer.get("tool_calls", [])
-        for i, (call, text) in enumerate(zip(calls, seen, strict=False)):
-            call["id"] = f"c{i}"
-            messages.append({"role": "tool", "content": text, "tool_call_id": f"c{i}"})
-    return {"task": "t", "messages": messages, "tools": TOOLS}
 
 
 @settings(max_examples=60, deadline=None)

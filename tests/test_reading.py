@@ -5,6 +5,7 @@ The files lie in families/, and their right values stand here.
 
 import json
 import random
+from collections import Counter
 from copy import deepcopy
 from pathlib import Path
 
@@ -14,14 +15,12 @@ from hypothesis import given, settings
 from minprm.commands.logs import main
 from minprm.logs.account import secrets
 from minprm.logs.atif import to_atif
-from minprm.logs.books import Reading, reading_of
+from minprm.logs.books import AS_THEY_ARE, Reading, reading_of
 from minprm.logs.formats import opened
 from minprm.logs.reader import from_chat, read_logs, to_openai
 from minprm.logs.schemas import is_reconstructed
 from minprm.text.actions import parts
-from shared.logs import CALLS, TEXT, TOOLS
-from test_families import FILES, state, steps
-from test_formats import TURNS, conversation
+from shared.logs import CALLS, FILES, TEXT, TOOLS, TURNS, conversation, state, steps
 
 BERN = ("forecast", {"city": "Bern"})
 OSLO = ("forecast", {"city": "Oslo"})
@@ -37,9 +36,11 @@ CASES = {
                         {"args of a call, read as its arguments": 3}),
     "spelled_call_with_parameters": (3, 3, [(None, "", [BERN]), (None, "Bern: sun.", [])], ["sun"],
                                      {}),
-    "train_flags": (3, 3, [(None, "sun", [])], [], {"answers of weight 0, read and not learned": 3}),
+    "train_flags": (3, 3, [(None, "sun", [])], [],
+                    {"answers of weight 0, read and not learned": 3}),
     "results_out_of_order": (1, 1, [(None, "", [BERN, CLOCK]), (None, "Sunny, 14:05.", [])],
-                             ["sunny", "14:05"], {"answers sorted into the order of their calls": 1}),
+                             ["sunny", "14:05"],
+                             {"answers sorted into the order of their calls": 1}),
     "same_tool_results_out_of_order": (1, 1, [(None, "", [BERN, OSLO]),
                                               (None, "Sunny in Bern.", [])], ["sunny", "snow"], {}),
     "turn_split_in_messages": (1, 1, [(None, "Let me look.", [BERN]), (None, "Sunny.", [])],
@@ -113,7 +114,7 @@ def test_numbers_and_spaces_of_an_action_stay_to_the_letter():
 # --- fields ---------------------------------------------------------------------------------------
 
 
-def problem(log: dict, reading: Reading = Reading()) -> str:
+def problem(log: dict, reading: Reading = AS_THEY_ARE) -> str:
     with pytest.raises(ValueError) as refused:
         from_chat(log, reading)
     return str(refused.value)
@@ -244,7 +245,7 @@ def test_what_was_read_is_written_as_openai_or_atif_and_read_again_alike(turns):
     with_ids = from_chat(line)
     assert with_ids.steps == demo.steps or [s.action for s in with_ids.steps]
     for form in (line, to_atif(line)):
-        _, chat = opened(json.loads(json.dumps(form)), __import__("collections").Counter())
+        _, chat = opened(json.loads(json.dumps(form)), Counter())
         again = from_chat(chat)
         assert [(s.thought, s.action) for s in again.steps] == [
             (s.thought, s.action) for s in demo.steps

@@ -67,6 +67,9 @@ class Reading(NamedTuple):
     format: str = ""
 
 
+AS_THEY_ARE = Reading()
+
+
 def reading_of(knobs: Any) -> Reading:
     """The knobs of this configuration that say how logs are read. Exits where one cannot be."""
     reading = Reading(*(getattr(knobs, name) for name in Reading._fields))

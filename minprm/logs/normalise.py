@@ -151,10 +151,7 @@ def _message(message: Any, reading: Reading, notes: Counter, flaws: list[str]) -
         return _of_assistant(form, message, reading, notes, flaws)
     content = message.get("content")
     seen = notes[UNSEEN_NOTE]
-    if role == "tool":
-        text = _answer(content, notes)
-    else:
-        text = _text(content, notes)
+    text = _answer(content, notes) if role == "tool" else _text(content, notes)
     text = _with_media(text, message, notes)
     if notes[UNSEEN_NOTE] > seen:
         flaws.append("it holds an image, audio or a file, and only text is read here")

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from minprm.constants import fail
 from minprm.data import Demo, Step
-from minprm.logs.books import Reading, is_kept, renamed
+from minprm.logs.books import AS_THEY_ARE, Reading, is_kept, renamed
 from minprm.logs.files import Problem, files_of, lines_of, unread_files
 from minprm.logs.formats import logs_of, opened
 from minprm.logs.normalise import ARGUMENTS, THOUGHTS, LeftOut, normalised
@@ -58,7 +58,9 @@ class Report:
 # --- one log --------------------------------------------------------------------------------------
 
 
-def from_chat(line: dict, reading: Reading = Reading(), notes: Counter[str] | None = None) -> Demo:
+def from_chat(
+    line: dict, reading: Reading = AS_THEY_ARE, notes: Counter[str] | None = None
+) -> Demo:
     """The demo in one line of chat. Raises ValueError with what is wrong.
 
     notes: counts what was brought into another form.
@@ -180,7 +182,7 @@ def with_call_ids(messages: list[dict]) -> list[dict]:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def read_logs(path: str | Path, reading: Reading = Reading()) -> tuple[list[Demo], Report]:
+def read_logs(path: str | Path, reading: Reading = AS_THEY_ARE) -> tuple[list[Demo], Report]:
     """The demos of all good logs of a file, a folder or a pattern, and what there is to say.
 
     Exits where there is no file, or where no log has what --keep asks for.
@@ -274,7 +276,7 @@ def written_in(line: dict) -> Counter[str]:
 
 
 def read_demos(
-    path: str | Path, reading: Reading = Reading(), skip_bad: bool = False
+    path: str | Path, reading: Reading = AS_THEY_ARE, skip_bad: bool = False
 ) -> tuple[list[Demo], Report]:
     """The demos of a file, a folder or a pattern, and what there is to say of them.
 
