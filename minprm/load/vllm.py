@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -270,8 +271,9 @@ def weights(model: PreTrainedModel, shares: Alone = ALONE) -> Iterator[tuple[str
         layer, _, own_name = name.rpartition(".")
         while layer.endswith(".base_layer"):
             layer = layer.removesuffix(".base_layer")
-            if getattr(modules[layer], "parameter_name", "weight") == own_name:
-                weight = weight.float() + modules[layer].get_delta_weight("default").float()
+            adapter: Any = modules[layer]
+            if getattr(adapter, "parameter_name", "weight") == own_name:
+                weight = weight.float() + adapter.get_delta_weight("default").float()
         plain = name.removeprefix("base_model.model.").replace(".base_layer", "")
         yield plain, shares.in_one_piece(weight)
 
