@@ -1,4 +1,4 @@
-"""Two logs by hand, what can be changed in one, logs by chance, and what a log that was read says."""
+"""What tests of logs share: the inputs of a family, and what a reader makes of them."""
 
 import random
 from copy import deepcopy
