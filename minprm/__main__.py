@@ -30,8 +30,10 @@ def main(argv: list[str] | None = None) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if isinstance(sys.stdout, io.TextIOWrapper):  # it may know fewer letters than what it shows
         sys.stdout.reconfigure(errors="backslashreplace")
-    handler = {"sink": sys.stderr, "format": "{message}"}  # a run has its own
-    logger.configure(handlers=[handler], patcher=as_printable)
+    logger.configure(
+        handlers=[{"sink": sys.stderr, "format": "{message}"}],  # a run has its own
+        patcher=as_printable,
+    )
     logging.setLogRecordFactory(ShownRecord)
     argv = sys.argv[1:] if argv is None else argv
     name = argv[0] if argv else "--help"
