@@ -214,8 +214,9 @@ def read_logs(path: str | Path, reading: Reading = AS_THEY_ARE) -> tuple[list[De
     longest = without_beginnings(demos)
     if len(longest) < len(demos):
         report.normalised[BEGINNINGS] += len(demos) - len(longest)
-        for logs in (demos, report.places, declares):
-            logs[:] = [logs[number] for number in longest]
+        demos = [demos[number] for number in longest]
+        declares = [declares[number] for number in longest]
+        report.places = [report.places[number] for number in longest]
     add_missing_tools(demos, declares, report.normalised)
     return demos, report
 

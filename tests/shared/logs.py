@@ -1,4 +1,4 @@
-"""Two logs by hand, what can be changed in one, logs by chance, and what a log that was read says."""
+"""Two logs by hand, what can be changed in one, logs by chance, and what a read log says."""
 
 import random
 from copy import deepcopy
