@@ -75,7 +75,7 @@ def logs_of(
     other file is read, so that one without a conversation is a mistake, and not settings of a
     program beside its logs.
     """
-    events: list[dict] = []
+    events: list = []
     if own:
         users.require("--format", own, (), {1: "a JSON value alone"})
     opener = users.function(own, {}) if own else None
@@ -411,8 +411,12 @@ def _from_batch(log: dict, notes: Counter) -> dict:
 
 def _of_a_program(log: dict, entries: list, notes: Counter, *keys: str) -> dict:
     """A log of a program whose other fields are known: beside the messages, these keys of it."""
-    keys = ("task_id", "instance_id", "reward", "score", "tools", "system", *keys)
+    keys = ("task_id", "instance_id", "reward", "score", "success", "won", "resolved", "tools",
+            "system", *keys)  # fmt: skip
     others = {key: log[key] for key in keys if key in log}
+    for key in log:
+        if key not in (*keys, *MESSAGES, "prompt", "completion") and log[key]:
+            notes[f'"{key}" of a log, left out'] += 1
     return _named({**others, "messages": entries}, notes, of_a_program=True)[1]
 
 
