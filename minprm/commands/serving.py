@@ -87,7 +87,8 @@ def how_to_serve(tokenizer: PreTrainedTokenizerBase, about: dict) -> Serving:
 def _of_logs(about: dict) -> list[str]:
     """What the logs that it learned from mean for its tools and its secrets."""
     notes = []
-    names = [tool["function"]["name"] for tool in about.get("tools", ()) if is_reconstructed(tool)]
+    tools = [tool for tool in about.get("tools", ()) if is_reconstructed(tool)]
+    names = [tool.get("function", tool).get("name", "") for tool in tools]
     if names:
         notes.append(f"Of the tools {', '.join(names)}: {RECONSTRUCTED}.")
     count = about.get("logs", {}).get("secrets", 0)

@@ -78,7 +78,7 @@ def logs_of(
     events: list = []
     if own:
         users.require("--format", own, (), {1: "a JSON value alone"})
-    opener = users.function(own, {}) if own else None
+    opener = users.users(own, ()) if own else None
     for place, value in values_of(file, notes):
         theirs = opener(value) if opener and not isinstance(value, Problem) else None
         if theirs is not None:

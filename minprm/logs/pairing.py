@@ -107,9 +107,9 @@ def _in_order(calls: list[dict], answers: list[dict], notes: Counter, at_end: bo
                 continue
             notes["answers whose id is that of no call, paired by place"] += 1
         same = [n for n in open_calls if calls[n]["function"]["name"] == answer.get("name")]
-        place = (same or open_calls)[0]
-        numbers[i] = place
-        open_calls.remove(place)
+        number = (same or open_calls)[0]
+        numbers[i] = number
+        open_calls.remove(number)
     of_none = numbers.count(None)
     if of_none:
         notes["answers to no call"] += of_none

@@ -215,8 +215,8 @@ def read_logs(path: str | Path, reading: Reading = AS_THEY_ARE) -> tuple[list[De
     if len(longest) < len(demos):
         report.normalised[BEGINNINGS] += len(demos) - len(longest)
         demos = [demos[number] for number in longest]
-        report.places = [report.places[number] for number in longest]
         declares = [declares[number] for number in longest]
+        report.places = [report.places[number] for number in longest]
     add_missing_tools(demos, declares, report.normalised)
     return demos, report
 

@@ -82,7 +82,7 @@ def without_nulls(schema: Any) -> Any:
 
 def is_reconstructed(tool: dict) -> bool:
     """Was this schema learned from calls? Then it has no description, and bare types alone."""
-    function = tool["function"]
+    function = tool.get("function", tool)
     properties = (function.get("parameters") or {}).get("properties") or {}
     bare = all(isinstance(p, dict) and p.keys() == {"type"} for p in properties.values())
     return function.get("description") == "" and bare

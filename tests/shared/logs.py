@@ -1,4 +1,4 @@
-"""What tests of logs share: the inputs of a family, and what a reader makes of them."""
+"""Two logs by hand, what can be changed in one, logs by chance, and what a read log says."""
 
 import random
 from copy import deepcopy
