@@ -241,12 +241,12 @@ def test_a_base_whose_generation_config_contradicts_itself_is_trained_and_export
 
 
 def test_what_is_published_names_files_and_not_where_they_lie(tmp_path, capsys):
-    cfg = Config(run="r", few_shot="/home/me/secret/shots.jsonl")
-    cfg.act_prm.reward = "/home/me/secret/my.py:brief"
+    cfg = Config(run="r", few_shot="/home/me/hidden/shots.jsonl")
+    cfg.act_prm.reward = "/home/me/hidden/my.py:brief"
     trained = about_of(cfg, "rl", ["rl"], 0, Instruction(""), [], [], [])
     assert trained["knobs"] == {"act_prm.reward": "my.py:brief"}
     asked = read_about("checkpoints/whole/action_sft-0")["asked"]
-    asked |= {"world": "text", "world_args": ["file=/home/me/secret/tasks.jsonl"]}
+    asked |= {"world": "text", "world_args": ["file=/home/me/hidden/tasks.jsonl"]}
     asked |= {"few_shot": EXAMPLES}
     path = changed(tmp_path, asked=asked, knobs=trained["knobs"])
     (Path(path) / EXAMPLES).write_text("{}\n")
@@ -256,7 +256,7 @@ def test_what_is_published_names_files_and_not_where_they_lie(tmp_path, capsys):
     text = (out / "README.md").read_text() + (out / FILE).read_text()
     for name in ("file=tasks.jsonl", "my.py:brief"):
         assert name in text
-    assert "secret" not in text and str(tmp_path) not in text
+    assert "hidden" not in text and str(tmp_path) not in text
 
 
 def test_a_card_of_adapters_names_their_base_and_not_where_it_lies(tmp_path, capsys):
