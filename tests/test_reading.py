@@ -273,3 +273,9 @@ def test_every_family_is_written_and_read_again_alike(tmp_path, capsys):
                     state(other, i) for i in range(len(other.steps))
                 ], file
     capsys.readouterr()
+
+
+def test_a_step_that_relabelling_does_not_learn_is_not_learned_when_its_log_is_read():
+    log = {**CALLS, "rewards": [0.9, 0.1], "learned": [True, False]}
+    demo = from_chat(deepcopy(log))
+    assert [step.learned for step in demo.steps] == [True, False][: len(demo.steps)]

@@ -81,6 +81,10 @@ def from_chat(
             continue
         steps.append(Step(state, message.get(REASONING), _action(message, i)))
         state = []
+    learned = line.get("learned")  # of each step, in a log that was relabelled
+    if isinstance(learned, list) and len(learned) == len(steps):
+        for step, mark in zip(steps, learned, strict=True):
+            step.learned = step.learned and bool(mark)
     if not steps and log["flaws"]:
         raise ValueError(f"{log['flaws'][0]}; no other answer is left to learn")
     if not steps:

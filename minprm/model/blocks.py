@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
+from torch.nn import functional
 from torch.nn.attention.flex_attention import BlockMask
 from torch.nn.functional import one_hot
 from torch.nn.functional import scaled_dot_product_attention as kernel
@@ -117,7 +118,9 @@ def grouped(
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout, scaling, **options
         )
-    output = kernel(query, key, value, attention_mask, dropout, scale=scaling, enable_gqa=True)
+    output = functional.scaled_dot_product_attention(
+        query, key, value, attention_mask, dropout, scale=scaling, enable_gqa=True
+    )
     return output.transpose(1, 2).contiguous(), None
 
 
