@@ -128,6 +128,39 @@ def test_each_family_is_read_as_it_is(name):
 VARIATIONS = [json.loads(line) for line in (FILES / "variations.jsonl").read_text().splitlines()]
 
 
+SURFACES = [json.loads(line) for line in (FILES / "surfaces.jsonl").read_text().splitlines()]
+
+
+def in_short(demo) -> list[str]:
+    """Each message as "role:text"; a step as "a:thought>text|calls", "!text" if not learned."""
+    lines = []
+    left = list(demo.steps)
+    for message in demo.messages:
+        text = message["content"]
+        if message["role"] != "assistant":
+            lines.append(f"{message['role'][0]}:{text}")
+            continue
+        greets = not any(line.startswith("u:") for line in lines)
+        if message.get("weight") == 0 or greets:
+            lines.append(f"!{text or ''}")
+            continue
+        calls = []
+        for call in message.get("tool_calls", ()):
+            arguments = json.dumps(json.loads(call["function"]["arguments"]))
+            calls.append(call["function"]["name"] + arguments)
+        lines.append(f"a:{left.pop(0).thought or ''}>{text or ''}|{';'.join(calls)}")
+    return lines
+
+
+@pytest.mark.parametrize("row", SURFACES, ids=[row["name"] for row in SURFACES])
+def test_the_same_kinds_with_another_surface_lose_nothing(row, tmp_path):
+    file = tmp_path / f"logs.{row['ending']}"
+    file.write_text(row["file"], encoding="utf-8")
+    demos, report = read_logs(file)
+    assert not report.problems
+    assert sorted(map(in_short, demos), key=str) == sorted(row["read"], key=str)
+
+
 @pytest.mark.parametrize("row", VARIATIONS, ids=[row["name"] for row in VARIATIONS])
 def test_other_shapes_of_a_family_say_the_same(row, tmp_path):
     """Another order of keys, several calls, a request with its response, an envelope around."""

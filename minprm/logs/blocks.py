@@ -10,6 +10,7 @@ import json
 import re
 from typing import Any
 
+from minprm.logs.books import is_nothing
 from minprm.text.actions import parse_json
 
 OUTPUT = ("message", "assistant")  # type and role of what an assistant says in Responses
@@ -28,9 +29,23 @@ IMAGE = re.compile("^(inline_?data|file_?data|image)", re.IGNORECASE)
 IDS = ("call_id", "tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "id")
 NAMES = ("name", "tool_name", "toolName", "function_name", "function")
 ARGUMENTS = ("input", "arguments", "args", "parameters", "action")
-CONTENTS = ("content", "output", "response", "result", "errorText")
-THOUGHTS = ("thinking", "reasoning", "reasoningContent", "reasoningText", "text", "summary",
-            "content")  # fmt: skip
+CONTENTS = (
+    "content",
+    "output",
+    "response",
+    "result",
+    "errorText",
+    "error",
+    "text",
+    "value",
+    "data",
+    "stdout",
+    "message",
+)
+THOUGHTS = ("thinking", "reasoning", "thought", "reasoning_content", "reasoningContent",
+            "reasoningText", "text", "summary", "content", "value", "details")  # fmt: skip
+OF_A_CALL = ("type", "kind", "part_kind", "index", "status", "caller", "cache_control", *IDS,
+             *NAMES, *ARGUMENTS)  # fmt: skip
 # Fields of a message that are read here, or that hold nothing of the conversation.
 READ = ("role", "content", "parts", "type", "id", "tool_calls", "tool_call_chunks",
         "response_metadata", "usage_metadata", "createdAt", "lc", "status", "turn_idx", "source",
@@ -131,10 +146,12 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     kind = block.get("type") or block.get("part_kind") or block.get("kind")
     if not isinstance(kind, str):  # Gemini's and Bedrock's blocks are named by their key
         patterns = (ANSWER, CALL, THOUGHT, TEXT, IMAGE)
-        keys = [key for key in block if any(pattern.search(key) for pattern in patterns)]
-        kind = [*keys, *block, ""][0]
-        if isinstance(block.get(kind), dict) and not IMAGE.search(kind):
-            block = block[kind]
+        said = [key for key in block if block[key] not in (None, False, "", [], {})]
+        keys = [key for key in said if any(pattern.search(key) for pattern in patterns)]
+        kind = [*keys, *said, *block, ""][0]
+    opens = "type" not in block or CALL.search(kind) or ANSWER.search(kind)
+    if isinstance(block.get(kind), dict) and opens and not IMAGE.search(kind):
+        block = block[kind]
     if kind == "tool-invocation" or ("toolCallId" in block and "toolName" not in block):
         return _invocation(block.get("toolInvocation") or block, kind)
     if kind == "dynamic-tool":
@@ -148,7 +165,9 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     if THOUGHT.search(kind) or block.get("thought") is True:
         return [("thought", _thought(block))]
     if TEXT.search(kind):
-        text = first(block, ("text", "content", "refusal")) or ""
+        text = first(block, ("text", "content", "refusal", "value")) or ""
+        if isinstance(text, dict):  # of OpenAI's threads
+            text = text.get("value", text)
         if isinstance(text, list):  # of pydantic-ai's user
             return [part for one in text for part in blocks(one)]
         return [("text", text)]
@@ -158,7 +177,8 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
 def _thought(thought: Any) -> str:
     """The text of a thought, which may be a list of summaries, or stand two levels down."""
     if isinstance(thought, dict):
-        return _thought(first(thought, THOUGHTS))
+        said = {key: one for key, one in thought.items() if not isinstance(one, bool)}
+        return _thought(first(said, THOUGHTS))
     if isinstance(thought, list):
         return "\n".join(map(_thought, thought))
     return thought if isinstance(thought, str) else ""
@@ -170,6 +190,15 @@ def _call(block: dict, kind: str = "") -> dict:
     arguments = first(block, ARGUMENTS)
     if isinstance(name, dict):  # as chat nests it
         name, arguments = name.get("name"), first(name, ARGUMENTS)
+    if arguments is None:
+        unread = [key for key in block if key not in OF_A_CALL and not is_nothing(block[key])]
+        if "partial_json" in unread:
+            arguments = block["partial_json"]
+        elif unread and "tool" in kind.lower():
+            raise ValueError(
+                f'"{unread[0]}" of a call without arguments: not understood; --map '
+                f"{unread[0]}=arguments reads it"
+            )
     if kind == "custom_tool_call":
         arguments = {"input": arguments}
     return call(name or kind.removesuffix("_call"), arguments, first(block, IDS))
@@ -206,7 +235,10 @@ class Conversation:
     def add(self, role: str, kind: str, content: Any, fields: dict) -> None:
         """Adds one block; `fields` go to the message that it begins."""
         if kind == "answer":
-            self.answers.append(content)
+            if self.turn and self.turn["role"] == "user" and self.messages[-1] is self.turn:
+                self.messages.insert(-1, content)  # behind its call, before what the user says
+            else:
+                self.answers.append(content)
             return
         if (self.answers and kind != "call") or (self.turn and self.turn["role"] != role):
             self.end_turn()
@@ -221,8 +253,13 @@ class Conversation:
         before = turn["content"]
         if kind == "call":
             calls = turn.setdefault("tool_calls", [])
-            if "id" not in content or content["id"] not in [one.get("id") for one in calls]:
-                calls.append(content)  # LangChain writes it twice
+            same = [one for one in calls if "id" in content and one.get("id") == content["id"]]
+            # LangChain writes a call twice
+            twice = next((one for one in same if _is_same(one, content)), None)
+            if twice is None:
+                calls.append(content)
+            elif twice["function"]["arguments"] == "{}":  # of a stream, whose block is empty
+                twice["function"] = content["function"]
         elif kind == "thought":
             thoughts = [turn.get("reasoning_content"), content]
             turn["reasoning_content"] = "\n".join(one for one in thoughts if one)
@@ -234,6 +271,18 @@ class Conversation:
             block = {"type": "text", "text": content} if kind == "text" else content
             before = [{"type": "text", "text": before}] if isinstance(before, str) else before
             turn["content"] = [*(before or []), block]
+
+
+def _is_same(one: dict, other: dict) -> bool:
+    """Are two calls of one id the same call, written twice? One of them may lack its arguments."""
+    names = [call["function"]["name"] for call in (one, other)]
+    arguments = [call["function"]["arguments"] for call in (one, other)]
+    if names[0] != names[1] or "{}" in arguments:
+        return names[0] == names[1]
+    try:
+        return json.loads(arguments[0]) == json.loads(arguments[1])
+    except (TypeError, ValueError):
+        return arguments[0] == arguments[1]
 
 
 def messages_of(entries: list, glue: str = "\n", of_a_program: bool = False) -> list:
@@ -288,13 +337,18 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
     role = role_of(entry.get("role", "user" if kind is None and "parts" in entry else kind))
     fields = {key: entry[key] for key in entry if key not in READ}
     content = first(entry, ("content", "value", "text"))
-    if isinstance(entry.get("parts"), list):
+    said = entry["parts"] if isinstance(entry.get("parts"), list) else []
+    if any(kind != "end" for part in said for kind, _ in blocks(part)):
         content = entry["parts"]
         fields.pop("metadata", None)
     if role in ("tool", "function") and not _holds_answers(content):
         return [(role, "answer", _tool_message(content, entry, fields))], {}
     parts = []
+    step = None
     for one in entry.get("toolInvocations") or [] if content is not entry.get("parts") else []:
+        if one.get("step") != step:
+            parts.append((role, "end", None))
+        step = one.get("step")
         parts += [(role, *part) for part in _invocation(one, "")]
     for block in content if isinstance(content, list) else [content]:
         parts += [(role, *part) for part in blocks(block)]
@@ -350,10 +404,8 @@ def from_turn(turn: dict) -> dict:
     if role not in CHAT_ROLES:
         names = ", ".join((*CHAT_ROLES, *ROLES))
         raise ValueError(f'its "from" is none of {names}, but {json.dumps(speaker)[:40]}')
-    message = {key: turn[key] for key in turn if key not in ("from", "value", "loss")}
+    message = {key: turn[key] for key in turn if key not in ("from", "value")}
     message |= {"role": role, "content": turn.get("value", turn.get("content"))}
-    if turn.get("loss") is False and message["role"] == "assistant":
-        message["weight"] = 0
     if speaker not in ("function_call", "tool_call"):
         return message
     try:

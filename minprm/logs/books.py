@@ -47,8 +47,9 @@ CONTAINERS = frozenset(
 )
 CONVERSATION = frozenset(
     """messages conversation conversations history system system_prompt instructions prompt
-    completion response output choices tools functions tool_calls function_call reasoning
-    reasoning_content thinking thought content arguments observation""".split()
+    completion response output choices system_message calls tools functions tool_calls
+    function_call reasoning reasoning_content thinking thought content arguments
+    observation""".split()
 )
 NOT_RENAMED = ("arguments", "parameters", "args", "input", "tools", "functions", "content")
 COMPARISONS = {"==": operator.eq, "!=": operator.ne, ">=": operator.ge, "<=": operator.le,
@@ -131,8 +132,10 @@ def refuse_unread(notes: Counter) -> None:
 
 def _not_understood(key: str, field: Any) -> Iterator[str]:
     """The path of what may be a part of the conversation in this field; none in bookkeeping."""
-    if _is_container(key):
+    if is_container(key) or (_is_book(key) and isinstance(field, dict)):
         yield from _of_conversation(key, field)
+    elif _snake(key).endswith("_calls") and isinstance(field, list):
+        yield key
     elif not _is_book(key):
         if isinstance(field, dict):
             for inner, inside in field.items():
@@ -144,11 +147,14 @@ def _not_understood(key: str, field: Any) -> Iterator[str]:
 
 
 def _of_conversation(path: str, field: Any) -> Iterator[str]:
+    if isinstance(field, list):
+        for one in field:
+            yield from _of_conversation(path, one)
     if not isinstance(field, dict):
         return
     for key, inside in field.items():
         if not is_nothing(inside):
-            if _snake(key) in CONVERSATION:
+            if _snake(key) in CONVERSATION and not isinstance(inside, int | float):
                 yield f"{path}.{key}"
             yield from _of_conversation(f"{path}.{key}", inside)
 
@@ -160,7 +166,7 @@ def _is_book(key: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _is_container(key: str) -> bool:
+def is_container(key: str) -> bool:
     return _snake(key) in CONTAINERS
 
 

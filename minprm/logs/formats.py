@@ -30,6 +30,7 @@ REQUESTS = ("request", "body", "request_body", "responses_create_params", "input
             "values", "kwargs", "proxy_server_request", "prompt")  # fmt: skip
 RESPONSES = ("response", "completion", "choices", "candidates", "output", "outputs",
              "response_body")  # fmt: skip
+PIECES = {"delta", "done", "choices"}  # of an answer that was streamed
 ANSWERS = ("choices", "candidates", "generations", "message", "output", "messages", "body",
            "content", "text")  # fmt: skip
 RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system_instruction",
@@ -230,7 +231,8 @@ def _entries(others: dict, tools: list) -> list:
         rules = _text_of(others.get(key))
         if rules:
             del others[key]
-            if {"role": "system", "content": rules} != (entries or [None])[0]:
+            said = entries[0] if entries and isinstance(entries[0], dict) else {}
+            if rules != _text_of(first(said, ("content", "value"))):
                 entries = [{"role": "system", "content": rules}, *entries]
     for key in RESPONSES:
         if not others.get(key):
@@ -243,11 +245,24 @@ def _entries(others: dict, tools: list) -> list:
         if answered is None or (isinstance(others[key], str) and last.get("role") == "assistant"):
             continue  # it may be no part of the conversation: it stays, and is named
         del others[key]
-        if answered[: len(entries)] == entries:  # the request is in the response too
+        asked = [_core(message) for message in messages_of(entries)]
+        said = [_core(message) for message in messages_of(answered)]
+        if said[: len(asked)] == asked:  # the request is in the response too
             entries = answered
-        elif answered != entries[-len(answered) :]:
+        elif said != asked[-len(said) :]:
             entries = [*entries, *answered]
     return entries
+
+
+def _core(message: Any) -> Any:
+    """What a message says, without ids and empty fields: the same however it is written."""
+    if not isinstance(message, dict):
+        return message
+    said = []
+    for one in message.get("tool_calls") or []:
+        function = one.get("function", one)
+        said.append((function.get("name"), str(function.get("arguments"))))
+    return message.get("role"), message.get("content") or "", said
 
 
 def _asked(request: Any, others: dict, tools: list) -> list | None:
@@ -257,6 +272,8 @@ def _asked(request: Any, others: dict, tools: list) -> list | None:
     if isinstance(request, str) and request.strip():
         return [{"role": "user", "content": request}]
     if isinstance(request, list):
+        if len(request) > 1 and all(isinstance(one, list) for one in request):
+            raise ValueError("it holds several lists of messages: write each as a log of its own")
         return request[0] if request and isinstance(request[0], list) else request  # LangSmith's
     if not isinstance(request, dict) or not first(request, (*MESSAGES, *REQUESTS)):
         return None
@@ -276,10 +293,19 @@ def _answered(response: Any) -> list | None:
     if isinstance(response, list):
         if any(map(is_message, response)):
             return response
+        pieces = [one for one in response if isinstance(one, dict) and PIECES & one.keys()]
+        if len(response) > 1 and pieces:
+            raise ValueError("its answer is a stream in pieces: join them to one message")
         return _answered(response[0]) if response else None
     if is_message(response):
         return [response]
     inside = first(response, ANSWERS) if isinstance(response, dict) else None
+    if isinstance(inside, str) and response.keys() - {
+        "text",
+        "content",
+    }:  # it lacks its role
+        beside = {key: response[key] for key in response if response[key] is not inside}
+        return [{**beside, "role": "assistant", "content": inside}]
     return _answered(inside) if inside else None
 
 
@@ -319,7 +345,7 @@ def _tools_beside(others: dict) -> list:
         if isinstance(parameters, dict) and first(parameters, (*TOOLS, *RULES)):
             tools += [tool for tool in _tools_beside(dict(parameters)) if tool not in tools]
             for name in RULES:
-                others.setdefault(name, parameters.get(name))
+                others[name] = others.get(name) or parameters.get(name)
             del others[key]
     return tools
 
@@ -531,6 +557,11 @@ def _speaks(key: str, sign: str, *values: str) -> Callable[[Any], bool]:
     return is_of
 
 
+def _is_swe_agent(log: Any) -> bool:
+    asks = _has("prompt")(log) or _has("completion")(log)  # then its history is the one before
+    return _speaks("history", "role")(log) and not asks
+
+
 def _is_batch(log: Any) -> bool:
     return _has("body")(log) and isinstance(log["body"], dict) and "messages" not in log
 
@@ -541,7 +572,7 @@ FAMILIES: list[tuple[str, Callable[[Any], bool], Callable[[Any, Counter], dict]]
     ("preference", _has("preferred_output"), _from_preference),
     ("preference", _has("chosen", "rejected"), _from_preference),
     ("xLAM", _has("query", "tools", "answers"), _from_xlam),
-    ("SWE-agent", _speaks("history", "role"), _from_swe_agent),
+    ("SWE-agent", _is_swe_agent, _from_swe_agent),
     ("ATIF", _has("steps"), from_atif),
     ("mini-swe-agent", _has("messages", "trajectory_format"), _from_mini),
     ("mini-swe-agent", _speaks("messages", "role", "exit"), _from_mini),

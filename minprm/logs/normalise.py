@@ -24,6 +24,7 @@ from minprm.logs.books import (
     TASK_KEYS,
     Reading,
     field_at,
+    is_container,
     is_nothing,
     note_unasked,
     note_unread,
@@ -39,6 +40,8 @@ OTHER_ROLES = {"developer": "system", "function": "tool"}
 THOUGHTS = (REASONING, "reasoning", "thinking", "thought", "tool_plan", "reasoning_details",
             "thinking_blocks")  # fmt: skip
 ARGUMENTS = ("arguments", "parameters", "args", "input")
+CALL_IDS = ("tool_call_id", "call_id", "toolCallId", "tool_use_id", "toolUseId")
+TOOL_NAMES = ("name", "tool_name", "toolName", "function_name")
 SEEN = ("error", "result", "output", "response", "stdout", "stderr", "status")
 # Is an answer learned: weight as OpenAI has it, other names as other trainers do.
 MARKS = ("weight", "train", "trainable", "training", "loss", "loss_weight", "loss_mask",
@@ -55,10 +58,10 @@ READ = {
     "user": ("role", "content", "name", *MARKS, *MEDIA),
     "assistant": ("role", "content", "name", *THOUGHTS, "refusal", "tool_calls", "function_call",
                   *MARKS, *MEDIA),
-    "tool": ("role", "content", "name", "tool_call_id", "tool_name", *MARKS, *MEDIA),
+    "tool": ("role", "content", *TOOL_NAMES, *CALL_IDS, *MARKS, *MEDIA),
 }  # fmt: skip
 READ_OF_A_LINE = ("task", *TASK_KEYS, "messages", "tools", "functions", *OUTCOMES, *MARKS)
-READ_OF_A_CALL = ("id", "type", "function", "name", "index")
+READ_OF_A_CALL = ("id", *CALL_IDS, "type", "function", "name", "index")
 FLAW = "not learned: "  # begins the notes of what costs a step
 UNSEEN_NOTE = FLAW + "images, audio or files, read as a word in their place; the answer to them"
 
@@ -140,8 +143,8 @@ def _message(message: Any, reading: Reading, notes: Counter, flaws: list[str]) -
     note_unread(message, READ[role], f"a message of the {role}", notes)
     form = {"role": role}
     for key, field in (
-        ("name", message.get("name") or message.get("tool_name")),
-        ("tool_call_id", message.get("tool_call_id")),
+        ("name", _first(message, TOOL_NAMES)),
+        ("tool_call_id", _first(message, CALL_IDS)),
     ):
         if key in READ[role] and not is_nothing(field):
             if not isinstance(field, str | int) or (key == "name" and not isinstance(field, str)):
@@ -237,10 +240,22 @@ def _answer(content: Any, notes: Counter) -> str:
     return json.dumps(content, ensure_ascii=False)
 
 
+def _first(fields: dict, names: tuple[str, ...]) -> Any:
+    """What stands under the first of these names that says something."""
+    for name in names:
+        if not is_nothing(fields.get(name)):
+            return fields[name]
+    return None
+
+
 def _of_assistant(
     form: dict, message: dict, reading: Reading, notes: Counter, flaws: list[str]
 ) -> dict | None:
     """Text, thought, calls and weight of an assistant's message; None where it has nothing."""
+    for key, inside in message.items():
+        if is_container(key) and isinstance(inside, dict):
+            marks = {mark: inside[mark] for mark in MARKS if mark in inside and mark != "loss"}
+            message = {**marks, **message}  # a loss beside metrics is a number that was measured
     text, thought = _text_and_thought(message, reading, notes)
     media = _with_media(None, message, notes)
     try:
@@ -295,6 +310,10 @@ def _mark(fields: dict, notes: Counter) -> float:
         mark = fields.get(key)
         if is_nothing(mark) or isinstance(mark, list):
             continue
+        if isinstance(mark, str):
+            mark = {"false": 0, "no": 0, "true": 1, "yes": 1}.get(mark.lower(), mark)
+            if isinstance(mark, str) and mark.replace(".", "", 1).isdigit():
+                mark = float(mark)
         if not isinstance(mark, bool | int | float) or mark < 0:
             raise ValueError(f"its {key} is neither yes nor no, nor a weight of 0 or more")
         if mark not in (0, 1):
@@ -438,10 +457,11 @@ def _call(call: Any, notes: Counter) -> dict:
         "type": "function",
         "function": {"name": name, "arguments": _arguments(function.get(key), notes)},
     }
-    if not is_nothing(call.get("id")):
-        if not isinstance(call["id"], str | int):
+    call_id = _first(call, ("id", *CALL_IDS))
+    if call_id is not None:
+        if not isinstance(call_id, str | int):
             raise ValueError("it has a tool call whose id is no text")
-        form = {"id": str(call["id"]), **form}
+        form = {"id": str(call_id), **form}
     if function is call:
         notes["calls without a function around name and arguments"] += 1
     for fields in [call] if function is call else [call, function]:

@@ -176,6 +176,7 @@ def _chain(demo: Demo) -> list[int]:
             (call["function"]["name"], call["function"]["arguments"])
             for call in message.get("tool_calls", ())
         ]
-        link = hash((link, message["role"], message["content"], *calls))
+        learned = message.get("weight") != 0
+        link = hash((link, message["role"], message["content"], learned, *calls))
         chain.append(link)
     return chain
