@@ -350,19 +350,19 @@ def test_who_has_read_enough_gets_no_traceback(command):
 @pytest.mark.slow
 def test_letters_that_the_terminal_does_not_know_are_spelled_out(tmp_path):
     log = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "bye"}]
-    line = json.dumps({"messages": log, "höhe": 1})
+    line = json.dumps({"messages": log, "höhe_id": 1, "höhe": 1})
     (tmp_path / "maß.jsonl").write_text(line, encoding="utf-8")
-    command = [sys.executable, "-m", "minprm", "logs", "maß.jsonl"]
+    command = [sys.executable, "-m", "minprm", "logs", "maß.jsonl", "--drop", "höhe"]
     ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=tmp_path, env=ascii_only, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    assert r'"h\xf6he" of a log, left out' in done.stdout
+    assert r"h\xf6he" in done.stdout
 
 
 @pytest.mark.slow
 def test_what_a_plan_says_of_logs_is_a_sentence_and_no_more(tmp_path):
     state = {"role": "user", "content": "ball under a . swap a b ."}
-    log = {"messages": [state, {"role": "assistant", "content": "open b"}], "score": 1}
+    log = {"messages": [state, {"role": "assistant", "content": "open b"}], "run_id": 1}
     (tmp_path / "mine.jsonl").write_text(json.dumps(log) + "\n")
     command = [sys.executable, "-m", "minprm", "train", "--preset", "smoke", "--demos"]
     command += ["mine.jsonl", "--held-out", "0", "--dry-run"]
@@ -371,7 +371,7 @@ def test_what_a_plan_says_of_logs_is_a_sentence_and_no_more(tmp_path):
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert done.stderr == '--demos mine.jsonl: 1 x "score" of a log, left out\n'
+    assert done.stderr == '--demos mine.jsonl: 1 x "run_id" of a log, left out\n'
 
 
 def test_a_method_that_is_not_there_is_refused_with_the_names(capsys, monkeypatch):
