@@ -43,11 +43,11 @@ SMALL = {
 # Not seen by the recorder: read before there is a configuration, or at a turn without an action.
 UNSEEN = {"preset", "config", "rl.format_penalty"}
 # Where these are refused they do something, but not what they say: a KL and a correction are about
-# tokens that the sampler drew, and without a world nothing opens a turn with its action. With logs
-# beside them, a condition or a reader that says nothing is refused.
+# tokens that the sampler drew, and without a world nothing opens a turn with its action. How logs
+# are read is said of keys that they have.
 ASTRAY = {
-    "think", "keep", "format", "thought", "act_prm.kl", "act_prm.kl_target", "act_prm.correction",
-    "rl.kl_target",
+    "think", "drop", "map", "task_key", "keep", "format", "thought", "act_prm.kl",
+    "act_prm.kl_target", "act_prm.correction", "rl.kl_target",
 }  # fmt: skip
 LOGS = {"demos": "demos.jsonl", "arms": ["base", "action_sft"]}
 REPLAY = {"world": "", "world_args": [], "demos": "demos.jsonl", "model": "model"}

@@ -9,7 +9,6 @@ from unittest.mock import patch
 from minprm.data import Sample
 from minprm.model.agent import Agent
 from minprm.stages import act_prm as stage
-from minprm.stages.variants import hint
 from minprm.trainer import Run
 
 LEAST = 1e-6  # of a probability, so that its logarithm is finite
@@ -62,6 +61,6 @@ def taught(thoughts: list[tuple], agent: Agent) -> list[list[float]]:
     """log p of each thought's tokens by the base model that sees the action: (group, z) each."""
     samples = []
     for group, z in thoughts:
-        seen = [*hint(group.action, agent.chat), *agent.chat.think]
+        seen = [*agent.chat.before_thought(group.action), *agent.chat.think]
         samples.append(Sample(parent=z.path.history).extend(seen).extend(z.sampled, 0.0))
     return [logp.tolist() for logp in agent.policy.logprobs(samples, base=True)]
