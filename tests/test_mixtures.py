@@ -1,6 +1,8 @@
 """Mixtures of experts, written by the real engine: in a process of their own, because an engine
 prepares its process for experts only if the first model that it loads has some."""
 
+import os
+
 import pytest
 import torch
 import transformers
@@ -9,9 +11,11 @@ from transformers import AutoModelForCausalLM
 from minprm.load import vllm as module
 from minprm.load.pretrained import adapted
 from minprm.model.policy import Policy
+from shared.engine import FP32, gap, perturb
+from shared.serving import FAST
 
+os.environ |= FAST
 pytest.importorskip("vllm", reason='needs vllm: pip install ".[vllm]"')
-from test_vllm import FP32, gap, perturb
 
 SIZES = {
     "vocab_size": 96, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,
@@ -54,7 +58,7 @@ def mixture(name: str, lora: int) -> Policy:
 
 @pytest.mark.parametrize("name", MIXTURES)
 def test_the_engine_writes_what_a_mixture_of_experts_would_also_after_updates(name):
-    pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
+    pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
     for lora in (0, 4):
         p = mixture(name, lora)
         sampler = module.start_engine(p.model, FP32, 512)

@@ -12,20 +12,17 @@ import pytest
 import torch
 from transformers import Qwen3ForCausalLM
 
-from minprm.constants import Engine, Tiny
-from minprm.data import Sample
+from minprm.constants import Tiny
 from minprm.envs.cups import Cups
 from minprm.load import vllm as module
 from minprm.load.pretrained import load_model
 from minprm.load.tiny import untrained
 from minprm.model.policy import Policy
+from shared.engine import FP32, LONG, gap, perturb
+from shared.serving import FAST
 
-os.environ |= {"TORCH_COMPILE_DISABLE": "1", "VLLM_LOGGING_LEVEL": "ERROR"}  # seconds, not minutes
+os.environ |= FAST
 pytest.importorskip("vllm", reason='needs vllm: pip install ".[vllm]"')
-
-LONG = [3, 4, 5, 6, 7] * 60  # longer than a block of the prefix cache
-PROMPTS = [LONG, [7], [8, 9, 1], [*LONG, 8, 9]]
-FP32 = Engine(max_gap=1e-3)  # on a CPU both are fp32, so they agree much better than on a GPU
 
 
 def policy(tied: bool) -> Policy:
@@ -42,24 +39,6 @@ def policy(tied: bool) -> Policy:
 def parts(request):
     p = policy(request.param == "tied")
     return p, module.start_engine(p.model, FP32, 512)
-
-
-def perturb(p: Policy) -> None:
-    with torch.no_grad():
-        for weight in p.model.parameters():
-            weight += 0.05 * torch.randn_like(weight)
-
-
-def gap(p: Policy, sampler, temperature: float = 0.7) -> float:
-    """max |log-prob of sampler - log-prob of trainer| over everything drawn."""
-    drawn = sampler.generate(PROMPTS, 3, 12, [2], temperature, seed=0)
-    pairs = [(prompt, c) for prompt, group in zip(PROMPTS, drawn, strict=True) for c in group]
-    rows = [Sample(parent=Sample().extend(x)).extend(c.ids, 0.0, c.logprobs) for x, c in pairs]
-    scored = p.logprobs(rows, temperature)
-    return max(
-        (l - torch.tensor(c.logprobs)).abs().max().item()
-        for l, (_, c) in zip(scored, pairs, strict=True)
-    )
 
 
 def test_after_a_sync_both_agree_and_before_it_they_do_not(parts):
