@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from minprm.logs.books import is_nothing
+from minprm.logs.books import first, is_nothing
 from minprm.text.actions import parse_json
 
 OUTPUT = ("message", "assistant")  # type and role of what an assistant says in Responses
@@ -29,19 +29,8 @@ IMAGE = re.compile("^(inline_?data|file_?data|image)", re.IGNORECASE)
 IDS = ("call_id", "tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "id")
 NAMES = ("name", "tool_name", "toolName", "function_name", "function")
 ARGUMENTS = ("input", "arguments", "args", "parameters", "action")
-CONTENTS = (
-    "content",
-    "output",
-    "response",
-    "result",
-    "errorText",
-    "error",
-    "text",
-    "value",
-    "data",
-    "stdout",
-    "message",
-)
+CONTENTS = ("content", "output", "response", "result", "errorText", "error", "text", "value",
+            "data", "stdout", "message")  # fmt: skip
 THOUGHTS = ("thinking", "reasoning", "thought", "reasoning_content", "reasoningContent",
             "reasoningText", "text", "summary", "content", "value", "details")  # fmt: skip
 OF_A_CALL = ("type", "kind", "part_kind", "index", "status", "caller", "cache_control", *IDS,
@@ -94,14 +83,6 @@ def is_plain(message: Any) -> bool:
     if not isinstance(content, list):
         return True
     return message["role"] in ("tool", "function") and not _holds_answers(content)
-
-
-def first(fields: dict, keys: tuple[str, ...]) -> Any:
-    """The first of these fields that holds something; null and empty ones are passed over."""
-    for key in keys:
-        if fields.get(key) not in (None, "", [], {}):
-            return fields[key]
-    return None
 
 
 # --- blocks ---------------------------------------------------------------------------------------

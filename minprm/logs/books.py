@@ -97,6 +97,14 @@ def is_nothing(field: Any) -> bool:
     return field is None or field == "" or field == [] or field == {}
 
 
+def first(fields: dict, keys: Sequence[str]) -> Any:
+    """The first of these fields that holds something; null and empty ones are passed over."""
+    for key in keys:
+        if not is_nothing(fields.get(key)):
+            return fields[key]
+    return None
+
+
 def note_unread(fields: dict, keys: Sequence[str], of: str, notes: Counter) -> None:
     """Counts the fields that have none of these keys: bookkeeping, or not understood."""
     for key, field in fields.items():

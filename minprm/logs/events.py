@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from minprm.logs.blocks import answer, first, is_record, messages_of
+from minprm.logs.blocks import answer, is_record, messages_of
+from minprm.logs.books import first
 
 CLAUDE_CODE = ("parentUuid", "sessionId", "session_id", "leafUuid", "isSnapshotUpdate")
 OPENHANDS = ("Event", "Observation", "Condensation", "CondensationRequest")  # ends of its kinds

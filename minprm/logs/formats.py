@@ -14,9 +14,11 @@ from typing import Any
 
 from minprm import own as users
 from minprm.logs.atif import from_atif
-from minprm.logs.blocks import call, first, is_message, is_plain, is_record, messages_of
+from minprm.logs.blocks import call, is_message, is_plain, is_record, messages_of
+from minprm.logs.books import first
 from minprm.logs.events import EVENTS, is_event, spans_of, split_events
 from minprm.logs.files import Problem, values_of
+from minprm.logs.schemas import from_flat
 from minprm.text.actions import parse_json
 
 FORMATS = (
@@ -59,8 +61,6 @@ OF_REQUESTS = ("truncation", "include", "background", "stop_sequences", "betas",
                "invocation_params")  # fmt: skip
 OF_SWE_AGENT = ("agent", "message_type", "thought", "action", "tool_call_ids", "is_demo", "tags",
                 "cache_control", "thinking_blocks", "provider_specific_fields")  # fmt: skip
-XLAM_TYPES = {"str": "string", "int": "integer", "float": "number", "bool": "boolean",
-              "list": "array", "List": "array", "dict": "object", "Dict": "object"}  # fmt: skip
 
 
 # --- the logs of a file ---------------------------------------------------------------------------
@@ -450,15 +450,7 @@ def _from_xlam(log: dict, notes: Counter) -> dict:
     """xLAM's question with the calls that answer it; a tool's parameters are named flat."""
     tools = []
     for tool in _parsed(log["tools"]):
-        properties = {}
-        required = []
-        for name, field in (tool.get("parameters") or {}).items():
-            kind, _, optional = str(field.get("type", "str")).partition(",")
-            kind = kind.partition("[")[0].strip()
-            properties[name] = {**field, "type": XLAM_TYPES.get(kind, kind)}
-            if not optional and "default" not in field:
-                required.append(name)
-        schema = {"type": "object", "properties": properties, "required": required}
+        schema = from_flat(tool.get("parameters") or {})
         tools.append({"type": "function", "function": {**tool, "parameters": schema}})
     calls = [call(one["name"], one.get("arguments")) for one in _parsed(log["answers"])]
     others = {key: log[key] for key in log if key not in ("query", "tools", "answers")}

@@ -24,6 +24,7 @@ from minprm.logs.books import (
     TASK_KEYS,
     Reading,
     field_at,
+    first,
     is_container,
     is_nothing,
     note_unasked,
@@ -143,8 +144,8 @@ def _message(message: Any, reading: Reading, notes: Counter, flaws: list[str]) -
     note_unread(message, READ[role], f"a message of the {role}", notes)
     form = {"role": role}
     for key, field in (
-        ("name", _first(message, TOOL_NAMES)),
-        ("tool_call_id", _first(message, CALL_IDS)),
+        ("name", first(message, TOOL_NAMES)),
+        ("tool_call_id", first(message, CALL_IDS)),
     ):
         if key in READ[role] and not is_nothing(field):
             if not isinstance(field, str | int) or (key == "name" and not isinstance(field, str)):
@@ -238,14 +239,6 @@ def _answer(content: Any, notes: Counter) -> str:
         return _text(content, notes, "\n") or ""
     notes["tool answers in JSON, written as text"] += 1
     return json.dumps(content, ensure_ascii=False)
-
-
-def _first(fields: dict, names: tuple[str, ...]) -> Any:
-    """What stands under the first of these names that says something."""
-    for name in names:
-        if not is_nothing(fields.get(name)):
-            return fields[name]
-    return None
 
 
 def _of_assistant(
@@ -457,7 +450,7 @@ def _call(call: Any, notes: Counter) -> dict:
         "type": "function",
         "function": {"name": name, "arguments": _arguments(function.get(key), notes)},
     }
-    call_id = _first(call, ("id", *CALL_IDS))
+    call_id = first(call, ("id", *CALL_IDS))
     if call_id is not None:
         if not isinstance(call_id, str | int):
             raise ValueError("it has a tool call whose id is no text")

@@ -44,11 +44,11 @@ def as_parameters(function: dict) -> tuple[str, dict] | None:
             return None if key == "parameters" else (key, schema)
         if {"properties", "anyOf", "$ref"} & schema.keys():
             return None if key == "parameters" else (key, schema)
-        return key, _from_flat(schema)
+        return key, from_flat(schema)
     return None
 
 
-def _from_flat(fields: dict[str, dict]) -> dict:
+def from_flat(fields: dict[str, dict]) -> dict:
     """A JSON schema of arguments that are named without one around them, as xLAM's are."""
     properties = {}
     required = []
