@@ -122,13 +122,14 @@ def check_trainer(policy: Policy, samples: list[Sample], context: int) -> None:
     alone = scored(policy, [[sample] for sample in samples])
     if differs(model, alone, own):
         refuse_model(model, "the trainer", alone, own)
-    again = scored(policy, [[sample] for sample in samples])
-    if model.device.type == "cpu" and not torch.equal(again, alone):
-        fail(
-            f"{name_of(model)} cannot be used: two readings of the same weights differ by "
-            f"{(again - alone).abs().max():.1g} nats, so something in it is random while it "
-            "learns; choose another --model"
-        )
+    if model.device.type == "cpu":
+        again = scored(policy, [[sample] for sample in samples])
+        if not torch.equal(again, alone):
+            fail(
+                f"{name_of(model)} cannot be used: two readings of the same weights differ by "
+                f"{(again - alone).abs().max():.1g} nats, so something in it is random while it "
+                "learns; choose another --model"
+            )
     if forgets(model, context) or differs(model, scored(policy, [samples]), own):
         policy.shares_prefixes = False
         logger.warning(
