@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from loguru import logger
 
 pytest.register_assert_rewrite("shared")  # its asserts say what they compared, as those of a test
 
@@ -54,6 +55,15 @@ def model(tmp_path_factory) -> Path:
     from shared.chats import chat_model  # skips without trl
 
     return chat_model(tmp_path_factory.mktemp("model"), often="</think>", odds=0.2)
+
+
+@pytest.fixture
+def said() -> Iterator[list[str]]:
+    """What is logged."""
+    lines: list[str] = []
+    number = logger.add(lambda line: lines.append(line.record["message"]))
+    yield lines
+    logger.remove(number)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from loguru import logger
 from transformers import AutoModelForCausalLM
 
 from minprm.constants import SFT, Config, Sampled, Tiny
@@ -28,7 +27,7 @@ from minprm.model.policy import Policy
 from minprm.model.precision import own_logprobs
 from shared.policies import agent
 
-peft = pytest.importorskip("peft", reason='needs peft: pip install "minprm[lora]"')
+peft = pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
 
 SIZES = {
     "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
@@ -87,15 +86,6 @@ def sample() -> Sample:
 
 def checked(p: Policy, context: int = 100) -> None:
     check(agent(p, Config(context=context, sampler="transformers")))
-
-
-@pytest.fixture
-def said():
-    """What is logged."""
-    lines = []
-    number = logger.add(lambda line: lines.append(line.record["message"]))
-    yield lines
-    logger.remove(number)
 
 
 def refused(capsys, call, *arguments, **knobs) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from loguru import logger
 from transformers import AutoModelForCausalLM
 
 from minprm.arms.ladder import start
@@ -91,15 +90,6 @@ def loaded(name: str, folder: Path):
     p = Policy(load_model(str(saved(name, folder))), None, 10_000)
     p.tokenizer = untrained(Cups(), Tiny(dim=32), 0)[1]
     return agent(p, Config(context=CONTEXT, sampler="transformers"))
-
-
-@pytest.fixture
-def said():
-    """What is logged."""
-    lines = []
-    number = logger.add(lambda line: lines.append(line.record["message"]))
-    yield lines
-    logger.remove(number)
 
 
 def verdict(name: str, folder: Path, capsys) -> str:
