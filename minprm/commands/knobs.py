@@ -20,7 +20,7 @@ USED_MOST = (
 )  # fmt: skip
 EXAMPLES = """\
   minprm train --preset smoke                       one round of cups, in half a minute
-  minprm train                                      the whole ladder on cups, in one or two minutes
+  minprm train                                      the whole ladder on cups, in a few minutes
   minprm train --arms base act_prm --seeds 0 1 2    two arms, three seeds
   minprm train --run mine --resume                  goes on after Ctrl-C, or a kill
   minprm train --preset logs --demos my_logs/ --model Qwen/Qwen3-4B --dry-run
