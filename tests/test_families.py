@@ -354,3 +354,49 @@ def test_the_page_has_a_row_for_each_format_in_the_order_of_their_names():
     assert rows == sorted(rows, key=str.lower)
     for name in {case[0] for case in CASES.values()} | {row["family"] for row in VARIATIONS}:
         assert name.lower() in table.lower(), name
+
+
+def test_what_a_tool_answered_under_an_unknown_name_is_no_empty_answer(tmp_path):
+    block = {"type": "tool_result", "tool_use_id": "c1", "seen_by_tool": "sun"}
+    log = anthropic_log(block)
+    (tmp_path / "logs.jsonl").write_text(json.dumps(log))
+    demos, report = read_logs(tmp_path)
+    assert not demos
+    assert "--map seen_by_tool=content reads it" in report.problems[0].reason
+    demos, report = read_logs(tmp_path, Reading(map=["seen_by_tool=content"]))
+    assert not report.problems and in_short(demos[0])[2] == "t:sun"
+
+
+def anthropic_log(block: dict) -> dict:
+    call = {"type": "tool_use", "id": "c1", "name": "forecast", "input": {"city": "Bern"}}
+    messages = [("user", "Weather?"), ("assistant", [call]), ("user", [block]), ("assistant", "A")]
+    return {"messages": [{"role": role, "content": content} for role, content in messages]}
+
+
+def test_of_several_answers_to_a_request_the_first_is_read_and_this_is_said(tmp_path):
+    choices = [{"message": {"role": "assistant", "content": text}} for text in ("A", "B")]
+    log = {"messages": [{"role": "user", "content": "Weather?"}], "response": {"choices": choices}}
+    (tmp_path / "logs.jsonl").write_text(json.dumps(log))
+    demos, report = read_logs(tmp_path)
+    assert in_short(demos[0]) == ["u:Weather?", "a:>A|"]
+    assert report.normalised["requests with several answers, of which the first is read"] == 1
+
+
+def test_a_prompt_of_claude_code_that_was_taken_back_takes_along_what_followed_it(tmp_path):
+    """Parallel calls have results behind events of their own, and no result is a prompt."""
+    file = FILES / "claude_code_session.jsonl"
+    before, _ = read_logs(file)
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    typed = next(
+        e for e in events if e["type"] == "user" and isinstance(e["message"]["content"], str)
+    )
+    again = {**typed, "uuid": "again", "message": {"role": "user", "content": "Again?"}}
+    answer = {
+        **next(e for e in events if e["type"] == "assistant"),
+        "uuid": "b",
+        "parentUuid": "again",
+    }
+    answer["message"] = {"role": "assistant", "content": [{"type": "text", "text": "Yes."}]}
+    (tmp_path / "logs.jsonl").write_text("\n".join(map(json.dumps, [*events, again, answer])))
+    demos, _ = read_logs(tmp_path)
+    assert in_short(demos[0])[-2:] == ["u:Again?", "a:>Yes.|"] and len(demos) == len(before)

@@ -318,7 +318,7 @@ def calling(function: dict | None = None, **fields) -> dict:
 
 PART = {"type": "text", "text": "In the hall."}
 OLD = {"role": "assistant", "content": None, "function_call": CALL["function"]}
-THINK = "thoughts between <think> and </think>, taken out of content"
+THINK = "thoughts that end in </think>, taken out of content"
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ WHY = {
     "calls": ("not learned: calls", "calls between", "answers of weight 0"),
     "arguments": ("calls with nulls", "not learned: calls", "calls between", "answers of weight 0"),
     "results": ("answers to calls that are not learned",),
-    "thoughts": ("thoughts between", "thoughts taken", "text beside a call", "thoughts without",
+    "thoughts": ("thoughts that end in", "thoughts taken", "text beside a call", "thoughts without",
                  "turns in several", "answers of weight 0"),
     "tools": ("logs without", "calls of tools that", "tools of the provider's"),
 }  # fmt: skip

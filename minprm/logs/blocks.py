@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from minprm.logs.books import first, is_nothing
+from minprm.logs.books import ARGUMENTS, CALL_IDS, TOOL_NAMES, first, is_nothing
 from minprm.text.actions import parse_json
 
 OUTPUT = ("message", "assistant")  # type and role of what an assistant says in Responses
@@ -26,15 +26,15 @@ TEXT = re.compile("text$|prompt$|^refusal$", re.IGNORECASE)
 # Blocks that hold nothing which the model reads.
 EMPTY = re.compile("^(step-start|cachePoint|thoughtSignature|source|data-)")
 IMAGE = re.compile("^(inline_?data|file_?data|image)", re.IGNORECASE)
-IDS = ("call_id", "tool_use_id", "tool_call_id", "toolCallId", "toolUseId", "id")
-NAMES = ("name", "tool_name", "toolName", "function_name", "function")
-ARGUMENTS = ("input", "arguments", "args", "parameters", "action")
+IDS = (*CALL_IDS, "id")
+NAMES = (*TOOL_NAMES, "function")
 CONTENTS = ("content", "output", "response", "result", "errorText", "error", "text", "value",
             "data", "stdout", "message")  # fmt: skip
 THOUGHTS = ("thinking", "reasoning", "thought", "reasoning_content", "reasoningContent",
             "reasoningText", "text", "summary", "content", "value", "details")  # fmt: skip
 OF_A_CALL = ("type", "kind", "part_kind", "index", "status", "caller", "cache_control", *IDS,
-             *NAMES, *ARGUMENTS)  # fmt: skip
+             *NAMES, *ARGUMENTS, "action")  # fmt: skip
+OF_AN_ANSWER = (*OF_A_CALL, *CONTENTS, "is_error", "isError", "state", "outcome", "timestamp")
 # Fields of a message that are read here, or that hold nothing of the conversation.
 READ = ("role", "content", "parts", "type", "id", "tool_calls", "tool_call_chunks",
         "response_metadata", "usage_metadata", "createdAt", "lc", "status", "turn_idx", "source",
@@ -104,6 +104,19 @@ def answer(content: Any, call_id: Any = None, name: Any = None) -> dict:
     return form | {"name": name} if isinstance(name, str) else form
 
 
+def _content(block: dict) -> Any:
+    """What a tool answered. Raises ValueError where only fields that are not read say something."""
+    content = first(block, CONTENTS)
+    if content is None:
+        for key in block:
+            if key not in OF_AN_ANSWER and not is_nothing(block[key]) and block[key] is not False:
+                raise ValueError(
+                    f'"{key}" of an answer without content: not understood; --map {key}=content'
+                    " reads it"
+                )
+    return content
+
+
 def _answer_text(content: Any) -> Any:
     """The text of an answer's blocks; anything else stays, and is written as JSON later."""
     for keys, key in (({"type", "value"}, "value"), ({"content", "success"}, "content")):
@@ -140,7 +153,7 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     if EMPTY.search(kind):
         return [("end", None)]
     if ANSWER.search(kind) or (kind == "retry-prompt" and block.get("tool_name")):
-        return [("answer", answer(first(block, CONTENTS), first(block, IDS), first(block, NAMES)))]
+        return [("answer", answer(_content(block), first(block, IDS), first(block, NAMES)))]
     if CALL.search(kind):
         return [("call", _call(block, kind))]
     if THOUGHT.search(kind) or block.get("thought") is True:
@@ -168,7 +181,7 @@ def _thought(thought: Any) -> str:
 def _call(block: dict, kind: str = "") -> dict:
     """The call of a block; one with a text for its arguments (a patch) has them named `input`."""
     name = first(block, NAMES)
-    arguments = first(block, ARGUMENTS)
+    arguments = first(block, (*ARGUMENTS, "action"))
     if isinstance(name, dict):  # as chat nests it
         name, arguments = name.get("name"), first(name, ARGUMENTS)
     if arguments is None:

@@ -16,8 +16,12 @@ from typing import Any, NamedTuple
 from minprm.constants import Content, fail
 
 NOT_UNDERSTOOD = "not understood: "
+# Names that programs have for the parts of a call.
+CALL_IDS = ("tool_call_id", "call_id", "toolCallId", "tool_use_id", "toolUseId")
+TOOL_NAMES = ("name", "tool_name", "toolName", "function_name")
+ARGUMENTS = ("arguments", "args", "parameters", "params", "input", "inputs", "tool_input", "kwargs")
 OUTCOMES = ("reward", "score", "success", "won", "resolved")  # how a log ended
-TASK_KEYS = ("task_id", "instance_id", "item_id", "problem_id", "example_id")
+TASK_KEYS = ("task_id", "instance_id", "item_id", "problem_id", "example_id", "question_id")
 # The last word of a name that says: this is bookkeeping. created_at and finishReason have such.
 BOOKS = frozenset(
     """id ids uuid guid key hash sha checksum fingerprint signature timestamp timestamps ts time
@@ -37,7 +41,7 @@ NO_BOOKS = frozenset("tool_calls function_calls calls tool_choice_reason".split(
 # Written beside relabelled logs (stages/relabel.py), and other names without such a word.
 NAMED_BOOKS = frozenset(
     """rewards rewards_without_thought learned parallel_tool_calls is_error ok custom_id
-    store""".split()
+    store region identity operation""".split()
 )
 # What may hold anything; inside, a name of the conversation is looked for.
 CONTAINERS = frozenset(
@@ -142,7 +146,7 @@ def _not_understood(key: str, field: Any) -> Iterator[str]:
     """The path of what may be a part of the conversation in this field; none in bookkeeping."""
     if is_container(key) or (_is_book(key) and isinstance(field, dict)):
         yield from _of_conversation(key, field)
-    elif _snake(key).endswith("_calls") and isinstance(field, list):
+    elif snake(key).endswith("_calls") and isinstance(field, list):
         yield key
     elif not _is_book(key):
         if isinstance(field, dict):
@@ -162,23 +166,23 @@ def _of_conversation(path: str, field: Any) -> Iterator[str]:
         return
     for key, inside in field.items():
         if not is_nothing(inside):
-            if _snake(key) in CONVERSATION and not isinstance(inside, int | float):
+            if snake(key) in CONVERSATION and not isinstance(inside, int | float):
                 yield f"{path}.{key}"
             yield from _of_conversation(f"{path}.{key}", inside)
 
 
 @lru_cache(maxsize=4096)
 def _is_book(key: str) -> bool:
-    name = _snake(key)
+    name = snake(key)
     return name not in NO_BOOKS and (name.split("_")[-1] in BOOKS or name in NAMED_BOOKS)
 
 
 @lru_cache(maxsize=4096)
 def is_container(key: str) -> bool:
-    return _snake(key) in CONTAINERS
+    return snake(key) in CONTAINERS
 
 
-def _snake(key: str) -> str:
+def snake(key: str) -> str:
     """finishReason and gen_ai.finish-reason as words with _ between them."""
     words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", key)
     return re.sub(r"[^a-z0-9]+", "_", words.lower()).strip("_")
@@ -187,8 +191,8 @@ def _snake(key: str) -> str:
 def renamed(tree: Any, reading: Reading, parent: str = "") -> Any:
     """The log without the keys of --drop, and with those of --map under their other names.
 
-    A key is meant wherever it stands but in arguments, contents and tools; KEY.KEY names it by
-    the one above it.
+    A key is meant wherever it stands but in arguments, tools and contents that are no blocks;
+    KEY.KEY names it by the one above it.
     """
     if isinstance(tree, list):
         return [renamed(entry, reading, parent) for entry in tree]
@@ -202,8 +206,15 @@ def renamed(tree: Any, reading: Reading, parent: str = "") -> Any:
         name = names.get(key, names.get(f"{parent}.{key}", key))
         if name in fields or (name != key and not is_nothing(tree.get(name))):
             raise ValueError(f"--map {key}={name}: there is a {json.dumps(name)} beside it")
-        fields[name] = field if key in NOT_RENAMED else renamed(field, reading, key)
+        is_others = key in NOT_RENAMED and not (key == "content" and _is_blocks(field))
+        fields[name] = field if is_others else renamed(field, reading, key)
     return fields
+
+
+def _is_blocks(content: Any) -> bool:
+    """Is it a list of blocks that say their type, and not JSON of a tool's?"""
+    listed = content if isinstance(content, list) else []
+    return bool(listed) and all(isinstance(one, dict) and "type" in one for one in listed)
 
 
 def field_at(log: Any, path: str) -> Any:

@@ -38,7 +38,8 @@ def _is_claude_code(value: dict) -> bool:
 
 
 def _is_codex(value: dict) -> bool:
-    return isinstance(value.get("type"), str) and "payload" in value
+    oldest = {"timestamp", "instructions", "git"} <= value.keys() or "record_type" in value
+    return oldest or (isinstance(value.get("type"), str) and "payload" in value)
 
 
 def _is_openhands(value: dict) -> bool:
@@ -49,10 +50,13 @@ def _is_openhands(value: dict) -> bool:
 def split_events(events: list[dict]) -> list[list[dict]]:
     """The events of each session, and of each agent that a session has started."""
     sessions: dict[tuple, list[dict]] = {}
+    of_event: dict[str, str] = {}  # the session of each uuid: one that goes on another is of it
     for event in events:
         agent = event.get("agentId") or event.get("parent_tool_use_id") or event.get("isSidechain")
-        session = event.get("sessionId") or event.get("session_id")
-        sessions.setdefault((str(session), str(agent or None)), []).append(event)
+        session = str(event.get("sessionId") or event.get("session_id"))
+        session = of_event.get(str(event.get("parentUuid")), session)
+        of_event[str(event.get("uuid"))] = session
+        sessions.setdefault((session, str(agent or None)), []).append(event)
     answered = [own for own in sessions.values() if any(map(_says_something, own))]
     return answered or list(sessions.values())
 
@@ -64,24 +68,60 @@ def _says_something(event: dict) -> bool:
 def from_claude_code(events: list[dict], notes: Counter) -> dict:
     """A session of Claude Code. What it says of an error of the API is not the model's."""
     entries = []
+    seen = set()
+    taken_back = _taken_back(events)
     for event in events:
-        if event["type"] in ("user", "assistant"):
+        uuid = event.get("uuid")
+        if uuid is not None and uuid in seen:
+            notes["events that are written twice, read once"] += 1
+        elif uuid is not None and uuid in taken_back:
+            notes["events of a branch that its user went back from, left out"] += 1
+        elif event["type"] in ("user", "assistant"):
             mark = {"weight": 0} if event.get("isApiErrorMessage") else {}
             entries.append({**event["message"], **mark})
+        seen.add(uuid)
     return {"messages": messages_of(entries, of_a_program=True)}
+
+
+def _taken_back(events: list[dict]) -> set[str]:
+    """The uuids of what its user went back from: of several prompts behind one event the last one
+    stands, and with the others goes all that follows them."""
+    prompts: dict[Any, str] = {}  # behind each event, the last prompt
+    gone = set()
+    for event in events:
+        parent = event.get("parentUuid")
+        if _is_prompt(event):
+            before = prompts.get(parent, event["uuid"])
+            prompts[parent] = event["uuid"]
+            if before != event["uuid"]:
+                gone.add(before)
+    for event in events:
+        if event.get("parentUuid") in gone:
+            gone.add(event["uuid"])
+    return gone
+
+
+def _is_prompt(event: dict) -> bool:
+    """Did its user type it? Results of tools and what the program says are events of a user too."""
+    if event["type"] != "user" or "uuid" not in event or event.get("isMeta"):
+        return False
+    content = event["message"].get("content")
+    blocks = content if isinstance(content, list) else []
+    results = [block for block in blocks if isinstance(block, dict) and "tool_use_id" in block]
+    return not results and not event.get("isCompactSummary")
 
 
 def from_codex(events: list[dict], notes: Counter) -> dict:
     """A rollout of Codex: its response items; the other events say the same for the screen."""
     entries = []
     for event in events:
-        payload = event["payload"]
+        payload = event.get("payload", event)  # the oldest versions wrote items as they are
         kind = payload.get("type")
         rules = first(payload, ("base_instructions", "instructions"))
-        if event.get("type") == "session_meta" and rules:
+        if event.get("type", "session_meta") == "session_meta" and rules:
             entries.append({"role": "system", "content": first(rules, ("text",))
                             if isinstance(rules, dict) else rules})  # fmt: skip
-        elif event.get("type") != "response_item":
+        elif "payload" in event and event.get("type") != "response_item":
             continue
         elif is_record(payload):
             entries.append(payload)

@@ -29,12 +29,13 @@ FORMATS = (
 # Where programs keep a conversation, what was asked, what was answered, the rules and the tools.
 MESSAGES = ("messages", "conversations", "conversation", "traj", "history", "contents", "turns")
 REQUESTS = ("request", "body", "request_body", "responses_create_params", "inputs", "input",
-            "values", "kwargs", "proxy_server_request", "prompt")  # fmt: skip
+            "values", "kwargs", "proxy_server_request", "prompt", "inputBodyJson")  # fmt: skip
 RESPONSES = ("response", "completion", "choices", "candidates", "output", "outputs",
              "response_body")  # fmt: skip
 PIECES = {"delta", "done", "choices"}  # of an answer that was streamed
 ANSWERS = ("choices", "candidates", "generations", "message", "output", "messages", "body",
-           "content", "text")  # fmt: skip
+           "content", "text", "outputBodyJson")  # fmt: skip
+SEVERAL = ("choices", "candidates")
 RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system_instruction",
          "instructions")  # fmt: skip
 TOOLS = ("tools", "toolConfig", "tool_config", "tool_defs", "oai_tools", "available_tools")
@@ -84,7 +85,7 @@ def logs_of(
         theirs = opener(value) if opener and not isinstance(value, Problem) else None
         if theirs is not None:
             yield from logs_in(place, theirs)
-        elif is_event(value) or _is_item(value):
+        elif _is_of_session(value):
             events.append(value)
         elif not alone and isinstance(value, dict) and not _holds_objects(value):
             notes[f"files without a conversation, not read: {file.name}"] += 1
@@ -97,11 +98,12 @@ def logs_of(
         yield from logs_in(str(file), events)
 
 
-def _is_item(value: Any) -> bool:
-    """Is it an item of OpenAI's Responses, which are written one a line?"""
+def _is_of_session(value: Any) -> bool:
+    """Is it an event of an agent, or an item of Responses, which are written one a line?"""
     if not isinstance(value, dict):
         return False
-    return is_record(value) or (value.get("type") == "message" and "role" in value)
+    is_item = is_record(value) or (value.get("type") == "message" and "role" in value)
+    return is_item or is_event(value)
 
 
 def _holds_objects(value: Any) -> bool:
@@ -127,7 +129,7 @@ def logs_in(place: str, logs: Any) -> Iterator[tuple[str, Any]]:
 
 def _many(value: Any) -> list | None:
     """The logs of a value that holds many of them; None where it is one log."""
-    if isinstance(value, list) and value and all(map(is_event, value)):
+    if isinstance(value, list) and any(map(is_event, value)) and all(map(_is_of_session, value)):
         sessions = split_events(value)
         return sessions if len(sessions) > 1 else None
     if isinstance(value, list):
@@ -178,6 +180,16 @@ def _named(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, 
     """(name of the family, the log as a line of chat). of_a_program: see `messages_of`."""
     others = dict(log)
     tools = _tools_beside(others)
+    for key in RESPONSES:
+        response = _parsed(others.get(key))
+        for fields in (others, response) if isinstance(response, dict) else (others,):
+            answers = first(fields, SEVERAL) or []
+            if len(answers) > 1 and not any("delta" in one for one in answers):
+                notes["requests with several answers, of which the first is read"] += 1
+        if isinstance(response, dict):  # OpenAI's Responses say the rules and the tools again
+            tools += [tool for tool in _tools_beside(dict(response)) if tool not in tools]
+            for name in RULES:
+                others[name] = others.get(name) or response.get(name)
     entries = _entries(others, tools)
     others = {key: others[key] for key in others if key not in OF_REQUESTS}
     family = _family_of(entries)
@@ -300,10 +312,7 @@ def _answered(response: Any) -> list | None:
     if is_message(response):
         return [response]
     inside = first(response, ANSWERS) if isinstance(response, dict) else None
-    if isinstance(inside, str) and response.keys() - {
-        "text",
-        "content",
-    }:  # it lacks its role
+    if isinstance(inside, str) and response.keys() - {"text", "content"}:  # it lacks its role
         beside = {key: response[key] for key in response if response[key] is not inside}
         return [{**beside, "role": "assistant", "content": inside}]
     return _answered(inside) if inside else None

@@ -20,8 +20,11 @@ from functools import lru_cache
 from typing import Any
 
 from minprm.logs.books import (
+    ARGUMENTS,
+    CALL_IDS,
     OUTCOMES,
     TASK_KEYS,
+    TOOL_NAMES,
     Reading,
     field_at,
     first,
@@ -30,6 +33,7 @@ from minprm.logs.books import (
     note_unasked,
     note_unread,
     refuse_unread,
+    snake,
 )
 from minprm.logs.pairing import REASONING, paired
 from minprm.logs.schemas import SCHEMAS, as_parameters, without_nulls
@@ -37,12 +41,9 @@ from minprm.text.actions import parse_json
 
 ROLES = ("system", "user", "assistant", "tool")
 OTHER_ROLES = {"developer": "system", "function": "tool"}
-# Other names of the same: of a thought, of arguments, and of what a tool answered.
+# Other names of a thought, and of what a tool answered.
 THOUGHTS = (REASONING, "reasoning", "thinking", "thought", "tool_plan", "reasoning_details",
             "thinking_blocks")  # fmt: skip
-ARGUMENTS = ("arguments", "parameters", "args", "input")
-CALL_IDS = ("tool_call_id", "call_id", "toolCallId", "tool_use_id", "toolUseId")
-TOOL_NAMES = ("name", "tool_name", "toolName", "function_name")
 SEEN = ("error", "result", "output", "response", "stdout", "stderr", "status")
 # Is an answer learned: weight as OpenAI has it, other names as other trainers do.
 MARKS = ("weight", "train", "trainable", "training", "loss", "loss_weight", "loss_mask",
@@ -50,8 +51,23 @@ MARKS = ("weight", "train", "trainable", "training", "loss", "loss_weight", "los
 TEXTS = ("text", "input_text", "output_text")  # parts of content that hold "text"
 MEDIA = ("image_url", "image", "input_image", "images", "input_audio", "audio", "file",
          "input_file", "files", "video", "videos", "document")  # fmt: skip
-THOUGHT_TAGS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("[THINK]", "[/THINK]"),
-                ("<thought>", "</thought>"), ("<reasoning>", "</reasoning>"))  # fmt: skip
+# Tags around a thought, as models of many families write them: <think>, [THINK], <seed:think>.
+WORD = "(?:[a-z]+:|ant)?(?:think|thinking|thoughts?|reason|reasoning)"
+OPENING = re.compile(
+    rf"<{WORD}(?: [^<>]*)?>|\[think\]|\u25c1think\u25b7|<\|begin_of_thought\|>", re.IGNORECASE
+)
+CLOSING = re.compile(
+    rf"</{WORD}>|\[/think\]|\u25c1/think\u25b7|<\|end_of_thought\|>", re.IGNORECASE
+)
+HARMONY = re.compile(
+    r"<\|channel\|>analysis<\|message\|>(.*?)<\|end\|>(?:<\|start\|>assistant)?"
+    r"<\|channel\|>final<\|message\|>",
+    re.DOTALL,
+)
+# What ends a turn in a template, at the end of a text that was written down with it.
+ENDS = re.compile(
+    r"\s*(?:<\|(?:im_end|eot_id|eom_id|endoftext|end|return|end_of_text)\|>|<end_of_turn>|</s>)\s*$"
+)
 CALL, END_OF_CALL = "<tool_call>", "</tool_call>"
 # What is read of a message.
 READ = {
@@ -81,13 +97,14 @@ def normalised(line: dict, reading: Reading, notes: Counter) -> dict:
         raise ValueError('a log is an object with a list "messages"')
     messages: list[dict] = []
     flaws: list[str] = []
+    ids: set[str] = set()  # of the calls so far
     unseen = False  # is there something that the next answer saw, and that is not read
     for i, message in enumerate(_marked(line)):
         before = notes[UNSEEN_NOTE]
         place = f"message {i}{_role_in_brackets(message)}: "
         try:
             new: list[str] = []
-            form = _message(message, reading, notes, new)
+            form = _message(_with_call_id(message, ids), reading, notes, new)
         except ValueError as error:
             raise ValueError(f"{place}{error}") from error
         flaws += [place + flaw for flaw in new]
@@ -97,6 +114,7 @@ def normalised(line: dict, reading: Reading, notes: Counter) -> dict:
             unseen = False
         if form:
             messages.append(form)
+            ids.update(call["id"] for call in form.get("tool_calls", ()) if "id" in call)
     note_unread(line, READ_OF_A_LINE, "a log", notes)
     refuse_unread(notes)
     if _mark(line, Counter()) == 0:
@@ -122,6 +140,8 @@ def _marked(line: dict) -> list:
     for key in MARKS:
         marks = line.get(key)
         if isinstance(marks, list):
+            if len(marks) == len(messages) - 1 and messages[0].get("role") == "system":
+                marks = [0, *marks]  # rules that stand beside the messages have no mark
             if len(marks) != len(messages):
                 raise ValueError(f'"{key}" does not hold one mark for each message')
             messages = [
@@ -212,6 +232,15 @@ def _with_media(text: str | None, message: dict, notes: Counter) -> str | None:
     return text
 
 
+def _with_call_id(message: Any, ids: set[str]) -> Any:
+    """A tool's message whose own id is that of a call answers this call."""
+    if not isinstance(message, dict) or message.get("role") not in ("tool", "function"):
+        return message
+    if str(message.get("id")) not in ids or first(message, CALL_IDS) is not None:
+        return message
+    return {key: message[key] for key in message if key != "id"} | {"tool_call_id": message["id"]}
+
+
 def _with_content(message: dict) -> dict:
     """A tool's message whose content is what it says in another field, where it has none."""
     if not is_nothing(message.get("content")):
@@ -298,6 +327,8 @@ def _as_written(call: Any) -> str:
 
 def _mark(fields: dict, notes: Counter) -> float:
     """0 where a mark says that this is not learned, and else 1."""
+    if fields.get("label") is False:  # of KTO; a label that is a number may be a class
+        return 0.0
     learned = 1.0
     for key in MARKS if fields.keys() & MARKS else ():
         mark = fields.get(key)
@@ -318,6 +349,9 @@ def _mark(fields: dict, notes: Counter) -> float:
 def _text_and_thought(message: dict, reading: Reading, notes: Counter) -> tuple[str, str]:
     """(text, thought) of an assistant's message; each is empty where there is none."""
     text = _text(message.get("content"), notes) or ""
+    if ENDS.search(text):
+        notes["ends of a turn that a template writes, taken out of content"] += 1
+        text = ENDS.sub("", text)
     refusal = message.get("refusal")
     if not is_nothing(refusal):
         if not isinstance(refusal, str):
@@ -374,24 +408,25 @@ def _compiled(pattern: str) -> re.Pattern:
 def _without_tags(text: str, thought: str, notes: Counter) -> tuple[str, str]:
     """(text, thought), where a thought may stand in tags: at the beginning, behind a beginning, or
     up to a closing tag whose opening one stood in the prompt."""
-    for opening, closing in THOUGHT_TAGS:
-        # an empty one may stand before it, as templates write those for agents that do not think
-        while closing in text:
-            before, _, after = text.partition(closing)
-            said, tag, inside = before.rpartition(opening)
-            if not tag and not (before.endswith("\n") or after.startswith("\n")):
-                break  # the text speaks of the tag
-            if said.endswith("`") or (said.strip() and not after.strip()):
-                break
-            said, inside = (said, inside) if tag else ("", before)
-            notes[f"thoughts between {opening} and {closing}, taken out of content"] += 1
-            if inside.strip() and thought and thought.strip() != inside.strip():
-                raise ValueError(
-                    f"it has more than one thought, in content or {REASONING}: keep one"
-                )
-            # what follows a thought is set off by a line break
-            text = said + after.lstrip() if said.strip() else _behind(after)
-            thought = inside.strip() or thought
+    text = HARMONY.sub(r"<think>\1</think>", text)
+    # an empty one may stand before it, as templates write those for agents that do not think
+    while tag := CLOSING.search(text):
+        before, after = text[: tag.start()], text[tag.end() :]
+        opened = None
+        for opening in OPENING.finditer(before):
+            opened = opening  # the last one
+        if not opened and not (before.endswith("\n") or after.startswith("\n")):
+            break  # the text speaks of the tag
+        said = before[: opened.start()] if opened else ""
+        if said.endswith("`") or (said.strip() and not after.strip()):
+            break
+        inside = before[opened.end() :] if opened else before
+        notes[f"thoughts that end in {tag[0]}, taken out of content"] += 1
+        if inside.strip() and thought and thought.strip() != inside.strip():
+            raise ValueError(f"it has more than one thought, in content or {REASONING}: keep one")
+        # what follows a thought is set off by a line break
+        text = said + after.lstrip() if said.strip() else _behind(after)
+        thought = inside.strip() or thought
     return text, thought
 
 
@@ -479,6 +514,9 @@ def _arguments(arguments: Any, notes: Counter) -> str:
         objects = parse_json(f"[{arguments}]")  # an action holds them one level deeper too
     except ValueError as error:
         raise ValueError(f"it has a tool call with bad arguments: {error}") from error
+    if len(objects) == 1 and isinstance(objects[0], str):
+        notes["arguments that were written as JSON twice"] += 1
+        return _arguments(objects[0], notes)
     if len(objects) != 1 or not isinstance(objects[0], dict):
         raise ValueError("it has a tool call with arguments that are no object")
     return arguments
@@ -494,6 +532,9 @@ def _tools(line: dict, notes: Counter) -> list[dict] | None:
         notes['"functions", read as "tools"'] += 1
         tools = line["functions"]
     if tools is None or tools == "":
+        return None
+    if isinstance(tools, list) and tools and all(isinstance(tool, str) for tool in tools):
+        notes['"tools" that are names alone, left out'] += 1
         return None
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise ValueError('"tools" is no list of objects')
@@ -572,6 +613,17 @@ def _asked_for(argument: Any, schema: Any) -> Any:
     return asked
 
 
+def _task_id(line: dict) -> Any:
+    """The id of its task that a log names itself, or in its metadata."""
+    inside = [field for key, field in line.items() if is_container(key) and isinstance(field, dict)]
+    for fields in (line, *inside):
+        names = {snake(key): key for key in fields}
+        for key in TASK_KEYS:
+            if key in names and not is_nothing(fields[names[key]]):
+                return fields[names[key]]
+    return None
+
+
 def _task(line: dict, messages: list[dict], reading: Reading) -> str:
     """What a split goes by: the task that the log names, or else a hash of the first system and
     the first user message."""
@@ -582,8 +634,7 @@ def _task(line: dict, messages: list[dict], reading: Reading) -> str:
         return task if isinstance(task, str) else json.dumps(task, sort_keys=True)
     task = line.get("task")
     if task in (None, ""):
-        ids = [field_at(line, key) for key in TASK_KEYS]
-        task = next((number for number in ids if number not in (None, "")), None)
+        task = _task_id(line)
     if isinstance(task, str | int):
         return str(task)
     if task is not None:

@@ -20,10 +20,10 @@ from typing import Any, TypeVar
 
 from minprm.constants import fail
 from minprm.data import Demo, Step
-from minprm.logs.books import AS_THEY_ARE, Reading, is_kept, renamed
+from minprm.logs.books import ARGUMENTS, AS_THEY_ARE, Reading, is_kept, renamed
 from minprm.logs.files import Problem, files_of, lines_of, unread_files
 from minprm.logs.formats import logs_of, opened
-from minprm.logs.normalise import ARGUMENTS, THOUGHTS, LeftOut, normalised
+from minprm.logs.normalise import THOUGHTS, LeftOut, normalised
 from minprm.logs.pairing import BEGINNINGS, REASONING, without_beginnings
 from minprm.logs.schemas import add_missing_tools
 from minprm.text.actions import joined, parse_json
