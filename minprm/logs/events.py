@@ -34,12 +34,16 @@ def is_event(value: Any) -> bool:
 
 
 def _is_claude_code(value: dict) -> bool:
-    return isinstance(value.get("type"), str) and any(key in value for key in CLAUDE_CODE)
+    spoken = value.get("type") in ("user", "assistant") and isinstance(value.get("message"), dict)
+    return spoken or (
+        isinstance(value.get("type"), str) and any(key in value for key in CLAUDE_CODE)
+    )
 
 
 def _is_codex(value: dict) -> bool:
-    oldest = {"timestamp", "instructions", "git"} <= value.keys() or "record_type" in value
-    return oldest or (isinstance(value.get("type"), str) and "payload" in value)
+    header = {"id", "timestamp"} <= value.keys() <= {"id", "timestamp", "instructions", "git"}
+    state = value.keys() == {"record_type"}  # both of its oldest versions
+    return header or state or (isinstance(value.get("type"), str) and "payload" in value)
 
 
 def _is_openhands(value: dict) -> bool:
@@ -48,15 +52,19 @@ def _is_openhands(value: dict) -> bool:
 
 
 def split_events(events: list[dict]) -> list[list[dict]]:
-    """The events of each session, and of each agent that a session has started."""
+    """The events of each session, of each agent that a session has started, and of each part behind
+    a summary."""
     sessions: dict[tuple, list[dict]] = {}
     of_event: dict[str, str] = {}  # the session of each uuid: one that goes on another is of it
+    summaries: Counter[str] = Counter()  # behind one, the model has no longer read what was before
     for event in events:
         agent = event.get("agentId") or event.get("parent_tool_use_id") or event.get("isSidechain")
         session = str(event.get("sessionId") or event.get("session_id"))
         session = of_event.get(str(event.get("parentUuid")), session)
         of_event[str(event.get("uuid"))] = session
-        sessions.setdefault((session, str(agent or None)), []).append(event)
+        summaries[session] += bool(event.get("isCompactSummary"))
+        key = session, str(agent or None), summaries[session]
+        sessions.setdefault(key, []).append(event)
     answered = [own for own in sessions.values() if any(map(_says_something, own))]
     return answered or list(sessions.values())
 
@@ -87,13 +95,15 @@ def _taken_back(events: list[dict]) -> set[str]:
     """The uuids of what its user went back from: of several prompts behind one event the last one
     stands, and with the others goes all that follows them."""
     prompts: dict[Any, str] = {}  # behind each event, the last prompt
+    parents = {event.get("parentUuid") for event in events}
     gone = set()
     for event in events:
         parent = event.get("parentUuid")
         if _is_prompt(event):
             before = prompts.get(parent, event["uuid"])
             prompts[parent] = event["uuid"]
-            if before != event["uuid"]:
+            # some programs write events without parents, which are no beginnings
+            if before != event["uuid"] and (parent is not None or before in parents):
                 gone.add(before)
     for event in events:
         if event.get("parentUuid") in gone:
@@ -103,12 +113,13 @@ def _taken_back(events: list[dict]) -> set[str]:
 
 def _is_prompt(event: dict) -> bool:
     """Did its user type it? Results of tools and what the program says are events of a user too."""
-    if event["type"] != "user" or "uuid" not in event or event.get("isMeta"):
+    chained = "uuid" in event and "parentUuid" in event
+    if event["type"] != "user" or not chained or event.get("isMeta"):
         return False
     content = event["message"].get("content")
     blocks = content if isinstance(content, list) else []
     results = [block for block in blocks if isinstance(block, dict) and "tool_use_id" in block]
-    return not results and not event.get("isCompactSummary")
+    return not results
 
 
 def from_codex(events: list[dict], notes: Counter) -> dict:

@@ -85,6 +85,8 @@ def logs_of(
         theirs = opener(value) if opener and not isinstance(value, Problem) else None
         if theirs is not None:
             yield from logs_in(place, theirs)
+        elif isinstance(value, dict) and _is_of_program(value.get("role")):
+            notes[f"lines of role {value['role']}, left out"] += 1
         elif _is_of_session(value):
             events.append(value)
         elif not alone and isinstance(value, dict) and not _holds_objects(value):
@@ -99,11 +101,15 @@ def logs_of(
 
 
 def _is_of_session(value: Any) -> bool:
-    """Is it an event of an agent, or an item of Responses, which are written one a line?"""
-    if not isinstance(value, dict):
+    """Is it an event of an agent, a message, or an item of Responses? A line holds one of them."""
+    if not isinstance(value, dict) or any(key in value for key in MESSAGES):
         return False
-    is_item = is_record(value) or (value.get("type") == "message" and "role" in value)
-    return is_item or is_event(value)
+    return isinstance(value.get("role"), str) or is_record(value) or is_event(value)
+
+
+def _is_of_program(role: Any) -> bool:
+    """Is it the role of what a program notes for itself, as Kimi's does?"""
+    return isinstance(role, str) and (role == "meta" or role.startswith("_"))
 
 
 def _holds_objects(value: Any) -> bool:
@@ -145,6 +151,9 @@ def _many(value: Any) -> list | None:
     if isinstance(value.get("observations"), list):  # Langfuse
         answered = [log for log in value["observations"] if log.get("type") == "GENERATION"]
         return answered or [{key: value[key] for key in value if key != "observations"}]
+    for inside in value.values():  # the events of a session, with an object around them
+        if isinstance(inside, list) and inside and all(map(is_event, inside)):
+            return split_events(inside)
     return spans_of(value)
 
 
