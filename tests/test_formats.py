@@ -156,7 +156,6 @@ def test_parallel_calls_and_rules_of_sharegpt(read):
     ("log", "said"),
     [
         ({"text": "a", "label": "b"}, 'no log, but an object with "text", "label"'),
-        ({"role": "user", "content": "a"}, "no message of the assistant"),
         (5, "no log, but 5"),
         ([], "no log, but []"),
         ({"response": {"body": {"choices": [{"message": REPLY}]}}}, "without its request"),

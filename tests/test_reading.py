@@ -128,7 +128,7 @@ def lines(folder: Path, *logs: dict) -> Path:
 
 def test_a_field_that_is_not_understood_is_refused_until_it_is_dropped_or_mapped(tmp_path):
     calls = deepcopy(CALLS)
-    calls["messages"][2]["tool_calls"] = [{"function": {"name": "go", "kwargs": {"to": "hall"}}}]
+    calls["messages"][2]["tool_calls"] = [{"function": {"name": "go", "payload": {"to": "hall"}}}]
     for log, key in [
         ({**TEXT, "hint": "look left"}, "hint"),
         (
@@ -136,7 +136,7 @@ def test_a_field_that_is_not_understood_is_refused_until_it_is_dropped_or_mapped
             "metadata.run.system_prompt",
         ),
         ({**TEXT, "lists": {"id": 5, "inner": {"plan": "left"}}}, "lists.inner.plan"),
-        (calls, "kwargs"),
+        (calls, "payload"),
     ]:
         said = problem(log)
         assert f'"{key}" of a' in said and f"--drop {key}" in said and "--map" in said
