@@ -142,7 +142,7 @@ def test_a_field_that_is_not_understood_is_refused_until_it_is_dropped_or_mapped
         assert f'"{key}" of a' in said and f"--drop {key}" in said and "--map" in said
     path = lines(tmp_path, {**TEXT, "hint": "look left"})
     assert len(read_logs(path, Reading(drop=["hint"]))[0]) == 1
-    (demo,), _ = read_logs(lines(tmp_path, calls), Reading(map=["kwargs=arguments"]))
+    (demo,), _ = read_logs(lines(tmp_path, calls), Reading(map=["payload=arguments"]))
     assert steps(demo)[0][2] == [("go", {"to": "hall"})]
     book = {**TEXT, "createdAt": 5, "usage": {"total_tokens": 9}, "metadata": {"customer": "x"}}
     assert from_chat(book).steps == from_chat(TEXT).steps
