@@ -146,6 +146,7 @@ def slider(tab):
 def test_the_slider_changes_the_group_by_the_keyboard(opened):
     tab = opened("one")
     group = tab.get_by_role("radiogroup", name="the group")
+    slider(tab).press("Home")
     before = group.inner_text()
     assert "update 0" in tab.locator("main").inner_text()
     slider(tab).focus()
@@ -181,6 +182,7 @@ def test_what_has_the_focus_can_be_seen(opened):
 
 def test_the_rows_of_a_group_stand_best_first_and_say_what_they_earned(opened):
     tab = opened("one")
+    slider(tab).press("Home")
     rows = tab.get_by_role("radiogroup", name="the group").get_by_role("radio")
     texts = rows.all_inner_texts()
     assert len(texts) == 4
@@ -192,6 +194,7 @@ def test_another_stage_shows_its_own_groups(opened):
     tab = opened("one")
     stages = tab.get_by_label("run, stage and seed")
     stages.select_option(label="rl · seed 0")
+    slider(tab).press("Home")
     assert "in update 0" in tab.locator("main").inner_text()
     slider(tab).press("End")
     assert "in update 10" in tab.locator("main").inner_text()
@@ -199,6 +202,7 @@ def test_another_stage_shows_its_own_groups(opened):
 
 def test_a_what_if_advantage_changes_the_push_and_not_the_rewards(opened):
     tab = opened("one")
+    slider(tab).press("Home")
     group = tab.get_by_role("radiogroup", name="the group")
     before = group.inner_text()
     tab.get_by_label("advantage", exact=True).select_option(label="mean_std · what if")

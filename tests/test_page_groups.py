@@ -325,3 +325,11 @@ def test_no_two_scripts_give_a_name_twice():
         source = (FOLDER / f"{script}.js").read_text()
         names += re.findall(r"^(?:const|let|function) (\w+)", source, re.MULTILINE)
     assert sorted(names) == sorted(set(names))
+
+
+def test_the_page_opens_at_the_group_whose_rewards_differ_most(show):
+    alike = [thought("a", 0.1), thought("b", 0.1)]
+    apart = [thought("c", 0.9), thought("d", 0.1)]
+    tab = show(report([alike, apart, [thought("e", 0.9), thought("f", 0.9)]]))
+    assert tab.evaluate("[VIEW.state, VIEW.frame]") == [0, 1]
+    assert "c" in tab.get_by_role("radiogroup", name="the group").inner_text()

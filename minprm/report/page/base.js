@@ -200,6 +200,15 @@ function settle(what) {
   VIEW.frame = Math.min(VIEW.frame, theState().frames.length - 1);
 }
 
+// The group of the first state whose rewards differ most: there one sees how thoughts are selected.
+function widest() {
+  const spreads = theLook().states[0].frames.map(({ group }) => {
+    const rewards = group.map((z) => z.reward ?? 0);
+    return sum(rewards.map((r) => (r - mean(rewards)) ** 2));
+  });
+  return spreads.indexOf(Math.max(...spreads));
+}
+
 const theLook = () => DATA.looks[VIEW.look];
 const theState = () => theLook().states[VIEW.state];
 const theFrame = () => theState().frames[VIEW.frame];
