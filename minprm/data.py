@@ -4,6 +4,7 @@ This file holds no file formats (logs/reader.py has them) and no maths. In act_p
 `task`, and a Sample is one row of `prompts` and `turns` with its advantage.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 NAN = float("nan")
@@ -98,7 +99,7 @@ class Demo:
     outcome: dict = field(default_factory=dict)  # how it ended, where the log says so: its reward
 
     def with_thoughts(
-        self, thoughts: list[str | None], rewards: list[float] | None = None
+        self, thoughts: Sequence[str | None], rewards: list[float] | None = None
     ) -> "Demo":
         """The same log with these thoughts, one a step."""
         rewards = rewards or [0.0] * len(thoughts)

@@ -49,3 +49,11 @@ def test_a_change_applies_and_its_command_passes(copy, title):
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "no tests ran" not in done.stdout
+    changed = re.findall(r"^\+\+\+ b/(\S+\.py)$", diff, re.MULTILINE)
+    typed = [file for file in changed if not file.startswith("tests/")]  # as in pyproject.toml
+    for gate in ("ruff check", "ruff format --check", "pyright"):
+        files = typed if gate == "pyright" else changed
+        found = subprocess.run(
+            [sys.executable, "-m", *gate.split(), *files], cwd=copy, capture_output=True, text=True
+        )
+        assert not files or found.returncode == 0, found.stdout + found.stderr
