@@ -4,8 +4,7 @@ import math
 from pathlib import Path
 from statistics import fmean, stdev
 
-
-Z = 1.959964  # what a normal distribution leaves outside in 5 % of cases
+Z = 1.959963984540054  # what a normal distribution leaves outside in 5 % of cases
 T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365)  # Student's, for 1 to 7 degrees of freedom
 
 
