@@ -112,7 +112,7 @@ def relabelled(text: str) -> dict[str, list[float]]:
 
 def groups(files: Files) -> dict[str, list[dict]]:
     """The watched states of the first seed, each before the first update and at the last look."""
-    for look in looks_of(files.samples, files.config):
+    for look in looks_of(files.samples, files.config, files.relabelled):
         if look["seed"] == files.config["seeds"][0] and look["stage"] == "act_prm":
             return {"act_prm": [state_of(state) for state in look["states"]]}
     return {}

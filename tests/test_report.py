@@ -530,3 +530,21 @@ def test_a_long_curve_is_thinned_before_limits_are_tried_and_counted_whole(monke
     monkeypatch.setattr(thinning, "_curve", noted)
     small = thin(data, 2_000_000)
     assert lengths.count(n) == 1 and f" of {n:,} points" in small["dropped"]
+
+
+def test_a_watched_state_says_which_thought_was_written_into_its_log(here):
+    state = gather([here])["looks"][0]["states"][0]
+    assert state["relabelled"] is None
+    messages = [{"role": "user", "content": "go"}]
+    for i in range(3):
+        messages.append({"role": "assistant", "content": "open a", "reasoning_content": f"z{i}"})
+    messages.insert(1, {"role": "assistant", "content": "hello", "weight": 0})
+    log = {"task": state["task"], "messages": messages, "rewards": [0.1, 0.2, 0.3]}
+    file = here / f"relabelled-act_prm+relabel-{gather([here])['looks'][0]['seed']}.jsonl"
+    file.write_text(json.dumps(log) + "\n")
+    inside, held_out = gather([here])["looks"][0]["states"]
+    step = state["step"]
+    assert inside["relabelled"] == {"thought": f"z{step}", "reward": [0.1, 0.2, 0.3][step]}
+    assert held_out["relabelled"] is None
+    file.write_text(f"{json.dumps(log)}\n{json.dumps(log)}\n")  # whose of two logs of one task?
+    assert gather([here])["looks"][0]["states"][0]["relabelled"] is None

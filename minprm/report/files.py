@@ -32,6 +32,7 @@ class Files:
     samples: list[dict]
     ladder: dict[str, list[dict]]
     episodes: list[dict]
+    relabelled: dict[str, list[dict]]  # the logs with thoughts, by the name of their file
 
 
 def folder_of(run: str) -> Path:
@@ -68,6 +69,7 @@ def read_files(folder: Path) -> Files:
         samples=read_lines(folder / "samples.jsonl"),
         ladder=read_json(folder / "ladder.json"),
         episodes=read_lines(folder / "episodes.jsonl"),
+        relabelled={file.stem: read_lines(file) for file in folder.glob("relabelled-*.jsonl")},
     )
 
 

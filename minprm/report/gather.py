@@ -39,7 +39,7 @@ def gather(folders: list[Path]) -> dict:
     for number, files in enumerate(runs):
         content["runs"].append(run_of(files))
         panels = {
-            "looks": looks_of(files.samples, files.config),
+            "looks": looks_of(files.samples, files.config, files.relabelled),
             "trees": trees_of(files.samples),
             "curves": curves_of(files.metrics),
             "ladder": ladder_of(files.ladder),

@@ -22,8 +22,11 @@ KNOBS = ("advantage", "reward", "baseline", "loss", "trained_on", "continues")
 RARE = ("scored_by", "reward_span", "length_penalty", "thoughts_from", "patience", "groups")
 
 
-def looks_of(samples: list[dict], config: dict) -> list[dict]:
-    """The looks of each seed and stage: their states, each with its frames."""
+def looks_of(samples: list[dict], config: dict, relabelled: dict[str, list[dict]]) -> list[dict]:
+    """The looks of each seed and stage: their states, each with its frames.
+
+    relabelled: the logs that relabelling wrote, by the names of their files.
+    """
     stages: dict[tuple, dict[int, dict]] = {}  # the states of a stage by their numbers
     begun = set()
     for line in samples:
@@ -38,6 +41,12 @@ def looks_of(samples: list[dict], config: dict) -> list[dict]:
         states[line["watched"]]["frames"].append(frame_of(line))
     looks = []
     for (seed, stage), states in stages.items():
+        start = f"relabelled-{stage.replace(':', '-')}+"
+        logs = []
+        for name, lines in relabelled.items():
+            logs += lines if name.startswith(start) and name.endswith(f"-{seed}") else []
+        for state in states.values():
+            state["relabelled"] = thought_in_log(state, logs)
         looks.append(
             {
                 "seed": seed,
@@ -48,6 +57,19 @@ def looks_of(samples: list[dict], config: dict) -> list[dict]:
             }
         )
     return looks
+
+
+def thought_in_log(state: dict, logs: list[dict]) -> dict | None:
+    """The thought that was written into the log of this state, and its reward; None where none was,
+    or where several logs are of its task."""
+    same = [log for log in logs if log["task"] == state["task"]]
+    if state["where"] != "training log" or len(same) != 1:
+        return None
+    (log,) = same
+    answers = [message for message in log["messages"] if message["role"] == "assistant"]
+    learned = [answer for answer in answers if answer.get("weight") != 0][-len(log["rewards"]) :]
+    thought = learned[state["step"]].get("reasoning_content")
+    return {"thought": thought, "reward": log["rewards"][state["step"]]}
 
 
 def frame_of(line: dict) -> dict:

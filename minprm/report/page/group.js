@@ -100,12 +100,16 @@ const FROM = {
 
 function drawFacts(facts) {
   const { text: state, action, task, where } = shown();
+  const { relabelled } = theState();
   const from = Object.hasOwn(FROM, where) ? FROM[where] : clean(where);
   const facing = (name, ...words) => [make("dt", {}, name), make("dd", {}, words)];
   fill(
     facts,
     facing(isRL() ? "first state" : "state", longText(state)),
     action ? facing("the expert did", longText(action)) : null,
+    relabelled
+      ? facing("its log got", longText(relabelled.thought), ` r(z) ${share(relabelled.reward)}`)
+      : null,
     facing("from", make("span", { class: "from" }, `${clean(task)}, ${from}`)),
   );
 }
