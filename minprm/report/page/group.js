@@ -108,7 +108,7 @@ function drawFacts(facts) {
     facing(isRL() ? "first state" : "state", longText(state)),
     action ? facing("the expert did", longText(action)) : null,
     relabelled
-      ? facing("its log got", longText(relabelled.thought), ` r(z) ${share(relabelled.reward)}`)
+      ? facing("its log got", longText(relabelled.thought), `, r(z) ${share(relabelled.reward)}`)
       : null,
     facing("from", make("span", { class: "from" }, `${clean(task)}, ${from}`)),
   );
