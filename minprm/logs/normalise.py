@@ -533,9 +533,6 @@ def _tools(line: dict, notes: Counter) -> list[dict] | None:
         tools = line["functions"]
     if tools is None or tools == "":
         return None
-    if isinstance(tools, list) and tools and all(isinstance(tool, str) for tool in tools):
-        notes['"tools" that are names alone, left out'] += 1
-        return None
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
         raise ValueError('"tools" is no list of objects')
     functions, changes = _functions(json.dumps(tools))
