@@ -122,7 +122,6 @@ def run(config: Config, folder: Path, monkeypatch) -> set[str]:
     """What the command reads in this configuration."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr(train, "parse", lambda argv: replace(config, jobs=1))
-    monkeypatch.setattr(train, "chart", lambda *_: None)
     with recording(monkeypatch) as read:
         train.main([])
     return read

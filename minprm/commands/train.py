@@ -1,7 +1,7 @@
 """minprm train [--preset cups] [--flags]: trains the arms of a ladder and prints their table.
 
-A run leaves runs/<run>/ (config, metrics, TensorBoard, samples, ladder.json, ladder.png, and
-its page report.html) and checkpoints/<run>/<arm>-<seed>/, each of which transformers loads.
+A run leaves runs/<run>/ (config, metrics, TensorBoard, samples, ladder.json, and its page
+report.html) and checkpoints/<run>/<arm>-<seed>/, each of which transformers loads.
 """
 
 import json
@@ -28,7 +28,7 @@ from minprm.look.log import Log, require_new
 from minprm.play import expert_demos
 from minprm.printable import printable
 from minprm.report.files import RUNS, read_lines
-from minprm.report.table import chart, table
+from minprm.report.table import table
 from minprm.report.write import write_page
 from minprm.several.together import Place, may_restart, restarts, together, way_on
 
@@ -123,14 +123,9 @@ def tell_differences(cfg: Config) -> None:
 
 
 def show_ladder(cfg: Config, rows: dict[str, list[dict]], folder: Path) -> None:
-    """The ladder's table and chart, and the run's page."""
-    if cfg.world:
-        title = f"{cfg.world}, {cfg.episodes} {cfg.split} episodes an arm"
-        chart(rows, folder / "ladder.png", title)
-    else:
-        chart(rows, folder / "ladder.png", "held-out logs", "share of steps matched")
+    """The ladder's table, and the run's page."""
     print(printable(table(rows)))
-    print(f"\n{folder}/ladder.json  ladder.png  {CHECKPOINTS / cfg.run}/")
+    print(f"\n{folder}/ladder.json  {CHECKPOINTS / cfg.run}/")
     try:
         print(f"{write_page([folder])}  (open it in a browser)")
     except Exception as error:  # the run is whole without its page

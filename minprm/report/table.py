@@ -1,7 +1,6 @@
-"""The ladder as a table and as a chart, and the intervals in them."""
+"""The ladder as a table, and the intervals in it."""
 
 import math
-from pathlib import Path
 from statistics import fmean, stdev
 
 Z = 1.959963984540054  # what a normal distribution leaves outside in 5 % of cases
@@ -129,24 +128,3 @@ def details(ladder: dict[str, list[dict]]) -> str:
             line += f"{number:>16}"
         lines.append(line)
     return "\n".join(lines)
-
-
-def chart(ladder: dict[str, list[dict]], path: Path, title: str, what: str = "success") -> None:
-    """The same as a bar chart, one dot a seed; `what` is measured."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(8, 0.4 * len(ladder) + 1.2))
-    for i, (arm, rows) in enumerate(ladder.items()):
-        mean, low, high = interval(rows)
-        colour = "#bbbbbb" if arm in ("random", "expert") else "#3b6fb6"
-        axes.barh(i, mean, xerr=[[mean - low], [high - mean]], color=colour, ecolor="#333333")
-        axes.scatter([row["success"] for row in rows], [i] * len(rows), s=8, c="black", zorder=3)
-    axes.set_yticks(range(len(ladder)), list(ladder))
-    axes.invert_yaxis()
-    axes.set(xlim=(0, 1), xlabel=f"{what}, 95 % interval", title=title)
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
