@@ -150,8 +150,7 @@ def keep(
     """Keeps a turn as it was drawn. Returns its thought, its action, the number of tokens in the
     thought, and the whole text where no action can be read.
 
-    opening: ids that the turn was given to begin with. A completion without log-probs was drawn by
-    nobody: a person wrote it.
+    opening: ids that the turn was given to begin with.
     """
     sample = e.samples[-1].extend(opening)
     start = len(sample.ids)

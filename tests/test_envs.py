@@ -20,7 +20,7 @@ from minprm.envs import __main__ as by_hand
 from minprm.envs.base import called, task_seed
 from minprm.logs.reader import from_chat, read_demos, to_chat
 from minprm.play import Episode, act, expert_demo
-from shared.worlds import HOSTILE, SEEDS, installed, make, observations, play
+from shared.worlds import HOSTILE, SEEDS, Doors, installed, make, observations, play
 
 SURE = [name for name in WORLDS if name not in ("bandit", "gym")]  # chance cannot beat the expert
 ROOT = Path(__file__).parents[1]
@@ -438,6 +438,12 @@ def test_a_world_is_played_by_hand_and_shows_the_experts_action():
     out = subprocess.run(command, input="?\nvisit nothing\nanswer never\n", text=True,
                          capture_output=True, check=True, cwd=ROOT).stdout  # fmt: skip
     assert '"name": "visit"' in out and "illegal" in out and "lost" in out
+
+
+def test_a_person_calls_tools_in_short_or_in_json():
+    calls = ("open a", '{"name": "open", "arguments": {"door": "a"}}')
+    short, in_json = (by_hand.typed_action(Doors(), typed) for typed in calls)
+    assert short == base.call("open", door="a") and in_json == calls[1]
 
 
 def test_what_a_terminal_would_obey_is_shown(monkeypatch, capsys):

@@ -11,8 +11,11 @@ import torch
 from loguru import logger
 
 from minprm.arms import ladder
+from minprm.arms.episodes import of_world
+from minprm.arms.evaluation import evaluate, summary
 from minprm.arms.ladder import run_stage, start
 from minprm.commands.cli import parse
+from minprm.commands.playing import transcript
 from minprm.commands.train import main
 from minprm.constants import RL, ActPRM, Config, Relabel
 from minprm.data import Step
@@ -26,7 +29,7 @@ from minprm.stages.rl import synth
 from minprm.stages.variants import without_thought
 from minprm.text.chat import Chat
 from shared.chats import CALL, PAGES, TOOLS, chat_model, line, tokenizer
-from shared.policies import agent
+from shared.policies import agent, policy
 from shared.stages import CFG, Lines, log_of
 
 SMALL = (
@@ -113,6 +116,19 @@ def test_the_cause_is_one_that_was_met():
 ])  # fmt: skip
 def test_a_line_in_a_format_of_the_models_own_is_seen(text, beginnings):
     assert FORMAT.findall(text) == beginnings
+
+
+def test_a_turn_without_an_action_is_kept_as_it_was_written():
+    cfg = Config(world_args=["rounds=2", "swaps=1"], episodes=1, thought_tokens=8, action_tokens=4)
+    who = agent(policy(), cfg)  # untrained: it writes anything
+    (e,) = evaluate(who, cfg, 0)
+    unreadable = e.steps[0].unreadable
+    assert not e.infos[0]["formatted"] and summary([e])["unreadable"] == 1.0
+    written = who.chat.text(e.turns[0].full)
+    assert unreadable and written.startswith(unreadable)  # one that was cut is ended behind it
+    assert transcript("c", e)["steps"][0]["unreadable"] == unreadable
+    (record,) = of_world([e], cfg, who.chat, 0)
+    assert record["turns"][0]["unreadable"] == unreadable
 
 
 # --- a stage of Act-PRM ---

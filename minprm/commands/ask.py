@@ -75,7 +75,6 @@ class Evaluation:
     device: DeviceName = "auto"  # where the model computes; auto: cuda if it is there, else cpu
     engine: Engine = field(default_factory=Engine)
     transcripts: str = ""  # new file to write every episode to, JSONL
-    watch: bool = False  # play before you, turn by turn; you may think and act yourself
 
 
 def check(flags: Evaluation, chosen_knobs: set[str]) -> None:
@@ -94,7 +93,6 @@ def check(flags: Evaluation, chosen_knobs: set[str]) -> None:
         flags.samples > 1 and not flags.temperature,
         "--samples above 1 needs a --temperature above 0: greedy samples differ by luck at most",
     )
-    refuse(flags.watch and len(flags.checkpoints) > 1, "--watch shows one checkpoint: name one")
     require_device(flags.device, flags.sampler)
     file = flags.transcripts  # what could not be written after all the play
     refuse(file and Path(file).exists(), f"--transcripts {file} exists: choose another name")
@@ -157,10 +155,9 @@ def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> Non
         (
             played,
             "a world that is played, so no --demos",
-            "world world_args episodes samples split think transcripts watch",
+            "world world_args episodes samples split think transcripts",
         ),
         (not played, "--demos", "content skip_bad drop map task_key keep thought format"),
-        (not evaluations[0].watch, "a table, so no --watch", "samples transcripts"),
     )
     sentences = []
     for met, need, knobs in needs:
@@ -181,8 +178,11 @@ def _check_world(evaluations: dict[str, Evaluation], chosen_knobs: set[str]) -> 
             (other.world, other.world_args) != (flags.world, flags.world_args),
             f"{first} and {path} were trained in different worlds: give --world and --world-args",
         )
-    way_on = "a --world" if flags.watch else "--demos with logs that no training saw, or a --world"
-    refuse(not flags.world, f"{first} was trained on logs, without a world: give {way_on}")
+    refuse(
+        not flags.world,
+        f"{first} was trained on logs, without a world: give --demos with logs that no training "
+        "saw, or a --world",
+    )
     file = flags.world.rpartition(":")[0]
     refuse(
         is_own(flags.world) and "world" not in chosen_knobs and not Path(file).is_file(),

@@ -2,8 +2,7 @@
 
 A checkpoint may think or not: each turn it decides for itself. Beside it, on the same tasks, random
 play and the expert. With several samples a task, pass@k in closed form; with --transcripts every
-episode as a line of JSONL. With --watch a person sees each turn as it is played, and may take it
-(watch.py).
+episode as a line of JSONL.
 Where there is no world to play in, --demos replays logs that no training saw. The flags: ask.py.
 The play: playing.py.
 """
@@ -17,6 +16,7 @@ from minprm.load.names import require_model, require_place
 GONE = {  # flags of earlier versions, and what to do without them
     "atif": "--transcripts FILE writes every episode as JSONL",
     "show": "--transcripts FILE writes every episode as JSONL",
+    "watch": "--transcripts FILE writes every turn; python -m minprm.envs NAME plays by hand",
     "chart": "the table has its numbers, and minprm report RUN draws those of a run",
 }
 
@@ -43,8 +43,6 @@ def main(argv: list[str]) -> None:
     try:
         if flags.demos:
             playing.replay_all(evaluations, flags)
-        elif flags.watch:
-            playing.watch_one(evaluations, flags)
         else:
             playing.play_all(evaluations, flags)
     except KeyboardInterrupt:

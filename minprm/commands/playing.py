@@ -10,7 +10,6 @@ from minprm.arms.demos import examples_of, fitting_demos, measured
 from minprm.arms.evaluation import Row, evaluate, reference_rows, replay, scoring_agent, summary
 from minprm.commands.ask import Evaluation, configured, say
 from minprm.commands.threads import set_threads
-from minprm.commands.watch import watch
 from minprm.constants import Config
 from minprm.data import Demo
 from minprm.envs import check_tasks, make_world
@@ -24,15 +23,6 @@ from minprm.printable import printable
 from minprm.report.table import details, pass_at_k, table
 from minprm.run.randomness import noise_seed
 from minprm.text.actions import all_tools
-
-
-def watch_one(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
-    """Plays the one checkpoint before a person."""
-    ((path, knobs),) = evaluations.items()
-    cfg = configured(path, knobs)
-    check_tasks(cfg)
-    set_threads(path)
-    watch(scoring_agent(cfg, make_world(cfg).tools), cfg, flags.seed)
 
 
 def play_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
