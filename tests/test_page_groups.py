@@ -327,9 +327,10 @@ def test_no_two_scripts_give_a_name_twice():
     assert sorted(names) == sorted(set(names))
 
 
-def test_the_page_opens_at_the_group_whose_rewards_differ_most(show):
-    alike = [thought("a", 0.1), thought("b", 0.1)]
-    apart = [thought("c", 0.9), thought("d", 0.1)]
-    tab = show(report([alike, apart, [thought("e", 0.9), thought("f", 0.9)]]))
+def test_the_page_opens_at_the_group_in_which_the_best_thought_stands_out_most(show):
+    alike = [thought("a", 0.1), thought("b", 0.1), thought("c", 0.1)]
+    one_right = [thought("d", 0.9), thought("e", 0.1), thought("f", 0.1)]
+    one_wrong = [thought("g", 0.9), thought("h", 0.9), thought("i", 0.1)]
+    tab = show(report([alike, one_right, one_wrong]))
     assert tab.evaluate("[VIEW.state, VIEW.frame]") == [0, 1]
-    assert "c" in tab.get_by_role("radiogroup", name="the group").inner_text()
+    assert "d" in tab.get_by_role("radiogroup", name="the group").inner_text()

@@ -200,13 +200,14 @@ function settle(what) {
   VIEW.frame = Math.min(VIEW.frame, theState().frames.length - 1);
 }
 
-// The group of the first state whose rewards differ most: there one sees how thoughts are selected.
-function widest() {
-  const spreads = theLook().states[0].frames.map(({ group }) => {
+// The group of the first state in which the best reward stands out most: there one sees what is
+// selected.
+function selective() {
+  const leads = theLook().states[0].frames.map(({ group }) => {
     const rewards = group.map((z) => z.reward ?? 0);
-    return sum(rewards.map((r) => (r - mean(rewards)) ** 2));
+    return rewards.length ? Math.max(...rewards) - mean(rewards) : 0;
   });
-  return spreads.indexOf(Math.max(...spreads));
+  return leads.indexOf(Math.max(...leads));
 }
 
 const theLook = () => DATA.looks[VIEW.look];

@@ -12,7 +12,7 @@ function start() {
   const others = ["ladderPanel", "episodesPanel", "treePanel"].map(ownPanel);
   fill(document.getElementById("page"), bound, others);
   fill(document.getElementById("foot"), ownPanel("footPanel"));
-  if (DATA.looks.length) VIEW.frame = widest();
+  if (DATA.looks.length) VIEW.frame = selective();
   changed("look");
 }
 
