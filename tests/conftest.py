@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from loguru import logger
 
+settings.register_profile("untimed", deadline=None)  # a busy machine breaks no test
+settings.load_profile("untimed")
 pytest.register_assert_rewrite("shared")  # its asserts say what they compared, as those of a test
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

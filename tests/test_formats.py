@@ -573,7 +573,7 @@ def test_a_call_of_a_tool_that_the_log_lacks_adds_it(read):
 # --- there and back -------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TURNS)
 def test_what_is_read_is_written_and_read_again_alike(turns):
     demo = from_chat(conversation(turns))

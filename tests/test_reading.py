@@ -237,7 +237,7 @@ def test_reconstructed_tools_are_told_from_declared_ones():
 # --- there and back -------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TURNS)
 def test_what_was_read_is_written_as_openai_or_atif_and_read_again_alike(turns):
     demo = from_chat({**conversation(turns), "won": True})
