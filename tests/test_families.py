@@ -375,11 +375,12 @@ def anthropic_log(block: dict) -> dict:
 
 def test_of_several_answers_to_a_request_the_first_is_read_and_this_is_said(tmp_path):
     choices = [{"message": {"role": "assistant", "content": text}} for text in ("A", "B")]
-    log = {"messages": [{"role": "user", "content": "Weather?"}], "response": {"choices": choices}}
-    (tmp_path / "logs.jsonl").write_text(json.dumps(log))
-    demos, report = read_logs(tmp_path)
-    assert in_short(demos[0]) == ["u:Weather?", "a:>A|"]
-    assert report.normalised["requests with several answers, of which the first is read"] == 1
+    for beside in ({"response": {"choices": choices}}, {"choices": choices}):
+        log = {"messages": [{"role": "user", "content": "Weather?"}], **beside}
+        (tmp_path / "logs.jsonl").write_text(json.dumps(log))
+        demos, report = read_logs(tmp_path)
+        assert in_short(demos[0]) == ["u:Weather?", "a:>A|"]
+        assert report.normalised["requests with several answers, of which the first is read"] == 1
 
 
 def test_a_prompt_of_claude_code_that_was_taken_back_takes_along_what_followed_it(tmp_path):

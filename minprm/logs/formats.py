@@ -189,16 +189,15 @@ def _named(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, 
     """(name of the family, the log as a line of chat). of_a_program: see `messages_of`."""
     others = dict(log)
     tools = _tools_beside(others)
-    for key in RESPONSES:
-        response = _parsed(others.get(key))
-        for fields in (others, response) if isinstance(response, dict) else (others,):
-            answers = first(fields, SEVERAL) or []
-            if len(answers) > 1 and not any("delta" in one for one in answers):
-                notes["requests with several answers, of which the first is read"] += 1
-        if isinstance(response, dict):  # OpenAI's Responses say the rules and the tools again
-            tools += [tool for tool in _tools_beside(dict(response)) if tool not in tools]
-            for name in RULES:
-                others[name] = others.get(name) or response.get(name)
+    parsed = [_parsed(others.get(key)) for key in RESPONSES]
+    responses = [response for response in parsed if isinstance(response, dict)]
+    for fields in (others, *responses):
+        answers = first(fields, SEVERAL)
+        several = isinstance(answers, list) and len(answers) > 1
+        if several and not any("delta" in one for one in answers):
+            notes["requests with several answers, of which the first is read"] += 1
+    for response in responses:  # OpenAI's Responses say the rules and the tools again
+        _take_over(response, others, tools)
     entries = _entries(others, tools)
     others = {key: others[key] for key in others if key not in OF_REQUESTS}
     family = _family_of(entries)
@@ -361,11 +360,16 @@ def _tools_beside(others: dict) -> list:
     for key in PARAMETERS:
         parameters = _parsed(others.get(key))
         if isinstance(parameters, dict) and first(parameters, (*TOOLS, *RULES)):
-            tools += [tool for tool in _tools_beside(dict(parameters)) if tool not in tools]
-            for name in RULES:
-                others[name] = others.get(name) or parameters.get(name)
+            _take_over(parameters, others, tools)
             del others[key]
     return tools
+
+
+def _take_over(inside: dict, others: dict, tools: list) -> None:
+    """Takes tools and rules that stand in an object inside a log, where the log has none."""
+    tools += [tool for tool in _tools_beside(dict(inside)) if tool not in tools]
+    for name in RULES:
+        others[name] = others.get(name) or inside.get(name)
 
 
 def _declared(listed: Any) -> list:
