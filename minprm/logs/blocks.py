@@ -107,14 +107,20 @@ def answer(content: Any, call_id: Any = None, name: Any = None) -> dict:
 def _content(block: dict) -> Any:
     """What a tool answered. Raises ValueError where only fields that are not read say something."""
     content = first(block, CONTENTS)
-    if content is None:
-        for key in block:
-            if key not in OF_AN_ANSWER and not is_nothing(block[key]) and block[key] is not False:
-                raise ValueError(
-                    f'"{key}" of an answer without content: not understood; --map {key}=content'
-                    " reads it"
-                )
+    unread = [key for key in _unread(block, OF_AN_ANSWER) if block[key] is not False]
+    if content is None and unread:
+        raise _not_understood(unread[0], "an answer without content", "content")
     return content
+
+
+def _unread(block: dict, read: tuple[str, ...]) -> list[str]:
+    """The names of the fields that say something and are not among these."""
+    return [key for key in block if key not in read and not is_nothing(block[key])]
+
+
+def _not_understood(key: str, of: str, name: str) -> ValueError:
+    """What to say of a field that may be what is missing."""
+    return ValueError(f'"{key}" of {of}: not understood; --map {key}={name} reads it')
 
 
 def _answer_text(content: Any) -> Any:
@@ -185,14 +191,11 @@ def _call(block: dict, kind: str = "") -> dict:
     if isinstance(name, dict):  # as chat nests it
         name, arguments = name.get("name"), first(name, ARGUMENTS)
     if arguments is None:
-        unread = [key for key in block if key not in OF_A_CALL and not is_nothing(block[key])]
+        unread = _unread(block, OF_A_CALL)
         if "partial_json" in unread:
             arguments = block["partial_json"]
         elif unread and "tool" in kind.lower():
-            raise ValueError(
-                f'"{unread[0]}" of a call without arguments: not understood; --map '
-                f"{unread[0]}=arguments reads it"
-            )
+            raise _not_understood(unread[0], "a call without arguments", "arguments")
     if kind == "custom_tool_call":
         arguments = {"input": arguments}
     return call(name or kind.removesuffix("_call"), arguments, first(block, IDS))
