@@ -58,7 +58,6 @@ def folder(tmp_path, monkeypatch) -> Path:
     ("--sampler vllm", "--sampler vllm: it is not installed"),
     ("--arms expert_thoughts", "--arms expert_thoughts: a step has no thought"),
     ("--run old", "--run old exists"),
-    ("--layout tool --act-prm.thoughts-from state_action", "a thought after its action needs tags"),
 ])  # fmt: skip
 def test_what_a_run_refuses_the_plan_refuses(folder, model, monkeypatch, capsys, flags, sentence):
     monkeypatch.setattr(names, "find_spec", lambda name: None)

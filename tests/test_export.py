@@ -166,7 +166,7 @@ def test_a_number_that_the_dtype_has_not_is_refused(tmp_path, capsys):
     assert [path.name for path in tmp_path.iterdir()] == ["large"]
 
 
-@pytest.mark.parametrize("layout", ["auto", "tool"])
+@pytest.mark.parametrize("layout", ["auto", "think"])
 def test_a_checkpoint_of_each_layout_is_exported(layout, tmp_path, capsys):
     shutil.copytree("checkpoints/whole/action_sft-0", tmp_path / "arm-0")
     about = read_about(str(tmp_path / "arm-0"))

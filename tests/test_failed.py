@@ -18,17 +18,14 @@ from minprm.commands.cli import parse
 from minprm.commands.playing import transcript
 from minprm.commands.train import main
 from minprm.constants import RL, ActPRM, Config, Relabel
-from minprm.data import Step
 from minprm.logs.reader import read_demos
 from minprm.look.failure import FORMAT, Tally
 from minprm.report.table import details
-from minprm.stages.act_prm import Group, Thought, score, walk_logs
-from minprm.stages.act_prm import Path as LogPath
+from minprm.stages.act_prm import walk_logs
 from minprm.stages.relabel import relabelled
 from minprm.stages.rl import synth
 from minprm.stages.variants import without_thought
-from minprm.text.chat import Chat
-from shared.chats import CALL, PAGES, TOOLS, chat_model, line, tokenizer
+from shared.chats import PAGES, chat_model, line
 from shared.policies import agent, policy
 from shared.stages import CFG, Lines, log_of
 
@@ -277,25 +274,6 @@ def test_a_reward_of_the_users_own_says_what_an_action_earns_without_a_thought(
     with pytest.raises(SystemExit):
         parse(f"--act-prm.reward {tmp_path}/mine.py:brief --relabel.min-gain 0.1".split())
     parse(f"--act-prm.reward {tmp_path}/mine.py:prob --relabel.min-gain 0.1".split())
-
-
-def test_the_token_that_opens_a_call_is_scored_neither_with_nor_without_a_thought():
-    chat = Chat(tokenizer("qwen3"), "tool", TOOLS)
-    scored = []
-
-    def logprobs(samples, base):
-        for sample in samples:
-            scored.append([i for i, t in zip(sample.ids, sample.trained, strict=True) if t])
-        return [torch.zeros(1)] * len(samples)
-
-    asked = SimpleNamespace(chat=chat, policy=SimpleNamespace(logprobs=logprobs))
-    cfg = ActPRM(reward_span="turn")
-    step = Step([{"role": "user", "content": "x"}], None, CALL)
-    z = Thought(LogPath(), chat.content("hm"), [], [], closed=True, cut=False, usable=True)
-    group = Group(step, chat.action(CALL), ([], []), [], [z])
-    score([group], asked, cfg, seed=0)
-    without_thought([(group, z.path)], asked, cfg)
-    assert scored[0] == scored[1] == [*group.action, *chat.end]
 
 
 def test_of_thoughts_that_earn_nothing_one_that_can_be_read_is_written(parts):

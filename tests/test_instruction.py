@@ -196,9 +196,7 @@ def test_each_layout_is_asked_for_in_its_own_tags():
     assert "<act>" not in think
     tags = told("qwen3", "tags")
     assert "between <think> and </think>" in tags and "between <act> and </act>" in tags
-    tool = told("qwen3", "tool", TOOLS)
-    assert "as plain text" in tool and "about 256 words" in tool and "<think>" not in tool
-    for text in (think, tags, tool):
+    for text in (think, tags):
         assert EXPLAIN not in text and "{" not in text
 
 

@@ -337,7 +337,7 @@ EMBEDDED = "--no-gate --tiny.updates --tiny.dim"
     ("--demos none.jsonl", "--num-demos", "none.jsonl"),
     ("--model /nowhere/model", EMBEDDED, "/nowhere/model"),
     ("--model folder", EMBEDDED, "folder"),
-    ("--layout tool", "", "tool"),
+    ("--layout tool", "", "invalid choice"),
     ("--demos bare.jsonl --arms expert_thoughts", ASKED, "no thought"),
     ("--demos bare.jsonl --stages sft:thoughts", f"--arms {ASKED}", "no thought"),
     ("--relabel.min-reward 2", "", "min-reward"),

@@ -24,33 +24,31 @@ from shared.chats import CALL, FAMILIES, QWEN, TEMPLATES, TOOLS, bytes_with, tok
 from shared.logs import CALLS, TEXT, changed
 from shared.templates import ACTIONS, MISTRAL, PLAIN_CALL, TYPED, shipped, writable
 
-LAYOUTS = [(name, layout) for name in FAMILIES for layout in ("think", "tool")]
+
+def chat(name: str) -> Chat:
+    return Chat(tokenizer(name), "think", TOOLS)
 
 
-def chat(name: str, layout: str) -> Chat:
-    return Chat(tokenizer(name), layout, TOOLS)
-
-
-@pytest.mark.parametrize(("name", "layout"), LAYOUTS)
-def test_what_is_written_is_read_back(name, layout):
-    c = chat(name, layout)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_is_written_is_read_back(name):
+    c = chat(name)
     for thought in ("the page Paris is next", None):
         z = None if thought is None else c.thought(thought)
         read, action = c.parse(c.turn(z, c.action(CALL)))
         assert action == CALL and (read and read.strip()) == thought
 
 
-@pytest.mark.parametrize(("name", "layout"), LAYOUTS)
-def test_a_thought_ends_at_one_token_that_opens_nothing_else(name, layout):
-    c = chat(name, layout)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_thought_ends_at_one_token_that_opens_nothing_else(name):
+    c = chat(name)
     turn = c.turn(c.thought("next is Paris"), c.action(CALL))
     assert turn[len(c.think) :].count(c.stop[0]) == 1
     assert c.clean(c.thought("a </think> <tool_call> b"))
 
 
-@pytest.mark.parametrize(("name", "layout"), LAYOUTS)
-def test_an_observation_that_spells_control_tokens_stays_text(name, layout):
-    c = chat(name, layout)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_an_observation_that_spells_control_tokens_stays_text(name):
+    c = chat(name)
     plain = c.state([{"role": "user", "content": "x"}], TOOLS, after=None)
     hostile = "".join(FAMILIES[name][0]) + "<think> a </think>"
     ids = c.state([{"role": "user", "content": hostile}], TOOLS, after=None)
@@ -58,44 +56,42 @@ def test_an_observation_that_spells_control_tokens_stays_text(name, layout):
     assert hostile in c.tokenizer.decode(ids)
 
 
-@pytest.mark.parametrize(("name", "layout"), LAYOUTS)
+@pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize(
     "arguments",
     [{}, {"a": {"b": {"c": [1, {"d": "}"}]}}}, {"t": 'é ☃ \n " \\'}, {"t": "x" * 10**5}],
 )
-def test_arguments_survive(name, layout, arguments):
-    c = chat(name, layout)
+def test_arguments_survive(name, arguments):
+    c = chat(name)
     call = json.dumps({"name": "visit", "arguments": arguments})
     assert json.loads(c.parse(c.turn(None, c.action(call)))[1])["arguments"] == arguments
 
 
-@pytest.mark.parametrize("layout", ["think", "tool"])
 @pytest.mark.parametrize(
     "body", ['{"name": "visit", "arguments": {"t": }', "visit Paris", "", '{"arguments": {}}',
              '{"name": "visit", "arguments": 3}', '{"name": "", "arguments": {}}']
 )  # fmt: skip
-def test_a_broken_call_is_no_action(layout, body):
-    c = chat("qwen3", layout)
+def test_a_broken_call_is_no_action(body):
+    c = chat("qwen3")
     text = f"<tool_call>\n{body}\n</tool_call><|im_end|>"
     assert c.parse(c.tokenizer.encode(text, add_special_tokens=False))[1] is None
 
 
 def test_two_calls_in_a_turn_are_two_lines():
-    for layout in ("think", "tool"):
-        c = chat("qwen3", layout)
-        both = f"{CALL}\n{CALL}"
-        ids = c.turn(None, c.action(both))
-        assert c.parse(ids)[1] == both and ids.count(c.encode("<tool_call>")[0]) == 2
+    c = chat("qwen3")
+    both = f"{CALL}\n{CALL}"
+    ids = c.turn(None, c.action(both))
+    assert c.parse(ids)[1] == both and ids.count(c.encode("<tool_call>")[0]) == 2
     with pytest.raises(SystemExit):
-        chat("llama3_1", "tool").action(f"{CALL}\n{CALL}")
+        chat("llama3_1").action(f"{CALL}\n{CALL}")
 
 
-QWEN_CHAT = {layout: chat("qwen3", layout) for layout in ("think", "tool")}
+QWEN_CHAT = chat("qwen3")
 
 
 @given(st.data())
 def test_whatever_is_sampled_is_parsed_without_an_exception(data):
-    c = QWEN_CHAT[data.draw(st.sampled_from(["think", "tool"]))]
+    c = QWEN_CHAT
     turn = c.turn(c.thought("next"), c.action(CALL))
     vocabulary = st.one_of(st.sampled_from(turn), st.integers(0, len(c.tokenizer) - 1))
     ids = data.draw(st.lists(vocabulary, max_size=40))
@@ -108,7 +104,7 @@ def test_whatever_is_sampled_is_parsed_without_an_exception(data):
 
 @given(st.text(max_size=200), st.text(min_size=1, max_size=20))
 def test_any_text_goes_through_thought_and_arguments(thought, value):
-    c = QWEN_CHAT["think"]
+    c = QWEN_CHAT
     call = json.dumps({"name": "visit", "arguments": {"t": value}})
     ids = c.turn(c.thought(thought), c.action(call))
     read, action = c.parse(ids)
@@ -130,10 +126,9 @@ def test_tags_that_a_vocabulary_spells_carry_plain_text_actions(name):
 
 
 def test_layouts_that_cannot_be_say_what_can(capsys):
-    for layout, tools, instead in (("tags", True, "think or tool"), ("tool", False, "think")):
-        with pytest.raises(SystemExit):
-            Chat(tokenizer("llama3_1"), layout, TOOLS if tools else [])
-        assert instead in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        Chat(tokenizer("llama3_1"), "tags", TOOLS)
+    assert "use --layout think" in capsys.readouterr().err
 
 
 # --- every template that TRL ships, and Mistral's, which it does not ---
@@ -366,17 +361,13 @@ def test_a_name_in_a_call_cannot_spell_a_control_token(capsys):
         {"name": "f", "arguments": {QWEN[1]: 1}},
     ):
         with pytest.raises(SystemExit):
-            chat("qwen3", "think").action(joined("", [call]))
+            chat("qwen3").action(joined("", [call]))
         error = capsys.readouterr().err
         assert error.count("\n") == 1 and "rename it in the logs, or use another --model" in error
 
 
-def test_a_thought_after_a_call_needs_tags(capsys):
-    """In layout `tool` a thought ends where a call begins, and nothing may begin after the call."""
-    c = chat("qwen3", "tool")
-    with pytest.raises(SystemExit):
-        c.turn(c.thought("next"), c.action(CALL), "action_first")
-    c = chat("qwen3", "think")
+def test_a_thought_may_stand_after_a_call():
+    c = chat("qwen3")
     text = c.text(c.turn(c.thought("next"), c.action(CALL), "action_first"))
     assert text.count("<tool_call>") == text.count("</tool_call>") == 1
 
@@ -386,17 +377,17 @@ def test_a_thought_after_a_call_needs_tags(capsys):
     [{"thoughts_from": "state_action"}, {"trained_on": "action_first"}, {"trained_on": "both"}],
 )
 def test_a_run_that_shows_the_action_first_is_refused_at_its_start(knobs, capsys):
-    cfg = Config(layout="tool", act_prm=ActPRM(**knobs))
+    make_prompter(tokenizer("qwen3"), Config(act_prm=ActPRM(**knobs)), TOOLS)
     with pytest.raises(SystemExit):
-        make_prompter(tokenizer("qwen3"), cfg, TOOLS)
-    assert "--layout think" in capsys.readouterr().err
+        make_prompter(carried("gemma4").tokenizer, Config(act_prm=ActPRM(**knobs)), TOOLS)
+    assert "ends replies and calls alike" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "value", ["[" * 5000 + "]" * 5000, "[" * 150 + "]" * 150, "NaN", '"\\ud83d"', "9" * 5000]
 )
 def test_a_call_that_no_program_could_write_again_is_no_action(value):
-    c = QWEN_CHAT["think"]
+    c = QWEN_CHAT
     body = f'{{"name": "visit", "arguments": {{"title": {value}}}}}'
     text = f"<tool_call>\n{body}\n</tool_call><|im_end|>"
     assert c.parse(c.tokenizer.encode(text, add_special_tokens=False)) == (None, None)
@@ -411,7 +402,7 @@ def test_a_damaged_log_is_tokenised_or_refused(capsys):
             demo = from_chat(changed(rng.choice([CALLS, TEXT]), rng))
         except ValueError:
             continue
-        c = QWEN_CHAT["think"] if demo.tools else Chat(tokenizer("qwen3"), "think")
+        c = QWEN_CHAT if demo.tools else Chat(tokenizer("qwen3"), "think")
         try:
             for i, step in enumerate(demo.steps):
                 ids = c.state(step.state, demo.tools, demo.action_before(i))
@@ -524,16 +515,6 @@ def test_a_reply_that_begins_as_a_call_is_a_broken_call():
         c = carried(name)
         assert c.parse([*c.content(text), *c.end]) == (None, None)
         assert c.parse([*c.content(f"Look: {text}"), *c.end])[1] == f"Look: {text}"
-
-
-def test_a_tool_layout_carries_calls_alone(capsys):
-    c = chat("qwen3", "tool")
-    for action in ("open c", "42", "[1]", '{"name": "visit"}', f"On it.\n{CALL}"):
-        with pytest.raises(SystemExit):
-            c.action(action)
-        error = capsys.readouterr().err
-        assert repr(action[:9])[:-1] in error and "--layout think" in error
-    assert c.parse([*c.content("open c"), *c.end])[1] is None
 
 
 def test_a_thought_after_the_end_of_a_turn_is_refused(capsys):

@@ -197,9 +197,7 @@ def _can_be_scored(chat: Chat, answer: Answer) -> bool:
         return chat.clean(thought)
     if answer.action is not None:
         return True  # it acted without a thought
-    if chat.think:
-        return not chat.opens_a_thought(chat.text(answer.ids))
-    return answer.ids[:1] == chat.stop  # in layout `tool` all that stands before a call is thought
+    return not chat.opens_a_thought(chat.text(answer.ids))
 
 
 def replay_summary(demos: list[Demo], answers: list[Answer]) -> Row:

@@ -54,11 +54,9 @@ def without_thought(steps: list[tuple], agent: Agent, cfg: ActPRM) -> list[float
     path is a Path that leads to the group."""
     tags = 0.0 if cfg.reward_span == "turn" else None
     chat = agent.chat
-    # in layout `tool` the token that opens a call ends a thought, too, and is not scored there
-    opening = None if chat.opening(None) == chat.think_end else tags
     samples = []
     for group, path in steps:
-        sample = Sample(parent=path.history).extend(chat.opening(None), opening)
+        sample = Sample(parent=path.history).extend(chat.opening(None), tags)
         sample.extend(group.action, 0.0).extend([*chat.act_end, *chat.end], tags)
         samples.append(sample)
     logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")

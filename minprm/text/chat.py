@@ -70,7 +70,6 @@ class Chat:
         `tags`   the thought and a plain-text action each stand in tags of their own
         `think`  the thought stands in the template's own tags, or in <think> ... </think> where it
                  has none, and the action follows
-        `tool`   the thought is plain text, and the token that opens the tool call ends it
         `auto`   `tags` where the vocabulary has them, else `think`
     tools: the schemas of all tools that actions may call. With tools, an action is a reply, calls,
         or both, as one text (text/actions.py); without, it is plain text.
@@ -167,7 +166,7 @@ class Chat:
     def action(self, text: str) -> list[int]:
         """Ids of an action; with tools, as the template writes its replies and calls.
 
-        Exits where the template or the layout has no place for it.
+        Exits where the template has no place for it.
         """
         if not self.tools:
             if not self.layout.act_end and text != text.strip():
@@ -205,18 +204,12 @@ class Chat:
     def before_thought(self, action: list[int]) -> list[int]:
         """Ids of an action that is shown before the thought about it.
 
-        Exits in layout `tool`, where the token that ends a thought would open a second call, and
-        where the end of the turn is part of the action.
+        Exits where the end of the turn is part of the action.
         """
         if not self.end:
             fail(
                 "a thought after its action needs a template that ends replies and calls alike: use"
                 " another --model, or --act-prm.thoughts-from state and trained-on thought_action"
-            )
-        if not self.think:
-            fail(
-                "a thought after its action needs tags around it, which this layout lacks: use"
-                " --layout think, or --act-prm.thoughts-from state and trained-on thought_action"
             )
         return [*self.act_without_thought, *action, *self.act_end]
 
@@ -230,10 +223,8 @@ class Chat:
         for stop_at in range(start, len(ids)):
             end = stop_at + len(self.think_end)
             # Of a closing tag that is spelled, the tokens after the first must follow too.
-            if ids[stop_at:end] != self.think_end:
-                continue
-            # Where no tag opens a thought, a turn that begins with the stop has none.
-            return (ids[start:stop_at], ids[end:]) if stop_at else (None, ids)
+            if ids[stop_at:end] == self.think_end:
+                return ids[start:stop_at], ids[end:]
         return None, ids
 
     def without_thought(self, ids: list[int]) -> list[int]:
@@ -353,8 +344,7 @@ class Chat:
 
     def opens_a_thought(self, body: str) -> bool:
         """Where letters spell the tags, a thought without an end would be read as an action."""
-        opening = self.layout.think.strip()
-        return bool(opening) and body.lstrip().startswith(opening)
+        return body.lstrip().startswith(self.layout.think.strip())
 
     def _controls_inside(self, action: str) -> list[int] | None:
         """The control tokens that the template writes in an action. None: it cannot write it."""

@@ -48,8 +48,6 @@ IN_TAGS = f"Begin each turn with your reasoning between {{think}} and {{stop}}, 
 AUTO = {
     "think": f"{IN_TAGS} Then act.",
     "tags": f"{IN_TAGS} Then write your action between {{act}} and {{act_end}}, and nothing else.",
-    "tool": f"Before each tool call write your reasoning as plain text, {GUIDE}"
-    " Then make the call.",
 }
 # with --act-prm.thoughts-from state_action; it holds also where the action is not shown
 EXPLAIN = (

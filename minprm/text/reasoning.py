@@ -26,10 +26,9 @@ class Newest(NamedTuple):
     gap: str = "\n"  # between the thought and its stop
     stop: str = "</think>"
 
-    def bare(self, prompt: str, empty: bool = True) -> str:
-        """A prompt without the thought that some templates open at its end; or write, if empty."""
-        if empty:
-            prompt = re.sub(self._empty() + "$", "", prompt)
+    def bare(self, prompt: str) -> str:
+        """A prompt without the thought that some templates open at its end, or write empty."""
+        prompt = re.sub(self._empty() + "$", "", prompt)
         return re.sub(re.escape(self.open.strip()) + r"\s*$", "", prompt)
 
     def text(self, message: dict) -> str:

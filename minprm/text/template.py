@@ -19,7 +19,6 @@ from minprm.text.calls import find_calls
 from minprm.text.layout import choose_layout
 from minprm.text.render import (
     QUESTION,
-    Control,
     Hole,
     Renderer,
     at_holes,
@@ -68,10 +67,9 @@ class ChatTemplate:
             text = self.render([question], [], prompt=True)
             self._check_nothing_is_lost([question], hole_numbers(at_holes(text)))
             self.turns = find_turns(self.render, bool(tools))
-            calls = None
             if tools:
-                calls = self.calls = find_calls(partial(self.turns.text, ""), tools)
-            self.layout = choose_layout(layout, self.turns, calls, tokenizer.get_vocab())
+                self.calls = find_calls(partial(self.turns.text, ""), tools)
+            self.layout = choose_layout(layout, self.turns, bool(tools), tokenizer.get_vocab())
             # A template that loses what a user says next is refused now, not at the second step.
             self.state_pieces([{"role": "user"}], [], called=())
         except ValueError as error:
@@ -83,38 +81,22 @@ class ChatTemplate:
     def write(self, action: str) -> list[str]:
         """An action as its control tokens (each a Control) and the texts between them.
 
-        Raises ValueError where the template or the layout has no place for it.
+        Raises ValueError where the template has no place for it.
         """
         reply, calls = parts(action)
-        if self.layout.name == "tool" and (reply or not calls):
-            raise ValueError(
-                "--layout tool carries tool calls alone, and this action is or has plain text: use"
-                " --layout think"
-            )
         if len(calls) > 1 and self.calls.join is None:
             raise ValueError(
                 "the chat template allows one tool call a turn, and this one has more: split the"
                 " turn, or use another --model"
             )
-        pieces, texts = self.turns.pieces(reply, calls)
-        if self.layout.opened:
-            first = text_at(pieces, 0).lstrip().removeprefix(self.layout.opened)
-            pieces = [first, *pieces[1:]]
-        return self.render.with_controls(pieces, texts)
+        return self.render.with_controls(*self.turns.pieces(reply, calls))
 
     def action_in(self, text: str) -> str | None:
         """The action that a marked text is. None: it is empty, or begins as a call and is none."""
-        opening = self.calls.open
-        if self.layout.opened:  # the stop of a thought has already opened a call, up to a word
-            opened = self.render.marked([Control(self.layout.opened)])
-            after = opening.partition(opened)[2]
-            text = opened + after[: len(after) - len(after.lstrip())] + text.strip()
         reply, calls = self.calls.calls_in(text.strip()) or (text.strip(), [])
         if not calls:
             # also where the tokens that open a call are spelled in letters
-            spelled = self.render.unmarked(opening).strip()
-            if self.layout.name == "tool":
-                return None
+            spelled = self.render.unmarked(self.calls.open).strip()
             if spelled and self.render.unmarked(reply).startswith(spelled):
                 return None
         if reply:
@@ -134,7 +116,7 @@ class ChatTemplate:
         as a text, say, where the template has no quotation marks and the schema says number; or a
         reply that ends as the template writes a call."""
         reply, calls = parts(action)
-        if self.layout.name == "tool" or self._warned:
+        if self._warned:
             return
         other = self.action_in(self.turns.text(reply, calls))
         if other == action or normalise(other or "") == normalise(action):
@@ -183,10 +165,8 @@ class ChatTemplate:
                 pieces = pieces[2:]
             pieces[0] = self.turns.behind(called, text_at(pieces, 0))
         self._check_nothing_is_lost(messages, hole_numbers(pieces))
-        # The layout opens a thought itself, and twice would be wrong. The empty thought of
-        # templates that ask for no thinking stays where the layout's thoughts are plain text.
-        empty = bool(self.layout.think)
-        pieces[-1] = self.turns.newest.bare(text_at(pieces, -1), empty)
+        # The layout opens a thought itself, and twice would be wrong.
+        pieces[-1] = self.turns.newest.bare(text_at(pieces, -1))
         self._check_fields(messages, pieces)
         return pieces
 
