@@ -36,8 +36,11 @@ def require_place(path: str) -> None:
     """Exits where neither a folder nor a model of the hub can have this name; and at a GGUF."""
     if path.endswith(".gguf"):
         _refuse_gguf(path)
-    if "/" in path and not Path(path).exists() and not _may_be_on_the_hub(path):
-        fail(f"{path} is no model that transformers loads: there is no such folder")
+    if "/" in path and not Path(path).exists():
+        try:
+            validate_repo_id(path)
+        except HFValidationError:
+            fail(f"{path} is no model that transformers loads: there is no such folder")
 
 
 def _refuse_gguf(path: str) -> NoReturn:
@@ -45,14 +48,6 @@ def _refuse_gguf(path: str) -> NoReturn:
         f"{path} is a GGUF file, which holds rounded weights for writing: name the model that "
         "it was made from, a folder or hub id with safetensors"
     )
-
-
-def _may_be_on_the_hub(name: str) -> bool:
-    try:
-        validate_repo_id(name)
-    except HFValidationError:
-        return False
-    return True
 
 
 def is_small(model: str) -> bool:

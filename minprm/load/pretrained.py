@@ -23,7 +23,7 @@ from transformers.utils.peft_utils import find_adapter_config_file
 from minprm.constants import Config, DeviceName, fail
 from minprm.load.names import ADAPTER_CONFIG, require_place, require_sampler, uses_vllm
 from minprm.load.vllm import VLLM, start_engine
-from minprm.model.adapters import as_model, merged
+from minprm.model.adapters import as_model
 from minprm.model.alone import ALONE, Alone
 from minprm.model.precision import make_head_fp32
 from minprm.model.sampler import Sampler
@@ -129,7 +129,8 @@ def load_merged(path: str, dtype: str) -> PreTrainedModel:
     model = pretrained(AutoModelForCausalLM, base, dtype=torch.float32, use_safetensors=True)
     drop_unused_generation(model)
     if rank:
-        model = merged(with_saved_adapters(model, path, checkpointing=False))
+        with_adapters: Any = with_saved_adapters(model, path, checkpointing=False)
+        model = with_adapters.merge_and_unload()
     model = model.to(DTYPES[dtype])  # pyright: ignore[reportArgumentType]
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():

@@ -29,11 +29,6 @@ def switched_off(model: PreTrainedModel) -> AbstractContextManager:
     return _peft(model).disable_adapter() if has_adapters(model) else nullcontext()
 
 
-def merged(model: PreTrainedModel) -> PreTrainedModel:
-    """The model with its adapters added to the weights."""
-    return _peft(model).merge_and_unload()
-
-
 def _peft(model: PreTrainedModel) -> Any:
     """The same with peft's methods, of which transformers' types know nothing."""
     return model

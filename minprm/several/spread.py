@@ -86,20 +86,16 @@ def hand_out(model: PreTrainedModel, device: torch.device) -> None:
         dist.broadcast(own, 0)
 
 
-def layers_of(model: PreTrainedModel) -> list[torch.nn.Module]:
-    """Those of its parts that are each put together at once."""
-    kinds = {*(model._no_split_modules or [])}
-    return [module for module in model.modules() if type(module).__name__ in kinds]
-
-
 def spread(model: PreTrainedModel, device: torch.device) -> None:
     """Spreads the weights of a model on `meta`, layer by layer. What they are comes later."""
     mesh = init_device_mesh(device.type, (count(),))  # torch would take a GPU where there is one
     precision = MixedPrecisionPolicy()
     if device.type == "cuda":  # layers compute in bf16, and their gradients are summed in fp32
         precision = MixedPrecisionPolicy(torch.bfloat16, torch.float32, cast_forward_inputs=False)
-    for layer in layers_of(model):
-        fully_shard(layer, mesh=mesh, mp_policy=precision)
+    kinds = {*(model._no_split_modules or [])}  # of the parts that are each put together at once
+    for module in [*model.modules()]:
+        if type(module).__name__ in kinds:
+            fully_shard(module, mesh=mesh, mp_policy=precision)
     # by default what is outside of the layers would stay in one piece, a reference's for good
     fully_shard(model, mesh=mesh, reshard_after_forward=True)
     for module in fsdp_modules(model):
