@@ -16,7 +16,6 @@ from minprm.commands import report, train
 from minprm.constants import Config
 from minprm.look.log import Log, locked
 from minprm.report import console, write
-from minprm.report import thin as thinning
 from minprm.report.files import read_lines
 from minprm.report.gather import gather
 from minprm.report.looks import settings
@@ -107,17 +106,20 @@ def test_a_run_without_a_world_counts_matched_steps(here):
 
 
 def test_curves_have_null_where_nothing_was_measured_or_no_number_came_out(here):
-    text = (
-        (here / "metrics.jsonl").read_text().replace('"reward/mean": 0.05}', '"reward/mean": NaN}')
-    )
-    (here / "metrics.jsonl").write_text(
-        text.replace('"reward/mean": 0.1}', '"reward/mean": 1e999}')
-    )
+    text = (here / "metrics.jsonl").read_text()
+    (here / "metrics.jsonl").write_text(text.replace('mean": 0.05}', 'mean": null}'))
     curve, _ = gather([here])["curves"]
     assert curve["updates"] == [*range(15)]
-    assert curve["metrics"]["reward/mean"][:4] == [0.0, None, None, 0.15]
+    assert curve["metrics"]["reward/mean"][:4] == [0.0, None, 0.1, 0.15]
     assert curve["metrics"]["eval/success"][3:6] == [None, 4 / 15, None]
-    page(gather([here]))  # which is strict about numbers
+
+
+def test_a_number_that_no_run_writes_ends_in_a_sentence(here, capsys):
+    text = (here / "metrics.jsonl").read_text()
+    (here / "metrics.jsonl").write_text(text.replace('mean": 0.05}', 'mean": 1e999}'))
+    with pytest.raises(SystemExit):
+        report.main(["one"])
+    assert "a file is not what this version of minprm writes" in capsys.readouterr().err
 
 
 def test_each_metric_that_is_drawn_has_its_meaning(here):
@@ -309,7 +311,7 @@ def test_long_curves_of_seeds_share_their_points_and_the_page_says_what_is_not_s
     assert len(set(second) & set(third)) > 50 and third[-1] == 4999
     for curve in small["curves"]:
         assert curve["metrics"]["a"] == curve["updates"] and len(curve["updates"]) <= 400
-    assert "between two of its points" in small["dropped"]
+    assert "between which nothing is seen" in small["dropped"]
     assert "between" not in within(ladder_of_size(1, 30, 10), LIMITS[2])["dropped"]
 
 
@@ -506,32 +508,6 @@ def test_a_run_without_a_world_or_with_stages_is_listed(here, capsys):
     assert "logs: calls.jsonl" in line and "1/1" in line and "0.300 stages" in line
 
 
-def test_a_huge_text_is_cut_when_it_is_read_and_a_huge_number_is_none(tmp_path):
-    file = tmp_path / "samples.jsonl"
-    group = [{"thought": "x" * 6_000_000, "reward": 1e30}, {"thought": "short", "reward": 0.5}]
-    file.write_text(json.dumps({"group": group}) + '\n{"a": 1e999, "b": -2E+400, "c": 1e99}\n')
-    first, second = read_lines(file)
-    assert len(first["group"][0]["thought"]) < 101_000 and first["group"][1] == group[1]
-    assert first["group"][0]["thought"].endswith("… and 5,900,000 letters more")
-    assert second == {"a": None, "b": None, "c": 1e99}
-
-
-def test_a_long_curve_is_thinned_before_limits_are_tried_and_counted_whole(monkeypatch):
-    data = ladder_of_size(1, 3, 10)
-    n = 100_000
-    data["curves"] = [{**data["curves"][0], "updates": [*range(n)], "metrics": {"x": [0.5] * n}}]
-    lengths = []
-
-    def noted(curve: dict, points: int) -> dict:
-        lengths.append(len(curve["updates"]))
-        return thin_curve(curve, points)
-
-    thin_curve = thinning._curve
-    monkeypatch.setattr(thinning, "_curve", noted)
-    small = thin(data, 2_000_000)
-    assert lengths.count(n) == 1 and f" of {n:,} points" in small["dropped"]
-
-
 def test_a_watched_state_says_which_thought_was_written_into_its_log(here):
     state = gather([here])["looks"][0]["states"][0]
     assert state["relabelled"] is None
@@ -548,3 +524,11 @@ def test_a_watched_state_says_which_thought_was_written_into_its_log(here):
     assert held_out["relabelled"] is None
     file.write_text(f"{json.dumps(log)}\n{json.dumps(log)}\n")  # whose of two logs of one task?
     assert gather([here])["looks"][0]["states"][0]["relabelled"] is None
+
+
+def test_a_huge_text_is_cut_in_every_page():
+    data = ladder_of_size(1, 1, 3)
+    data["looks"][0]["states"][0]["text"] = "x" * 6_000_000
+    for limits in LIMITS:
+        (state, *_) = within(data, limits)["looks"][0]["states"]
+        assert len(state["text"]) < 101_000 and state["text"].endswith("x …")

@@ -1,20 +1,15 @@
 """The files of a run, read while it may still be written. A file that is missing is empty."""
 
 import json
-import math
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 from minprm.arms import starts
 
 RUNS = Path("runs")
-LARGE = re.compile(r"[eE]\+?\d{3}")  # in a number that may be infinite when it is read
-LETTERS = 100_000  # of a text in a file, that are read for the page
 
 
 class Broken(ValueError):
@@ -107,31 +102,9 @@ def read_lines(path: Path) -> list[dict]:
 
 def _parsed(text: str, place: str) -> dict:
     try:
-        parse_float = _number if LARGE.search(text) else None
-        content = json.loads(text, parse_constant=_number, parse_float=parse_float)
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Broken(f"{place} is broken: mend or remove it, and try again") from error
     if not isinstance(content, dict):
         raise Broken(f"{place} is broken: it holds no object; remove it, and try again")
-    return _cut(content) if len(text) > LETTERS else content
-
-
-def _cut(content: Any) -> Any:
-    """The same with long texts cut: nobody reads a megabyte, and a page with it would not open."""
-    if isinstance(content, dict):
-        return {name: _cut(part) for name, part in content.items()}
-    if isinstance(content, list):
-        return [_cut(part) for part in content]
-    if isinstance(content, str) and len(content) > LETTERS:
-        return f"{content[:LETTERS]} … and {len(content) - LETTERS:,} letters more"
     return content
-
-
-def _number(text: str) -> float | None:
-    """The number, or None for NaN and what is too large: the page's JSON has no word for them.
-
-    >>> _number("0.5"), _number("NaN"), _number("1e999")
-    (0.5, None, None)
-    """
-    number = float(text)
-    return number if math.isfinite(number) else None

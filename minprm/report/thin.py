@@ -22,7 +22,7 @@ class Limits:
     frames: int | None = None  # of a stage: updates at which its groups are shown
     tokens: str = "all"  # thoughts of a group that are told token by token: all, some or none
     episodes: int | None = None  # of an arm and seed
-    letters: int | None = None  # of a text
+    letters: int = 100_000  # of a text: nobody reads a megabyte
 
 
 LIMITS = (
@@ -46,21 +46,15 @@ LIMITS = (
 def thin(data: dict, size: int) -> dict:
     """The data with no more than `size` bytes in the page; by the last limits it may be more."""
 
-    before = counts(data)
-    # once for all limits: a curve of a hundred thousand updates takes seconds
-    curves = [_curve(curve, Limits.points) for curve in data["curves"]]
-    data = {**data, "curves": curves}
-
     def fits(limits: Limits) -> bool:
-        return len(escaped(within(data, limits, before))) <= size
+        return len(escaped(within(data, limits))) <= size
 
-    place = bisect_left(LIMITS, True, key=fits)  # each leaves less than the one before it
-    return within(data, LIMITS[min(place, len(LIMITS) - 1)], before)
+    place = bisect_left(LIMITS[:-1], True, key=fits)  # each leaves less than the one before it
+    return within(data, LIMITS[place])
 
 
-def within(data: dict, limits: Limits, before: dict[str, int] | None = None) -> dict:
-    """The data within these limits, and `dropped` as a sentence. before: `counts`, where some is
-    left out already."""
+def within(data: dict, limits: Limits) -> dict:
+    """The data within these limits, and `dropped` as a sentence."""
     small = dict(data)
     small["looks"] = short([_look(look, limits) for look in data["looks"]], limits)
     small["trees"] = short(_trees(data["trees"], limits), limits)
@@ -70,7 +64,8 @@ def within(data: dict, limits: Limits, before: dict[str, int] | None = None) -> 
     for part in data["episodes"]:
         episodes.append({**part, "episodes": evenly(part["episodes"], limits.episodes)})
     small["episodes"] = short(episodes, limits)
-    return {**small, "dropped": told(before or counts(data), small, limits)}
+    small["dropped"] = left_out(counts(data), counts(small), limits)
+    return small
 
 
 def evenly(items: list, most: int | None) -> list:
@@ -199,41 +194,39 @@ def short(value: object, limits: Limits) -> object:
     if isinstance(value, float):
         number = round(value, limits.decimals)
         return int(number) if number.is_integer() else number  # 1, not 1.0
-    if isinstance(value, str) and limits.letters and len(value) > limits.letters:
+    if isinstance(value, str) and len(value) > limits.letters:
         return value[: limits.letters] + " …"
     return value
 
 
-def told(before: dict[str, int], small: dict, limits: Limits) -> str:
+def left_out(before: dict[str, int], after: dict[str, int], limits: Limits) -> str:
     """What was left out, as a sentence; "" where nothing was."""
     parts = []
-    left = counts(small)
     for name, number in before.items():
-        if left[name] < number:
-            parts.append(f"{number - left[name]:,} of {number:,} {name}")
-    if limits.letters:
+        if after[name] < number:
+            parts.append(f"{number - after[name]:,} of {number:,} {name}")
+    if limits.letters < Limits.letters:
         parts.append(f"what texts say after {limits.letters:,} letters")
     if not parts:
         return ""
-    sentences = f"Left out to keep this file small: {', '.join(parts)}."
-    if "points of curves" in sentences:
-        sentences += " What a curve did between two of its points is not seen."
-    return f"{sentences} The run's folder has all of it."
+    return f"Left out to keep this file small: {', '.join(parts)}. The run's folder has all of it."
 
 
 def counts(data: dict) -> dict[str, int]:
     """How many there are of what may be left out."""
-    groups = []
+    groups = 0
+    tokens = 0
     for look in data["looks"]:
         for state in look["states"]:
-            groups += [frame["group"] for frame in state["frames"]]
-    tokens = 0
-    for group in groups:
-        tokens += sum(z["tokens"] is not None for z in group)
+            groups += len(state["frames"])
+            for frame in state["frames"]:
+                tokens += sum(z["tokens"] is not None for z in frame["group"])
     return {
-        "groups": len(groups),
+        "groups": groups,
         "thoughts' tokens": tokens,
         "trees": len(data["trees"]),
         "evaluation episodes": sum(len(part["episodes"]) for part in data["episodes"]),
-        "points of curves": sum(len(curve["updates"]) for curve in data["curves"]),
+        "points of curves, between which nothing is seen": sum(
+            len(curve["updates"]) for curve in data["curves"]
+        ),
     }
