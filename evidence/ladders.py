@@ -10,11 +10,11 @@ relabelled  mean reward of the thoughts that were written into the logs, one a s
 import math
 import platform
 import re
+import shlex
 from datetime import datetime
 from statistics import fmean
 
 from evidence.results import machine
-from minprm.arms.starts import as_line
 from minprm.constants import fail
 from minprm.report.files import Broken, Files, arms_done, folder_of, read_files
 from minprm.report.gather import curves_of, interval_kind, ladder_of
@@ -31,7 +31,7 @@ def of_run(run: str) -> dict:
     first = files.starts[0]
     rows = {row["arm"]: row_of(row, files.ladder[row["arm"]]) for row in ladder_of(files.ladder)}
     return {
-        "command": as_line(first["command"]),
+        "command": shlex.join(first["command"]),
         "commit": first["commit"],
         "date": first["started"][:10],
         "python": first["python"],

@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ from pathlib import Path
 import torch
 
 from evidence import audit
-from minprm.arms.starts import as_line, libraries
+from minprm.arms.starts import libraries
 from minprm.constants import fail
 from minprm.look.log import to_json, write_atomically
 from minprm.report import table
@@ -86,7 +87,7 @@ def save_run(
 def this_program(*other: str) -> dict:
     """Where the numbers of this process come from; `other` are libraries beside the usual."""
     return {
-        "command": as_line(["python", *sys.orig_argv[1:]]),
+        "command": shlex.join(["python", *sys.orig_argv[1:]]),
         "commit": commit(),
         "date": date.today().isoformat(),
         "python": platform.python_version(),

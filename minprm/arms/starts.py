@@ -12,7 +12,6 @@ Numbers that cannot be made again are looked into here first: what was other tha
 """
 
 import platform
-import shlex
 import subprocess
 import sys
 from datetime import datetime
@@ -52,11 +51,6 @@ def typed(argv: list[str]) -> list[str]:
         return [program.parent.name, *argv[1:]]
     before = ["python"] if program.suffix == ".py" else []
     return [*before, program.name, *argv[1:]]
-
-
-def as_line(command: list[str]) -> str:
-    """The words as one line for a shell."""
-    return shlex.join(map(str, command))
 
 
 def commit(root: Path) -> str | None:

@@ -14,7 +14,7 @@ from minprm.commands.cli import given_knobs, read_flags
 from minprm.constants import fail
 from minprm.printable import printable
 from minprm.report.console import list_of_runs
-from minprm.report.files import Broken, folder_of, understood
+from minprm.report.files import Broken, folder_of
 from minprm.report.write import write_page
 
 GONE = ("compare", "worst", "best")
@@ -39,15 +39,7 @@ def main(argv: list[str]) -> None:
     for run in runs:
         refuse(runs.count(run) > 1, f"{run} is named twice")
     try:
-        print(printable(answer(runs)))
+        folders = [folder_of(run) for run in runs]
+        print(printable(str(write_page(folders)) if folders else list_of_runs()))
     except (Broken, OSError) as error:
         fail(str(error))
-
-
-def answer(runs: list[str]) -> str:
-    """What is printed. Raises Broken."""
-    folders = [folder_of(run) for run in runs]
-    if not folders:
-        return list_of_runs()
-    with understood(folders):
-        return str(write_page(folders))

@@ -13,11 +13,11 @@ The scripts in page/ read it. What a run does not have is empty there, and its p
 """
 
 import re
+import shlex
 from datetime import datetime
 from pathlib import Path
 
 from minprm.arms.about import changed_knobs
-from minprm.arms.starts import as_line
 from minprm.envs import WORLDS, world_class
 from minprm.report.files import Files, arms_done, read_files
 from minprm.report.glossary import ABOUT_ARMS, METRICS
@@ -71,7 +71,7 @@ def run_of(files: Files) -> dict:
         "about": first_sentence(config.get("world", "")),
         "preset": config.get("preset", ""),
         "model": config.get("model", ""),
-        "command": as_line(first.get("command", [])),
+        "command": shlex.join(first.get("command", [])),
         "started": first.get("started", "")[:16].replace("T", " "),
         "python": first.get("python", ""),
         "machine": first.get("platform", ""),
