@@ -1,4 +1,4 @@
-"""What is logged of the groups of an update, and how fast it was. report/glossary.py says what each
+"""What is logged of the groups of an update, and how fast it was. report/glossary.toml says what each
 number means."""
 
 from statistics import fmean
