@@ -327,6 +327,14 @@ def test_a_template_that_cannot_be_used_is_refused_at_once(template, said, capsy
     assert said in error and error.count("\n") == 1 and "--model" in error
 
 
+def test_a_template_that_never_ends_is_refused(capsys, monkeypatch):
+    monkeypatch.setattr("minprm.own.LIMIT", 0.2)
+    endless = "{% for i in range(9999) %}" * 9 + "{% endfor %}" * 9
+    with pytest.raises(SystemExit):
+        Chat(bytes_with(QWEN, "<|im_end|>", endless))
+    assert capsys.readouterr().err.endswith("did not end within 0.2 seconds\n")
+
+
 def test_a_system_message_that_the_template_leaves_out_is_refused(capsys):
     template = TURNS.replace(
         "{% for m in messages %}", "{% for m in messages if m.role != 'system' %}"

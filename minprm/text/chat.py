@@ -44,6 +44,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from minprm.constants import History, fail
+from minprm.own import limited
 from minprm.text.actions import parts
 from minprm.text.render import Control, Hole, decoded
 from minprm.text.template import ChatTemplate
@@ -79,7 +80,8 @@ class Chat:
         self, tokenizer: "PreTrainedTokenizerBase", layout: str = "auto", tools: Sequence[dict] = ()
     ):
         self.tokenizer = tokenizer
-        self._chat_template = ChatTemplate(tokenizer, layout, list(tools))
+        with limited(f"the chat template of {tokenizer.name_or_path}"):  # a program, and not ours
+            self._chat_template = ChatTemplate(tokenizer, layout, list(tools))
         # The control tokens. `content` never writes one; `clean` says whether a thought has one.
         self.special = self._chat_template.render.tokens
         self._ids = self._chat_template.render.ids
