@@ -53,7 +53,8 @@ LearningRate = Annotated[float, Range(1e-12, 1)]
 Temperature = Annotated[float, Range(0, 100)]  # 0: greedy
 
 Advantage = Literal[
-    "posterior", "mean", "mean_std", "asym_clip", "rloo", "opo", "batch", "best", "top_k", "none"
+    "posterior", "max_rl", "mean", "mean_std", "asym_clip", "rloo", "opo", "batch", "best", "top_k",
+    "none"
 ]  # fmt: skip
 Baseline = Literal["ema", "gae", "turn_gae"]  # what RL can compare with beside a group
 Reward = Literal["action_prob", "action_prob_mean", "exact_match"]
@@ -63,7 +64,7 @@ Span = Literal["action", "turn"]
 Scorer = Literal["policy", "base"]
 Continues = Literal["best", "own", "resample"]
 Loss = Literal[
-    "pg", "is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "sapo"
+    "pg", "is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "dppo", "sapo"
 ]  # fmt: skip
 Correction = Literal["none", "truncate", "mask"]
 Aggregation = Literal["token", "sequence", "constant"]

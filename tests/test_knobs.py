@@ -23,7 +23,7 @@ OPTIM = {field.name for field in fields(Optim)}
 OPTIMIZER = [{"lr": 5e-4}, {"batch": 2}, {"max_grad_norm": 0.01}]
 LOSSES = [
     {"loss": name, "passes": 6, "lr": 1e-2}
-    for name in ("is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "sapo")
+    for name in ("is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "dppo", "sapo")
 ]  # pg is the default
 ACT_PRM = [
     *OPTIMIZER, *LOSSES, {"entropy": 0.1},
@@ -36,7 +36,7 @@ ACT_PRM = [
     {"reward": "action_prob_mean"}, {"reward": "exact_match"},
     {"reward": "action_prob_mean", "reward_span": "turn"},
     *({"advantage": name} for name in
-      ("posterior", "mean_std", "asym_clip", "rloo", "opo", "batch", "best", "none")),
+      ("posterior", "max_rl", "mean_std", "asym_clip", "rloo", "opo", "batch", "best", "none")),
     {"advantage": "top_k"},
     {"trained_on": "thought_action"}, {"trained_on": "both"},
     {"trained_on": "action_first", "thoughts_from": "state_action"},

@@ -39,11 +39,12 @@ OPTIM = {field.name for field in fields(Optim)}
 OFF_POLICY = {"passes": 3, "loss": "ppo_clip"}
 KNOBS = [
     {"advantage": name}
-    for name in ("posterior", "mean", "asym_clip", "rloo", "opo", "batch", "best", "top_k", "none",
-                 "ema", "gae", "turn_gae")
+    for name in ("posterior", "max_rl", "mean", "asym_clip", "rloo", "opo", "batch", "best",
+                 "top_k", "none", "ema", "gae", "turn_gae")
 ] + [
     {"loss": name, "passes": 6, "lr": 1e-2}  # ratios beyond dual_clip's 3
-    for name in ("pg", "is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "sapo")
+    for name in ("pg", "is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "dppo",
+                 "sapo")
 ] + [
     {"batch": 2}, {"group": 2}, {"updates": 8}, {"lr": 1e-3}, {"correction": "truncate"},
     {"aggregation": "sequence"}, {"aggregation": "constant"}, {"kl": 0.5, **OFF_POLICY},

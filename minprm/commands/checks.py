@@ -19,7 +19,7 @@ from minprm.several.together import started
 from minprm.stages import NAMES, READ_GIVEN, STAGES
 from minprm.text import instruction
 
-CENTRED = ("mean", "mean_std", "asym_clip", "rloo", "opo")
+CENTRED = ("max_rl", "mean", "mean_std", "asym_clip", "rloo", "opo")
 MOST_STAGES = 10  # of --stages: the names of a stage's files hold all stages before it
 
 
