@@ -46,6 +46,7 @@ Episodes = Annotated[int, Range(1, 100_000)]
 Seed = Annotated[int, Range(0, 9_998)]  # each has 100,000 tasks of a split to itself
 Share = Annotated[float, Range(0, 1)]
 Gain = Annotated[float, Range(-1, 1)]  # a difference of two shares
+Momentum = Annotated[float, Range(0, 0.999999)]
 SomeShare = Annotated[float, Range(0.01, 1)]
 Weight = Annotated[float, Range(0, 1000)]  # a factor, a penalty, or a number of nats
 Positive = Annotated[float, Range(1e-6, 10**9)]
@@ -124,11 +125,15 @@ class Optim:
     """How gradient steps are taken, in every stage that takes any."""
 
     warmup: CountOrNone = 5  # updates in which the rate rises, a quarter of the stage's at most
-    # after the warm-up, does the learning rate fall linearly to zero; that of SFT always does
-    decay: Annotated[bool, ReadBy("act_prm*", "rl*")] = False
-    passes: Count = 1  # updates on each batch of samples; above 1 the ratios leave 1
+    # how the rate falls to zero after the warm-up; with none that of SFT alone does, linearly
+    decay: Literal["none", "linear", "cosine"] = "none"
+    passes: Count = 1  # times that each batch of samples is learned from; above 1 ratios leave 1
+    minibatches: Count = 1  # parts of a batch, each an update of its own; groups stay whole
     aggregation: Aggregation = "token"  # how the losses of tokens are averaged
     max_grad_norm: Positive = 1.0  # gradients are clipped to this norm
+    beta1: Momentum = 0.9  # of AdamW: how much of the mean gradient stays at each update
+    beta2: Momentum = 0.95  # the same of its square
+    weight_decay: Share = 0.0  # of AdamW: weights shrink by the learning rate times this
 
 
 @dataclass

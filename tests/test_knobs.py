@@ -27,7 +27,8 @@ LOSSES = [
 ]  # pg is the default
 ACT_PRM = [
     *OPTIMIZER, *LOSSES, {"entropy": 0.1},
-    {"decay": True}, {"passes": 2}, {"aggregation": "sequence"}, {"aggregation": "constant"},
+    {"decay": "linear"}, {"decay": "cosine"}, {"beta1": 0.5}, {"beta2": 0.5}, {"weight_decay": 0.5},
+    {"passes": 2}, {"minibatches": 2}, {"aggregation": "sequence"}, {"aggregation": "constant"},
     {"kl": 0.5, "passes": 2},
     {"kl": 0.5, "kl_target": 0.01}, {"correction": "truncate", "scored_by": "base"},
     # a warm-up takes a quarter of the updates at most
@@ -48,6 +49,11 @@ SFT_KNOBS = [
     {"warmup": 1},
     {"epochs": 1},
     {"passes": 2},
+    {"minibatches": 2},
+    {"decay": "cosine"},
+    {"beta1": 0.5},
+    {"beta2": 0.5},
+    {"weight_decay": 0.5},
 ]
 
 
@@ -148,9 +154,9 @@ def test_patience_stops_at_the_best_held_out_reward(checkpoints, tmp_path):
 def test_every_knob_of_sft_changes_what_is_learned(checkpoints, tmp_path):
     found = tried(checkpoints, tmp_path, "sft:expert", "sft", SFT_KNOBS)
     assert not doubles(found), doubles(found)
-    # the expert's turns are equally long, and the rate falls anyway; what the embedded model is
-    # never told: test_instruction.py; patience: test_looks.py
-    rest = {"aggregation", "decay", "keep_instruction", "patience"}
+    # the expert's turns are equally long; what the embedded model is never told:
+    # test_instruction.py; patience: test_looks.py
+    rest = {"aggregation", "keep_instruction", "patience"}
     assert {f.name for f in fields(SFT)} | OPTIM == {k for knobs in SFT_KNOBS for k in knobs} | rest
 
 

@@ -54,7 +54,8 @@ KNOBS = [
     {"max_async_level": 1},
     {"advantage": "gae", "lam": 0.5}, {"advantage": "gae", "value_weight": 2.0},
     {"advantage": "gae", "gamma": 0.9}, {"advantage": "turn_gae", "gamma": 0.9},
-    {"warmup": 2, "updates": 8}, {"decay": True},
+    {"warmup": 2, "updates": 8}, {"decay": "linear"}, {"decay": "cosine"},
+    {"beta1": 0.5}, {"beta2": 0.5}, {"weight_decay": 0.5}, {"minibatches": 2},
     {"max_grad_norm": 0.01},
 ]  # fmt: skip
 

@@ -168,13 +168,14 @@ def _check_act_prm(config: Config) -> None:
 
 def _check_rl(config: Config) -> None:
     rl = config.rl
+    several_steps = config.optim.passes * config.optim.minibatches > 1  # on each batch
     refuse(
         rl.group < 2 and (rl.groups != "all" or rl.backfill),
         "--rl.groups and --rl.backfill choose groups by their variance: --rl.group 2 or more",
     )
     refuse(
-        rl.format_penalty > 0 and rl.advantage == "posterior",
-        "--rl.format-penalty with posterior: its weights are shares of rewards above 0",
+        rl.format_penalty > 0 and rl.advantage in ("posterior", "max_rl"),
+        f"--rl.format-penalty with {rl.advantage}: its weights are shares of rewards above 0",
     )
     refuse(
         rl.max_async_level > 0 and config.engine.sleep,
@@ -185,9 +186,9 @@ def _check_rl(config: Config) -> None:
         "--rl.kl-to sampler with --rl.correction, which forgets what the sampler found: use one",
     )
     refuse(
-        rl.kl_to == "sampler" and config.optim.passes == 1 and not rl.max_async_level,
+        rl.kl_to == "sampler" and not several_steps and not rl.max_async_level,
         "--rl.kl-to sampler does nothing where the weights that sampled are those that learn: it "
-        "needs --optim.passes above 1, or a batch played ahead",
+        "needs --optim.passes or --optim.minibatches above 1, or a batch played ahead",
     )
 
 

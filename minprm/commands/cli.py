@@ -123,15 +123,15 @@ def given_knobs(argv: list[str], gone: dict[str, str] = GONE) -> set[str]:
     """The knobs that these flags set. Exits where one is gone, or is set twice, since one of the
     two would be ignored. gone: what to do without the flags that a command had once.
 
-    >>> sorted(given_knobs(["--seeds", "0", "1", "--optim.no-decay", "--rl.lr=1e-3"]))
-    ['optim.decay', 'rl.lr', 'seeds']
+    >>> sorted(given_knobs(["--seeds", "0", "1", "--rl.no-backfill", "--rl.lr=1e-3"]))
+    ['rl.backfill', 'rl.lr', 'seeds']
     """
     knobs = set()
     for word in argv:
         if not word.startswith("--"):
             continue
         knob = word.split("=")[0].removeprefix("--").replace("-", "_")
-        knob = re.sub(r"(^|\.)no_", r"\1", knob)  # --optim.no-decay
+        knob = re.sub(r"(^|\.)no_", r"\1", knob)  # --rl.no-backfill
         refuse(knob in knobs, f"{flag(knob)} is given twice")
         refuse(knob in gone, f"{flag(knob)} is gone: {gone.get(knob)}")
         knobs.add(knob)
@@ -172,7 +172,7 @@ def as_flags(knobs: dict) -> list[str]:
     for knob, setting in flat(knobs):
         name = flag(knob)
         if setting is False:
-            flags.append(re.sub(r"([^.-][^.]*)$", r"no-\1", name))  # --optim.no-decay
+            flags.append(re.sub(r"([^.-][^.]*)$", r"no-\1", name))  # --rl.no-backfill
         elif setting is True:
             flags.append(name)
         elif isinstance(setting, list):

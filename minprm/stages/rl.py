@@ -67,7 +67,8 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool) -> Callable[[int], Ba
         groups, episodes = run.prefetch.take(played, update, until)
         baseline = run.running["baseline"]
         samples, stats = rl_samples(groups, cfg, dense, run.agent.policy, baseline)
-        stats["policy/staleness"] /= run.cfg.optim.passes  # in updates
+        optim = run.cfg.optim
+        stats["policy/staleness"] /= optim.passes * optim.minibatches  # in updates
         run.running["baseline"] = stats.get("reward/baseline", 0.0)
         stats["reward/mean"] = fmean(e.world.success for e in episodes)
         run.running["won"] = run.running.get("won", 0.0) + stats["reward/mean"]
