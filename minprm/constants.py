@@ -259,7 +259,8 @@ class Config:
     """Trains the arms of a ladder on one world, evaluates each by playing, and prints the table."""
 
     preset: Preset = "cups"  # defaults to start from
-    config: str = ""  # TOML file with the same knobs; flags override it
+    # TOML files with the same knobs; later ones override earlier ones, and flags all of them
+    config: list[str] = field(default_factory=list)
     run: str = ""  # name of the run; default: preset and time
     dry_run: bool = False  # print what the run would take, and the first sample; and stop
     resume: bool = False  # go on with --run (default: the newest) where it stopped

@@ -240,6 +240,11 @@ def test_toml_gives_the_same_knobs_and_flags_override_it(tmp_path):
     cfg = parse(["--config", str(path), "--act-prm.lr", "0.25"])
     assert (cfg.seeds, cfg.act_prm.lr, cfg.act_prm.reward) == ([4, 5], 0.25, "exact_match")
     assert cfg.world_args == ["rounds=1", "swaps=3"]
+    more = tmp_path / "more.toml"
+    more.write_text("seeds = [6]\n[act_prm]\nlr = 0.125\n")
+    cfg = parse(["--config", str(path), str(more), "--jobs", "2"])
+    assert (cfg.preset, cfg.seeds, cfg.act_prm.lr) == ("smoke", [6], 0.125)
+    assert cfg.act_prm.reward == "exact_match" and cfg.config == [str(path), str(more)]
 
 
 # --- evaluate -------------------------------------------------------------------------------------
