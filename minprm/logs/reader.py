@@ -311,9 +311,9 @@ def read_rows(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
     for place, content in values_of(Path(path)):
         if isinstance(content, Problem):
             raise content
-        rows = content if isinstance(content, list) else [content]
-        for number, row in enumerate(rows, start=1):
-            where = f"{place}, number {number}" if rows is content else place
+        is_array = isinstance(content, list) and place == str(path)  # all of the file
+        for number, row in enumerate(content if is_array else [content], start=1):
+            where = f"{place}, number {number}" if is_array else place
             try:
                 parsed.append(parse(row))
             except ValueError as error:
