@@ -307,19 +307,20 @@ def read_rows(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
 
     A row in another format, which `parse` trips over for want of a key say, is told as such.
     """
+    rows = [*values_of(Path(path))]
+    if len(rows) == 1 and isinstance(rows[0][1], list):  # an array is all of the file
+        ((place, array),) = rows
+        rows = [(f"{place}, number {number}", row) for number, row in enumerate(array, start=1)]
     parsed = []
-    for place, content in values_of(Path(path)):
-        if isinstance(content, Problem):
-            raise content
-        is_array = isinstance(content, list) and place == str(path)  # all of the file
-        for number, row in enumerate(content if is_array else [content], start=1):
-            where = f"{place}, number {number}" if is_array else place
-            try:
-                parsed.append(parse(row))
-            except ValueError as error:
-                raise ValueError(f"{where}: {error}") from error
-            except (AttributeError, LookupError, TypeError) as error:
-                raise ValueError(f"{where}: another format ({error!r})") from error
+    for place, row in rows:
+        if isinstance(row, Problem):
+            raise row
+        try:
+            parsed.append(parse(row))
+        except ValueError as error:
+            raise ValueError(f"{place}: {error}") from error
+        except (AttributeError, LookupError, TypeError) as error:
+            raise ValueError(f"{place}: another format ({error!r})") from error
     return parsed
 
 
