@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evidence import audit
+from minprm.arms.evaluation import reference_rows
 from minprm.constants import Config
 from minprm.envs import WORLDS, base, check_tasks, world_class
 from minprm.envs import __main__ as by_hand
@@ -348,6 +349,37 @@ def test_a_game_is_made_once_also_by_two_processes_at_once(tmp_path):
     assert out[0] == out[1] and b"cookbook" in out[0]
     (folder,) = (tmp_path / "minprm").iterdir()
     assert sorted(p.suffix for p in folder.iterdir()) == [".json", ".ni", ".z8"]
+
+
+# --- several worlds at once ---
+
+
+def test_several_worlds_are_drawn_by_weight_and_each_tells_its_success():
+    args = ["worlds=cups*3 rounds=1, hotpot authors=5"]
+    cfg = Config(world="mixed", world_args=args, episodes=200)
+    rows = reference_rows(cfg, seed=0)
+    assert rows["expert"]["success/cups"] == rows["expert"]["success/hotpot"] == 1.0
+    world = make("mixed", worlds=args[0].removeprefix("worlds="))
+    drawn = []
+    for i in range(200):
+        first = world.reset(i)
+        assert world.tools == world.worlds[world.part].tools
+        drawn.append((world.part, first))
+    assert 130 < sum(part == "cups" for part, _ in drawn) < 170
+    again = make("mixed", worlds=args[0].removeprefix("worlds="))
+    for i, (part, first) in enumerate(drawn):
+        assert again.reset(i) == first and again.part == part
+
+
+@pytest.mark.parametrize(
+    ("worlds", "said"),
+    [("cups*x", "NAME*WEIGHT"), ("cups*0", "NAME*WEIGHT"), ("cups,", "an empty entry"),
+     ("cups, cups", "named twice"), ("mixed", "cannot hold itself"), ("cups rounds=z", "rounds=z")],
+)  # fmt: skip
+def test_a_mixture_that_is_none_is_refused_in_a_sentence(worlds, said, capsys):
+    with pytest.raises(SystemExit):
+        check_tasks(Config(world="mixed", world_args=[f"worlds={worlds}"]))
+    assert said in capsys.readouterr().err
 
 
 # --- a user's own files ---

@@ -34,6 +34,8 @@ WORLDS = {
     # tools to read with
     "hotpot": "minprm.envs.hotpot:Hotpot",
     "search": "minprm.envs.search:Search",
+    # several of these at once
+    "mixed": "minprm.envs.mixed:Mixed",
     # environments of others; each needs an extra
     "babyai": "minprm.envs.babyai:BabyAI",
     "textworld": "minprm.envs.textworld:TextWorld",
