@@ -209,7 +209,7 @@ class Relabel:
 class RL(Sampled):
     """REINFORCE, GRPO or PPO with the world's reward."""
 
-    lr: Annotated[LearningRate, ReadBy("rl", "rl:dense")] = 5e-4  # learning rate of AdamW
+    lr: Annotated[LearningRate, ReadBy("rl", "rl:dense", "rl:sum")] = 5e-4  # learning rate of AdamW
     finetune_lr: Annotated[LearningRate, ReadBy("rl:finetune")] = 2e-4  # the same after SFT
     kl_to: Annotated[Literal["base", "sampler"], Needs("kl")] = "base"  # that reference
     updates: Count = 20  # updates; each plays `batch` tasks `group` times

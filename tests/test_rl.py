@@ -91,8 +91,14 @@ def test_what_starts_from_a_fine_tuned_model_has_its_own_rate(checkpoints, tmp_p
     assert slow[-1]["policy/lr"] == 1e-4 and fast[-1]["policy/lr"] == 3e-3
 
 
-def test_sparse_rewards_are_another_task_than_dense_ones(checkpoints, default, tmp_path):
-    assert not torch.equal(learned(checkpoints, tmp_path, "rl")[0], default[0])
+def test_sparse_rewards_and_sums_are_other_tasks_than_dense_ones(checkpoints, default, tmp_path):
+    sparse, of_sparse = learned(checkpoints, tmp_path / "sparse", "rl")
+    summed, of_summed = learned(checkpoints, tmp_path / "sum", "rl:sum")
+    assert not torch.equal(sparse, default[0]) and not torch.equal(summed, default[0])
+    assert not torch.equal(sparse, summed)
+    # an episode earns what its turns earn together, and has one advantage
+    assert of_summed[0]["reward/paid"] == default[1][0]["reward/paid"]
+    assert of_summed[0]["reward/paid"] > of_sparse[0]["reward/paid"]
 
 
 @pytest.mark.slow
