@@ -42,8 +42,9 @@ def play_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
             with open(flags.transcripts, "a", encoding="utf-8") as file:
                 for e in episodes:
                     file.write(json.dumps(transcript(path, e)) + "\n")
-    lines = reference_rows(cfg, flags.seed)
-    ladder = {"random": [lines["random"]], **rows, "expert": [lines["expert"]]}
+    lines = {name: [row] for name, row in reference_rows(cfg, flags.seed).items()}
+    expert = {"expert": lines.pop("expert")} if "expert" in lines else {}
+    ladder = {**lines, **rows, **expert}
     print(printable(f"{table(ladder)}\n\n{details(ladder)}"))
 
 
