@@ -253,3 +253,113 @@ def test_it_is_trained_on_and_evaluated_without_an_expert(here, model, capsys):
     assert (here / "runs/r/report.html").exists()
     evaluate.main(["checkpoints/r/stages-0", "--episodes", "2"])
     assert "expert" not in capsys.readouterr().out.splitlines()[-1]
+
+
+# --- gymnasium ---
+
+ROOM = '''
+import gymnasium
+from gymnasium.spaces import Box, Discrete, Text
+
+
+class Room(gymnasium.Env):
+    """A door has a number, and each step costs a little."""
+
+    observation_space = Text(40)
+    action_space = Discrete(3, start=1)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.door = int(self.np_random.integers(1, 4))
+        self.key = int(self.np_random.integers(10**6))
+        return f"Door {self.door} is open, key {self.key}.", {}
+
+    def step(self, action):
+        won = action == self.door
+        return f"luck {self.np_random.random()}", 2.0 if won else -0.5, won, action == 3, {}
+
+
+class Said(Room):
+    action_space = Text(5, charset="abcdefgh ")
+
+    def step(self, action):
+        return "yes", 1.0, action == "a bed", False, {}
+
+
+def made(): return gymnasium.wrappers.TimeLimit(Room(), 2)
+def lake(): return gymnasium.make("FrozenLake-v1", render_mode="ansi")
+class Seen(Room):
+    def reset(self, **told): return 3, {}
+class Pushed(Room):
+    action_space = Box(0, 1)
+class Broken(Room):
+    def reset(self, **told): return {}["x"]
+class Stuck(Room):
+    def step(self, action): return {}["x"]
+'''
+
+
+@pytest.fixture
+def room(tmp_path, monkeypatch):
+    pytest.importorskip("gymnasium", reason='needs the extra: pip install ".[gym]"')
+    (tmp_path / "desk.py").write_text(ROOM)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_gymnasium_environment_of_texts_is_played_by_its_numbers(room):
+    doors = world("Room", "turns=3")
+    first = doors.reset(task_seed("test", 2), noise=1)
+    assert first.startswith("Door ") and first == doors.reset(task_seed("test", 2), noise=2)
+    assert doors.actions() == ["1", "2", "3"] and not doors.has("expert") and not doors.few_tasks
+    door = doors.env.door
+    wrong = str(door % 2 + 1)  # 3 ends it
+    observation, reward, done, _ = doors.step(wrong)
+    assert (reward, done) == (-0.5, False)
+    assert doors.step("0")[0] == "illegal: answer one of 1, 2, 3"
+    assert doors.step(str(door))[1:3] == (2.0, True) and doors.success  # 1.5 in all
+    hard = world("Room", "enough=2.0")
+    hard.reset(task_seed("test", 2), noise=3)
+    assert hard.step(wrong)[0] != observation  # another luck
+    hard.step(str(door))
+    assert not hard.success
+
+
+def test_an_episode_that_is_cut_short_is_over(room):
+    doors = world("made")
+    doors.reset(0)
+    door = doors.env.unwrapped.door
+    for over in (False, True):  # TimeLimit's two steps
+        assert doors.step("1" if door != 1 else "2")[2] is over
+    assert not doors.success
+
+
+def test_actions_may_be_texts_and_a_drawing_is_one(room):
+    said = world("Said")
+    said.reset(0)
+    assert not said.has("actions")
+    assert said.step("a bag of rice")[3]["valid"] is False
+    assert said.step("a bag")[:2] == ("yes", 1.0)
+    assert said.step("a bed")[2] and said.success
+    lake = world("lake")
+    assert "[S]FFF" in lake.reset(0) and lake.few_tasks
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("Seen", 'desk.py:Seen shows int, and a model reads text: make it with render_mode="ansi"'),
+        ("Pushed", "desk.py:Pushed takes Box(0.0, 1.0, (1,), float32), and a model writes text"),
+        ("Broken", "desk.py:Broken is called without arguments, and raised KeyError: 'x' (desk.py"),
+    ],
+)
+def test_what_no_text_can_play_is_refused_in_a_sentence(room, capsys, name, complaint):
+    flags = ["--world", f"desk.py:{name}", "--stages", "rl", "--model", "m"]
+    assert complaint in refusal(train.main, flags, capsys)
+
+
+def test_an_environment_that_raises_ends_in_a_sentence(room, capsys):
+    stuck = world("Stuck")
+    stuck.reset(0)
+    error = refusal(stuck.step, "1", capsys)
+    assert error.startswith("desk.py:Stuck, task 0: act raised KeyError: 'x' (desk.py, line ")
