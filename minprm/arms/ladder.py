@@ -243,7 +243,8 @@ def start(
     # a task is on one side only, with all of its demos
     train_demos, held_out, test = split(fitting_demos(measured(demos, agent.chat), agent, cfg), cfg)
     made_by = {name: setting for name, setting in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
-    named = [cfg.world, cfg.act_prm.reward, cfg.act_prm.advantage, cfg.rl.advantage]
+    named = [cfg.world, cfg.act_prm.reward, cfg.act_prm.advantage]
+    named += [cfg.rl.reward, cfg.rl.advantage]
     named += [text.rpartition("=")[2] for text in cfg.world_args]
     made_by |= own.fingerprints(named)
     made_by["what the model is told"] = agent.instruction.text
