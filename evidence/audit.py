@@ -109,7 +109,8 @@ def table(audited: dict) -> str:
         )
     versions = ", ".join(f"{package} {number}" for package, number in audited["versions"].items())
     lines.append("")
-    lines.append(f"{audited['date']}, {versions};")
+    lines.append(f"{audited['date']};")
+    lines.append(f"{versions};")
     lines.append("`python -m evidence.audit`.")
     return "\n".join(lines)
 

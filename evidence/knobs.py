@@ -21,7 +21,7 @@ file, the file before the preset, and the preset before the defaults below. A kn
 no effect is refused. `python -m evidence.knobs` writes this page from `minprm/constants.py`.
 
 A yes-or-no knob is switched on by its name and off by `no-` before the name: `--no-gate`,
-`--optim.no-decay`. A list takes several words: `--seeds 0 1 2`.
+`--rl.no-backfill`. A list takes several words: `--seeds 0 1 2`.
 """
 PRESET_HEAD = """\
 ## Presets

@@ -15,6 +15,9 @@ right thought, the expert's action is a surprise of seven nats, and its gradient
 thought's. A group in which no thought predicts the action teaches next to nothing (FLOOR): in
 shares of a sum near 0, chance would decide. And logs whose best thought earns less than .5 are
 left out: it is probably wrong.
+
+With seed 0 it prints .080 for the base with its examples, .013 after SFT on the actions and .393
+after Act-PRM. One core is busy for an hour.
 """
 
 import argparse

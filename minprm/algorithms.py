@@ -76,6 +76,18 @@ def gain(r: Tensor, b: float) -> Tensor:
     return (r - b).clamp(min=0)
 
 
+def max_rl(r: Tensor) -> Tensor:
+    """A_i = r_i / mean(r) - 1; 0 where all is 0.  [G] -> [G]   MaxRL, arXiv:2602.02710
+
+    This is `posterior`, centred. Where r is 1 for a success and else 0, it climbs the log of the
+    probability of success, as `posterior` climbs that of the expert's action.
+
+    >>> max_rl(torch.tensor([1.0, 0.0, 0.0, 0.0]))
+    tensor([ 3., -1., -1., -1.])
+    """
+    return posterior(r) - posterior(r).mean()
+
+
 def none(r: Tensor) -> Tensor:
     """A_i = r_i.  [G] -> [G]   REINFORCE, Williams 1992"""
     return r
@@ -182,6 +194,12 @@ def token(lengths: list[int]) -> list[float]:
 
 
 REWARDS = {"action_prob": action_prob, "action_prob_mean": action_prob_mean}
-ADVANTAGES = {"posterior": posterior, "none": none, "mean": mean, "mean_std": mean_std}
+ADVANTAGES = {
+    "posterior": posterior,
+    "max_rl": max_rl,
+    "none": none,
+    "mean": mean,
+    "mean_std": mean_std,
+}
 LOSSES = {"pg": pg, "ppo_clip": ppo_clip}
 AGGREGATIONS = {"token": token}

@@ -46,6 +46,7 @@ Episodes = Annotated[int, Range(1, 100_000)]
 Seed = Annotated[int, Range(0, 9_998)]  # each has 100,000 tasks of a split to itself
 Share = Annotated[float, Range(0, 1)]
 Gain = Annotated[float, Range(-1, 1)]  # a difference of two shares
+Momentum = Annotated[float, Range(0, 0.999999)]
 SomeShare = Annotated[float, Range(0.01, 1)]
 Weight = Annotated[float, Range(0, 1000)]  # a factor, a penalty, or a number of nats
 Positive = Annotated[float, Range(1e-6, 10**9)]
@@ -53,7 +54,8 @@ LearningRate = Annotated[float, Range(1e-12, 1)]
 Temperature = Annotated[float, Range(0, 100)]  # 0: greedy
 
 Advantage = Literal[
-    "posterior", "mean", "mean_std", "asym_clip", "rloo", "opo", "batch", "best", "top_k", "none"
+    "posterior", "max_rl", "mean", "mean_std", "asym_clip", "rloo", "opo", "batch", "best", "top_k",
+    "none"
 ]  # fmt: skip
 Baseline = Literal["ema", "gae", "turn_gae"]  # what RL can compare with beside a group
 Reward = Literal["action_prob", "action_prob_mean", "exact_match"]
@@ -63,7 +65,7 @@ Span = Literal["action", "turn"]
 Scorer = Literal["policy", "base"]
 Continues = Literal["best", "own", "resample"]
 Loss = Literal[
-    "pg", "is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "sapo"
+    "pg", "is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "dppo", "sapo"
 ]  # fmt: skip
 Correction = Literal["none", "truncate", "mask"]
 Aggregation = Literal["token", "sequence", "constant"]
@@ -123,11 +125,15 @@ class Optim:
     """How gradient steps are taken, in every stage that takes any."""
 
     warmup: CountOrNone = 5  # updates in which the rate rises, a quarter of the stage's at most
-    # after the warm-up, does the learning rate fall linearly to zero; that of SFT always does
-    decay: Annotated[bool, ReadBy("act_prm*", "rl*")] = False
-    passes: Count = 1  # updates on each batch of samples; above 1 the ratios leave 1
+    # how the rate falls to zero after the warm-up; with none that of SFT alone does, linearly
+    decay: Literal["none", "linear", "cosine"] = "none"
+    passes: Count = 1  # times that each batch of samples is learned from; above 1 ratios leave 1
+    minibatches: Count = 1  # parts of a batch, each an update of its own; groups stay whole
     aggregation: Aggregation = "token"  # how the losses of tokens are averaged
     max_grad_norm: Positive = 1.0  # gradients are clipped to this norm
+    beta1: Momentum = 0.9  # of AdamW: how much of the mean gradient stays at each update
+    beta2: Momentum = 0.95  # the same of its square
+    weight_decay: Share = 0.0  # of AdamW: weights shrink by the learning rate times this
 
 
 @dataclass
@@ -203,7 +209,7 @@ class Relabel:
 class RL(Sampled):
     """REINFORCE, GRPO or PPO with the world's reward."""
 
-    lr: Annotated[LearningRate, ReadBy("rl", "rl:dense")] = 5e-4  # learning rate of AdamW
+    lr: Annotated[LearningRate, ReadBy("rl", "rl:dense", "rl:sum")] = 5e-4  # learning rate of AdamW
     finetune_lr: Annotated[LearningRate, ReadBy("rl:finetune")] = 2e-4  # the same after SFT
     kl_to: Annotated[Literal["base", "sampler"], Needs("kl")] = "base"  # that reference
     updates: Count = 20  # updates; each plays `batch` tasks `group` times
@@ -255,7 +261,8 @@ class Config:
     """Trains the arms of a ladder on one world, evaluates each by playing, and prints the table."""
 
     preset: Preset = "cups"  # defaults to start from
-    config: str = ""  # TOML file with the same knobs; flags override it
+    # TOML files with the same knobs; later ones override earlier ones, and flags all of them
+    config: list[str] = field(default_factory=list)
     run: str = ""  # name of the run; default: preset and time
     dry_run: bool = False  # print what the run would take, and the first sample; and stop
     resume: bool = False  # go on with --run (default: the newest) where it stopped

@@ -85,7 +85,8 @@ def loop(
 
 
 def learn(run: Run, samples: list[Sample], cfg: Training, lr: float) -> dict[str, float]:
-    """Takes `optim.passes` optimizer steps on one batch. Returns what to log."""
+    """Learns from one batch `optim.passes` times, each time in `optim.minibatches` optimizer steps.
+    Returns what to log."""
     policy = run.agent.policy
     temperature = run.agent.temperature
     optim = run.cfg.optim
@@ -95,17 +96,36 @@ def learn(run: Run, samples: list[Sample], cfg: Training, lr: float) -> dict[str
     if isinstance(cfg, Sampled):
         cfg = replace(cfg, kl=run.running.get("kl", cfg.kl))
         samples, gaps = reweighted(policy, samples, cfg.correction, temperature)
-    passes = [policy.update(samples, cfg, lr, temperature, optim) for _ in range(optim.passes)]
-    stats = passes[-1]
-    # the gap to the sampler is that of the first pass, before any weight moved
+    steps = []
+    for _ in range(optim.passes):
+        for part in minibatches(samples, optim.minibatches, run.agent):
+            steps.append(policy.update(part, cfg, lr, temperature, optim))
+    stats = steps[-1]
+    # the gap to the sampler is that of the first step, before any weight moved
     for name in ("policy/gap_mean", "policy/gap_max", "policy/mismatch_kl"):
-        if name in passes[0]:
-            stats[name] = passes[0][name]
+        if name in steps[0]:
+            stats[name] = steps[0][name]
     stats |= gaps
     if isinstance(cfg, Sampled) and cfg.kl_target and not policy.skipped:
         run.running["kl"] = adaptive_kl(cfg.kl, stats["policy/kl"], cfg.kl_target)
         stats["policy/kl_weight"] = cfg.kl
     return stats
+
+
+def minibatches(samples: list[Sample], n: int, agent: Agent) -> list[list[Sample]]:
+    """The samples in n parts, in their order; in fewer where there are fewer groups. What has its
+    first state in common is a group, and stays whole."""
+    if n == 1:
+        return [samples]
+    groups: dict[Sample, list[Sample]] = {}
+    for sample in samples:
+        if any(sample.trained):
+            groups.setdefault(agent.first_state(sample), []).append(sample)
+    n = min(n, len(groups))
+    parts: list[list[Sample]] = [[] for _ in range(n)]
+    for number, group in enumerate(groups.values()):
+        parts[number * n // len(groups)] += group
+    return parts
 
 
 class Progress:
@@ -120,8 +140,10 @@ class Progress:
         self.cfg = cfg
         self.updates = updates
         self.best_by = best_by
-        decay = run.cfg.optim.decay or isinstance(cfg, SFT)  # which ends in small steps
-        self.lr = schedule(cfg.lr, updates, replace(run.cfg.optim, decay=decay))
+        optim = run.cfg.optim
+        if isinstance(cfg, SFT) and optim.decay == "none":  # it has to end in small steps
+            optim = replace(optim, decay="linear")
+        self.lr = schedule(cfg.lr, updates, optim)
         self.seconds: dict[str, float] = {}  # of the parts of this update
         self.best_weights = {}  # those of the best look, where patience may go back to them
         self.ctrl_c = CtrlC(run.agent.policy.shares)

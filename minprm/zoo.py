@@ -213,6 +213,20 @@ def ipo(logp: Tensor, old_logp: Tensor, adv: Tensor, eps: float = 0.3) -> Tensor
     return importance(logp, old_logp, adv) * near
 
 
+def dppo(
+    logp: Tensor, old_logp: Tensor, adv: Tensor, eps: float = 0.2, tau: float = 1e-3
+) -> Tensor:
+    """-A rho where exp(logp) has moved at most eps in A's direction, else 0; everywhere plus
+    tau (logp - old_logp)^2.  [T] -> [T]   DPPO, arXiv:2602.04879; prime-rl's default of 2026
+
+    As PPO's clip, it stops what moves on, and never what comes back. As `ipo`, it measures the
+    move in probabilities. The square pulls the ratio back to 1.
+    """
+    moved = (logp.exp() - old_logp.exp()).detach() * adv.sign()
+    square = (logp - old_logp).square()
+    return importance(logp, old_logp, adv) * (moved <= eps) + tau * square
+
+
 def sapo(logp: Tensor, old_logp: Tensor, adv: Tensor) -> Tensor:
     """-A 4/tau sigmoid(tau (rho - 1)), tau 1 where A > 0, else 1.05.  [T] -> [T]   TRL; soft clip
 
@@ -296,6 +310,7 @@ LOSSES = algorithms.LOSSES | {
     "cispo": cispo,
     "masked_is": masked_is,
     "ipo": ipo,
+    "dppo": dppo,
     "sapo": sapo,
 }
 HARD_EM = ("best", "top_k")  # advantages that are weights of 0 and 1, for thought and action alike

@@ -16,7 +16,7 @@ from minprm.algorithms import effective_sample_size, returns_to_go, systematic_r
 from minprm.commands.presets import PRESETS
 from minprm.text.actions import copies, exact_match
 
-CENTRED = ("mean", "mean_std", "rloo")
+CENTRED = ("max_rl", "mean", "mean_std", "rloo")
 
 
 def test_every_choice_in_the_config_is_a_function_and_the_other_way_round():
@@ -43,6 +43,7 @@ def test_advantages_of_a_group_worked_out_by_hand():
         "opo": [0.6, -0.4, 0.1, 0.1],  # lengths 1 3 2 4: (1 + 1 + 2) / 10
         "batch": [0.4, -0.6, -0.1, -0.1],  # beside a second group of one, 1: mean .6
         "posterior": [2, 0, 1, 1],
+        "max_rl": [1, -1, 0, 0],
         "best": [1, 0, 0, 0],
         "top_k": [1, 0, 1, 0],
     }
@@ -68,7 +69,7 @@ def test_a_group_of_one_and_a_group_without_variance_teach_nothing(name):
 
 
 def test_thoughts_that_earned_nothing_have_no_posterior_and_are_never_best():
-    for name in ("posterior", "best", "top_k"):
+    for name in ("posterior", "max_rl", "best", "top_k"):
         (a,) = zoo.advantages([torch.zeros(4)], name, [torch.ones(4)])
         assert a.tolist() == [0.0] * 4
 
@@ -310,6 +311,11 @@ GOLDEN = {
     "dual_clip": ([-1.28, -0.5, -1.28], [2.0, 0.8, 3.0]),
     "masked_is": ([-2.0, -0.5, 0.0], [2.0, 0.5, 0.0]),
     "ipo": ([-2.0, 0.0, 0.0], [2.0, 0.0, 0.0]),  # moved .1, .4, .45
+    # .1, -.4, .45 in the direction of the token; and a thousandth of (log rho)^2
+    "dppo": (
+        [-2 + 4.80453e-4, -0.5 + 4.80453e-4, 5.301898e-3],
+        [2 + 4.80453e-4, 4.80453e-4, 10 + 5.301898e-3],
+    ),
     "cispo": (
         [2.0 * math.log(5), 0.5 * math.log(2.5), 5.0 * math.log(2)],
         [-2.0 * math.log(5), -0.5 * math.log(2.5), -5.0 * math.log(2)],

@@ -101,7 +101,7 @@ ROOT = Path(__file__).parents[1]
         ("--rl.group 1 --rl.groups top_p --rl.advantage ema", "variance"),
         ("--rl.format-penalty 0.1 --rl.advantage posterior", "posterior"),
         ("--rl.kl .1 --rl.kl-to sampler --rl.correction mask", "use one"),
-        ("--rl.kl .1 --rl.kl-to sampler", "--optim.passes above 1"),
+        ("--rl.kl .1 --rl.kl-to sampler", "--optim.passes or --optim.minibatches above 1"),
         ("--sampler vllm --rl.max-async-level 1 --engine.sleep", "never sleeps"),
         ("--no-think --arms act_prm", "--no-think"),
         ("--no-think --stages synth", "turns that begin with a thought"),
@@ -133,12 +133,11 @@ ROOT = Path(__file__).parents[1]
         ("--rl.finetune-lr 1e-4 --arms rl", "rl:finetune"),
         ("--act-prm.lr 1e-4 --arms best_of_base", "act_prm"),
         ("--relabel.group 4 --arms rl", "relabel"),
-        ("--optim.decay --arms action_sft", "it needs a stage that reads it: act_prm, "),
         ("--optim.warmup 1 --arms base", "it needs a stage that reads it: act_prm, "),
         ("--stages rl --arms rl", "--arms has no effect"),
         ("--shard never", "--shard has no effect here: it needs torchrun with several processes"),
         ("--dry-run --shard never", "--shard has no effect"),
-        ("--stages demos --optim.decay", "--optim.decay has no effect"),
+        ("--stages demos --optim.decay linear", "--optim.decay has no effect"),
         # of earlier versions
         ("--sft.loss ppo_clip", "--sft.loss is gone: it is about sampled tokens, and nobody"),
         ("--sft.correction mask", "nobody sampled"),
@@ -241,6 +240,11 @@ def test_toml_gives_the_same_knobs_and_flags_override_it(tmp_path):
     cfg = parse(["--config", str(path), "--act-prm.lr", "0.25"])
     assert (cfg.seeds, cfg.act_prm.lr, cfg.act_prm.reward) == ([4, 5], 0.25, "exact_match")
     assert cfg.world_args == ["rounds=1", "swaps=3"]
+    more = tmp_path / "more.toml"
+    more.write_text("seeds = [6]\n[act_prm]\nlr = 0.125\n")
+    cfg = parse(["--config", str(path), str(more), "--jobs", "2"])
+    assert (cfg.preset, cfg.seeds, cfg.act_prm.lr) == ("smoke", [6], 0.125)
+    assert cfg.act_prm.reward == "exact_match" and cfg.config == [str(path), str(more)]
 
 
 # --- evaluate -------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from minprm.data import Sample, chain
 from minprm.logs.books import Reading
-from minprm.logs.reader import from_chat, read_demos, read_jsonl, split_tasks, to_chat, write_demos
+from minprm.logs.reader import from_chat, read_demos, read_rows, split_tasks, to_chat, write_demos
 from minprm.text.actions import copies, exact_match, parts
 from shared.logs import CALL, CALLS, TEXT, changed, mixed
 
@@ -216,9 +216,9 @@ def test_a_file_in_another_encoding_says_which_one_to_save_in(encoding, tmp_path
 def test_a_mark_of_the_encoding_and_windows_line_ends_are_read(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n\r\n{"a": 2}\r\n')
-    assert read_jsonl(path, lambda row: row["a"]) == [1, 2]
+    assert read_rows(path, lambda row: row["a"]) == [1, 2]
     with pytest.raises(ValueError, match=r"^nowhere\.jsonl: no such file"):
-        read_jsonl("nowhere.jsonl", str)
+        read_rows("nowhere.jsonl", str)
 
 
 def test_a_task_is_on_one_side_of_the_split_only():

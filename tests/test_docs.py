@@ -197,6 +197,7 @@ def understand(command: str) -> None:
 def test_every_command_is_understood(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     Path("my.toml").write_text("")
+    Path("examples").symlink_to(ROOT / "examples")
     refund.write_all(Path("refund"), seed=0)
     for command in told_by(page):
         try:

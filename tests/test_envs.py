@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evidence import audit
+from minprm.arms.evaluation import reference_rows
 from minprm.constants import Config
 from minprm.envs import WORLDS, base, check_tasks, world_class
 from minprm.envs import __main__ as by_hand
@@ -350,6 +351,37 @@ def test_a_game_is_made_once_also_by_two_processes_at_once(tmp_path):
     assert sorted(p.suffix for p in folder.iterdir()) == [".json", ".ni", ".z8"]
 
 
+# --- several worlds at once ---
+
+
+def test_several_worlds_are_drawn_by_weight_and_each_tells_its_success():
+    args = ["worlds=cups*3 rounds=1, hotpot authors=5"]
+    cfg = Config(world="mixed", world_args=args, episodes=200)
+    rows = reference_rows(cfg, seed=0)
+    assert rows["expert"]["success/cups"] == rows["expert"]["success/hotpot"] == 1.0
+    world = make("mixed", worlds=args[0].removeprefix("worlds="))
+    drawn = []
+    for i in range(200):
+        first = world.reset(i)
+        assert world.tools == world.worlds[world.part].tools
+        drawn.append((world.part, first))
+    assert 130 < sum(part == "cups" for part, _ in drawn) < 170
+    again = make("mixed", worlds=args[0].removeprefix("worlds="))
+    for i, (part, first) in enumerate(drawn):
+        assert again.reset(i) == first and again.part == part
+
+
+@pytest.mark.parametrize(
+    ("worlds", "said"),
+    [("cups*x", "NAME*WEIGHT"), ("cups*0", "NAME*WEIGHT"), ("cups,", "an empty entry"),
+     ("cups, cups", "named twice"), ("mixed", "cannot hold itself"), ("cups rounds=z", "rounds=z")],
+)  # fmt: skip
+def test_a_mixture_that_is_none_is_refused_in_a_sentence(worlds, said, capsys):
+    with pytest.raises(SystemExit):
+        check_tasks(Config(world="mixed", world_args=[f"worlds={worlds}"]))
+    assert said in capsys.readouterr().err
+
+
 # --- a user's own files ---
 
 
@@ -364,7 +396,24 @@ def test_files_of_ones_own_are_read(tmp_path):
     pages = [["A", ["A is by B."]], ["B", ["B is from Rome."]], ["C", ["C."]]]
     facts = {"answer": "Rome", "context": pages, "supporting_facts": [["A", 0], ["B", 0]]}
     hop = write("h.jsonl", *({"question": f"where is {i}?", **facts} for i in range(30)))
-    for name, file in (("gsm8k", sums), ("hotpot", hop)):
+    columns = {
+        "context": {"title": ["A", "B", "C"], "sentences": [page for _, page in pages]},
+        "supporting_facts": {"title": ["A", "B"], "sent_id": [0, 0]},
+    }
+    of_hub = [{"question": f"where is {i}?", **facts, **columns} for i in range(30)]
+    array = write("array.json", of_hub)
+    meta = write(
+        "m.jsonl",
+        *({"query": f"{i}+1?", "response": f"so. The answer is: {i + 1}"} for i in range(30)),
+    )
+    groups = lambda i: [  # noqa: E731
+        {"reason": f"of {k}", "words": [f"Word{i}-{k}-{n}" for n in range(4)]} for k in range(4)
+    ]
+    puzzles = write(
+        "c.jsonl", *({"words": [], "solution": {"groups": groups(i)}} for i in range(30))
+    )
+    files = [("gsm8k", sums), ("gsm8k", meta), ("hotpot", hop), ("hotpot", array)]
+    for name, file in (*files, ("connections", puzzles)):
         for split in ("train", "validation", "test"):
             world = make(name, file=file)
             play(world, task_seed(split, 0), lambda w: w.expert())
@@ -411,9 +460,12 @@ def test_a_size_that_takes_minutes_to_plan_for_is_refused():
 
 @pytest.mark.parametrize(
     ("world", "text", "said"),
-    [("gsm8k", '{"question": 5, "answer": "#### 5"}', "line 1"),
-     ("gsm8k", '{"question": "?", "answer": 5}', "line 1"), ("gsm8k", "", "different tasks"),
-     ("hotpot", '{"question": 5, "answer": "x", "context": [], "supporting_facts": []}', "line 1")],
+    [("gsm8k", '{"question": 5, "answer": "#### 5"}', "needs"),
+     ("gsm8k", '{"question": "?", "answer": 5}\n{}', "line 1: another format"),
+     ("gsm8k", '[{"query": "?", "response": "The answer is: x"}]', "number 1: needs"),
+     ("gsm8k", "", "different tasks"),
+     ("connections", '{"solution": {"groups": []}}', "four groups of four words"),
+     ("hotpot", '{"question": 5, "answer": "x", "context": [], "supporting_facts": []}', "texts")],
 )  # fmt: skip
 def test_a_file_that_holds_no_tasks_is_refused_by_what_is_wrong_in_it(world, text, said, tmp_path):
     file = tmp_path / "mine.json"

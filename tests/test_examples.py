@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise, product
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,10 +11,12 @@ from torch import tensor
 from benchmarks import prefetch
 from examples import adaptive_temperature, nlpo, text_rewards
 from minprm.arms.ladder import STAGES
+from minprm.commands.cli import parse
 from minprm.commands.train import main as train
-from minprm.envs import WORLDS
+from minprm.envs import WORLDS, check_tasks
 from minprm.zoo import importance
 from shared.policies import policy
+from shared.worlds import installed
 
 
 @pytest.fixture
@@ -23,6 +26,17 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setitem(STAGES, "rl_adaptive", adaptive_temperature.rl_adaptive)
     yield tmp_path
     torch.set_flush_denormal(False)
+
+
+CONFIGS = sorted((Path(__file__).parents[1] / "examples/configs").glob("*.toml"))
+
+
+@pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
+def test_a_configuration_is_one_and_its_world_has_tasks(file):
+    cfg = parse(["--config", str(file)])
+    assert cfg.world == file.stem
+    if file.stem in installed():
+        check_tasks(cfg)
 
 
 def test_the_nucleus_is_the_smallest_set_of_its_probability():

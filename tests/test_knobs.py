@@ -23,11 +23,12 @@ OPTIM = {field.name for field in fields(Optim)}
 OPTIMIZER = [{"lr": 5e-4}, {"batch": 2}, {"max_grad_norm": 0.01}]
 LOSSES = [
     {"loss": name, "passes": 6, "lr": 1e-2}
-    for name in ("is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "sapo")
+    for name in ("is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "dppo", "sapo")
 ]  # pg is the default
 ACT_PRM = [
     *OPTIMIZER, *LOSSES, {"entropy": 0.1},
-    {"decay": True}, {"passes": 2}, {"aggregation": "sequence"}, {"aggregation": "constant"},
+    {"decay": "linear"}, {"decay": "cosine"}, {"beta1": 0.5}, {"beta2": 0.5}, {"weight_decay": 0.5},
+    {"passes": 2}, {"minibatches": 2}, {"aggregation": "sequence"}, {"aggregation": "constant"},
     {"kl": 0.5, "passes": 2},
     {"kl": 0.5, "kl_target": 0.01}, {"correction": "truncate", "scored_by": "base"},
     # a warm-up takes a quarter of the updates at most
@@ -36,7 +37,7 @@ ACT_PRM = [
     {"reward": "action_prob_mean"}, {"reward": "exact_match"},
     {"reward": "action_prob_mean", "reward_span": "turn"},
     *({"advantage": name} for name in
-      ("posterior", "mean_std", "asym_clip", "rloo", "opo", "batch", "best", "none")),
+      ("posterior", "max_rl", "mean_std", "asym_clip", "rloo", "opo", "batch", "best", "none")),
     {"advantage": "top_k"},
     {"trained_on": "thought_action"}, {"trained_on": "both"},
     {"trained_on": "action_first", "thoughts_from": "state_action"},
@@ -48,6 +49,11 @@ SFT_KNOBS = [
     {"warmup": 1},
     {"epochs": 1},
     {"passes": 2},
+    {"minibatches": 2},
+    {"decay": "cosine"},
+    {"beta1": 0.5},
+    {"beta2": 0.5},
+    {"weight_decay": 0.5},
 ]
 
 
@@ -148,9 +154,9 @@ def test_patience_stops_at_the_best_held_out_reward(checkpoints, tmp_path):
 def test_every_knob_of_sft_changes_what_is_learned(checkpoints, tmp_path):
     found = tried(checkpoints, tmp_path, "sft:expert", "sft", SFT_KNOBS)
     assert not doubles(found), doubles(found)
-    # the expert's turns are equally long, and the rate falls anyway; what the embedded model is
-    # never told: test_instruction.py; patience: test_looks.py
-    rest = {"aggregation", "decay", "keep_instruction", "patience"}
+    # the expert's turns are equally long; what the embedded model is never told:
+    # test_instruction.py; patience: test_looks.py
+    rest = {"aggregation", "keep_instruction", "patience"}
     assert {f.name for f in fields(SFT)} | OPTIM == {k for knobs in SFT_KNOBS for k in knobs} | rest
 
 

@@ -7,14 +7,15 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from minprm.constants import Engine, Optim, Sampled
+from minprm.constants import Config, Engine, Optim, Sampled
 from minprm.data import NAN, Sample
 from minprm.model.correction import check_gap, reweighted
 from minprm.model.policy import schedule
 from minprm.model.reading import project
 from minprm.model.sampler import Sampler
 from minprm.text.chat import Chat
-from shared.policies import SAMPLES, policy, sample, weights
+from minprm.trainer import minibatches
+from shared.policies import SAMPLES, agent, policy, sample, weights
 
 LR = 1e-2
 UNCLIPPED = Optim(max_grad_norm=1e9)
@@ -212,10 +213,26 @@ def test_the_end_of_a_turn_is_among_the_tokens_that_sft_learns():
     assert chat.end != [chat.tokenizer.pad_token_id]
 
 
+def test_minibatches_keep_groups_whole_and_leave_out_what_is_not_trained():
+    learner = agent(policy(), Config())
+    rules = learner.beginnings[7,] = Sample().extend([7])  # in common to all
+    states = [Sample(parent=rules).extend([i]) for i in range(3)]
+    samples = []
+    for state in states:
+        later = Sample(parent=state).extend([4])
+        samples += [Sample(parent=later).extend([5], 1.0), Sample(parent=state).extend([6], 1.0)]
+    read = Sample(parent=states[0]).extend([8])
+    assert minibatches([*samples, read], 2, learner) == [samples[:4], samples[4:]]
+    assert minibatches(samples, 9, learner) == [samples[:2], samples[2:4], samples[4:]]
+    assert minibatches([*samples, read], 1, learner) == [[*samples, read]]
+
+
 def test_schedule_warms_up_and_decays():
-    lr = schedule(1.0, 16, Optim(warmup=4, decay=True))
+    lr = schedule(1.0, 16, Optim(warmup=4, decay="linear"))
     # the whole rate is reached; from there it falls in twelve equal steps
     assert [lr(0), lr(3), lr(4), lr(15)] == pytest.approx([0.25, 1.0, 1.0, 1 / 12])
+    cosine = schedule(1.0, 16, Optim(warmup=4, decay="cosine"))
+    assert [cosine(3), cosine(4), cosine(10)] == pytest.approx([1.0, 1.0, 0.5])
     constant = schedule(1.0, 16, Optim(warmup=4))
     assert [constant(0), constant(3), constant(15)] == [0.25, 1.0, 1.0]
 
@@ -224,7 +241,7 @@ def test_schedule_warms_up_and_decays():
     ("updates", "rates"), [(1, [1.0]), (3, [1.0, 2 / 3, 1 / 3]), (4, [1.0, 1.0, 2 / 3, 1 / 3])]
 )
 def test_a_short_stage_warms_up_for_a_quarter_of_it_at_most(updates, rates):
-    lr = schedule(1.0, updates, Optim(warmup=5, decay=True))
+    lr = schedule(1.0, updates, Optim(warmup=5, decay="linear"))
     assert [lr(update) for update in range(updates)] == pytest.approx(rates)
 
 

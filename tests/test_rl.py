@@ -39,11 +39,12 @@ OPTIM = {field.name for field in fields(Optim)}
 OFF_POLICY = {"passes": 3, "loss": "ppo_clip"}
 KNOBS = [
     {"advantage": name}
-    for name in ("posterior", "mean", "asym_clip", "rloo", "opo", "batch", "best", "top_k", "none",
-                 "ema", "gae", "turn_gae")
+    for name in ("posterior", "max_rl", "mean", "asym_clip", "rloo", "opo", "batch", "best",
+                 "top_k", "none", "ema", "gae", "turn_gae")
 ] + [
     {"loss": name, "passes": 6, "lr": 1e-2}  # ratios beyond dual_clip's 3
-    for name in ("pg", "is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "sapo")
+    for name in ("pg", "is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "dppo",
+                 "sapo")
 ] + [
     {"batch": 2}, {"group": 2}, {"updates": 8}, {"lr": 1e-3}, {"correction": "truncate"},
     {"aggregation": "sequence"}, {"aggregation": "constant"}, {"kl": 0.5, **OFF_POLICY},
@@ -53,7 +54,8 @@ KNOBS = [
     {"max_async_level": 1},
     {"advantage": "gae", "lam": 0.5}, {"advantage": "gae", "value_weight": 2.0},
     {"advantage": "gae", "gamma": 0.9}, {"advantage": "turn_gae", "gamma": 0.9},
-    {"warmup": 2, "updates": 8}, {"decay": True},
+    {"warmup": 2, "updates": 8}, {"decay": "linear"}, {"decay": "cosine"},
+    {"beta1": 0.5}, {"beta2": 0.5}, {"weight_decay": 0.5}, {"minibatches": 2},
     {"max_grad_norm": 0.01},
 ]  # fmt: skip
 
@@ -89,8 +91,14 @@ def test_what_starts_from_a_fine_tuned_model_has_its_own_rate(checkpoints, tmp_p
     assert slow[-1]["policy/lr"] == 1e-4 and fast[-1]["policy/lr"] == 3e-3
 
 
-def test_sparse_rewards_are_another_task_than_dense_ones(checkpoints, default, tmp_path):
-    assert not torch.equal(learned(checkpoints, tmp_path, "rl")[0], default[0])
+def test_sparse_rewards_and_sums_are_other_tasks_than_dense_ones(checkpoints, default, tmp_path):
+    sparse, of_sparse = learned(checkpoints, tmp_path / "sparse", "rl")
+    summed, of_summed = learned(checkpoints, tmp_path / "sum", "rl:sum")
+    assert not torch.equal(sparse, default[0]) and not torch.equal(summed, default[0])
+    assert not torch.equal(sparse, summed)
+    # an episode earns what its turns earn together, and has one advantage
+    assert of_summed[0]["reward/paid"] == default[1][0]["reward/paid"]
+    assert of_summed[0]["reward/paid"] > of_sparse[0]["reward/paid"]
 
 
 @pytest.mark.slow

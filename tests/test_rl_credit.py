@@ -289,8 +289,8 @@ def test_a_turn_that_cannot_be_read_pays_the_penalty_and_keeps_its_reward(parts)
     e = played(parts)[0][0]
     e.infos[1]["formatted"] = False
     cfg = RL(format_penalty=0.5)
-    assert paid(e, cfg, dense=False) == [0.0, -0.5, 1.0]
-    assert paid(e, cfg, dense=True) == pytest.approx([0.0, 0.2 - 0.5, 0.4])
+    assert paid(e, cfg, by_turn=False) == [0.0, -0.5, 1.0]
+    assert paid(e, cfg, by_turn=True) == pytest.approx([0.0, 0.2 - 0.5, 0.4])
     assert [s.reward for s in e.steps] == pytest.approx([0.0, 0.2, 0.4])
 
 

@@ -79,7 +79,7 @@ def test_a_reward_that_is_none_ends_in_a_sentence(here, monkeypatch, capsys, nam
         ("--rl.reward none.py:f", "none.py: No such file"),
         (
             "--rl.reward mine.py:same --arms rl rl_dense",
-            "and rl:dense is paid at each turn: use rl",
+            "rl:dense and rl:sum are paid at each turn: use",
         ),
         ("--rl.reward mine.py:same --arms base", "--rl.reward has no effect here"),
     ],
@@ -109,7 +109,7 @@ def test_it_reads_the_conversation_with_thoughts_calls_and_what_could_not_be_rea
         found,
         {"role": "assistant", "content": "<think>"},
     ]
-    earned = paid(e, RL(reward="mine.py:brief", format_penalty=1.0), dense=False)
+    earned = paid(e, RL(reward="mine.py:brief", format_penalty=1.0), by_turn=False)
     assert earned == [0.0, 0.25 - 1.0]  # at the last turn, with what an unreadable one costs
     messages, success = json.loads((here / "seen.jsonl").read_text())
     assert messages == messages_of(e) and success is False

@@ -384,7 +384,7 @@ def test_a_run_is_named_by_its_folder_and_a_new_one_by_its_world(here):
 
 def test_config_json_gives_back_every_knob(here):
     Path("knobs.toml").write_text("[sft]\nlr = 0.1\n")
-    written = train.parse(but("--config knobs.toml --optim.decay --act-prm.kl 1e-7"))
+    written = train.parse(but("--config knobs.toml --optim.decay linear --act-prm.kl 1e-7"))
     Path("knobs.toml").unlink()  # it has been read
     for i, cfg in enumerate([written, *[preset for preset in PRESETS.values() if preset.world]]):
         log = Log(Path(f"runs/k{i}"))

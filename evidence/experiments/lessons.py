@@ -22,7 +22,7 @@ def raised_on(
     if not path.exists():
         set_threads("tiny")
         policy = Policy(*untrained(world, cfg, seed), Config().micro_tokens)
-        optim, chat = Optim(warmup=20, decay=True), Chat(policy.tokenizer)
+        optim, chat = Optim(warmup=20, decay="linear"), Chat(policy.tokenizer)
         rate = schedule(learning_rate(cfg), cfg.updates, optim)
         for update in range(cfg.updates):
             policy.update(lessons(update, chat), Training(), rate(update), optim=optim)

@@ -74,7 +74,7 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
     and with one that changed something. unreadable: share in which no action can be read.
     thought_length: tokens. outgrown: share of episodes that
     ended because they no longer fitted the context. What the world itself reports of all actions
-    comes last.
+    comes last, and the success in each of several worlds.
     """
     steps = []
     infos = []
@@ -95,6 +95,7 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
         "thought_length": fmean(info["thought_tokens"] for info in infos),
         "outgrown": fmean(e.outgrown for e in episodes),
         **episodes[0].world.summary([step.action for step in steps]),
+        **success_by_world(episodes),
     }
 
 
@@ -104,6 +105,15 @@ def references(cfg: Config) -> list[str]:
     world = world_class(cfg.world)
     methods = {"random": "actions", "expert": "expert"}
     return [name for name, method in methods.items() if world.has(method)]
+
+
+def success_by_world(episodes: list[Episode]) -> dict[str, float]:
+    """Mean success in each world, where several are played at once; else {}."""
+    wins: dict[str, list[bool]] = {}
+    for e in episodes:
+        if e.world.part:
+            wins.setdefault(e.world.part, []).append(e.world.success)
+    return {f"success/{name}": fmean(wins[name]) for name in sorted(wins)}
 
 
 def reference_rows(cfg: Config, seed: int) -> dict[str, dict]:

@@ -75,6 +75,7 @@ STAGES |= {
     "sft:expert": partial(sft, learns="expert"),
     "rl": rl,
     "rl:dense": partial(rl, dense=True),
+    "rl:sum": partial(rl, summed=True),
     "rl:finetune": partial(rl, finetune=True),
     "synth": synth,
 }

@@ -19,7 +19,7 @@ from minprm.several.together import started
 from minprm.stages import NAMES, READ_GIVEN, STAGES
 from minprm.text import instruction
 
-CENTRED = ("mean", "mean_std", "asym_clip", "rloo", "opo")
+CENTRED = ("max_rl", "mean", "mean_std", "asym_clip", "rloo", "opo")
 MOST_STAGES = 10  # of --stages: the names of a stage's files hold all stages before it
 
 
@@ -169,17 +169,19 @@ def _check_act_prm(config: Config) -> None:
 
 def _check_rl(config: Config) -> None:
     rl = config.rl
+    several_steps = config.optim.passes * config.optim.minibatches > 1  # on each batch
     refuse(
         rl.group < 2 and (rl.groups != "all" or rl.backfill),
         "--rl.groups and --rl.backfill choose groups by their variance: --rl.group 2 or more",
     )
     refuse(
-        rl.format_penalty > 0 and rl.advantage == "posterior",
-        "--rl.format-penalty with posterior: its weights are shares of rewards above 0",
+        rl.format_penalty > 0 and rl.advantage in ("posterior", "max_rl"),
+        f"--rl.format-penalty with {rl.advantage}: its weights are shares of rewards above 0",
     )
     refuse(
-        own.is_own(rl.reward) and "rl:dense" in stages_of(config),
-        f"--rl.reward {rl.reward} is of a whole episode, and rl:dense is paid at each turn: use rl",
+        own.is_own(rl.reward) and stages_of(config) & {"rl:dense", "rl:sum"},
+        f"--rl.reward {rl.reward} is of a whole episode, and rl:dense and rl:sum are paid at each "
+        "turn: use rl",
     )
     refuse(
         rl.max_async_level > 0 and config.engine.sleep,
@@ -190,9 +192,9 @@ def _check_rl(config: Config) -> None:
         "--rl.kl-to sampler with --rl.correction, which forgets what the sampler found: use one",
     )
     refuse(
-        rl.kl_to == "sampler" and config.optim.passes == 1 and not rl.max_async_level,
+        rl.kl_to == "sampler" and not several_steps and not rl.max_async_level,
         "--rl.kl-to sampler does nothing where the weights that sampled are those that learn: it "
-        "needs --optim.passes above 1, or a batch played ahead",
+        "needs --optim.passes or --optim.minibatches above 1, or a batch played ahead",
     )
 
 

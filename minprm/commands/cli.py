@@ -47,9 +47,9 @@ def parse(argv: list[str]) -> Config:
     'exact_match'
     """
     chosen_knobs = given_knobs(argv)
-    from_file = _toml_flags(_setting(argv, "--config"))
-    chosen_knobs |= given_knobs(from_file)
-    config = configuration(from_file + argv)
+    from_files = _toml_flags(argv)
+    chosen_knobs |= given_knobs(from_files)
+    config = configuration(from_files + argv)
     check_effects(config, chosen_knobs, PRESETS[config.preset])
     return config
 
@@ -123,15 +123,15 @@ def given_knobs(argv: list[str], gone: dict[str, str] = GONE) -> set[str]:
     """The knobs that these flags set. Exits where one is gone, or is set twice, since one of the
     two would be ignored. gone: what to do without the flags that a command had once.
 
-    >>> sorted(given_knobs(["--seeds", "0", "1", "--optim.no-decay", "--rl.lr=1e-3"]))
-    ['optim.decay', 'rl.lr', 'seeds']
+    >>> sorted(given_knobs(["--seeds", "0", "1", "--rl.no-backfill", "--rl.lr=1e-3"]))
+    ['rl.backfill', 'rl.lr', 'seeds']
     """
     knobs = set()
     for word in argv:
         if not word.startswith("--"):
             continue
         knob = word.split("=")[0].removeprefix("--").replace("-", "_")
-        knob = re.sub(r"(^|\.)no_", r"\1", knob)  # --optim.no-decay
+        knob = re.sub(r"(^|\.)no_", r"\1", knob)  # --rl.no-backfill
         refuse(knob in knobs, f"{flag(knob)} is given twice")
         refuse(knob in gone, f"{flag(knob)} is gone: {gone.get(knob)}")
         knobs.add(knob)
@@ -147,10 +147,24 @@ def _setting(argv: list[str], name: str) -> str:
     return ""
 
 
-def _toml_flags(path: str) -> list[str]:
-    """The knobs of a TOML file as flags, so that one parser checks both."""
-    if not path:
-        return []
+def _toml_flags(argv: list[str]) -> list[str]:
+    """The knobs of the files of --config as flags, so that one parser checks both. Where two files
+    have a knob, the later one counts."""
+    knobs: dict[str, object] = {}
+    is_path = False
+    for word in argv:
+        name, _, path = word.partition("=")
+        if word.startswith("--"):
+            is_path = name == "--config"
+        else:
+            path = word
+        if is_path and path:
+            knobs |= _toml(path)
+    return as_flags(knobs)
+
+
+def _toml(path: str) -> dict[str, object]:
+    """The knobs of a file, one by one."""
     try:
         with open(path, "rb") as file:
             knobs = dict(flat(tomllib.load(file)))
@@ -158,8 +172,8 @@ def _toml_flags(path: str) -> list[str]:
         fail(f"--config {path}: {error.strerror}")
     except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or nested too deeply
         fail(f"--config {path} is not TOML: {error}")
-    refuse("config" in knobs, f"--config {path} names another config: give all knobs in one file")
-    return as_flags(knobs)
+    refuse("config" in knobs, f"--config {path} names another config: give both, --config A B")
+    return {name.replace("-", "_"): setting for name, setting in knobs.items()}
 
 
 def as_flags(knobs: dict) -> list[str]:
@@ -172,7 +186,7 @@ def as_flags(knobs: dict) -> list[str]:
     for knob, setting in flat(knobs):
         name = flag(knob)
         if setting is False:
-            flags.append(re.sub(r"([^.-][^.]*)$", r"no-\1", name))  # --optim.no-decay
+            flags.append(re.sub(r"([^.-][^.]*)$", r"no-\1", name))  # --rl.no-backfill
         elif setting is True:
             flags.append(name)
         elif isinstance(setting, list):

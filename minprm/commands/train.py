@@ -188,7 +188,7 @@ def resumed(cfg: Config, argv: list[str]) -> Config:
     knobs = read_knobs(path)
     knobs |= {knob: setting for knob, setting in free.items() if knob in chosen_knobs}
     # its name is that of its folder, whatever the file says; its TOML file has been read already
-    began = configuration(as_flags({**knobs, "config": "", "run": path.parent.name}))
+    began = configuration(as_flags({**knobs, "config": [], "run": path.parent.name}))
     return replace(began, config=knobs["config"], resume=True)
 
 

@@ -10,7 +10,6 @@ from importlib import import_module
 
 from minprm.constants import Config, fail
 from minprm.envs.base import SPLITS, World, task_seed
-from minprm.envs.own import check_attributes, own_world
 from minprm.own import is_own
 
 WORLDS = {
@@ -35,6 +34,8 @@ WORLDS = {
     # tools to read with
     "hotpot": "minprm.envs.hotpot:Hotpot",
     "search": "minprm.envs.search:Search",
+    # several of these at once
+    "mixed": "minprm.envs.mixed:Mixed",
     # environments of others; each needs an extra
     "babyai": "minprm.envs.babyai:BabyAI",
     "textworld": "minprm.envs.textworld:TextWorld",
@@ -69,13 +70,13 @@ def check_tasks(cfg: Config) -> None:
     for split in SPLITS:
         world.reset(task_seed(split, 0))
     if is_own(cfg.world):
-        check_attributes(cfg.world, world)
+        import_module("minprm.envs.own").check_attributes(cfg.world, world)
 
 
 def world_class(name: str) -> type[World]:
     """The world of this name: one of WORLDS, or FILE.py:NAME. Raises ValueError for any other."""
     if is_own(name):
-        return own_world(name)
+        return import_module("minprm.envs.own").own_world(name)
     family, _, dataset = name.partition(":")
     if family == "reasoning_gym":
         return import_module("minprm.envs.reasoning").world_of(dataset)

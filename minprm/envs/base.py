@@ -80,6 +80,7 @@ class World:
     waits: bool = False  # a step spends its time outside Python: step episodes side by side
     success: bool = False  # the task is solved
     few_tasks: bool = False  # too few to hold any out: every split draws from all of them
+    part: str = ""  # of several worlds at once, the one that this task is of
 
     # Only a world that the embedded model is raised on fills these two.
     words: list[str] = []  # noqa: RUF012  the whole vocabulary, one token a word

@@ -2,12 +2,15 @@
 
 The world teaches to hold back: some words fit several groups, and the fourth mistake ends the game.
 Puzzles are put together from the categories below. Training and test share the categories, so a
-model can learn them by heart; no puzzle of a test has the sixteen words of one of training.
+model can learn them by heart; no puzzle of a test has the sixteen words of one of training. A file
+of one's own is JSONL as MinRL has it: {"solution": {"groups": [{"reason": ..., "words": [...]}]}}.
 """
 
+from functools import cache
 from itertools import chain, combinations
 
-from minprm.envs.base import Illegal, World
+from minprm.envs.base import Illegal, World, check_splits
+from minprm.logs.reader import read_rows
 
 # Many words stand in several categories on purpose: a turkey is a bird, Turkey is a country.
 CATEGORIES = {
@@ -53,8 +56,11 @@ class Connections(World):
     )
     turns = 4 + MISTAKES  # more than any game takes
 
+    def __init__(self, file: str = ""):
+        self.puzzles = load_puzzles(file) if file else ()
+
     def begin(self) -> str:
-        self.groups = self._puzzle()
+        self.groups = self.rng.choice(self.puzzles) if self.puzzles else self._puzzle()
         self.left = sorted(chain(*self.groups.values()))
         self.rng.shuffle(self.left)
         self.solved: list[str] = []  # names of the groups that were solved
@@ -110,6 +116,27 @@ class Connections(World):
             groups = {name: self.rng.sample(pool, 4) for name, pool in pools.items()}
             if unique(groups, pools):  # else two answers would be right, and one be called wrong
                 return groups
+
+
+@cache
+def load_puzzles(file: str) -> list[dict[str, list[str]]]:
+    """Returns the words of each group of each puzzle, by what they have in common. Raises
+    ValueError with what is wrong."""
+    puzzles = read_rows(file, _from_row)
+    check_splits([", ".join(sorted(chain(*groups.values()))) for groups in puzzles], file)
+    return puzzles
+
+
+def _from_row(row: dict) -> dict[str, list[str]]:
+    groups = {}
+    for group in row["solution"]["groups"]:
+        groups[group["reason"]] = [word.strip().lower() for word in group["words"]]
+    words = [*chain(*groups.values())]
+    if len({*words}) != 16 or any(len(group) != 4 for group in groups.values()):
+        raise ValueError("a puzzle has four groups of four words, all different")
+    if any("," in word for word in words):
+        raise ValueError("a word with a comma: an answer could not be read")
+    return groups
 
 
 def unique(groups: dict[str, list[str]], pools: dict[str, list[str]]) -> bool:

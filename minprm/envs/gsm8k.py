@@ -1,7 +1,8 @@
-"""Word problems whose answer is a number: a user's GSM8K file, or problems that are made here.
+"""Word problems whose answer is a number: a user's file, or problems that are made here.
 
-The world teaches arithmetic in steps, in one turn. A file is JSONL with "question" and "answer"; in
-the answer the number stands after "####". Only the last number of a model's answer counts.
+The world teaches arithmetic in steps, in one turn. A file is GSM8K's ("question", and "answer" with
+the number after "####") or MetaMathQA's ("query", and "response" with the number after "The answer
+is:"). Only the last number of a model's answer counts.
 """
 
 import re
@@ -9,7 +10,7 @@ from functools import cache
 
 from minprm.envs.base import Illegal, World, check_splits
 from minprm.envs.words import NAMES
-from minprm.logs.reader import read_jsonl
+from minprm.logs.reader import read_rows
 
 ITEMS = ("apples", "books", "candles", "coins", "eggs", "pens", "shells", "stamps")
 
@@ -75,17 +76,23 @@ class Gsm8k(World):
 @cache
 def load_problems(file: str) -> list[tuple[str, str, float]]:
     """Returns (question, work, answer) of each line. Raises ValueError with what is wrong."""
-    problems = read_jsonl(file, _problem)
+    problems = read_rows(file, _problem)
     check_splits([question for question, _, _ in problems], file)
     return problems
 
 
 def _problem(row: dict) -> tuple[str, str, float]:
-    work, _, final = row["answer"].rpartition("####")
+    if "query" in row:
+        question, (work, _, final) = row["query"], row["response"].rpartition("The answer is:")
+    else:
+        question, (work, _, final) = row["question"], row["answer"].rpartition("####")
     answer = number(final)
-    if answer is None or not isinstance(row["question"], str):
-        raise ValueError('needs "question" and "answer" with "#### number"')
-    return row["question"], work.strip(), answer
+    if answer is None or not isinstance(question, str):
+        raise ValueError(
+            'needs "question" and "answer" with "#### number", or "query" and "response" with '
+            '"The answer is: number"; leave out problems whose answer is no number'
+        )
+    return question, work.strip(), answer
 
 
 def number(text: str) -> float | None:

@@ -1,10 +1,10 @@
 """Questions whose answer takes two pages: visit one, read what to visit next, answer.
 
 The world teaches a chain of tool calls in which each observation names the next argument. A file of
-one's own is JSONL in HotpotQA's format (question, answer, context, supporting_facts). Without a
-file, small corpora of books, authors and towns are made. An answer is right if it equals the true
-one after normalisation; a wrong answer earns half its F1 (Rajpurkar et al., arXiv:1606.05250). No
-model judges.
+one's own is in HotpotQA's format (question, answer, context, supporting_facts), as its authors or
+the hub publish it. Without a file, small corpora of books, authors and towns are made. An answer is
+right if it equals the true one after normalisation; a wrong answer earns half its F1 (Rajpurkar et
+al., arXiv:1606.05250). No model judges.
 """
 
 import re
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from minprm.envs.base import Illegal, World, call, called, check_splits, tool
 from minprm.envs.words import FIRST, LAST
-from minprm.logs.reader import read_jsonl
+from minprm.logs.reader import read_rows
 
 TOWNS = (
     "Arden Belmar Corvo Dunlin Elspeth Farrow Galway Harlan Istria Jorvik Kestrel Lindau".split()
@@ -115,14 +115,18 @@ class Hotpot(World):
 @cache
 def load_questions(file: str) -> list[Question]:
     """Returns a user's questions. Raises ValueError with what is wrong."""
-    questions = read_jsonl(file, _from_row)
+    questions = read_rows(file, _from_row)
     check_splits([question.text for question in questions], file)
     return questions
 
 
 def _from_row(row: dict) -> Question:
-    pages = {title: " ".join(sentences) for title, sentences in row["context"]}
-    titles = [title for title, _ in row["supporting_facts"]]
+    context, facts = row["context"], row["supporting_facts"]
+    if isinstance(context, dict):  # of the hub: columns in the place of rows
+        context = zip(context["title"], context["sentences"], strict=True)
+        facts = zip(facts["title"], facts["sent_id"], strict=True)
+    pages = {title: " ".join(sentences) for title, sentences in context}
+    titles = [title for title, _ in facts]
     chain = list(dict.fromkeys(titles))  # each title once, in order
     if not set(chain) <= set(pages):
         raise ValueError("a supporting fact is on no page of the context")

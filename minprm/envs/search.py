@@ -14,7 +14,7 @@ from typing import NamedTuple
 from minprm.envs.base import Illegal, World, call, called, check_splits, needs, tool
 from minprm.envs.hotpot import normalised
 from minprm.envs.words import FIRST, LAST
-from minprm.logs.reader import read_jsonl
+from minprm.logs.reader import read_rows
 
 CHUNK = 60  # words of a chunk
 STRIDE = 50  # words from the start of a chunk to the next: chunks overlap, so no sentence is torn
@@ -208,7 +208,7 @@ def _town(town: str, feast: str, founder: str, rng: random.Random) -> str:
 
 @cache
 def _questions(file: str) -> list[Question]:
-    questions = read_jsonl(file, _question)
+    questions = read_rows(file, _question)
     check_splits([question.text for question in questions], file)
     return questions
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from minprm.envs.base import Illegal, World, check_splits, needs
 from minprm.envs.metrics import LIBRARIES, METRICS, Metric, diversity, exact_match
-from minprm.logs.reader import read_jsonl
+from minprm.logs.reader import read_rows
 from minprm.own import as_number, function, takes
 
 
@@ -80,7 +80,7 @@ def counting(rng: random.Random) -> Pair:
 @cache
 def load_pairs(file: str) -> list[Pair]:
     """The tasks of a file. Raises ValueError with what is wrong, and in which line."""
-    pairs = read_jsonl(file, _pair)
+    pairs = read_rows(file, _pair)
     check_splits([pair.prompt for pair in pairs], file)
     return pairs
 

@@ -211,7 +211,7 @@ def make_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
 def _pretrain(policy: Policy, world: World, cfg: Tiny, seed: int) -> None:
     """Trains on new episodes at every update: there is no data to run out of."""
     chat = Chat(policy.tokenizer)
-    optim = Optim(warmup=20, decay=True)
+    optim = Optim(warmup=20, decay="linear")
     lr = schedule(learning_rate(cfg), cfg.updates, optim)
     title = "raising the base model"
     for update in tqdm(range(cfg.updates), title, leave=False, disable=None):

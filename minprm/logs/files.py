@@ -161,11 +161,6 @@ def _rows_of_hub(name: str) -> Iterator[tuple[str, Any]]:
         yield f"{name}, {split} {number}", row
 
 
-def lines_of(path: str | Path) -> list[str]:
-    """The lines of a UTF-8 file. Raises Problem where it is none."""
-    return _lines_in(str(path), _bytes_of(path))
-
-
 def _bytes_of(path: str | Path) -> bytes:
     if not Path(path).is_file():
         raise Problem(str(path), "no such file")

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from minprm.constants import fail
 from minprm.data import Demo, Step
 from minprm.logs.books import ARGUMENTS, AS_THEY_ARE, Reading, is_kept, renamed
-from minprm.logs.files import Problem, files_of, lines_of, unread_files
+from minprm.logs.files import Problem, files_of, unread_files, values_of
 from minprm.logs.formats import logs_of, opened
 from minprm.logs.normalise import THOUGHTS, LeftOut, normalised
 from minprm.logs.pairing import BEGINNINGS, REASONING, without_beginnings
@@ -301,21 +301,26 @@ def _way_on(path: str | Path, others: int) -> str:
     return f"and {others:,} more: minprm logs {path} lists them, --skip-bad leaves them out"
 
 
-def read_jsonl(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
-    """`parse` of each line that is not empty. Raises ValueError with file, line and what is wrong.
+def read_rows(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
+    """`parse` of each row of a file (JSONL, an array in JSON, Parquet, packed or not), or of a data
+    set of the hub. Raises ValueError with the place of a row and what is wrong.
 
-    A line in another format, which `parse` trips over for want of a key say, is told as such.
+    A row in another format, which `parse` trips over for want of a key say, is told as such.
     """
+    rows = [*values_of(Path(path))]
+    if len(rows) == 1 and isinstance(rows[0][1], list):  # an array is all of the file
+        ((place, array),) = rows
+        rows = [(f"{place}, number {number}", row) for number, row in enumerate(array, start=1)]
     parsed = []
-    for number, text in enumerate(lines_of(path), start=1):
-        if not text.strip():
-            continue
+    for place, row in rows:
+        if isinstance(row, Problem):
+            raise row
         try:
-            parsed.append(parse(parse_json(text)))
+            parsed.append(parse(row))
         except ValueError as error:
-            raise ValueError(f"{path}, line {number}: {error}") from error
+            raise ValueError(f"{place}: {error}") from error
         except (AttributeError, LookupError, TypeError) as error:
-            raise ValueError(f"{path}, line {number}: another format ({error!r})") from error
+            raise ValueError(f"{place}: another format ({error!r})") from error
     return parsed
 
 

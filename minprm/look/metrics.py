@@ -1,5 +1,5 @@
-"""What is logged of the groups of an update, and how fast it was. report/glossary.toml says what each
-number means."""
+"""What is logged of the groups of an update, and how fast it was. What each number means:
+report/glossary.toml."""
 
 from statistics import fmean
 

@@ -112,6 +112,13 @@ class Agent(Player):
 
     policy: Policy  # learns, and tells the log-prob of any tokens; the sampler has its weights
 
+    def first_state(self, sample: Sample) -> Sample:
+        """The oldest Sample of its conversation, behind the beginning that all have in common."""
+        beginnings = [*self.beginnings.values()]
+        while sample.parent and sample.parent not in beginnings:
+            sample = sample.parent
+        return sample
+
     def sync(self) -> None:
         """Tells the sampler of the new weights: what it writes next comes from them."""
         self.sampler.sync()

@@ -103,7 +103,7 @@ class Policy:
         self.movement = Movement(self.shares.counted(self.parameters))
         trunk = [p for p in self.parameters.values() if p is not self.critic]
         groups = [{"params": trunk, "scale": 1}, {"params": [self.critic], "scale": CRITIC_LR}]
-        self.optimizer = AdamW(groups, betas=(0.9, 0.95), weight_decay=0.0)
+        self.optimizer = AdamW(groups)
 
     def moved(self) -> float:
         """|theta - theta_0| / |theta_0| since `begin`: 0 means that nothing learns."""
@@ -290,7 +290,7 @@ class Policy:
         # 2. one step of the optimizer, along a gradient that is not longer than max_grad_norm
         stats = self.shares.sum_up(samples, stats, self.parameters)
         norm = self.shares.clip(self.parameters, optim.max_grad_norm)
-        self._step(lr, math.isfinite(norm) and math.isfinite(stats["loss/total"]))
+        self._step(lr, optim, math.isfinite(norm) and math.isfinite(stats["loss/total"]))
         return stats | {
             "policy/grad_norm": norm,
             "policy/lr": lr,
@@ -298,10 +298,12 @@ class Policy:
             "policy/moved": self.moved(),
         }
 
-    def _step(self, lr: float, finite: bool) -> None:
+    def _step(self, lr: float, optim: Optim, finite: bool) -> None:
         if finite:
             for group in self.optimizer.param_groups:
                 group["lr"] = lr * group["scale"]
+                group["betas"] = (optim.beta1, optim.beta2)
+                group["weight_decay"] = optim.weight_decay
             self.optimizer.step()
             self.version += 1
             self.skipped = 0
@@ -328,14 +330,17 @@ def add(stats: dict[str, float], terms: dict[str, float]) -> None:
 
 
 def schedule(lr: float, updates: int, optim: Optim) -> Callable[[int], float]:
-    """update -> learning rate: linear warm-up, then constant or linear decay towards zero."""
+    """update -> learning rate: linear warm-up, then as `optim.decay` says."""
     warmup = min(optim.warmup, updates // 4)  # a short stage would never get out of a longer one
 
     def rate(update: int) -> float:
         if update < warmup:
             return lr * (update + 1) / warmup
-        if optim.decay:
-            return lr * (1 - (update - warmup) / (updates - warmup))
+        done = (update - warmup) / (updates - warmup)
+        if optim.decay == "linear":
+            return lr * (1 - done)
+        if optim.decay == "cosine":
+            return lr * (1 + math.cos(math.pi * done)) / 2
         return lr
 
     return rate

@@ -91,7 +91,8 @@ def settings(stage: str, config: dict) -> dict:
     if stage.endswith(":resample"):
         knobs |= RESAMPLE
     if kind(stage) == "rl":
-        knobs["reward"] = "each turn's, from the world" if "dense" in stage else "success"
+        by_turn = stage.endswith((":dense", ":sum"))
+        knobs["reward"] = "each turn's, from the world" if by_turn else "success"
     chosen = {name: knobs.get(name) for name in KNOBS} | rare
     return chosen | {"temperature": config.get("temperature")}
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from minprm.constants import ARMS
 
-NAMES = {"synth", *(stage for stages in ARMS.values() for stage in stages)}  # of our own stages
+# Of our own stages; the first two are in no arm.
+NAMES = {"synth", "rl:sum", *(stage for stages in ARMS.values() for stage in stages)}
 # The logs that a stage reads: those that the run was given, or those that the stage before has left
 READ_GIVEN = {
     "act_prm", "act_prm:resample", "relabel", "relabel:matched", "relabel:resample", "sample",

@@ -23,6 +23,7 @@ from minprm.data import Sample
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.model.policy import Policy
+from minprm.own import is_own
 from minprm.play import Episode, messages_of, play, tasks_of, won_demos
 from minprm.run.events import Left, Played
 from minprm.run.randomness import noise_seed
@@ -32,14 +33,18 @@ from minprm.zoo import GROUPS, at_ends, ema, explained_variance, gae, turn_gae
 TaskGroup = list[Episode]  # the episodes of one task
 
 
-def rl(run: Run, stage_id: str, dense: bool = False, finetune: bool = False) -> None:
-    """The stage. Rewards come at the end of an episode, or with `dense` at every turn; `finetune`
-    takes the learning rate for a model that is fine-tuned already."""
+def rl(
+    run: Run, stage_id: str, dense: bool = False, summed: bool = False, finetune: bool = False
+) -> None:
+    """The stage. An episode is paid for its success; with `summed` it is paid the sum of what the
+    world paid at its turns, as in RAGEN; with `dense` each turn is paid for what came from it on.
+    `finetune` takes the learning rate for a model that is fine-tuned already."""
     cfg = run.cfg.rl
     if finetune:
         cfg = replace(cfg, lr=cfg.finetune_lr)
-    loop(run, stage_id, cfg, cfg.updates, batches(run, stage_id, cfg, dense), SUCCESS)
-    if not dense and cfg.reward == "success" and not run.running.get("won"):
+    make_batch = batches(run, stage_id, cfg, dense, by_turn=dense or summed)
+    loop(run, stage_id, cfg, cfg.updates, make_batch, SUCCESS)
+    if not (dense or summed or is_own(cfg.reward)) and not run.running.get("won"):
         logger.warning(
             f"{stage_id}: no episode was won in its updates, so there was no success to "
             "learn from: begin with a model that wins now and then (--stages act_prm relabel "
@@ -47,8 +52,11 @@ def rl(run: Run, stage_id: str, dense: bool = False, finetune: bool = False) -> 
         )
 
 
-def batches(run: Run, stage_id: str, cfg: RL, dense: bool) -> Callable[[int], Batch]:
-    """The function that plays the batch of an update and says what each token deserves."""
+def batches(run: Run, stage_id: str, cfg: RL, dense: bool, by_turn: bool) -> Callable[[int], Batch]:
+    """The function that plays the batch of an update and says what each token deserves.
+
+    by_turn: does the world pay at every turn, or for success at the last one?
+    """
 
     def played(update: int) -> tuple[list[TaskGroup], list[Episode]]:
         rng = random.Random(f"{run.seed} {stage_id} {update}")
@@ -57,7 +65,7 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool) -> Callable[[int], Ba
             noise = noise_seed(run.seed, f"{stage_id}{again or ''}", update)
             return play(run.agent, partial(make_world, run.cfg), seeds, noise)
 
-        return gathered(play_tasks, cfg, dense, rng)
+        return gathered(play_tasks, cfg, by_turn, rng)
 
     def batch(update: int) -> Batch:
         # nothing that is played ahead may cross a snapshot, which holds no batches
@@ -67,7 +75,8 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool) -> Callable[[int], Ba
         groups, episodes = run.prefetch.take(played, update, until)
         baseline = run.running["baseline"]
         samples, stats = rl_samples(groups, cfg, dense, run.agent.policy, baseline)
-        stats["policy/staleness"] /= run.cfg.optim.passes  # in updates
+        optim = run.cfg.optim
+        stats["policy/staleness"] /= optim.passes * optim.minibatches  # in updates
         run.running["baseline"] = stats.get("reward/baseline", 0.0)
         stats["reward/mean"] = fmean(e.world.success for e in episodes)
         run.running["won"] = run.running.get("won", 0.0) + stats["reward/mean"]
@@ -107,7 +116,10 @@ def _why_none(won: int) -> str:
 
 
 def gathered(
-    play_tasks: Callable[[list[int], int], list[Episode]], cfg: RL, dense: bool, rng: random.Random
+    play_tasks: Callable[[list[int], int], list[Episode]],
+    cfg: RL,
+    by_turn: bool,
+    rng: random.Random,
 ) -> tuple[list[TaskGroup], list[Episode]]:
     """(G episodes of each of an update's tasks, all that was played for them), with rewards.
 
@@ -123,17 +135,17 @@ def gathered(
             seeds += [task_seed("train", rng.randrange(10**9))] * cfg.group
         new = play_tasks(seeds, again) if seeds else []
         for e in new:
-            e.rewards = paid(e, cfg, dense)
+            e.rewards = paid(e, cfg, by_turn)
         for first in range(0, len(new), cfg.group):
             groups.append(new[first : first + cfg.group])
         episodes += new
     return groups, episodes
 
 
-def paid(e: Episode, cfg: RL, dense: bool) -> list[float]:
-    """What each turn earns: the world's reward, or at the last turn success, or what a user's
-    function says of the episode. A turn in which no action could be read pays the penalty."""
-    if dense:
+def paid(e: Episode, cfg: RL, by_turn: bool) -> list[float]:
+    """What each turn earns: the world's reward, or at the last turn what the episode earns. A turn
+    in which no action could be read pays the penalty."""
+    if by_turn:
         rewards = [step.reward for step in e.steps]
     else:
         rewards = [0.0] * len(e.steps)

@@ -1,0 +1,95 @@
+"""Several worlds in one run: each task is one of a world that is drawn by its weight.
+
+    --world mixed --world-args "worlds=cups*3 rounds=1, sokoban size=6"
+    three tasks of cups to one of sokoban, each world with knobs of its own
+
+The seed of a task decides on its world too. An evaluation tells success world by world.
+"""
+
+import random
+from collections.abc import Hashable
+
+from minprm.constants import Config, fail
+from minprm.envs import make_world
+from minprm.envs.base import World
+
+
+class Mixed(World):
+    teaches = "several worlds at once, drawn by weight"
+
+    def __init__(self, worlds: str = "cups, errand"):
+        """worlds: `NAME*WEIGHT knob=value ...` of each, with commas between them; the weight is 1
+        where none is given."""
+        self.worlds: dict[str, World] = {}
+        self.weights: list[float] = []
+        for text in worlds.split(","):
+            name, weight, knobs = _read(text)
+            if name in self.worlds:
+                raise ValueError(f"{name} is named twice: give it one weight")
+            self.worlds[name] = _made(name, knobs)
+            if not self.worlds[name].has("expert"):
+                raise ValueError(f"{name} has no expert, and mixed needs one for each world")
+            self.weights.append(weight)
+        every = self.worlds.values()
+        # all that a task may need, until one is drawn
+        self.tools = [tool for world in every for tool in world.tools]
+        self.waits = any(world.waits for world in every)
+        self.few_tasks = any(world.few_tasks for world in every)
+        names = [tool["function"]["name"] for tool in self.tools]
+        if len({*names}) < len(names):
+            raise ValueError("two of the worlds have a tool of the same name")
+
+    def reset(self, seed: int, noise: int = 0) -> str:
+        draw = random.Random(f"{seed} world")
+        (self.part,) = draw.choices([*self.worlds], self.weights)
+        self.world = self.worlds[self.part]
+        first = self.world.reset(seed, noise)
+        self.seed = seed
+        self.system, self.tools, self.turns = self.world.system, self.world.tools, self.world.turns
+        self.content = self.task()
+        self.success = self.done = False
+        return first
+
+    def step(self, action: str) -> tuple[str, float, bool, dict]:
+        observation, reward, self.done, info = self.world.step(action)
+        self.success = self.world.success
+        self.turn = self.world.turn
+        return observation, reward, self.done, info
+
+    def task(self) -> str:
+        return f"{self.part} {self.world.content}"
+
+    def actions(self) -> list[str]:
+        return self.world.actions()
+
+    def expert(self) -> str:
+        return self.world.expert()
+
+    def thought(self) -> str | None:
+        return self.world.thought()
+
+    def key(self) -> Hashable:
+        return self.world.key()
+
+
+def _read(text: str) -> tuple[str, float, list[str]]:
+    """(name, weight, knobs) of one entry. Raises ValueError where it has no name or no weight.
+
+    >>> _read(" cups*3 rounds=1")
+    ('cups', 3.0, ['rounds=1'])
+    """
+    head, *knobs = text.split() or [""]
+    name, _, weight = head.partition("*")
+    try:
+        share = float(weight or 1)
+    except ValueError:
+        share = 0.0
+    if not name or not 0 < share < float("inf"):
+        raise ValueError(f"{text.strip() or 'an empty entry'}: write NAME*WEIGHT knob=value ...")
+    return name, share, knobs
+
+
+def _made(name: str, knobs: list[str]) -> World:
+    if name == "mixed":
+        fail("--world-args worlds: mixed cannot hold itself")
+    return make_world(Config(world=name, world_args=knobs))
