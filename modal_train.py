@@ -34,7 +34,7 @@ image = (
 # flags whose value is a file, if it ends like one: others are texts, or names of ours
 MAY_NAME_FILES = (
     "--few-shot", "--instruction", "--world", "--act-prm.reward", "--act-prm.advantage",
-    "--rl.advantage",
+    "--rl.reward", "--rl.advantage",
 )  # fmt: skip
 MINUTE = 60  # seconds between two commits, where other processes write the snapshots
 SUFFIXES = (".jsonl", ".json", ".txt", ".md", ".py")

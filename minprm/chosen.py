@@ -1,10 +1,12 @@
-"""The reward of a thought and its advantage in a group, by the names in the configuration.
+"""The rewards of thoughts and of episodes, and their advantages in a group, by the names in the
+configuration.
 
 They are functions of algorithms.py and zoo.py, or the user's own (own.py), whose numbers are
 checked here.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 
 import torch
 from torch import Tensor
@@ -12,7 +14,7 @@ from torch import Tensor
 from minprm import zoo
 from minprm.algorithms import REWARDS
 from minprm.constants import fail
-from minprm.own import as_number, function, is_own, reads_texts
+from minprm.own import as_number, function, is_own, reads_texts, takes
 
 Texts = tuple[str, str, str]  # a thought, the state before it, the action after it
 
@@ -34,6 +36,15 @@ def rewards(name: str, logps: list[Tensor], texts: Sequence[Texts] = ()) -> list
             fail(f"{name} returned {number}, and the reward of a thought is 0 or more")
         numbers.append(number)
     return numbers
+
+
+def judged(name: str, messages: list[dict], success: bool, seed: int) -> float:
+    """What an episode earns, by the name of its reward. seed: of its task."""
+    if not is_own(name):
+        return float(success)
+    judge = function(name, {})
+    told = (deepcopy(messages), success, seed)
+    return as_number(name, judge(*told) if takes(judge, len(told)) else judge(*told[:2]))
 
 
 def advantages(groups: list[Tensor], name: str, lengths: list[Tensor]) -> list[Tensor]:

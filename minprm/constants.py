@@ -214,6 +214,8 @@ class RL(Sampled):
     kl_to: Annotated[Literal["base", "sampler"], Needs("kl")] = "base"  # that reference
     updates: Count = 20  # updates; each plays `batch` tasks `group` times
     group: Count = 8  # G: episodes of one task, each with sampling noise of its own
+    # of an episode: success, as the world says; or FILE.py:NAME, one of your own
+    reward: Annotated[Literal["success"] | Own, ReadBy("rl", "rl:finetune")] = "success"
     # of an episode, or of a step, in its group; or FILE.py:NAME, one of your own
     advantage: Advantage | Baseline | Own = "mean_std"
     # discount: with gae of a token; with turn_gae and in rl:dense of a turn

@@ -3,7 +3,8 @@
     --world my_file.py:Shop                   a world to play in (envs/own.py)
     --act-prm.reward my_file.py:brief         what a thought earns
     --act-prm.advantage my_file.py:ranks      what it deserves in its group
-    --rl.advantage my_file.py:ranks           the same of an episode
+    --rl.reward my_file.py:polite             what an episode earns, in the place of success
+    --rl.advantage my_file.py:ranks           what it deserves in its group
     --format my_file.py:trace                 which log a JSON value holds (logs/formats.py)
 
 A reward takes the log-probs of the action's tokens, `logp` [K]. One that judges texts takes four
@@ -11,6 +12,9 @@ arguments: `logp`, and as texts the thought, the state and the action. The state
 since the action before. It returns a number of 0 or more, because a thought that never ended earns
 0, and the expert's action is weighed by shares of rewards. An advantage takes the rewards of one
 group, a tensor [G], and returns as many numbers.
+
+The reward of an episode takes its chat messages, thoughts included, and whether the world says that
+it is won; one of three arguments takes the seed of its task too.
 
 The file is a program of the user's, and is run once, as Python runs any. Whatever goes wrong in it
 ends in one sentence that names it. Nothing here needs torch, so that a wrong name is refused at
@@ -39,6 +43,7 @@ LIMIT = 300  # seconds that one call of a user's function may take
 LARGEST = 1e38  # of a user's numbers; 32 bits hold three times as much
 # what a user's function may take, by the number of arguments
 REWARD_TAKES = {1: "logp alone", 4: "logp, thought, state and action"}
+EPISODE_TAKES = {2: "messages and success", 3: "messages, success and the task's seed"}
 ADVANTAGE_TAKES = {1: "the rewards of a group"}
 
 

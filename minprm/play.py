@@ -230,7 +230,6 @@ def won_demos(episodes: list[Episode]) -> list[Demo]:
 def _demo(e: Episode) -> Demo:
     """The episode as a log, up to its last action. Raises ValueError where an action could not be
     read back from it."""
-    messages = []
     steps = []
     for step in e.steps:
         reply, calls = said_and_called(e.world, step.action)
@@ -238,10 +237,17 @@ def _demo(e: Episode) -> Demo:
             raise ValueError("it is empty")
         if _is_markup(reply):
             raise ValueError("it spells a thought or a call, and would be read as one")
-        thought = step.thought or None
-        messages += [*step.state, as_message(e.world, thought, step.action)]
-        steps.append(Step(step.state, thought, joined(reply, calls)))
-    return Demo(task_name(e.world), messages, [*e.world.tools], steps)
+        steps.append(Step(step.state, step.thought or None, joined(reply, calls)))
+    return Demo(task_name(e.world), messages_of(e), [*e.world.tools], steps)
+
+
+def messages_of(e: Episode) -> list[dict]:
+    """The conversation up to its last action. A turn that could not be read stands as it is."""
+    messages = []
+    for step in e.steps:
+        written = step.action or step.unreadable
+        messages += [*step.state, as_message(e.world, step.thought, written)]
+    return messages
 
 
 def _is_markup(reply: str) -> bool:

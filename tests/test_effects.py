@@ -161,7 +161,7 @@ def other(config: Config, knob: str) -> object:
     owner = getattr(config, section[0]) if section else config
     value = getattr(owner, name)
     kind = get_type_hints(type(owner))[name]
-    choices = [x for each in get_args(kind) for x in get_args(each) or [each]]  # of a Literal
+    choices = [x for each in get_args(kind) for x in get_args(each) or [each] if x is not str]
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float):

@@ -63,7 +63,7 @@ KNOBS = [
 @pytest.mark.slow
 def test_every_knob_of_rl_changes_what_is_learned(checkpoints, default, tmp_path):
     """Also each from the other: a value that is read nowhere would be somebody's double."""
-    elsewhere = {"finetune_lr", "patience"}  # below, and in test_looks.py
+    elsewhere = {"finetune_lr", "patience", "reward"}  # below, test_looks.py, test_rl_reward.py
     assert {f.name for f in fields(RL)} | OPTIM == elsewhere | {k for knobs in KNOBS for k in knobs}
     seen = {"the default": default[0]}
     for i, knobs in enumerate(KNOBS):

@@ -10,10 +10,13 @@ from loguru import logger
 
 from minprm.constants import Config, arms_of, fail, refusal
 from minprm.data import Demo, Step
+from minprm.envs import make_world, world_class
 from minprm.logs.books import reading_of
 from minprm.logs.files import Problem, files_of
 from minprm.logs.reader import Report, read_demos, split_tasks
 from minprm.play import expert_demos
+from minprm.stages import READ_GIVEN, READ_LEFT
+from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
 
 # Stages that leave a thought at every step of the demos.
@@ -32,11 +35,12 @@ def demos_of(cfg: Config, seed: int) -> list[Demo]:
 def logs_of(cfg: Config, seed: int) -> tuple[list[Demo], Report | None]:
     """The same, and what there is to say of the logs; None where the expert has left them."""
     report = None
+    demos = []
     if cfg.demos:
         demos, report = read_demos(cfg.demos, reading_of(cfg), cfg.skip_bad)
         if report.in_a_line():
             logger.info(f"--demos {cfg.demos}: {report.in_a_line()}")
-    else:
+    elif world_class(cfg.world).has("expert") or any(map(_reads_logs, arms_of(cfg).values())):
         demos = expert_demos(cfg, "train", seed, cfg.num_demos)
         # split_tasks takes the last; the tasks of "seed 0" are those of --split validation
         demos += expert_demos(cfg, "validation", seed + 1, cfg.held_out)
@@ -47,6 +51,16 @@ def logs_of(cfg: Config, seed: int) -> tuple[list[Demo], Report | None]:
     return demos, report
 
 
+def _reads_logs(stages: list[str]) -> bool:
+    """Does an arm read the logs that the run was given?"""
+    won = False  # has synth put games that were won in their place?
+    for stage in stages:
+        if stage in READ_GIVEN or (stage in READ_LEFT and not won):
+            return True
+        won = won or stage == "synth"
+    return False
+
+
 def _reads_thoughts(stages: list[str]) -> bool:
     """Does an arm learn the thoughts that the demos came with?"""
     replaced = False
@@ -55,6 +69,11 @@ def _reads_thoughts(stages: list[str]) -> bool:
             return True
         replaced = replaced or stage.split(":")[0] in WRITERS
     return False
+
+
+def tools_of(demos: list[Demo], cfg: Config) -> list[dict]:
+    """The tools of the logs; where there are none, those of the world that is played."""
+    return all_tools(demos) if demos else make_world(cfg).tools
 
 
 def require_logs(path: str) -> None:
@@ -101,6 +120,8 @@ def split(demos: list[Demo], cfg: Config) -> tuple[list[Demo], list[Demo], list[
     Validation is for the held-out reward, by which training stops early. Test is for the score
     where there is no world: half of the tasks that are held out, which no choice was made by.
     """
+    if not demos:  # a world without an expert, and stages that play it
+        return [], [], []
     train, held_out = split_tasks(demos, cfg.held_out)
     if cfg.world:
         return train, held_out, []

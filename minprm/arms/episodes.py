@@ -40,8 +40,9 @@ def of_world(episodes: list[Episode], cfg: Config, chat: Chat, noise: int) -> li
     world = make_world(cfg)
     records = []
     for i, e in enumerate(episodes[: cfg.keep_episodes]):
-        # a world that waits would be waited for once more
-        experts = [None] * len(e.steps) if world.waits else experts_of(e, world, noise + i)
+        experts: list[str | None] = [None] * len(e.steps)
+        if world.has("expert") and not world.waits:  # or it would be waited for once more
+            experts = experts_of(e, world, noise + i)
         turns = []
         for step, info, expert, (sample, _, end) in zip(
             e.steps, e.infos, experts, e.spans, strict=True

@@ -15,7 +15,7 @@ from minprm.arms.about import asked_of, read_about
 from minprm.arms.demos import examples_of
 from minprm.constants import Config, History
 from minprm.data import Demo, Sample, Step, chain
-from minprm.envs import make_world
+from minprm.envs import make_world, world_class
 from minprm.envs.base import task_seed
 from minprm.load.check import check
 from minprm.load.names import require_device
@@ -99,6 +99,14 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
     }
 
 
+def references(cfg: Config) -> list[str]:
+    """Who plays beside the agent; an environment of others may have no expert, or no list of
+    actions to play at random."""
+    world = world_class(cfg.world)
+    methods = {"random": "actions", "expert": "expert"}
+    return [name for name, method in methods.items() if world.has(method)]
+
+
 def success_by_world(episodes: list[Episode]) -> dict[str, float]:
     """Mean success in each world, where several are played at once; else {}."""
     wins: dict[str, list[bool]] = {}
@@ -111,7 +119,7 @@ def success_by_world(episodes: list[Episode]) -> dict[str, float]:
 def reference_rows(cfg: Config, seed: int) -> dict[str, dict]:
     """The ladder's rows of random play and of the expert, on the same tasks."""
     rows = {}
-    for name in ("random", "expert"):
+    for name in references(cfg):
         began = time.perf_counter()
         episodes = [reference(name, cfg, seed, i) for i in range(cfg.episodes)]
         seconds = round(time.perf_counter() - began, 1)

@@ -25,9 +25,17 @@ from minprm.arms.demos import (
     measured,
     require_other_tasks,
     split,
+    tools_of,
 )
 from minprm.arms.episodes import keep_episodes, of_logs, of_world
-from minprm.arms.evaluation import answer_logs, evaluate, reference_rows, replay_summary, summary
+from minprm.arms.evaluation import (
+    answer_logs,
+    evaluate,
+    reference_rows,
+    references,
+    replay_summary,
+    summary,
+)
 from minprm.constants import Config, arms_of, fail, flat
 from minprm.load.base import base_policy
 from minprm.load.check import check
@@ -50,7 +58,6 @@ from minprm.stages.act_prm import act_prm
 from minprm.stages.relabel import copy, relabel, sample, shuffle
 from minprm.stages.rl import rl, synth
 from minprm.stages.sft import sft
-from minprm.text.actions import all_tools
 from minprm.trainer import Listener, Run
 
 # Each stage is a function of (run, stage_id). What stands after the colon is a variant.
@@ -94,7 +101,8 @@ def ladder(
     rows = read_ladder(path)
     for seed in cfg.seeds:
         missing = [arm for arm in arms_of(cfg) if not _has(rows, arm, seed)]
-        if not missing and (_has(rows, "expert", seed) or not cfg.world):
+        beside = references(cfg) if cfg.world else []
+        if not missing and all(_has(rows, name, seed) for name in beside):
             continue  # all of this seed is done
         run = None  # lets go of the model of the seed before: there may be no room for two
         run = start(cfg, seed, log, checkpoints, on_save)
@@ -231,12 +239,13 @@ def start(
     plays = any(kind(name) == "rl" or last_stage(name) not in NAMES for name in stage_ids(cfg))
     own_weights = plays and cfg.rl.max_async_level > 0
     sampler = make_sampler(policy.model, cfg, own_weights, policy.shares)
-    agent = make_agent(policy, sampler, cfg, all_tools(demos), examples)
+    agent = make_agent(policy, sampler, cfg, tools_of(demos, cfg), examples)
     check(agent)
     # a task is on one side only, with all of its demos
     train_demos, held_out, test = split(fitting_demos(measured(demos, agent.chat), agent, cfg), cfg)
     made_by = {name: setting for name, setting in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
-    named = [cfg.world, cfg.act_prm.reward, cfg.act_prm.advantage, cfg.rl.advantage]
+    named = [cfg.world, cfg.act_prm.reward, cfg.act_prm.advantage]
+    named += [cfg.rl.reward, cfg.rl.advantage]
     named += [text.rpartition("=")[2] for text in cfg.world_args]
     made_by |= own.fingerprints(named)
     made_by["what the model is told"] = agent.instruction.text

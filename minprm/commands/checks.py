@@ -83,6 +83,7 @@ def _check_functions(config: Config) -> None:
     """Rewards and advantages: names of ours, or functions of the user's own, which are loaded."""
     advantages = get_args(Advantage)
     own.require("--act-prm.reward", config.act_prm.reward, get_args(Reward), own.REWARD_TAKES)
+    own.require("--rl.reward", config.rl.reward, ["success"], own.EPISODE_TAKES)
     own.require("--act-prm.advantage", config.act_prm.advantage, advantages, own.ADVANTAGE_TAKES)
     advantages += get_args(Baseline)
     own.require("--rl.advantage", config.rl.advantage, advantages, own.ADVANTAGE_TAKES)
@@ -178,6 +179,11 @@ def _check_rl(config: Config) -> None:
         f"--rl.format-penalty with {rl.advantage}: its weights are shares of rewards above 0",
     )
     refuse(
+        own.is_own(rl.reward) and stages_of(config) & {"rl:dense", "rl:sum"},
+        f"--rl.reward {rl.reward} is of a whole episode, and rl:dense and rl:sum are paid at each "
+        "turn: use rl",
+    )
+    refuse(
         rl.max_async_level > 0 and config.engine.sleep,
         "--engine.sleep with --rl.max-async-level: an engine that plays ahead never sleeps",
     )
@@ -198,6 +204,7 @@ def _check_text(config: Config) -> None:
     reward = knobs.get("reward", "exact_match")
     stages = stages_of(config)
     unpaid = stages & {"rl", "rl:finetune"} and "rl:dense" not in stages and "enough" not in knobs
+    unpaid = unpaid and config.rl.reward == "success"
     refuse(
         unpaid and reward != "exact_match",
         f"rl is paid by success, and not by the reward {reward}: use the stage rl:dense (--arms "

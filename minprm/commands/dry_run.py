@@ -21,7 +21,14 @@ from loguru import logger
 from transformers import AutoTokenizer, PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
-from minprm.arms.demos import examples_of, fitting_demos, leave_out_unwritable, measured, split
+from minprm.arms.demos import (
+    examples_of,
+    fitting_demos,
+    leave_out_unwritable,
+    measured,
+    split,
+    tools_of,
+)
 from minprm.arms.ladder import start
 from minprm.commands.logs import describe, tokens_of
 from minprm.commands.threads import set_threads
@@ -50,7 +57,6 @@ from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.stages.relabel import thoughts_a_step, with_thoughts
 from minprm.stages.sft import to_samples as logged
 from minprm.text import instruction
-from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
 from minprm.trainer import Run, learn
 
@@ -67,7 +73,7 @@ def of_model(
     set_threads(cfg.model, cfg.threads)
     model, tokenizer = shape_of(cfg)
     check_sizes(model, tokenizer, cfg.context)
-    prompter = make_prompter(tokenizer, cfg, all_tools(demos), examples_of(cfg))
+    prompter = make_prompter(tokenizer, cfg, tools_of(demos, cfg), examples_of(cfg))
     logs = measured(demos, prompter.chat)
     if report:
         writable = leave_out_unwritable(logs, report)
@@ -77,7 +83,8 @@ def of_model(
     total, trained = model.num_parameters(), model.num_parameters(only_trainable=True)
     yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
     yield from instruction.plan(prompter.instruction, cfg.sft.keep_instruction)
-    yield "\n" + rendered(train_demos[0], prompter.chat) + "\n"
+    if train_demos:
+        yield "\n" + rendered(train_demos[0], prompter.chat) + "\n"
     if several():
         yield "Not measured: a plan measures one process, without torchrun. Of several, those that"
         yield "share weights (--shard) need less each."

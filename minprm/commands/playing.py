@@ -18,7 +18,7 @@ from minprm.load.pretrained import load_model, make_sampler, pretrained
 from minprm.logs.books import reading_of
 from minprm.logs.reader import read_demos
 from minprm.model.agent import make_player
-from minprm.play import Episode
+from minprm.play import Episode, messages_of
 from minprm.printable import printable
 from minprm.report.table import details, pass_at_k, table
 from minprm.run.randomness import noise_seed
@@ -42,8 +42,9 @@ def play_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
             with open(flags.transcripts, "a", encoding="utf-8") as file:
                 for e in episodes:
                     file.write(json.dumps(transcript(path, e)) + "\n")
-    lines = reference_rows(cfg, flags.seed)
-    ladder = {"random": [lines["random"]], **rows, "expert": [lines["expert"]]}
+    lines = {name: [row] for name, row in reference_rows(cfg, flags.seed).items()}
+    expert = {"expert": lines.pop("expert")} if "expert" in lines else {}
+    ladder = {**lines, **rows, **expert}
     print(printable(f"{table(ladder)}\n\n{details(ladder)}"))
 
 
@@ -120,4 +121,6 @@ def transcript(path: str, e: Episode) -> dict:
         if s.unreadable:
             step["unreadable"] = s.unreadable
         steps.append(step)
-    return {"checkpoint": path, "success": e.world.success, "steps": steps}
+    success = bool(e.world.success)
+    facts = {"checkpoint": path, "task": e.world.seed, "success": success}
+    return {**facts, "steps": steps, "messages": messages_of(e)}

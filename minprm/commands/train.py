@@ -83,7 +83,6 @@ def run(cfg: Config, log: Log, place: Place, on_save: Callable[[], None]) -> Non
     """Makes what the configuration asks for."""
     if cfg.stages == ["demos"]:
         if place.first:
-            log.open(cfg)
             write_expert_demos(cfg, log)
         return
     from torch import OutOfMemoryError
@@ -135,6 +134,7 @@ def show_ladder(cfg: Config, rows: dict[str, list[dict]], folder: Path) -> None:
 def write_expert_demos(cfg: Config, log: Log) -> None:
     """The expert's logs of --episodes tasks, actions only; no model is needed."""
     demos = expert_demos(cfg, "train", cfg.seeds[0], cfg.episodes)
+    log.open(cfg)  # whoever has no expert is refused by now
     path = log.folder / "demos.jsonl"
     path.unlink(missing_ok=True)  # of a process that was killed
     write_demos([demo.without_thoughts() for demo in demos], path)

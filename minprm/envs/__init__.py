@@ -1,7 +1,8 @@
 """The worlds by name, in the order of docs/worlds.md. `base.py` is the protocol of all.
 
-One more of ours is a file and a line of WORLDS. A world of the user's own is named FILE.py:NAME and
-needs no line here (own.py). A world is imported when it is asked for.
+One more of ours is a file and a line of WORLDS. A world of the user's own, FILE.py:NAME (own.py),
+and a data set, reasoning_gym:NAME (reasoning.py), need no line here. A world is imported when it is
+asked for.
 """
 
 import inspect
@@ -9,7 +10,6 @@ from importlib import import_module
 
 from minprm.constants import Config, fail
 from minprm.envs.base import SPLITS, World, task_seed
-from minprm.envs.own import check_attributes, own_world
 from minprm.own import is_own
 
 WORLDS = {
@@ -70,15 +70,18 @@ def check_tasks(cfg: Config) -> None:
     for split in SPLITS:
         world.reset(task_seed(split, 0))
     if is_own(cfg.world):
-        check_attributes(cfg.world, world)
+        import_module("minprm.envs.own").check_attributes(cfg.world, world)
 
 
 def world_class(name: str) -> type[World]:
     """The world of this name: one of WORLDS, or FILE.py:NAME. Raises ValueError for any other."""
     if is_own(name):
-        return own_world(name)
+        return import_module("minprm.envs.own").own_world(name)
+    family, _, dataset = name.partition(":")
+    if family == "reasoning_gym":
+        return import_module("minprm.envs.reasoning").world_of(dataset)
     if name not in WORLDS:
-        names = ", ".join(WORLDS)
+        names = ", ".join([*WORLDS, "reasoning_gym:NAME"])
         raise ValueError(
             f"{name}: no such world. Worlds: {names}, or FILE.py:NAME, one of your own"
         )

@@ -131,6 +131,11 @@ class World:
         info = {"valid": valid, "effective": valid and self.key() != before}
         return observation, reward, self.done, info
 
+    @classmethod
+    def has(cls, method: str) -> bool:
+        """Does it write this method? An environment of others may lack `actions` and `expert`."""
+        return getattr(cls, method) is not getattr(World, method)
+
     # --- what a world writes ---
 
     def begin(self) -> str:
@@ -163,7 +168,8 @@ class World:
 
     def expert(self) -> str:
         """Returns the planner's action in this very state, also where the agent left the plan."""
-        raise NotImplementedError
+        name = type(self).__name__
+        fail(f"{name} has no expert, which leaves logs: play it (--stages rl), or give --demos")
 
     def key(self) -> Hashable:
         """Returns a value that changes whenever an action has an effect.

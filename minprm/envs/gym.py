@@ -14,9 +14,42 @@ from minprm.envs.base import SPLITS, Illegal, World, needs, tasks_split
 STARTS = 100  # of an environment, to find out whether it has enough to hold some out
 
 
-class Gym(World):
-    teaches = "the adapter: any gymnasium environment with discrete actions"
+class Environment(World):
+    """A world that shows what an environment of gymnasium's shows, and has no expert."""
+
     system = "You act in an environment. Answer with one of the named actions."
+    env: Any  # its type says too little: gymnasium's own has no table of transitions
+
+    def begin(self) -> str:
+        from gymnasium.utils.seeding import np_random
+
+        start = self._start(self.rng.randrange(2**31))
+        # what the environment draws from now on is luck
+        self.env.unwrapped.np_random, _ = np_random(self.noise.randrange(2**31))
+        return start
+
+    def _start(self, seed: int) -> str:
+        """Starts the environment by a seed of its own and returns what is seen first."""
+        self.observed, _ = self.env.reset(seed=seed)
+        return self.described()
+
+    def has_few_tasks(self) -> bool:
+        """Does it begin in so few ways that none can be held out? FrozenLake-v1 has only one."""
+        starts = {tasks_split(self._start(seed)) for seed in range(STARTS)}
+        return len(starts) < len(SPLITS)
+
+    def key(self) -> str:
+        return str(self.observed)
+
+    def described(self) -> str:
+        """Returns the state as text: the environment's own drawing where it has one."""
+        text = self.env.render() if self.env.render_mode == "ansi" else str(self.observed)
+        # terminal colours mark where the agent is; brackets do so in plain text
+        return re.sub(r"\x1b\[[0-9;]*m(.+?)\x1b\[0m", r"[\1]", text).strip()
+
+
+class Gym(Environment):
+    teaches = "the adapter: any gymnasium environment with discrete actions"
 
     def __init__(self, id: str = "FrozenLake-v1", turns: int = 100):
         needs("gymnasium", "gym")
@@ -27,21 +60,7 @@ class Gym(World):
             raise ValueError(f"{id} has no table of transitions, so no planner to be its expert")
         self.turns = turns
         self.numbers = {str(number): number for number in range(int(self.env.action_space.n))}
-        starts = {tasks_split(self._start(seed)) for seed in range(STARTS)}
-        self.few_tasks = len(starts) < len(SPLITS)  # FrozenLake-v1 has only one
-
-    def begin(self) -> str:
-        from gymnasium.utils.seeding import np_random
-
-        start = self._start(self.rng.randrange(2**31))
-        # what the environment draws from now on is luck
-        self.env.np_random, _ = np_random(self.noise.randrange(2**31))
-        return start
-
-    def _start(self, seed: int) -> str:
-        """Starts the environment by a seed of its own and returns what is seen first."""
-        self.observed, _ = self.env.reset(seed=seed)
-        return self.described()
+        self.few_tasks = self.has_few_tasks()
 
     def act(self, action: str) -> tuple[str, float]:
         if action not in self.numbers:
@@ -78,21 +97,9 @@ class Gym(World):
             terms.append(chance * worth)
         return sum(terms)
 
-    def key(self) -> str:
-        return str(self.observed)
-
-    def described(self) -> str:
-        """Returns the state as text: the environment's own drawing where it has one."""
-        text = self.env.render() if self.env.render_mode == "ansi" else str(self.observed)
-        # terminal colours mark where the agent is; brackets do so in plain text
-        return re.sub(r"\x1b\[[0-9;]*m(.+?)\x1b\[0m", r"[\1]", text).strip()
-
 
 def _made(id: str) -> Any:
-    """Returns the environment of this id. Raises ValueError where it cannot be a world.
-
-    Its type says too little: gymnasium's own has no table of transitions.
-    """
+    """Returns the environment of this id. Raises ValueError where it cannot be a world."""
     import gymnasium
 
     if id not in gymnasium.registry:

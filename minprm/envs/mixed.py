@@ -27,6 +27,8 @@ class Mixed(World):
             if name in self.worlds:
                 raise ValueError(f"{name} is named twice: give it one weight")
             self.worlds[name] = _made(name, knobs)
+            if not self.worlds[name].has("expert"):
+                raise ValueError(f"{name} has no expert, and mixed needs one for each world")
             self.weights.append(weight)
         every = self.worlds.values()
         # all that a task may need, until one is drawn

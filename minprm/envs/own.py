@@ -1,4 +1,5 @@
-"""A world of the user's own, --world FILE.py:NAME: a class that inherits from World.
+"""A world of the user's own, --world FILE.py:NAME: a class that inherits from World, or an
+environment that is made one (adapters.py).
 
 Whatever goes wrong in it ends in one sentence that names the world, the task and the method.
 """
@@ -7,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache, wraps
+from importlib import import_module
 from typing import Any
 
 from minprm import own
@@ -34,21 +36,21 @@ def own_world(name: str) -> type[World]:
     """The user's world of this name, FILE.py:NAME. Raises ValueError where it is none."""
     theirs = own.definition(name)
     if not isinstance(theirs, type) or not issubclass(theirs, World):
-        raise ValueError(f"{name} is no world, which is a class that inherits from minprm.World")
+        theirs = import_module("minprm.envs.adapters").adapted(name, theirs)
+        return _guarded(name, theirs)
+    for method in REQUIRED:
+        if not theirs.has(method):
+            raise ValueError(f"{name} has no {method}: a world writes {', '.join(REQUIRED)}")
     return _guarded(name, theirs)
 
 
 @cache
 def _guarded(name: str, theirs: type[World]) -> type[World]:
     """The same class, whose methods exit with a sentence where they raise or return nonsense."""
-    for method in REQUIRED:
-        if getattr(theirs, method) is getattr(World, method):
-            raise ValueError(f"{name} has no {method}: a world writes {', '.join(REQUIRED)}")
     _require_knobs(name, theirs)
     methods: dict[str, Any] = {"__module__": theirs.__module__}
     for method in (*RETURNS, *RETURN_ANYTHING, *CALL_THE_OTHERS):
-        written_by_user = getattr(theirs, method) is not getattr(World, method)
-        if written_by_user or method in CALL_THE_OTHERS:
+        if theirs.has(method) or method in CALL_THE_OTHERS:
             methods[method] = _guard(name, method, getattr(theirs, method))
     return type(theirs.__name__, (theirs,), methods)
 
@@ -119,6 +121,9 @@ def check_attributes(name: str, world: World) -> None:
     shares = world.thought_mix.values()
     if not _are(int | float, shares) or (shares and not sum(shares) > 0):
         fail(f"{name}: the shares in its thought_mix are no numbers above 0")
+    first = world.first
+    if world.reset(world.seed) != first:
+        fail(f"{name}: task {world.seed} began in two ways: a world draws from its seed alone")
     try:
         parameters_of(world.tools)
     except Exception as error:

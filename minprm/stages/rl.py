@@ -17,13 +17,14 @@ import torch
 from loguru import logger
 
 from minprm.algorithms import returns_to_go
-from minprm.chosen import advantages
+from minprm.chosen import advantages, judged
 from minprm.constants import RL, fail
 from minprm.data import Sample
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.model.policy import Policy
-from minprm.play import Episode, play, tasks_of, won_demos
+from minprm.own import is_own
+from minprm.play import Episode, messages_of, play, tasks_of, won_demos
 from minprm.run.events import Left, Played
 from minprm.run.randomness import noise_seed
 from minprm.trainer import SUCCESS, Batch, Run, loop
@@ -43,7 +44,7 @@ def rl(
         cfg = replace(cfg, lr=cfg.finetune_lr)
     make_batch = batches(run, stage_id, cfg, dense, by_turn=dense or summed)
     loop(run, stage_id, cfg, cfg.updates, make_batch, SUCCESS)
-    if not dense and not summed and not run.running.get("won"):
+    if not (dense or summed or is_own(cfg.reward)) and not run.running.get("won"):
         logger.warning(
             f"{stage_id}: no episode was won in its updates, so there was no success to "
             "learn from: begin with a model that wins now and then (--stages act_prm relabel "
@@ -142,14 +143,15 @@ def gathered(
 
 
 def paid(e: Episode, cfg: RL, by_turn: bool) -> list[float]:
-    """What each turn earns: the world's reward, or success at the last turn. A turn in which no
-    action could be read pays the penalty."""
+    """What each turn earns: the world's reward, or at the last turn what the episode earns. A turn
+    in which no action could be read pays the penalty."""
     if by_turn:
         rewards = [step.reward for step in e.steps]
     else:
         rewards = [0.0] * len(e.steps)
         if e.steps:
-            rewards[-1] = float(e.world.success)
+            success = bool(e.world.success)
+            rewards[-1] = judged(cfg.reward, messages_of(e), success, e.world.seed)
     for t, turn in enumerate(e.infos):
         if not turn["formatted"]:
             rewards[t] -= cfg.format_penalty
