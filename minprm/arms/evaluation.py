@@ -4,7 +4,6 @@ on the same tasks; and, where there is no world to play in, held-out logs step b
 import random
 import time
 from dataclasses import replace
-from functools import partial
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from minprm.arms.about import asked_of, read_about
 from minprm.arms.demos import examples_of
 from minprm.constants import Config, History
 from minprm.data import Demo, Sample, Step, chain
+from minprm.endpoint.agents import plays
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.load.check import check
@@ -22,7 +22,7 @@ from minprm.load.names import require_device
 from minprm.load.pretrained import load_model, make_sampler, pretrained
 from minprm.model.agent import Agent, Player, make_agent
 from minprm.model.policy import Policy
-from minprm.play import Episode, act, begin, play, turn_limit
+from minprm.play import Episode, act, begin, turn_limit
 from minprm.report.table import by_log
 from minprm.stages.act_prm import WITH_ONE_THOUGHT, portions
 from minprm.text.actions import copies, exact_match
@@ -38,7 +38,9 @@ def load_agent(path: str, **knobs) -> tuple[Agent, Config]:
     settings = asked_of(about)
     cfg = Config(**{**settings, "history": History(**settings["history"]), "model": path, **knobs})
     require_device(cfg.device, cfg.sampler)
-    tools = make_world(cfg).tools if cfg.world else about.get("tools", [])
+    tools = about.get("tools", [])
+    if cfg.world and not cfg.agent:
+        tools = make_world(cfg).tools
     return scoring_agent(cfg, tools), cfg
 
 
@@ -62,7 +64,7 @@ def evaluate(agent: Player, cfg: Config, noise: int, samples: int = 1) -> list[E
     for i in range(cfg.episodes):
         seeds += [task_seed(cfg.split, i)] * samples
     agent = replace(agent, temperature=cfg.eval_temperature)
-    return play(agent, partial(make_world, cfg), seeds, noise)
+    return plays(cfg)(agent, seeds, noise)
 
 
 def summary(episodes: list[Episode]) -> dict[str, float]:

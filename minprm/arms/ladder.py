@@ -235,7 +235,7 @@ def start(
     # a task is on one side only, with all of its demos
     train_demos, held_out, test = split(fitting_demos(measured(demos, agent.chat), agent, cfg), cfg)
     made_by = {name: setting for name, setting in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
-    named = [cfg.world, cfg.act_prm.reward, cfg.act_prm.advantage, cfg.rl.advantage]
+    named = [cfg.world, cfg.agent, cfg.act_prm.reward, cfg.act_prm.advantage, cfg.rl.advantage]
     named += [text.rpartition("=")[2] for text in cfg.world_args]
     made_by |= own.fingerprints(named)
     made_by["what the model is told"] = agent.instruction.text
@@ -254,6 +254,7 @@ def start(
             checkpoints / cfg.run / "stages", seed, made_by, on_save, policy.shares
         ),
         prefetch=Prefetch(cfg.rl.max_async_level),
+        play=plays(cfg),
         demos=train_demos,
     )
 

@@ -9,7 +9,6 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from statistics import fmean
 from typing import NamedTuple
 
@@ -20,10 +19,9 @@ from minprm.algorithms import returns_to_go
 from minprm.chosen import advantages
 from minprm.constants import RL, fail
 from minprm.data import Sample
-from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.model.policy import Policy
-from minprm.play import Episode, play, tasks_of, won_demos
+from minprm.play import Episode, tasks_of, won_demos
 from minprm.run.events import Left, Played
 from minprm.run.randomness import noise_seed
 from minprm.trainer import SUCCESS, Batch, Run, loop
@@ -55,7 +53,7 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool) -> Callable[[int], Ba
 
         def play_tasks(seeds: list[int], again: int) -> list[Episode]:
             noise = noise_seed(run.seed, f"{stage_id}{again or ''}", update)
-            return play(run.agent, partial(make_world, run.cfg), seeds, noise)
+            return run.play(run.agent, seeds, noise)
 
         return gathered(play_tasks, cfg, dense, rng)
 
@@ -82,7 +80,7 @@ def synth(run: Run, stage_id: str) -> None:
     """Rejection sampling: the policy plays training tasks, and what it won becomes the logs."""
     seeds = tasks_of("train", run.seed, run.cfg.num_demos)
     noise = noise_seed(run.seed, stage_id, 0)
-    episodes = play(run.agent, partial(make_world, run.cfg), seeds, noise)
+    episodes = run.play(run.agent, seeds, noise)
     run.demos = won_demos(episodes)
     if not run.demos:
         won = sum(bool(e.world.success) for e in episodes)
@@ -125,7 +123,7 @@ def gathered(
         for e in new:
             e.rewards = paid(e, cfg, dense)
         for first in range(0, len(new), cfg.group):
-            groups.append(new[first : first + cfg.group])
+            groups.append([e for e in new[first : first + cfg.group] if not e.failure])
         episodes += new
     return groups, episodes
 
@@ -138,7 +136,7 @@ def paid(e: Episode, cfg: RL, dense: bool) -> list[float]:
     else:
         rewards = [0.0] * len(e.steps)
         if e.steps:
-            rewards[-1] = float(e.world.success)
+            rewards[-1] = e.outcome()
     for t, turn in enumerate(e.infos):
         if not turn["formatted"]:
             rewards[t] -= cfg.format_penalty
@@ -151,7 +149,7 @@ def paid(e: Episode, cfg: RL, dense: bool) -> list[float]:
 def spread(group: TaskGroup) -> float:
     """Standard deviation of what the episodes of a group earned; exactly 0 where that is equal."""
     r = torch.tensor([float(sum(e.rewards)) for e in group])
-    return r.std(correction=0).item() if r.max() > r.min() else 0.0
+    return r.std(correction=0).item() if len(r) and r.max() > r.min() else 0.0
 
 
 # --- CREDIT: from rewards to advantages -----------------------------------------------------------
@@ -161,7 +159,8 @@ def rl_samples(
     groups: list[TaskGroup], cfg: RL, dense: bool, policy: Policy, baseline: float = 0.0
 ) -> tuple[list[Sample], dict[str, float]]:
     """(samples of an update with their advantages, what to log)."""
-    # a task that outgrew the context at once has no turn to learn, and takes no other's place
+    # a task that outgrew the context at once has no turn to learn, and takes no other's place; nor
+    # has one whose agent failed in every episode
     groups = [group for group in groups if any(e.samples for e in group)]
     # the spread is that of raw rewards, before any advantage divides it away
     std = torch.tensor([spread(group) for group in groups])
