@@ -36,6 +36,8 @@ def logs_of(cfg: Config, seed: int) -> tuple[list[Demo], Report | None]:
         demos, report = read_demos(cfg.demos, reading_of(cfg), cfg.skip_bad)
         if report.in_a_line():
             logger.info(f"--demos {cfg.demos}: {report.in_a_line()}")
+    elif not cfg.world:
+        demos = []
     else:
         demos = expert_demos(cfg, "train", seed, cfg.num_demos)
         # split_tasks takes the last; the tasks of "seed 0" are those of --split validation
@@ -101,8 +103,10 @@ def split(demos: list[Demo], cfg: Config) -> tuple[list[Demo], list[Demo], list[
     Validation is for the held-out reward, by which training stops early. Test is for the score
     where there is no world: half of the tasks that are held out, which no choice was made by.
     """
+    if not demos:  # a user's own agent leaves none before it has played
+        return [], [], []
     train, held_out = split_tasks(demos, cfg.held_out)
-    if cfg.world:
+    if cfg.world or cfg.agent:
         return train, held_out, []
     tasks = len({demo.task for demo in held_out})
     if tasks < 2:

@@ -37,11 +37,13 @@ def of_world(episodes: list[Episode], cfg: Config, chat: Chat, noise: int) -> li
 
     noise: that of the evaluation.
     """
-    world = make_world(cfg)
+    world = None if cfg.agent else make_world(cfg)  # of an agent nobody knows what was better
     records = []
     for i, e in enumerate(episodes[: cfg.keep_episodes]):
         # a world that waits would be waited for once more
-        experts = [None] * len(e.steps) if world.waits else experts_of(e, world, noise + i)
+        experts = [None] * len(e.steps)
+        if world and not world.waits:
+            experts = experts_of(e, world, noise + i)
         turns = []
         for step, info, expert, (sample, _, end) in zip(
             e.steps, e.infos, experts, e.spans, strict=True

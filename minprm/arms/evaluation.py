@@ -3,6 +3,7 @@ on the same tasks; and, where there is no world to play in, held-out logs step b
 
 import random
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -14,7 +15,8 @@ from minprm.arms.about import asked_of, read_about
 from minprm.arms.demos import examples_of
 from minprm.constants import Config, History
 from minprm.data import Demo, Sample, Step, chain
-from minprm.endpoint.agents import plays
+from minprm.endpoint.agents import play_of
+from minprm.endpoint.conversations import AgentEpisode
 from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.load.check import check
@@ -64,7 +66,7 @@ def evaluate(agent: Player, cfg: Config, noise: int, samples: int = 1) -> list[E
     for i in range(cfg.episodes):
         seeds += [task_seed(cfg.split, i)] * samples
     agent = replace(agent, temperature=cfg.eval_temperature)
-    return plays(cfg)(agent, seeds, noise)
+    return play_of(cfg)(agent, seeds, noise)
 
 
 def summary(episodes: list[Episode]) -> dict[str, float]:
@@ -75,7 +77,8 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
     thought, and with the action named in it. valid, effective: share of turns with a legal action,
     and with one that changed something. unreadable: share in which no action can be read.
     thought_length: tokens. outgrown: share of episodes that
-    ended because they no longer fitted the context. What the world itself reports of all actions
+    ended because they no longer fitted the context. failed: share in which a user's own agent did,
+    where one plays. What the world itself reports of all actions
     comes last.
     """
     steps = []
@@ -89,15 +92,29 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
         "success": fmean(e.world.success for e in episodes),
         "reward": fmean(sum(step.reward for step in e.steps) for e in episodes),
         "turns": len(steps) / len(episodes),
-        "thought_rate": fmean(bool(step.thought) for step in steps),
-        "copy_rate": fmean(copies(s.thought or "", s.action, s.observation()) for s in steps),
-        "valid": fmean(info["valid"] for info in infos),
-        "effective": fmean(info["effective"] for info in infos),
-        "unreadable": fmean(bool(step.unreadable) for step in steps),
-        "thought_length": fmean(info["thought_tokens"] for info in infos),
+        "thought_rate": _mean(bool(step.thought) for step in steps),
+        "copy_rate": _mean(copies(s.thought or "", s.action, s.observation()) for s in steps),
+        "valid": _mean(info["valid"] for info in infos),
+        "effective": _mean(info["effective"] for info in infos),
+        "unreadable": _mean(bool(step.unreadable) for step in steps),
+        "thought_length": _mean(info["thought_tokens"] for info in infos),
         "outgrown": fmean(e.outgrown for e in episodes),
+        **_failed(episodes),
         **episodes[0].world.summary([step.action for step in steps]),
     }
+
+
+def _mean(numbers: Iterable[float]) -> float:
+    """The mean over turns; 0 where there was none, because every agent failed before its first."""
+    turns = [*numbers]
+    return fmean(turns) if turns else 0.0
+
+
+def _failed(episodes: list[Episode]) -> dict[str, float]:
+    """The share of episodes in which a user's own agent failed."""
+    if not isinstance(episodes[0], AgentEpisode):
+        return {}
+    return {"failed": fmean(bool(e.failure) for e in episodes)}
 
 
 def reference_rows(cfg: Config, seed: int) -> dict[str, dict]:

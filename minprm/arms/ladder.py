@@ -29,6 +29,7 @@ from minprm.arms.demos import (
 from minprm.arms.episodes import keep_episodes, of_logs, of_world
 from minprm.arms.evaluation import answer_logs, evaluate, reference_rows, replay_summary, summary
 from minprm.constants import Config, arms_of, fail, flat
+from minprm.endpoint.agents import play_of
 from minprm.load.base import base_policy
 from minprm.load.check import check
 from minprm.load.pretrained import make_sampler
@@ -93,7 +94,7 @@ def ladder(
     rows = read_ladder(path)
     for seed in cfg.seeds:
         missing = [arm for arm in arms_of(cfg) if not _has(rows, arm, seed)]
-        if not missing and (_has(rows, "expert", seed) or not cfg.world):
+        if not missing and (_has(rows, "expert", seed) or not cfg.world or cfg.agent):
             continue  # all of this seed is done
         run = None  # lets go of the model of the seed before: there may be no room for two
         run = start(cfg, seed, log, checkpoints, on_save)
@@ -107,7 +108,9 @@ def ladder(
             write_atomically(path, to_json(rows, indent=1))
             lost = f", {row['unreadable']:.0%} of turns unreadable" if row["unreadable"] else ""
             logger.info(f"seed {seed}  {arm}: success {row['success']:.3f}{lost}")
-        if cfg.world:  # no score stands without random play and the expert beside it
+        if (
+            cfg.world and not cfg.agent
+        ):  # no score stands without random play and the expert beside it
             for name, row in reference_rows(cfg, seed).items():
                 rows.setdefault(name, []).append(row)
                 log.row(row, name)
@@ -169,7 +172,7 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> Outcom
     run.sync()
     # the same tasks and the same noise for all arms: what differs is what was learned
     noise = noise_seed(run.seed, "evaluate", 0)
-    if run.cfg.world:
+    if run.cfg.world or run.cfg.agent:
         episodes = evaluate(run.agent, run.cfg, noise)
         row = {"episodes": len(episodes), **summary(episodes)}
         records = of_world(episodes, run.cfg, run.agent.chat, noise)
@@ -254,7 +257,7 @@ def start(
             checkpoints / cfg.run / "stages", seed, made_by, on_save, policy.shares
         ),
         prefetch=Prefetch(cfg.rl.max_async_level),
-        play=plays(cfg),
+        play=play_of(cfg),
         demos=train_demos,
     )
 

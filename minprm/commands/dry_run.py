@@ -77,7 +77,8 @@ def of_model(
     total, trained = model.num_parameters(), model.num_parameters(only_trainable=True)
     yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
     yield from instruction.plan(prompter.instruction, cfg.sft.keep_instruction)
-    yield "\n" + rendered(train_demos[0], prompter.chat) + "\n"
+    if train_demos:
+        yield "\n" + rendered(train_demos[0], prompter.chat) + "\n"
     if several():
         yield "Not measured: a plan measures one process, without torchrun. Of several, those that"
         yield "share weights (--shard) need less each."

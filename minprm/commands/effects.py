@@ -9,7 +9,18 @@ from fnmatch import filter as matching
 
 from minprm.commands.checks import refuse, stages_of
 from minprm.commands.knobs import flag, noted
-from minprm.constants import DRAWN, INSTRUCTED, LOOKS, SCORED, Config, Needs, ReadBy, arms_of, flat
+from minprm.constants import (
+    DRAWN,
+    INSTRUCTED,
+    LOOKS,
+    PLAYED,
+    SCORED,
+    Config,
+    Needs,
+    ReadBy,
+    arms_of,
+    flat,
+)
 from minprm.load.names import uses_vllm
 from minprm.own import reads_texts
 from minprm.run.stage_ids import kind, reads_instruction
@@ -84,12 +95,13 @@ def conditions(config: Config) -> dict[str, object]:
         "a --model": language,
         "a --model with --instruction or --few-shot": language and instructed,
         INSTRUCTED.name: language and _writes_instructed(config),
+        PLAYED.name: config.world or config.agent,
         "the vLLM sampler": vllm,
         "the vLLM sampler, or a stage act_prm or rl": vllm or kinds & {"act_prm", "rl"},
         "several --arms, and no torchrun that shares out each arm": one_each or config.jobs == 1,
         "torchrun with several processes": several(),
         LOOKS.name: looks,
-        "a stage that learns from logs": logs or not config.world,
+        "a stage that learns from logs": logs or not (config.world or config.agent),
         "a stage that reads the expert's logs": (logs and not config.demos) or "synth" in stages,
         "the stage act_prm, or --demos": held_out,
         SCORED.name: act_prm.reward != "exact_match",

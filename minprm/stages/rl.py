@@ -37,7 +37,7 @@ def rl(run: Run, stage_id: str, dense: bool = False, finetune: bool = False) -> 
     if finetune:
         cfg = replace(cfg, lr=cfg.finetune_lr)
     loop(run, stage_id, cfg, cfg.updates, batches(run, stage_id, cfg, dense), SUCCESS)
-    if not dense and not run.running.get("won"):
+    if not (dense or run.cfg.agent or run.running.get("won")):
         logger.warning(
             f"{stage_id}: no episode was won in its updates, so there was no success to "
             "learn from: begin with a model that wins now and then (--stages act_prm relabel "
@@ -63,6 +63,8 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool) -> Callable[[int], Ba
         until = min(next_snapshot, cfg.updates)
         run.agent.sampler.begin()  # it takes new weights now, while nobody writes or learns
         groups, episodes = run.prefetch.take(played, update, until)
+        if not groups:
+            fail(f"{stage_id}: no episode of update {update} came to its end")
         baseline = run.running["baseline"]
         samples, stats = rl_samples(groups, cfg, dense, run.agent.policy, baseline)
         stats["policy/staleness"] /= run.cfg.optim.passes  # in updates
@@ -123,7 +125,9 @@ def gathered(
         for e in new:
             e.rewards = paid(e, cfg, dense)
         for first in range(0, len(new), cfg.group):
-            groups.append([e for e in new[first : first + cfg.group] if not e.failure])
+            group = [e for e in new[first : first + cfg.group] if not e.failure]
+            if group:
+                groups.append(group)
         episodes += new
     return groups, episodes
 
@@ -149,7 +153,7 @@ def paid(e: Episode, cfg: RL, dense: bool) -> list[float]:
 def spread(group: TaskGroup) -> float:
     """Standard deviation of what the episodes of a group earned; exactly 0 where that is equal."""
     r = torch.tensor([float(sum(e.rewards)) for e in group])
-    return r.std(correction=0).item() if len(r) and r.max() > r.min() else 0.0
+    return r.std(correction=0).item() if r.max() > r.min() else 0.0
 
 
 # --- CREDIT: from rewards to advantages -----------------------------------------------------------
@@ -159,8 +163,7 @@ def rl_samples(
     groups: list[TaskGroup], cfg: RL, dense: bool, policy: Policy, baseline: float = 0.0
 ) -> tuple[list[Sample], dict[str, float]]:
     """(samples of an update with their advantages, what to log)."""
-    # a task that outgrew the context at once has no turn to learn, and takes no other's place; nor
-    # has one whose agent failed in every episode
+    # a task that outgrew the context at once has no turn to learn, and takes no other's place
     groups = [group for group in groups if any(e.samples for e in group)]
     # the spread is that of raw rewards, before any advantage divides it away
     std = torch.tensor([spread(group) for group in groups])
