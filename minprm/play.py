@@ -45,6 +45,7 @@ class Episode:
     done: bool = False
     outgrown: bool = False  # it ended unsolved, because it no longer fitted the context
     failure: str = ""  # what went wrong in a user's own agent: the episode teaches nothing
+    in_pieces: bool = False  # such an agent's turns do not all read those before them: no log
 
     def outcome(self) -> float:
         """What the whole episode earned."""
@@ -226,7 +227,7 @@ def won_demos(episodes: list[Episode]) -> list[Demo]:
     for e in episodes:
         thought = all(step.thought for step in e.steps)
         legal = all(info["valid"] for info in e.infos)
-        if not (e.world.success and thought and legal):
+        if e.in_pieces or not (e.world.success and thought and legal):
             continue
         try:
             demos.append(_demo(e))

@@ -10,9 +10,9 @@ import torch
 
 from minprm.endpoint import agents, conversations, server
 from minprm.load.pretrained import make_sampler
-from minprm.model.sampler import Completion
 from shared.endpoints import (
     Recorded,
+    Scripted,
     answer,
     asked,
     cups_agent,
@@ -179,25 +179,6 @@ TOOLS = [{"type": "function", "function": {
 CALLS = "I look.\n" + "\n".join(
     json.dumps({"name": "visit", "arguments": {"title": title}}) for title in ("Paris", "Rome")
 )
-
-
-class Scripted:
-    """A writer that writes what it is told, in turn; then the last again."""
-
-    def __init__(self, scripts: list[list[int]]):
-        self.scripts = scripts
-        self.prompts = []
-
-    def begin(self):
-        pass
-
-    def generate(self, prompts, n, max_tokens, stop, temperature, seed):
-        groups = []
-        for prompt in prompts:
-            self.prompts.append(prompt)
-            ids = self.scripts[min(len(self.prompts), len(self.scripts)) - 1][:max_tokens]
-            groups.append([Completion([*ids], [0.0] * len(ids))])
-        return groups
 
 
 def letter_by_letter(chat, ids: list[int]) -> list[int]:

@@ -211,6 +211,8 @@ class Conversations:
         e.state_ids = turn.ids, turn.ids
         thought, action, tokens, unreadable = keep(e, turn.sample, completion, chat, self.opening)
         state = [_without_id(message) for message in turn.state]
+        foreign = any(message["role"] == "assistant" for message in state)
+        e.in_pieces = e.in_pieces or foreign or len(e.samples) > 1
         e.steps.append(Step(state, thought, action or "", unreadable=unreadable))
         readable = action is not None
         e.infos.append({

@@ -9,6 +9,7 @@ import torch
 from minprm.endpoint.agents import AgentTask, Host
 from minprm.endpoint.conversations import AgentEpisode
 from minprm.envs.cups import Cups
+from minprm.model.sampler import Completion
 
 
 def hosted(agent, program, seeds: list[int], noise: int = 7, seconds: float = 20.0) -> list:
@@ -70,6 +71,25 @@ class Recorded:
     def generate(self, prompts, n, max_tokens, stop, temperature, seed):
         groups = self.sampler.generate(prompts, n, max_tokens, stop, temperature, seed)
         self.calls.append((prompts, groups, seed))
+        return groups
+
+
+class Scripted:
+    """A writer that writes what it is told, in turn; then the last again."""
+
+    def __init__(self, scripts: list[list[int]]):
+        self.scripts = scripts
+        self.prompts = []
+
+    def begin(self):
+        pass
+
+    def generate(self, prompts, n, max_tokens, stop, temperature, seed):
+        groups = []
+        for prompt in prompts:
+            self.prompts.append(prompt)
+            ids = self.scripts[min(len(self.prompts), len(self.scripts)) - 1][:max_tokens]
+            groups.append([Completion([*ids], [0.0] * len(ids))])
         return groups
 
 
