@@ -120,6 +120,20 @@ def test_an_agent_that_turns_back_begins_a_sequence_and_its_first_line_stays(age
     assert gap(policy, [e]) < 1e-4
 
 
+@pytest.mark.parametrize("told", ["", None, " "])
+def test_a_turn_in_which_nothing_was_said_is_gone_on_from(parts, told):
+    policy, chat, _ = parts
+    agent = replace(agent_of(policy, CUPS), sampler=Scripted([chat.ends[:1]]))
+
+    def program(url: str, seed: int) -> float:
+        assert answer(url, [user(FIRST)])["content"] == ""
+        answer(url, [user(FIRST), {"role": "assistant", "content": told}, user(SECOND)])
+        return 1.0
+
+    (e,) = hosted(agent, program, [0])
+    assert not e.failure and len(e.samples) == 1 and len(e.steps) == 2
+
+
 def test_other_tools_are_another_conversation(scripted_tools):
     agent, _ = scripted_tools
 
@@ -342,7 +356,7 @@ def test_what_is_cut_is_what_would_have_been_drawn_first(agent):
     (b"{not json", 400, "no JSON"),
     (b"[]", 400, "no JSON object"),
     (b"\xff", 400, "no JSON"),
-    (b'{"messages": []}', 400, "messages must end"),
+    (b'{"messages": []}', 400, "not empty"),
     (b'{"messages": "hi"}', 400, "messages"),
     (json.dumps({"messages": [user("a")], "n": 2}).encode(), 400, "n must be 1"),
     (json.dumps({"messages": [user("a")], "max_tokens": -1}).encode(), 400, "max_tokens"),

@@ -204,16 +204,7 @@ def _check_world(evaluations: dict[str, Evaluation], chosen_knobs: set[str]) -> 
 
 def configured(path: str, flags: Evaluation) -> Config:
     """The configuration of an agent whose model is at this path, and that is asked so."""
-    names = (
-        "agent_seconds",
-        "episodes",
-        "split",
-        "sampler",
-        "device",
-        "engine",
-        "demos",
-        "skip_bad",
-        *ASKED,
-    )
+    names = ("agent_seconds", "episodes", "split", "sampler", "device", "engine", "demos",
+             "skip_bad", *ASKED)  # fmt: skip
     knobs = {name: getattr(flags, name) for name in names}
     return Config(model=path, eval_temperature=flags.temperature, **knobs)

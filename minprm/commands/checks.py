@@ -85,8 +85,6 @@ def _check_functions(config: Config) -> None:
     own.require("--act-prm.reward", config.act_prm.reward, get_args(Reward), own.REWARD_TAKES)
     own.require("--act-prm.advantage", config.act_prm.advantage, advantages, own.ADVANTAGE_TAKES)
     advantages += get_args(Baseline)
-    if config.agent:
-        own.require("--agent", config.agent, (), own.AGENT_TAKES)
     own.require("--rl.advantage", config.rl.advantage, advantages, own.ADVANTAGE_TAKES)
 
 
@@ -151,6 +149,7 @@ def _check_agent(config: Config, stages: set[str]) -> None:
     """An agent of the user's own plays in the place of a world."""
     if not config.agent:
         return
+    own.require("--agent", config.agent, (), own.AGENT_TAKES)
     agent = f"--agent {config.agent}"
     tiny = config.model == "tiny"
     refuse(

@@ -9,18 +9,7 @@ from fnmatch import filter as matching
 
 from minprm.commands.checks import refuse, stages_of
 from minprm.commands.knobs import flag, noted
-from minprm.constants import (
-    DRAWN,
-    INSTRUCTED,
-    LOOKS,
-    PLAYED,
-    SCORED,
-    Config,
-    Needs,
-    ReadBy,
-    arms_of,
-    flat,
-)
+from minprm.constants import DRAWN, INSTRUCTED, LOOKS, SCORED, Config, Needs, ReadBy, arms_of, flat
 from minprm.load.names import uses_vllm
 from minprm.own import reads_texts
 from minprm.run.stage_ids import kind, reads_instruction
@@ -95,7 +84,7 @@ def conditions(config: Config) -> dict[str, object]:
         "a --model": language,
         "a --model with --instruction or --few-shot": language and instructed,
         INSTRUCTED.name: language and _writes_instructed(config),
-        PLAYED.name: config.world or config.agent,
+        "a --world or an --agent": config.world or config.agent,
         "the vLLM sampler": vllm,
         "the vLLM sampler, or a stage act_prm or rl": vllm or kinds & {"act_prm", "rl"},
         "several --arms, and no torchrun that shares out each arm": one_each or config.jobs == 1,

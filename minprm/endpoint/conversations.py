@@ -20,27 +20,28 @@ from typing import Any, NamedTuple
 
 from loguru import logger
 
-from minprm.constants import fail, refusal
+from minprm.constants import refusal
 from minprm.data import Sample, Step
 from minprm.endpoint.server import MODEL, SIZE, Refusal
 from minprm.logs.books import AS_THEY_ARE, is_nothing
-from minprm.logs.normalise import UNSEEN_NOTE, normalised
-from minprm.logs.pairing import REASONING
+from minprm.logs.normalise import UNSEEN_NOTE
+from minprm.logs.reader import from_chat
 from minprm.model.agent import Player
 from minprm.model.sampler import Completion
 from minprm.play import Episode, as_message, forced_opening, keep, turn_limit
-from minprm.text.actions import joined, parse_json
+from minprm.text.actions import normalise, parse_json
 from minprm.text.chat import Chat
 
 READ = ("model", "messages", "tools", "stream", "stream_options", "n", "max_tokens",
         "max_completion_tokens")  # fmt: skip
-Key = tuple  # what is compared of a conversation
+EMPTY = "(nothing)"  # stands for an assistant's empty message, which a log could not have
 
 
 class Asked(NamedTuple):
     """What a request asks for."""
 
-    messages: list[dict]  # in the one form of logs
+    messages: list[dict]  # as they were sent
+    steps: list[Step]  # the same as turns; the last one is to be written, and has the state alone
     tools: list[dict]  # as they were sent: each spelling of a tool is another prompt
     limit: int  # tokens; 0: none but ours
     model: str
@@ -55,7 +56,7 @@ class End:
     sample: Sample
     length: int  # of the sample then
     action: str
-    messages: list[dict]  # the conversation up to here
+    thoughts: list[str | None]  # of all turns so far
 
 
 @dataclass
@@ -68,7 +69,7 @@ class AgentEpisode(Episode):
 
     number: int = 0  # in its batch
     reward: float = 0.0  # what the agent's program returned
-    ends: dict[Key, list[End]] = field(default_factory=dict)
+    ends: dict[tuple, list[End]] = field(default_factory=dict)
     prompts: Counter = field(default_factory=Counter)  # how often the same was asked
 
     def outcome(self) -> float:
@@ -81,7 +82,7 @@ class Pending(NamedTuple):
     player: Player
     asked: Asked
     sample: Sample  # that it will stand in, with its state
-    state: list[dict]  # the messages since the turn before
+    steps: list[Step]  # since the turn before: those that nobody here drew, and this one
     ids: list[int]  # the same, without what conversations have in common
     prompt: list[int]
     limit: int
@@ -109,28 +110,40 @@ def asked(body: bytes | None) -> Asked:
     limit = fields.get("max_completion_tokens") or fields.get("max_tokens") or 0
     if not isinstance(limit, int) or limit < 0:
         raise Refusal("max_tokens is no number of tokens")
+    messages = fields.get("messages")
     tools = fields.get("tools") or []
-    messages = canonical(fields.get("messages"), tools)
-    if not messages or messages[-1]["role"] == "assistant":
-        raise Refusal("messages must end with one that the assistant can answer")
+    if not isinstance(messages, list) or not messages:
+        raise Refusal("messages must be a list, and not empty")
+    steps = steps_of([*messages, {"role": "assistant", "content": EMPTY}], tools)
+    if steps[-1].action != EMPTY or not all(step.state for step in steps):
+        raise Refusal("messages must end with one that is to be answered, as each turn must have")
     options = fields.get("stream_options")
     usage = isinstance(options, dict) and bool(options.get("include_usage"))
     model = str(fields.get("model") or MODEL["id"])
-    return Asked(messages, tools, limit, model, bool(fields.get("stream")), usage)
+    return Asked(messages, steps, tools, limit, model, bool(fields.get("stream")), usage)
 
 
-def canonical(messages: Any, tools: Any) -> list[dict]:
-    """The messages in the one form that logs have (logs/normalise.py)."""
+def steps_of(messages: list, tools: Any) -> list[Step]:
+    """The assistant's turns of this conversation, each with its state, read as those of a log."""
+    said = [_never_empty(message) for message in messages]
     notes: Counter[str] = Counter()
     try:
-        log = normalised({"messages": messages, "tools": tools}, AS_THEY_ARE, notes)
+        log = from_chat({"messages": said, "tools": tools}, AS_THEY_ARE, notes)
     except ValueError as error:
         raise Refusal(str(error)) from None
     if notes[UNSEEN_NOTE]:
         raise Refusal("a message holds an image, audio or a file, and the model reads text alone")
-    if len(log["tools"] or []) != len(tools) or any("function" not in tool for tool in tools):
+    if len(log.tools) != len(tools) or any("function" not in tool for tool in tools):
         raise Refusal("each of the tools must be a function with a schema")
-    return log["messages"]
+    return log.steps
+
+
+def _never_empty(message: Any) -> Any:
+    """The message; an assistant's in which there is nothing says so, and is no gap in a log."""
+    if not isinstance(message, dict) or message.get("role") != "assistant":
+        return message
+    empty = not str(message.get("content") or "").strip() and is_nothing(message.get("tool_calls"))
+    return {**message, "content": EMPTY} if empty else message
 
 
 @cache
@@ -158,15 +171,15 @@ class Conversations:
         """The turn that answers this request, ready to be drawn. Raises Refusal where it cannot be
         written, or would outgrow the context."""
         player = _tried(self._player, request.tools)
-        end = last_end(e, request)
-        state = request.messages[len(end.messages) if end else 0 :]
-        ids = _tried(write, player, state, request.tools, end.action if end else None)
-        beginning = None
-        if end is None:
-            beginning = player.beginning(chunks(state, None)[0][0], request.tools)
-        before = beginning.ids if beginning else []
+        end, turns = last_end(e, request)
+        steps = request.steps[turns:]
+        ids = _tried(write, player, steps, request.tools, end.action if end else None)
         if end:
+            beginning = None
             before = _until(end).whole()
+        else:
+            beginning = player.beginning(steps[0].state, request.tools)
+            before = beginning.ids if beginning else []
         limit = turn_limit(player)
         if len(before) + len(ids) + limit > player.context:
             e.outgrown = True
@@ -174,16 +187,9 @@ class Conversations:
             raise Refusal(sentence, code="context_length_exceeded")
         sample = self._next_sample(e, end, beginning, ids)
         prompt = [*before, *ids, *self.opening]
-        return Pending(
-            player=player,
-            asked=request,
-            sample=sample,
-            state=state,
-            ids=ids,
-            prompt=prompt,
-            limit=min(limit, request.limit or limit),
-            seed=self._seed(e, prompt),
-        )
+        limit = min(limit, request.limit or limit)
+        seed = self._seed(e, prompt)
+        return Pending(player, request, sample, steps, ids, prompt, limit, seed)
 
     def draw(self, turns: list[Pending]) -> list[Completion]:
         """Draws all of them at once. A turn that may be shorter is cut: no token depends on what
@@ -210,9 +216,8 @@ class Conversations:
         e.world.tools = turn.asked.tools
         e.state_ids = turn.ids, turn.ids
         thought, action, tokens, unreadable = keep(e, turn.sample, completion, chat, self.opening)
-        state = [_without_id(message) for message in turn.state]
-        foreign = any(message["role"] == "assistant" for message in state)
-        e.in_pieces = e.in_pieces or foreign or len(e.samples) > 1
+        e.in_pieces = e.in_pieces or len(turn.steps) > 1 or len(e.samples) > 1
+        state = [_without_id(message) for message in turn.steps[-1].state]
         e.steps.append(Step(state, thought, action or "", unreadable=unreadable))
         readable = action is not None
         e.infos.append({
@@ -302,94 +307,56 @@ def _without_id(message: dict) -> dict:
 # --- what is written anew, and what is known ------------------------------------------------------
 
 
-def write(player: Player, messages: list[dict], tools: list[dict], after: str | None) -> list[int]:
-    """Ids of messages that nobody here drew. Turns of the assistant are written as those of logs.
+def write(player: Player, steps: list[Step], tools: list[dict], after: str | None) -> list[int]:
+    """Ids of turns that nobody here drew, written as those of logs, and of the last state.
 
     after: the action before them; None: they begin a conversation. Exits where the template cannot
     write them.
     """
     chat = player.chat
     ids = []
-    for state, turn in chunks(messages, after):
-        if not state:
-            fail("two turns of the assistant follow each other")
-        ids += player.state_ids(state, tools, after)[0]
-        if turn is None:
-            return ids
-        after = _action(turn)
-        thought = turn.get(REASONING)
-        written = None if thought is None else chat.thought(thought)
-        ids += chat.turn(written, chat.action(after))
-    return ids
-
-
-def chunks(messages: list[dict], after: str | None) -> list[tuple[list[dict], dict | None]]:
-    """States, each with the assistant's turn that follows it; the last has none. A greeting before
-    the user's first message belongs to the first state."""
-    parts = []
-    state = []
-    for message in messages:
-        spoken = after is not None or parts or any(m["role"] == "user" for m in state)
-        if message["role"] == "assistant" and spoken:
-            parts.append((state, message))
-            state = []
-        else:
-            state.append(message)
-    return [*parts, (state, None)]
-
-
-def _action(message: dict) -> str:
-    """The action of an assistant's message. Exits where it could not be read back."""
-    calls = []
-    for call in message.get("tool_calls", ()):
-        function = call["function"]
-        arguments = json.loads(function["arguments"])
-        calls.append({"name": function["name"], "arguments": arguments})
-    try:
-        return joined(message["content"] or "", calls)
-    except ValueError as error:
-        fail(f"an assistant's message: {error}")
+    for step in steps[:-1]:
+        ids += player.state_ids(step.state, tools, after)[0]
+        thought = None if step.thought is None else chat.thought(step.thought)
+        ids += chat.turn(thought, chat.action(step.action))
+        after = step.action
+    return ids + player.state_ids(steps[-1].state, tools, after)[0]
 
 
 def remember(e: AgentEpisode, turn: Pending, message: dict, action: str) -> None:
     """Notes where a turn ended, so that the next request can go on from there."""
     try:
-        messages = canonical([*turn.asked.messages, message], turn.asked.tools)
+        steps = steps_of([*turn.asked.messages, message], turn.asked.tools)
     except Refusal:  # it would not be understood when it comes back
         return
-    end = End(turn.sample, len(turn.sample.ids), action, messages)
-    e.ends.setdefault(key(messages, turn.asked.tools), []).append(end)
+    thoughts = [step.thought for step in steps]
+    end = End(turn.sample, len(turn.sample.ids), action, thoughts)
+    e.ends.setdefault(key(steps, turn.asked.tools), []).append(end)
 
 
-def last_end(e: AgentEpisode, request: Asked) -> End | None:
-    """The end of the longest beginning of these messages that was drawn here. None: there is none,
-    and the conversation is a new one."""
-    whole = key(request.messages, request.tools)
-    for size in range(len(whole) - 1, 1, -1):
-        for end in reversed(e.ends.get(whole[:size], [])):
-            if _same_thoughts(request.messages, end.messages):
-                return end
-    return None
+def last_end(e: AgentEpisode, request: Asked) -> tuple[End | None, int]:
+    """(the end of the longest beginning of this conversation that was drawn here, how many turns it
+    has); None: the conversation is a new one."""
+    for turns in range(len(request.steps) - 1, 0, -1):
+        steps = request.steps[:turns]
+        for end in reversed(e.ends.get(key(steps, request.tools), [])):
+            if _same_thoughts(steps, end.thoughts):
+                return end, turns
+    return None, 0
 
 
-def key(messages: list[dict], tools: list[dict]) -> Key:
-    """What two tellings of one conversation have in common: its tools, and of each message the
-    role, the text and the calls."""
+def key(steps: list[Step], tools: list[dict]) -> tuple:
+    """What two tellings of one conversation have in common: tools, texts and calls."""
     parts: list[Any] = [json.dumps(tools)]
-    for message in messages:
-        calls = []
-        for call in message.get("tool_calls", ()):
-            function = call["function"]
-            arguments = json.dumps(json.loads(function["arguments"]), sort_keys=True)
-            calls.append((function["name"], arguments))
-        parts.append((message["role"], (message["content"] or "").strip(), *calls))
+    for step in steps:
+        parts += [(m["role"], (m["content"] or "").strip()) for m in step.state]
+        parts.append(normalise(step.action))
     return tuple(parts)
 
 
-def _same_thoughts(messages: list[dict], before: list[dict]) -> bool:
+def _same_thoughts(steps: list[Step], thoughts: list[str | None]) -> bool:
     """A thought may be dropped on its way back. One that is another was edited."""
-    for message, other in zip(messages, before, strict=False):
-        thought = message.get(REASONING)
-        if thought is not None and thought.strip() != other.get(REASONING, "").strip():
+    for step, thought in zip(steps, thoughts, strict=True):
+        if step.thought is not None and step.thought.strip() != (thought or "").strip():
             return False
     return True
