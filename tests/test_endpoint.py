@@ -399,7 +399,6 @@ def test_addresses_that_are_not_served_are_answered_by_404(agent):
         ):  # fmt: skip
             statuses.append(sent(address, body, place)[0])
         statuses.append(sent(url, b"", "/models", "GET")[0])
-        statuses.append(sent(url, b"", "/models/policy", "GET")[0])
         statuses.append(sent(url, b"", "/files", "GET")[0])
         statuses.append(sent(url, b"", "/models", "DELETE")[0])
         assert json.loads(sent(url, b"", "/models", "GET")[1])["data"][0]["id"] == "policy"
@@ -407,7 +406,7 @@ def test_addresses_that_are_not_served_are_answered_by_404(agent):
         return 1.0
 
     (e,) = hosted(agent, program, [0])
-    assert statuses == [404, 404, 404, 404, 200, 200, 404, 501] and not e.failure
+    assert statuses == [404, 404, 404, 404, 200, 404, 501] and not e.failure
 
 
 def test_a_conversation_that_outgrows_the_context_is_lost_and_no_failure(agent):

@@ -286,8 +286,11 @@ def _chat(tokenizer, layout: str, tools: str) -> Chat:
 def _tried(function, *arguments) -> Any:
     """What the function returns. Raises Refusal where it exits: the template cannot write this."""
     box = []
-    reason = refusal(lambda: box.append(function(*arguments)))
-    if reason:
+    try:
+        reason = refusal(lambda: box.append(function(*arguments)))
+    except Exception as error:  # a template raises whatever its author liked
+        reason = str(error)
+    if not box:
         raise Refusal(f"these messages cannot be written for this model: {reason}")
     return box[0]
 

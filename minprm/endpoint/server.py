@@ -137,12 +137,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         try:
             _, place = self._place()
-            answers = {
-                "models": {"object": "list", "data": [MODEL]}, f"models/{MODEL['id']}": MODEL
-            }  # fmt: skip
-            if place not in answers:
+            if place != "models":
                 raise Refusal(NO_ADDRESS, 404)
-            self._send(as_json(answers[place]))
+            self._send(as_json({"object": "list", "data": [MODEL]}))
         except Refusal as refusal:
             self._send(refusal.reply())
 
