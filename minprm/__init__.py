@@ -7,7 +7,8 @@ checkers read the same names in __init__.pyi.
 Under the story:  stages (methods alone)  model (writes, is read, learns)  text (messages to ids)
                   run (what a method needs of a run)  envs (worlds by name; cups is the story's)
 Beside it:        look, report (who listens, and what they show)  load (where models come from)
-                  logs (people's logs)  arms (whole arms)  several (processes)  commands
+                  logs (people's logs)  arms (whole arms)  several (processes)
+                  endpoint (a user's own agent)  commands
 """
 
 from importlib import import_module

@@ -86,6 +86,7 @@ SCORED = Needs("another --act-prm.reward than exact_match")
 CRITIC = Needs("advantage", "gae or turn_gae")
 VLLM = Needs("the vLLM sampler")
 LOOKS = Needs("--eval-tasks above 0, or a stage act_prm with --held-out demos, or a stage rl")
+PLAYED = Needs("a --world or an --agent")
 INSTRUCTED = Needs("a --model that writes before SFT, or --sft.keep-instruction")
 
 # An arm is a list of stages, each a function in ladder.STAGES. Every arm starts from the same base
@@ -274,6 +275,10 @@ class Config:
     world: str = "cups"
     # its knobs, e.g. rounds=1 swaps=5
     world_args: Annotated[list[str], Needs("world")] = field(default_factory=list)
+    # FILE.py:NAME, an agent of your own that plays its own tasks in the place of a world
+    agent: str = ""
+    # seconds for which it may do without the model; then its episode is given up
+    agent_seconds: Annotated[Positive, Needs("agent")] = 120.0
     model: str = "tiny"  # hub id or path of a chat model; tiny: the embedded one
     sampler: SamplerName = "auto"  # auto: vllm if there is an Nvidia GPU
     device: DeviceName = "auto"  # where the model computes; auto: cuda if it is there, else cpu
@@ -290,7 +295,7 @@ class Config:
     checkpointing: Annotated[bool, TRAINED, Needs("a --model")] = False
     gate: Annotated[bool, Needs("model", "tiny")] = True  # stop where it lacks the world's skills
     layout: LayoutName = "auto"  # what ends a thought (text/layout.py)
-    think: Annotated[bool, Needs("world")] = True  # may a turn think first; else it acts at once
+    think: Annotated[bool, PLAYED] = True  # may a turn think first; else it acts at once
     # told to a --model until SFT has taught it: auto, none, a text, or a .txt or .md file
     instruction: Annotated[str, INSTRUCTED] = "auto"
     # logs with thoughts, shown as turns before each conversation
@@ -315,8 +320,8 @@ class Config:
     num_demos: Annotated[int, Range(1, 90_000), Needs("a stage that reads the expert's logs")] = 128
     # further demos, for the held-out reward
     held_out: Annotated[int, Range(0, 10_000), Needs("the stage act_prm, or --demos")] = 16
-    episodes: Annotated[Episodes, Needs("world")] = 400  # evaluation episodes of an arm
-    split: Annotated[Split, Needs("world")] = "test"  # evaluation tasks; make choices on validation
+    episodes: Annotated[Episodes, PLAYED] = 400  # evaluation episodes of an arm
+    split: Annotated[Split, PLAYED] = "test"  # evaluation tasks; make choices on validation
     # of everything that is sampled for training
     temperature: Annotated[Positive, ReadBy("act_prm*", "relabel*", "rl*", "sample", "synth")] = 1.0
     eval_temperature: Temperature = 0.0  # of evaluation; 0: greedy

@@ -1,6 +1,7 @@
 """What a user has written, named FILE.py:NAME where a name of ours could stand.
 
     --world my_file.py:Shop                   a world to play in (envs/own.py)
+    --agent my_file.py:play                   an agent that plays (endpoint/agents.py)
     --act-prm.reward my_file.py:brief         what a thought earns
     --act-prm.advantage my_file.py:ranks      what it deserves in its group
     --rl.reward my_file.py:polite             what an episode earns, in the place of success
@@ -45,6 +46,7 @@ LARGEST = 1e38  # of a user's numbers; 32 bits hold three times as much
 REWARD_TAKES = {1: "logp alone", 4: "logp, thought, state and action"}
 EPISODE_TAKES = {2: "messages and success", 3: "messages, success and the task's seed"}
 ADVANTAGE_TAKES = {1: "the rewards of a group"}
+AGENT_TAKES = {2: "base_url and seed"}
 
 
 def is_own(name: str) -> bool:
@@ -72,7 +74,7 @@ def users(name: str, ours: Iterable[str]) -> Callable | None:
         return None
     if not is_own(name):
         names = ", ".join([*ours, "or FILE.py:NAME, one of your own"])
-        raise ValueError(f"{name}: no such name. Names: {names}")
+        raise ValueError(f"{name}: no such name. Names: {names.removeprefix('or ')}")
     theirs = definition(name)
     if not callable(theirs):
         raise ValueError(f"{name} is no function, but {theirs!r}"[:200])

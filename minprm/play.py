@@ -44,6 +44,12 @@ class Episode:
     beginning: Sample | None = None  # what all conversations have in common
     done: bool = False
     outgrown: bool = False  # it ended unsolved, because it no longer fitted the context
+    failure: str = ""  # what went wrong in a user's own agent: the episode teaches nothing
+    in_pieces: bool = False  # such an agent's turns do not all read those before them: no log
+
+    def outcome(self) -> float:
+        """What the whole episode earned."""
+        return float(self.world.success)
 
     def tokens(self, turns: list[int]) -> int:
         """How many tokens were sampled in these turns."""
@@ -57,6 +63,9 @@ class Episode:
         """Puts a turn's advantage on its sampled tokens."""
         sample, begin, end = self.spans[turn]
         sample.advantages[begin:end] = [advantage] * (end - begin)
+
+
+PlayTasks = Callable[["Player", list[int], int], list[Episode]]  # of task seeds, and noise
 
 
 def play(
@@ -89,7 +98,7 @@ def play(
         # what it wrote is kept as ids, and read as text by the worlds
         answers = []
         for e, (completion,) in zip(live, completions, strict=True):
-            answers.append(keep(e, completion, agent.chat, opening))
+            answers.append(keep(e, e.samples[-1], completion, agent.chat, opening))
         _step_worlds(live, answers)
     if not any(e.steps for e in episodes):
         fail(f"--context {agent.context} does not hold a first observation and an answer")
@@ -145,14 +154,14 @@ def ask(e: Episode, agent: "Player", limit: int, roots: dict[int, Sample]) -> No
 
 
 def keep(
-    e: Episode, completion: "Completion", chat: Chat, opening: list[int]
+    e: Episode, sample: Sample, completion: "Completion", chat: Chat, opening: list[int]
 ) -> tuple[str | None, str | None, int, str]:
-    """Keeps a turn as it was drawn. Returns its thought, its action, the number of tokens in the
-    thought, and the whole text where no action can be read.
+    """Keeps a turn as it was drawn, in this Sample. Returns its thought, its action, the number of
+    tokens in the thought, and the whole text where no action can be read.
 
     opening: ids that the turn was given to begin with.
     """
-    sample = e.samples[-1].extend(opening)
+    sample.extend(opening)
     start = len(sample.ids)
     sample.extend(completion.ids, 0.0, completion.logprobs)  # the advantage comes at the end
     e.spans.append((sample, start, len(sample.ids)))
@@ -218,7 +227,7 @@ def won_demos(episodes: list[Episode]) -> list[Demo]:
     for e in episodes:
         thought = all(step.thought for step in e.steps)
         legal = all(info["valid"] for info in e.infos)
-        if not (e.world.success and thought and legal):
+        if e.in_pieces or not (e.world.success and thought and legal):
             continue
         try:
             demos.append(_demo(e))

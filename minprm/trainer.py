@@ -18,6 +18,7 @@ from minprm.data import Demo, Sample
 from minprm.model.agent import Agent
 from minprm.model.correction import check_gap, reweighted
 from minprm.model.policy import schedule
+from minprm.play import PlayTasks
 from minprm.run.ctrl_c import CtrlC
 from minprm.run.events import Began, Event, Learned, Updated
 from minprm.run.prefetch import Prefetch
@@ -43,6 +44,7 @@ class Run:
     test: list[Demo]  # logs of yet other tasks, for the score where there is no world
     snapshots: Snapshots
     prefetch: Prefetch
+    play: PlayTasks  # plays the tasks of these seeds, in the world or by the user's own agent
     listeners: list[Listener] = field(default_factory=list)  # who wants to know, in this order
     arm: str = "stages"  # the one whose stages run now
     demos: list[Demo] = field(default_factory=list)  # what the stage before left for the next one

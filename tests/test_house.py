@@ -26,6 +26,7 @@ FLOORS = (
     ("envs",),
     ("model",),
     ("play",),
+    ("endpoint",),
     ("run",),
     ("trainer",),
     ("stages",),

@@ -275,7 +275,8 @@ def test_groups_without_variance_are_replaced_in_at_most_four_rounds():
     def episode(reward):
         step = SimpleNamespace(reward=reward)
         world = SimpleNamespace(success=reward > 0)
-        return SimpleNamespace(steps=[step], world=world, infos=[{"formatted": True}])
+        infos = [{"formatted": True}]
+        return SimpleNamespace(steps=[step], world=world, infos=infos, failure="")
 
     cfg = RL(batch=5, group=2, backfill=True)
     groups, all_played = gathered(rounds, cfg, True, random.Random(0))

@@ -31,7 +31,7 @@ FILE = "minprm.json"
 EXAMPLES = "few_shot.jsonl"  # beside it: the logs that the model was shown
 VERSION = 1
 # The knobs that say how a model is asked. `minprm evaluate` has a flag for each.
-ASKED = ("world", "world_args", "content", "instruction", "few_shot", "layout", "think",
+ASKED = ("world", "world_args", "agent", "content", "instruction", "few_shot", "layout", "think",
          "thought_tokens", "action_tokens", "context", "history")  # fmt: skip
 # What else a run is known by, or what says nothing about its results.
 NAMED_ELSEWHERE = ("preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds",
@@ -120,7 +120,7 @@ def published(about: dict) -> dict:
     if not about:
         return {}
     settings = about["asked"]
-    places = {name: settings[name] for name in ("world", "world_args", "few_shot")}
+    places = {name: settings[name] for name in ("world", "world_args", "agent", "few_shot")}
     return {**about, "asked": settings | without_folders(places)}
 
 
@@ -140,6 +140,7 @@ def read_about(path: str) -> dict:
     try:
         about = parse_json(file.read_text(encoding="utf-8"))
         about["asked"].setdefault("few_shot", "")  # of a version that showed examples as text
+        about["asked"].setdefault("agent", "")  # of one that knew worlds alone
         about["logs"].setdefault("secrets", 0)  # of one that looked for none
         _require(about)
         if about["asked"]["few_shot"]:  # it lies beside this file, wherever that has moved

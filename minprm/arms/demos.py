@@ -40,7 +40,9 @@ def logs_of(cfg: Config, seed: int) -> tuple[list[Demo], Report | None]:
         demos, report = read_demos(cfg.demos, reading_of(cfg), cfg.skip_bad)
         if report.in_a_line():
             logger.info(f"--demos {cfg.demos}: {report.in_a_line()}")
-    elif world_class(cfg.world).has("expert") or any(map(_reads_logs, arms_of(cfg).values())):
+    elif cfg.world and (
+        world_class(cfg.world).has("expert") or any(map(_reads_logs, arms_of(cfg).values()))
+    ):
         demos = expert_demos(cfg, "train", seed, cfg.num_demos)
         # split_tasks takes the last; the tasks of "seed 0" are those of --split validation
         demos += expert_demos(cfg, "validation", seed + 1, cfg.held_out)
@@ -120,10 +122,10 @@ def split(demos: list[Demo], cfg: Config) -> tuple[list[Demo], list[Demo], list[
     Validation is for the held-out reward, by which training stops early. Test is for the score
     where there is no world: half of the tasks that are held out, which no choice was made by.
     """
-    if not demos:  # a world without an expert, and stages that play it
+    if not demos:  # a world without an expert or a user's own agent, and stages that play
         return [], [], []
     train, held_out = split_tasks(demos, cfg.held_out)
-    if cfg.world:
+    if cfg.world or cfg.agent:
         return train, held_out, []
     tasks = len({demo.task for demo in held_out})
     if tasks < 2:

@@ -37,11 +37,11 @@ def of_world(episodes: list[Episode], cfg: Config, chat: Chat, noise: int) -> li
 
     noise: that of the evaluation.
     """
-    world = make_world(cfg)
+    world = None if cfg.agent else make_world(cfg)  # of an agent nobody knows what was better
     records = []
     for i, e in enumerate(episodes[: cfg.keep_episodes]):
         experts: list[str | None] = [None] * len(e.steps)
-        if world.has("expert") and not world.waits:  # or it would be waited for once more
+        if world and world.has("expert") and not world.waits:  # or it would be waited for once more
             experts = experts_of(e, world, noise + i)
         turns = []
         for step, info, expert, (sample, _, end) in zip(

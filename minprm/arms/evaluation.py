@@ -3,8 +3,8 @@ on the same tasks; and, where there is no world to play in, held-out logs step b
 
 import random
 import time
+from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -15,6 +15,8 @@ from minprm.arms.about import asked_of, read_about
 from minprm.arms.demos import examples_of
 from minprm.constants import Config, History
 from minprm.data import Demo, Sample, Step, chain
+from minprm.endpoint.agents import play_of
+from minprm.endpoint.conversations import AgentEpisode
 from minprm.envs import make_world, world_class
 from minprm.envs.base import task_seed
 from minprm.load.check import check
@@ -22,7 +24,7 @@ from minprm.load.names import require_device
 from minprm.load.pretrained import load_model, make_sampler, pretrained
 from minprm.model.agent import Agent, Player, make_agent
 from minprm.model.policy import Policy
-from minprm.play import Episode, act, begin, play, turn_limit
+from minprm.play import Episode, act, begin, turn_limit
 from minprm.report.table import by_log
 from minprm.stages.act_prm import WITH_ONE_THOUGHT, portions
 from minprm.text.actions import copies, exact_match
@@ -38,7 +40,9 @@ def load_agent(path: str, **knobs) -> tuple[Agent, Config]:
     settings = asked_of(about)
     cfg = Config(**{**settings, "history": History(**settings["history"]), "model": path, **knobs})
     require_device(cfg.device, cfg.sampler)
-    tools = make_world(cfg).tools if cfg.world else about.get("tools", [])
+    tools = about.get("tools", [])
+    if cfg.world and not cfg.agent:
+        tools = make_world(cfg).tools
     return scoring_agent(cfg, tools), cfg
 
 
@@ -62,7 +66,7 @@ def evaluate(agent: Player, cfg: Config, noise: int, samples: int = 1) -> list[E
     for i in range(cfg.episodes):
         seeds += [task_seed(cfg.split, i)] * samples
     agent = replace(agent, temperature=cfg.eval_temperature)
-    return play(agent, partial(make_world, cfg), seeds, noise)
+    return play_of(cfg)(agent, seeds, noise)
 
 
 def summary(episodes: list[Episode]) -> dict[str, float]:
@@ -73,8 +77,9 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
     thought, and with the action named in it. valid, effective: share of turns with a legal action,
     and with one that changed something. unreadable: share in which no action can be read.
     thought_length: tokens. outgrown: share of episodes that
-    ended because they no longer fitted the context. What the world itself reports of all actions
-    comes last, and the success in each of several worlds.
+    ended because they no longer fitted the context. failed: share in which a user's own agent did,
+    where one plays. What the world itself reports of all actions comes last, and the success in
+    each of several worlds.
     """
     steps = []
     infos = []
@@ -87,24 +92,30 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
         "success": fmean(e.world.success for e in episodes),
         "reward": fmean(sum(step.reward for step in e.steps) for e in episodes),
         "turns": len(steps) / len(episodes),
-        "thought_rate": fmean(bool(step.thought) for step in steps),
-        "copy_rate": fmean(copies(s.thought or "", s.action, s.observation()) for s in steps),
-        "valid": fmean(info["valid"] for info in infos),
-        "effective": fmean(info["effective"] for info in infos),
-        "unreadable": fmean(bool(step.unreadable) for step in steps),
-        "thought_length": fmean(info["thought_tokens"] for info in infos),
+        "thought_rate": _mean(bool(step.thought) for step in steps),
+        "copy_rate": _mean(copies(s.thought or "", s.action, s.observation()) for s in steps),
+        "valid": _mean(info["valid"] for info in infos),
+        "effective": _mean(info["effective"] for info in infos),
+        "unreadable": _mean(bool(step.unreadable) for step in steps),
+        "thought_length": _mean(info["thought_tokens"] for info in infos),
         "outgrown": fmean(e.outgrown for e in episodes),
+        **_failed(episodes),
         **episodes[0].world.summary([step.action for step in steps]),
         **success_by_world(episodes),
     }
 
 
-def references(cfg: Config) -> list[str]:
-    """Who plays beside the agent; an environment of others may have no expert, or no list of
-    actions to play at random."""
-    world = world_class(cfg.world)
-    methods = {"random": "actions", "expert": "expert"}
-    return [name for name, method in methods.items() if world.has(method)]
+def _mean(numbers: Iterable[float]) -> float:
+    """The mean over turns; 0 where there was none, because every agent failed before its first."""
+    turns = [*numbers]
+    return fmean(turns) if turns else 0.0
+
+
+def _failed(episodes: list[Episode]) -> dict[str, float]:
+    """The share of episodes in which a user's own agent failed."""
+    if not isinstance(episodes[0], AgentEpisode):
+        return {}
+    return {"failed": fmean(bool(e.failure) for e in episodes)}
 
 
 def success_by_world(episodes: list[Episode]) -> dict[str, float]:
@@ -114,6 +125,16 @@ def success_by_world(episodes: list[Episode]) -> dict[str, float]:
         if e.world.part:
             wins.setdefault(e.world.part, []).append(e.world.success)
     return {f"success/{name}": fmean(wins[name]) for name in sorted(wins)}
+
+
+def references(cfg: Config) -> list[str]:
+    """Who plays beside the agent: nobody where that is a user's own. An environment of others may
+    have no expert, or no list of actions to play at random."""
+    if cfg.agent or not cfg.world:
+        return []
+    world = world_class(cfg.world)
+    methods = {"random": "actions", "expert": "expert"}
+    return [name for name, method in methods.items() if world.has(method)]
 
 
 def reference_rows(cfg: Config, seed: int) -> dict[str, dict]:

@@ -37,6 +37,7 @@ from minprm.arms.evaluation import (
     summary,
 )
 from minprm.constants import Config, arms_of, fail, flat
+from minprm.endpoint.agents import play_of
 from minprm.load.base import base_policy
 from minprm.load.check import check
 from minprm.load.pretrained import make_sampler
@@ -101,8 +102,7 @@ def ladder(
     rows = read_ladder(path)
     for seed in cfg.seeds:
         missing = [arm for arm in arms_of(cfg) if not _has(rows, arm, seed)]
-        beside = references(cfg) if cfg.world else []
-        if not missing and all(_has(rows, name, seed) for name in beside):
+        if not missing and all(_has(rows, name, seed) for name in references(cfg)):
             continue  # all of this seed is done
         run = None  # lets go of the model of the seed before: there may be no room for two
         run = start(cfg, seed, log, checkpoints, on_save)
@@ -116,7 +116,9 @@ def ladder(
             write_atomically(path, to_json(rows, indent=1))
             lost = f", {row['unreadable']:.0%} of turns unreadable" if row["unreadable"] else ""
             logger.info(f"seed {seed}  {arm}: success {row['success']:.3f}{lost}")
-        if cfg.world:  # no score stands without random play and the expert beside it
+        if (
+            cfg.world and not cfg.agent
+        ):  # no score stands without random play and the expert beside it
             for name, row in reference_rows(cfg, seed).items():
                 rows.setdefault(name, []).append(row)
                 log.row(row, name)
@@ -178,7 +180,7 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> Outcom
     run.sync()
     # the same tasks and the same noise for all arms: what differs is what was learned
     noise = noise_seed(run.seed, "evaluate", 0)
-    if run.cfg.world:
+    if run.cfg.world or run.cfg.agent:
         episodes = evaluate(run.agent, run.cfg, noise)
         row = {"episodes": len(episodes), **summary(episodes)}
         records = of_world(episodes, run.cfg, run.agent.chat, noise)
@@ -244,7 +246,7 @@ def start(
     # a task is on one side only, with all of its demos
     train_demos, held_out, test = split(fitting_demos(measured(demos, agent.chat), agent, cfg), cfg)
     made_by = {name: setting for name, setting in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
-    named = [cfg.world, cfg.act_prm.reward, cfg.act_prm.advantage]
+    named = [cfg.world, cfg.agent, cfg.act_prm.reward, cfg.act_prm.advantage]
     named += [cfg.rl.reward, cfg.rl.advantage]
     named += [text.rpartition("=")[2] for text in cfg.world_args]
     made_by |= own.fingerprints(named)
@@ -264,6 +266,7 @@ def start(
             checkpoints / cfg.run / "stages", seed, made_by, on_save, policy.shares
         ),
         prefetch=Prefetch(cfg.rl.max_async_level),
+        play=play_of(cfg),
         demos=train_demos,
     )
 

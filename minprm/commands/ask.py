@@ -12,6 +12,7 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from minprm import own
 from minprm.arms.about import ASKED, read_about
 from minprm.commands.checks import check_ranges, refuse
 from minprm.commands.cli import as_flags, differences, read_flags
@@ -26,6 +27,7 @@ from minprm.constants import (
     Episodes,
     History,
     LayoutName,
+    Positive,
     SamplerName,
     Split,
     Temperature,
@@ -49,6 +51,8 @@ class Evaluation:
     worlds: bool = False  # list all worlds, with what each teaches, and stop
     world: str = "cups"  # name of a world in minprm/envs, or FILE.py:NAME, one of your own
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
+    agent: str = ""  # FILE.py:NAME, an agent of your own that plays in the place of a world
+    agent_seconds: Positive = 120.0  # for which it may do without the model
     demos: str = ""  # instead of a world: logs that no training saw, replayed step by step
     content: Content = "reply"  # what text beside a call in --demos is
     skip_bad: bool = False  # go on without the bad lines of --demos
@@ -137,6 +141,8 @@ def _evaluation(argv: list[str], chosen_knobs: set[str], trained: dict) -> Evalu
     moved = Path(flags.world).name == Path(plain.world).name  # FILE.py:NAME, from another folder
     if not moved and "world_args" not in chosen_knobs:
         flags.world_args = []  # the file's are those of another world
+    if "world" in chosen_knobs and "agent" not in chosen_knobs:
+        flags.agent = ""
     return flags
 
 
@@ -155,7 +161,7 @@ def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> Non
         (
             played,
             "a world that is played, so no --demos",
-            "world world_args episodes samples split think transcripts",
+            "world world_args agent agent_seconds episodes samples split think transcripts",
         ),
         (not played, "--demos", "content skip_bad drop map task_key keep thought format"),
     )
@@ -175,14 +181,19 @@ def _check_world(evaluations: dict[str, Evaluation], chosen_knobs: set[str]) -> 
     (first, flags), *others = evaluations.items()
     for path, other in others:
         refuse(
-            (other.world, other.world_args) != (flags.world, flags.world_args),
-            f"{first} and {path} were trained in different worlds: give --world and --world-args",
+            (other.world, other.world_args, other.agent)
+            != (flags.world, flags.world_args, flags.agent),
+            f"{first} and {path} were trained in different worlds: give --world and --world-args, "
+            "or an --agent",
         )
     refuse(
-        not flags.world,
+        not flags.world and not flags.agent,
         f"{first} was trained on logs, without a world: give --demos with logs that no training "
         "saw, or a --world",
     )
+    if flags.agent:
+        own.require("--agent", flags.agent, (), own.AGENT_TAKES)
+        return
     file = flags.world.rpartition(":")[0]
     refuse(
         is_own(flags.world) and "world" not in chosen_knobs and not Path(file).is_file(),
@@ -193,6 +204,7 @@ def _check_world(evaluations: dict[str, Evaluation], chosen_knobs: set[str]) -> 
 
 def configured(path: str, flags: Evaluation) -> Config:
     """The configuration of an agent whose model is at this path, and that is asked so."""
-    names = ("episodes", "split", "sampler", "device", "engine", "demos", "skip_bad", *ASKED)
+    names = ("agent_seconds", "episodes", "split", "sampler", "device", "engine", "demos",
+             "skip_bad", *ASKED)  # fmt: skip
     knobs = {name: getattr(flags, name) for name in names}
     return Config(model=path, eval_temperature=flags.temperature, **knobs)

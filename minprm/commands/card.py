@@ -68,7 +68,7 @@ def card(name: str, base: str, merged: bool, about: dict, line: str, notes: list
 def _training(about: dict, stages: list[str]) -> list[str]:
     """What it learned from, and how it was asked."""
     knobs = about["asked"]
-    world = code(knobs["world"])
+    world = code(knobs["agent"] or knobs["world"])
     logs = about["logs"]
     if not stages:
         data = "Nothing was trained."

@@ -16,7 +16,7 @@ from minprm.load.names import on_gpu, require_device
 from minprm.load.narration import require_mixture
 from minprm.run.stage_ids import kind
 from minprm.several.together import started
-from minprm.stages import NAMES, READ_GIVEN, STAGES
+from minprm.stages import NAMES, READ_GIVEN, READ_LEFT, STAGES
 from minprm.text import instruction
 
 CENTRED = ("max_rl", "mean", "mean_std", "asym_clip", "rloo", "opo")
@@ -130,17 +130,48 @@ def _check_run(config: Config) -> None:
         "--no-think: sft:thoughts, sft:expert and synth learn and keep turns that begin with a "
         "thought; choose other --arms",
     )
+    _check_agent(config, stages)
     refuse(
-        not world and not (config.demos and config.held_out > 1 and config.model != "tiny"),
+        not (world or config.agent)
+        and not (config.demos and config.held_out > 1 and config.model != "tiny"),
         "without a --world there must be --demos, a --model and --held-out 2 or more",
     )
-    refuse(not world and plays, "rl and synth need a --world to play")
+    refuse(not world and not config.agent and plays, "rl and synth need a --world to play")
     together = config.engine.tensor_parallel
     there = started()
     refuse(
         there % together,
         f"--engine.tensor-parallel {together}: so many processes have an engine together, and "
         f"there are {there}: start {together} with torchrun, or a multiple of that",
+    )
+
+
+def _check_agent(config: Config, stages: set[str]) -> None:
+    """An agent of the user's own plays in the place of a world."""
+    if not config.agent:
+        return
+    own.require("--agent", config.agent, (), own.AGENT_TAKES)
+    agent = f"--agent {config.agent}"
+    tiny = config.model == "tiny"
+    refuse(
+        tiny and not config.world,
+        f"{agent} with the embedded model: --world names the world that it has been raised on",
+    )
+    refuse(not tiny and config.world, f"{agent} plays in the place of a --world: leave that out")
+    left = set() if "synth" in stages else READ_LEFT
+    learns = sorted(stages & (READ_GIVEN | left))
+    refuse(
+        learns and not config.world and not config.demos,
+        f"{agent}: the stage {', '.join(learns)} learns from logs, and an agent leaves none: give "
+        "--demos, or use --stages rl",
+    )
+    refuse(
+        config.history.edits(),
+        f"{agent} decides itself what the model reads: leave out --history",
+    )
+    refuse(
+        started() > 1,
+        f"{agent} with torchrun: agents would play in each process: start one process",
     )
 
 

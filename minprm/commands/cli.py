@@ -75,6 +75,9 @@ def _forget_other(preset: Config, flags: list[str]) -> None:
         preset.world_args = []
         preset.tiny.mixture = []
     model = _setting(flags, "--model")
+    if _setting(flags, "--agent") and (model or preset.model) != "tiny":
+        preset.world = ""  # the agent plays in its place
+        preset.world_args = []
     if model and holds_adapters(model):
         preset.lora = 0  # that of the adapters
 

@@ -29,7 +29,8 @@ def play_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
     """Plays every checkpoint, and prints the table with random play and the expert."""
     first = flags.checkpoints[0]
     cfg = configured(first, evaluations[first])  # the world is the same for all
-    check_tasks(cfg)
+    if not cfg.agent:
+        check_tasks(cfg)
     rows = {}
     for path, name in names(flags.checkpoints).items():
         began = time.perf_counter()
@@ -86,7 +87,7 @@ def play_checkpoint(cfg: Config, flags: Evaluation) -> list[Episode]:
     set_threads(cfg.model)
     model = load_model(cfg.model, device=cfg.device)
     tokenizer = pretrained(AutoTokenizer, cfg.model)
-    tools = make_world(cfg).tools
+    tools = [] if cfg.agent else make_world(cfg).tools
     player = make_player(tokenizer, make_sampler(model, cfg), cfg, tools, examples_of(cfg))
     check_model(player)
     # the noise of a ladder with this seed

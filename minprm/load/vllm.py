@@ -100,7 +100,7 @@ class VLLM:
         max_tokens: int,
         stop: list[int],
         temperature: float,
-        seed: int,
+        seed: int | list[int],
     ) -> list[list[Completion]]:
         """n completions for each prompt, as `Sampler.generate` gives them."""
         self._hold()
@@ -126,16 +126,17 @@ class VLLM:
         max_tokens: int,
         stop: list[int],
         temperature: float,
-        seed: int,
+        seed: int | list[int],
     ) -> dict[int, list[Completion]]:
         """n completions for each prompt, with the weights that the engine has. The number of a
-        prompt is a part of its seed."""
+        prompt is a part of its seed, unless each has one of its own."""
         from vllm import SamplingParams  # pyright: ignore[reportAttributeAccessIssue]
 
         requests = []
         params = []
         for i, prompt in prompts.items():
             requests.append({"prompt_token_ids": prompt})
+            own = f"{seed} {i}" if isinstance(seed, int) else str(seed[i])
             params.append(
                 SamplingParams(
                     n=n,
@@ -149,7 +150,7 @@ class VLLM:
                     detokenize=False,
                     # equal prompts with equal seeds would give equal completions; the n completions
                     # of one request take seed, seed + 1, ..., so the seeds must lie far apart
-                    seed=zlib.crc32(f"{seed} {i}".encode()),
+                    seed=zlib.crc32(own.encode()),
                 )
             )
         answers = self.llm.generate(requests, params, use_tqdm=False)

@@ -68,7 +68,7 @@ def success(run: Run) -> dict[str, float]:
     if not tasks:
         return {}
     noise = noise_seed(run.seed, "look", 0)
-    if run.cfg.world:
+    if run.cfg.world or run.cfg.agent:
         cfg = replace(run.cfg, split="validation", episodes=tasks)
         measured = summary(evaluate(run.agent, cfg, noise))
     else:

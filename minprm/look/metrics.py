@@ -64,6 +64,7 @@ def turn_metrics(episodes: list[Episode], chat: Chat) -> dict[str, float]:
         for sample, begin, end in e.spans:
             drawn_tokens += end - begin
             unclosed.append(sample.ids[end - 1] not in chat.ends)  # cut for its length
+    failed = {"play/failed": measured["failed"]} if "failed" in measured else {}
     return {
         "play/turns": measured["turns"],
         "play/thought_rate": measured["thought_rate"],
@@ -74,6 +75,7 @@ def turn_metrics(episodes: list[Episode], chat: Chat) -> dict[str, float]:
         "policy/unclosed": fmean(unclosed),
         "policy/copy_rate": measured["copy_rate"],
         "policy/drawn_tokens": drawn_tokens,
+        **failed,
     }
 
 

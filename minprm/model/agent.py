@@ -32,9 +32,9 @@ class Writer(Protocol):
         max_tokens: int,
         stop: list[int],
         temperature: float,
-        seed: int,
+        seed: int | list[int],
     ) -> list[list[Completion]]:
-        """n completions for each prompt."""
+        """n completions for each prompt. seed: of all noise, or one for each prompt."""
         ...
 
     def sleep(self) -> None:

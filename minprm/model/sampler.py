@@ -89,17 +89,18 @@ class Sampler:
         max_tokens: int,
         stop: list[int],
         temperature: float,
-        seed: int,
+        seed: int | list[int],
     ) -> list[list[Completion]]:
         """n completions for each prompt.
 
         A completion ends with the first token of `stop`, or after max_tokens. Temperature 0 takes
-        the likeliest token at each place.
+        the likeliest token at each place. seed: of all noise; or one for each prompt, whose noise
+        then does not depend on the prompts beside it.
         """
         self.shares.require_same(prompts)
         self.shares.put_together(self.model)
         device = self.model.device
-        generator = torch.Generator(device).manual_seed(seed)
+        noise_of = _noise(seed, n, device)
         prompts_of_all = []
         for prompt in prompts:
             prompts_of_all += [prompt] * n
@@ -116,7 +117,7 @@ class Sampler:
         with autocast(device):
             for first in range(0, len(prompts_of_all), rows):
                 batch = prompts_of_all[first : first + rows]
-                noise = partial(torch.rand, len(batch), generator=generator, device=device)
+                noise = partial(noise_of, first, len(batch))
                 completions += self.shares.complete(batch, noise, write)
         return [completions[i : i + n] for i in range(0, len(completions), n)]
 
@@ -334,6 +335,22 @@ def draw(logits: Tensor, uniform: Tensor, temperature: float) -> tuple[Tensor, T
         token = torch.searchsorted(cumulative, threshold, right=True)[:, 0]
         token = token.clamp(max=logits.shape[1] - 1)  # NaN passes no number; Completion refuses it
     return token, all_logp.gather(1, token[:, None])[:, 0]
+
+
+def _noise(seed: int | list[int], n: int, device: torch.device) -> Callable[[int, int], Tensor]:
+    """The function of (number of the first row, rows) that gives each row its next number."""
+    if isinstance(seed, int):
+        generator = torch.Generator(device).manual_seed(seed)
+        return lambda _, rows: torch.rand(rows, generator=generator, device=device)
+    generators = []  # on the CPU, from which all numbers of a batch come in one piece
+    for of_prompt in seed:
+        generators += [torch.Generator().manual_seed(of_prompt)] * n
+
+    def own(first: int, rows: int) -> Tensor:
+        numbers = [torch.rand(1, generator=g) for g in generators[first : first + rows]]
+        return torch.cat(numbers).to(device)
+
+    return own
 
 
 def _alike(prompts: list[tuple[int, ...]]) -> int:

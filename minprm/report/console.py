@@ -39,7 +39,9 @@ def row_of_run(folder: Path) -> dict[str, str]:
         began = read_lines(folder / starts.FILE)
         if began:
             row["when"] = began[-1]["started"][:16].replace("T", " ")
-        row["world"] = printable(config["world"] or f"logs: {Path(config['demos']).name}")
+        row["world"] = printable(
+            config.get("agent") or config["world"] or f"logs: {Path(config['demos']).name}"
+        )
         running = held(folder / "lock")
     except (OSError, KeyError, TypeError, AttributeError, ValueError) as error:
         why = f"a file of it cannot be read: {error}"

@@ -67,8 +67,8 @@ def run_of(files: Files) -> dict:
     arms, done = arms_done(config, files.ladder, files.folder)
     return {
         "name": files.folder.resolve().name,
-        "world": config.get("world", ""),
-        "about": first_sentence(config.get("world", "")),
+        "world": config.get("agent") or config.get("world", ""),
+        "about": "" if config.get("agent") else first_sentence(config.get("world", "")),
         "preset": config.get("preset", ""),
         "model": config.get("model", ""),
         "command": shlex.join(first.get("command", [])),

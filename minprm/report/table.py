@@ -118,7 +118,7 @@ def details(ladder: dict[str, list[dict]]) -> str:
     keys = ["reward", "turns", "valid", "effective", "unreadable", "thought_length"]
     for rows in ladder.values():  # pass@k of checkpoints: random and expert are played once
         for key in rows[0]:
-            if key.startswith(("pass@", "text/", "success/")) and key not in keys:
+            if key.startswith(("pass@", "text/", "success/", "failed")) and key not in keys:
                 keys.append(key)
     lines = [f"{'':<22}" + "".join(f"{key:>16}" for key in keys)]
     for arm, rows in ladder.items():

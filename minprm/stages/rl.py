@@ -9,7 +9,6 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from statistics import fmean
 from typing import NamedTuple
 
@@ -20,11 +19,10 @@ from minprm.algorithms import returns_to_go
 from minprm.chosen import advantages, judged
 from minprm.constants import RL, fail
 from minprm.data import Sample
-from minprm.envs import make_world
 from minprm.envs.base import task_seed
 from minprm.model.policy import Policy
 from minprm.own import is_own
-from minprm.play import Episode, messages_of, play, tasks_of, won_demos
+from minprm.play import Episode, messages_of, tasks_of, won_demos
 from minprm.run.events import Left, Played
 from minprm.run.randomness import noise_seed
 from minprm.trainer import SUCCESS, Batch, Run, loop
@@ -44,7 +42,8 @@ def rl(
         cfg = replace(cfg, lr=cfg.finetune_lr)
     make_batch = batches(run, stage_id, cfg, dense, by_turn=dense or summed)
     loop(run, stage_id, cfg, cfg.updates, make_batch, SUCCESS)
-    if not (dense or summed or is_own(cfg.reward)) and not run.running.get("won"):
+    by_success = not (dense or summed or is_own(cfg.reward) or run.cfg.agent)
+    if by_success and not run.running.get("won"):
         logger.warning(
             f"{stage_id}: no episode was won in its updates, so there was no success to "
             "learn from: begin with a model that wins now and then (--stages act_prm relabel "
@@ -63,7 +62,7 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool, by_turn: bool) -> Cal
 
         def play_tasks(seeds: list[int], again: int) -> list[Episode]:
             noise = noise_seed(run.seed, f"{stage_id}{again or ''}", update)
-            return play(run.agent, partial(make_world, run.cfg), seeds, noise)
+            return run.play(run.agent, seeds, noise)
 
         return gathered(play_tasks, cfg, by_turn, rng)
 
@@ -73,6 +72,8 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool, by_turn: bool) -> Cal
         until = min(next_snapshot, cfg.updates)
         run.agent.sampler.begin()  # it takes new weights now, while nobody writes or learns
         groups, episodes = run.prefetch.take(played, update, until)
+        if not groups:
+            fail(f"{stage_id}: no episode of update {update} came to its end")
         baseline = run.running["baseline"]
         samples, stats = rl_samples(groups, cfg, dense, run.agent.policy, baseline)
         optim = run.cfg.optim
@@ -91,7 +92,7 @@ def synth(run: Run, stage_id: str) -> None:
     """Rejection sampling: the policy plays training tasks, and what it won becomes the logs."""
     seeds = tasks_of("train", run.seed, run.cfg.num_demos)
     noise = noise_seed(run.seed, stage_id, 0)
-    episodes = play(run.agent, partial(make_world, run.cfg), seeds, noise)
+    episodes = run.play(run.agent, seeds, noise)
     run.demos = won_demos(episodes)
     if not run.demos:
         won = sum(bool(e.world.success) for e in episodes)
@@ -137,7 +138,9 @@ def gathered(
         for e in new:
             e.rewards = paid(e, cfg, by_turn)
         for first in range(0, len(new), cfg.group):
-            groups.append(new[first : first + cfg.group])
+            group = [e for e in new[first : first + cfg.group] if not e.failure]
+            if group:
+                groups.append(group)
         episodes += new
     return groups, episodes
 
@@ -145,13 +148,14 @@ def gathered(
 def paid(e: Episode, cfg: RL, by_turn: bool) -> list[float]:
     """What each turn earns: the world's reward, or at the last turn what the episode earns. A turn
     in which no action could be read pays the penalty."""
+    rewards = [0.0] * len(e.steps)
     if by_turn:
         rewards = [step.reward for step in e.steps]
-    else:
-        rewards = [0.0] * len(e.steps)
-        if e.steps:
-            success = bool(e.world.success)
-            rewards[-1] = judged(cfg.reward, messages_of(e), success, e.world.seed)
+    elif e.steps and is_own(cfg.reward):
+        success = bool(e.world.success)
+        rewards[-1] = judged(cfg.reward, messages_of(e), success, e.world.seed)
+    elif e.steps:
+        rewards[-1] = e.outcome()
     for t, turn in enumerate(e.infos):
         if not turn["formatted"]:
             rewards[t] -= cfg.format_penalty

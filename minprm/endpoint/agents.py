@@ -1,0 +1,239 @@
+"""A user's own agent in the place of a world: --agent FILE.py:NAME.
+
+    def play(base_url: str, seed: int) -> float: ...
+
+It is a program that asks a model over OpenAI's chat/completions, as it would ask any other, and
+returns what the episode earned; it may be async. Each episode runs in a thread of its own, and has
+an address of its own. Requests that wait together are one batch. The thread that plays the batch
+draws all turns, and starts and ends the episodes.
+
+An agent that raises, hangs, asks without end or sends what cannot be read costs its own episode.
+That counts as lost, and nothing is learned from it or compared with it.
+"""
+
+import asyncio
+import inspect
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from queue import Empty
+from threading import Thread
+from typing import Any, NamedTuple
+
+from loguru import logger
+
+from minprm import own
+from minprm.constants import Config
+from minprm.endpoint.conversations import AgentEpisode, Conversations, asked
+from minprm.endpoint.server import (
+    NO_ADDRESS,
+    Endpoint,
+    Refusal,
+    Reply,
+    Request,
+    as_json,
+    as_stream,
+)
+from minprm.envs import make_world
+from minprm.envs.base import World
+from minprm.model.agent import Player
+from minprm.play import Episode, PlayTasks, play
+
+AT_ONCE = 64  # episodes
+REQUESTS = 200  # of one episode, at most
+QUIET = 0.02  # seconds: where no request has come for so long, those that wait are answered
+
+
+class AgentTask(World):
+    """What is known of a task that a user's agent plays: its seed, and whether it was solved."""
+
+    def __init__(self, seed: int):
+        self.seed = seed
+        self.content = str(seed)
+
+
+class Ended(NamedTuple):
+    """An agent's program is over."""
+
+    episode: str
+    reward: Any  # whatever it returned
+    error: str = ""  # what it raised
+
+
+def play_of(cfg: Config) -> PlayTasks:
+    """The function that plays the tasks of these seeds: in the world, or by the user's agent."""
+    if cfg.agent:
+        return partial(play_by_agent, cfg.agent, cfg.agent_seconds)
+    new_world = partial(make_world, cfg)
+    return lambda agent, seeds, noise: play(agent, new_world, seeds, noise)
+
+
+def play_by_agent(
+    name: str, seconds: float, agent: Player, seeds: list[int], noise: int
+) -> list[Episode]:
+    """One episode for each task seed, played by the user's program of this name.
+
+    seconds: how long the program may go on without a request.
+    """
+    agent.sampler.begin()
+    episodes = [AgentEpisode(AgentTask(seed), number=i) for i, seed in enumerate(seeds)]
+    folder = os.getcwd()
+    try:
+        Host(own.definition(name), seconds, agent, noise).play(episodes)
+    finally:
+        os.chdir(folder)  # or the files of the run would be looked for elsewhere
+    failures = Counter(e.failure for e in episodes if e.failure)
+    if failures:
+        reasons = "; ".join(f"{n} x {failure}" for failure, n in failures.most_common(3))
+        count = f"{failures.total()} of {len(episodes)} episodes"
+        logger.warning(f"--agent {name}: {count} failed, and teach nothing: {reasons}")
+    return [*episodes]
+
+
+class Host:
+    """Plays a batch of episodes: starts the agents, answers their requests, ends the episodes."""
+
+    def __init__(self, program: Callable, seconds: float, agent: Player, noise: int):
+        self.program = program
+        self.seconds = seconds
+        self.conversations = Conversations(agent, noise)
+        self.endpoint = Endpoint()
+        self.live: dict[str, AgentEpisode] = {}
+        self.until: dict[str, float] = {}  # when a live episode without a request is given up
+        self.requests: Counter[str] = Counter()  # of each episode so far
+        self.waiting: list[Request] = []  # of live episodes
+
+    def play(self, episodes: list[AgentEpisode]) -> None:
+        """Plays all of them to their ends."""
+        todo = episodes[::-1]
+        try:
+            while todo or self.live:
+                while todo and len(self.live) < AT_ONCE:
+                    self._start(todo.pop())
+                self._gather()
+                self._answer()
+        finally:
+            for name in [*self.live]:
+                self._end(name, 0.0, "the run has stopped")
+            self.endpoint.close()
+
+    def _start(self, e: AgentEpisode) -> None:
+        name = self.endpoint.open()
+        self.live[name] = e
+        self.until[name] = time.monotonic() + self.seconds
+        # a daemon: no agent that hangs keeps the run from its end
+        Thread(target=self._run, args=(name, e.world.seed), daemon=True).start()
+
+    def _run(self, name: str, seed: int) -> None:
+        """The thread of one agent."""
+        try:
+            reward = self.program(self.endpoint.url(name), seed)
+            if inspect.isawaitable(reward):
+                reward = asyncio.run(_awaited(reward))
+            self.endpoint.events.put(Ended(name, reward))
+        except BaseException as error:  # a user's program raises whatever it likes
+            self.endpoint.events.put(Ended(name, 0.0, f"it raised {own.in_a_line(error)}"))
+
+    # --- waiting ---
+
+    def _gather(self) -> None:
+        """Waits until all agents have asked, or some have and the others are quiet."""
+        while len({request.episode for request in self.waiting}) < len(self.live):
+            try:
+                event = self.endpoint.events.get(timeout=self._patience())
+            except Empty:
+                self._give_up()
+                if self.waiting:
+                    return
+                continue
+            if isinstance(event, Ended):
+                self._end(event.episode, event.reward, event.error)
+            else:
+                self._take(event)
+
+    def _patience(self) -> float:
+        """Seconds to wait for the next event."""
+        if self.waiting:
+            return QUIET
+        return max(min(self.until.values()) - time.monotonic(), 0.0)
+
+    def _take(self, request: Request) -> None:
+        """Lets a request wait, if its episode is still played."""
+        name = request.episode
+        self.requests[name] += 1
+        if name not in self.live:
+            request.refuse(Refusal(NO_ADDRESS, 404))
+        elif self.requests[name] > REQUESTS:
+            request.refuse(Refusal(f"an episode has {REQUESTS} requests at most"))
+            self._end(name, 0.0, f"it made more than {REQUESTS} requests")
+        else:
+            self.waiting.append(request)
+
+    def _give_up(self) -> None:
+        """Ends the episodes whose agents have hung for too long. Their threads are left behind."""
+        asking = {request.episode for request in self.waiting}
+        for name, until in [*self.until.items()]:
+            if name not in asking and time.monotonic() >= until:
+                self._end(name, 0.0, f"it did not ask or end within {self.seconds:g} seconds")
+
+    # --- answering ---
+
+    def _answer(self) -> None:
+        """Draws the turns of all requests that wait, and sends them back."""
+        begun = []
+        for request in [*self.waiting]:
+            e = self.live.get(request.episode)
+            if e is None:  # it was ended by another of its requests
+                continue
+            try:
+                begun.append((request, self.conversations.begin(e, asked(request.body))))
+            except Refusal as refusal:
+                self._reply(request, refusal.reply())
+                if not refusal.code:  # what outgrows the context is the model's own doing
+                    self._end(request.episode, 0.0, f"a request of it was refused: {refusal}")
+        # what has ended meanwhile is in no batch
+        begun = [(request, turn) for request, turn in begun if request.episode in self.live]
+        if not begun:
+            return
+        completions = self.conversations.draw([turn for _, turn in begun])
+        for (request, turn), completion in zip(begun, completions, strict=True):
+            e = self.live[request.episode]
+            answer = self.conversations.finish(e, turn, completion)
+            stream = turn.asked.stream
+            self._reply(request, as_stream(answer, turn.asked.usage) if stream else as_json(answer))
+
+    def _reply(self, request: Request, reply: Reply) -> None:
+        """Answers a request that waits; the agent has its time from here on."""
+        self.waiting.remove(request)
+        self.until[request.episode] = time.monotonic() + self.seconds
+        request.reply.set_result(reply)
+
+    def _end(self, name: str, reward: Any, error: str) -> None:
+        """Ends an episode, and says what it earned, or why it failed."""
+        if name not in self.live:  # it was given up before
+            return
+        for request in [*self.waiting]:
+            if request.episode == name:
+                self._reply(request, Refusal(NO_ADDRESS, 404).reply())
+        e = self.live.pop(name)
+        del self.until[name]
+        self.endpoint.remove(name)
+        e.done = True
+        if not e.steps and not error:
+            error = "it asked the model nothing: does it use the base_url that it is given?"
+        if not own.is_number(reward):
+            error = error or f"it returned {reward!r:.80}, and a reward is a finite number"
+        if e.outgrown and e.steps and error:  # a turn too long is lost as in any world
+            return
+        e.failure = error
+        if error:
+            return
+        e.reward = float(reward)
+        e.world.success = e.reward >= 1
+        e.steps[-1].reward = e.reward
+
+
+async def _awaited(reward: Any) -> Any:
+    return await reward

@@ -1,0 +1,365 @@
+"""From the requests of a user's agent to Samples and Episodes.
+
+An agent sends its whole conversation at each turn, as text. What it sends is compared with what was
+drawn for it, and where it goes on from there, the turn goes on from the very ids that were drawn:
+nothing sampled is tokenised again. Programs tell a conversation again in their own way. They give
+calls other ids, write JSON with other spaces, drop thoughts. None of this counts. A history that
+says something else than was drawn, or has other tools, begins a new sequence.
+
+What a turn draws depends on the batch's noise, on its episode and on what it reads, and not on the
+requests that happen to be answered with it.
+"""
+
+import json
+import time
+import zlib
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
+
+from loguru import logger
+
+from minprm.constants import refusal
+from minprm.data import Sample, Step
+from minprm.endpoint.server import MODEL, SIZE, Refusal
+from minprm.logs.books import AS_THEY_ARE, is_nothing
+from minprm.logs.normalise import UNSEEN_NOTE
+from minprm.logs.reader import from_chat
+from minprm.model.agent import Player
+from minprm.model.sampler import Completion
+from minprm.play import Episode, as_message, forced_opening, keep, turn_limit
+from minprm.text.actions import normalise, parse_json
+from minprm.text.chat import Chat
+
+READ = ("model", "messages", "tools", "stream", "stream_options", "n", "max_tokens",
+        "max_completion_tokens")  # fmt: skip
+EMPTY = "(nothing)"  # stands for an assistant's empty message, which a log could not have
+
+
+class Asked(NamedTuple):
+    """What a request asks for."""
+
+    messages: list[dict]  # as they were sent
+    steps: list[Step]  # the same as turns; the last one is to be written, and has the state alone
+    tools: list[dict]  # as they were sent: each spelling of a tool is another prompt
+    limit: int  # tokens; 0: none but ours
+    model: str
+    stream: bool
+    usage: bool  # does the stream end with the number of tokens
+
+
+@dataclass
+class End:
+    """Where a turn ended that was drawn, for the request that goes on from there."""
+
+    sample: Sample
+    length: int  # of the sample then
+    action: str
+    thoughts: list[str | None]  # of all turns so far
+
+
+@dataclass
+class AgentEpisode(Episode):
+    """A task that a user's agent plays. Its turns are kept as they were drawn.
+
+    They are in one Sample as long as each request goes on where the one before has ended; where the
+    agent begins anew, or turns back, the next turns are in another.
+    """
+
+    number: int = 0  # in its batch
+    reward: float = 0.0  # what the agent's program returned
+    ends: dict[tuple, list[End]] = field(default_factory=dict)
+    prompts: Counter = field(default_factory=Counter)  # how often the same was asked
+
+    def outcome(self) -> float:
+        return self.reward
+
+
+class Pending(NamedTuple):
+    """A turn that is still to be drawn."""
+
+    player: Player
+    asked: Asked
+    sample: Sample  # that it will stand in, with its state
+    steps: list[Step]  # since the turn before: those that nobody here drew, and this one
+    ids: list[int]  # the same, without what conversations have in common
+    prompt: list[int]
+    limit: int
+    seed: int
+
+
+# --- reading a request ----------------------------------------------------------------------------
+
+
+def asked(body: bytes | None) -> Asked:
+    """What the body of a request asks for. Raises Refusal where it is none that can be answered."""
+    if body is None:
+        raise Refusal(f"the request is longer than {SIZE:,} bytes", 413)
+    try:
+        fields = parse_json(body.decode())
+    except ValueError as error:
+        raise Refusal(f"the request is no JSON: {error}") from None
+    if not isinstance(fields, dict):
+        raise Refusal("the request is no JSON object")
+    for name in fields:
+        if name not in READ and not is_nothing(fields[name]):
+            _say_ignored(name)
+    if fields.get("n") not in (None, 1):
+        raise Refusal("n must be 1: an episode is drawn turn by turn")
+    limit = fields.get("max_completion_tokens") or fields.get("max_tokens") or 0
+    if not isinstance(limit, int) or limit < 0:
+        raise Refusal("max_tokens is no number of tokens")
+    messages = fields.get("messages")
+    tools = fields.get("tools") or []
+    if not isinstance(messages, list) or not messages:
+        raise Refusal("messages must be a list, and not empty")
+    steps = steps_of([*messages, {"role": "assistant", "content": EMPTY}], tools)
+    if steps[-1].action != EMPTY or not all(step.state for step in steps):
+        raise Refusal("messages must end with one that is to be answered, as each turn must have")
+    options = fields.get("stream_options")
+    usage = isinstance(options, dict) and bool(options.get("include_usage"))
+    model = str(fields.get("model") or MODEL["id"])
+    return Asked(messages, steps, tools, limit, model, bool(fields.get("stream")), usage)
+
+
+def steps_of(messages: list, tools: Any) -> list[Step]:
+    """The assistant's turns of this conversation, each with its state, read as those of a log."""
+    said = [_never_empty(message) for message in messages]
+    notes: Counter[str] = Counter()
+    try:
+        log = from_chat({"messages": said, "tools": tools}, AS_THEY_ARE, notes)
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+    if notes[UNSEEN_NOTE]:
+        raise Refusal("a message holds an image, audio or a file, and the model reads text alone")
+    if len(log.tools) != len(tools) or any("function" not in tool for tool in tools):
+        raise Refusal("each of the tools must be a function with a schema")
+    return log.steps
+
+
+def _never_empty(message: Any) -> Any:
+    """The message; an assistant's in which there is nothing says so, and is no gap in a log."""
+    if not isinstance(message, dict) or message.get("role") != "assistant":
+        return message
+    empty = not str(message.get("content") or "").strip() and is_nothing(message.get("tool_calls"))
+    return {**message, "content": EMPTY} if empty else message
+
+
+@cache
+def _say_ignored(name: str) -> None:
+    """Says once in a process that a field of requests has no effect."""
+    why = ""
+    if name in ("temperature", "top_p"):
+        why = ": turns are drawn as the run says (--temperature, --eval-temperature)"
+    logger.info(f"the agent's requests set {name[:40]!r}, which is not obeyed here{why}")
+
+
+# --- conversations --------------------------------------------------------------------------------
+
+
+class Conversations:
+    """All conversations of one batch of episodes."""
+
+    def __init__(self, agent: Player, noise: int):
+        self.agent = agent
+        self.noise = noise
+        self.opening = forced_opening(agent)
+        self.roots: dict[tuple, Sample] = {}  # first states: episodes of one task share theirs
+
+    def begin(self, e: AgentEpisode, request: Asked) -> Pending:
+        """The turn that answers this request, ready to be drawn. Raises Refusal where it cannot be
+        written, or would outgrow the context."""
+        player = _tried(self._player, request.tools)
+        end, turns = last_end(e, request)
+        steps = request.steps[turns:]
+        ids = _tried(write, player, steps, request.tools, end.action if end else None)
+        if end:
+            beginning = None
+            before = _until(end).whole()
+        else:
+            beginning = player.beginning(steps[0].state, request.tools)
+            before = beginning.ids if beginning else []
+        limit = turn_limit(player)
+        if len(before) + len(ids) + limit > player.context:
+            e.outgrown = True
+            sentence = f"the maximum context length is {player.context} tokens (--context)"
+            raise Refusal(sentence, code="context_length_exceeded")
+        sample = self._next_sample(e, end, beginning, ids)
+        prompt = [*before, *ids, *self.opening]
+        limit = min(limit, request.limit or limit)
+        seed = self._seed(e, prompt)
+        return Pending(player, request, sample, steps, ids, prompt, limit, seed)
+
+    def draw(self, turns: list[Pending]) -> list[Completion]:
+        """Draws all of them at once. A turn that may be shorter is cut: no token depends on what
+        comes after it."""
+        completions: dict[int, Completion] = {}
+        for ends in {tuple(turn.player.chat.ends) for turn in turns}:
+            group = [turn for turn in turns if tuple(turn.player.chat.ends) == ends]
+            drawn_groups = self.agent.sampler.generate(
+                [turn.prompt for turn in group],
+                1,
+                max(turn.limit for turn in group),
+                [*ends],
+                self.agent.temperature,
+                [turn.seed for turn in group],
+            )
+            for turn, (completion,) in zip(group, drawn_groups, strict=True):
+                cut = Completion(completion.ids[: turn.limit], completion.logprobs[: turn.limit])
+                completions[id(turn)] = cut
+        return [completions[id(turn)] for turn in turns]
+
+    def finish(self, e: AgentEpisode, turn: Pending, completion: Completion) -> dict:
+        """Keeps the turn, and returns it as a chat completion."""
+        chat = turn.player.chat
+        e.world.tools = turn.asked.tools
+        e.state_ids = turn.ids, turn.ids
+        thought, action, tokens, unreadable = keep(e, turn.sample, completion, chat, self.opening)
+        e.in_pieces = e.in_pieces or len(turn.steps) > 1 or len(e.samples) > 1
+        state = [_without_id(message) for message in turn.steps[-1].state]
+        e.steps.append(Step(state, thought, action or "", unreadable=unreadable))
+        readable = action is not None
+        e.infos.append({
+            "valid": readable, "effective": readable, "formatted": readable,
+            "thought_tokens": tokens,
+        })  # fmt: skip
+        message = as_message(e.world, thought and thought.strip(), action or "")
+        if action is None:
+            acted = chat.split([*self.opening, *completion.ids])[1]
+            message["content"] = chat.tokenizer.decode(acted, skip_special_tokens=True)
+        for i, call in enumerate(message.get("tool_calls", ())):
+            call["id"] = f"call_{len(e.steps)}_{i}"
+        remember(e, turn, message, action or "")
+        reason = "stop" if completion.ids[-1] in chat.ends else "length"
+        if "tool_calls" in message:
+            reason = "tool_calls"
+        read, written = len(turn.prompt), len(completion.ids)
+        return {
+            "id": f"chatcmpl-{e.number}-{len(e.steps)}",
+            "object": "chat.completion",
+            "created": int(time.time()),
+            "model": turn.asked.model,
+            "choices": [
+                {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
+            ],
+            "usage": {
+                "prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written
+            },
+        }  # fmt: skip
+
+    def _player(self, tools: list[dict]) -> Player:
+        """The agent with a chat that reads calls of these tools."""
+        chat = self.agent.chat
+        if not tools and not chat.tools:
+            return self.agent
+        return replace(self.agent, chat=_chat(chat.tokenizer, chat.layout.name, json.dumps(tools)))
+
+    def _next_sample(
+        self, e: AgentEpisode, end: End | None, beginning: Sample | None, ids: list[int]
+    ) -> Sample:
+        """The Sample that the next turn will stand in, with its state. It is the episode's last
+        one: so turns and Samples have the same order."""
+        if end and e.samples[-1] is end.sample and len(end.sample.ids) == end.length:
+            return end.sample.extend(ids)
+        if end:
+            sample = Sample(parent=_until(end), version=self.agent.version).extend(ids)
+        else:
+            key = (id(beginning), *ids)
+            root = self.roots.setdefault(key, Sample(parent=beginning).extend(ids))
+            sample = Sample(parent=root, version=self.agent.version)
+        e.samples.append(sample)
+        return sample
+
+    def _seed(self, e: AgentEpisode, prompt: list[int]) -> int:
+        """The seed of a turn's noise. It differs where an agent asks the same once more."""
+        e.prompts[tuple(prompt)] += 1
+        return zlib.crc32(f"{self.noise} {e.number} {e.prompts[tuple(prompt)]} {prompt}".encode())
+
+
+@lru_cache(maxsize=64)
+def _chat(tokenizer, layout: str, tools: str) -> Chat:
+    """Agents of one program have the same tools, and a template takes a moment to be learned."""
+    return Chat(tokenizer, layout, json.loads(tools))
+
+
+def _tried(function, *arguments) -> Any:
+    """What the function returns. Raises Refusal where it exits: the template cannot write this."""
+    box = []
+    try:
+        reason = refusal(lambda: box.append(function(*arguments)))
+    except Exception as error:  # a template raises whatever its author liked
+        reason = str(error)
+    if not box:
+        raise Refusal(f"these messages cannot be written for this model: {reason}")
+    return box[0]
+
+
+def _until(end: End) -> Sample:
+    """The Sample up to this end: itself, or a copy that is not learned where it has gone on."""
+    if len(end.sample.ids) == end.length:
+        return end.sample
+    return Sample(parent=end.sample.parent).extend(end.sample.ids[: end.length])
+
+
+def _without_id(message: dict) -> dict:
+    """A tool's answer in a log stands behind its call, and the calls there have no ids."""
+    return {key: part for key, part in message.items() if key != "tool_call_id"}
+
+
+# --- what is written anew, and what is known ------------------------------------------------------
+
+
+def write(player: Player, steps: list[Step], tools: list[dict], after: str | None) -> list[int]:
+    """Ids of turns that nobody here drew, written as those of logs, and of the last state.
+
+    after: the action before them; None: they begin a conversation. Exits where the template cannot
+    write them.
+    """
+    chat = player.chat
+    ids = []
+    for step in steps[:-1]:
+        ids += player.state_ids(step.state, tools, after)[0]
+        thought = None if step.thought is None else chat.thought(step.thought)
+        ids += chat.turn(thought, chat.action(step.action))
+        after = step.action
+    return ids + player.state_ids(steps[-1].state, tools, after)[0]
+
+
+def remember(e: AgentEpisode, turn: Pending, message: dict, action: str) -> None:
+    """Notes where a turn ended, so that the next request can go on from there."""
+    try:
+        steps = steps_of([*turn.asked.messages, message], turn.asked.tools)
+    except Refusal:  # it would not be understood when it comes back
+        return
+    thoughts = [step.thought for step in steps]
+    end = End(turn.sample, len(turn.sample.ids), action, thoughts)
+    e.ends.setdefault(key(steps, turn.asked.tools), []).append(end)
+
+
+def last_end(e: AgentEpisode, request: Asked) -> tuple[End | None, int]:
+    """(the end of the longest beginning of this conversation that was drawn here, how many turns it
+    has); None: the conversation is a new one."""
+    for turns in range(len(request.steps) - 1, 0, -1):
+        steps = request.steps[:turns]
+        for end in reversed(e.ends.get(key(steps, request.tools), [])):
+            if _same_thoughts(steps, end.thoughts):
+                return end, turns
+    return None, 0
+
+
+def key(steps: list[Step], tools: list[dict]) -> tuple:
+    """What two tellings of one conversation have in common: tools, texts and calls."""
+    parts: list[Any] = [json.dumps(tools)]
+    for step in steps:
+        parts += [(m["role"], (m["content"] or "").strip()) for m in step.state]
+        parts.append(normalise(step.action))
+    return tuple(parts)
+
+
+def _same_thoughts(steps: list[Step], thoughts: list[str | None]) -> bool:
+    """A thought may be dropped on its way back. One that is another was edited."""
+    for step, thought in zip(steps, thoughts, strict=True):
+        if step.thought is not None and step.thought.strip() != (thought or "").strip():
+            return False
+    return True
