@@ -26,7 +26,7 @@ from minprm import own
 from minprm.constants import Refused, fail
 from minprm.envs.base import Illegal, World, check_splits, needs
 from minprm.envs.gym import Environment
-from minprm.logs.reader import read_jsonl
+from minprm.logs.reader import read_rows
 from minprm.text.actions import parts
 
 NO_ROW = '{"prompt": [{"role": "user", "content": ""}]}'  # as TRL has it where there are no rows
@@ -37,7 +37,7 @@ def adapted(name: str, make: Any) -> type[World]:
     """The world of what this class or function makes. Raises ValueError where that is none."""
     try:
         with own.limited(name):
-            env = make() if callable(make) else None
+            env: Any = make() if callable(make) else None
             observed = env.reset(seed=0)[0] if hasattr(env, "action_space") else None
     except Refused:
         raise
@@ -59,7 +59,8 @@ def adapted(name: str, make: Any) -> type[World]:
             f"{name} is no world, which is a class that inherits from minprm.World, one with "
             "`reset` and methods that are tools (TRL's), or an environment of gymnasium's"
         )
-    return type(name.rpartition(":")[2], (kind,), members)
+    world: Any = type(name.rpartition(":")[2], (kind,), members)
+    return world
 
 
 @contextmanager
@@ -169,7 +170,7 @@ class ToolWorld(World):
 
 def _schema(name: str, method: Callable) -> dict:
     """The schema of a tool, as TRL has it. Raises ValueError where a docstring or a type lacks."""
-    from transformers.utils import get_json_schema
+    from transformers.utils.chat_template_utils import get_json_schema
 
     try:
         return get_json_schema(method)
@@ -184,7 +185,7 @@ def _schema(name: str, method: Callable) -> dict:
 @cache
 def load_rows(file: str) -> list[str]:
     """The different rows of a file, as JSON. Raises ValueError with what is wrong."""
-    rows = list(dict.fromkeys(read_jsonl(file, _row)))
+    rows = list(dict.fromkeys(read_rows(file, _row)))
     if len(rows) > 1:
         check_splits(rows, file)
     return rows
