@@ -308,8 +308,8 @@ def read_rows(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
     A row in another format, which `parse` trips over for want of a key say, is told as such.
     """
     rows = [*values_of(Path(path))]
-    if len(rows) == 1 and isinstance(rows[0][1], list):  # an array is all of the file
-        ((place, array),) = rows
+    place, array = rows[0] if len(rows) == 1 else ("", None)
+    if isinstance(array, list):  # it is all of the file
         rows = [(f"{place}, number {number}", row) for number, row in enumerate(array, start=1)]
     parsed = []
     for place, row in rows:
