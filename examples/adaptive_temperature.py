@@ -37,7 +37,7 @@ def adapted(temperature: float, std: float) -> float:
 def rl_adaptive(run: Run, stage_id: str) -> None:
     """The stage `rl`, with a temperature that moves before each batch by the spread of the last."""
     cfg = run.cfg.rl
-    make = batches(run, stage_id, cfg, dense=False)
+    make = batches(run, stage_id, cfg, dense=False, by_turn=False)
     std = TARGET  # the first batch is played at the temperature that was given
 
     def batch(update: int) -> Batch:

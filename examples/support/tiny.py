@@ -75,7 +75,7 @@ def raised(folder: str | Path, updates: int = 400, batch: int = 8) -> None:
     for log in logs:
         for step in log.steps:
             turns.setdefault(thought_of(step), []).append(step)
-    optim = Optim(warmup=20, decay=True)
+    optim = Optim(warmup=20, decay="linear")
     rate = schedule(4e-3, updates, optim)
     for update in range(updates):
         samples = []
