@@ -26,7 +26,7 @@ from minprm import own
 from minprm.constants import Refused, fail
 from minprm.envs.base import Illegal, World, check_splits, needs
 from minprm.envs.gym import Environment
-from minprm.logs.reader import read_jsonl
+from minprm.logs.reader import read_rows
 from minprm.text.actions import parts
 
 NO_ROW = '{"prompt": [{"role": "user", "content": ""}]}'  # as TRL has it where there are no rows
@@ -184,7 +184,7 @@ def _schema(name: str, method: Callable) -> dict:
 @cache
 def load_rows(file: str) -> list[str]:
     """The different rows of a file, as JSON. Raises ValueError with what is wrong."""
-    rows = list(dict.fromkeys(read_jsonl(file, _row)))
+    rows = list(dict.fromkeys(read_rows(file, _row)))
     if len(rows) > 1:
         check_splits(rows, file)
     return rows
