@@ -246,7 +246,7 @@ def test_it_is_played_by_hand_and_measured_but_not_kept_among_ours(here, monkeyp
     command(by_hand.main, "shop.py:Shop")
     assert "buy" in capsys.readouterr().out
     command(audit.main, "shop.py:Shop")
-    assert "| `shop.py:Shop` | 0.0" in capsys.readouterr().out.splitlines()[-4]
+    assert "| `shop.py:Shop` | 0.0" in capsys.readouterr().out.splitlines()[-5]
     kept = sentence(capsys, lambda: command(audit.main, "--write", "shop.py:Shop"))
     assert kept.startswith("shop.py:Shop: audit.json holds worlds of ours alone")
     for main in (by_hand.main, audit.main):
