@@ -30,12 +30,14 @@ def test_its_presets_are_all_that_train_a_pretrained_model():
 
 
 def test_its_reward_of_ones_own_pays_a_short_thought_more():
-    (source,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    of_thought, of_episode = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     module = ModuleType("mine")
-    exec(source, module.__dict__)
+    exec(of_thought, module.__dict__)
     logp = torch.tensor([-0.1, -0.3])
     short, long = (module.brief(logp, thought, "", "") for thought in ("go", "well then let us go"))
     assert short > long > 0
+    exec(of_episode, module.__dict__)
+    assert module.brief([{}] * 2, True) > module.brief([{}] * 4, True) > module.brief([{}], False)
 
 
 def test_its_layouts_are_those_there_are():

@@ -9,7 +9,7 @@ from evidence import audit
 from minprm import envs
 from minprm.commands import train
 from minprm.envs import __main__ as by_hand
-from minprm.envs.base import SPLITS, task_seed
+from minprm.envs.base import SPLITS, call, task_seed
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/worlds.md"
@@ -28,9 +28,21 @@ def guess() -> type:
 
 
 def test_the_page_shows_the_example_as_it_is(page):
-    (source,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    source, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len([line for line in source.splitlines() if line]) <= 40
     assert source == (ROOT / "examples/own_world.py").read_text(encoding="utf-8")
+
+
+def test_the_pages_class_of_trls_is_won_by_looking_and_saying(page, tmp_path):
+    _, source = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "desk.py").write_text(source)
+    cfg = train.Config(world=f"{tmp_path}/desk.py:Desk")
+    envs.check_tasks(cfg)
+    desk = envs.make_world(cfg)
+    assert desk.reset(0).startswith("Where is order ")
+    city, *_ = desk.step(call("find"))
+    assert desk.step(call("say", city=city))[:3] == ("thank you", 0.0, False)
+    assert desk.step("Done.")[1:3] == (1.0, True) and desk.success
 
 
 def test_the_pages_numbers_of_its_own_world_are_those_that_are_measured(page):
