@@ -3,7 +3,7 @@
     minprm train --preset smoke --agent examples/agent.py:play --stages rl
 
 The task: a ball lies under one of five cups, and two of them are swapped, three times. The embedded
-model knows these words and no others. Nothing here is minprm's: any client will do, and any other model.
+model knows these words and no others. Nothing here is minprm's: any client will do.
 """
 
 import json

@@ -197,6 +197,9 @@ def understand(command: str) -> None:
 def test_every_command_is_understood(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     Path("my.toml").write_text("")
+    Path("examples").mkdir()
+    for place in ("examples/agent.py", "mine.py"):  # a flag that names an agent loads it
+        Path(place).write_text(text_of(ROOT / "examples/agent.py"))
     refund.write_all(Path("refund"), seed=0)
     for command in told_by(page):
         try:
