@@ -1,9 +1,9 @@
 """An agent of your own, trained where it runs: it asks a model over OpenAI's chat/completions.
 
-    minprm train --agent examples/agent.py:play --stages rl --world-args rounds=1 swaps=1
+    minprm train --preset smoke --agent examples/agent.py:play --stages rl
 
-The task: a ball lies under one of five cups, and two cups are swapped. The embedded model knows
-these words and no others. Nothing here is minprm's: any client will do, and any other model.
+The task: a ball lies under one of five cups, and two of them are swapped, three times. The embedded
+model knows these words and no others. Nothing here is minprm's: any client will do.
 """
 
 import json
@@ -22,10 +22,11 @@ def ask(base_url: str, messages: list[dict]) -> str:
 def play(base_url: str, seed: int) -> float:
     """Plays the task of this seed. Returns what the agent earned: from 1 on it has won."""
     rng = random.Random(seed)
-    ball = start = rng.choice("abcde")
-    one, other = rng.sample("abcde", 2)
-    if ball in (one, other):
-        ball = other if ball == one else one
-    question = f"ball under {start} . swap {one} {other} ."
+    ball = rng.choice("abcde")
+    question = f"ball under {ball} ."
+    for _ in range(3):
+        one, other = rng.sample("abcde", 2)
+        question += f" swap {one} {other} ."
+        ball = {one: other, other: one}.get(ball, ball)
     answer = ask(base_url, [{"role": "user", "content": question}])
     return float(answer == f"open {ball}")

@@ -1,4 +1,4 @@
-"""--agent FILE.py:play: a user's own agent plays in the place of a world; what its failures cost."""
+"""--agent FILE.py:play: a user's program plays in place of a world; what its failures cost."""
 
 import json
 import threading

@@ -198,6 +198,8 @@ def test_every_command_is_understood(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     Path("my.toml").write_text("")
     Path("examples").symlink_to(ROOT / "examples")
+    # a flag that names an agent loads it
+    Path("mine.py").write_text(text_of(ROOT / "examples/agent.py"))
     refund.write_all(Path("refund"), seed=0)
     for command in told_by(page):
         try:
