@@ -81,7 +81,7 @@ def begin(folder: Path, *flags: str) -> multiprocessing.Process:
 
 def ended(process: multiprocessing.Process, folder: Path) -> tuple[int, str]:
     """The exit code, and what the process said."""
-    process.join(60)
+    process.join(300)
     process.kill()  # it is none where it has ended
     return process.exitcode, (folder / "output.txt").read_text()
 
