@@ -37,7 +37,7 @@ def adapted(name: str, make: Any) -> type[World]:
     """The world of what this class or function makes. Raises ValueError where that is none."""
     try:
         with own.limited(name):
-            env = make() if callable(make) else None
+            env: Any = make() if callable(make) else None
             observed = env.reset(seed=0)[0] if hasattr(env, "action_space") else None
     except Refused:
         raise
@@ -46,10 +46,10 @@ def adapted(name: str, make: Any) -> type[World]:
         raise ValueError(f"{name} is called without arguments, and raised {why}") from error
     methods = dict(inspect.getmembers(type(env), inspect.isfunction))
     members = {"__module__": __name__, "make": staticmethod(make), "place": name}
+    world: Any = ToolWorld
     if hasattr(env, "action_space"):
-        kind = _gymnasium(name, env, observed)
+        world = _gymnasium(name, env, observed)
     elif "reset" in methods:
-        kind = ToolWorld
         # TRL's rule: every public method but two is a tool
         public = [method for method in methods if not method.startswith("_")]
         tools = [method for method in public if method not in ("reset", "get_reward")]
@@ -59,7 +59,7 @@ def adapted(name: str, make: Any) -> type[World]:
             f"{name} is no world, which is a class that inherits from minprm.World, one with "
             "`reset` and methods that are tools (TRL's), or an environment of gymnasium's"
         )
-    return type(name.rpartition(":")[2], (kind,), members)
+    return type(name.rpartition(":")[2], (world,), members)
 
 
 @contextmanager
@@ -169,7 +169,7 @@ class ToolWorld(World):
 
 def _schema(name: str, method: Callable) -> dict:
     """The schema of a tool, as TRL has it. Raises ValueError where a docstring or a type lacks."""
-    from transformers.utils import get_json_schema
+    from transformers.utils.chat_template_utils import get_json_schema
 
     try:
         return get_json_schema(method)
