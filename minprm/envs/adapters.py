@@ -49,7 +49,7 @@ def adapted(name: str, make: Any) -> type[World]:
     world: Any = ToolWorld
     if hasattr(env, "action_space"):
         world = _gymnasium(name, env, observed)
-    elif "reset" in methods:
+    elif "reset" in methods and not isinstance(env, World):
         # TRL's rule: every public method but two is a tool
         public = [method for method in methods if not method.startswith("_")]
         tools = [method for method in public if method not in ("reset", "get_reward")]
