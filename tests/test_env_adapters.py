@@ -15,6 +15,8 @@ import random
 
 import numpy
 
+from minprm.envs.cups import Cups
+
 
 class Desk:
     """Orders are looked up, and then the city is said."""
@@ -64,6 +66,7 @@ class Drawn:
 
 
 def made(): return Drawn()
+def cups(): return Cups()
 number = 3
 class Bare: pass
 class Mute(Drawn):
@@ -188,6 +191,7 @@ def test_a_class_that_owns_its_tasks_draws_them_by_seed(here):
     [
         ("Bare", "desk.py:Bare is no world, which is a class that inherits from minprm.World, one"),
         ("number", "desk.py:number is no world"),
+        ("cups", "desk.py:cups is no world"),  # the class is one
         ("Late", "desk.py:Late is called without arguments, and raised TypeError"),
         ("Mute", "Mute: Cannot generate JSON schema for untold because it has no docstring! Each"),
         ("Blind", "desk.py:Blind: `reset` returned None, and not a text to begin with"),

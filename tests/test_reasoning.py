@@ -29,7 +29,7 @@ def world(name: str, *args: str):
 
 def wins(name: str) -> int:
     """How many of three tasks the expert wins, each the same by its seed."""
-    player, other = world(name), world(name)
+    player, other = (world_class(f"reasoning_gym:{name}")() for _ in range(2))
     won = 0
     for index in range(3):
         seed = task_seed("train", index)
@@ -136,6 +136,7 @@ def test_what_would_run_or_never_end_is_not_plain(answer):
         assert is_plain(plain)
 
 
+@pytest.mark.slow
 def test_no_data_set_runs_a_models_answer(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in sorted(RUN_ANSWERS):

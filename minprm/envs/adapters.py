@@ -46,10 +46,10 @@ def adapted(name: str, make: Any) -> type[World]:
         raise ValueError(f"{name} is called without arguments, and raised {why}") from error
     methods = dict(inspect.getmembers(type(env), inspect.isfunction))
     members = {"__module__": __name__, "make": staticmethod(make), "place": name}
+    world: Any = ToolWorld
     if hasattr(env, "action_space"):
-        kind = _gymnasium(name, env, observed)
-    elif "reset" in methods:
-        kind = ToolWorld
+        world = _gymnasium(name, env, observed)
+    elif "reset" in methods and not isinstance(env, World):
         # TRL's rule: every public method but two is a tool
         public = [method for method in methods if not method.startswith("_")]
         tools = [method for method in public if method not in ("reset", "get_reward")]
@@ -59,8 +59,7 @@ def adapted(name: str, make: Any) -> type[World]:
             f"{name} is no world, which is a class that inherits from minprm.World, one with "
             "`reset` and methods that are tools (TRL's), or an environment of gymnasium's"
         )
-    world: Any = type(name.rpartition(":")[2], (kind,), members)
-    return world
+    return type(name.rpartition(":")[2], (world,), members)
 
 
 @contextmanager
