@@ -86,7 +86,7 @@ SCORED = Needs("another --act-prm.reward than exact_match")
 CRITIC = Needs("advantage", "gae or turn_gae")
 VLLM = Needs("the vLLM sampler")
 LOOKS = Needs("--eval-tasks above 0, or a stage act_prm with --held-out demos, or a stage rl")
-PLAYED = Needs("a --world or an --agent")
+PLAYED = Needs("--world or --agent")
 INSTRUCTED = Needs("a --model that writes before SFT, or --sft.keep-instruction")
 
 # An arm is a list of stages, each a function in ladder.STAGES. Every arm starts from the same base

@@ -337,10 +337,10 @@ def test_a_gain_below_the_bound_leaves_the_demo_out_and_exact_match_has_none(
 
 
 @pytest.mark.parametrize("lost", [True, False])
-def test_rl_that_never_wins_says_so_at_its_end_and_goes_on(
-    checkpoints, tmp_path, monkeypatch, capsys, lost
-):
-    play = ladder.rl.__globals__["play"]
+def test_rl_that_never_wins_says_so_at_its_end_and_goes_on(checkpoints, tmp_path, capsys, lost):
+    cfg = replace(CFG, rl=RL(updates=2, batch=2, group=2), run=str(tmp_path))
+    run = start(cfg, 0, Lines(), checkpoints)
+    play = run.play
 
     def play_and_judge(*args):
         episodes = play(*args)
@@ -348,9 +348,7 @@ def test_rl_that_never_wins_says_so_at_its_end_and_goes_on(
             e.world.success = not lost and e is episodes[0]
         return episodes
 
-    monkeypatch.setitem(ladder.rl.__globals__, "play", play_and_judge)
-    cfg = replace(CFG, rl=RL(updates=2, batch=2, group=2), run=str(tmp_path))
-    run = start(cfg, 0, Lines(), checkpoints)
+    run.play = play_and_judge
     said = []
     sink = logger.add(said.append, format="{message}")
     run_stage(run, "rl")

@@ -10,11 +10,11 @@ import torch
 from loguru import logger
 from transformers import AutoModelForCausalLM
 
-from minprm.arms import evaluation
 from minprm.arms.about import read_about
 from minprm.arms.evaluation import evaluate, summary
 from minprm.arms.ladder import run_stage, start
 from minprm.constants import SFT, ActPRM, Config
+from minprm.endpoint import agents
 from minprm.envs.base import task_seed
 from minprm.look import looks
 from minprm.look.metrics import turn_metrics
@@ -82,13 +82,13 @@ def test_every_look_plays_the_same_validation_tasks_greedily_and_as_the_stage_as
     split, checkpoints, tmp_path, monkeypatch
 ):
     seen = []
-    play = evaluation.play
+    play = agents.play
 
     def watched(agent, new_world, seeds, noise):
         seen.append((seeds, noise, agent.temperature, agent.reads_instruction))
         return play(agent, new_world, seeds, noise)
 
-    monkeypatch.setattr(evaluation, "play", watched)
+    monkeypatch.setattr(agents, "play", watched)
     for stage, reads in (("sft:expert", False), ("act_prm", True)):
         seen.clear()
         made(checkpoints, tmp_path / f"{split}{stage[:3]}", stage, split=split)

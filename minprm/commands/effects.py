@@ -84,7 +84,7 @@ def conditions(config: Config) -> dict[str, object]:
         "a --model": language,
         "a --model with --instruction or --few-shot": language and instructed,
         INSTRUCTED.name: language and _writes_instructed(config),
-        "a --world or an --agent": config.world or config.agent,
+        "--world or --agent": config.world or config.agent,
         "the vLLM sampler": vllm,
         "the vLLM sampler, or a stage act_prm or rl": vllm or kinds & {"act_prm", "rl"},
         "several --arms, and no torchrun that shares out each arm": one_each or config.jobs == 1,

@@ -227,7 +227,7 @@ class Host:
             error = error or f"it returned {reward!r:.80}, and a reward is a finite number"
         if e.outgrown and e.steps and error:  # a turn too long is lost as in any world
             return
-        e.failure = error
+        e.failure = error[:300]
         if error:
             return
         e.reward = float(reward)

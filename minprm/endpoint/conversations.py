@@ -125,10 +125,10 @@ def asked(body: bytes | None) -> Asked:
 
 def steps_of(messages: list, tools: Any) -> list[Step]:
     """The assistant's turns of this conversation, each with its state, read as those of a log."""
-    said = [_never_empty(message) for message in messages]
     notes: Counter[str] = Counter()
     try:
-        log = from_chat({"messages": said, "tools": tools}, AS_THEY_ARE, notes)
+        spoken = [_never_empty(message) for message in messages]
+        log = from_chat({"messages": spoken, "tools": tools}, AS_THEY_ARE, notes)
     except ValueError as error:
         raise Refusal(str(error)) from None
     if notes[UNSEEN_NOTE]:
@@ -234,7 +234,7 @@ class Conversations:
         reason = "stop" if completion.ids[-1] in chat.ends else "length"
         if "tool_calls" in message:
             reason = "tool_calls"
-        read, written = len(turn.prompt), len(completion.ids)
+        prompt, answer = len(turn.prompt), len(completion.ids)
         return {
             "id": f"chatcmpl-{e.number}-{len(e.steps)}",
             "object": "chat.completion",
@@ -244,7 +244,7 @@ class Conversations:
                 {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
             ],
             "usage": {
-                "prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written
+                "prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer
             },
         }  # fmt: skip
 
