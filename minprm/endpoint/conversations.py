@@ -244,7 +244,9 @@ class Conversations:
                 {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
             ],
             "usage": {
-                "prompt_tokens": prompt, "completion_tokens": answer, "total_tokens": prompt + answer
+                "prompt_tokens": prompt,
+                "completion_tokens": answer,
+                "total_tokens": prompt + answer,
             },
         }  # fmt: skip
 
