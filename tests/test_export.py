@@ -137,7 +137,7 @@ def test_adapters_are_copied_as_they_are_beside_a_base_that_is_found_from_anywhe
     line = f"vllm serve {base} --enable-lora --max-lora-rank 8 --lora-modules out="
     assert told.startswith(line + str(out))
     monkeypatch.chdir(out)
-    serve.main([".", "--dry-run"])
+    serve.main([".", "--engine", "vllm-server", "--dry-run"])
     assert capsys.readouterr().out.startswith(line + ".")
 
 

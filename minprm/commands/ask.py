@@ -118,7 +118,7 @@ def as_trained(flags: Evaluation, argv: list[str], chosen_knobs: set[str]) -> di
     example.pop("few_shot", None)
     evaluations = {}
     for path, file in files.items():
-        evaluations[path] = _evaluation(argv, chosen_knobs, file.get("asked", example))
+        evaluations[path] = evaluation_of(argv, chosen_knobs, file.get("asked", example))
         check_ranges(evaluations[path])  # a file can be changed by hand
     _check_effects(list(evaluations.values()), chosen_knobs)
     _check_world(evaluations, chosen_knobs)
@@ -134,7 +134,7 @@ def as_trained(flags: Evaluation, argv: list[str], chosen_knobs: set[str]) -> di
     return evaluations
 
 
-def _evaluation(argv: list[str], chosen_knobs: set[str], trained: dict) -> Evaluation:
+def evaluation_of(argv: list[str], chosen_knobs: set[str], trained: dict) -> Evaluation:
     """The flags over what the file says of the training; {}: over the defaults."""
     plain = read_flags(Evaluation, as_flags(trained), PROGRAM)
     flags = read_flags(Evaluation, argv, PROGRAM, default=plain)

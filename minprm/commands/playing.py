@@ -17,7 +17,7 @@ from minprm.load.check import check as check_model
 from minprm.load.pretrained import load_model, make_sampler, pretrained
 from minprm.logs.books import reading_of
 from minprm.logs.reader import read_demos
-from minprm.model.agent import make_player
+from minprm.model.agent import Player, make_player
 from minprm.play import Episode, messages_of
 from minprm.printable import printable
 from minprm.report.table import details, pass_at_k, table
@@ -84,14 +84,19 @@ def names(paths: list[str]) -> dict[str, str]:
 
 def play_checkpoint(cfg: Config, flags: Evaluation) -> list[Episode]:
     """All episodes of one checkpoint; the samples of a task stand together."""
+    player = player_of(cfg, [] if cfg.agent else make_world(cfg).tools)
+    # the noise of a ladder with this seed
+    return evaluate(player, cfg, noise_seed(flags.seed, "evaluate", 0), flags.samples)
+
+
+def player_of(cfg: Config, tools: list[dict]) -> Player:
+    """The model of this configuration, checked, as somebody who plays with these tools."""
     set_threads(cfg.model)
     model = load_model(cfg.model, device=cfg.device)
     tokenizer = pretrained(AutoTokenizer, cfg.model)
-    tools = [] if cfg.agent else make_world(cfg).tools
     player = make_player(tokenizer, make_sampler(model, cfg), cfg, tools, examples_of(cfg))
     check_model(player)
-    # the noise of a ladder with this seed
-    return evaluate(player, cfg, noise_seed(flags.seed, "evaluate", 0), flags.samples)
+    return player
 
 
 def replay_checkpoint(demos: list[Demo], cfg: Config, flags: Evaluation) -> Row:

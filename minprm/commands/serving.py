@@ -84,6 +84,12 @@ def how_to_serve(tokenizer: PreTrainedTokenizerBase, about: dict) -> Serving:
     return Serving(flags, notes, Chat(tokenizer, knobs["layout"], about.get("tools", ())).ends)
 
 
+def notes_of(about: dict) -> list[str]:
+    """What clients of our own server have to know of a model with this minprm.json, or {}. Their
+    thoughts it keeps by itself."""
+    return _of_history(asked_of(about)["history"], thinks=False) + _of_logs(about)
+
+
 def _of_logs(about: dict) -> list[str]:
     """What the logs that it learned from mean for its tools and its secrets."""
     notes = []

@@ -28,12 +28,14 @@ from minprm.logs.normalise import UNSEEN_NOTE
 from minprm.logs.reader import from_chat
 from minprm.model.agent import Player
 from minprm.model.sampler import Completion
+from minprm.own import is_number
 from minprm.play import Episode, as_message, forced_opening, keep, turn_limit
 from minprm.text.actions import normalise, parse_json
 from minprm.text.chat import Chat
 
 READ = ("model", "messages", "tools", "stream", "stream_options", "n", "max_tokens",
         "max_completion_tokens")  # fmt: skip
+OBEYED = ("temperature", "seed")  # where a model is served; in training they are the run's
 EMPTY = "(nothing)"  # stands for an assistant's empty message, which a log could not have
 
 
@@ -45,6 +47,8 @@ class Asked(NamedTuple):
     tools: list[dict]  # as they were sent: each spelling of a tool is another prompt
     limit: int  # tokens; 0: none but ours
     model: str
+    temperature: float | None  # None: none was given
+    seed: int | None
     stream: bool
     usage: bool  # does the stream end with the number of tokens
 
@@ -69,6 +73,7 @@ class AgentEpisode(Episode):
 
     number: int = 0  # in its batch
     reward: float = 0.0  # what the agent's program returned
+    drawn: int = 0  # turns so far
     ends: dict[tuple, list[End]] = field(default_factory=dict)
     prompts: Counter = field(default_factory=Counter)  # how often the same was asked
 
@@ -87,13 +92,17 @@ class Pending(NamedTuple):
     prompt: list[int]
     limit: int
     seed: int
+    temperature: float
 
 
 # --- reading a request ----------------------------------------------------------------------------
 
 
-def asked(body: bytes | None) -> Asked:
-    """What the body of a request asks for. Raises Refusal where it is none that can be answered."""
+def asked(body: bytes | None, obeys: bool = False) -> Asked:
+    """What the body of a request asks for. Raises Refusal where it is none that can be answered.
+
+    obeys: may it choose how its turn is drawn?
+    """
     if body is None:
         raise Refusal(f"the request is longer than {SIZE:,} bytes", 413)
     try:
@@ -103,7 +112,8 @@ def asked(body: bytes | None) -> Asked:
     if not isinstance(fields, dict):
         raise Refusal("the request is no JSON object")
     for name in fields:
-        if name not in READ and not is_nothing(fields[name]):
+        read = name in READ or (obeys and name in OBEYED)
+        if not read and not is_nothing(fields[name]):
             _say_ignored(name)
     if fields.get("n") not in (None, 1):
         raise Refusal("n must be 1: an episode is drawn turn by turn")
@@ -117,10 +127,16 @@ def asked(body: bytes | None) -> Asked:
     steps = steps_of([*messages, {"role": "assistant", "content": EMPTY}], tools)
     if steps[-1].action != EMPTY or not all(step.state for step in steps):
         raise Refusal("messages must end with one that is to be answered, as each turn must have")
+    temperature, seed = [fields.get(name) if obeys else None for name in OBEYED]
+    if temperature is not None and not (is_number(temperature) and 0 <= temperature <= 100):
+        raise Refusal("temperature is no number from 0 to 100")
+    if seed is not None and not isinstance(seed, int):
+        raise Refusal("seed is no whole number")
     options = fields.get("stream_options")
     usage = isinstance(options, dict) and bool(options.get("include_usage"))
     model = str(fields.get("model") or MODEL["id"])
-    return Asked(messages, steps, tools, limit, model, bool(fields.get("stream")), usage)
+    stream = bool(fields.get("stream"))
+    return Asked(messages, steps, tools, limit, model, temperature, seed, stream, usage)
 
 
 def steps_of(messages: list, tools: Any) -> list[Step]:
@@ -188,21 +204,26 @@ class Conversations:
         sample = self._next_sample(e, end, beginning, ids)
         prompt = [*before, *ids, *self.opening]
         limit = min(limit, request.limit or limit)
-        seed = self._seed(e, prompt)
-        return Pending(player, request, sample, steps, ids, prompt, limit, seed)
+        seed = self._seed(e, prompt) if request.seed is None else request.seed % 2**32
+        temperature = self.agent.temperature
+        if request.temperature is not None:
+            temperature = request.temperature
+        return Pending(player, request, sample, steps, ids, prompt, limit, seed, temperature)
 
     def draw(self, turns: list[Pending]) -> list[Completion]:
         """Draws all of them at once. A turn that may be shorter is cut: no token depends on what
         comes after it."""
         completions: dict[int, Completion] = {}
-        for ends in {tuple(turn.player.chat.ends) for turn in turns}:
-            group = [turn for turn in turns if tuple(turn.player.chat.ends) == ends]
+        groups: dict[tuple, list[Pending]] = {}
+        for turn in turns:
+            groups.setdefault((*turn.player.chat.ends, turn.temperature), []).append(turn)
+        for group in groups.values():
             drawn_groups = self.agent.sampler.generate(
                 [turn.prompt for turn in group],
                 1,
                 max(turn.limit for turn in group),
-                [*ends],
-                self.agent.temperature,
+                group[0].player.chat.ends,
+                group[0].temperature,
                 [turn.seed for turn in group],
             )
             for turn, (completion,) in zip(group, drawn_groups, strict=True):
@@ -224,19 +245,21 @@ class Conversations:
             "valid": readable, "effective": readable, "formatted": readable,
             "thought_tokens": tokens,
         })  # fmt: skip
+        e.drawn += 1
         message = as_message(e.world, thought and thought.strip(), action or "")
         if action is None:
             acted = chat.split([*self.opening, *completion.ids])[1]
             message["content"] = chat.tokenizer.decode(acted, skip_special_tokens=True)
         for i, call in enumerate(message.get("tool_calls", ())):
-            call["id"] = f"call_{len(e.steps)}_{i}"
-        remember(e, turn, message, action or "")
+            call["id"] = f"call_{e.drawn}_{i}"
+        if self.agent.history.thoughts:  # else what comes back is written anew, without thoughts
+            remember(e, turn, message, action or "")
         reason = "stop" if completion.ids[-1] in chat.ends else "length"
         if "tool_calls" in message:
             reason = "tool_calls"
         prompt, answer = len(turn.prompt), len(completion.ids)
         return {
-            "id": f"chatcmpl-{e.number}-{len(e.steps)}",
+            "id": f"chatcmpl-{e.number}-{e.drawn}",
             "object": "chat.completion",
             "created": int(time.time()),
             "model": turn.asked.model,
@@ -322,8 +345,9 @@ def write(player: Player, steps: list[Step], tools: list[dict], after: str | Non
     ids = []
     for step in steps[:-1]:
         ids += player.state_ids(step.state, tools, after)[0]
-        thought = None if step.thought is None else chat.thought(step.thought)
-        ids += chat.turn(thought, chat.action(step.action))
+        thought = step.thought if player.history.thoughts else None
+        written = None if thought is None else chat.thought(thought)
+        ids += chat.turn(written, chat.action(step.action))
         after = step.action
     return ids + player.state_ids(steps[-1].state, tools, after)[0]
 

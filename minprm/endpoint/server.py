@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 SIZE = 8_000_000  # bytes of the longest request
 PATIENCE = 60  # seconds in which a connection has to send its request
 MODEL = {"id": "policy", "object": "model", "created": 0, "owned_by": "minprm"}
+ALL = "all"  # the one address of a server for anybody
 NO_ADDRESS = "there is no such address, or its episode is over"
 
 
@@ -61,14 +62,14 @@ class Request:
 
 
 class Endpoint:
-    """The server of one batch of episodes."""
+    """The server of one batch of episodes; or of a model for anybody (service.py)."""
 
-    def __init__(self):
+    def __init__(self, address: tuple[str, int] = ("127.0.0.1", 0), handler: type | None = None):
         self.events: Queue[Any] = Queue()  # requests, and what the threads of agents put there
         self.token = secrets.token_urlsafe(16)
         self.addresses: set[str] = set()
         self.lock = Lock()  # of the addresses
-        self.server = Server(("127.0.0.1", 0), partial(Handler, self))
+        self.server = Server(address, partial(handler or Handler, self))
         serve = partial(self.server.serve_forever, poll_interval=0.05)
         Thread(target=serve, daemon=True).start()
 
@@ -114,6 +115,7 @@ class Endpoint:
 class Server(ThreadingTCPServer):
     """A thread for each connection. http.server's own class would look up the name of the host."""
 
+    allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
     request_queue_size = 256  # agents of one batch connect at the same time
@@ -190,6 +192,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args) -> None:
         """Nothing: the screen is the run's."""
+
+
+class OpenHandler(Handler):
+    """The same at one address for all, http://HOST:PORT/v1."""
+
+    def _place(self) -> tuple[str, str]:
+        _, _, place = self.path.partition("?")[0].partition("/v1/")
+        return ALL, place.rstrip("/")
 
 
 def as_json(answer: dict, status: int = 200) -> Reply:

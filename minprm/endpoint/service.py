@@ -1,0 +1,102 @@
+"""A model for anybody on this machine: `minprm serve`, over OpenAI's chat/completions.
+
+The endpoint of training answers, so what is served is what was trained. A conversation goes on from
+the very ids of the turns that were drawn in it, also where its client drops thoughts on their way
+back; the newest KEPT places are remembered. Temperature and seed are those of the request. Without
+a temperature the likeliest turn is written, as it was evaluated.
+"""
+
+import json
+import secrets
+import sys
+from queue import Empty
+
+from minprm.endpoint.agents import QUIET, AgentTask
+from minprm.endpoint.conversations import AgentEpisode, Asked, Conversations, asked
+from minprm.endpoint.server import (
+    ALL,
+    Endpoint,
+    OpenHandler,
+    Refusal,
+    Request,
+    as_json,
+    as_stream,
+)
+from minprm.model.agent import Player
+from minprm.printable import printable
+
+KEPT = 1000  # places from which a conversation can go on
+
+
+class Service:
+    """Answers requests, those that wait together as one batch."""
+
+    def __init__(self, agent: Player, tools: list[dict], address: tuple[str, int]):
+        """tools: those that the model was trained with."""
+        self.conversations = Conversations(agent, secrets.randbits(31))
+        self.endpoint = Endpoint(address, OpenHandler)
+        self.endpoint.addresses.add(ALL)
+        self.talk = AgentEpisode(AgentTask(0))  # all conversations
+        self.spelled = {_name(tool): json.dumps(tool) for tool in tools}
+        self.warned: set[str] = set()
+
+    def run(self) -> None:
+        """Serves until Ctrl-C."""
+        while True:
+            self.answer(self._gather())
+
+    def _gather(self) -> list[Request]:
+        """The next request, and those that come with it."""
+        waiting = [self.endpoint.events.get()]
+        try:
+            while True:
+                waiting.append(self.endpoint.events.get(timeout=QUIET))
+        except Empty:
+            return waiting
+
+    def answer(self, waiting: list[Request]) -> None:
+        """Draws the turns of these requests, and sends them back."""
+        begun = []
+        for request in waiting:
+            try:
+                wanted = asked(request.body, obeys=True)
+                self._compare_tools(wanted)
+                begun.append((request, self.conversations.begin(self.talk, wanted)))
+            except Refusal as refusal:
+                request.refuse(refusal)
+        if begun:
+            completions = self.conversations.draw([turn for _, turn in begun])
+            for (request, turn), completion in zip(begun, completions, strict=True):
+                answer = self.conversations.finish(self.talk, turn, completion)
+                stream = turn.asked.stream
+                reply = as_stream(answer, turn.asked.usage) if stream else as_json(answer)
+                request.reply.set_result(reply)
+        self._forget()
+
+    def _compare_tools(self, wanted: Asked) -> None:
+        """Warns once of a tool that is spelled otherwise than in training: a small model may not
+        call it."""
+        for tool in wanted.tools if self.spelled else ():
+            name = _name(tool)
+            if name in self.warned or self.spelled.get(name) == json.dumps(tool):
+                continue
+            self.warned.add(name)
+            how = "is spelled otherwise than" if name in self.spelled else "is none of those"
+            sentence = f"the tool {name[:60]} of a request {how} in training: the model may not "
+            print(printable(sentence + "call it"), file=sys.stderr, flush=True)
+
+    def _forget(self) -> None:
+        """Lets go of what no conversation can go on from."""
+        talk = self.talk
+        for turns in (talk.samples, talk.spans, talk.turns, talk.steps, talk.infos):
+            del turns[:-1]
+        talk.prompts.clear()
+        while len(talk.ends) > KEPT:
+            del talk.ends[next(iter(talk.ends))]
+        if len(self.conversations.roots) > KEPT:
+            self.conversations.roots.clear()
+
+
+def _name(tool: dict) -> str:
+    function = tool.get("function", tool)
+    return str(function.get("name", "")) if isinstance(function, dict) else ""
