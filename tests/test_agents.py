@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from minprm.arms.evaluation import summary
 from minprm.arms.ladder import STAGES, start
 from minprm.commands.cli import parse
 from minprm.commands.evaluate import main as evaluate
@@ -231,6 +232,12 @@ def test_what_failed_is_counted_and_said(agent, file, said):
     (line,) = [line for line in said if "failed" in line]
     assert "2 of 4 episodes failed" in line and "a bug of mine" in line and "2 x" in line
     assert "mine.py, line" in line
+
+
+def test_where_all_have_failed_an_evaluation_says_so(agent):
+    row = summary(hosted(agent, leaves, [0, 1]))
+    assert row["failed"] == 1.0 and row["success"] == row["turns"] == row["valid"] == 0.0
+    assert summary(hosted(agent, cups_agent, [0, 1]))["failed"] == 0.0
 
 
 # --- runs -----------------------------------------------------------------------------------------
