@@ -262,7 +262,7 @@ def test_a_reader_of_ones_own_is_asked_first(tmp_path):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("chat", "--format chat: no such name. Names: or FILE.py:NAME"),
+        ("chat", "--format chat: no such name. Names: FILE.py:NAME"),
         ("reader.py:none", "defines no none"),
         ("reader.py:two", "it has to take a JSON value alone"),
         ("reader.py:wrong", "reader.py:wrong raised KeyError"),

@@ -74,10 +74,18 @@ def test_what_is_published_names_files_and_no_folders():
     )  # fmt: skip
     cfg.act_prm.reward = f"{home}/mine.py:brief"
     knobs = asdict(cfg)
-    about = {"asked": {name: knobs[name] for name in ("world", "world_args", "few_shot")}}
+    cfg.agent = f"{home}/agents.py:play"
+    knobs["agent"] = cfg.agent
+    asked = ("world", "world_args", "agent", "few_shot")
+    about = {"asked": {name: knobs[name] for name in asked}}
     about["knobs"] = without_folders({"act_prm.reward": cfg.act_prm.reward})
     text = json.dumps(published(about))
-    assert home not in text and "mine.py:brief" in text and "shop.py:Shop" in text
+    assert (
+        home not in text
+        and "mine.py:brief" in text
+        and "shop.py:Shop" in text
+        and "agents.py:play" in text
+    )
 
 
 def test_what_a_library_says_of_a_checkpoint_is_shown(capsys, monkeypatch):

@@ -120,7 +120,7 @@ class Host:
             self.endpoint.close()
 
     def _start(self, e: AgentEpisode) -> None:
-        name = self.endpoint.open()
+        name = self.endpoint.new_address()
         self.live[name] = e
         self.until[name] = time.monotonic() + self.seconds
         # a daemon: no agent that hangs keeps the run from its end

@@ -73,7 +73,7 @@ class Endpoint:
         serve = partial(self.server.serve_forever, poll_interval=0.05)
         Thread(target=serve, daemon=True).start()
 
-    def open(self) -> str:
+    def new_address(self) -> str:
         """A new episode's name."""
         name = secrets.token_urlsafe(8)
         with self.lock:
