@@ -384,6 +384,13 @@ def test_a_model_that_is_not_embedded_needs_no_world(file, monkeypatch):
     assert parse([*flags, "--preset", "qwen3-0.6b"]).world == ""
 
 
+def test_a_model_that_is_not_embedded_starts_without_a_world(file, model, monkeypatch):
+    monkeypatch.chdir(file.parent)
+    flags = ["--agent", "mine.py:play", "--model", str(model), "--stages", "rl", "--run", "big"]
+    run = start(parse(flags), 0, Lines(), file.parent)
+    assert run.agent.chat.tools is False and not run.train_demos
+
+
 # --- frameworks -----------------------------------------------------------------------------------
 
 TURN = [

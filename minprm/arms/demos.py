@@ -10,7 +10,7 @@ from loguru import logger
 
 from minprm.constants import Config, arms_of, fail, refusal
 from minprm.data import Demo, Step
-from minprm.envs import make_world, world_class
+from minprm.envs import tools_of_world, world_class
 from minprm.logs.books import reading_of
 from minprm.logs.files import Problem, files_of
 from minprm.logs.reader import Report, read_demos, split_tasks
@@ -75,7 +75,7 @@ def _reads_thoughts(stages: list[str]) -> bool:
 
 def tools_of(demos: list[Demo], cfg: Config) -> list[dict]:
     """The tools of the logs; where there are none, those of the world that is played."""
-    return all_tools(demos) if demos else make_world(cfg).tools
+    return all_tools(demos) if demos else tools_of_world(cfg)
 
 
 def require_logs(path: str) -> None:

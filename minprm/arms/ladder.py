@@ -116,12 +116,10 @@ def ladder(
             write_atomically(path, to_json(rows, indent=1))
             lost = f", {row['unreadable']:.0%} of turns unreadable" if row["unreadable"] else ""
             logger.info(f"seed {seed}  {arm}: success {row['success']:.3f}{lost}")
-        if (
-            cfg.world and not cfg.agent
-        ):  # no score stands without random play and the expert beside it
-            for name, row in reference_rows(cfg, seed).items():
-                rows.setdefault(name, []).append(row)
-                log.row(row, name)
+        # no score in a world stands without random play and the expert beside it
+        for name, row in reference_rows(cfg, seed).items():
+            rows.setdefault(name, []).append(row)
+            log.row(row, name)
         rows = _in_order(rows, cfg)
         write_atomically(path, to_json(rows, indent=1))
     return rows

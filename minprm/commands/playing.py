@@ -12,7 +12,7 @@ from minprm.commands.ask import Evaluation, configured, say
 from minprm.commands.threads import set_threads
 from minprm.constants import Config
 from minprm.data import Demo
-from minprm.envs import check_tasks, make_world
+from minprm.envs import check_tasks, tools_of_world
 from minprm.load.check import check as check_model
 from minprm.load.pretrained import load_model, make_sampler, pretrained
 from minprm.logs.books import reading_of
@@ -84,7 +84,7 @@ def names(paths: list[str]) -> dict[str, str]:
 
 def play_checkpoint(cfg: Config, flags: Evaluation) -> list[Episode]:
     """All episodes of one checkpoint; the samples of a task stand together."""
-    player = player_of(cfg, [] if cfg.agent else make_world(cfg).tools)
+    player = player_of(cfg, tools_of_world(cfg))
     # the noise of a ladder with this seed
     return evaluate(player, cfg, noise_seed(flags.seed, "evaluate", 0), flags.samples)
 

@@ -70,7 +70,7 @@ def own_server(flags: Serve) -> None:
     from minprm.commands.playing import player_of
     from minprm.commands.serving import notes_of
     from minprm.endpoint.service import Service
-    from minprm.envs import make_world
+    from minprm.envs import tools_of_world
 
     about = read_about(flags.checkpoint)
     cfg = configured(flags.checkpoint, evaluation_of([], set(), about.get("asked", {})))
@@ -80,8 +80,8 @@ def own_server(flags: Serve) -> None:
     if flags.dry_run:
         return
     tools = about.get("tools", [])
-    if not tools and about and cfg.world and not cfg.agent:
-        tools = make_world(cfg).tools
+    if about and not tools:
+        tools = tools_of_world(cfg)
     player = player_of(cfg, tools)
     player.temperature = 0.0  # where a request says nothing
     try:

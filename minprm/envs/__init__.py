@@ -89,6 +89,11 @@ def world_class(name: str) -> type[World]:
     return getattr(import_module(module), attribute)
 
 
+def tools_of_world(cfg: Config) -> list[dict]:
+    """The tools of the configured world; none where an agent plays in its place, or nobody."""
+    return make_world(cfg).tools if cfg.world and not cfg.agent else []
+
+
 def make_world(cfg: Config) -> World:
     """Returns the configured world. Exits if its name is unknown, or its knobs make no world."""
     try:
