@@ -16,6 +16,7 @@ from minprm.commands import report, train
 from minprm.constants import Config
 from minprm.look.log import Log, locked
 from minprm.report import console, write
+from minprm.report import thin as thinning
 from minprm.report.files import read_lines
 from minprm.report.gather import gather
 from minprm.report.looks import settings
@@ -532,3 +533,19 @@ def test_a_huge_text_is_cut_in_every_page():
     for limits in LIMITS:
         (state, *_) = within(data, limits)["looks"][0]["states"]
         assert len(state["text"]) < 101_000 and state["text"].endswith("x …")
+
+
+def test_a_long_curve_is_thinned_before_limits_are_tried_and_counted_whole(monkeypatch):
+    data = ladder_of_size(1, 3, 10)
+    n = 100_000
+    data["curves"] = [{**data["curves"][0], "updates": [*range(n)], "metrics": {"x": [0.5] * n}}]
+    lengths = []
+
+    def noted(curve: dict, points: int) -> dict:
+        lengths.append(len(curve["updates"]))
+        return thin_curve(curve, points)
+
+    thin_curve = thinning._curve
+    monkeypatch.setattr(thinning, "_curve", noted)
+    small = thin(data, 2_000_000)
+    assert lengths.count(n) == 1 and f" of {n:,} points" in small["dropped"]

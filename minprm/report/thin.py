@@ -46,15 +46,21 @@ LIMITS = (
 def thin(data: dict, size: int) -> dict:
     """The data with no more than `size` bytes in the page; by the last limits it may be more."""
 
+    before = counts(data)
+    # once for all limits: a curve of a hundred thousand updates takes seconds
+    curves = [_curve(curve, Limits.points) for curve in data["curves"]]
+    data = {**data, "curves": curves}
+
     def fits(limits: Limits) -> bool:
-        return len(escaped(within(data, limits))) <= size
+        return len(escaped(within(data, limits, before))) <= size
 
     place = bisect_left(LIMITS[:-1], True, key=fits)  # each leaves less than the one before it
-    return within(data, LIMITS[place])
+    return within(data, LIMITS[place], before)
 
 
-def within(data: dict, limits: Limits) -> dict:
-    """The data within these limits, and `dropped` as a sentence."""
+def within(data: dict, limits: Limits, before: dict[str, int] | None = None) -> dict:
+    """The data within these limits, and `dropped` as a sentence. before: `counts`, where some is
+    left out already."""
     small = dict(data)
     small["looks"] = short([_look(look, limits) for look in data["looks"]], limits)
     small["trees"] = short(_trees(data["trees"], limits), limits)
@@ -64,7 +70,7 @@ def within(data: dict, limits: Limits) -> dict:
     for part in data["episodes"]:
         episodes.append({**part, "episodes": evenly(part["episodes"], limits.episodes)})
     small["episodes"] = short(episodes, limits)
-    small["dropped"] = left_out(counts(data), counts(small), limits)
+    small["dropped"] = left_out(before or counts(data), counts(small), limits)
     return small
 
 
