@@ -11,7 +11,6 @@ import torch
 from minprm.endpoint import agents, conversations, server
 from minprm.load.pretrained import make_sampler
 from shared.endpoints import (
-    Recorded,
     Scripted,
     answer,
     asked,
@@ -19,6 +18,7 @@ from shared.endpoints import (
     gap,
     hosted,
     ids_of,
+    recorded,
     sent,
     user,
 )
@@ -32,8 +32,7 @@ SECOND = "ball under b . swap b c ."
 @pytest.fixture
 def agent(parts):
     policy, _, _ = parts
-    made = agent_of(policy, CUPS)
-    return replace(made, sampler=Recorded(make_sampler(policy.model, CUPS)))
+    return recorded(policy)
 
 
 @pytest.fixture

@@ -12,9 +12,7 @@ from minprm.endpoint import service as serving
 from minprm.endpoint.service import Service
 from minprm.load.pretrained import make_sampler
 from shared.chats import TOOLS
-from shared.endpoints import Recorded, answer, asked, cups_agent, sent, user
-from shared.policies import agent as agent_of
-from shared.stages import CUPS
+from shared.endpoints import answer, asked, cups_agent, recorded, sent, user
 
 FIRST = "ball under a . swap a b ."
 SECOND = "ball under b . swap b c ."
@@ -23,8 +21,7 @@ SECOND = "ball under b . swap b c ."
 @pytest.fixture
 def agent(parts):
     policy, _, _ = parts
-    made = agent_of(policy, CUPS)
-    return replace(made, sampler=Recorded(make_sampler(policy.model, CUPS)), temperature=0.0)
+    return replace(recorded(policy), temperature=0.0)
 
 
 def started(agent, tools=()) -> str:

@@ -33,8 +33,6 @@ from minprm.endpoint.server import (
     Refusal,
     Reply,
     Request,
-    as_json,
-    as_stream,
 )
 from minprm.envs import make_world
 from minprm.envs.base import World
@@ -200,9 +198,7 @@ class Host:
         completions = self.conversations.draw([turn for _, turn in begun])
         for (request, turn), completion in zip(begun, completions, strict=True):
             e = self.live[request.episode]
-            answer = self.conversations.finish(e, turn, completion)
-            stream = turn.asked.stream
-            self._reply(request, as_stream(answer, turn.asked.usage) if stream else as_json(answer))
+            self._reply(request, self.conversations.reply(e, turn, completion))
 
     def _reply(self, request: Request, reply: Reply) -> None:
         """Answers a request that waits; the agent has its time from here on."""

@@ -22,7 +22,7 @@ from loguru import logger
 
 from minprm.constants import refusal
 from minprm.data import Sample, Step
-from minprm.endpoint.server import MODEL, SIZE, Refusal
+from minprm.endpoint.server import MODEL, SIZE, Refusal, Reply, as_json, as_stream
 from minprm.logs.books import AS_THEY_ARE, is_nothing
 from minprm.logs.normalise import UNSEEN_NOTE
 from minprm.logs.reader import from_chat
@@ -231,7 +231,12 @@ class Conversations:
                 completions[id(turn)] = cut
         return [completions[id(turn)] for turn in turns]
 
-    def finish(self, e: AgentEpisode, turn: Pending, completion: Completion) -> dict:
+    def reply(self, e: AgentEpisode, turn: Pending, completion: Completion) -> Reply:
+        """Keeps the turn, and returns what is sent back."""
+        answer = self._finish(e, turn, completion)
+        return as_stream(answer, turn.asked.usage) if turn.asked.stream else as_json(answer)
+
+    def _finish(self, e: AgentEpisode, turn: Pending, completion: Completion) -> dict:
         """Keeps the turn, and returns it as a chat completion."""
         chat = turn.player.chat
         e.world.tools = turn.asked.tools

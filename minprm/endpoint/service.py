@@ -19,8 +19,6 @@ from minprm.endpoint.server import (
     OpenHandler,
     Refusal,
     Request,
-    as_json,
-    as_stream,
 )
 from minprm.model.agent import Player
 from minprm.printable import printable
@@ -67,10 +65,7 @@ class Service:
         if begun:
             completions = self.conversations.draw([turn for _, turn in begun])
             for (request, turn), completion in zip(begun, completions, strict=True):
-                answer = self.conversations.finish(self.talk, turn, completion)
-                stream = turn.asked.stream
-                reply = as_stream(answer, turn.asked.usage) if stream else as_json(answer)
-                request.reply.set_result(reply)
+                request.reply.set_result(self.conversations.reply(self.talk, turn, completion))
         self._forget()
 
     def _compare_tools(self, wanted: Asked) -> None:

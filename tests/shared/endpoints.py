@@ -2,6 +2,7 @@
 
 import http.client
 import json
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import torch
@@ -9,7 +10,10 @@ import torch
 from minprm.endpoint.agents import AgentTask, Host
 from minprm.endpoint.conversations import AgentEpisode
 from minprm.envs.cups import Cups
+from minprm.load.pretrained import make_sampler
 from minprm.model.sampler import Completion
+from shared.policies import agent
+from shared.stages import CUPS
 
 
 def hosted(agent, program, seeds: list[int], noise: int = 7, seconds: float = 20.0) -> list:
@@ -91,6 +95,12 @@ class Scripted:
             ids = self.scripts[min(len(self.prompts), len(self.scripts)) - 1][:max_tokens]
             groups.append([Completion([*ids], [0.0] * len(ids))])
         return groups
+
+
+def recorded(policy):
+    """The policy as an agent that plays cups, and whose writer notes what it was asked."""
+    made = agent(policy, CUPS)
+    return replace(made, sampler=Recorded(make_sampler(policy.model, CUPS)))
 
 
 def gap(policy, episodes: list) -> float:
