@@ -231,4 +231,6 @@ def test_the_wheel_does_all_that_the_package_promises_in_an_empty_folder(program
     number = len(demos.read_text(encoding="utf-8").splitlines())
     assert f"{number} of {number} tasks" in said(f"logs {demos}")
     line = said("export checkpoints/r/act_prm-0 out").splitlines()[0]
-    assert said("serve out --dry-run").splitlines()[0] == line.strip()
+    served = said("serve out --engine vllm-server --dry-run")
+    assert served.splitlines()[0] == line.strip()
+    assert said("serve out --dry-run").strip() == "out would answer at http://127.0.0.1:8000/v1"

@@ -78,6 +78,7 @@ def own_server(flags: Serve) -> None:
     for note in notes_of(about):
         print(printable(f"- {note}"))
     if flags.dry_run:
+        print(f"{printable(flags.checkpoint)} would answer at http://{flags.host}:{flags.port}/v1")
         return
     tools = about.get("tools", [])
     if about and not tools:
