@@ -237,3 +237,12 @@ def test_a_fingerprint_tells_of_the_files_text(here):
     found = own.fingerprints(["posterior", "mine.py:brief", "other.py:same", "third.py:same"])
     assert list(found) == ["mine.py", "other.py", "third.py"]
     assert found["mine.py"] == found["other.py"] != found["third.py"]
+
+
+@pytest.mark.parametrize("name", ["posterior", "max_rl"])
+def test_shares_of_a_reward_below_zero_are_refused(name, capsys):
+    groups = [torch.tensor([1.0, 0.0]), torch.tensor([1.0, -0.5])]
+    lengths = [torch.ones(2)] * 2
+    error = sentence(capsys, lambda: chosen.advantages(groups, name, lengths))
+    assert "-0.5 was earned" in error and "mean_std" in error
+    assert len(chosen.advantages(groups, "mean", lengths)) == 2

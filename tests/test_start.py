@@ -16,7 +16,8 @@ from minprm.arms import ladder
 from minprm.commands import threads, train
 from minprm.commands.cli import parse
 from minprm.commands.threads import set_threads
-from minprm.load.names import SMALL
+from minprm.load.names import SMALL, require_model
+from shared.commands import refusal
 
 ROOT = Path(__file__).parents[1]
 AT_ONCE = [
@@ -105,6 +106,15 @@ def test_a_folder_that_holds_no_model_is_named(here):
     assert done.stderr == (
         "empty is no model that transformers loads: the folder holds no config.json\n"
     )
+
+
+def test_a_folder_of_several_models_names_them(tmp_path, capsys):
+    for arm, file in (("base-0", "config.json"), ("act_prm-0", "adapter_config.json")):
+        (tmp_path / arm).mkdir()
+        (tmp_path / arm / file).touch()
+    error = refusal(require_model, str(tmp_path), capsys)
+    names = f"{tmp_path / 'act_prm-0'}, {tmp_path / 'base-0'}"
+    assert error == f"{tmp_path} holds 2 models; name one of them: {names}\n"
 
 
 # --- threads --------------------------------------------------------------------------------------

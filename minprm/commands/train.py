@@ -151,8 +151,8 @@ def go_on(run: str, flags: list[str]) -> tuple[dict[str, list[dict]], list[dict]
 
 def with_new_name(cfg: Config) -> Config:
     """The configuration with a name for its run, which is new: nothing is written over."""
-    name = (cfg.agent or cfg.world).rpartition(":")[2]  # Shop of shop.py:Shop
-    world = re.sub("[^A-Za-z0-9_]", "_", name)[:60]
+    played = (cfg.agent or cfg.world).rpartition(":")[2]  # Shop of shop.py:Shop
+    world = re.sub("[^A-Za-z0-9_]", "_", played)[:60]
     begins = cfg.preset if cfg.preset != Config().preset else world or "logs"
     name = checked_name(cfg.run or f"{begins}-{time.strftime('%Y%m%d-%H%M%S')}")
     require_new(RUNS / name)

@@ -24,6 +24,12 @@ def require_model(path: str) -> None:
     if folder.is_dir() and not (folder / CONFIG).exists() and not holds_adapters(path):
         for file in folder.glob("*.gguf"):
             _refuse_gguf(str(file))
+        models = []
+        for child in sorted(folder.iterdir()):
+            if (child / CONFIG).exists() or holds_adapters(str(child)):
+                models.append(str(child))
+        if models:
+            fail(f"{path} holds {len(models)} models; name one of them: {', '.join(models)}")
         fail(f"{path} is no model that transformers loads: the folder holds no {CONFIG}")
 
 
