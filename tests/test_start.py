@@ -114,7 +114,7 @@ def test_a_folder_of_several_models_names_them(tmp_path, capsys):
         (tmp_path / arm / file).touch()
     error = refusal(require_model, str(tmp_path), capsys)
     names = f"{tmp_path / 'act_prm-0'}, {tmp_path / 'base-0'}"
-    assert error == f"{tmp_path} holds 2 models; name one of them: {names}\n"
+    assert error == f"{tmp_path} is a folder of models: name one of them, as {names}\n"
 
 
 # --- threads --------------------------------------------------------------------------------------

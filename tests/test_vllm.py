@@ -164,6 +164,18 @@ def test_grpo_and_act_prm_with_vllm_writing(alone):
     assert len(gaps) == 6 and max(gaps) < 1e-4
 
 
+def test_an_agent_is_answered_by_the_engine(tmp_path):
+    agent = Path(__file__).parents[1] / "examples/agent.py"
+    updates = [
+        line
+        for line in trained(tmp_path, f"--agent {agent}:play --stages rl")
+        if "policy/gap_max" in line
+    ]
+    assert len(updates) == 3
+    for update in updates:
+        assert update["policy/gap_max"] < 1e-3 and update["play/failed"] == 0
+
+
 @pytest.mark.parametrize("flags", ["--shard always", "--engine.tensor-parallel 2"])
 def test_two_processes_have_the_numbers_of_one(flags, alone, tmp_path):
     """Each has an engine, which is given weights that are spread; or both have one together."""

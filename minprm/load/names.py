@@ -29,7 +29,7 @@ def require_model(path: str) -> None:
             if (child / CONFIG).exists() or holds_adapters(str(child)):
                 models.append(str(child))
         if models:
-            fail(f"{path} holds {len(models)} models; name one of them: {', '.join(models)}")
+            fail(f"{path} is a folder of models: name one of them, as {', '.join(models)}")
         fail(f"{path} is no model that transformers loads: the folder holds no {CONFIG}")
 
 
