@@ -26,6 +26,23 @@ from minprm.text.chat import Chat
 
 pytestmark = [pytest.mark.pretrained, pytest.mark.slow]
 
+# a refund desk that asks twice, over the client that most agents have
+AGENT = """
+from openai import OpenAI
+from examples import refund
+
+def play(base_url: str, seed: int) -> float:
+    client = OpenAI(base_url=base_url, api_key="none", max_retries=0)
+    *messages, expert = refund.conversations(seed % 100)[0]["messages"]
+    for _ in range(2):
+        answer = client.chat.completions.create(model="policy", messages=messages)
+        (choice,) = answer.choices
+        if choice.message.content == expert["content"]:
+            return 1.0
+        messages += [choice.message.model_dump(), {"role": "user", "content": "Check it again."}]
+    return 0.0
+"""
+
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory) -> SimpleNamespace:
@@ -84,6 +101,21 @@ def test_an_update_a_relabelled_log_and_a_score_by_the_commands_that_a_user_type
     rows = json.loads(Path("runs/small/ladder.json").read_text())
     assert rows["base"][0]["thought_rate"] > 0.5  # it is shown the examples
     assert Path("checkpoints/small/base-0/few_shot.jsonl").exists()
+
+
+def test_an_agent_over_its_sdk_trains_it(desk, tmp_path, monkeypatch):
+    pytest.importorskip("openai", reason='needs openai: pip install ".[agents]"')
+    (tmp_path / "desk.py").write_text(AGENT)
+    monkeypatch.chdir(tmp_path)
+    flags = f"--preset small --model {smollm2()} --few-shot {desk.folder / 'examples.jsonl'} "
+    flags += "--agent desk.py:play --stages rl --rl.updates 1 --rl.batch 1 --rl.group 2 "
+    flags += "--episodes 1 --eval-every 0 --thought-tokens 32 --action-tokens 12 --device cpu "
+    flags += "--sampler transformers --run agent"
+    main(["train", *flags.split()])
+    (line, *_) = Path("runs/agent/metrics.jsonl").read_text().splitlines()
+    update = json.loads(line)
+    assert update["play/failed"] == 0 and update["reward/episodes"] == 2
+    assert update["play/thought_rate"] > 0 and update["policy/gap_max"] < 1e-3
 
 
 def test_the_one_file_version_reads_and_writes_what_the_model_does(desk):
