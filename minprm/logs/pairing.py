@@ -149,15 +149,16 @@ def without_beginnings(demos: list[Demo]) -> list[int]:
     each conversation again at each request. What only the shorter one thought goes to the longer.
     """
     ends: dict[int, list[int]] = defaultdict(list)
-    chains = [chain(demo) for demo in demos]
-    for number, links in enumerate(chains):
-        ends[links[-1]].append(number)
+    chains = []
+    for number, demo in enumerate(demos):
+        chains.append(_chain(demo))
+        ends[chains[-1][-1]].append(number)
     longest: dict[int, int] = {}  # of each log that is a beginning, the longest that goes on
-    for number, links in enumerate(chains):
-        for link in links[:-1]:
+    for number, chain in enumerate(chains):
+        for link in chain[:-1]:
             for shorter in ends.get(link, ()):
                 before = longest.get(shorter, number)
-                if len(chains[before]) <= len(links):
+                if len(chains[before]) <= len(chain):
                     longest[shorter] = number
     for shorter, number in longest.items():
         for step, other in zip(demos[shorter].steps, demos[number].steps, strict=False):
@@ -166,10 +167,10 @@ def without_beginnings(demos: list[Demo]) -> list[int]:
     return [number for number in range(len(demos)) if number not in longest]
 
 
-def chain(demo: Demo) -> list[int]:
+def _chain(demo: Demo) -> list[int]:
     """A hash of each beginning of the log, the whole of it last; thoughts and ids do not count."""
     link = hash(demo.task)
-    links = []
+    chain = []
     for message in demo.messages:
         calls = [
             (call["function"]["name"], call["function"]["arguments"])
@@ -177,5 +178,5 @@ def chain(demo: Demo) -> list[int]:
         ]
         learned = message.get("weight") != 0
         link = hash((link, message["role"], message["content"], learned, *calls))
-        links.append(link)
-    return links
+        chain.append(link)
+    return chain
