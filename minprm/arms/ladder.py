@@ -205,18 +205,16 @@ def compare_tools(run: Run) -> None:
     run.sync()
     noise = noise_seed(run.seed, "tools", 0)
     (e,) = run.play(run.agent, tasks_of("train", run.seed, 1), noise)
-    learned = all_tools(run.train_demos)
-    sent = e.world.tools
+    learned, sent = all_tools(run.train_demos), e.world.tools
     differences = []
     for tool, how in spelled_otherwise(learned, sent).items():
         differences.append(f"the tool {tool[:60]} that it sends {how}")
     for tool in sorted({*map(tool_name, learned)} - {*map(tool_name, sent)}):
         differences.append(f"the tool {tool[:60]} of the logs is not sent")
     if e.steps and differences:
-        listed = "; ".join(differences)
         logger.warning(
-            f"--agent {run.cfg.agent} has other tools than --demos, and the model may not call "
-            f"them: {listed}. Use logs of this agent (--stages synth, minprm record)"
+            f"--agent {run.cfg.agent} has other tools than --demos, and the model may not call them"
+            f": {'; '.join(differences)}. Use logs of this agent (--stages synth, minprm record)"
         )
 
 

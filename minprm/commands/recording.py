@@ -42,10 +42,10 @@ class Recorder(Endpoint):
     def keep(self, body: bytes, answer: bytes) -> None:
         """Writes down what was asked and answered. What fails here does not reach the agent."""
         try:
-            asked = parse_json(body.decode())
-            messages = [*asked["messages"], message_in(answer.decode())]
+            fields = parse_json(body.decode())
+            messages = [*fields["messages"], message_in(answer.decode())]
             with self.writing:
-                self._write(messages, asked.get("tools") or [])
+                self._write(messages, fields.get("tools") or [])
         except (ValueError, LookupError, TypeError, AttributeError, OSError) as problem:
             print(printable(f"not recorded: {problem!r:.200}"), file=sys.stderr, flush=True)
 
@@ -59,8 +59,8 @@ class Recorder(Endpoint):
         for turns in range(len(steps) - 1, 0, -1):
             places = self.ends.get(key(steps[:turns], tools))
             if places:
-                file, written = places.pop()
-                messages[: len(written)] = written  # the agent may have dropped thoughts
+                file, before = places.pop()
+                messages[: len(before)] = before  # the agent may have dropped thoughts
                 break
         else:
             self.files += 1
@@ -98,8 +98,8 @@ class RecordHandler(OpenHandler):
         """Sends a request on, and what comes back. It is kept before its end is sent: the agent may
         go on at once."""
         url = f"{self.endpoint.to}/{self.path.partition('/v1/')[2]}"
+        forwarded = request.Request(url, body, passing(self.headers))
         try:
-            forwarded = request.Request(url, body, passing(self.headers))
             answer = self.endpoint.opener.open(forwarded, timeout=SECONDS)
         except error.HTTPError as refused:  # it is an answer too
             answer = refused

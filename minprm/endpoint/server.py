@@ -9,6 +9,7 @@ An answer is whole before its first byte is sent. A stream is the same answer in
 """
 
 import json
+import re
 import secrets
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -230,27 +231,16 @@ def as_stream(answer: dict, usage: bool) -> Reply:
 
 
 def message_in(answer: str) -> dict:
-    """The assistant's message in a completion, or in a stream of it; of several the first.
-
-    >>> choice = {"message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}
-    >>> head = {"id": "1", "created": 0, "model": "m", "choices": [choice]}
-    >>> message_in(as_stream(head, usage=False).text.decode())
-    {'role': 'assistant', 'content': 'hi'}
-    """
+    """The assistant's message in a completion, or in a stream of it; of several the first."""
     if answer.lstrip().startswith("{"):
         return json.loads(answer)["choices"][0]["message"]
+    if not answer.rstrip().endswith("[DONE]"):
+        raise ValueError("the stream ended before the answer did")
     message: dict = {"role": "assistant", "content": None}
-    whole = False
-    for line in answer.split("\n"):
-        event = line.removeprefix("data:").strip()
-        if not line.startswith("data:") or event == "[DONE]":
-            continue
+    for event in re.findall(r"^data: *({.*)", answer, re.MULTILINE):
         for choice in json.loads(event).get("choices") or ():
             if choice.get("index", 0) == 0:
                 _add(choice.get("delta") or {}, message)
-                whole = whole or bool(choice.get("finish_reason"))
-    if not whole:
-        raise ValueError("the stream ended before the answer did")
     return message
 
 

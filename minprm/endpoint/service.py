@@ -12,13 +12,7 @@ from queue import Empty
 
 from minprm.endpoint.agents import QUIET, AgentTask
 from minprm.endpoint.conversations import AgentEpisode, Asked, Conversations, asked
-from minprm.endpoint.server import (
-    ALL,
-    Endpoint,
-    OpenHandler,
-    Refusal,
-    Request,
-)
+from minprm.endpoint.server import ALL, Endpoint, OpenHandler, Refusal, Request
 from minprm.logs.schemas import spelled_otherwise
 from minprm.model.agent import Player
 from minprm.printable import printable

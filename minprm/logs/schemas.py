@@ -96,12 +96,7 @@ def tool_name(tool: dict) -> str:
 
 def spelled_otherwise(learned: list[dict], sent: list[dict]) -> dict[str, str]:
     """How each tool that was sent differs as JSON from those that were learned, by its name; what
-    is the same is left out. A template writes tools as they stand: each spelling is a prompt.
-
-    >>> tool = {"function": {"name": "find", "description": "Finds."}}
-    >>> spelled_otherwise([tool], [{"function": {"name": "find"}}])
-    {'find': 'is spelled otherwise than in training (function.description)'}
-    """
+    is the same is left out. A template writes tools as they stand: each spelling is a prompt."""
     spellings: dict[str, list[dict]] = {}
     for tool in learned:
         spellings.setdefault(tool_name(tool), []).append(tool)
@@ -125,10 +120,10 @@ def _places(one: Any, other: Any, place: str = "") -> list[str]:
     places = []
     for key in {**one, **other}:
         inside = f"{place}.{key}" if place else key
-        if key not in one or key not in other:
-            places.append(inside)
-        else:
+        if key in one and key in other:
             places += _places(one[key], other[key], inside)
+        else:
+            places.append(inside)
     if not places and [*one] != [*other]:
         places.append(f"the order of the keys of {place or 'the tool'}")
     return places
