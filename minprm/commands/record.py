@@ -1,7 +1,4 @@
-"""minprm record --to URL: stands before any API, and writes what agents ask it as logs.
-
-An agent takes http://127.0.0.1:PORT/v1 for URL, and keeps its key. recording.py forwards.
-"""
+"""minprm record --to URL: stands before any API, and writes what agents ask it as logs."""
 
 from dataclasses import dataclass
 from pathlib import Path
