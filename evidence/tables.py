@@ -609,7 +609,7 @@ TABLES = {
     "act_prm": partial(successes, what="`act_prm.py`"),
     "pretrained": partial(successes, what="arm"),
     "ablations": ablations, "objectives": objectives, "text_rewards": text_rewards, "nlpo": nlpo,
-    "agent": partial(successes, what="arm"),
+    "agent": partial(successes, what="arm"), "won": partial(successes, what="round"),
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
     "actprm": actprm, "growth": growth, "tokens": tokens, "vs_trl": vs_peer, "vs_verl": vs_peer,
     "vs_trl:ratios": vs_trl_ratios,

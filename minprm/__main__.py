@@ -21,6 +21,7 @@ COMMANDS = {
     "report": "writes a run as one page for a browser; without a run, lists all runs",
     "export": "writes a checkpoint as a folder to serve, with a model card",
     "serve": "serves a checkpoint with vLLM, as OpenAI's server would",
+    "record": "stands before any API, and writes what agents ask it as logs",
 }
 
 

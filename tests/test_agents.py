@@ -1,28 +1,35 @@
 """--agent FILE.py:play: a user's program plays in place of a world; what its failures cost."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from minprm.arms.evaluation import summary
-from minprm.arms.ladder import STAGES, start
+from minprm.arms.ladder import STAGES, compare_tools, start
 from minprm.commands.cli import parse
 from minprm.commands.evaluate import main as evaluate
 from minprm.commands.train import main as train
 from minprm.constants import RL, Config
+from minprm.data import Demo
 from minprm.endpoint import agents
 from minprm.endpoint.agents import play_by_agent
 from minprm.envs.base import seeds_split
 from minprm.load.pretrained import make_sampler
 from minprm.logs.reader import read_demos, write_demos
+from minprm.logs.schemas import spelled_otherwise
+from minprm.play import won_demos
 from minprm.run.events import Played
 from minprm.stages.rl import rl_samples
 from shared.endpoints import Recorded, answer, cups_agent, hosted, ids_of, sent, user
 from shared.policies import agent as agent_of
+from shared.serving import free_port
 from shared.stages import CFG, CUPS, Lines, log_of
 
 FIRST = "ball under a . swap a b ."
@@ -334,6 +341,115 @@ def test_what_an_agent_won_becomes_logs(file, checkpoints, monkeypatch, tmp_path
     assert [demo.steps[1].action for demo in back] == [demo.steps[1].action for demo in run.demos]
 
 
+def tooled(url: str, seed: int) -> float:
+    """An agent with tools: one of them in an order of keys, and with fields, of its own."""
+    answer(url, [user(FIRST)], tools=OWN_TOOLS)
+    return 1.0
+
+
+OWN_TOOLS = [
+    {"function": {"strict": True, "name": "look", "parameters": {"type": "object", "properties": {
+        "place": {"title": "Place", "type": "string"}}}}, "type": "function"},
+    {"type": "function", "function": {"name": "wait", "description": "Waits.", "parameters": {
+        "type": "object", "properties": {}}}},
+]  # fmt: skip
+
+
+@pytest.fixture
+def chatting():
+    """A chat model's agent whose writer thinks, and answers."""
+    from minprm.model.agent import make_player
+    from minprm.text.chat import Chat
+    from shared.chats import tokenizer
+    from shared.endpoints import Scripted
+
+    words = tokenizer("qwen3")
+    chat = Chat(words, "think", OWN_TOOLS)
+    script = chat.turn(chat.thought("so"), chat.action("Done."))
+    cfg = Config(model="x", instruction="none", thought_tokens=300, action_tokens=300)
+    return make_player(words, Scripted([script]), cfg, [])
+
+
+def test_logs_of_what_was_won_hold_the_tools_as_they_were_sent(chatting, tmp_path):
+    won = won_demos(hosted(chatting, tooled, [3, 4]))
+    write_demos(won, tmp_path / "won.jsonl")
+    demos, report = read_demos(tmp_path / "won.jsonl")
+    assert len(demos) == 2 and not report.problems
+    for demo in demos:
+        assert json.dumps(demo.tools) == json.dumps(OWN_TOOLS)
+        (step,) = demo.steps
+        assert (step.thought.strip(), step.action) == ("so", "Done.")
+
+
+def warned(agent, learned: list[dict], said: list[str]) -> str:
+    """What is said of an agent beside logs with these tools."""
+    demo = Demo("1", [], learned, [])
+
+    def play(agent, seeds, noise):
+        return hosted(agent, tooled, seeds)
+
+    run = SimpleNamespace(
+        cfg=Config(agent="mine.py:play"), seed=0, agent=agent, play=play, train_demos=[demo],
+        sync=lambda: None,
+    )  # fmt: skip
+    compare_tools(run)
+    return " ".join(said)
+
+
+def test_tools_of_the_agent_that_are_not_those_of_the_logs_are_told_before_training(chatting, said):
+    look, wait = json.loads(json.dumps(OWN_TOOLS))
+    assert not warned(chatting, [wait, look], said)
+    look["function"]["description"] = "Looks."
+    look["function"]["parameters"]["properties"]["place"].pop("title")
+    ask = {"type": "function", "function": {"name": "ask"}}
+    sentence = warned(chatting, [look, ask], said)
+    places = "function.parameters.properties.place.title, function.description"
+    assert f"look that it sends is spelled otherwise than in training ({places})" in sentence
+    assert "wait that it sends is none of those in training" in sentence
+    assert "the tool ask of the logs is not sent" in sentence
+    assert len(said) == 1
+
+
+def test_the_order_of_keys_is_a_spelling_too():
+    (look, _), sent = OWN_TOOLS, {"type": "function", "function": OWN_TOOLS[0]["function"]}
+    how = spelled_otherwise([look], [sent])["look"]
+    assert how.endswith("(the order of the keys of the tool)")
+    assert not spelled_otherwise([look, sent], [look, sent])
+
+
+@pytest.mark.slow
+def test_won_logs_are_demos_and_the_agent_plays_for_the_success_of_each_arm(
+    file, tmp_path, monkeypatch
+):
+    """Two rounds, as docs/agents.md has them; the agent is compared with the logs once."""
+    monkeypatch.chdir(tmp_path)
+    flags = "--no-gate --tiny.updates 60 --episodes 6 --threads 1 --jobs 1 --world-args rounds=2"
+    flags += " swaps=1 cups=3 --thought-tokens 12"
+    common = [*flags.split(), "--agent", "mine.py:play"]
+    train(["--run", "won", "--stages", "synth", "--num-demos", "40", *common])
+    logs = "runs/won/synth-synth-0.jsonl"
+    assert logs in (tmp_path / "runs/won/log.txt").read_text()
+    short = "--sft.epochs 1 --act-prm.updates 1 --act-prm.group 2 --eval-every 0 --held-out 1"
+    arms = ["--arms", "action_sft", "act_prm", "--demos", logs]
+    train(["--run", "taught", *short.split(), *arms, *common])
+    rows = json.loads((tmp_path / "runs/taught/ladder.json").read_text())
+    assert [*rows] == ["action_sft", "act_prm"]
+    assert all(row["episodes"] == 6 and row["failed"] == 0.0 for (row,) in rows.values())
+
+
+@pytest.mark.slow
+def test_torchrun_is_refused_in_a_sentence_that_says_what_to_do(tmp_path):
+    (tmp_path / "mine.py").write_text("def play(base_url, seed):\n    return 1.0\n")
+    where = ["--nproc-per-node", "2", "--master-port", str(free_port())]
+    flags = ["-m", "minprm", "--", "train", "--agent", "mine.py:play", "--stages", "rl"]
+    command = [sys.executable, "-m", "torch.distributed.run", *where, *flags]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    ours = done.stderr.partition("torch/distributed/elastic")[0]
+    assert done.returncode
+    assert ours.count("agents would play in each process: start one process") == 1
+    assert "Traceback" not in ours and not (tmp_path / "runs").exists()
+
+
 @pytest.mark.slow
 def test_the_ladder_the_page_and_evaluate_know_of_an_agent(
     file, checkpoints, tmp_path, monkeypatch, capsys
@@ -375,6 +491,15 @@ def test_what_cannot_be_meant_is_refused(file, monkeypatch, capsys, flags, says)
         parse([*flags.split(), *stages])
     error = capsys.readouterr().err
     assert stop.value.code == 2 and says in error and error.count("\n") == 1
+
+
+def test_several_processes_are_refused_in_a_sentence_that_says_what_to_do(
+    file, monkeypatch, capsys
+):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SystemExit):
+        parse(["--agent", f"{file}:play", "--stages", "rl"])
+    assert "agents would play in each process: start one process" in capsys.readouterr().err
 
 
 def test_a_model_that_is_not_embedded_needs_no_world(file, monkeypatch):

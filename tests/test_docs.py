@@ -164,6 +164,9 @@ READERS = {
     "serve": lambda argv: cli.read_flags(
         import_module("minprm.commands.serve").Serve, argv, "minprm serve", return_unknown_args=True
     ),
+    "record": lambda argv: cli.read_flags(
+        import_module("minprm.commands.record").Record, argv, "minprm record"
+    ),
 }
 
 

@@ -41,6 +41,7 @@ from minprm.endpoint.agents import play_of
 from minprm.load.base import base_policy
 from minprm.load.check import check
 from minprm.load.pretrained import make_sampler
+from minprm.logs.schemas import spelled_otherwise, tool_name
 from minprm.look.failure import Hopeless
 from minprm.look.log import Log, to_json, write_atomically
 from minprm.look.looks import Looks, keep_checkpoints
@@ -48,6 +49,7 @@ from minprm.look.metrics import metrics, speeds
 from minprm.look.record import Recorder
 from minprm.model.agent import make_agent
 from minprm.model.tensors import fingerprint_of_model
+from minprm.play import tasks_of
 from minprm.run.events import Ended
 from minprm.run.prefetch import Prefetch
 from minprm.run.randomness import noise_seed
@@ -59,6 +61,7 @@ from minprm.stages.act_prm import act_prm
 from minprm.stages.relabel import copy, relabel, sample, shuffle
 from minprm.stages.rl import rl, synth
 from minprm.stages.sft import sft
+from minprm.text.actions import all_tools
 from minprm.trainer import Listener, Run
 
 # Each stage is a function of (run, stage_id). What stands after the colon is a variant.
@@ -169,6 +172,9 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> Outcom
     policy.restart()
     run.demos = run.train_demos
     run.arm = name
+    first = name == next(iter(arms_of(run.cfg))) and run.seed == run.cfg.seeds[0]
+    if first and run.cfg.agent and run.cfg.demos:
+        compare_tools(run)
     seconds = 0.0
     for stage_id in ids_of(stages):
         seconds += run_stage(run, stage_id)
@@ -191,6 +197,25 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> Outcom
     row = {"seed": run.seed, **row, "seconds": round(seconds, 1), "made_by": made_by}
     write_about(folder, {**description, "row": row})
     return row, records
+
+
+def compare_tools(run: Run) -> None:
+    """Warns before training where the agent sends other tools than the logs hold. What it sends is
+    seen in an episode that it plays."""
+    run.sync()
+    noise = noise_seed(run.seed, "tools", 0)
+    (e,) = run.play(run.agent, tasks_of("train", run.seed, 1), noise)
+    learned, sent = all_tools(run.train_demos), e.world.tools
+    differences = []
+    for tool, how in spelled_otherwise(learned, sent).items():
+        differences.append(f"the tool {tool[:60]} that it sends {how}")
+    for tool in sorted({*map(tool_name, learned)} - {*map(tool_name, sent)}):
+        differences.append(f"the tool {tool[:60]} of the logs is not sent")
+    if e.steps and differences:
+        logger.warning(
+            f"--agent {run.cfg.agent} has other tools than --demos, and the model may not call them"
+            f": {'; '.join(differences)}. Use logs of this agent (--stages synth, minprm record)"
+        )
 
 
 def run_stage(run: Run, stage_id: str) -> float:

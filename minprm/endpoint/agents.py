@@ -27,13 +27,7 @@ from loguru import logger
 from minprm import own
 from minprm.constants import Config
 from minprm.endpoint.conversations import AgentEpisode, Conversations, asked
-from minprm.endpoint.server import (
-    NO_ADDRESS,
-    Endpoint,
-    Refusal,
-    Reply,
-    Request,
-)
+from minprm.endpoint.server import NO_ADDRESS, Endpoint, Refusal, Reply, Request
 from minprm.envs import make_world
 from minprm.envs.base import World
 from minprm.model.agent import Player

@@ -9,6 +9,7 @@ An answer is whole before its first byte is sent. A stream is the same answer in
 """
 
 import json
+import re
 import secrets
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -151,9 +152,12 @@ class Handler(BaseHTTPRequestHandler):
             episode, place = self._place()
             if place != "chat/completions":
                 raise Refusal(f"/v1/{place} is not served here: use chat/completions", 404)
-            self._send(self.endpoint.ask(Request(episode, body)))
+            self._answer(Request(episode, body))
         except Refusal as refusal:
             self._send(refusal.reply())
+
+    def _answer(self, request: Request) -> None:
+        self._send(self.endpoint.ask(request))
 
     def _place(self) -> tuple[str, str]:
         """(the episode, what stands behind its address)"""
@@ -224,3 +228,32 @@ def as_stream(answer: dict, usage: bool) -> Reply:
         parts.append({"choices": [], "usage": answer["usage"]})
     events = [f"data: {json.dumps({**head, **part})}\n\n" for part in parts]
     return Reply(200, "text/event-stream", "".join([*events, "data: [DONE]\n\n"]).encode())
+
+
+def message_in(answer: str) -> dict:
+    """The assistant's message in a completion, or in a stream of it; of several the first."""
+    if answer.lstrip().startswith("{"):
+        return json.loads(answer)["choices"][0]["message"]
+    if not answer.rstrip().endswith("[DONE]"):
+        raise ValueError("the stream ended before the answer did")
+    message: dict = {"role": "assistant", "content": None}
+    for event in re.findall(r"^data: *({.*)", answer, re.MULTILINE):
+        for choice in json.loads(event).get("choices") or ():
+            if choice.get("index", 0) == 0:
+                _add(choice.get("delta") or {}, message)
+    return message
+
+
+def _add(piece: dict, message: dict) -> None:
+    """Adds a piece of a stream to the message, or to the call, that it is a part of."""
+    for key, part in piece.items():
+        if key == "tool_calls":
+            calls = message.setdefault(key, [])
+            for call in part or ():
+                if call.get("index", len(calls)) >= len(calls):  # some send no numbers
+                    calls.append({"type": "function"})
+                _add(call, calls[call.get("index", -1)])
+        elif key == "function":
+            _add(part, message.setdefault(key, {}))
+        elif isinstance(part, str | list) and key not in ("role", "type"):
+            message[key] = message[key] + part if message.get(key) else part

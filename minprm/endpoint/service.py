@@ -6,20 +6,14 @@ back; the newest KEPT places are remembered. Temperature and seed are those of t
 a temperature the likeliest turn is written, as it was evaluated.
 """
 
-import json
 import secrets
 import sys
 from queue import Empty
 
 from minprm.endpoint.agents import QUIET, AgentTask
 from minprm.endpoint.conversations import AgentEpisode, Asked, Conversations, asked
-from minprm.endpoint.server import (
-    ALL,
-    Endpoint,
-    OpenHandler,
-    Refusal,
-    Request,
-)
+from minprm.endpoint.server import ALL, Endpoint, OpenHandler, Refusal, Request
+from minprm.logs.schemas import spelled_otherwise
 from minprm.model.agent import Player
 from minprm.printable import printable
 
@@ -35,7 +29,7 @@ class Service:
         self.endpoint = Endpoint(address, OpenHandler)
         self.endpoint.addresses.add(ALL)
         self.talk = AgentEpisode(AgentTask(0))  # all conversations
-        self.spelled = {_name(tool): json.dumps(tool) for tool in tools}
+        self.tools = tools
         self.warned: set[str] = set()
 
     def run(self) -> None:
@@ -71,14 +65,13 @@ class Service:
     def _compare_tools(self, wanted: Asked) -> None:
         """Warns once of a tool that is spelled otherwise than in training: a small model may not
         call it."""
-        for tool in wanted.tools if self.spelled else ():
-            name = _name(tool)
-            if name in self.warned or self.spelled.get(name) == json.dumps(tool):
-                continue
-            self.warned.add(name)
-            how = "is spelled otherwise than" if name in self.spelled else "is none of those"
-            sentence = f"the tool {name[:60]} of a request {how} in training: the model may not "
-            print(printable(sentence + "call it"), file=sys.stderr, flush=True)
+        if not self.tools:
+            return
+        for name, how in spelled_otherwise(self.tools, wanted.tools).items():
+            if name not in self.warned:
+                self.warned.add(name)
+                sentence = f"the tool {name[:60]} of a request {how}: the model may not call it"
+                print(printable(sentence), file=sys.stderr, flush=True)
 
     def _forget(self) -> None:
         """Lets go of what no conversation can go on from."""
@@ -90,8 +83,3 @@ class Service:
             del talk.ends[next(iter(talk.ends))]
         if len(self.conversations.roots) > KEPT:
             self.conversations.roots.clear()
-
-
-def _name(tool: dict) -> str:
-    function = tool.get("function", tool)
-    return str(function.get("name", "")) if isinstance(function, dict) else ""

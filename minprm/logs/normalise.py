@@ -573,7 +573,8 @@ def _tool(tool: dict, notes: Counter) -> dict | None:
     clean = without_nulls(function)
     if clean != function:
         notes["nulls in schemas, left out"] += 1
-    return {"type": "function", **tool, "function": clean}
+    typed = tool if "type" in tool else {"type": "function", **tool}
+    return {**typed, "function": clean}
 
 
 def _leave_out_nulls(messages: list[dict], tools: list[dict], notes: Counter) -> None:

@@ -342,11 +342,12 @@ def write_lines(lines: list[dict], path: str | Path) -> None:
 
 def rewrite_demos(
     demos: list[Demo], folder: Path, name: str, numbers: list[dict] | None = None
-) -> None:
+) -> Path:
     """A stage's demos, in a file of its run; over the file that a killed process has left."""
     file = folder / f"{name.replace(':', '-')}.jsonl"
     file.unlink(missing_ok=True)
     write_demos(demos, file, numbers)
+    return file
 
 
 def split_tasks(demos: list[Demo], held_out: int) -> tuple[list[Demo], list[Demo]]:

@@ -88,6 +88,47 @@ def is_reconstructed(tool: dict) -> bool:
     return function.get("description") == "" and bare
 
 
+def tool_name(tool: dict) -> str:
+    """The name of a tool as it was sent; empty where it has none."""
+    function = tool.get("function", tool)
+    return str(function.get("name", "")) if isinstance(function, dict) else ""
+
+
+def spelled_otherwise(learned: list[dict], sent: list[dict]) -> dict[str, str]:
+    """How each tool that was sent differs as JSON from those that were learned, by its name; what
+    is the same is left out. A template writes tools as they stand: each spelling is a prompt."""
+    spellings: dict[str, list[dict]] = {}
+    for tool in learned:
+        spellings.setdefault(tool_name(tool), []).append(tool)
+    otherwise = {}
+    for tool in sent:
+        name = tool_name(tool)
+        if name not in spellings:
+            otherwise[name] = "is none of those in training"
+            continue
+        places = min((_places(one, tool) for one in spellings[name]), key=len)
+        if places:
+            listed = ", ".join(places[:4]) + (" …" if len(places) > 4 else "")
+            otherwise[name] = f"is spelled otherwise than in training ({listed[:200]})"
+    return otherwise
+
+
+def _places(one: Any, other: Any, place: str = "") -> list[str]:
+    """The places at which two JSON values differ."""
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return [] if json.dumps(one) == json.dumps(other) else [place]
+    places = []
+    for key in {**one, **other}:
+        inside = f"{place}.{key}" if place else key
+        if key in one and key in other:
+            places += _places(one[key], other[key], inside)
+        else:
+            places.append(inside)
+    if not places and [*one] != [*other]:
+        places.append(f"the order of the keys of {place or 'the tool'}")
+    return places
+
+
 def add_missing_tools(demos: list[Demo], declares: list[bool], notes: Counter) -> None:
     """Gives each log the tools that it calls.
 

@@ -88,7 +88,8 @@ class Log:
                 self.samples(run.seed, event.stage_id, event.update, event.lines)
             case Left():
                 name = f"{event.name}-{event.stage_id}-{run.seed}"
-                rewrite_demos(event.demos, self.folder, name, event.numbers)
+                file = rewrite_demos(event.demos, self.folder, name, event.numbers)
+                logger.info(f"{len(event.demos)} logs: {file}")
             case Ended():
                 self.screen.finish()
 

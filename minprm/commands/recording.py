@@ -1,0 +1,131 @@
+"""A proxy before any API: requests and answers pass as they are, and conversations become logs.
+
+Each conversation of chat/completions is a file, written anew where it goes on, with the tools as
+they were sent. Headers, and with them the key of an agent, are written nowhere.
+"""
+
+import json
+import sys
+import time
+from contextlib import suppress
+from email.message import Message
+from http.client import HTTPException
+from pathlib import Path
+from threading import Lock
+from urllib import error, request
+
+from minprm.endpoint.conversations import key, steps_of
+from minprm.endpoint.server import Endpoint, OpenHandler, Refusal, Request, message_in
+from minprm.look.log import write_atomically
+from minprm.printable import printable
+from minprm.text.actions import parse_json
+
+SECONDS = 600  # in which the API has to answer, or to send the next part
+# Headers that belong to one connection.
+OWN = ("host", "connection", "keep-alive", "content-length", "transfer-encoding",
+       "accept-encoding", "expect", "date", "server")  # fmt: skip
+
+
+class Recorder(Endpoint):
+    """The proxy, and what it needs to know a conversation that goes on."""
+
+    def __init__(self, to: str, folder: Path, port: int):
+        self.to = to.rstrip("/")
+        self.opener = request.build_opener(NoRedirect)
+        self.name = f"{folder}/{time.strftime('%Y%m%d-%H%M%S')}-{port}"  # each file begins so
+        self.files = 0
+        self.writing = Lock()
+        # by what was said, the file and the messages of conversations that stand there
+        self.ends: dict[tuple, list[tuple[Path, list]]] = {}
+        super().__init__(("127.0.0.1", port), RecordHandler)
+
+    def keep(self, body: bytes, answer: bytes) -> None:
+        """Writes down what was asked and answered. What fails here does not reach the agent."""
+        try:
+            fields = parse_json(body.decode())
+            messages = [*fields["messages"], message_in(answer.decode())]
+            with self.writing:
+                self._write(messages, fields.get("tools") or [])
+        except (ValueError, LookupError, TypeError, AttributeError, OSError) as problem:
+            print(printable(f"not recorded: {problem!r:.200}"), file=sys.stderr, flush=True)
+
+    def _write(self, messages: list[dict], tools: list[dict]) -> None:
+        """Writes a conversation, over its file where it goes on."""
+        steps = []
+        with suppress(Refusal):  # it has a file of its own, and `minprm logs` says what is wrong
+            steps = steps_of(messages, tools)
+        if sum(len(step.state) + 1 for step in steps) != len(messages):
+            steps = []
+        for turns in range(len(steps) - 1, 0, -1):
+            places = self.ends.get(key(steps[:turns], tools))
+            if places:
+                file, before = places.pop()
+                messages[: len(before)] = before  # the agent may have dropped thoughts
+                break
+        else:
+            self.files += 1
+            file = Path(f"{self.name}-{self.files:06}.jsonl")
+        if steps:
+            self.ends.setdefault(key(steps, tools), []).append((file, messages))
+        line = json.dumps({"messages": messages, "tools": tools}, ensure_ascii=False)
+        write_atomically(file, line + "\n")
+
+
+class NoRedirect(request.HTTPRedirectHandler):
+    """A redirect is an answer: the key of an agent goes to no other place."""
+
+    def redirect_request(self, req, fp, code, msg, headers, newurl) -> None:
+        return None
+
+
+class RecordHandler(OpenHandler):
+    """One connection of an agent."""
+
+    endpoint: Recorder
+
+    def do_GET(self) -> None:
+        try:
+            self._forward(None)
+        except Refusal as refusal:
+            self._send(refusal.reply())
+
+    def _answer(self, request: Request) -> None:
+        if request.body is None:
+            raise Refusal("the request is too long to be recorded", 413)
+        self._forward(request.body)
+
+    def _forward(self, body: bytes | None) -> None:
+        """Sends a request on, and what comes back. It is kept before its end is sent: the agent may
+        go on at once."""
+        url = f"{self.endpoint.to}/{self.path.partition('/v1/')[2]}"
+        forwarded = request.Request(url, body, passing(self.headers))
+        try:
+            answer = self.endpoint.opener.open(forwarded, timeout=SECONDS)
+        except error.HTTPError as refused:  # it is an answer too
+            answer = refused
+        except (OSError, HTTPException) as problem:
+            raise Refusal(f"{self.endpoint.to} does not answer: {problem}", 502) from None
+        self.send_response(answer.status or 502)
+        for name, text in {**passing(answer.headers), "Transfer-Encoding": "chunked"}.items():
+            self.send_header(name, text)
+        self.end_headers()
+        lines = []
+        for line in answer:
+            lines.append(line)
+            if line.startswith(b"data: [DONE]"):
+                break
+            self._part(line)
+        if body and answer.status == 200:
+            self.endpoint.keep(body, b"".join(lines))
+        if lines and lines[-1].startswith(b"data: [DONE]"):
+            self._part(lines[-1] + answer.read())
+        self._part(b"")
+
+    def _part(self, part: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+        self.wfile.flush()
+
+
+def passing(headers: Message) -> dict[str, str]:
+    """The headers that a request or an answer takes along."""
+    return {name: text for name, text in headers.items() if name.lower() not in OWN}
