@@ -20,7 +20,7 @@ COMMANDS = {
     "logs": "reads logs as training would; says what is in them, and what is wrong",
     "report": "writes a run as one page for a browser; without a run, lists all runs",
     "export": "writes a checkpoint as a folder to serve, with a model card",
-    "serve": "serves a checkpoint with vLLM, as OpenAI's server would",
+    "serve": "serves a checkpoint over OpenAI's chat/completions",
     "record": "stands before any API, and writes what agents ask it as logs",
 }
 
