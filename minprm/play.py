@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from minprm.constants import Config, fail
 from minprm.data import Demo, Sample, Step, chain
 from minprm.envs import make_world
-from minprm.envs.base import World, task_seed
+from minprm.envs.base import World, rules_of, task_seed
 from minprm.text.actions import joined, parts
 from minprm.text.chat import Chat, Turn
 
@@ -279,9 +279,10 @@ def task_name(world: World) -> str:
 def _opening(world: World, seed: int, noise: int) -> list[dict]:
     """The messages before the first action: the rules, and what is seen first."""
     first = {"role": "user", "content": world.reset(seed, noise)}
-    if not world.system:
+    rules = rules_of(world)
+    if not rules:
         return [first]
-    return [{"role": "system", "content": world.system}, first]
+    return [{"role": "system", "content": rules}, first]
 
 
 def said_and_called(world: World, action: str) -> tuple[str, list[dict]]:
