@@ -143,11 +143,12 @@ def test_an_experts_log_of_several_a_turn_is_read_as_any():
 
 
 OWN = """
+from minprm.envs.base import tool
 from test_actions_per_turn import Count
 class Own(Count):
     def actions(self): return ["a"]
     def expert(self): return "a, end"
-class Tools(Own): tools = [{"type": "function", "function": {"name": "f", "parameters": {"properties": {}}}}]
+class Tools(Own): tools = [tool("find", "Finds it.")]
 class Zero(Own): actions_per_turn = 0
 class Text(Own): actions_per_turn = "3"
 """
@@ -179,8 +180,8 @@ def test_rl_plays_and_learns_from_turns_of_several(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     train.main(
         [*"--world frozenlake --world-args size=4 path=3 ice=0.8 actions_per_turn=3".split(),
-         *"--stages rl --rl.updates 2 --rl.batch 2 --rl.group 4 --tiny.updates 20 --no-gate".split(),
-         *"--run several --episodes 10 --seeds 0".split()]
+         *"--stages rl --rl.updates 2 --rl.batch 2 --rl.group 4 --tiny.updates 20".split(),
+         *"--no-gate --run several --episodes 10 --seeds 0".split()]
     )  # fmt: skip
     lines = (tmp_path / "runs/several/episodes.jsonl").read_text().splitlines()
     turns = [turn for line in lines for turn in json.loads(line)["turns"]]
