@@ -44,7 +44,7 @@ class Episode:
     beginning: Sample | None = None  # what all conversations have in common
     done: bool = False
     outgrown: bool = False  # it ended unsolved, because it no longer fitted the context
-    failure: str = ""  # what went wrong in a user's own agent: the episode teaches nothing
+    failure: str = ""  # what went wrong in a user's agent or server: the episode teaches nothing
     in_pieces: bool = False  # such an agent's turns do not all read those before them: no log
 
     def outcome(self) -> float:
@@ -193,6 +193,7 @@ def act(
     """The world answers an action, or a turn in which none could be read."""
     observation, reward, e.done, info = e.world.step(action or "")
     e.steps.append(Step(e.state, thought, action or "", reward, unreadable=unreadable))
+    e.failure = info.get("failure", "")
     e.infos.append({**info, "thought_tokens": tokens, "formatted": action is not None})
     e.state = [_answer(e.world, observation, action or "")]
 

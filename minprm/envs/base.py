@@ -80,6 +80,7 @@ class World:
     turns: int = 1  # the episode ends after so many turns
     actions_per_turn: int = 1  # a turn may hold so many, with commas between them
     waits: bool = False  # a step spends its time outside Python: step episodes side by side
+    at_once: int = 0  # episodes that may be played side by side; 0: all
     success: bool = False  # the task is solved
     few_tasks: bool = False  # too few to hold any out: every split draws from all of them
     part: str = ""  # of several worlds at once, the one that this task is of

@@ -1,0 +1,299 @@
+"""An MCP server as a world, --world "mcp:COMMAND": the tools that the command serves over stdio.
+
+A server has tools and no tasks. They stand in a file, --world-args tasks=FILE, one a line:
+
+    {"question": "Where is order 7?", "answer": "Rome"}
+    {"question": "Put an apple into the basket.", "answer": "1 apple", "check": {"name": "show",
+     "arguments": {}}}
+
+A turn makes calls, or answers in words and ends the episode, which is won where the answer is
+right. With `check` it is won by what the server holds at the end: that call is made, and its text
+is compared instead.
+
+Each episode has a server of its own, unless `reset` names the tool that makes a server as new. What
+a server breaks is its own episode, which then teaches nothing.
+"""
+
+import asyncio
+import atexit
+import json
+import logging
+import os
+import shlex
+from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from functools import cache
+from tempfile import TemporaryFile
+from threading import Thread
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+
+from minprm.envs.base import Illegal, World, check_splits, needs
+from minprm.logs.reader import read_rows
+from minprm.own import in_a_line
+from minprm.text.actions import parts
+
+if TYPE_CHECKING:
+    from mcp import Client
+
+SECONDS = 60  # that a server may take to start, and for each call
+LONGEST = 100_000  # characters of an answer; what is longer is cut
+NOTHING = "none"  # of `reset`: the server holds nothing that an episode could change
+RULES = "Use the tools. When the task is done, answer in words, with nothing but the answer."
+STARTS = asyncio.Semaphore(os.cpu_count() or 1)  # servers that start at the same time
+IDLE: dict[str, list["Connection"]] = {}  # by command, servers that wait for the next episode
+
+
+class ServerFailed(Exception):
+    """A server did not start, died, or did not answer."""
+
+
+class Task(NamedTuple):
+    question: str
+    answer: str
+    check: dict | None  # {"name", "arguments"} of a call whose text is to be the answer
+
+
+@cache
+def world_of(command: str) -> type[World]:
+    """The world of this server. Raises ValueError where it does not start, or has no tools."""
+    needs("mcp", "mcp")
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it would show each line that is no JSON
+    with TemporaryFile("w+", errors="replace") as log:
+        try:
+            connection = Connection(command, log)
+            tools, instructions = connection.described()
+            connection.close()
+        except ServerFailed as error:
+            log.seek(0)
+            last = log.read()[-LONGEST:].splitlines()[-1:]
+            raise ValueError(f"mcp:{command}: {': '.join([str(error), *last])}") from error
+    if not tools:
+        raise ValueError(f"mcp:{command}: the server has no tools")
+    system = f"{instructions}\n\n{RULES}" if instructions else RULES
+    return type("Server", (ServerWorld,), {"command": command, "tools": tools, "system": system})
+
+
+class ServerWorld(World):
+    teaches = "the tools of an MCP server, for tasks of your own"
+    waits = True
+    at_once = 32
+    command = ""
+    connection: "Connection | None" = None
+
+    def __init__(self, tasks: str = "", turns: int = 10, reset: str = ""):
+        """tasks: a file of JSONL. reset: the tool that makes a server as new, or `none` where an
+        episode changes nothing."""
+        if not tasks:
+            raise ValueError(
+                "a server has tools and no tasks: write tasks=FILE, with "
+                '{"question": ..., "answer": ...} in each line'
+            )
+        if turns < 1:
+            raise ValueError("turns 1 or more")
+        self.tasks = load_tasks(tasks)
+        self.turns = turns
+        self.resets_by = reset
+        if reset not in ("", NOTHING, *self._names()):
+            raise ValueError(f"reset={reset}: no such tool. Tools: {', '.join(self._names())}")
+        self.tools = [schema for schema in self.tools if schema["function"]["name"] != reset]
+
+    def begin(self) -> str:
+        self._leave()
+        self.chosen = self.rng.choice(self.tasks)
+        self.reply = ""
+        return self.chosen.question
+
+    def step(self, action: str) -> tuple[str, float, bool, dict]:
+        try:
+            observation, reward, done, info = super().step(action)
+            if done:
+                self.success = self._is_won()
+                reward = float(self.success)
+        except ServerFailed as error:
+            self._close()
+            self.done = True
+            return "", 0.0, True, {"valid": False, "effective": False, "failure": str(error)}
+        if done:
+            self._leave()
+        return observation, reward, done, info
+
+    def act(self, action: str) -> tuple[str, float]:
+        reply, calls = parts(action)
+        if not calls and not reply.strip():
+            raise Illegal("illegal: call a tool, or answer in words")
+        if not calls:
+            self.reply = reply
+            self.done = True
+            return "", 0.0
+        answers = [self._answer(call) for call in calls]
+        text = "\n".join(answer for answer, _ in answers)
+        if not all(legal for _, legal in answers):
+            raise Illegal(text)
+        return text, 0.0
+
+    def _answer(self, call: dict) -> tuple[str, bool]:
+        """(what a call is answered, was it a legal one)"""
+        if call["name"] not in self._names():
+            return f"illegal: there is no such tool. Tools: {', '.join(self._names())}", False
+        return self._server().call(call["name"], call["arguments"])
+
+    def _is_won(self) -> bool:
+        reply = self.reply
+        if self.chosen.check:
+            reply, _ = self._server().call(**self.chosen.check)
+        return plain(reply) == plain(self.chosen.answer)
+
+    def _names(self) -> list[str]:
+        return [schema["function"]["name"] for schema in self.tools]
+
+    # --- its server ---
+
+    def _server(self) -> "Connection":
+        """The server of this episode, which starts at the first call."""
+        if self.connection is None:
+            idle = IDLE.setdefault(self.command, [])
+            self.connection = idle.pop() if self.resets_by and idle else Connection(self.command)
+            if self.resets_by not in ("", NOTHING):
+                text, done = self.connection.call(self.resets_by, {})
+                if not done:
+                    raise ServerFailed(f"{self.resets_by} did not reset the server: {text[:200]}")
+        return self.connection
+
+    def _leave(self) -> None:
+        """Lets the next episode have the server, or ends it."""
+        if self.connection and self.resets_by:
+            IDLE[self.command].append(self.connection)
+            self.connection = None
+        self._close()
+
+    def _close(self) -> None:
+        if self.connection:
+            self.connection.close()
+            self.connection = None
+
+    def __del__(self):
+        self._close()  # of an episode that outgrew the context
+
+
+class Connection:
+    """A server that runs. Whoever opens a session has to close it, so one task does both, in an
+    event loop of its own thread; calls may come from any other."""
+
+    def __init__(self, command: str, log: TextIO | None = None):
+        """log: where the server's error output goes. Raises ServerFailed."""
+        self.closing = asyncio.Event()
+        self.opened: Future[Client] = Future()
+        self.over = asyncio.run_coroutine_threadsafe(self._hold(command, log), loop())
+        self.client = self.opened.result()
+
+    async def _hold(self, command: str, log: TextIO | None) -> None:
+        from mcp import Client, StdioServerParameters
+        from mcp.client.stdio import stdio_client
+
+        try:
+            with open(os.devnull, "w") as nowhere:
+                program, *arguments = shlex.split(command)
+                server = StdioServerParameters(command=program, args=arguments, env={**os.environ})
+                client = Client(stdio_client(server, log or nowhere), read_timeout_seconds=SECONDS)
+                async with AsyncExitStack() as stack:
+                    async with STARTS, asyncio.timeout(SECONDS):
+                        await stack.enter_async_context(client)
+                    self.opened.set_result(client)
+                    await self.closing.wait()
+        except Exception as error:
+            if not self.opened.done():
+                why = f"the server did not start: {in_a_line(error)}"
+                self.opened.set_exception(ServerFailed(why))
+
+    def call(self, name: str, arguments: dict) -> tuple[str, bool]:
+        """(the answer's text, was the call a legal one). Raises ServerFailed where none comes."""
+        from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+
+        try:
+            answer = self._wait_for(self.client.call_tool(name, arguments))
+        except MCPError as error:
+            if error.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
+                raise ServerFailed(f"{name}: {error.message}") from error
+            return error.message, False
+        except Exception as error:  # the protocol allows no such answer
+            raise ServerFailed(f"{name}: {in_a_line(error)}") from error
+        text = "\n".join(text_of(part) for part in answer.content)
+        if len(text) > LONGEST:
+            text = f"{text[:LONGEST]} (the end is cut)"
+        return text, not answer.is_error
+
+    def described(self) -> tuple[list[dict], str]:
+        """(its tools, in JSON schema as it has them; what it says of itself)"""
+        tools = []
+        page = self._wait_for(self.client.list_tools())
+        tools += page.tools
+        while page.next_cursor:
+            page = self._wait_for(self.client.list_tools(cursor=page.next_cursor))
+            tools += page.tools
+        return [as_function(tool) for tool in tools], self.client.instructions or ""
+
+    def close(self) -> None:
+        """Ends the server, which has a few seconds to do so; nobody waits for it."""
+        loop().call_soon_threadsafe(self.closing.set)
+
+    def _wait_for(self, answer: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(answer, loop()).result(2 * SECONDS)
+
+
+@cache
+def loop() -> asyncio.AbstractEventLoop:
+    """The event loop of all servers, in a thread of its own."""
+    events = asyncio.new_event_loop()
+    Thread(target=events.run_forever, daemon=True).start()
+    return events
+
+
+@atexit.register
+def _end_idle() -> None:
+    for connections in IDLE.values():
+        for connection in connections:
+            connection.close()
+            connection.over.exception(SECONDS)
+
+
+def as_function(tool: Any) -> dict:
+    """A tool as chat models are told of it."""
+    parameters = {"type": "object", "properties": {}, **tool.input_schema}
+    function = {"name": tool.name, "description": tool.description or "", "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+def text_of(part: Any) -> str:
+    """A part of an answer. Of what is no text, such as an image, its kind alone is shown."""
+    return getattr(getattr(part, "resource", part), "text", f"[{part.type}]")
+
+
+def plain(text: str) -> str:
+    """What is compared: case, white space and a full stop at the end do not matter.
+
+    >>> plain("Rome.\\n") == plain("rome"), plain("-5") == plain("5")
+    (True, False)
+    """
+    return " ".join(text.casefold().split()).removesuffix(".")
+
+
+@cache
+def load_tasks(file: str) -> list[Task]:
+    """The tasks of a file. Raises ValueError with what is wrong."""
+    tasks = read_rows(file, _task)
+    check_splits([task.question for task in tasks], file)
+    return tasks
+
+
+def _task(row: dict) -> Task:
+    if not {"question", "answer"} <= row.keys() <= {"question", "answer", "check"}:
+        raise ValueError(f'a task has "question", "answer", and may have "check", not {[*row]}')
+    task = Task(row["question"], row["answer"], row.get("check"))
+    if not isinstance(task.question, str) or not isinstance(task.answer, str):
+        raise ValueError("question and answer are texts")
+    if not task.question.strip() or not plain(task.answer):
+        raise ValueError("question and answer are not empty")
+    if task.check and not parts(json.dumps(task.check))[1]:
+        raise ValueError('"check" is a call, {"name": ..., "arguments": {...}}')
+    return task
