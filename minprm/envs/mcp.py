@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from minprm.envs.base import Illegal, World, check_splits, needs
 from minprm.logs.reader import read_rows
-from minprm.own import in_a_line
 from minprm.text.actions import parts
 
 if TYPE_CHECKING:
@@ -57,6 +56,10 @@ class Task(NamedTuple):
 def world_of(command: str) -> type[World]:
     """The world of this server. Raises ValueError where it does not start, or has no tools."""
     needs("mcp", "mcp")
+    if not command.strip():
+        raise ValueError(
+            'mcp: write the command of the server behind it, as in "mcp:python desk.py"'
+        )
     logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it would show each line that is no JSON
     with TemporaryFile("w+", errors="replace") as log:
         try:
@@ -194,7 +197,7 @@ class Connection:
             with open(os.devnull, "w") as nowhere:
                 program, *arguments = shlex.split(command)
                 server = StdioServerParameters(command=program, args=arguments, env={**os.environ})
-                client = Client(stdio_client(server, log or nowhere), read_timeout_seconds=SECONDS)
+                client = Client(stdio_client(server, log or nowhere))
                 async with AsyncExitStack() as stack:
                     async with STARTS, asyncio.timeout(SECONDS):
                         await stack.enter_async_context(client)
@@ -202,8 +205,7 @@ class Connection:
                     await self.closing.wait()
         except Exception as error:
             if not self.opened.done():
-                why = f"the server did not start: {in_a_line(error)}"
-                self.opened.set_exception(ServerFailed(why))
+                self.opened.set_exception(ServerFailed(f"the server did not start: {cause(error)}"))
 
     def call(self, name: str, arguments: dict) -> tuple[str, bool]:
         """(the answer's text, was the call a legal one). Raises ServerFailed where none comes."""
@@ -211,13 +213,13 @@ class Connection:
         from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
         try:
-            answer = self._wait_for(self.client.call_tool(name, arguments))
+            answer = self._wait_for(self.client.call_tool(name, arguments, SECONDS))
         except MCPError as error:
             if error.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
                 raise ServerFailed(f"{name}: {error.message}") from error
             return error.message, False
         except Exception as error:  # the protocol allows no such answer
-            raise ServerFailed(f"{name}: {in_a_line(error)}") from error
+            raise ServerFailed(f"{name}: {cause(error)}") from error
         text = "\n".join(text_of(part) for part in answer.content)
         if len(text) > LONGEST:
             text = f"{text[:LONGEST]} (the end is cut)"
@@ -255,6 +257,15 @@ def _end_idle() -> None:
         for connection in connections:
             connection.close()
             connection.over.exception(SECONDS)
+
+
+def cause(error: BaseException) -> str:
+    """Why a server failed; anyio hands on errors in groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError):
+        return f"it took more than {SECONDS} seconds"
+    return " ".join(str(error).split())
 
 
 def as_function(tool: Any) -> dict:
