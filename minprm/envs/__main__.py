@@ -59,8 +59,10 @@ def typed_action(world: World, typed: str) -> str:
     """Returns the action that a person has typed.
 
     In a world with tools, the first word is the tool's name and the rest its arguments, separated
-    by commas.
+    by commas; an answer in words stands in quotation marks.
     """
+    if world.tools and typed.startswith('"'):
+        return typed.strip('"')
     if not world.tools or typed.startswith("{"):
         return typed
     name, _, line = typed.partition(" ")
