@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from minprm.commands import evaluate, train
 from minprm.constants import Config
 from minprm.endpoint.agents import play_in_world
 from minprm.envs import check_tasks, make_world, world_class
@@ -48,13 +49,9 @@ def world(name: str = RAW, *args: str):
     return make_world(cfg)
 
 
-def processes() -> int:
-    """How many of our servers run."""
-    return len(children())
-
-
 def children() -> list[str]:
-    found = []
+    """The commands of our servers that run."""
+    commands = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
@@ -62,8 +59,8 @@ def children() -> list[str]:
         except OSError:
             continue
         if parent == str(os.getpid()) and "mcp_" in command:
-            found.append(command)
-    return found
+            commands.append(command)
+    return commands
 
 
 def end_of_servers() -> bool:
@@ -119,16 +116,16 @@ def test_each_episode_has_a_server_of_its_own():
     assert other.success and end_of_servers()
 
 
-def test_a_tool_that_resets_it_lets_the_next_episode_have_it_and_is_not_shown(monkeypatch):
+def test_a_tool_that_resets_it_lets_the_next_episode_have_it_and_is_not_shown():
     count = world(RAW, "tasks=counts.jsonl", "reset=clear")
     assert [schema["function"]["name"] for schema in count.tools] == ["count"]
-    pids = []
+    running = []
     for _ in range(3):
         count.reset(task_seed("train", 0))
         assert count.step(COUNT)[0] == "1" and "no such tool" in count.step(CLEAR)[0]
         count.step("2")
-        pids.append(len(children()))
-    assert pids == [1, 1, 1]
+        running.append(len(children()))
+    assert running == [1, 1, 1]
     servers._end_idle()
     assert end_of_servers()
 
@@ -258,7 +255,7 @@ def test_so_many_episodes_are_played_at_once_as_the_world_allows(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_server_of_the_library_is_trained_on(tmp_path, capsys):
+def test_a_server_of_the_library_is_played():
     desk = world(DESK, "tasks=tasks.jsonl")
     assert desk.system.startswith("You are a desk.\n\nUse the tools.")
     assert desk.tools[0]["function"]["description"] == "Where an order is."
@@ -267,4 +264,26 @@ def test_a_server_of_the_library_is_trained_on(tmp_path, capsys):
     refused, _, _, info = desk.step(call("find", no=1))
     assert "Field required" in refused and not info["valid"]
     assert desk.step(city)[1:3] == (1.0, True)
+    assert end_of_servers()
+
+
+@pytest.mark.slow
+def test_it_is_trained_on_from_logs_and_by_rl_and_evaluated(tmp_path, model, capsys):
+    logs = []
+    for i in range(40):
+        count = world()
+        demo = begin(count, task_seed("train", i), noise=0)
+        for action in (COUNT, COUNT, "2"):
+            act(demo, None, action)
+        logs.append({"messages": messages_of(demo), "tools": count.tools})
+    write("logs.jsonl", logs, tmp_path)
+    flags = ["--world", RAW, "--world-args", "tasks=counts.jsonl", "turns=3"]
+    flags += ["--model", str(model), "--demos", "logs.jsonl"]
+    flags += "--thought-tokens 4 --action-tokens 64 --episodes 4 --eval-tasks 2 --jobs 1".split()
+    flags += "--sft.epochs 1 --rl.updates 1 --rl.batch 2 --rl.group 2 --device cpu".split()
+    train.main([*flags, "--stages", "sft:actions", "rl", "--run", "r"])
+    rows = json.loads((tmp_path / "runs/r/ladder.json").read_text())
+    assert list(rows) == ["stages"]
+    evaluate.main(["checkpoints/r/stages-0", "--episodes", "2"])
+    assert "success" in capsys.readouterr().out
     assert end_of_servers()
