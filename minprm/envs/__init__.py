@@ -42,9 +42,6 @@ WORLDS = {
     "gym": "minprm.envs.gym:Gym",
 }
 
-# worlds that are made of what stands behind the colon
-FAMILIES = {"reasoning_gym": "minprm.envs.reasoning", "mcp": "minprm.envs.mcp"}
-
 
 def pairs(texts: list[str], kind: type) -> dict:
     """`name=value` texts as a dict. Exits where one is no such text, or a name comes twice.
@@ -81,8 +78,10 @@ def world_class(name: str) -> type[World]:
     if is_own(name):
         return import_module("minprm.envs.own").own_world(name)
     family, _, dataset = name.partition(":")
-    if family in FAMILIES:
-        return import_module(FAMILIES[family]).world_of(dataset)
+    if family == "reasoning_gym":
+        return import_module("minprm.envs.reasoning").world_of(dataset)
+    if family == "mcp":
+        return import_module("minprm.envs.mcp").world_of(dataset)
     if name not in WORLDS:
         names = ", ".join([*WORLDS, "reasoning_gym:NAME", "mcp:COMMAND"])
         raise ValueError(

@@ -131,11 +131,9 @@ class World:
         for later in actions[1:]:
             if self.done or self.success or not valid:
                 break
-            view = observation
-            observation, earned, valid = self._take(later)
+            answer, earned, valid = self._take(later)
+            observation = answer if valid else f"{observation}\n{answer}"
             reward += earned
-            if not valid:
-                observation = f"{view}\n{observation}"
         # `act` may have set `done` itself: some tasks are lost before the turns are used up
         self.done = self.done or self.success or self.turn >= self.turns
         info = {"valid": valid, "effective": valid and self.key() != before}
@@ -225,10 +223,8 @@ def rules_of(world: World) -> str:
     """The rules, and how many actions a turn may hold where that is not one."""
     if world.actions_per_turn == 1:
         return world.system
-    return (
-        f"{world.system} An answer may hold up to {world.actions_per_turn} actions, with commas "
-        "between them: they are played in this order."
-    ).strip()
+    most = f"An answer may hold up to {world.actions_per_turn} actions, with commas between them."
+    return f"{world.system} {most}".strip()
 
 
 def tool(name: str, description: str, **parameters: str) -> dict[str, Any]:

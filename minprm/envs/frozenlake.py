@@ -205,11 +205,7 @@ class FrozenLake(World):
 
 
 def turns_of(actions: Iterable[str], most: int) -> list[str]:
-    """Returns all turns of one to so many of these actions.
-
-    >>> turns_of(["up", "down"], 2)
-    ['up', 'down', 'up, up', 'up, down', 'down, up', 'down, down']
-    """
+    """Returns all turns of one to so many of these actions."""
     turns = []
     for number in range(1, most + 1):
         turns += [", ".join(chosen) for chosen in product(actions, repeat=number)]

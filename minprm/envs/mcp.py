@@ -3,19 +3,15 @@
 A server has tools and no tasks. They stand in a file, --world-args tasks=FILE, one a line:
 
     {"question": "Where is order 7?", "answer": "Rome"}
-    {"question": "Put an apple into the basket.", "answer": "1 apple", "check": {"name": "show",
-     "arguments": {}}}
 
-A turn makes calls, or answers in words and ends the episode, which is won where the answer is
-right. With `check` it is won by what the server holds at the end: that call is made, and its text
-is compared instead.
+A turn makes calls, or answers in words and ends the episode. With `"check": {"name", "arguments"}`
+that call is made at the end, and its text is compared with the answer.
 
-Each episode has a server of its own, unless `reset` names the tool that makes a server as new. What
-a server breaks is its own episode, which then teaches nothing.
+Each episode has a server of its own, unless `reset` names the tool that makes a server as new. A
+server that fails costs its own episode, which then teaches nothing.
 """
 
 import asyncio
-import atexit
 import json
 import logging
 import os
@@ -84,8 +80,7 @@ class ServerWorld(World):
     connection: "Connection | None" = None
 
     def __init__(self, tasks: str = "", turns: int = 10, reset: str = ""):
-        """tasks: a file of JSONL. reset: the tool that makes a server as new, or `none` where an
-        episode changes nothing."""
+        """reset: the tool that makes a server as new, or `none` if an episode changes nothing."""
         if not tasks:
             raise ValueError(
                 "a server has tools and no tasks: write tasks=FILE, with "
@@ -113,11 +108,11 @@ class ServerWorld(World):
                 self.success = self._is_won()
                 reward = float(self.success)
         except ServerFailed as error:
-            self._close()
+            self._leave()
             self.done = True
             return "", 0.0, True, {"valid": False, "effective": False, "failure": str(error)}
         if done:
-            self._leave()
+            self._leave(again=self.resets_by != "")
         return observation, reward, done, info
 
     def act(self, action: str) -> tuple[str, float]:
@@ -128,17 +123,19 @@ class ServerWorld(World):
             self.reply = reply
             self.done = True
             return "", 0.0
-        answers = [self._answer(call) for call in calls]
-        text = "\n".join(answer for answer, _ in answers)
-        if not all(legal for _, legal in answers):
-            raise Illegal(text)
-        return text, 0.0
-
-    def _answer(self, call: dict) -> tuple[str, bool]:
-        """(what a call is answered, was it a legal one)"""
-        if call["name"] not in self._names():
-            return f"illegal: there is no such tool. Tools: {', '.join(self._names())}", False
-        return self._server().call(call["name"], call["arguments"])
+        texts = []
+        legal = True
+        for call in calls:
+            if call["name"] in self._names():
+                text, accepted = self._server().call(call["name"], call["arguments"])
+            else:
+                text = f"illegal: there is no such tool. Tools: {', '.join(self._names())}"
+                accepted = False
+            texts.append(text)
+            legal = legal and accepted
+        if not legal:
+            raise Illegal("\n".join(texts))
+        return "\n".join(texts), 0.0
 
     def _is_won(self) -> bool:
         reply = self.reply
@@ -162,20 +159,17 @@ class ServerWorld(World):
                     raise ServerFailed(f"{self.resets_by} did not reset the server: {text[:200]}")
         return self.connection
 
-    def _leave(self) -> None:
-        """Lets the next episode have the server, or ends it."""
-        if self.connection and self.resets_by:
-            IDLE[self.command].append(self.connection)
-            self.connection = None
-        self._close()
-
-    def _close(self) -> None:
-        if self.connection:
-            self.connection.close()
-            self.connection = None
+    def _leave(self, again: bool = False) -> None:
+        """Ends the server, or lets the next episode have it again."""
+        connection = self.connection
+        self.connection = None
+        if connection and again:
+            IDLE[self.command].append(connection)
+        elif connection:
+            connection.close()
 
     def __del__(self):
-        self._close()  # of an episode that outgrew the context
+        self._leave()  # of an episode that outgrew the context
 
 
 class Connection:
@@ -186,7 +180,7 @@ class Connection:
         """log: where the server's error output goes. Raises ServerFailed."""
         self.closing = asyncio.Event()
         self.opened: Future[Client] = Future()
-        self.over = asyncio.run_coroutine_threadsafe(self._hold(command, log), loop())
+        asyncio.run_coroutine_threadsafe(self._hold(command, log), loop())
         self.client = self.opened.result()
 
     async def _hold(self, command: str, log: TextIO | None) -> None:
@@ -221,19 +215,16 @@ class Connection:
         except Exception as error:  # the protocol allows no such answer
             raise ServerFailed(f"{name}: {cause(error)}") from error
         text = "\n".join(text_of(part) for part in answer.content)
-        if len(text) > LONGEST:
-            text = f"{text[:LONGEST]} (the end is cut)"
-        return text, not answer.is_error
+        return text if len(text) <= LONGEST else f"{text[:LONGEST]} (cut)", not answer.is_error
 
     def described(self) -> tuple[list[dict], str]:
         """(its tools, in JSON schema as it has them; what it says of itself)"""
         tools = []
-        page = self._wait_for(self.client.list_tools())
-        tools += page.tools
-        while page.next_cursor:
-            page = self._wait_for(self.client.list_tools(cursor=page.next_cursor))
-            tools += page.tools
-        return [as_function(tool) for tool in tools], self.client.instructions or ""
+        page = None
+        while page is None or page.next_cursor:
+            page = self._wait_for(self.client.list_tools(cursor=page and page.next_cursor))
+            tools += [as_function(tool) for tool in page.tools]
+        return tools, self.client.instructions or ""
 
     def close(self) -> None:
         """Ends the server, which has a few seconds to do so; nobody waits for it."""
@@ -249,14 +240,6 @@ def loop() -> asyncio.AbstractEventLoop:
     events = asyncio.new_event_loop()
     Thread(target=events.run_forever, daemon=True).start()
     return events
-
-
-@atexit.register
-def _end_idle() -> None:
-    for connections in IDLE.values():
-        for connection in connections:
-            connection.close()
-            connection.over.exception(SECONDS)
 
 
 def cause(error: BaseException) -> str:
@@ -281,11 +264,7 @@ def text_of(part: Any) -> str:
 
 
 def plain(text: str) -> str:
-    """What is compared: case, white space and a full stop at the end do not matter.
-
-    >>> plain("Rome.\\n") == plain("rome"), plain("-5") == plain("5")
-    (True, False)
-    """
+    """What is compared: case, white space and a full stop at the end do not matter."""
     return " ".join(text.casefold().split()).removesuffix(".")
 
 
@@ -301,10 +280,9 @@ def _task(row: dict) -> Task:
     if not {"question", "answer"} <= row.keys() <= {"question", "answer", "check"}:
         raise ValueError(f'a task has "question", "answer", and may have "check", not {[*row]}')
     task = Task(row["question"], row["answer"], row.get("check"))
-    if not isinstance(task.question, str) or not isinstance(task.answer, str):
-        raise ValueError("question and answer are texts")
-    if not task.question.strip() or not plain(task.answer):
-        raise ValueError("question and answer are not empty")
+    for text in (task.question, task.answer):
+        if not isinstance(text, str) or not plain(text):
+            raise ValueError("question and answer are texts, and not empty")
     if task.check and not parts(json.dumps(task.check))[1]:
         raise ValueError('"check" is a call, {"name": ..., "arguments": {...}}')
     return task
