@@ -54,7 +54,7 @@ class FrozenLake(World):
             raise ValueError(
                 "size from 3 to 20, ice from .5 to 1, path from 1 to 2 size - 2, slip from 0 to 1"
             )
-        if not 1 <= actions_per_turn <= 5 or (slip and actions_per_turn > 1):
+        if not 1 <= actions_per_turn <= (1 if slip else 5):
             raise ValueError("actions_per_turn from 1 to 5, and 1 on ice that slips")
         self.size = size
         self.ice = ice
@@ -66,9 +66,9 @@ class FrozenLake(World):
         # The vocabulary is that of the observations and of the thoughts, one token a word.
         spoken = "illegal: answer up, down, left or P _ O G X column row to so bare"
         sentence_ends = [f"{way}." for way in MOVES]
-        listed = [f"{way}," for way in MOVES] if actions_per_turn > 1 else []
-        spoken_words = [*listed, *spoken.split()]
-        self.words = sorted({*MOVES, *sentence_ends, *spoken_words, *map(str, range(size))})
+        if actions_per_turn > 1:
+            spoken += " left, right,"
+        self.words = sorted({*MOVES, *sentence_ends, *spoken.split(), *map(str, range(size))})
 
     def begin(self) -> str:
         cells = [(x, y) for y in range(self.size) for x in range(self.size)]

@@ -21,14 +21,11 @@ from contextlib import AsyncExitStack
 from functools import cache
 from tempfile import TemporaryFile
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from minprm.envs.base import Illegal, World, check_splits, needs
 from minprm.logs.reader import read_rows
 from minprm.text.actions import parts
-
-if TYPE_CHECKING:
-    from mcp import Client
 
 SECONDS = 60  # that a server may take to start, and for each call
 LONGEST = 100_000  # characters of an answer; what is longer is cut
@@ -42,30 +39,22 @@ class ServerFailed(Exception):
     """A server did not start, died, or did not answer."""
 
 
-class Task(NamedTuple):
-    question: str
-    answer: str
-    check: dict | None  # {"name", "arguments"} of a call whose text is to be the answer
-
-
 @cache
 def world_of(command: str) -> type[World]:
     """The world of this server. Raises ValueError where it does not start, or has no tools."""
     needs("mcp", "mcp")
     if not command.strip():
-        raise ValueError(
-            'mcp: write the command of the server behind it, as in "mcp:python desk.py"'
-        )
+        raise ValueError('mcp: the command of a server is missing, as in "mcp:python desk.py"')
     logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it would show each line that is no JSON
     with TemporaryFile("w+", errors="replace") as log:
         try:
             connection = Connection(command, log)
             tools, instructions = connection.described()
             connection.close()
-        except ServerFailed as error:
+        except Exception as error:
             log.seek(0)
             last = log.read()[-LONGEST:].splitlines()[-1:]
-            raise ValueError(f"mcp:{command}: {': '.join([str(error), *last])}") from error
+            raise ValueError(f"mcp:{command}: {': '.join([cause(error), *last])}") from error
     if not tools:
         raise ValueError(f"mcp:{command}: the server has no tools")
     system = f"{instructions}\n\n{RULES}" if instructions else RULES
@@ -82,24 +71,22 @@ class ServerWorld(World):
     def __init__(self, tasks: str = "", turns: int = 10, reset: str = ""):
         """reset: the tool that makes a server as new, or `none` if an episode changes nothing."""
         if not tasks:
-            raise ValueError(
-                "a server has tools and no tasks: write tasks=FILE, with "
-                '{"question": ..., "answer": ...} in each line'
-            )
+            raise ValueError('tasks=FILE is missing: {"question": ..., "answer": ...} in each line')
         if turns < 1:
             raise ValueError("turns 1 or more")
         self.tasks = load_tasks(tasks)
         self.turns = turns
         self.resets_by = reset
-        if reset not in ("", NOTHING, *self._names()):
-            raise ValueError(f"reset={reset}: no such tool. Tools: {', '.join(self._names())}")
+        names = [schema["function"]["name"] for schema in self.tools]
+        if reset not in ("", NOTHING, *names):
+            raise ValueError(f"reset={reset}: no such tool. Tools: {', '.join(names)}")
         self.tools = [schema for schema in self.tools if schema["function"]["name"] != reset]
 
     def begin(self) -> str:
         self._leave()
         self.chosen = self.rng.choice(self.tasks)
         self.reply = ""
-        return self.chosen.question
+        return self.chosen["question"]
 
     def step(self, action: str) -> tuple[str, float, bool, dict]:
         try:
@@ -123,28 +110,17 @@ class ServerWorld(World):
             self.reply = reply
             self.done = True
             return "", 0.0
-        texts = []
-        legal = True
-        for call in calls:
-            if call["name"] in self._names():
-                text, accepted = self._server().call(call["name"], call["arguments"])
-            else:
-                text = f"illegal: there is no such tool. Tools: {', '.join(self._names())}"
-                accepted = False
-            texts.append(text)
-            legal = legal and accepted
-        if not legal:
-            raise Illegal("\n".join(texts))
-        return "\n".join(texts), 0.0
+        answers = [self._server().call(**call) for call in calls]
+        text = "\n".join(answer for answer, _ in answers)
+        if not all(legal for _, legal in answers):
+            raise Illegal(text)
+        return text, 0.0
 
     def _is_won(self) -> bool:
         reply = self.reply
-        if self.chosen.check:
-            reply, _ = self._server().call(**self.chosen.check)
-        return plain(reply) == plain(self.chosen.answer)
-
-    def _names(self) -> list[str]:
-        return [schema["function"]["name"] for schema in self.tools]
+        if "check" in self.chosen:
+            reply, _ = self._server().call(**self.chosen["check"])
+        return plain(reply) == plain(self.chosen["answer"])
 
     # --- its server ---
 
@@ -179,7 +155,7 @@ class Connection:
     def __init__(self, command: str, log: TextIO | None = None):
         """log: where the server's error output goes. Raises ServerFailed."""
         self.closing = asyncio.Event()
-        self.opened: Future[Client] = Future()
+        self.opened: Future[Any] = Future()
         asyncio.run_coroutine_threadsafe(self._hold(command, log), loop())
         self.client = self.opened.result()
 
@@ -269,20 +245,19 @@ def plain(text: str) -> str:
 
 
 @cache
-def load_tasks(file: str) -> list[Task]:
+def load_tasks(file: str) -> list[dict]:
     """The tasks of a file. Raises ValueError with what is wrong."""
     tasks = read_rows(file, _task)
-    check_splits([task.question for task in tasks], file)
+    check_splits([task["question"] for task in tasks], file)
     return tasks
 
 
-def _task(row: dict) -> Task:
+def _task(row: dict) -> dict:
     if not {"question", "answer"} <= row.keys() <= {"question", "answer", "check"}:
         raise ValueError(f'a task has "question", "answer", and may have "check", not {[*row]}')
-    task = Task(row["question"], row["answer"], row.get("check"))
-    for text in (task.question, task.answer):
+    for text in (row["question"], row["answer"]):
         if not isinstance(text, str) or not plain(text):
             raise ValueError("question and answer are texts, and not empty")
-    if task.check and not parts(json.dumps(task.check))[1]:
+    if "check" in row and not parts(json.dumps(row["check"]))[1]:
         raise ValueError('"check" is a call, {"name": ..., "arguments": {...}}')
-    return task
+    return row

@@ -23,6 +23,8 @@ def answered(method: str, params: dict) -> dict:
     if params["name"] == "clear":
         calls = 0
         return {"content": [{"type": "text", "text": "0"}]}
+    if params["name"] != "count":
+        raise ValueError(f"no tool {params['name']}")
     calls += 1
     how = params["arguments"].get("how")
     if how == "die":
