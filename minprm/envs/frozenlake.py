@@ -7,7 +7,6 @@ the best play is then known too (`optimum`), and stands beside every score.
 
 import random
 import re
-from collections.abc import Iterable
 from itertools import product
 from math import ceil
 
@@ -61,8 +60,8 @@ class FrozenLake(World):
         self.path = path
         self.slip = slip
         self.actions_per_turn = actions_per_turn
-        steps = 4 * size  # the shortest way is seldom longer than 2 size - 2
-        self.turns = ceil(steps / actions_per_turn)
+        # the shortest way is seldom longer than 2 size - 2
+        self.turns = ceil(4 * size / actions_per_turn)
         # The vocabulary is that of the observations and of the thoughts, one token a word.
         spoken = "illegal: answer up, down, left or P _ O G X column row to so bare"
         sentence_ends = [f"{way}." for way in MOVES]
@@ -96,7 +95,10 @@ class FrozenLake(World):
         return self._view(), float(self.success)
 
     def actions(self) -> list[str]:
-        return turns_of(MOVES, self.actions_per_turn)
+        turns = []
+        for steps in range(1, self.actions_per_turn + 1):
+            turns += [", ".join(turn) for turn in product(MOVES, repeat=steps)]
+        return turns
 
     def key(self) -> Cell:
         return self.place
@@ -104,8 +106,9 @@ class FrozenLake(World):
     def expert(self) -> str:
         moves = []
         cell = self.place
+        left = (self.turns - self.turn) * self.actions_per_turn
         for ahead in range(self.actions_per_turn):
-            moves.append(self._best(cell, self._steps_left() - ahead))
+            moves.append(self._best(cell, left - ahead))
             cell = self._next(cell, moves[-1])
             if cell == self.goal:
                 break
@@ -120,9 +123,6 @@ class FrozenLake(World):
             return self._after(cell, action, left), -steps
 
         return max(MOVES, key=worth)
-
-    def _steps_left(self) -> int:
-        return (self.turns - self.turn) * self.actions_per_turn
 
     def thought(self) -> str:
         return self._said(self.place, self.goal, self.expert())
@@ -154,7 +154,7 @@ class FrozenLake(World):
 
     def optimum(self) -> float:
         """Returns the exact chance of success of the best play from here, in the steps left."""
-        return self._value(self.place, self._steps_left())
+        return self._value(self.place, (self.turns - self.turn) * self.actions_per_turn)
 
     def _value(self, cell: Cell, left: int) -> float:
         """Finite-horizon dynamic programming: V_0 = 0, V_n(s) = max_a E V_{n-1}(s')."""
@@ -202,11 +202,3 @@ class FrozenLake(World):
         if cell == self.goal:
             return "G"
         return "O" if hole else "_"
-
-
-def turns_of(actions: Iterable[str], most: int) -> list[str]:
-    """Returns all turns of one to so many of these actions."""
-    turns = []
-    for number in range(1, most + 1):
-        turns += [", ".join(chosen) for chosen in product(actions, repeat=number)]
-    return turns

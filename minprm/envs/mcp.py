@@ -29,14 +29,9 @@ from minprm.text.actions import parts
 
 SECONDS = 60  # that a server may take to start, and for each call
 LONGEST = 100_000  # characters of an answer; what is longer is cut
-NOTHING = "none"  # of `reset`: the server holds nothing that an episode could change
 RULES = "Use the tools. When the task is done, answer in words, with nothing but the answer."
 STARTS = asyncio.Semaphore(os.cpu_count() or 1)  # servers that start at the same time
 IDLE: dict[str, list["Connection"]] = {}  # by command, servers that wait for the next episode
-
-
-class ServerFailed(Exception):
-    """A server did not start, died, or did not answer."""
 
 
 @cache
@@ -78,7 +73,7 @@ class ServerWorld(World):
         self.turns = turns
         self.resets_by = reset
         names = [schema["function"]["name"] for schema in self.tools]
-        if reset not in ("", NOTHING, *names):
+        if reset not in ("", "none", *names):
             raise ValueError(f"reset={reset}: no such tool. Tools: {', '.join(names)}")
         self.tools = [schema for schema in self.tools if schema["function"]["name"] != reset]
 
@@ -94,7 +89,7 @@ class ServerWorld(World):
             if done:
                 self.success = self._is_won()
                 reward = float(self.success)
-        except ServerFailed as error:
+        except ConnectionError as error:
             self._leave()
             self.done = True
             return "", 0.0, True, {"valid": False, "effective": False, "failure": str(error)}
@@ -129,10 +124,12 @@ class ServerWorld(World):
         if self.connection is None:
             idle = IDLE.setdefault(self.command, [])
             self.connection = idle.pop() if self.resets_by and idle else Connection(self.command)
-            if self.resets_by not in ("", NOTHING):
+            if self.resets_by not in ("", "none"):
                 text, done = self.connection.call(self.resets_by, {})
                 if not done:
-                    raise ServerFailed(f"{self.resets_by} did not reset the server: {text[:200]}")
+                    raise ConnectionError(
+                        f"{self.resets_by} did not reset the server: {text[:200]}"
+                    )
         return self.connection
 
     def _leave(self, again: bool = False) -> None:
@@ -153,7 +150,7 @@ class Connection:
     event loop of its own thread; calls may come from any other."""
 
     def __init__(self, command: str, log: TextIO | None = None):
-        """log: where the server's error output goes. Raises ServerFailed."""
+        """log: where the server's error output goes. Raises ConnectionError."""
         self.closing = asyncio.Event()
         self.opened: Future[Any] = Future()
         asyncio.run_coroutine_threadsafe(self._hold(command, log), loop())
@@ -175,10 +172,12 @@ class Connection:
                     await self.closing.wait()
         except Exception as error:
             if not self.opened.done():
-                self.opened.set_exception(ServerFailed(f"the server did not start: {cause(error)}"))
+                self.opened.set_exception(
+                    ConnectionError(f"the server did not start: {cause(error)}")
+                )
 
     def call(self, name: str, arguments: dict) -> tuple[str, bool]:
-        """(the answer's text, was the call a legal one). Raises ServerFailed where none comes."""
+        """(the answer's text, was the call a legal one). Raises ConnectionError where none comes."""
         from mcp import MCPError
         from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
@@ -186,10 +185,10 @@ class Connection:
             answer = self._wait_for(self.client.call_tool(name, arguments, SECONDS))
         except MCPError as error:
             if error.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
-                raise ServerFailed(f"{name}: {error.message}") from error
+                raise ConnectionError(f"{name}: {error.message}") from error
             return error.message, False
         except Exception as error:  # the protocol allows no such answer
-            raise ServerFailed(f"{name}: {cause(error)}") from error
+            raise ConnectionError(f"{name}: {cause(error)}") from error
         text = "\n".join(text_of(part) for part in answer.content)
         return text if len(text) <= LONGEST else f"{text[:LONGEST]} (cut)", not answer.is_error
 
@@ -199,7 +198,10 @@ class Connection:
         page = None
         while page is None or page.next_cursor:
             page = self._wait_for(self.client.list_tools(cursor=page and page.next_cursor))
-            tools += [as_function(tool) for tool in page.tools]
+            for tool in page.tools:
+                schema = {"type": "object", "properties": {}, **tool.input_schema}
+                about = {"name": tool.name, "description": tool.description or ""}
+                tools.append({"type": "function", "function": {**about, "parameters": schema}})
         return tools, self.client.instructions or ""
 
     def close(self) -> None:
@@ -225,13 +227,6 @@ def cause(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return f"it took more than {SECONDS} seconds"
     return " ".join(str(error).split())
-
-
-def as_function(tool: Any) -> dict:
-    """A tool as chat models are told of it."""
-    parameters = {"type": "object", "properties": {}, **tool.input_schema}
-    function = {"name": tool.name, "description": tool.description or "", "parameters": parameters}
-    return {"type": "function", "function": function}
 
 
 def text_of(part: Any) -> str:

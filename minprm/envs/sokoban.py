@@ -4,11 +4,10 @@ The world teaches planning ahead, since a push into a corner cannot be taken bac
 level needs at least five moves: random play solves almost a fifth of the levels without that limit.
 """
 
-from math import ceil, comb
+from math import comb
 
 from minprm.constants import fail
 from minprm.envs.base import Illegal, World
-from minprm.envs.frozenlake import turns_of
 
 DEALS = 1_000  # levels that are dealt before none is found to suit
 STATES = 200_000  # of player and boxes, that a plan may look at
@@ -26,19 +25,11 @@ class Sokoban(World):
         "push one box and never pull. Every box must come to lie on a target."
     )
 
-    def __init__(
-        self,
-        size: int = 6,
-        boxes: int = 1,
-        shortest: int = 5,
-        walls: int = 4,
-        actions_per_turn: int = 1,
-    ):
+    def __init__(self, size: int = 6, boxes: int = 1, shortest: int = 5, walls: int = 4):
         """Makes levels of size x size cells, the outer wall included.
 
         shortest: the best solution has at least so many moves; 0 allows any level.
         walls: number of inner walls.
-        actions_per_turn: moves that a turn may hold; an episode has as many moves as with one.
         """
         room = (size - 2) ** 2 - walls
         if not (4 <= size <= 10 and 1 <= boxes <= 3 and 0 <= shortest <= 100 and walls >= 0):
@@ -51,11 +42,7 @@ class Sokoban(World):
         self.boxes = boxes
         self.shortest = shortest
         self.walls = walls
-        if not 1 <= actions_per_turn <= 5:
-            raise ValueError("actions_per_turn from 1 to 5")
-        self.actions_per_turn = actions_per_turn
-        self.moves = 20 + 2 * shortest
-        self.turns = ceil(self.moves / actions_per_turn)
+        self.turns = 20 + 2 * shortest
 
     def begin(self) -> str:
         inner = [(x, y) for y in range(1, self.size - 1) for x in range(1, self.size - 1)]
@@ -70,7 +57,7 @@ class Sokoban(World):
             self.state = player, boxes
             plan = self._plan(self.state)
             # an empty plan says that the level has no solution
-            if plan and self.shortest <= len(plan) <= self.moves:
+            if plan and self.shortest <= len(plan) <= self.turns:
                 self.plans = dict(plan)  # the expert's move in each state on the way
                 return self._view()
         fail(f"sokoban: none of {DEALS:,} levels takes {self.shortest} moves: a smaller shortest")
@@ -84,24 +71,18 @@ class Sokoban(World):
         return self._view(), float(self.success)
 
     def actions(self) -> list[str]:
-        return turns_of(MOVES, self.actions_per_turn)
+        return list(MOVES)
 
     def key(self) -> State:
         return self.state
 
     def expert(self) -> str:
-        """Returns the first moves of a shortest solution, or any move where there is none left."""
-        moves = []
-        state = self.state
-        for _ in range(self.actions_per_turn):
-            if state not in self.plans:
-                # The agent left the plan. The new one is kept, so that each state is planned once.
-                self.plans.update(self._plan(state) or [(state, "up")])
-            moves.append(self.plans[state])
-            state = self._next(state, moves[-1])
-            if state[1] == self.targets:
-                break
-        return ", ".join(moves)
+        """Returns the first move of a shortest solution, or any move where there is none left."""
+        if self.state not in self.plans:
+            # The agent left the plan. The new one is kept, so that each state is planned once.
+            plan = self._plan(self.state) or [(self.state, "up")]
+            self.plans.update(plan)
+        return self.plans[self.state]
 
     def _plan(self, start: State) -> list[tuple[State, str]]:
         """Returns a shortest solution as (state, move) pairs; empty where there is none."""
