@@ -1,14 +1,11 @@
 """An MCP server as a world, --world "mcp:COMMAND": the tools that the command serves over stdio.
 
-A server has tools and no tasks. They stand in a file, --world-args tasks=FILE, one a line:
-
-    {"question": "Where is order 7?", "answer": "Rome"}
-
+Its tasks stand in a file, tasks=FILE: {"question": "Where is order 7?", "answer": "Rome"} a line.
 A turn makes calls, or answers in words and ends the episode. With `"check": {"name", "arguments"}`
 that call is made at the end, and its text is compared with the answer.
 
-Each episode has a server of its own, unless `reset` names the tool that makes a server as new. A
-server that fails costs its own episode, which then teaches nothing.
+Each episode has a server of its own, or one that `reset` made as new. A server that fails costs its
+own episode, which then teaches nothing.
 """
 
 import asyncio
@@ -57,7 +54,6 @@ def world_of(command: str) -> type[World]:
 
 
 class ServerWorld(World):
-    teaches = "the tools of an MCP server, for tasks of your own"
     waits = True
     at_once = 32
     command = ""
@@ -146,11 +142,10 @@ class ServerWorld(World):
 
 
 class Connection:
-    """A server that runs. Whoever opens a session has to close it, so one task does both, in an
-    event loop of its own thread; calls may come from any other."""
+    """A server that runs; `log` takes its error output. The task that opens a session has to close
+    it, and lives in an event loop of its own thread; calls may come from any other."""
 
     def __init__(self, command: str, log: TextIO | None = None):
-        """log: where the server's error output goes. Raises ConnectionError."""
         self.closing = asyncio.Event()
         self.opened: Future[Any] = Future()
         asyncio.run_coroutine_threadsafe(self._hold(command, log), loop())
@@ -177,7 +172,7 @@ class Connection:
                 )
 
     def call(self, name: str, arguments: dict) -> tuple[str, bool]:
-        """(the answer's text, was the call a legal one). Raises ConnectionError where none comes."""
+        """(the answer's text, was the call legal). Raises ConnectionError where none comes."""
         from mcp import MCPError
         from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
 
@@ -198,7 +193,7 @@ class Connection:
         page = None
         while page is None or page.next_cursor:
             page = self._wait_for(self.client.list_tools(cursor=page and page.next_cursor))
-            for tool in page.tools:
+            for tool in page.tools:  # as the server describes them
                 schema = {"type": "object", "properties": {}, **tool.input_schema}
                 about = {"name": tool.name, "description": tool.description or ""}
                 tools.append({"type": "function", "function": {**about, "parameters": schema}})
@@ -214,7 +209,6 @@ class Connection:
 
 @cache
 def loop() -> asyncio.AbstractEventLoop:
-    """The event loop of all servers, in a thread of its own."""
     events = asyncio.new_event_loop()
     Thread(target=events.run_forever, daemon=True).start()
     return events
