@@ -13,8 +13,6 @@ from minprm.play import Episode, act, begin, expert_demo
 from shared.commands import refusal
 from shared.worlds import make
 
-NAMES = pytest.mark.parametrize("name", ["frozenlake"])
-
 
 class Count(World):
     """Each letter is one action; `end` wins, `lose` ends, and each action earns 1."""
@@ -87,34 +85,31 @@ def test_the_model_is_told_how_many_and_the_history_holds_what_was_done():
     assert begin(one, task_seed("train", 0), noise=0).state[0]["content"] == "Say letters."
 
 
-def won(name: str, most: int, who: str, episodes: int = 8) -> list[Episode]:
-    cfg = Config(world=name, world_args=[f"actions_per_turn={most}"], split="test")
+def won(most: int, who: str, episodes: int = 8) -> list[Episode]:
+    cfg = Config(world="frozenlake", world_args=[f"actions_per_turn={most}"], split="test")
     return [reference(who, cfg, seed=0, i=i) for i in range(episodes)]
 
 
-@NAMES
 @pytest.mark.parametrize("most", [2, 3, 5])
-def test_the_expert_plays_the_same_actions_in_fewer_turns(name, most):
-    for one, several in zip(won(name, 1, "expert"), won(name, most, "expert"), strict=True):
+def test_the_expert_plays_the_same_actions_in_fewer_turns(most):
+    for one, several in zip(won(1, "expert"), won(most, "expert"), strict=True):
         moves = [step.action for step in one.steps]
         turns = [", ".join(moves[first : first + most]) for first in range(0, len(moves), most)]
         assert one.steps[0].state[-1] == several.steps[0].state[-1]  # the same task
         assert [step.action for step in several.steps] == turns and several.world.success
 
 
-@NAMES
-def test_an_episode_has_as_many_actions_however_many_a_turn_holds(name):
-    one, three, five = (make(name, actions_per_turn=most) for most in (1, 3, 5))
+def test_an_episode_has_as_many_actions_however_many_a_turn_holds():
+    one, three, five = (make("frozenlake", actions_per_turn=most) for most in (1, 3, 5))
     assert one.turns <= 3 * three.turns < one.turns + 3
     assert one.turns <= 5 * five.turns < one.turns + 5
     three.reset(task_seed("train", 0))
     assert len(three.actions()) == 4 + 4**2 + 4**3 and "up, left, up" in three.actions()
 
 
-@NAMES
 @pytest.mark.parametrize("knob", ["actions_per_turn=0", "actions_per_turn=6"])
-def test_too_many_are_refused(name, knob, capsys):
-    flags = ["--world", name, "--world-args", knob, "--dry-run"]
+def test_too_many_are_refused(knob, capsys):
+    flags = ["--world", "frozenlake", "--world-args", knob, "--dry-run"]
     assert "actions_per_turn from 1 to 5" in refusal(train.main, flags, capsys)
 
 
