@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from minprm.constants import Config, fail
 from minprm.data import Demo, Sample, Step, chain
 from minprm.envs import make_world
-from minprm.envs.base import World, task_seed
+from minprm.envs.base import World, rules_of, task_seed
 from minprm.text.actions import joined, parts
 from minprm.text.chat import Chat, Turn
 
@@ -44,7 +44,7 @@ class Episode:
     beginning: Sample | None = None  # what all conversations have in common
     done: bool = False
     outgrown: bool = False  # it ended unsolved, because it no longer fitted the context
-    failure: str = ""  # what went wrong in a user's own agent: the episode teaches nothing
+    failure: str = ""  # what went wrong in a user's agent or server: the episode teaches nothing
     in_pieces: bool = False  # such an agent's turns do not all read those before them: no log
 
     def outcome(self) -> float:
@@ -193,6 +193,7 @@ def act(
     """The world answers an action, or a turn in which none could be read."""
     observation, reward, e.done, info = e.world.step(action or "")
     e.steps.append(Step(e.state, thought, action or "", reward, unreadable=unreadable))
+    e.failure = info.get("failure", "")
     e.infos.append({**info, "thought_tokens": tokens, "formatted": action is not None})
     e.state = [_answer(e.world, observation, action or "")]
 
@@ -279,9 +280,10 @@ def task_name(world: World) -> str:
 def _opening(world: World, seed: int, noise: int) -> list[dict]:
     """The messages before the first action: the rules, and what is seen first."""
     first = {"role": "user", "content": world.reset(seed, noise)}
-    if not world.system:
+    rules = rules_of(world)
+    if not rules:
         return [first]
-    return [{"role": "system", "content": world.system}, first]
+    return [{"role": "system", "content": rules}, first]
 
 
 def said_and_called(world: World, action: str) -> tuple[str, list[dict]]:

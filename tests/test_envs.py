@@ -496,6 +496,7 @@ def test_a_person_calls_tools_in_short_or_in_json():
     calls = ("open a", '{"name": "open", "arguments": {"door": "a"}}')
     short, in_json = (by_hand.typed_action(Doors(), typed) for typed in calls)
     assert short == base.call("open", door="a") and in_json == calls[1]
+    assert by_hand.typed_action(Doors(), '"I am done"') == "I am done"
 
 
 def test_what_a_terminal_would_obey_is_shown(monkeypatch, capsys):

@@ -149,7 +149,7 @@ def test_a_users_world_plays_as_the_class_itself_does(here):
     ("name", "complaint"),
     [
         ("shop", "--world shop: no such world. Worlds: cups, errand"),
-        ("shop.py", "gym, reasoning_gym:NAME, or FILE.py:NAME, one of your own"),
+        ("shop.py", "gym, reasoning_gym:NAME, mcp:COMMAND, or FILE.py:NAME, one of your own"),
         ("none.py:Shop", "none.py: No such file"),
         ("shop.py:missing", "--world shop.py:missing: shop.py defines no missing"),
         ("shop.py:number", "--world shop.py:number is no world, which is a class that inherits"),

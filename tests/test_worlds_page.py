@@ -1,6 +1,8 @@
 """The world that docs/worlds.md tells a reader to write, played by its file's name."""
 
+import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from evidence import audit
 from minprm import envs
 from minprm.commands import train
+from minprm.constants import Config
 from minprm.envs import __main__ as by_hand
 from minprm.envs.base import SPLITS, call, task_seed
 
@@ -28,13 +31,13 @@ def guess() -> type:
 
 
 def test_the_page_shows_the_example_as_it_is(page):
-    source, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    source, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len([line for line in source.splitlines() if line]) <= 40
     assert source == (ROOT / "examples/own_world.py").read_text(encoding="utf-8")
 
 
 def test_the_pages_class_of_trls_is_won_by_looking_and_saying(page, tmp_path):
-    _, source = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    _, source, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "desk.py").write_text(source)
     cfg = train.Config(world=f"{tmp_path}/desk.py:Desk")
     envs.check_tasks(cfg)
@@ -98,3 +101,25 @@ def test_the_game_that_it_shows_is_the_one_that_is_played(page, monkeypatch, cap
     told = [line for line in game.splitlines() if line and not line.startswith(">")]
     start = shown.index(told[0])
     assert shown[start : start + len(told)] == told
+
+
+@pytest.mark.slow
+def test_the_pages_server_is_won_by_finding_and_saying(page, tmp_path, monkeypatch):
+    pytest.importorskip("mcp", reason='needs the extra: pip install ".[mcp]"')
+    *_, source = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    line = re.search(r'```json\n({"question".*})\n```', page)
+    assert line
+    first = json.loads(line[1])
+    assert first == {"question": "Where is order 7?", "answer": "Rome"}
+    rows = [line[1]]
+    for number in range(30):
+        rows.append(json.dumps({**first, "question": f"Where is order {3 * number + 1}? "}))
+    (tmp_path / "desk.py").write_text(source)
+    (tmp_path / "tasks.jsonl").write_text("\n".join(rows))
+    monkeypatch.chdir(tmp_path)
+    desk = envs.make_world(
+        Config(world=f"mcp:{sys.executable} desk.py", world_args=["tasks=tasks.jsonl"])
+    )
+    number = desk.reset(task_seed("test", 0)).strip().split()[-1][:-1]
+    city = desk.step(call("find", number=number))[0]
+    assert city == "Rome" and desk.step(city)[1:3] == (1.0, True) and desk.success

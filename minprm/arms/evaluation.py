@@ -77,8 +77,8 @@ def summary(episodes: list[Episode]) -> dict[str, float]:
     thought, and with the action named in it. valid, effective: share of turns with a legal action,
     and with one that changed something. unreadable: share in which no action can be read.
     thought_length: tokens. outgrown: share of episodes that
-    ended because they no longer fitted the context. failed: share in which a user's own agent did,
-    where one plays. What the world itself reports of all actions comes last, and the success in
+    ended because they no longer fitted the context. failed: share in which a user's own agent or
+    server did. What the world itself reports of all actions comes last, and the success in
     each of several worlds.
     """
     steps = []
@@ -112,10 +112,9 @@ def _mean(numbers: Iterable[float]) -> float:
 
 
 def _failed(episodes: list[Episode]) -> dict[str, float]:
-    """The share of episodes in which a user's own agent failed."""
-    if not isinstance(episodes[0], AgentEpisode):
-        return {}
-    return {"failed": fmean(bool(e.failure) for e in episodes)}
+    """The share of episodes in which a user's own agent or server failed."""
+    failed = fmean(bool(e.failure) for e in episodes)
+    return {"failed": failed} if failed or isinstance(episodes[0], AgentEpisode) else {}
 
 
 def success_by_world(episodes: list[Episode]) -> dict[str, float]:

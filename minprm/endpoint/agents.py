@@ -16,7 +16,7 @@ import inspect
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from queue import Empty
 from threading import Thread
@@ -58,8 +58,18 @@ def play_of(cfg: Config) -> PlayTasks:
     """The function that plays the tasks of these seeds: in the world, or by the user's agent."""
     if cfg.agent:
         return partial(play_by_agent, cfg.agent, cfg.agent_seconds)
-    new_world = partial(make_world, cfg)
-    return lambda agent, seeds, noise: play(agent, new_world, seeds, noise)
+    return partial(play_in_world, cfg)
+
+
+def play_in_world(cfg: Config, agent: Player, seeds: list[int], noise: int) -> list[Episode]:
+    """One episode for each task seed, so many at once as the world allows."""
+    at_once = make_world(cfg).at_once or max(len(seeds), 1)
+    episodes = []
+    for first in range(0, max(len(seeds), 1), at_once):
+        some = seeds[first : first + at_once]
+        episodes += play(agent, partial(make_world, cfg), some, noise + first)
+    _warn_of_failures(f"--world {cfg.world}", episodes)
+    return episodes
 
 
 def play_by_agent(
@@ -76,12 +86,16 @@ def play_by_agent(
         Host(own.definition(name), seconds, agent, noise).play(episodes)
     finally:
         os.chdir(folder)  # or the files of the run would be looked for elsewhere
+    _warn_of_failures(f"--agent {name}", episodes)
+    return [*episodes]
+
+
+def _warn_of_failures(player: str, episodes: Sequence[Episode]) -> None:
     failures = Counter(e.failure for e in episodes if e.failure)
     if failures:
         reasons = "; ".join(f"{n} x {failure}" for failure, n in failures.most_common(3))
         count = f"{failures.total()} of {len(episodes)} episodes"
-        logger.warning(f"--agent {name}: {count} failed, and teach nothing: {reasons}")
-    return [*episodes]
+        logger.warning(f"{player}: {count} failed, and teach nothing: {reasons}")
 
 
 class Host:

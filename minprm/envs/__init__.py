@@ -1,8 +1,8 @@
 """The worlds by name, in the order of docs/worlds.md. `base.py` is the protocol of all.
 
 One more of ours is a file and a line of WORLDS. A world of the user's own, FILE.py:NAME (own.py),
-and a data set, reasoning_gym:NAME (reasoning.py), need no line here. A world is imported when it is
-asked for.
+a data set, reasoning_gym:NAME (reasoning.py), and an MCP server, mcp:COMMAND (mcp.py), need no line
+here. A world is imported when it is asked for.
 """
 
 import inspect
@@ -80,8 +80,10 @@ def world_class(name: str) -> type[World]:
     family, _, dataset = name.partition(":")
     if family == "reasoning_gym":
         return import_module("minprm.envs.reasoning").world_of(dataset)
+    if family == "mcp":
+        return import_module("minprm.envs.mcp").world_of(dataset)
     if name not in WORLDS:
-        names = ", ".join([*WORLDS, "reasoning_gym:NAME"])
+        names = ", ".join([*WORLDS, "reasoning_gym:NAME", "mcp:COMMAND"])
         raise ValueError(
             f"{name}: no such world. Worlds: {names}, or FILE.py:NAME, one of your own"
         )

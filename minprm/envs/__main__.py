@@ -8,7 +8,7 @@ import sys
 
 from minprm.constants import Config, fail
 from minprm.envs import WORLDS, make_world, world_class
-from minprm.envs.base import World, call, parameters_of, task_seed
+from minprm.envs.base import World, call, parameters_of, rules_of, task_seed
 from minprm.printable import printable
 
 
@@ -33,7 +33,7 @@ def main() -> None:
 def play(world: World, seed: int) -> None:
     """Lets a person act. `?` shows the expert's action; an empty line ends the game."""
     observation = world.reset(task_seed("train", seed))
-    print(printable(world.system))  # after the reset: in some worlds a task has rules of its own
+    print(printable(rules_of(world)))  # after the reset: in some worlds a task has rules of its own
     print("`?` shows the expert's action, an empty line ends.")
     done = False
     reward = 0.0
@@ -59,8 +59,10 @@ def typed_action(world: World, typed: str) -> str:
     """Returns the action that a person has typed.
 
     In a world with tools, the first word is the tool's name and the rest its arguments, separated
-    by commas.
+    by commas; an answer in words stands in quotation marks.
     """
+    if world.tools and typed.startswith('"'):
+        return typed.strip('"')
     if not world.tools or typed.startswith("{"):
         return typed
     name, _, line = typed.partition(" ")

@@ -14,6 +14,7 @@ between two episodes of one task.
 import hashlib
 import json
 import random
+import re
 from collections.abc import Hashable
 from importlib.util import find_spec
 from typing import Any
@@ -77,7 +78,9 @@ class World:
     # Functions in JSON schema; an action is then one call. Without tools an action is plain text.
     tools: list[dict[str, Any]] = []  # noqa: RUF012
     turns: int = 1  # the episode ends after so many turns
+    actions_per_turn: int = 1  # a turn may hold so many, with commas between them
     waits: bool = False  # a step spends its time outside Python: step episodes side by side
+    at_once: int = 0  # episodes that may be played side by side; 0: all
     success: bool = False  # the task is solved
     few_tasks: bool = False  # too few to hold any out: every split draws from all of them
     part: str = ""  # of several worlds at once, the one that this task is of
@@ -113,6 +116,7 @@ class World:
         """Takes one action and returns (observation, reward, done, info).
 
         An illegal action costs a turn, earns nothing, and its observation says what was wrong.
+        Of several actions those before an illegal one are played, and those behind it are not.
         info["valid"]: the action was legal. info["effective"]: the action changed the world.
         A step after the end raises RuntimeError.
         """
@@ -120,16 +124,28 @@ class World:
             raise RuntimeError("the episode is over: reset first")
         self.turn += 1
         before = self.key()
-        try:
-            observation, reward = self.act(action)
-            valid = True
-        except Illegal as why:
-            observation, reward = str(why), 0.0
-            valid = False
+        actions = [action]
+        if self.actions_per_turn > 1:  # what is too much makes the last one illegal
+            actions = re.split(r"\s*,\s*", action.strip(), maxsplit=self.actions_per_turn - 1)
+        observation, reward, valid = self._take(actions[0])
+        for later in actions[1:]:
+            if self.done or self.success or not valid:
+                break
+            answer, earned, valid = self._take(later)
+            observation = answer if valid else f"{observation}\n{answer}"
+            reward += earned
         # `act` may have set `done` itself: some tasks are lost before the turns are used up
         self.done = self.done or self.success or self.turn >= self.turns
         info = {"valid": valid, "effective": valid and self.key() != before}
         return observation, reward, self.done, info
+
+    def _take(self, action: str) -> tuple[str, float, bool]:
+        """(observation, reward, was it legal) of one action."""
+        try:
+            observation, reward = self.act(action)
+        except Illegal as why:
+            return str(why), 0.0, False
+        return observation, reward, True
 
     @classmethod
     def has(cls, method: str) -> bool:
@@ -201,6 +217,14 @@ class World:
         The gate uses it to measure whether the embedded model has learned to narrate.
         """
         raise NotImplementedError
+
+
+def rules_of(world: World) -> str:
+    """The rules, and how many actions a turn may hold where that is not one."""
+    if world.actions_per_turn == 1:
+        return world.system
+    most = f"An answer may hold up to {world.actions_per_turn} actions, with commas between them."
+    return f"{world.system} {most}".strip()
 
 
 def tool(name: str, description: str, **parameters: str) -> dict[str, Any]:

@@ -7,6 +7,8 @@ the best play is then known too (`optimum`), and stands beside every score.
 
 import random
 import re
+from itertools import product
+from math import ceil
 
 from minprm.constants import fail
 from minprm.envs.base import Illegal, World
@@ -32,25 +34,39 @@ class FrozenLake(World):
     )
     thought_mix = {"right": 0.3, "wrong": 0.4, "bare": 0.3}  # noqa: RUF012
 
-    def __init__(self, size: int = 6, ice: float = 0.75, path: int = 5, slip: float = 0.0):
+    def __init__(
+        self,
+        size: int = 6,
+        ice: float = 0.75,
+        path: int = 5,
+        slip: float = 0.0,
+        actions_per_turn: int = 1,
+    ):
         """Makes lakes of size x size cells.
 
         ice: share of the cells that hold. path: the shortest way has at least so many steps.
         slip: chance that a step goes to either side instead (gymnasium's slippery lake: 2/3).
+        actions_per_turn: steps that a turn may hold; an episode has as many steps as with one.
         """
         possible = 3 <= size <= 20 and 1 <= path <= 2 * size - 2
         if not possible or not 0.5 <= ice <= 1 or not 0 <= slip <= 1:
             raise ValueError(
                 "size from 3 to 20, ice from .5 to 1, path from 1 to 2 size - 2, slip from 0 to 1"
             )
+        if not 1 <= actions_per_turn <= (1 if slip else 5):
+            raise ValueError("actions_per_turn from 1 to 5, and 1 on ice that slips")
         self.size = size
         self.ice = ice
         self.path = path
         self.slip = slip
-        self.turns = 4 * size  # the shortest way is seldom longer than 2 size - 2
+        self.actions_per_turn = actions_per_turn
+        # the shortest way is seldom longer than 2 size - 2
+        self.turns = ceil(4 * size / actions_per_turn)
         # The vocabulary is that of the observations and of the thoughts, one token a word.
         spoken = "illegal: answer up, down, left or P _ O G X column row to so bare"
         sentence_ends = [f"{way}." for way in MOVES]
+        if actions_per_turn > 1:
+            spoken += " left, right,"
         self.words = sorted({*MOVES, *sentence_ends, *spoken.split(), *map(str, range(size))})
 
     def begin(self) -> str:
@@ -79,18 +95,32 @@ class FrozenLake(World):
         return self._view(), float(self.success)
 
     def actions(self) -> list[str]:
-        return list(MOVES)
+        turns = []
+        for steps in range(1, self.actions_per_turn + 1):
+            turns += [", ".join(turn) for turn in product(MOVES, repeat=steps)]
+        return turns
 
     def key(self) -> Cell:
         return self.place
 
     def expert(self) -> str:
-        left = self.turns - self.turn
+        moves = []
+        cell = self.place
+        left = (self.turns - self.turn) * self.actions_per_turn
+        for ahead in range(self.actions_per_turn):
+            moves.append(self._best(cell, left - ahead))
+            cell = self._next(cell, moves[-1])
+            if cell == self.goal:
+                break
+        return ", ".join(moves)
+
+    def _best(self, cell: Cell, left: int) -> str:
+        """Returns the best action in this cell, with so many steps left."""
 
         def worth(action: str) -> tuple[float, int]:
             # On ice that does not slip many moves still reach the goal: the shortest way decides.
-            steps = self.steps.get(self._next(self.place, action), self.size**2)
-            return self._after(self.place, action, left), -steps
+            steps = self.steps.get(self._next(cell, action), self.size**2)
+            return self._after(cell, action, left), -steps
 
         return max(MOVES, key=worth)
 
@@ -115,7 +145,7 @@ class FrozenLake(World):
             return "right"
         # any cells and any action in the form of a thought
         number = "[0-9]+"
-        form = SAID.format(number, number, number, number, f"({'|'.join(MOVES)})")
+        form = SAID.format(number, number, number, number, f"({'|'.join(self.actions())})")
         return "wrong" if re.fullmatch(form, thought) else "?"
 
     def _said(self, place: Cell, goal: Cell, action: str) -> str:
@@ -123,8 +153,8 @@ class FrozenLake(World):
         return SAID.format(*place, *goal, action)
 
     def optimum(self) -> float:
-        """Returns the exact chance of success of the best play from here, in the turns left."""
-        return self._value(self.place, self.turns - self.turn)
+        """Returns the exact chance of success of the best play from here, in the steps left."""
+        return self._value(self.place, (self.turns - self.turn) * self.actions_per_turn)
 
     def _value(self, cell: Cell, left: int) -> float:
         """Finite-horizon dynamic programming: V_0 = 0, V_n(s) = max_a E V_{n-1}(s')."""

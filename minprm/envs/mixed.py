@@ -46,6 +46,7 @@ class Mixed(World):
         first = self.world.reset(seed, noise)
         self.seed = seed
         self.system, self.tools, self.turns = self.world.system, self.world.tools, self.world.turns
+        self.actions_per_turn = self.world.actions_per_turn
         self.content = self.task()
         self.success = self.done = False
         return first

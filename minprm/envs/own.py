@@ -30,6 +30,7 @@ RETURNS = {
 RETURN_ANYTHING = ("__init__", "belongs", "key")
 CALL_THE_OTHERS = ("reset", "step")
 ATTRIBUTES = {"system": str, "tools": list, "turns": int, "words": list, "thought_mix": dict}
+ATTRIBUTES |= {"actions_per_turn": int}
 
 
 def own_world(name: str) -> type[World]:
@@ -116,6 +117,8 @@ def check_attributes(name: str, world: World) -> None:
     for attribute, kind in ATTRIBUTES.items():
         if not isinstance(getattr(world, attribute), kind):
             fail(f"{name}: its {attribute} is no {kind.__name__}")
+    if world.actions_per_turn < 1 or (world.actions_per_turn > 1 and world.tools):
+        fail(f"{name}: actions_per_turn is 1 or more, and 1 where there are tools")
     if not _are(str, world.words) or not _are(str, world.thought_mix):
         fail(f"{name}: its words, and the kinds in its thought_mix, are no texts")
     shares = world.thought_mix.values()

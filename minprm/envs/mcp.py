@@ -1,0 +1,252 @@
+"""An MCP server as a world, --world "mcp:COMMAND": the tools that the command serves over stdio.
+
+Its tasks stand in a file, tasks=FILE: {"question": "Where is order 7?", "answer": "Rome"} a line.
+A turn makes calls, or answers in words and ends the episode. With `"check": {"name", "arguments"}`
+that call is made at the end, and its text is compared with the answer.
+
+Each episode has a server of its own, or one that `reset` made as new. A server that fails costs its
+own episode, which then teaches nothing.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import shlex
+from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from functools import cache
+from tempfile import TemporaryFile
+from threading import Thread
+from typing import Any, TextIO
+
+from minprm.envs.base import Illegal, World, check_splits, needs
+from minprm.logs.reader import read_rows
+from minprm.text.actions import parts
+
+SECONDS = 60  # that a server may take to start, and for each call
+LONGEST = 100_000  # characters of an answer; what is longer is cut
+RULES = "Use the tools. When the task is done, answer in words, with nothing but the answer."
+STARTS = asyncio.Semaphore(os.cpu_count() or 1)  # servers that start at the same time
+IDLE: dict[str, list["Connection"]] = {}  # by command, servers that wait for the next episode
+
+
+@cache
+def world_of(command: str) -> type[World]:
+    """The world of this server. Raises ValueError where it does not start, or has no tools."""
+    needs("mcp", "mcp")
+    if not command.strip():
+        raise ValueError('mcp: the command of a server is missing, as in "mcp:python desk.py"')
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it would show each line that is no JSON
+    with TemporaryFile("w+", errors="replace") as log:
+        try:
+            connection = Connection(command, log)
+            tools, instructions = connection.described()
+            connection.close()
+        except Exception as error:
+            log.seek(0)
+            last = log.read()[-LONGEST:].splitlines()[-1:]
+            raise ValueError(f"mcp:{command}: {': '.join([cause(error), *last])}") from error
+    if not tools:
+        raise ValueError(f"mcp:{command}: the server has no tools")
+    system = f"{instructions}\n\n{RULES}" if instructions else RULES
+    return type("Server", (ServerWorld,), {"command": command, "tools": tools, "system": system})
+
+
+class ServerWorld(World):
+    waits = True
+    at_once = 32
+    command = ""
+    connection: "Connection | None" = None
+
+    def __init__(self, tasks: str = "", turns: int = 10, reset: str = ""):
+        """reset: the tool that makes a server as new, or `none` if an episode changes nothing."""
+        if not tasks:
+            raise ValueError('tasks=FILE is missing: {"question": ..., "answer": ...} in each line')
+        if turns < 1:
+            raise ValueError("turns 1 or more")
+        self.tasks = load_tasks(tasks)
+        self.turns = turns
+        self.resets_by = reset
+        names = [schema["function"]["name"] for schema in self.tools]
+        if reset not in ("", "none", *names):
+            raise ValueError(f"reset={reset}: no such tool. Tools: {', '.join(names)}")
+        self.tools = [schema for schema in self.tools if schema["function"]["name"] != reset]
+
+    def begin(self) -> str:
+        self._leave()
+        self.chosen = self.rng.choice(self.tasks)
+        self.reply = ""
+        return self.chosen["question"]
+
+    def step(self, action: str) -> tuple[str, float, bool, dict]:
+        try:
+            observation, reward, done, info = super().step(action)
+            if done:
+                self.success = self._is_won()
+                reward = float(self.success)
+        except ConnectionError as error:
+            self._leave()
+            self.done = True
+            return "", 0.0, True, {"valid": False, "effective": False, "failure": str(error)}
+        if done:
+            self._leave(again=self.resets_by != "")
+        return observation, reward, done, info
+
+    def act(self, action: str) -> tuple[str, float]:
+        reply, calls = parts(action)
+        if not calls and not reply.strip():
+            raise Illegal("illegal: call a tool, or answer in words")
+        if not calls:
+            self.reply = reply
+            self.done = True
+            return "", 0.0
+        answers = [self._server().call(**call) for call in calls]
+        text = "\n".join(answer for answer, _ in answers)
+        if not all(legal for _, legal in answers):
+            raise Illegal(text)
+        return text, 0.0
+
+    def _is_won(self) -> bool:
+        reply = self.reply
+        if "check" in self.chosen:
+            reply, _ = self._server().call(**self.chosen["check"])
+        return plain(reply) == plain(self.chosen["answer"])
+
+    # --- its server ---
+
+    def _server(self) -> "Connection":
+        """The server of this episode, which starts at the first call."""
+        if self.connection is None:
+            idle = IDLE.setdefault(self.command, [])
+            self.connection = idle.pop() if self.resets_by and idle else Connection(self.command)
+            if self.resets_by not in ("", "none"):
+                text, done = self.connection.call(self.resets_by, {})
+                if not done:
+                    raise ConnectionError(
+                        f"{self.resets_by} did not reset the server: {text[:200]}"
+                    )
+        return self.connection
+
+    def _leave(self, again: bool = False) -> None:
+        """Ends the server, or lets the next episode have it again."""
+        connection = self.connection
+        self.connection = None
+        if connection and again:
+            IDLE[self.command].append(connection)
+        elif connection:
+            connection.close()
+
+    def __del__(self):
+        self._leave()  # of an episode that outgrew the context
+
+
+class Connection:
+    """A server that runs; `log` takes its error output. The task that opens a session has to close
+    it, and lives in an event loop of its own thread; calls may come from any other."""
+
+    def __init__(self, command: str, log: TextIO | None = None):
+        self.closing = asyncio.Event()
+        self.opened: Future[Any] = Future()
+        asyncio.run_coroutine_threadsafe(self._hold(command, log), loop())
+        self.client = self.opened.result()
+
+    async def _hold(self, command: str, log: TextIO | None) -> None:
+        from mcp import Client, StdioServerParameters
+        from mcp.client.stdio import stdio_client
+
+        try:
+            with open(os.devnull, "w") as nowhere:
+                program, *arguments = shlex.split(command)
+                server = StdioServerParameters(command=program, args=arguments, env={**os.environ})
+                client = Client(stdio_client(server, log or nowhere))
+                async with AsyncExitStack() as stack:
+                    async with STARTS, asyncio.timeout(SECONDS):
+                        await stack.enter_async_context(client)
+                    self.opened.set_result(client)
+                    await self.closing.wait()
+        except Exception as error:
+            if not self.opened.done():
+                self.opened.set_exception(
+                    ConnectionError(f"the server did not start: {cause(error)}")
+                )
+
+    def call(self, name: str, arguments: dict) -> tuple[str, bool]:
+        """(the answer's text, was the call legal). Raises ConnectionError where none comes."""
+        from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+
+        try:
+            answer = self._wait_for(self.client.call_tool(name, arguments, SECONDS))
+        except MCPError as error:
+            if error.code in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
+                raise ConnectionError(f"{name}: {error.message}") from error
+            return error.message, False
+        except Exception as error:  # the protocol allows no such answer
+            raise ConnectionError(f"{name}: {cause(error)}") from error
+        text = "\n".join(text_of(part) for part in answer.content)
+        return text if len(text) <= LONGEST else f"{text[:LONGEST]} (cut)", not answer.is_error
+
+    def described(self) -> tuple[list[dict], str]:
+        """(its tools, in JSON schema as it has them; what it says of itself)"""
+        tools = []
+        page = None
+        while page is None or page.next_cursor:
+            page = self._wait_for(self.client.list_tools(cursor=page and page.next_cursor))
+            for tool in page.tools:  # as the server describes them
+                schema = {"type": "object", "properties": {}, **tool.input_schema}
+                about = {"name": tool.name, "description": tool.description or ""}
+                tools.append({"type": "function", "function": {**about, "parameters": schema}})
+        return tools, self.client.instructions or ""
+
+    def close(self) -> None:
+        """Ends the server, which has a few seconds to do so; nobody waits for it."""
+        loop().call_soon_threadsafe(self.closing.set)
+
+    def _wait_for(self, answer: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(answer, loop()).result(2 * SECONDS)
+
+
+@cache
+def loop() -> asyncio.AbstractEventLoop:
+    events = asyncio.new_event_loop()
+    Thread(target=events.run_forever, daemon=True).start()
+    return events
+
+
+def cause(error: BaseException) -> str:
+    """Why a server failed; anyio hands on errors in groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, TimeoutError):
+        return f"it took more than {SECONDS} seconds"
+    return " ".join(str(error).split())
+
+
+def text_of(part: Any) -> str:
+    """A part of an answer. Of what is no text, such as an image, its kind alone is shown."""
+    return getattr(getattr(part, "resource", part), "text", f"[{part.type}]")
+
+
+def plain(text: str) -> str:
+    """What is compared: case, white space and a full stop at the end do not matter."""
+    return " ".join(text.casefold().split()).removesuffix(".")
+
+
+@cache
+def load_tasks(file: str) -> list[dict]:
+    """The tasks of a file. Raises ValueError with what is wrong."""
+    tasks = read_rows(file, _task)
+    check_splits([task["question"] for task in tasks], file)
+    return tasks
+
+
+def _task(row: dict) -> dict:
+    if not {"question", "answer"} <= row.keys() <= {"question", "answer", "check"}:
+        raise ValueError(f'a task has "question", "answer", and may have "check", not {[*row]}')
+    for text in (row["question"], row["answer"]):
+        if not isinstance(text, str) or not plain(text):
+            raise ValueError("question and answer are texts, and not empty")
+    if "check" in row and not parts(json.dumps(row["check"]))[1]:
+        raise ValueError('"check" is a call, {"name": ..., "arguments": {...}}')
+    return row
