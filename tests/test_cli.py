@@ -201,6 +201,7 @@ def test_a_stage_of_ones_own_may_read_any_knob_of_a_stage(monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_every_preset_and_every_command_of_a_benchmark_is_accepted():
     for preset, config in PRESETS.items():
         logs = [] if config.world else ["--demos", "logs.jsonl"]

@@ -67,7 +67,9 @@ def said(flags: str, folder: Path, monkeypatch, capsys) -> str:
     ("never ends", "thoughts were cut at --thought-tokens 6: allow longer ones"),
     ("ends the turn", "thoughts ended the turn, so this model answers without ending a thought"),
 ])  # fmt: skip
-@pytest.mark.parametrize("stages", DRAWN)
+@pytest.mark.parametrize("stages", [
+    pytest.param(stages, marks=[pytest.mark.slow] * ("act_prm" not in stages)) for stages in DRAWN
+])  # fmt: skip
 def test_thoughts_that_nobody_can_read_stop_the_run(
     name, cause, stages, made, tmp_path, monkeypatch, capsys
 ):

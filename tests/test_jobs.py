@@ -136,6 +136,7 @@ def slowed(monkeypatch, seconds: float = 0.1) -> None:
 # --- the numbers ---
 
 
+@pytest.mark.slow
 def test_two_processes_leave_what_one_leaves(whole, here):
     finish(here, *FLAGS, "--jobs", "2")
     assert left(here) == left(whole)

@@ -29,6 +29,7 @@ def run(model, tmp_path_factory) -> Path:
     return folder / "runs" / "r"
 
 
+@pytest.mark.slow
 def test_held_out_steps_are_replayed_with_every_number(run):
     rows = json.loads((run / "ladder.json").read_text())
     for arm in ("base", "act_prm"):

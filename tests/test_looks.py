@@ -67,6 +67,7 @@ def test_a_look_comes_every_so_often_and_at_the_end_and_measures_what_an_evaluat
         assert last[f"eval/{name}"] == expected[name], name
 
 
+@pytest.mark.slow
 def test_what_is_logged_of_collapse_is_of_the_batch_of_that_update(
     checkpoints, tmp_path, monkeypatch
 ):
@@ -96,6 +97,7 @@ def test_every_look_plays_the_same_validation_tasks_greedily_and_as_the_stage_as
         assert len(seen) == 4 and seen == [(tasks, noise_seed(0, "look", 0), 0.0, reads)] * 4
 
 
+@pytest.mark.slow
 def test_nothing_is_played_while_the_next_batch_is(checkpoints, tmp_path, monkeypatch):
     busy = []
     success = looks.success

@@ -247,6 +247,7 @@ def test_without_a_thought_the_action_is_read_right_behind_the_state(act_prm):
             assert close(a, b)
 
 
+@pytest.mark.slow
 def test_after_is_what_the_next_weights_say_of_the_same_tokens(checkpoints, tmp_path):
     """The look before update 1 draws what it draws; what it says of update 0's tokens is read by
     a run that was stopped there."""
@@ -364,7 +365,9 @@ def test_only_logs_of_different_tasks_are_watched(act_prm):
 # --- RL ---
 
 
-@pytest.mark.parametrize("history", [History(), History(last=1)])
+@pytest.mark.parametrize(
+    "history", [History(), pytest.param(History(last=1), marks=pytest.mark.slow)]
+)
 def test_episodes_are_those_of_the_batch_token_by_token(checkpoints, tmp_path, history):
     run = learned(checkpoints, tmp_path, "rl", advantage="mean", updates=4, history=history)
     rows = log_of(run).rows
@@ -420,6 +423,7 @@ def test_an_episodes_advantage_is_the_one_that_it_is_trained_with(
     assert len(trained) > 2 and shown - {0} == trained - {0}
 
 
+@pytest.mark.slow
 def test_a_line_stays_reasonable_however_long_thoughts_are(checkpoints, tmp_path, monkeypatch):
     one = log_of(learned(checkpoints, tmp_path / "all", updates=1)).rows[0]
     sizes = [len(z["tokens"]["text"]) for z in one["group"]]

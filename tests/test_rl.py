@@ -73,6 +73,7 @@ def test_every_knob_of_rl_changes_what_is_learned(checkpoints, default, tmp_path
     assert not doubles(seen), doubles(seen)
 
 
+@pytest.mark.slow
 def test_an_advantage_of_a_users_own_is_learned_by_as_one_of_ours(checkpoints, tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("def same(r): return r - r.mean()\ndef other(r): return 2 * r - r.max()\n")
@@ -83,6 +84,7 @@ def test_an_advantage_of_a_users_own_is_learned_by_as_one_of_ours(checkpoints, t
     assert torch.equal(ours, same) and not torch.equal(ours, other)
 
 
+@pytest.mark.slow
 def test_what_starts_from_a_fine_tuned_model_has_its_own_rate(checkpoints, tmp_path):
     slow, fast = (
         learned(checkpoints, tmp_path / str(lr), "rl:finetune", finetune_lr=lr)[1]
@@ -120,6 +122,7 @@ def test_thinking_can_be_switched_off(checkpoints, default, tmp_path):
     assert not torch.equal(off[0], default[0])
 
 
+@pytest.mark.slow
 def test_staleness_is_logged_and_bounded_and_nothing_is_in_the_air_at_a_save(
     checkpoints, default, tmp_path
 ):

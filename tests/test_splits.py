@@ -117,6 +117,7 @@ def test_a_file_that_leaves_a_split_empty_is_refused(kind, tmp_path):
 # --- what a run plays ---
 
 
+@pytest.mark.slow
 def test_what_a_run_trains_on_is_never_what_it_is_tested_on(tmp_path, monkeypatch):
     """Every task that is begun, by what is seen of it, and whether it was begun for a score."""
     seen = {"training": [], "held out": [], "gate": [], "test": [], "looks": [], "beside": []}
@@ -189,7 +190,9 @@ def test_luck_changes_neither_the_task_nor_what_is_seen_first_and_can_be_had_aga
         assert len(tasks) == 1
 
 
-@pytest.mark.parametrize("name", ["frozenlake", "bandit", "gym"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("frozenlake", marks=pytest.mark.slow), "bandit", "gym"]
+)
 def test_episodes_of_one_task_have_luck_of_their_own(name):
     world, differ = make(name, **({"slip": 0.67} if name == "frozenlake" else {})), 0
     for seed in range(20):
