@@ -179,14 +179,16 @@ def test_a_stage_that_begins_with_five_updates_without_a_difference_is_stopped(
 @pytest.mark.parametrize(("rewards", "knobs"), [
     ([0.0] * 4, {}),  # then it begins to learn
     ([None] + [1.0] * 6, {}),  # it has mastered its demos
-    ([0.5] * 7, {"advantage": "batch"}),  # nothing is compared within a group
-    ([0.5] * 7, {"group": 1}),
+    # nothing is compared within a group
+    pytest.param([0.5] * 7, {"advantage": "batch"}, marks=pytest.mark.slow),
+    pytest.param([0.5] * 7, {"group": 1}, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_a_stage_that_may_go_on_does(checkpoints, tmp_path, monkeypatch, rewards, knobs):
     log = trained(checkpoints, tmp_path, monkeypatch, rewards, **knobs)
     assert len(log.lines) == 7
 
 
+@pytest.mark.slow
 def test_a_resumed_stage_counts_on_where_it_was(checkpoints, tmp_path, monkeypatch, capsys):
     """Three updates before the stop, saved; then two more are enough."""
     monkeypatch.setitem(globals(), "CFG", replace(CFG, save_every=3))

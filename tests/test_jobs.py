@@ -336,6 +336,7 @@ def test_a_second_ctrl_c_ends_all_at_once(here, monkeypatch):
     until(lambda: not any(map(alive, pids)))
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_in_as_many_processes_as_are_asked_for_now(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cfg = train.parse(["--run", "r", "--jobs", "4"])
@@ -355,6 +356,7 @@ def test_a_run_goes_on_in_as_many_processes_as_are_asked_for_now(tmp_path, monke
     )
 
 
+@pytest.mark.slow
 def test_no_snapshot_depends_on_how_the_work_was_shared_out(checkpoints):
     ways = [{}, {"jobs": 2}, {"shard": "never"}]
     runs = [ladder.start(replace(CFG, **knobs), 0, Lines(), checkpoints) for knobs in ways]

@@ -168,6 +168,7 @@ def test_the_same_states_are_looked_at_before_some_updates_and_after_the_last(ac
             assert (tokens["after"] is None) == (row["update"] == 4)
 
 
+@pytest.mark.slow
 def test_the_first_thoughts_are_drawn_with_the_same_noise_at_every_look(checkpoints, tmp_path):
     rows = log_of(learned(checkpoints, tmp_path, lr=1e-12)).rows  # nothing moves
     for row in rows:
@@ -264,6 +265,7 @@ def test_after_is_what_the_next_weights_say_of_the_same_tokens(checkpoints, tmp_
             assert found != [x for x in z["tokens"]["before"] if x is not None]
 
 
+@pytest.mark.slow
 def test_of_what_no_loss_is_taken_has_no_advantage(checkpoints, tmp_path):
     for trained_on, roles in (("thought", "ze"), ("action_first", ""), ("both", "zea")):
         knobs = {"trained_on": trained_on, "thoughts_from": "state_action", "updates": 1}
@@ -303,6 +305,7 @@ def test_of_a_long_end_of_a_thought_the_first_token_alone_is_the_thoughts():
     assert roles_of(cut, [9], chat) == "tzz"
 
 
+@pytest.mark.slow
 def test_an_action_that_the_base_model_scores_is_read_by_the_base_model(checkpoints, tmp_path):
     knobs = {"scored_by": "base", "lr": 1e-2}
     rows = log_of(learned(checkpoints, tmp_path, **knobs)).rows[-3:]

@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 FLAGS = (
     "--preset smoke --no-gate --tiny.updates 5 --tiny.dim 32 --act-prm.updates 4 "
     "--act-prm.batch 4 --eval-every 1 --num-demos 8 --held-out 2 --episodes 5 "
-    "--arms act_prm --save-every 1 --threads 1"
+    "--arms act_prm --save-every 1 --threads 1 --thought-tokens 12"
 ).split()
 LOG = {
     "task": "t",
@@ -289,6 +289,7 @@ def test_a_row_that_began_with_another_base_is_not_compared_with_new_ones(here, 
     assert run("whole", "--resume").keys() == {"act_prm", "random", "expert"}
 
 
+@pytest.mark.slow
 def test_the_same_configuration_takes_its_snapshots_over(here):
     expected = json.loads(Path("runs/whole/ladder.json").read_text())["act_prm"]
     Path("runs/whole/ladder.json").unlink()

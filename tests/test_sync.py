@@ -208,6 +208,7 @@ def run_of(checkpoints, folder, engines: list | None, monkeypatch, **knobs):
     return start(cfg, 0, Lines(), checkpoints)
 
 
+@pytest.mark.slow
 def test_fine_tuning_copies_no_weights_and_each_batch_of_rl_copies_them_once(
     checkpoints, tmp_path, monkeypatch
 ):
