@@ -370,7 +370,7 @@ def test_what_a_plan_says_of_logs_is_a_sentence_and_no_more(tmp_path):
     log = {"messages": [state, {"role": "assistant", "content": "open b"}], "run_id": 1}
     (tmp_path / "mine.jsonl").write_text(json.dumps(log) + "\n")
     command = [sys.executable, "-m", "minprm", "train", "--preset", "smoke", "--demos"]
-    command += ["mine.jsonl", "--held-out", "0", "--dry-run"]
+    command += ["mine.jsonl", "--held-out", "0", "--arms", "action_sft", "--dry-run"]
     done = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True,
