@@ -176,12 +176,12 @@ def test_a_stage_that_begins_with_five_updates_without_a_difference_is_stopped(
         assert "--temperature" in sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rewards", "knobs"), [
     ([0.0] * 4, {}),  # then it begins to learn
     ([None] + [1.0] * 6, {}),  # it has mastered its demos
-    # nothing is compared within a group
-    pytest.param([0.5] * 7, {"advantage": "batch"}, marks=pytest.mark.slow),
-    pytest.param([0.5] * 7, {"group": 1}, marks=pytest.mark.slow),
+    ([0.5] * 7, {"advantage": "batch"}),  # nothing is compared within a group
+    ([0.5] * 7, {"group": 1}),
 ])  # fmt: skip
 def test_a_stage_that_may_go_on_does(checkpoints, tmp_path, monkeypatch, rewards, knobs):
     log = trained(checkpoints, tmp_path, monkeypatch, rewards, **knobs)
@@ -340,6 +340,7 @@ def test_a_gain_below_the_bound_leaves_the_demo_out_and_exact_match_has_none(
 # --- RL ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [True, False])
 def test_rl_that_never_wins_says_so_at_its_end_and_goes_on(checkpoints, tmp_path, capsys, lost):
     cfg = replace(CFG, rl=RL(updates=2, batch=2, group=2), run=str(tmp_path))

@@ -185,6 +185,7 @@ def test_half_a_line_of_a_process_that_was_killed_is_cut_off_before_the_next_one
         assert path.read_text() == after + "[]\n"
 
 
+@pytest.mark.slow
 def test_processes_write_whole_lines_beside_each_other(tmp_path):
     long = json.dumps("x" * 100_000) + "\n"
 

@@ -53,6 +53,7 @@ def test_training_is_bit_for_bit_the_same_with_looks_and_without(stage, checkpoi
     assert all("eval/success" in line for line in log_of(looked).lines)
 
 
+@pytest.mark.slow
 def test_a_look_comes_every_so_often_and_at_the_end_and_measures_what_an_evaluation_does(
     checkpoints, tmp_path
 ):

@@ -150,6 +150,7 @@ def test_trainer_and_sampler_have_the_log_probs_of_the_model_and_updates_run(nam
 # --- each guard, on a model that is made wrong ---
 
 
+@pytest.mark.slow
 def test_a_trainer_that_skips_what_follows_the_head_is_refused(tmp_path, monkeypatch, capsys):
     bare = lambda model, output, hidden: model.get_output_embeddings()(hidden)  # noqa: E731
     monkeypatch.setattr(reading, "_logits", bare)

@@ -276,6 +276,7 @@ def test_of_what_no_loss_is_taken_has_no_advantage(checkpoints, tmp_path):
                     assert (advantage is not None) == (role in roles)
 
 
+@pytest.mark.slow
 def test_thoughts_are_drawn_from_the_state_alone_also_where_training_shows_the_action(
     checkpoints, tmp_path
 ):
@@ -340,6 +341,7 @@ def test_a_log_of_another_world_has_no_kinds():
         assert classifier(cfg, demo, 0) is None
 
 
+@pytest.mark.slow
 def test_resampled_paths_can_be_followed_up_and_down(checkpoints, tmp_path):
     run = learned(checkpoints, tmp_path, "act_prm:resample")
     for update in (0, 1, 2, 4):

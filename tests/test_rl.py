@@ -119,6 +119,7 @@ def test_a_correction_matters_where_older_weights_wrote(checkpoints, tmp_path):
     assert [x["policy/gap_mean"] > 1e-4 for x in runs["mask"][1]] == [False] + [True] * 4
 
 
+@pytest.mark.slow
 def test_thinking_can_be_switched_off(checkpoints, default, tmp_path):
     off = learned(checkpoints, tmp_path, knobs={"think": False})
     assert not torch.equal(off[0], default[0])

@@ -649,6 +649,7 @@ def test_a_full_disk_ends_in_a_sentence_and_the_run_goes_on_alike(size, here, ca
     assert (run("full", *again), metrics("full")) == expected
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_ends_in_a_sentence(here, capsys):
     Path("runs").rename("kept")
     Path("runs").touch()

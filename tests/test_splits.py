@@ -204,6 +204,7 @@ def test_episodes_of_one_task_have_luck_of_their_own(name):
     assert differ >= 12  # 200 of 200 groups agreed where luck came from the task's seed
 
 
+@pytest.mark.slow
 def test_a_group_and_every_sample_of_a_task_are_given_luck_of_their_own(monkeypatch):
     given = []
     reset = World.reset
@@ -254,6 +255,7 @@ def test_a_world_that_was_played_is_the_same_to_the_cache_and_other_code_is_not(
     assert len(set(known)) == len(known)
 
 
+@pytest.mark.slow
 def test_of_two_processes_that_raise_one_model_the_first_one_is_kept(tmp_path):
     """The second one finds, when it saves, that the folder came to be meanwhile."""
     policy = tiny.raised(Cups(), Tiny(updates=1), 0, 4096, tmp_path)
