@@ -528,7 +528,7 @@ def test_ctrl_c_before_anything_was_trained_leaves_no_run(tmp_path, monkeypatch,
 def test_after_any_number_of_stops_patience_ends_at_the_same_update(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     flags = "--stages act_prm --act-prm.patience 2 --act-prm.updates 30 --act-prm.lr 0.03"
-    flags = but(flags, without="--arms")
+    flags = but(flags, without="--arms --thought-tokens")
     expected = run("whole", *flags)
     assert 2 < len(metrics("whole")) < 30
     update = Log.metrics
