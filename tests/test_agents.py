@@ -272,9 +272,12 @@ OBJECTIVES = [
     {"groups": "top_p"}, {"backfill": True}, {"kl": 0.1}, {"format_penalty": 0.1},
     {"max_async_level": 1},
 ]  # fmt: skip
+QUICK = {"advantage": "mean"}, {"advantage": "gae"}, {"loss": "gspo"}
 
 
-@pytest.mark.parametrize("rl", OBJECTIVES, ids=str)
+@pytest.mark.parametrize("rl", [
+    pytest.param(rl, marks=[pytest.mark.slow] * (rl not in QUICK)) for rl in OBJECTIVES
+], ids=str)  # fmt: skip
 def test_every_objective_learns_from_what_an_agent_played(file, checkpoints, rl):
     run, played = heard(config(file, rl={"batch": 2, "group": 3} | rl), checkpoints)
     lines = log_of(run).lines
@@ -288,6 +291,7 @@ def test_every_objective_learns_from_what_an_agent_played(file, checkpoints, rl)
         assert torch.tensor(sample.advantages).isfinite().all()
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_a_run_whose_threads_interleave_otherwise(file, checkpoints, monkeypatch):
     cfg = config(file, "later", watch=1)
     first, _ = heard(cfg, checkpoints)

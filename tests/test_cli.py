@@ -201,6 +201,7 @@ def test_a_stage_of_ones_own_may_read_any_knob_of_a_stage(monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_every_preset_and_every_command_of_a_benchmark_is_accepted():
     for preset, config in PRESETS.items():
         logs = [] if config.world else ["--demos", "logs.jsonl"]
@@ -369,7 +370,7 @@ def test_what_a_plan_says_of_logs_is_a_sentence_and_no_more(tmp_path):
     log = {"messages": [state, {"role": "assistant", "content": "open b"}], "run_id": 1}
     (tmp_path / "mine.jsonl").write_text(json.dumps(log) + "\n")
     command = [sys.executable, "-m", "minprm", "train", "--preset", "smoke", "--demos"]
-    command += ["mine.jsonl", "--held-out", "0", "--dry-run"]
+    command += ["mine.jsonl", "--held-out", "0", "--arms", "action_sft", "--dry-run"]
     done = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True,

@@ -204,6 +204,7 @@ def test_one_batch_is_of_the_longest_logs_and_is_walked_and_learned_from(checkpo
     assert min(len(sample.whole()) for sample in logs) > shortest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arms", "parts"), [
     (["act_prm"], [WRITE, LEARN, IMITATE]), (["best_of_base"], [WRITE, IMITATE]),
     (["action_sft"], [IMITATE]), (["rl"], []),

@@ -213,6 +213,7 @@ def test_the_audit_holds_every_world_and_the_book_shows_it():
             assert row["seen"] == 0.0 or (row["seen"] is None and world_class(name)().few_tasks)
 
 
+@pytest.mark.slow
 def test_what_the_file_says_is_what_is_played():
     rows = json.loads(audit.FILE.read_text())["worlds"]
     for name in ("cups", "sokoban", "countdown"):

@@ -64,6 +64,7 @@ def logp(model) -> torch.Tensor:
     return own_logprobs(model, IDS, len(IDS) - 1)
 
 
+@pytest.mark.slow
 def test_merged_weights_say_what_the_adapters_said(tmp_path, capsys):
     out, _ = exported(capsys, tmp_path, "checkpoints/adapters/action_sft-0", "--merge", "--dtype",
                       "fp32")  # fmt: skip
@@ -220,8 +221,9 @@ def changed(tmp_path, **fields) -> str:
 
 
 @pytest.mark.parametrize("config", [
-    {"do_sample": False, "temperature": 0.6, "top_p": 0.9}, {"top_k": 20, "min_p": 0.1},
-    {"do_sample": True, "top_p": 0.9, "early_stopping": True},
+    {"do_sample": False, "temperature": 0.6, "top_p": 0.9},
+    pytest.param({"top_k": 20, "min_p": 0.1}, marks=pytest.mark.slow),
+    pytest.param({"do_sample": True, "top_p": 0.9, "early_stopping": True}, marks=pytest.mark.slow),
 ])  # fmt: skip
 def test_a_base_whose_generation_config_contradicts_itself_is_trained_and_exported(
     config, tmp_path, monkeypatch, capsys

@@ -67,7 +67,9 @@ def said(flags: str, folder: Path, monkeypatch, capsys) -> str:
     ("never ends", "thoughts were cut at --thought-tokens 6: allow longer ones"),
     ("ends the turn", "thoughts ended the turn, so this model answers without ending a thought"),
 ])  # fmt: skip
-@pytest.mark.parametrize("stages", DRAWN)
+@pytest.mark.parametrize("stages", [
+    pytest.param(stages, marks=[pytest.mark.slow] * ("act_prm" not in stages)) for stages in DRAWN
+])  # fmt: skip
 def test_thoughts_that_nobody_can_read_stop_the_run(
     name, cause, stages, made, tmp_path, monkeypatch, capsys
 ):
@@ -174,6 +176,7 @@ def test_a_stage_that_begins_with_five_updates_without_a_difference_is_stopped(
         assert "--temperature" in sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rewards", "knobs"), [
     ([0.0] * 4, {}),  # then it begins to learn
     ([None] + [1.0] * 6, {}),  # it has mastered its demos
@@ -185,6 +188,7 @@ def test_a_stage_that_may_go_on_does(checkpoints, tmp_path, monkeypatch, rewards
     assert len(log.lines) == 7
 
 
+@pytest.mark.slow
 def test_a_resumed_stage_counts_on_where_it_was(checkpoints, tmp_path, monkeypatch, capsys):
     """Three updates before the stop, saved; then two more are enough."""
     monkeypatch.setitem(globals(), "CFG", replace(CFG, save_every=3))
@@ -336,6 +340,7 @@ def test_a_gain_below_the_bound_leaves_the_demo_out_and_exact_match_has_none(
 # --- RL ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [True, False])
 def test_rl_that_never_wins_says_so_at_its_end_and_goes_on(checkpoints, tmp_path, capsys, lost):
     cfg = replace(CFG, rl=RL(updates=2, batch=2, group=2), run=str(tmp_path))

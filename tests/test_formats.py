@@ -734,6 +734,7 @@ def test_training_refuses_bad_lines_or_leaves_them_out(tmp_path, capsys):
         demos_of(replace(cfg, demos=str(bad), skip_bad=True), seed=0)
 
 
+@pytest.mark.slow
 def test_the_plan_of_a_run_says_what_is_in_the_logs(
     tmp_path,
     model,

@@ -18,6 +18,7 @@ from shared.policies import branches, policy
 pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
 
 
+@pytest.mark.slow
 def test_the_benchmark_runs_small_and_leaves_the_limits_of_blocks_as_they_were(monkeypatch, capsys):
     if gpu.DEVICE != "cpu":
         pytest.skip("there is a GPU: python -m benchmarks.gpu --small")

@@ -61,6 +61,7 @@ def sampled(run) -> None:
     relabel.sample(run, "sample")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("walk", "portion"),
     [(looked_at, SIDE_BY_SIDE), (relabelled, SIDE_BY_SIDE), (sampled, WITH_ONE_THOUGHT)],
@@ -191,6 +192,7 @@ def test_prompts_that_do_not_continue_the_last_ones_do_not_pile_up_padding():
         assert sampler.last_call.mask.shape[1] <= 2 * len(grown)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("walk", many_logs.WALKS)
 def test_the_benchmark_walks_its_logs_to_their_end(walk, capsys):
     many_logs.peak_of_walk(walk, 2)

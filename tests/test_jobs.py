@@ -136,6 +136,7 @@ def slowed(monkeypatch, seconds: float = 0.1) -> None:
 # --- the numbers ---
 
 
+@pytest.mark.slow
 def test_two_processes_leave_what_one_leaves(whole, here):
     finish(here, *FLAGS, "--jobs", "2")
     assert left(here) == left(whole)
@@ -184,6 +185,7 @@ def test_half_a_line_of_a_process_that_was_killed_is_cut_off_before_the_next_one
         assert path.read_text() == after + "[]\n"
 
 
+@pytest.mark.slow
 def test_processes_write_whole_lines_beside_each_other(tmp_path):
     long = json.dumps("x" * 100_000) + "\n"
 
@@ -335,6 +337,7 @@ def test_a_second_ctrl_c_ends_all_at_once(here, monkeypatch):
     until(lambda: not any(map(alive, pids)))
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_in_as_many_processes_as_are_asked_for_now(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     cfg = train.parse(["--run", "r", "--jobs", "4"])
@@ -354,6 +357,7 @@ def test_a_run_goes_on_in_as_many_processes_as_are_asked_for_now(tmp_path, monke
     )
 
 
+@pytest.mark.slow
 def test_no_snapshot_depends_on_how_the_work_was_shared_out(checkpoints):
     ways = [{}, {"jobs": 2}, {"shard": "never"}]
     runs = [ladder.start(replace(CFG, **knobs), 0, Lines(), checkpoints) for knobs in ways]

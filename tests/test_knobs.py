@@ -124,6 +124,7 @@ def test_a_function_of_a_users_own_is_learned_by_as_one_of_ours(checkpoints, tmp
                    [(default, brief), (default, squared), (brief, squared)])  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_does_not_go_on_with_a_file_that_has_changed(checkpoints, tmp_path, capsys):
     file = tmp_path / "mine.py"
     file.write_text(OWN)

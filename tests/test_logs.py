@@ -29,6 +29,7 @@ def run(model, tmp_path_factory) -> Path:
     return folder / "runs" / "r"
 
 
+@pytest.mark.slow
 def test_held_out_steps_are_replayed_with_every_number(run):
     rows = json.loads((run / "ladder.json").read_text())
     for arm in ("base", "act_prm"):
@@ -41,6 +42,7 @@ def test_held_out_steps_are_replayed_with_every_number(run):
         assert 0.0 <= low <= row["likelihood"] <= high <= 1.0
 
 
+@pytest.mark.slow
 def test_a_run_without_a_world_goes_on_to_the_same_rows(run, monkeypatch):
     monkeypatch.chdir(run.parents[1])
     path = run / "ladder.json"

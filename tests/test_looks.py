@@ -53,6 +53,7 @@ def test_training_is_bit_for_bit_the_same_with_looks_and_without(stage, checkpoi
     assert all("eval/success" in line for line in log_of(looked).lines)
 
 
+@pytest.mark.slow
 def test_a_look_comes_every_so_often_and_at_the_end_and_measures_what_an_evaluation_does(
     checkpoints, tmp_path
 ):
@@ -67,6 +68,7 @@ def test_a_look_comes_every_so_often_and_at_the_end_and_measures_what_an_evaluat
         assert last[f"eval/{name}"] == expected[name], name
 
 
+@pytest.mark.slow
 def test_what_is_logged_of_collapse_is_of_the_batch_of_that_update(
     checkpoints, tmp_path, monkeypatch
 ):
@@ -96,6 +98,7 @@ def test_every_look_plays_the_same_validation_tasks_greedily_and_as_the_stage_as
         assert len(seen) == 4 and seen == [(tasks, noise_seed(0, "look", 0), 0.0, reads)] * 4
 
 
+@pytest.mark.slow
 def test_nothing_is_played_while_the_next_batch_is(checkpoints, tmp_path, monkeypatch):
     busy = []
     success = looks.success

@@ -182,6 +182,7 @@ def test_alpha_and_targets_are_those_of_the_adapters(base, tmp_path):
     assert scales == [2.0, 1.0]  # alpha / rank; by default alpha is twice the rank
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("targets", [[], ["q_proj", "down_proj"]])
 def test_a_plan_counts_the_adapters_there_will_be(base, tmp_path, targets):
     model = load_model(str(base), lora=4, targets=targets)
@@ -272,6 +273,7 @@ def test_a_plan_refuses_adapters_that_a_run_refuses(base, tmp_path, monkeypatch,
         assert words in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_leaves_a_checkpoint_that_the_next_one_goes_on_from(base, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     flags = "--world-args rounds=1 swaps=1 --num-demos 4 --episodes 4"

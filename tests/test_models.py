@@ -70,6 +70,8 @@ MODELS = {
     "Mamba2": MAMBA | {"head_dim": 16, "num_heads": 4, "n_groups": 1, "chunk_size": 8},
 }  # fmt: skip
 REFUSED = ("Mamba",)
+QUICK = ("Qwen3", "Gemma2", "Mamba")
+NAMES = [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in MODELS]
 
 
 def saved(name: str, folder: Path) -> Path:
@@ -107,7 +109,7 @@ def verdict(name: str, folder: Path, capsys) -> str:
     return f"| {name} | {trees} | {cache} | {'' if agrees else cause} |"
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_found_of_an_architecture_is_what_the_page_says(name, tmp_path, capsys):
     assert verdict(name, tmp_path, capsys) in DOCS.read_text().splitlines()
 
@@ -127,7 +129,7 @@ def forward(model, sample: Sample) -> torch.Tensor:
     return torch.stack([all_logp[place - 1, ids[0, place]] for place in places])
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in REFUSED])
+@pytest.mark.parametrize("name", [name for name in NAMES if name.values[0] not in REFUSED])
 def test_trainer_and_sampler_have_the_log_probs_of_the_model_and_updates_run(name, tmp_path):
     who = loaded(name, tmp_path)
     check(who)
@@ -148,6 +150,7 @@ def test_trainer_and_sampler_have_the_log_probs_of_the_model_and_updates_run(nam
 # --- each guard, on a model that is made wrong ---
 
 
+@pytest.mark.slow
 def test_a_trainer_that_skips_what_follows_the_head_is_refused(tmp_path, monkeypatch, capsys):
     bare = lambda model, output, hidden: model.get_output_embeddings()(hidden)  # noqa: E731
     monkeypatch.setattr(reading, "_logits", bare)

@@ -173,6 +173,7 @@ def test_a_reward_that_changes_what_it_was_given_changes_a_copy(here):
     assert all(torch.equal(a, b) for a, b in zip(logps, LOGPS, strict=True))
 
 
+@pytest.mark.slow
 def test_in_a_thread_a_function_that_hangs_ends_the_process_in_the_same_sentence(here):
     script = (
         "from threading import Thread; from minprm import own\n"

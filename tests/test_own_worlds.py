@@ -236,6 +236,7 @@ def test_shares_of_thoughts_are_those_of_the_world(here, capsys):
     assert "mine.py:Mine has no such thoughts" in sentence(capsys, lambda: check(wrong))
 
 
+@pytest.mark.slow
 def test_it_is_played_by_hand_and_measured_but_not_kept_among_ours(here, monkeypatch, capsys):
     def command(main, *flags: str) -> None:
         monkeypatch.setattr(sys, "argv", ["python", *flags])

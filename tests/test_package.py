@@ -59,6 +59,7 @@ def metadata(wheel) -> tuple[dict, str]:
 # --- the two archives -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_sdist_holds_every_file_that_git_tracks(built):
     if not (ROOT / ".git").exists():
         pytest.skip("needs the git checkout")

@@ -111,14 +111,14 @@ def test_a_prompt_that_grows_is_read_on_by_the_process_that_has_read_it(learned)
 # --- whole runs ---
 
 # so few updates have no warm-up: rates are those that a longer run would begin with
-WALKS = "--held-out 3 --act-prm.updates 3 --act-prm.batch 3 --act-prm.group 4"
+WALKS = "--held-out 3 --act-prm.updates 2 --act-prm.batch 3 --act-prm.group 4"
 LOGS = f"--num-demos 8 {WALKS} --act-prm.lr 2e-4"
-SFT = "--sft.epochs 2 --sft.batch 4"
+SFT = "--sft.epochs 1 --sft.batch 4"
 ACT_STAGES = "--stages act_prm relabel sft:thoughts"
 ACT = f"{LOGS} {SFT} {ACT_STAGES}"
-PLAYED = "--rl.updates 3 --rl.batch 3 --rl.group 4"
+PLAYED = "--rl.updates 2 --rl.batch 3 --rl.group 4"
 RL = f"{PLAYED} --rl.lr 2e-4 --stages rl"
-PLAYS = "--preset smoke --episodes 6"
+PLAYS = "--preset smoke --episodes 4"
 LADDER = f"{LOGS} {SFT} {PLAYED} --rl.finetune-lr 8e-5 {ACT_STAGES} rl:finetune"
 REPLAY = f"--preset smoke --world= --demos logs.jsonl --layout tags {ACT}".replace(
     "--num-demos 8", ""
@@ -133,8 +133,11 @@ OBJECTIVES = {
     "base": f"{PLAYS} {LOGS} --stages act_prm --act-prm.scored-by base --act-prm.kl 0.1 "
     "--act-prm.entropy 0.01 --act-prm.length-penalty 0.01 --act-prm.correction truncate "
     "--optim.aggregation sequence",
+    # patience can end a stage from the second look on
     "exact_match": f"{PLAYS} --num-demos 8 {WALKS} --stages act_prm --act-prm.reward exact_match "
-    "--act-prm.trained-on thought --act-prm.patience 1 --act-prm.lr 0.001 --keep-every 1",
+    "--act-prm.trained-on thought --act-prm.patience 1 --act-prm.lr 0.001 --keep-every 1".replace(
+        "--act-prm.updates 2", "--act-prm.updates 3"
+    ),
     "turn_gae": f"{PLAYS} {RL} --rl.advantage turn_gae --rl.lam 0.9 --rl.kl 0.01 "
     "--rl.groups soft --rl.entropy 0.01 --optim.passes 2",
     "gae": f"{PLAYS} {RL} --rl.advantage gae --rl.lam 0.9 --rl.correction mask",
@@ -142,7 +145,7 @@ OBJECTIVES = {
     "--rl.kl-target 0.01 --rl.format-penalty 0.1 --rl.loss dual_clip --optim.aggregation constant",
     "dense": f"{PLAYS} --num-demos 8 {PLAYED} --rl.lr 2e-4 {SFT} "
     "--stages rl:dense synth sft:thoughts",
-    "turns": "--preset errand --episodes 4 --num-demos 6 --held-out 2 --act-prm.updates 1 "
+    "turns": "--preset errand --episodes 2 --num-demos 5 --held-out 2 --act-prm.updates 1 "
     "--act-prm.batch 3 --act-prm.group 4 --relabel.group 4 --relabel.min-reward 0 "
     "--sft.epochs 1 --history.last 2 --history.no-thoughts --rl.updates 1 --rl.batch 2 "
     "--rl.group 3 --act-prm.lr 6e-5 --sft.lr 3e-4 --rl.lr 1e-4 "
@@ -170,7 +173,7 @@ def make(runs: dict[str, str], n: int, folder: Path, *more: str) -> Path:
     cfg = PRESETS["smoke"]
     world = make_world(cfg)
     tiny.raised(world, cfg.tiny, 0, cfg.micro_tokens, folder, "cpu").save(folder / "base")
-    logs = [demo.without_thoughts() for demo in expert_demos(cfg, "train", 0, 14)]
+    logs = [demo.without_thoughts() for demo in expert_demos(cfg, "train", 0, 9)]
     write_demos(logs, folder / "logs.jsonl")
     (folder / "runs.json").write_text(flags_of(runs, *more))
     in_processes(n, folder, "runs", "runs.json")

@@ -168,6 +168,7 @@ def test_the_same_states_are_looked_at_before_some_updates_and_after_the_last(ac
             assert (tokens["after"] is None) == (row["update"] == 4)
 
 
+@pytest.mark.slow
 def test_the_first_thoughts_are_drawn_with_the_same_noise_at_every_look(checkpoints, tmp_path):
     rows = log_of(learned(checkpoints, tmp_path, lr=1e-12)).rows  # nothing moves
     for row in rows:
@@ -247,6 +248,7 @@ def test_without_a_thought_the_action_is_read_right_behind_the_state(act_prm):
             assert close(a, b)
 
 
+@pytest.mark.slow
 def test_after_is_what_the_next_weights_say_of_the_same_tokens(checkpoints, tmp_path):
     """The look before update 1 draws what it draws; what it says of update 0's tokens is read by
     a run that was stopped there."""
@@ -263,6 +265,7 @@ def test_after_is_what_the_next_weights_say_of_the_same_tokens(checkpoints, tmp_
             assert found != [x for x in z["tokens"]["before"] if x is not None]
 
 
+@pytest.mark.slow
 def test_of_what_no_loss_is_taken_has_no_advantage(checkpoints, tmp_path):
     for trained_on, roles in (("thought", "ze"), ("action_first", ""), ("both", "zea")):
         knobs = {"trained_on": trained_on, "thoughts_from": "state_action", "updates": 1}
@@ -273,6 +276,7 @@ def test_of_what_no_loss_is_taken_has_no_advantage(checkpoints, tmp_path):
                     assert (advantage is not None) == (role in roles)
 
 
+@pytest.mark.slow
 def test_thoughts_are_drawn_from_the_state_alone_also_where_training_shows_the_action(
     checkpoints, tmp_path
 ):
@@ -302,6 +306,7 @@ def test_of_a_long_end_of_a_thought_the_first_token_alone_is_the_thoughts():
     assert roles_of(cut, [9], chat) == "tzz"
 
 
+@pytest.mark.slow
 def test_an_action_that_the_base_model_scores_is_read_by_the_base_model(checkpoints, tmp_path):
     knobs = {"scored_by": "base", "lr": 1e-2}
     rows = log_of(learned(checkpoints, tmp_path, **knobs)).rows[-3:]
@@ -336,6 +341,7 @@ def test_a_log_of_another_world_has_no_kinds():
         assert classifier(cfg, demo, 0) is None
 
 
+@pytest.mark.slow
 def test_resampled_paths_can_be_followed_up_and_down(checkpoints, tmp_path):
     run = learned(checkpoints, tmp_path, "act_prm:resample")
     for update in (0, 1, 2, 4):
@@ -364,7 +370,9 @@ def test_only_logs_of_different_tasks_are_watched(act_prm):
 # --- RL ---
 
 
-@pytest.mark.parametrize("history", [History(), History(last=1)])
+@pytest.mark.parametrize(
+    "history", [History(), pytest.param(History(last=1), marks=pytest.mark.slow)]
+)
 def test_episodes_are_those_of_the_batch_token_by_token(checkpoints, tmp_path, history):
     run = learned(checkpoints, tmp_path, "rl", advantage="mean", updates=4, history=history)
     rows = log_of(run).rows
@@ -420,6 +428,7 @@ def test_an_episodes_advantage_is_the_one_that_it_is_trained_with(
     assert len(trained) > 2 and shown - {0} == trained - {0}
 
 
+@pytest.mark.slow
 def test_a_line_stays_reasonable_however_long_thoughts_are(checkpoints, tmp_path, monkeypatch):
     one = log_of(learned(checkpoints, tmp_path / "all", updates=1)).rows[0]
     sizes = [len(z["tokens"]["text"]) for z in one["group"]]

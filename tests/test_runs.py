@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 FLAGS = (
     "--preset smoke --no-gate --tiny.updates 5 --tiny.dim 32 --act-prm.updates 4 "
     "--act-prm.batch 4 --eval-every 1 --num-demos 8 --held-out 2 --episodes 5 "
-    "--arms act_prm --save-every 1 --threads 1"
+    "--arms act_prm --save-every 1 --threads 1 --thought-tokens 12"
 ).split()
 LOG = {
     "task": "t",
@@ -256,8 +256,10 @@ def test_a_model_that_is_a_pickle_is_refused(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("flag", [
-    "--act-prm.updates 3", "--temperature 0.5", "--seeds 1", "--world-args rounds=1 swaps=2",
-    "--thought-tokens 16", "--num-demos 9", "--tiny.batch 9", "--relabel.group 2",
+    "--temperature 0.5", *[pytest.param(flag, marks=pytest.mark.slow) for flag in (
+        "--act-prm.updates 3", "--seeds 1", "--world-args rounds=1 swaps=2",
+        "--thought-tokens 16", "--num-demos 9", "--tiny.batch 9", "--relabel.group 2",
+    )],
 ])  # fmt: skip
 def test_a_snapshot_of_another_configuration_is_not_taken_over(flag, here, capsys):
     stages = Path("checkpoints/whole/stages")
@@ -275,6 +277,7 @@ def test_a_snapshot_of_another_configuration_is_not_taken_over(flag, here, capsy
     assert stop.value.code == 2 and "was made by another run: it differs in" in error
 
 
+@pytest.mark.slow
 def test_a_row_that_began_with_another_base_is_not_compared_with_new_ones(here, capsys):
     path = Path("runs/whole/ladder.json")
     rows = json.loads(path.read_text())
@@ -286,6 +289,7 @@ def test_a_row_that_began_with_another_base_is_not_compared_with_new_ones(here, 
     assert run("whole", "--resume").keys() == {"act_prm", "random", "expert"}
 
 
+@pytest.mark.slow
 def test_the_same_configuration_takes_its_snapshots_over(here):
     expected = json.loads(Path("runs/whole/ladder.json").read_text())["act_prm"]
     Path("runs/whole/ladder.json").unlink()
@@ -294,6 +298,7 @@ def test_the_same_configuration_takes_its_snapshots_over(here):
     assert Path("runs/whole/metrics.jsonl").read_text() == before  # nothing was trained again
 
 
+@pytest.mark.slow
 def test_a_resumed_run_reads_each_file_once_and_keeps_nothing_of_it(here, monkeypatch):
     shutil.rmtree("checkpoints/whole/stages/act_prm+relabel-0")
     shutil.rmtree("checkpoints/whole/stages/act_prm+relabel+sft-thoughts-0")
@@ -382,6 +387,7 @@ def test_a_run_is_named_by_its_folder_and_a_new_one_by_its_world(here):
     assert train.with_new_name(Config(preset="smoke")).run.startswith("smoke-")
 
 
+@pytest.mark.slow
 def test_config_json_gives_back_every_knob(here):
     Path("knobs.toml").write_text("[sft]\nlr = 0.1\n")
     written = train.parse(but("--config knobs.toml --optim.decay linear --act-prm.kl 1e-7"))
@@ -522,7 +528,7 @@ def test_ctrl_c_before_anything_was_trained_leaves_no_run(tmp_path, monkeypatch,
 def test_after_any_number_of_stops_patience_ends_at_the_same_update(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     flags = "--stages act_prm --act-prm.patience 2 --act-prm.updates 30 --act-prm.lr 0.03"
-    flags = but(flags, without="--arms")
+    flags = but(flags, without="--arms --thought-tokens")
     expected = run("whole", *flags)
     assert 2 < len(metrics("whole")) < 30
     update = Log.metrics
@@ -586,7 +592,7 @@ def test_json_is_strict():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("lr", [1e20, 1e30])
+@pytest.mark.parametrize("lr", [1e20, pytest.param(1e30, marks=pytest.mark.slow)])
 def test_weights_that_are_not_finite_are_never_saved(lr, here, capsys):
     cfg = train.parse(but("--stages sft:actions", f"--arms --held-out {ACT_PRM}"))
     sft = replace(cfg.sft, lr=lr, batch=8, epochs=2)
@@ -643,6 +649,7 @@ def test_a_full_disk_ends_in_a_sentence_and_the_run_goes_on_alike(size, here, ca
     assert (run("full", *again), metrics("full")) == expected
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_ends_in_a_sentence(here, capsys):
     Path("runs").rename("kept")
     Path("runs").touch()

@@ -176,6 +176,7 @@ def seen(tmp_path_factory) -> tuple[Path, str]:
     return folder / "runs" / "r", "".join(shown)
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_a_bar_with_the_reward_and_the_time_left(seen):
     folder, shown = seen
     bars = [text for text in shown.split("\r") if text.startswith("seed 0  act_prm ")]

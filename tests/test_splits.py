@@ -117,6 +117,7 @@ def test_a_file_that_leaves_a_split_empty_is_refused(kind, tmp_path):
 # --- what a run plays ---
 
 
+@pytest.mark.slow
 def test_what_a_run_trains_on_is_never_what_it_is_tested_on(tmp_path, monkeypatch):
     """Every task that is begun, by what is seen of it, and whether it was begun for a score."""
     seen = {"training": [], "held out": [], "gate": [], "test": [], "looks": [], "beside": []}
@@ -189,7 +190,9 @@ def test_luck_changes_neither_the_task_nor_what_is_seen_first_and_can_be_had_aga
         assert len(tasks) == 1
 
 
-@pytest.mark.parametrize("name", ["frozenlake", "bandit", "gym"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("frozenlake", marks=pytest.mark.slow), "bandit", "gym"]
+)
 def test_episodes_of_one_task_have_luck_of_their_own(name):
     world, differ = make(name, **({"slip": 0.67} if name == "frozenlake" else {})), 0
     for seed in range(20):
@@ -201,6 +204,7 @@ def test_episodes_of_one_task_have_luck_of_their_own(name):
     assert differ >= 12  # 200 of 200 groups agreed where luck came from the task's seed
 
 
+@pytest.mark.slow
 def test_a_group_and_every_sample_of_a_task_are_given_luck_of_their_own(monkeypatch):
     given = []
     reset = World.reset
@@ -251,6 +255,7 @@ def test_a_world_that_was_played_is_the_same_to_the_cache_and_other_code_is_not(
     assert len(set(known)) == len(known)
 
 
+@pytest.mark.slow
 def test_of_two_processes_that_raise_one_model_the_first_one_is_kept(tmp_path):
     """The second one finds, when it saves, that the folder came to be meanwhile."""
     policy = tiny.raised(Cups(), Tiny(updates=1), 0, 4096, tmp_path)

@@ -79,6 +79,7 @@ def here(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_what_asks_for_no_model_waits_for_no_torch(here):
     done = child(here, "-c", RUN, *AT_ONCE)
     assert done.returncode == 0, done.stderr
@@ -120,6 +121,7 @@ def test_a_folder_of_several_models_names_them(tmp_path, capsys):
 # --- threads --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch has another OpenMP")
 @pytest.mark.parametrize(("chosen", "spins"), [({}, "0"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "3")])
 def test_threads_that_wait_sleep_unless_a_person_says_otherwise(tmp_path, chosen, spins):
@@ -177,6 +179,7 @@ def test_the_threads_of_a_large_model_are_told_as_they_are(monkeypatch):
     assert threads.why("some/model", 8) == "CPU threads: 8"  # which spin, as a person wants it
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_a_busy_machine_times_every_number_of_threads(tmp_path, monkeypatch):
     for flags, _ in busy.SETTINGS.values():
         parse(f"{busy.RUN} {flags}".split())

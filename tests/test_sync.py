@@ -208,6 +208,7 @@ def run_of(checkpoints, folder, engines: list | None, monkeypatch, **knobs):
     return start(cfg, 0, Lines(), checkpoints)
 
 
+@pytest.mark.slow
 def test_fine_tuning_copies_no_weights_and_each_batch_of_rl_copies_them_once(
     checkpoints, tmp_path, monkeypatch
 ):
@@ -220,6 +221,7 @@ def test_fine_tuning_copies_no_weights_and_each_batch_of_rl_copies_them_once(
     assert llm.calls.count("reload_weights") == CFG.rl.updates
 
 
+@pytest.mark.slow
 def test_weights_change_hands_in_the_main_thread_while_nobody_writes(
     checkpoints, tmp_path, monkeypatch
 ):

@@ -102,6 +102,7 @@ def test_whatever_is_sampled_is_parsed_without_an_exception(data):
         c.action(action)  # it can stand in a history
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200), st.text(min_size=1, max_size=20))
 def test_any_text_goes_through_thought_and_arguments(thought, value):
     c = QWEN_CHAT

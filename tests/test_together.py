@@ -38,9 +38,9 @@ def impatient(monkeypatch) -> None:
 # --- a run that is stopped goes on, in another number of processes too ---
 
 FLAGS = (
-    "--preset smoke --stages act_prm rl --act-prm.updates 6 --act-prm.batch 4 --act-prm.group 4 "
-    "--rl.updates 4 --rl.batch 2 --rl.group 4 --eval-every 2 --eval-tasks 4 --num-demos 8 "
-    "--held-out 2 --episodes 10 --save-every 2 --threads 1 --jobs 1 "
+    "--preset smoke --stages act_prm rl --act-prm.updates 5 --act-prm.batch 4 --act-prm.group 4 "
+    "--rl.updates 3 --rl.batch 2 --rl.group 4 --eval-every 3 --eval-tasks 2 --num-demos 8 "
+    "--held-out 2 --episodes 4 --save-every 2 --threads 1 --jobs 1 "
     "--act-prm.lr 2e-4 --rl.lr 2e-4"  # as a warm-up of five updates would begin
 ).split()
 

@@ -1,5 +1,7 @@
 """How many tokens are read for each that has to be: the benchmark counts what it says."""
 
+import pytest
+
 from benchmarks import tokens
 from benchmarks.tokens import Made, Phase
 
@@ -9,6 +11,7 @@ def test_a_path_that_several_sequences_begin_with_is_distinct_once():
     assert [phase.note(ids) for ids in ([1, 2, 3], [1, 2, 4], [2], [1, 2])] == [3, 1, 1, 0]
 
 
+@pytest.mark.slow
 def test_training_reads_not_much_more_than_has_to_be_read():
     for continues in ("best", "own", "resample"):
         made = Made(steps=5, observation=20, action=3, thought=8, longest=24)

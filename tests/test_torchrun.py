@@ -83,11 +83,14 @@ def restated(logp, thought, state, action):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arm", ["act_prm", "best_of_base"])
-def test_processes_that_come_to_different_numbers_end(arm, tmp_path):
+@pytest.mark.parametrize("few", [
+    "--arms act_prm --num-demos 8 --held-out 2 --act-prm.batch 4 --act-prm.group 4",
+    "--arms best_of_base",
+])  # fmt: skip
+def test_processes_that_come_to_different_numbers_end(few, tmp_path):
     """One learns from other advantages, the other from other thoughts in the logs."""
     (tmp_path / "bad.py").write_text(BAD)
-    flags = f"--preset smoke --arms {arm} --act-prm.reward bad.py:restated --run r".split()
+    flags = f"--preset smoke {few} --act-prm.reward bad.py:restated --run r".split()
     where = ["--nproc-per-node", "2", "--master-port", str(free_port())]
     command = [sys.executable, "-m", "torch.distributed.run", *where, ROOT / "train.py", "--"]
     done = subprocess.run(

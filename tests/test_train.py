@@ -22,8 +22,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 TINY = (
-    "--preset smoke --arms base act_prm --world-args rounds=1 swaps=2 cups=4 --num-demos 48 "
-    "--held-out 8 --episodes 100 --tiny.updates 600 --act-prm.updates 8 --act-prm.batch 16 "
+    "--preset smoke --arms base act_prm --num-demos 48 "
+    "--held-out 8 --episodes 100 --act-prm.updates 8 --act-prm.batch 16 "
     "--save-every 2 --threads 1 --jobs 1"
 ).split()
 
@@ -105,7 +105,7 @@ def test_a_run_leaves_what_readme_promises(whole):
 
 
 def test_evaluate_prints_a_checkpoint_beside_random_and_expert(whole):
-    world = "--world cups --world-args rounds=1 swaps=2 cups=4 --episodes 100".split()
+    world = "--world cups --world-args rounds=1 swaps=3 --episodes 100".split()
     args = command("evaluate.py", "checkpoints/whole/act_prm-0", *world)
     done = subprocess.run(args, cwd=whole, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -116,7 +116,7 @@ def test_evaluate_prints_a_checkpoint_beside_random_and_expert(whole):
 
 
 def test_evaluate_reports_pass_at_k_of_samples_that_stand_together(whole):
-    world = "--world cups --world-args rounds=1 swaps=2 cups=4 --episodes 30".split()
+    world = "--world cups --world-args rounds=1 swaps=3 --episodes 30".split()
     drawn = "--temperature 1.0 --samples 4 --transcripts all.jsonl".split()
     args = command("evaluate.py", "checkpoints/whole/act_prm-0", *world, *drawn)
     done = subprocess.run(args, cwd=whole, capture_output=True, text=True)
@@ -166,13 +166,13 @@ def test_a_run_of_another_version_is_not_resumed_and_says_so(tmp_path):
 
 
 def test_what_the_policy_won_becomes_logs_to_learn_from(whole):
-    flags = "--preset smoke --stages synth sft:thoughts --world-args rounds=1 swaps=2 cups=4 "
-    flags += "--num-demos 200 --episodes 100 --tiny.updates 600 --threads 1"
+    flags = "--preset smoke --stages synth sft:thoughts "
+    flags += "--num-demos 200 --episodes 20 --threads 1"
     done = finish(whole, "--run", "won", *flags.split())
     assert done.returncode == 0, done.stderr
     (file,) = (whole / "runs" / "won").glob("synth-*.jsonl")
-    (demos, _), world = read_demos(file), Cups(rounds=1, swaps=2, cups=4)
-    assert 20 < len(demos) < 150 and all(s.thought for d in demos for s in d.steps)
+    (demos, _), world = read_demos(file), Cups(rounds=1, swaps=3)
+    assert 10 < len(demos) < 100 and all(s.thought for d in demos for s in d.steps)
     for demo in demos:
         world.reset(int(demo.task.split("-")[1]))
         assert [s.action for s in demo.steps] == [world.expert()]

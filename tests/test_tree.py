@@ -135,7 +135,7 @@ def flex(monkeypatch, by_blocks):
 
 @SHAPES
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
-@pytest.mark.parametrize("kernel", ["by_blocks", "flex"])
+@pytest.mark.parametrize("kernel", ["by_blocks", pytest.param("flex", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_block_masks_give_the_numbers_of_dense_ones(shape, kernel, checkpointing, request):
     p, samples = policy(), grown(shape, size=9)

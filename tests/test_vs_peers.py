@@ -8,6 +8,7 @@ vs_trl = pytest.importorskip("benchmarks.vs_trl", reason="needs trl", exc_type=I
 SMALL = peers.Regime(shortest_prompt=20, longest_prompt=20, longest=4, average=100)
 
 
+@pytest.mark.slow
 def test_a_comparison_finds_equal_gradients_and_counts_what_each_side_reads(monkeypatch, capsys):
     monkeypatch.setattr(peers, "CHECKED", 2)
     monkeypatch.setattr(peers, "TIMED", 1)

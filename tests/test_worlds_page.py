@@ -48,6 +48,7 @@ def test_the_pages_class_of_trls_is_won_by_looking_and_saying(page, tmp_path):
     assert desk.step("Done.")[1:3] == (1.0, True) and desk.success
 
 
+@pytest.mark.slow
 def test_the_pages_numbers_of_its_own_world_are_those_that_are_measured(page):
     audited = audit.audit([GUESS])
     assert f"| `{GUESS}` |" in audit.table(audited)  # the last row
