@@ -1,6 +1,5 @@
 """The world that docs/worlds.md tells a reader to write, played by its file's name."""
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -107,20 +106,13 @@ def test_the_game_that_it_shows_is_the_one_that_is_played(page, monkeypatch, cap
 @pytest.mark.slow
 def test_the_pages_server_is_won_by_finding_and_saying(page, tmp_path, monkeypatch):
     pytest.importorskip("mcp", reason='needs the extra: pip install ".[mcp]"')
-    *_, source = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    line = re.search(r'```json\n({"question".*})\n```', page)
-    assert line
-    first = json.loads(line[1])
-    assert first == {"question": "Where is order 7?", "answer": "Rome"}
-    rows = [line[1]]
-    for number in range(30):
-        rows.append(json.dumps({**first, "question": f"Where is order {3 * number + 1}? "}))
-    (tmp_path / "desk.py").write_text(source)
-    (tmp_path / "tasks.jsonl").write_text("\n".join(rows))
+    *_, server, tasks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "server.py").write_text(server)
     monkeypatch.chdir(tmp_path)
+    exec(tasks, {})
     desk = envs.make_world(
-        Config(world=f"mcp:{sys.executable} desk.py", world_args=["tasks=tasks.jsonl"])
+        Config(world=f"mcp:{sys.executable} server.py", world_args=["tasks=tasks.jsonl"])
     )
     number = desk.reset(task_seed("test", 0)).strip().split()[-1][:-1]
     city = desk.step(call("find", number=number))[0]
-    assert city == "Rome" and desk.step(city)[1:3] == (1.0, True) and desk.success
+    assert desk.step(city)[1:3] == (1.0, True) and desk.success

@@ -31,10 +31,14 @@ def main() -> None:
 
 
 def play(world: World, seed: int) -> None:
-    """Lets a person act. `?` shows the expert's action; an empty line ends the game."""
+    """Lets a person act. `?` shows the expert's action, if there is an expert."""
     observation = world.reset(task_seed("train", seed))
     print(printable(rules_of(world)))  # after the reset: in some worlds a task has rules of its own
-    print("`?` shows the expert's action, an empty line ends.")
+    has_expert = world.has("expert")
+    if has_expert:
+        print("`?` shows the expert's action, an empty line ends.")
+    else:
+        print("An empty line ends.")
     done = False
     reward = 0.0
     while not done:
@@ -47,7 +51,7 @@ def play(world: World, seed: int) -> None:
             return
         if not typed:
             return
-        if typed == "?":
+        if typed == "?" and has_expert:
             print(printable(f"{world.thought() or ''} {world.expert()}"))
         else:
             observation, reward, done, _ = world.step(typed_action(world, typed))
