@@ -53,6 +53,7 @@ def load(name: str) -> dict:
 
 def save(path: str | Path, **results) -> None:
     """Writes the file, one line for each short list or dict so that a change is easy to read."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_atomically(Path(path), to_text(results) + "\n")
     print(f"written: {path}")
 

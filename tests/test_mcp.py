@@ -1,11 +1,13 @@
 """An MCP server is a world: its tools are called, and what it breaks is its own episode."""
 
-import gc
 import json
 import os
+import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,6 +39,17 @@ def here(tmp_path, monkeypatch):
     write("checked.jsonl", [{**row, "check": check} for row in counts], tmp_path)
     monkeypatch.chdir(tmp_path)
     servers.IDLE.clear()
+    opened = []
+
+    class Noted(servers.Connection):
+        def __init__(self, *args):
+            opened.append(self)
+            super().__init__(*args)
+
+    monkeypatch.setattr(servers, "Connection", Noted)
+    yield
+    for connection in opened:  # of worlds that a test has left
+        connection.close()
 
 
 def write(name: str, rows: list, folder: Path) -> None:
@@ -188,9 +201,41 @@ def test_an_episode_that_ends_without_a_turn_leaves_no_server():
     count = world()
     count.reset(task_seed("train", 0))
     count.step(COUNT)
-    del count  # as one that outgrew the context
-    gc.collect()
+    count.close()  # as one that outgrew the context
     assert end_of_servers()
+
+
+def test_a_server_that_died_while_it_waited_is_not_used_again():
+    count = world(RAW, "tasks=counts.jsonl", "reset=clear")
+    count.reset(task_seed("train", 0))
+    count.step(COUNT)
+    count.step("2")
+    ((waiting,),) = servers.IDLE.values()
+    waiting.close()
+    assert end_of_servers()
+    count.reset(task_seed("train", 0))
+    assert count.step(COUNT)[0] == "1"
+    count.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked there")
+def test_a_forked_process_starts_servers_of_its_own():
+    count = world()
+    count.reset(task_seed("train", 0))
+    count.step(COUNT)
+    child = os.fork()
+    if not child:
+        status = 1
+        with suppress(BaseException):
+            signal.alarm(30)
+            own = world()
+            own.reset(task_seed("train", 0))
+            status = int(own.step(COUNT)[0] != "1")
+            own.close()
+        os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert count.step(COUNT)[0] == "2"
+    count.close()
 
 
 @pytest.mark.parametrize(
@@ -221,6 +266,7 @@ def test_a_server_that_does_not_start_is_refused_before_the_run(name, said, caps
         (["tasks=blank.jsonl"], "question and answer are texts, and"),
         (["tasks=number.jsonl"], "question and answer are texts, and"),
         (["tasks=check.jsonl"], '"check" is a call, {"name": ..., "arguments": {...}}'),
+        (["tasks=typo.jsonl"], "check cuont: no such tool. Tools: count, clear"),
     ],
 )
 def test_tasks_and_knobs_that_make_no_world_are_refused(args, said, tmp_path, capsys):
@@ -230,6 +276,9 @@ def test_tasks_and_knobs_that_make_no_world_are_refused(args, said, tmp_path, ca
     write("blank.jsonl", [{**row, "answer": " ."}], tmp_path)
     write("number.jsonl", [{**row, "answer": 3}], tmp_path)
     write("check.jsonl", [{**row, "check": {"name": "count"}}], tmp_path)
+    check = {"name": "cuont", "arguments": {}}
+    typo = [{"question": f"Count, {n}.", "answer": "2", "check": check} for n in range(40)]
+    write("typo.jsonl", typo, tmp_path)
     make = lambda flags: check_tasks(Config(world=RAW, world_args=args))  # noqa: E731
     assert said in refusal(make, args, capsys)
 
@@ -242,13 +291,19 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys):
 
 def test_so_many_episodes_are_played_at_once_as_the_world_allows(monkeypatch):
     batches = []
-    monkeypatch.setattr(
-        "minprm.endpoint.agents.play",
-        lambda agent, new_world, seeds, noise: batches.append((seeds, noise)) or [],
-    )
+    closed = []
+
+    def play(agent, new_world, seeds, noise):
+        batches.append((seeds, noise))
+        steps = [0] if len(seeds) > 6 else []  # of the last few none fits the context
+        ended = SimpleNamespace(close=lambda: closed.append(1))
+        return [SimpleNamespace(world=ended, steps=steps, failure="")] * len(seeds)
+
+    monkeypatch.setattr("minprm.endpoint.agents.play", play)
     cfg = Config(world=RAW, world_args=["tasks=counts.jsonl"])
     play_in_world(cfg, None, [*range(70)], 5)
     assert batches == [([*range(32)], 5), ([*range(32, 64)], 37), ([*range(64, 70)], 69)]
+    assert len(closed) == 70
     batches.clear()
     play_in_world(Config(), None, [*range(70)], 5)
     assert batches == [([*range(70)], 5)]

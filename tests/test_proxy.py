@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from minprm.commands import record
+from minprm.commands import record, recording
 from minprm.commands.logs import main as logs
 from minprm.commands.recording import Recorder
 from minprm.endpoint.server import message_in
@@ -47,6 +47,12 @@ class Api(BaseHTTPRequestHandler):
             self.reply(429, b'{"error": {"message": "slowly",\n "code": 7}}', ("Retry-After", "3"))
         elif last["content"] == "elsewhere":
             self.reply(302, b"", ("Location", f"http://127.0.0.1:{self.server.server_port}/other"))
+        elif last["content"] == "cut":
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            self.wfile.write(b'{"choices": [')
+            self.close_connection = True
         elif fields.get("stream"):
             self.stream(message_to(last), last["content"])
         else:
@@ -287,6 +293,58 @@ def test_a_stream_that_breaks_is_no_log(recorder, tmp_path, capsys):
     assert "the stream ended before the answer did" in capsys.readouterr().err
 
 
+def stream_of(*deltas: dict, end: str = "data: [DONE]\n\n", **last) -> str:
+    """A stream as it is written, with a reason to finish in its last event."""
+    events = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    events.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], **last})
+    return "".join(f"data: {json.dumps(event)}\r\n\r\n" for event in events) + end
+
+
+def piece(name: str, arguments: str, **fields) -> dict:
+    return {"function": {"name": name, "arguments": arguments}, **fields}
+
+
+NONE = {"index": None}
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    ({}, {}), ({"index": 0}, {"index": 0}), ({"index": 1}, {"index": 2}), (NONE, NONE),
+])  # fmt: skip
+def test_calls_stay_apart_however_an_api_numbers_them(one, other):
+    calls = [piece("find", '{"n": 1}', id="a", **one), piece("find", '{"n": 2}', id="b", **other)]
+    for deltas in ([{"tool_calls": calls}], [{"tool_calls": [call]} for call in calls]):
+        message = message_in(stream_of(*deltas))
+        assert message["tool_calls"] == [
+            {"type": "function", "id": name, "function": {"name": "find", "arguments": said}}
+            for name, said in (("a", '{"n": 1}'), ("b", '{"n": 2}'))
+        ]
+
+
+def test_a_stream_is_whole_where_it_says_so_in_either_way():
+    assert message_in(stream_of({"content": "yes"}, end=""))["content"] == "yes"
+    broken = 'data: {"choices": [{"index": 0, "delta": {"content": "ye"}}]}\n\n'
+    with pytest.raises(ValueError, match="ended before the answer"):
+        message_in(broken)
+    with pytest.raises(ValueError, match="broke off"):
+        message_in(stream_of({"content": "ye"}, error={"message": "out of memory"}))
+
+
+def test_an_answer_that_is_cut_has_no_end_for_the_agent_either(recorder, tmp_path, capsys):
+    response = asked(url_of(recorder), {"messages": [user("cut")]})
+    with pytest.raises(http.client.IncompleteRead):
+        response.read()
+    assert not lines_of(tmp_path) and "not recorded" in capsys.readouterr().err
+
+
+def test_what_no_conversation_can_go_on_from_is_let_go(recorder, tmp_path, monkeypatch):
+    monkeypatch.setattr(recording, "KEPT", 2)
+    converse(url_of(recorder), "17")
+    assert len(recorder.ends) == 1  # three turns are one place
+    for question in ("18", "19", "20"):
+        answer(url_of(recorder), [user(question)])
+    assert len(recorder.ends) == 2 and len(lines_of(tmp_path)) == 4
+
+
 def test_models_are_those_of_the_api_and_other_places_are_not_served(recorder):
     parts = urlsplit(url_of(recorder))
     connection = http.client.HTTPConnection(parts.netloc, timeout=20)
@@ -332,7 +390,7 @@ def test_the_command_records_until_ctrl_c(api, tmp_path):
     finally:
         program.kill()
     assert program.returncode == 130 and not errors
-    assert told == "1 conversations; read them: minprm logs r\n"
+    assert told == "conversations: 1; read them: minprm logs r\n"
 
 
 def test_the_logs_of_it_are_read_by_the_command_for_logs(recorder, tmp_path, capsys):
@@ -343,7 +401,9 @@ def test_the_logs_of_it_are_read_by_the_command_for_logs(recorder, tmp_path, cap
 
 @pytest.mark.parametrize(("flags", "says"), [
     ("", "--to"), ("--to api.openai.com", "base URL"), ("--to https://me:key@a.b/v1", "base URL"),
-    ("--to https://a.b/v1?key=k", "base URL"), ("--to https://a.b --port 70000", "--port 70000"),
+    ("--to https://a.b/v1?key=k", "base URL"), ("--to https://:key@a.b/v1", "base URL"),
+    ("--to http://[", "base URL"), ("--to https://a.b:abc", "base URL"),
+    ("--to https://a.b --port 70000", "--port 70000"),
     ("--to https://a.b --out {file}", "choose others"),
 ])  # fmt: skip
 def test_flags_that_cannot_be_meant_are_refused(tmp_path, capsys, flags, says):

@@ -25,9 +25,10 @@ def main(argv: list[str]) -> None:
     """The command. It ends with Ctrl-C."""
     flags = read_flags(Record, argv, "minprm record")
     check_ranges(flags)
-    url = urlsplit(flags.to)
-    plain = url.scheme in ("http", "https") and url.hostname and not (url.username or url.query)
-    refuse(not plain, "--to is a base URL without a key in it, as https://api.openai.com/v1")
+    refuse(
+        not is_plain(flags.to),
+        "--to is a base URL without a key in it, as https://api.openai.com/v1",
+    )
     from minprm.commands.recording import Recorder  # torch: what is refused above did not wait
 
     try:
@@ -40,5 +41,16 @@ def main(argv: list[str]) -> None:
     try:
         Event().wait()
     except KeyboardInterrupt:
-        print(printable(f"{recorder.files} conversations; read them: minprm logs {flags.out}"))
+        print(printable(f"conversations: {recorder.files}; read them: minprm logs {flags.out}"))
         raise SystemExit(130) from None
+
+
+def is_plain(url: str) -> bool:
+    """Is it the address of a server and a path there, and nothing else?"""
+    try:
+        parts = urlsplit(url)
+        secret = "@" in parts.netloc or parts.query or parts.fragment
+        there = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        return there and not secret
+    except ValueError:
+        return False

@@ -5,13 +5,15 @@ they were sent. Headers, and with them the key of an agent, are written nowhere.
 """
 
 import json
+import os
 import sys
 import time
 from contextlib import suppress
 from email.message import Message
-from http.client import HTTPException
+from http.client import HTTPException, IncompleteRead
 from pathlib import Path
 from threading import Lock
+from typing import Any
 from urllib import error, request
 
 from minprm.endpoint.conversations import key, steps_of
@@ -20,6 +22,7 @@ from minprm.look.log import write_atomically
 from minprm.printable import printable
 from minprm.text.actions import parse_json
 
+KEPT = 1000  # places from which a conversation can go on
 SECONDS = 600  # in which the API has to answer, or to send the next part
 # Headers that belong to one connection.
 OWN = ("host", "connection", "keep-alive", "content-length", "transfer-encoding",
@@ -32,22 +35,25 @@ class Recorder(Endpoint):
     def __init__(self, to: str, folder: Path, port: int):
         self.to = to.rstrip("/")
         self.opener = request.build_opener(NoRedirect)
-        self.name = f"{folder}/{time.strftime('%Y%m%d-%H%M%S')}-{port}"  # each file begins so
+        start = time.strftime("%Y%m%d-%H%M%S")
+        self.name = f"{folder}/{start}-{os.getpid()}"  # the name of each file begins so
         self.files = 0
         self.writing = Lock()
-        # by what was said, the file and the messages of conversations that stand there
+        # by what was said, the file and the messages of conversations that stand there; the newest
         self.ends: dict[tuple, list[tuple[Path, list]]] = {}
         super().__init__(("127.0.0.1", port), RecordHandler)
 
     def keep(self, body: bytes, answer: bytes) -> None:
         """Writes down what was asked and answered. What fails here does not reach the agent."""
         try:
+            if answer.startswith(b"\x1f\x8b"):
+                raise ValueError("the API has compressed its answer")
             fields = parse_json(body.decode())
             messages = [*fields["messages"], message_in(answer.decode())]
             with self.writing:
                 self._write(messages, fields.get("tools") or [])
         except (ValueError, LookupError, TypeError, AttributeError, OSError) as problem:
-            print(printable(f"not recorded: {problem!r:.200}"), file=sys.stderr, flush=True)
+            warn(problem)
 
     def _write(self, messages: list[dict], tools: list[dict]) -> None:
         """Writes a conversation, over its file where it goes on."""
@@ -57,9 +63,11 @@ class Recorder(Endpoint):
         if sum(len(step.state) + 1 for step in steps) != len(messages):
             steps = []
         for turns in range(len(steps) - 1, 0, -1):
-            places = self.ends.get(key(steps[:turns], tools))
-            if places:
-                file, before = places.pop()
+            said = key(steps[:turns], tools)
+            if said in self.ends:
+                file, before = self.ends[said].pop()
+                if not self.ends[said]:
+                    del self.ends[said]
                 messages[: len(before)] = before  # the agent may have dropped thoughts
                 break
         else:
@@ -67,6 +75,8 @@ class Recorder(Endpoint):
             file = Path(f"{self.name}-{self.files:06}.jsonl")
         if steps:
             self.ends.setdefault(key(steps, tools), []).append((file, messages))
+        if len(self.ends) > KEPT:
+            del self.ends[next(iter(self.ends))]
         line = json.dumps({"messages": messages, "tools": tools}, ensure_ascii=False)
         write_atomically(file, line + "\n")
 
@@ -98,27 +108,43 @@ class RecordHandler(OpenHandler):
         """Sends a request on, and what comes back. It is kept before its end is sent: the agent may
         go on at once."""
         url = f"{self.endpoint.to}/{self.path.partition('/v1/')[2]}"
-        forwarded = request.Request(url, body, passing(self.headers))
+        forwarded = request.Request(url, body, dict(passing(self.headers)))
         try:
             answer = self.endpoint.opener.open(forwarded, timeout=SECONDS)
         except error.HTTPError as refused:  # it is an answer too
             answer = refused
         except (OSError, HTTPException) as problem:
             raise Refusal(f"{self.endpoint.to} does not answer: {problem}", 502) from None
-        self.send_response(answer.status or 502)
-        for name, text in {**passing(answer.headers), "Transfer-Encoding": "chunked"}.items():
-            self.send_header(name, text)
-        self.end_headers()
+        with answer:
+            self.send_response(answer.status or 502)
+            for name, text in [*passing(answer.headers), ("Transfer-Encoding", "chunked")]:
+                self.send_header(name, text)
+            self.end_headers()
+            try:
+                self._pass(answer, body)
+            except (OSError, HTTPException) as problem:  # the agent sees an answer without an end
+                self.close_connection = True
+                warn(problem)
+
+    def _pass(self, answer: Any, body: bytes | None) -> None:
+        """Sends the answer's lines as they come."""
         lines = []
+        done = False
         for line in answer:
             lines.append(line)
-            if line.startswith(b"data: [DONE]"):
+            done = line.startswith(b"data: [DONE]")
+            if done:
                 break
             self._part(line)
+        if not done and getattr(answer, "length", 0):
+            raise IncompleteRead(b"", answer.length)
         if body and answer.status == 200:
             self.endpoint.keep(body, b"".join(lines))
-        if lines and lines[-1].startswith(b"data: [DONE]"):
-            self._part(lines[-1] + answer.read())
+        if done:
+            self._part(lines[-1])
+            with suppress(HTTPException):  # nothing has to follow
+                for line in answer:
+                    self._part(line)
         self._part(b"")
 
     def _part(self, part: bytes) -> None:
@@ -126,6 +152,11 @@ class RecordHandler(OpenHandler):
         self.wfile.flush()
 
 
-def passing(headers: Message) -> dict[str, str]:
+def passing(headers: Message) -> list[tuple[str, str]]:
     """The headers that a request or an answer takes along."""
-    return {name: text for name, text in headers.items() if name.lower() not in OWN}
+    return [(name, text) for name, text in headers.items() if name.lower() not in OWN]
+
+
+def warn(problem: Exception) -> None:
+    """Says that a turn is in no log."""
+    print(printable(f"not recorded: {problem!r:.200}"), file=sys.stderr, flush=True)

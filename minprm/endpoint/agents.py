@@ -25,10 +25,10 @@ from typing import Any, NamedTuple
 from loguru import logger
 
 from minprm import own
-from minprm.constants import Config
+from minprm.constants import Config, fail
 from minprm.endpoint.conversations import AgentEpisode, Conversations, asked
 from minprm.endpoint.server import NO_ADDRESS, Endpoint, Refusal, Reply, Request
-from minprm.envs import make_world
+from minprm.envs import make_world, world_class
 from minprm.envs.base import World
 from minprm.model.agent import Player
 from minprm.play import Episode, PlayTasks, play
@@ -63,11 +63,16 @@ def play_of(cfg: Config) -> PlayTasks:
 
 def play_in_world(cfg: Config, agent: Player, seeds: list[int], noise: int) -> list[Episode]:
     """One episode for each task seed, so many at once as the world allows."""
-    at_once = make_world(cfg).at_once or max(len(seeds), 1)
+    at_once = world_class(cfg.world).at_once or max(len(seeds), 1)
     episodes = []
     for first in range(0, max(len(seeds), 1), at_once):
         some = seeds[first : first + at_once]
-        episodes += play(agent, partial(make_world, cfg), some, noise + first)
+        played = play(agent, partial(make_world, cfg), some, noise + first)
+        for e in played:
+            e.world.close()
+        episodes += played
+    if not any(e.steps for e in episodes):
+        fail(f"--context {agent.context} does not hold a first observation and an answer")
     _warn_of_failures(f"--world {cfg.world}", episodes)
     return episodes
 

@@ -20,6 +20,8 @@ from socketserver import ThreadingTCPServer
 from threading import Lock, Thread
 from typing import Any, NamedTuple
 
+from minprm.text.actions import parse_json
+
 SIZE = 8_000_000  # bytes of the longest request
 PATIENCE = 60  # seconds in which a connection has to send its request
 MODEL = {"id": "policy", "object": "model", "created": 0, "owned_by": "minprm"}
@@ -36,7 +38,8 @@ class Reply(NamedTuple):
 
 
 class Refusal(Exception):
-    """A request that is answered by an error. No status here is one that an SDK tries again."""
+    """A request that is answered by an error. No status here is one that an SDK tries again, but
+    for the 502 that says that another server is silent."""
 
     def __init__(self, sentence: str, status: int = 400, code: str | None = None):
         super().__init__(sentence)
@@ -231,16 +234,24 @@ def as_stream(answer: dict, usage: bool) -> Reply:
 
 
 def message_in(answer: str) -> dict:
-    """The assistant's message in a completion, or in a stream of it; of several the first."""
+    """The assistant's message in a completion, or in a stream of it; of several the first. Raises
+    ValueError where the answer is not whole."""
     if answer.lstrip().startswith("{"):
-        return json.loads(answer)["choices"][0]["message"]
-    if not answer.rstrip().endswith("[DONE]"):
-        raise ValueError("the stream ended before the answer did")
+        return parse_json(answer)["choices"][0]["message"]
     message: dict = {"role": "assistant", "content": None}
-    for event in re.findall(r"^data: *({.*)", answer, re.MULTILINE):
-        for choice in json.loads(event).get("choices") or ():
+    ended = answer.rstrip().endswith("[DONE]")
+    for line in re.findall(r"^data: *({.*)", answer, re.MULTILINE):
+        event = parse_json(line)
+        if event.get("error"):
+            raise ValueError("the API broke off its answer")
+        for choice in event.get("choices") or ():
             if choice.get("index", 0) == 0:
+                ended = ended or bool(choice.get("finish_reason"))
                 _add(choice.get("delta") or {}, message)
+    if not ended:
+        raise ValueError("the stream ended before the answer did")
+    for call in message.get("tool_calls", ()):
+        del call["index"]
     return message
 
 
@@ -250,10 +261,24 @@ def _add(piece: dict, message: dict) -> None:
         if key == "tool_calls":
             calls = message.setdefault(key, [])
             for call in part or ():
-                if call.get("index", len(calls)) >= len(calls):  # some send no numbers
-                    calls.append({"type": "function"})
-                _add(call, calls[call.get("index", -1)])
+                _add(call, _call_of(call, calls))
         elif key == "function":
-            _add(part, message.setdefault(key, {}))
+            _add(part or {}, message.setdefault(key, {}))
+        elif key == "id":
+            message[key] = message.get(key) or part
         elif isinstance(part, str | list) and key not in ("role", "type"):
             message[key] = message[key] + part if message.get(key) else part
+
+
+def _call_of(piece: dict, calls: list[dict]) -> dict:
+    """The call that a piece of a stream belongs to. Some APIs number none, or all with 0: then a
+    name, or another id, begins a call."""
+    number, place = piece.get("index"), piece.get("id")
+    for call in reversed(calls):
+        same = number == call["index"]
+        if number is None:
+            same = not (piece.get("function") or {}).get("name")
+        if same and (not place or call.get("id", place) == place):
+            return call
+    calls.append({"index": number, "type": "function"})
+    return calls[-1]

@@ -75,7 +75,8 @@ class World:
 
     teaches: str = ""  # one line for the table of worlds
     system: str = ""  # the rules, for a model that reads English
-    # Functions in JSON schema; an action is then one call. Without tools an action is plain text.
+    # Functions in JSON schema; an action is then one call (of an MCP server: several, or words).
+    # Without tools an action is plain text.
     tools: list[dict[str, Any]] = []  # noqa: RUF012
     turns: int = 1  # the episode ends after so many turns
     actions_per_turn: int = 1  # a turn may hold so many, with commas between them
@@ -151,6 +152,9 @@ class World:
     def has(cls, method: str) -> bool:
         """Does it write this method? An environment of others may lack `actions` and `expert`."""
         return getattr(cls, method) is not getattr(World, method)
+
+    def close(self) -> None:
+        """Lets go of what the episode holds outside Python. It is over."""
 
     # --- what a world writes ---
 

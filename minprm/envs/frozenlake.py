@@ -46,7 +46,8 @@ class FrozenLake(World):
 
         ice: share of the cells that hold. path: the shortest way has at least so many steps.
         slip: chance that a step goes to either side instead (gymnasium's slippery lake: 2/3).
-        actions_per_turn: steps that a turn may hold; an episode has as many steps as with one.
+        actions_per_turn: steps that a turn may hold; an episode has as many steps as with one,
+        rounded up to whole turns.
         """
         possible = 3 <= size <= 20 and 1 <= path <= 2 * size - 2
         if not possible or not 0.5 <= ice <= 1 or not 0 <= slip <= 1:

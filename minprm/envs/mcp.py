@@ -27,7 +27,6 @@ from minprm.text.actions import parts
 SECONDS = 60  # that a server may take to start, and for each call
 LONGEST = 100_000  # characters of an answer; what is longer is cut
 RULES = "Use the tools. When the task is done, answer in words, with nothing but the answer."
-STARTS = asyncio.Semaphore(os.cpu_count() or 1)  # servers that start at the same time
 IDLE: dict[str, list["Connection"]] = {}  # by command, servers that wait for the next episode
 
 
@@ -41,8 +40,10 @@ def world_of(command: str) -> type[World]:
     with TemporaryFile("w+", errors="replace") as log:
         try:
             connection = Connection(command, log)
-            tools, instructions = connection.described()
-            connection.close()
+            try:
+                tools, instructions = connection.described()
+            finally:
+                connection.close()
         except Exception as error:
             log.seek(0)
             last = log.read()[-LONGEST:].splitlines()[-1:]
@@ -71,6 +72,11 @@ class ServerWorld(World):
         names = [schema["function"]["name"] for schema in self.tools]
         if reset not in ("", "none", *names):
             raise ValueError(f"reset={reset}: no such tool. Tools: {', '.join(names)}")
+        for task in self.tasks:
+            if "check" in task and task["check"]["name"] not in names:
+                raise ValueError(
+                    f"check {task['check']['name']}: no such tool. Tools: {', '.join(names)}"
+                )
         self.tools = [schema for schema in self.tools if schema["function"]["name"] != reset]
 
     def begin(self) -> str:
@@ -117,16 +123,33 @@ class ServerWorld(World):
 
     def _server(self) -> "Connection":
         """The server of this episode, which starts at the first call."""
+        if self.connection is None and self.resets_by:
+            self.connection = self._again()
         if self.connection is None:
-            idle = IDLE.setdefault(self.command, [])
-            self.connection = idle.pop() if self.resets_by and idle else Connection(self.command)
-            if self.resets_by not in ("", "none"):
-                text, done = self.connection.call(self.resets_by, {})
-                if not done:
-                    raise ConnectionError(
-                        f"{self.resets_by} did not reset the server: {text[:200]}"
-                    )
+            self.connection = Connection(self.command)
+            self._reset(self.connection)
         return self.connection
+
+    def _again(self) -> "Connection | None":
+        """A server of an earlier episode, if one waits that has not died meanwhile."""
+        idle = IDLE.setdefault(self.command, [])
+        while True:
+            try:
+                connection = idle.pop()
+            except IndexError:
+                return None
+            try:
+                self._reset(connection)
+                return connection
+            except ConnectionError:
+                connection.close()
+
+    def _reset(self, connection: "Connection") -> None:
+        """Makes a server as new, if there is a tool for it."""
+        if self.resets_by not in ("", "none"):
+            text, done = connection.call(self.resets_by, {})
+            if not done:
+                raise ConnectionError(f"{self.resets_by} did not reset the server: {text[:200]}")
 
     def _leave(self, again: bool = False) -> None:
         """Ends the server, or lets the next episode have it again."""
@@ -137,7 +160,7 @@ class ServerWorld(World):
         elif connection:
             connection.close()
 
-    def __del__(self):
+    def close(self) -> None:
         self._leave()  # of an episode that outgrew the context
 
 
@@ -161,7 +184,7 @@ class Connection:
                 server = StdioServerParameters(command=program, args=arguments, env={**os.environ})
                 client = Client(stdio_client(server, log or nowhere))
                 async with AsyncExitStack() as stack:
-                    async with STARTS, asyncio.timeout(SECONDS):
+                    async with starts(), asyncio.timeout(SECONDS):
                         await stack.enter_async_context(client)
                     self.opened.set_result(client)
                     await self.closing.wait()
@@ -209,9 +232,28 @@ class Connection:
 
 @cache
 def loop() -> asyncio.AbstractEventLoop:
+    """The event loop of all servers, in a thread of its own."""
     events = asyncio.new_event_loop()
     Thread(target=events.run_forever, daemon=True).start()
     return events
+
+
+@cache
+def starts() -> asyncio.Semaphore:
+    """So many servers start at the same time."""
+    return asyncio.Semaphore(os.cpu_count() or 1)
+
+
+def begin_anew() -> None:
+    """In a process that was forked: the loop's thread is not there, and the servers are the
+    parent's."""
+    loop.cache_clear()
+    starts.cache_clear()
+    IDLE.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=begin_anew)
 
 
 def cause(error: BaseException) -> str:
@@ -220,7 +262,7 @@ def cause(error: BaseException) -> str:
         error = error.exceptions[0]
     if isinstance(error, TimeoutError):
         return f"it took more than {SECONDS} seconds"
-    return " ".join(str(error).split())
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def text_of(part: Any) -> str:
