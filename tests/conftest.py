@@ -13,6 +13,8 @@ settings.register_profile("untimed", deadline=None)  # a busy machine breaks no 
 settings.load_profile("untimed")
 pytest.register_assert_rewrite("shared")  # its asserts say what they compared, as those of a test
 
+collect_ignore = ["shared/mcp_desk.py", "shared/mcp_raw.py"]  # programs, which would begin to serve
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # What needs a width is drawn in the frame after the one in which it has got it.
 DRAWN = (

@@ -179,7 +179,7 @@ class Connection:
         from mcp.client.stdio import stdio_client
 
         try:
-            with open(os.devnull, "w") as nowhere:
+            with open(os.devnull, "w", encoding="utf-8") as nowhere:
                 program, *arguments = shlex.split(command)
                 server = StdioServerParameters(command=program, args=arguments, env={**os.environ})
                 client = Client(stdio_client(server, log or nowhere))
