@@ -36,7 +36,7 @@ def test_the_page_shows_the_example_as_it_is(page):
 
 
 def test_the_pages_class_of_trls_is_won_by_looking_and_saying(page, tmp_path):
-    _, source, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    _, source, *_ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "desk.py").write_text(source)
     cfg = train.Config(world=f"{tmp_path}/desk.py:Desk")
     envs.check_tasks(cfg)
