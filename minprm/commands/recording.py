@@ -34,7 +34,7 @@ class Recorder(Endpoint):
 
     def __init__(self, to: str, folder: Path, port: int):
         self.to = to.rstrip("/")
-        self.opener = request.build_opener(NoRedirect)
+        self.send = request.build_opener(NoRedirect).open
         start = time.strftime("%Y%m%d-%H%M%S")
         self.name = f"{folder}/{start}-{os.getpid()}"  # the name of each file begins so
         self.files = 0
@@ -110,7 +110,7 @@ class RecordHandler(OpenHandler):
         url = f"{self.endpoint.to}/{self.path.partition('/v1/')[2]}"
         forwarded = request.Request(url, body, dict(passing(self.headers)))
         try:
-            answer = self.endpoint.opener.open(forwarded, timeout=SECONDS)
+            answer = self.endpoint.send(forwarded, timeout=SECONDS)
         except error.HTTPError as refused:  # it is an answer too
             answer = refused
         except (OSError, HTTPException) as problem:

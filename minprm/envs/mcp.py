@@ -37,7 +37,7 @@ def world_of(command: str) -> type[World]:
     if not command.strip():
         raise ValueError('mcp: the command of a server is missing, as in "mcp:python desk.py"')
     logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it would show each line that is no JSON
-    with TemporaryFile("w+", errors="replace") as log:
+    with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
             connection = Connection(command, log)
             try:
