@@ -181,6 +181,7 @@ def test_the_memory_of_a_card_is_what_torch_had_of_it_and_else_what_the_process_
     assert "was not measured" in peak_memory(torch.device("mps"))
 
 
+@pytest.mark.slow
 def test_one_batch_is_of_the_longest_logs_and_is_walked_and_learned_from(checkpoints, monkeypatch):
     """Of two logs of one step and four of two, those of two; and SFT reads the thoughts of them."""
     act = ActPRM(updates=3, batch=2, group=4)

@@ -52,6 +52,7 @@ def test_a_run_without_a_world_goes_on_to_the_same_rows(run, monkeypatch):
     assert json.loads(path.read_text()) == rows
 
 
+@pytest.mark.slow
 def test_relabelled_logs_are_the_same_logs_with_thoughts(run):
     (file,) = run.glob("relabelled-*.jsonl")
     demos, _ = read_demos(file)

@@ -115,6 +115,7 @@ def test_it_reads_the_conversation_with_thoughts_calls_and_what_could_not_be_rea
     assert messages == messages_of(e) and success is False
 
 
+@pytest.mark.slow
 def test_rl_learns_by_it_and_success_is_still_what_is_counted(checkpoints, here):
     logs = {}
     learned = {}

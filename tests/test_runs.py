@@ -261,6 +261,7 @@ def test_a_model_that_is_a_pickle_is_refused(tmp_path, capsys):
         "--thought-tokens 16", "--num-demos 9", "--tiny.batch 9", "--relabel.group 2",
     )],
 ])  # fmt: skip
+@pytest.mark.slow
 def test_a_snapshot_of_another_configuration_is_not_taken_over(flag, here, capsys):
     stages = Path("checkpoints/whole/stages")
     shutil.copytree(stages, "checkpoints/other/stages")

@@ -202,6 +202,7 @@ def curves(folder: Path) -> EventAccumulator:
     return found
 
 
+@pytest.mark.slow
 def test_arms_and_seeds_have_the_same_tags_and_the_ladder_is_there(seen):
     folder, _ = seen
     board = folder / "tensorboard"

@@ -286,6 +286,7 @@ def test_a_chat_model_learns_by_every_method(model, tmp_path, monkeypatch, capsy
     assert "text/distinct_2" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_docs_run_and_print_what_they_say(model, tmp_path, monkeypatch, capsys):
     metric("rouge_l")
     monkeypatch.chdir(tmp_path)
