@@ -52,12 +52,12 @@ def judged(name: str, messages: list[dict], success: bool, seed: int) -> float:
 def advantages(groups: list[Tensor], name: str, lengths: list[Tensor]) -> list[Tensor]:
     """`advantages` of zoo.py, where the name can also be that of a user's function.  [G] each"""
     if not is_own(name):
-        lowest = min((float(r.min()) for r in groups), default=0.0)
-        if name in SHARES and lowest < 0:
-            fail(
-                f"advantage {name} shares out rewards of 0 or more, and {lowest:g} was earned: "
-                "take another, as mean_std, or pay nothing below 0"
-            )
+        for r in groups if name in SHARES else ():
+            if r.min() < 0:
+                fail(
+                    f"advantage {name} shares out rewards of 0 or more, and {float(r.min()):g} was "
+                    "earned: take another, as mean_std, or pay nothing below 0"
+                )
         return zoo.advantages(groups, name, lengths)
     compare = function(name, zoo.ADVANTAGES)
     return [_as_many(name, r, compare(r.clone())) for r in groups]

@@ -7,6 +7,7 @@ out. Their texts may be a stranger's, so all of them stand as code.
 import re
 
 from minprm.constants import flat
+from minprm.logs.schemas import tool_name
 from minprm.printable import printable
 from minprm.report.glossary import ABOUT_ARMS
 from minprm.report.table import interval
@@ -79,7 +80,7 @@ def _training(about: dict, stages: list[str]) -> list[str]:
         data = f"{logs['learned']:,} logs of {logs['tasks']:,} tasks from {source}. Others were "
         data += f"held out: {logs['held_out']:,} for choices, {logs['tested']:,} for the score."
     meaning = ABOUT_ARMS.get(about["arm"], code(" ".join(about["stages"])))
-    tools = [tool.get("function", tool).get("name", "") for tool in about["tools"]]
+    tools = [tool_name(tool) for tool in about["tools"]]
     return [
         f"It is the arm {code(about['arm'])} of the run {code(about['run'])}, seed "
         f"{about['seed']}: {meaning}.",

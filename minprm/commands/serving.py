@@ -15,7 +15,7 @@ from transformers.utils.hub import cached_file
 from minprm.arms.about import asked_of, read_about
 from minprm.constants import fail
 from minprm.load.pretrained import base_of, pretrained
-from minprm.logs.schemas import RECONSTRUCTED, is_reconstructed
+from minprm.logs.schemas import RECONSTRUCTED, is_reconstructed, tool_name
 from minprm.text.chat import Chat
 from minprm.text.render import applied
 
@@ -93,8 +93,7 @@ def notes_of(about: dict) -> list[str]:
 def _of_logs(about: dict) -> list[str]:
     """What the logs that it learned from mean for its tools and its secrets."""
     notes = []
-    tools = [tool for tool in about.get("tools", ()) if is_reconstructed(tool)]
-    names = [tool.get("function", tool).get("name", "") for tool in tools]
+    names = [tool_name(tool) for tool in about.get("tools", ()) if is_reconstructed(tool)]
     if names:
         notes.append(f"Of the tools {', '.join(names)}: {RECONSTRUCTED}.")
     count = about.get("logs", {}).get("secrets", 0)

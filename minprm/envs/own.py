@@ -29,8 +29,14 @@ RETURNS = {
 }
 RETURN_ANYTHING = ("__init__", "belongs", "key")
 CALL_THE_OTHERS = ("reset", "step")
-ATTRIBUTES = {"system": str, "tools": list, "turns": int, "words": list, "thought_mix": dict}
-ATTRIBUTES |= {"actions_per_turn": int}
+ATTRIBUTES = {
+    "system": str,
+    "tools": list,
+    "turns": int,
+    "actions_per_turn": int,
+    "words": list,
+    "thought_mix": dict,
+}
 
 
 def own_world(name: str) -> type[World]:
