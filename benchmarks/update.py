@@ -1,0 +1,240 @@
+"""python -m benchmarks.update [--before FOLDER]: a whole Act-PRM update of a pretrained model.
+
+SmolLM2-135M-Instruct (examples/smollm2.py makes it) thinks about 8 logs of the refund desk with
+three examples in its prompt, 8 thoughts each of at most 32 tokens; all are scored with the expert's
+action, and then learned from. The states and thoughts that are scored and learned are read from one
+file, so every program has the same ids. A product of two matrices as large as the model's, timed
+between the updates, tells what the processor could do.
+
+FOLDER is a checkout of this repository at another commit: its code makes the same update, in a
+process of its own, and the two take turns. Both must find the same log-probs and gradients. Seconds
+are those of the processor; OMP_NUM_THREADS sets threads.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+import torch
+
+STATES, GROUP, LONGEST, ROUNDS = 8, 8, 32, 3
+ROOT = Path(__file__).parents[1]
+PARTS = ("think", "score", "learn")
+
+
+# --- what runs with the code of either commit: no name of minprm that only one of them has ---
+
+
+def updates(file: Path) -> None:
+    """Makes an update for each line of input, and prints what it cost. file: the ids."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from minprm.constants import ActPRM
+    from minprm.data import Sample
+    from minprm.model.policy import Policy
+    from minprm.model.sampler import Sampler
+
+    ids = json.loads(file.read_text(encoding="utf-8"))
+    model = AutoModelForCausalLM.from_pretrained(ids["model"], dtype=torch.float32).eval()
+    policy = Policy(model, AutoTokenizer.from_pretrained(ids["model"]), ids["micro_tokens"])
+    sampler = Sampler(model)
+    beginning = Sample().extend(ids["beginning"])
+    whole = os.environ["READS"] == "whole prompts"
+
+    def samples(trained: str) -> list[Sample]:
+        """Of each thought, and, where the action is trained, of the action after it."""
+        some = []
+        columns = [ids[name] for name in ("states", "thoughts", "actions")]
+        for state, thoughts, action in zip(*columns, strict=True):
+            root = Sample(parent=beginning).extend(state)
+            if whole:
+                root = Sample().extend(ids["beginning"] + state)
+            for thought in thoughts:
+                if trained == "thought":
+                    some.append(Sample(parent=root).extend(thought, 0.5, [-1.0] * len(thought)))
+                else:
+                    some.append(Sample(parent=root).extend(thought).extend(action, 1.0))
+        return some
+
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        cost = {}
+        sampler.begin()
+        start = time.process_time()
+        prompts = [ids["beginning"] + state for state in ids["states"]]
+        drawn = sampler.generate(prompts, GROUP, LONGEST, ids["stop"], 1.0, 0)
+        cost["drawn"] = sum(len(completion.ids) for group in drawn for completion in group)
+        cost["think"] = time.process_time() - start
+        start = time.process_time()
+        logprobs = policy.logprobs(samples("action"))
+        cost["score"] = time.process_time() - start
+        cost["logprob"] = sum(logp.sum().item() for logp in logprobs) / len(logprobs)
+        start = time.process_time()
+        cost["norm"] = policy.update(samples("thought"), ActPRM(), 0.0)["policy/grad_norm"]
+        cost["learn"] = time.process_time() - start
+        print(json.dumps(cost), flush=True)
+
+
+# --- the ids, and who makes updates with them ---
+
+
+def write_ids(file: Path) -> None:
+    """Prompts of the refund desk, thoughts that the model draws, and the expert's actions."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from examples.refund import EXAMPLES, conversations
+    from examples.smollm2 import smollm2
+    from minprm.model.sampler import Sampler
+
+    folder = smollm2()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+
+    def encoded(text: str) -> list[int]:
+        return tokenizer(text, add_special_tokens=False).input_ids
+
+    logs = [log["messages"] for log in conversations(seed=0)[: EXAMPLES + STATES]]
+    examples = logs[0][:1]  # the rules, then three turns that think
+    for _, question, answer in logs[:EXAMPLES]:
+        turn = f"<think>\n{answer['reasoning_content']}\n</think>\n{answer['content']}"
+        examples += [question, {"role": "assistant", "content": turn}]
+    prompts = []
+    for _, question, _ in logs[EXAMPLES:]:
+        messages = [*examples, question]
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        prompts.append(encoded(text + "<think>\n"))
+    alike = 0
+    while len({prompt[alike] for prompt in prompts}) == 1:
+        alike += 1
+    close, end = encoded("</think>\n"), tokenizer.eos_token_id
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    stop = [close[0], end]
+    thoughts = Sampler(model).generate(prompts, GROUP, LONGEST, stop, 1.0, 0)
+    ids = {
+        "model": str(folder),
+        "micro_tokens": 4096,  # as --preset small has it
+        "stop": stop,
+        "beginning": prompts[0][:alike],
+        "states": [prompt[alike:] for prompt in prompts],
+        "thoughts": [[thought.ids for thought in group] for group in thoughts],
+        "actions": [[*close[1:], *encoded(log[-1]["content"]), end] for log in logs[EXAMPLES:]],
+    }
+    file.write_text(json.dumps(ids), encoding="utf-8")
+
+
+def started(code: Path, reads: str, file: Path) -> subprocess.Popen:
+    """A process that makes updates with the code of this checkout."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--updates", str(file)]
+    environment = os.environ | {"PYTHONPATH": str(code), "READS": reads}
+    process = subprocess.Popen(
+        command, env=environment, cwd=code, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout
+    process.stdout.readline()  # it has loaded the model
+    return process
+
+
+def one_update(process: subprocess.Popen) -> dict[str, float]:
+    """Asks for an update: what it cost, and what it found."""
+    assert process.stdin and process.stdout
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
+
+
+def gigaflops() -> float:
+    """10^9 operations a CPU second, of a product as large as the model's widest layer has."""
+    one, other = torch.rand(2048, 576), torch.rand(576, 1536)
+    began = time.process_time()
+    for _ in range(50):
+        torch.matmul(one, other)
+    return 50 * 2 * one.shape[0] * other.numel() / (time.process_time() - began) / 1e9
+
+
+def operations(file: Path, drawn: int) -> dict[str, float]:
+    """10^9 multiplications and additions that each part takes at least: every different token once
+    through all layers, the table of words only where a token is drawn, scored or learned."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    ids = json.loads(file.read_text(encoding="utf-8"))
+    config = AutoConfig.from_pretrained(ids["model"])
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    table = config.vocab_size * config.hidden_size
+    layers = sum(weight.numel() for weight in model.parameters()) - table  # tied: it is there once
+    states = len(ids["beginning"]) + sum(map(len, ids["states"]))
+    thoughts = sum(len(thought) for group in ids["thoughts"] for thought in group)
+    actions = GROUP * sum(map(len, ids["actions"]))
+    counts = {
+        "think": layers * (states + drawn) + table * drawn,
+        "score": layers * (states + thoughts + actions) + table * actions,
+        "learn": 3 * (layers * (states + thoughts) + table * thoughts),
+    }
+    return {part: 2 * count / 1e9 for part, count in counts.items()}
+
+
+def compare(before: Path | None, file: Path) -> dict[str, dict]:
+    """Rounds in which each code makes an update; the first is not counted."""
+    codes = {"now": started(ROOT, "what all begin with once", file)}
+    if before:
+        codes["before"] = started(before.resolve(), "whole prompts", file)
+    rounds: dict[str, list[dict]] = {name: [] for name in codes}
+    ceilings = []
+    for i in range(ROUNDS + 1):
+        for name, process in codes.items():
+            cost = one_update(process)
+            seconds = ", ".join(f"{part} {cost[part]:.1f}" for part in PARTS)
+            print(f"{name}: {seconds} s, log p {cost['logprob']:.4f}, |g| {cost['norm']:.4f}")
+            if i:
+                rounds[name].append(cost)
+        ceilings.append(gigaflops())
+    for process in codes.values():
+        process.communicate()
+    rows = {}
+    for name, costs in rounds.items():
+        rows[name] = {part: median(cost[part] for cost in costs) for part in PARTS}
+        rows[name]["update"] = sum(rows[name].values())
+        rows[name] |= {key: costs[0][key] for key in ("drawn", "logprob", "norm")}
+    ceiling = median(ceilings)
+    for part, needed in operations(file, rows["now"]["drawn"]).items():
+        rows["now"][f"{part}_of_ceiling"] = needed / rows["now"][part] / ceiling
+    rows["now"]["gigaflops"] = ceiling
+    return rows
+
+
+def require_same(rows: dict[str, dict]) -> None:
+    """Ends the program unless both find the same log-probs and gradients."""
+    for key in ("logprob", "norm"):
+        if abs(rows["before"][key] / rows["now"][key] - 1) > 1e-3:
+            raise SystemExit(f"{key}: {rows['before'][key]} before, {rows['now'][key]} now")
+
+
+def main() -> None:
+    from evidence.results import save_run, take_json_flag
+
+    path = take_json_flag()
+    parser = argparse.ArgumentParser(description="An Act-PRM update of a pretrained model.")
+    parser.add_argument("--before", type=Path, help="a checkout of an earlier commit")
+    flags = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "ids.json"
+        write_ids(file)
+        rows = compare(flags.before, file)
+    if flags.before:
+        require_same(rows)
+        for part in (*PARTS, "update"):
+            rows["now"][f"{part}_ratio"] = rows["before"][part] / rows["now"][part]
+    print(json.dumps(rows, indent=1))
+    save_run(path, [0], f"CPU seconds, medians of {ROUNDS}", rows)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--updates"]:
+        updates(Path(sys.argv[2]))
+    else:
+        main()
