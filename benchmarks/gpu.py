@@ -180,8 +180,8 @@ def token_counts(samples: list[Sample]) -> tuple[int, int, int]:
     counted = set()
     for sample, path in zip(samples, numbered_paths(samples), strict=True):
         above = 0
-        for number, node in path:
-            n = len(node.ids)
+        for number, ids in path:
+            n = len(ids)
             if number not in counted:
                 counted.add(number)
                 tokens += n

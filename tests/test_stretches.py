@@ -27,7 +27,7 @@ def walk(rng: random.Random) -> list[Sample]:
 def tokens(samples: list[Sample], share: list[int]) -> int:
     """Those that are read where what Samples have in common is read once."""
     paths = numbered_paths([samples[i] for i in share])
-    return sum(len(ids) for ids in {n: node.ids for path in paths for n, node in path}.values())
+    return sum(len(ids) for ids in {n: ids for path in paths for n, ids in path}.values())
 
 
 @pytest.mark.parametrize("n", [2, 3])

@@ -105,6 +105,26 @@ def twins() -> list[Sample]:
     return samples
 
 
+def test_what_begins_alike_is_read_once_whatever_its_samples_are():
+    """Two logs under the same rules, and thoughts with the same first words."""
+    samples = []
+    for question in ([3, 4], [3, 5, 6]):
+        state = Sample().extend([1, 2, *question])
+        for thought in ([7, 8, 9], [7, 8, 10, 11], [7], [12]):
+            samples.append(Sample(parent=state).extend(thought, 1.0))
+    samples.append(Sample(parent=samples[-1]).extend([13, 14], 1.0))
+    p = policy()
+    laid = row(samples)
+    thoughts = [7, 8, 9, 10, 11, 12]
+    assert sorted(laid.ids) == sorted([1, 2, 3, 4, 5, 6, 13, 14, *thoughts, *thoughts])
+    one = p.read([samples], 0.7).logp
+    many = p.read([[s] for s in samples], 0.7).logp
+    assert len(one) == 2 * 9 + 2 and (one - many).abs().max() < 1e-5
+    one = updated(p, samples, Sampled(), [[list(range(len(samples)))]])
+    many = updated(p, samples, Sampled(), [[[i] for i in range(len(samples))]])
+    assert one.norm() > 0 and (one - many).abs().max() < 1e-5
+
+
 def test_equal_nodes_are_read_once_and_each_counts():
     p, samples = policy(), twins()
     (whole,) = micro_batches(samples, 10**4, linear=1.0, square=0.0, share=True)
@@ -227,12 +247,9 @@ def test_pairs_that_are_computed_grow_with_the_trunk_not_with_the_row(monkeypatc
 
     monkeypatch.setattr(blocks, "kernel", counting)
     p, trunk = policy(), Sample().extend([1] * 128)
-    for group in (8, 16):
+    for group in (7, 14):
         counted.clear()
-        samples = [
-            Sample(parent=trunk).extend([2 + n % 14] * 63 + [2 + n // 14], 1.0)
-            for n in range(group)
-        ]
+        samples = [Sample(parent=trunk).extend([2 + n] * 64, 1.0) for n in range(group)]
         p.read([samples], 1.0)
         # the trunk's two blocks see 1 and 2, each branch the trunk and itself
         assert sum(counted) == 2 * (3 + group * 3) * 64**2  # of two layers
@@ -405,7 +422,7 @@ def test_a_tree_is_cut_depth_first():
     root = Sample().extend([1] * 10)
     limbs = [Sample(parent=root).extend([2 + n] * 10) for n in range(2)]
     samples = [Sample(parent=limbs[n % 2]).extend([4 + n], 1.0) for n in range(6)]
-    paths = [[(number, len(node.ids)) for number, node in path] for path in numbered_paths(samples)]
+    paths = [[(number, len(ids)) for number, ids in path] for path in numbered_paths(samples)]
     assert [part.members for part in filled(paths, 23)] == [[0, 2, 4], [1, 3, 5]]
 
 
@@ -413,7 +430,7 @@ def test_a_tree_is_cut_depth_first():
 @settings(max_examples=50)
 def test_every_sample_is_in_one_row_and_no_row_is_longer_than_its_limit(seed, limit):
     samples = grown("nested", seed) + grown("star", seed + 1) + grown("forest", seed + 2)
-    paths = [[(number, len(node.ids)) for number, node in path] for path in numbered_paths(samples)]
+    paths = [[(number, len(ids)) for number, ids in path] for path in numbered_paths(samples)]
     rows = filled(paths, limit)
     assert sorted(i for part in rows for i in part.members) == list(range(len(samples)))
     for part in rows:
@@ -425,7 +442,7 @@ def test_every_sample_is_in_one_row_and_no_row_is_longer_than_its_limit(seed, li
 
 
 def test_a_row_that_attention_makes_dear_is_cut_and_a_cheap_one_is_not():
-    samples = grown("nested")
+    samples = grown("star")
     (whole,) = micro_batches(samples, 10**4, linear=1.0, square=0.0, share=True)
     assert len(whole) == 1
     cut = micro_batches(samples, 10**4, linear=1e-9, square=1.0, share=True)

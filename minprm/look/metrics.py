@@ -108,6 +108,6 @@ def unique_tokens(samples: list[Sample]) -> int:
     """
     sizes = {}
     for path in numbered_paths(samples):
-        for number, node in path:
-            sizes[number] = len(node.ids)
+        for number, ids in path:
+            sizes[number] = len(ids)
     return sum(sizes.values())

@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional
 from torch.nn.attention.flex_attention import BlockMask
-from torch.nn.functional import one_hot
 from torch.nn.functional import scaled_dot_product_attention as kernel
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -52,7 +51,9 @@ def block_mask(nodes: Tensor, ancestors: Tensor, sees: Sees) -> BlockMask:
     `create_block_mask` finds the same blocks, but looks at all L^2 pairs of tokens.
     """
     size = SIZES[nodes.device.type]
-    in_block = one_hot(nodes.unflatten(1, (-1, size)), len(ancestors[0])).amax(2).float()
+    by_block = nodes.unflatten(1, (-1, size))  # [B, blocks, size]
+    in_block = torch.zeros(*by_block.shape[:2], len(ancestors[0]), device=nodes.device)
+    in_block.scatter_(2, by_block, 1.0)
     related = in_block @ ancestors.float() @ in_block.mT  # [B, blocks, blocks] pairs of nodes
     foreign = in_block @ (~ancestors).float() @ in_block.mT
     until = torch.ones_like(related, dtype=torch.bool).tril()

@@ -45,7 +45,7 @@ def micro_batches(
         return []
     paths = []
     for path in numbered_paths(samples):
-        paths.append([(number, len(node.ids)) for number, node in path])
+        paths.append([(number, len(ids)) for number, ids in path] or [(-1, 0)])
     alone = filled(paths, 0)
     plans = [alone]
     limit = alone[0].tokens

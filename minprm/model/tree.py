@@ -16,8 +16,13 @@ is the state's Sample. A row holds all three ("nodes"), one after the other:
 A token sees the nodes above its own, and its own node up to itself. Log-probs and gradients are
 therefore those of one row for each path. The steps of a log nest in the same way: the log is the
 trunk, and the thoughts of every step branch off it. G thoughts do not cost G states to read.
+
+What begins alike need not be one Sample. Two thoughts with the same first words have these words in
+one node, whose branches are what follows: the model says the same of both. So have two logs under
+the same rules. Samples say how each sequence goes on from another; nodes are what is read.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,7 +35,7 @@ from minprm.model.blocks import SIZES, block_mask, pair_count
 
 CPU = torch.device("cpu")
 
-Path = list[tuple[int, Sample]]  # a Sample's ancestors and itself, numbered
+Path = list[tuple[int, list[int]]]  # the nodes of a Sample, from the root on: their numbers and ids
 
 
 class Rows(NamedTuple):
@@ -63,8 +68,6 @@ class Node(NamedTuple):
 
     number: int
     first: int  # place of its first token
-    before: int  # place of the last token above it, where its first token is predicted
-    last: int  # place of its last token; `before` if it has no tokens
     position: int  # the position of a token that comes next
 
 
@@ -127,53 +130,81 @@ def row(samples: list[Sample]) -> Row:
     ([1, 2, 3, 4], [0, 1, 2, 2], [0, 0, 0], [1, 1])
     """
     r = Row()
-    paths = numbered_paths(samples)
-    placed: dict[int, Node] = {}
     # trunks first, and then what branches off: so the tokens that a branch sees lie together
-    for path in [path[:-1] for path in paths] + paths:
+    trunks = [sample.parent for sample in samples if sample.parent]
+    paths = numbered_paths([*trunks, *samples])
+    placed: dict[int, Node] = {}
+    for path in paths:
         above = None
-        for number, ancestor in path:
+        for number, ids in path:
             if number not in placed:
-                placed[number] = _append(r, ancestor, above)
+                placed[number] = _append(r, ids, above)
             above = placed[number]
-    for sample, path in zip(samples, paths, strict=True):
-        number, _ = path[-1]
-        node = placed[number]
-        for i, trained in enumerate(sample.trained):
+    for sample, path in zip(samples, paths[len(trunks) :], strict=True):
+        places = []
+        for number, ids in path:
+            first = placed[number].first
+            places += range(first, first + len(ids))
+        own = len(places) - len(sample.ids)
+        for i, trained in enumerate(sample.trained, own):
             if trained:
-                r.scored.append(node.first + i)
-                # the next place in the row may be a sibling's: a first token looks at its parent
-                before = node.first + i - 1 if i > 0 else node.before
-                if before < 0:
+                if i == 0:
                     raise ValueError("a sample's first token is trained: nothing predicts it")
-                r.before.append(before)
+                r.scored.append(places[i])
+                r.before.append(places[i - 1])  # in the row a sibling's may be the one before
     return r
 
 
 def numbered_paths(samples: list[Sample]) -> list[Path]:
-    """The path of each Sample: its ancestors and itself, root first, each with its number.
+    """The nodes of each Sample. A node ends where sequences part, and where a Sample ends.
 
-    Nodes with equal ids below the same node have one number, whatever else their Samples hold: the
-    model says the same of them. Two thoughts with the same words are read once.
+    Nodes with one number have the same ids, and the same above them: the model says the same of
+    them, whatever else their Samples hold.
 
     >>> state = Sample().extend([1])
-    >>> twins = [Sample(parent=state).extend([2]), Sample(parent=state).extend([2])]
-    >>> [[number for number, _ in path] for path in numbered_paths(twins)]
-    [[0, 1], [0, 1]]
+    >>> thoughts = [Sample(parent=state).extend([2, 3, n]) for n in (4, 5)]
+    >>> numbered_paths(thoughts)
+    [[(0, [1]), (1, [2, 3]), (3, [4])], [(0, [1]), (1, [2, 3]), (4, [5])]]
     """
-    numbers: dict[tuple[int, tuple[int, ...]], int] = {}  # by the node above and the ids
-    by_object: dict[int, int] = {}  # so that the ids of an ancestor are looked at once
+    tokens: dict[tuple[int, int], int] = {}  # the number of a token, by that above it and its id
+    numbers: dict[int, list[int]] = {}  # of the tokens of each Sample, by the object
+    last: dict[int, int] = {}  # of the token that a Sample ends with, its ancestors' if it has none
+    for sample in samples:
+        above = -1  # a root
+        for node in lineage(sample):
+            if id(node) not in numbers:
+                numbers[id(node)] = []
+                for token in node.ids:
+                    above = tokens.setdefault((above, token), len(tokens))
+                    numbers[id(node)].append(above)
+                last[id(node)] = above
+            above = last[id(node)]
+    followers = Counter(above for above, _ in tokens)
+    ends = {*last.values()}
+    begins = set()  # the tokens with which a node begins
+    for (above, _), number in tokens.items():
+        if above in ends or followers[above] > 1 or above == -1:
+            begins.add(number)
+    nodes: dict[int, Path] = {}  # of each Sample without its ancestors, by the object
     paths = []
     for sample in samples:
         path = []
-        number = -1  # above a root
         for node in lineage(sample):
-            if id(node) not in by_object:
-                by_object[id(node)] = numbers.setdefault((number, tuple(node.ids)), len(numbers))
-            number = by_object[id(node)]
-            path.append((number, node))
+            if id(node) not in nodes:
+                nodes[id(node)] = _cut(node.ids, numbers[id(node)], begins)
+            path += nodes[id(node)]
         paths.append(path)
     return paths
+
+
+def _cut(ids: list[int], numbers: list[int], begins: set[int]) -> Path:
+    """These ids as nodes, from the numbers of their tokens."""
+    path: Path = []
+    for token, number in zip(ids, numbers, strict=True):
+        if number in begins:
+            path.append((number, []))
+        path[-1][1].append(token)
+    return path
 
 
 def lineage(sample: Sample) -> list[Sample]:
@@ -184,19 +215,17 @@ def lineage(sample: Sample) -> list[Sample]:
     return nodes[::-1]
 
 
-def _append(r: Row, sample: Sample, parent: Node | None) -> Node:
-    """Appends a node to the row, with the ids of this Sample. Its parent is placed already."""
+def _append(r: Row, ids: list[int], parent: Node | None) -> Node:
+    """Appends a node with these ids to the row. Its parent is placed already."""
     number = len(r.above)
     first = len(r.ids)
-    size = len(sample.ids)
-    parent = parent or Node(number, first=0, before=-1, last=-1, position=0)  # above a root
-    end = parent.position + size
-    r.above.append(parent.number)
-    r.ids.extend(sample.ids)
-    r.nodes.extend([number] * size)
-    r.positions.extend(range(parent.position, end))
-    last = first + size - 1 if size > 0 else parent.last
-    return Node(number, first, before=parent.last, last=last, position=end)
+    begin = parent.position if parent else 0
+    end = begin + len(ids)
+    r.above.append(parent.number if parent else number)
+    r.ids.extend(ids)
+    r.nodes.extend([number] * len(ids))
+    r.positions.extend(range(begin, end))
+    return Node(number, first, end)
 
 
 def _is_chain(above: list[int]) -> bool:

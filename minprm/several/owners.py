@@ -58,9 +58,9 @@ def stretches(samples: list[Sample], n: int) -> list[list[int]]:
     def added(i: int, nodes: set[int]) -> int:
         """The tokens that Sample i adds to a stretch that holds these nodes."""
         size = 0
-        for number, node in paths[i]:
+        for number, ids in paths[i]:
             if number not in nodes:
-                size += len(node.ids)
+                size += len(ids)
         return size
 
     def cut(most: int) -> list[list[int]]:
