@@ -51,8 +51,8 @@ class Sample:
         return ids
 
 
-def chain(segments: list[list[int]], starts: dict, beginning: Sample | None = None) -> Sample:
-    """Links segments into parent and child Samples below `beginning`, and returns the last one.
+def chain(segments: list[list[int]], starts: dict) -> Sample:
+    """Links segments into parent and child Samples, and returns the last one.
 
     Chains that start with the same list objects share those Samples, so a growing history is read
     once. Lists that are merely equal are not shared. `starts` maps each start to its Sample.
@@ -61,7 +61,7 @@ def chain(segments: list[list[int]], starts: dict, beginning: Sample | None = No
     >>> chain([a, b], starts).parent is chain([a, [4]], starts).parent
     True
     """
-    node = beginning
+    node = None
     key = ()
     for ids in segments:
         key = (*key, id(ids))  # which list it is, not what is in it

@@ -41,7 +41,6 @@ class Episode:
     state: list[dict] = field(default_factory=list)  # the messages that it has to answer
     state_ids: tuple[list[int], list[int]] = ([], [])  # the same as ids, and with nothing observed
     shared: dict = field(default_factory=dict)  # what edited histories have in common
-    beginning: Sample | None = None  # what all conversations have in common
     done: bool = False
     outgrown: bool = False  # it ended unsolved, because it no longer fitted the context
     failure: str = ""  # what went wrong in a user's agent or server: the episode teaches nothing
@@ -136,11 +135,10 @@ def ask(e: Episode, agent: "Player", limit: int, roots: dict[int, Sample]) -> No
     e.state_ids = agent.state_ids(e.state, e.world.tools, after)
     state = e.state_ids[0]
     if not e.steps:  # episodes of one task share their first state
-        e.beginning = agent.beginning(e.state, e.world.tools)
-        root = roots.setdefault(e.world.seed, Sample(parent=e.beginning).extend(state))
+        root = roots.setdefault(e.world.seed, Sample().extend(state))
         e.samples.append(Sample(parent=root, version=agent.version))
     elif history.edits():  # what went before is no longer what was read: begin again
-        before = chain([*chat.history(e.turns, history), state], e.shared, e.beginning)
+        before = chain([*chat.history(e.turns, history), state], e.shared)
         e.samples.append(Sample(parent=before, version=agent.version))
     else:
         e.samples[-1].extend(state)

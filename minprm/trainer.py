@@ -18,6 +18,7 @@ from minprm.data import Demo, Sample
 from minprm.model.agent import Agent
 from minprm.model.correction import check_gap, reweighted
 from minprm.model.policy import schedule
+from minprm.model.tree import lineage
 from minprm.play import PlayTasks
 from minprm.run.ctrl_c import CtrlC
 from minprm.run.events import Began, Event, Learned, Updated
@@ -100,7 +101,7 @@ def learn(run: Run, samples: list[Sample], cfg: Training, lr: float) -> dict[str
         samples, gaps = reweighted(policy, samples, cfg.correction, temperature)
     steps = []
     for _ in range(optim.passes):
-        for part in minibatches(samples, optim.minibatches, run.agent):
+        for part in minibatches(samples, optim.minibatches):
             steps.append(policy.update(part, cfg, lr, temperature, optim))
     stats = steps[-1]
     # the gap to the sampler is that of the first step, before any weight moved
@@ -114,7 +115,7 @@ def learn(run: Run, samples: list[Sample], cfg: Training, lr: float) -> dict[str
     return stats
 
 
-def minibatches(samples: list[Sample], n: int, agent: Agent) -> list[list[Sample]]:
+def minibatches(samples: list[Sample], n: int) -> list[list[Sample]]:
     """The samples in n parts, in their order; in fewer where there are fewer groups. What has its
     first state in common is a group, and stays whole."""
     if n == 1:
@@ -122,7 +123,8 @@ def minibatches(samples: list[Sample], n: int, agent: Agent) -> list[list[Sample
     groups: dict[Sample, list[Sample]] = {}
     for sample in samples:
         if any(sample.trained):
-            groups.setdefault(agent.first_state(sample), []).append(sample)
+            first_state = lineage(sample)[0]
+            groups.setdefault(first_state, []).append(sample)
     n = min(n, len(groups))
     parts: list[list[Sample]] = [[] for _ in range(n)]
     for number, group in enumerate(groups.values()):

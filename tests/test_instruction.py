@@ -14,11 +14,12 @@ from minprm.arms.ladder import run_arm, start
 from minprm.commands import ask, train
 from minprm.commands.cli import as_flags, configuration, parse, read_flags
 from minprm.constants import SFT, ActPRM, Config, Relabel, refusal
-from minprm.data import Demo, Step
+from minprm.data import Demo, Sample, Step
 from minprm.envs.cups import Cups
 from minprm.logs.reader import from_chat, read_demos, write_demos
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
+from minprm.model.tree import row
 from minprm.run.stage_ids import reads_instruction
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.stages.sft import to_samples as logged
@@ -265,7 +266,7 @@ def test_examples_are_turns_of_the_chat_before_the_conversation(folder, tmp_path
             turns += [message for message in step.state if message["role"] != "system"]
             thought = f"<think>\n{step.thought}\n</think>\n"
             turns.append({"role": "assistant", "content": thought + step.action})
-    ids = agent.beginning(state, []).ids + agent.state_ids(state, [], None)[0]
+    ids = agent.state_ids(state, [], None)[0]
     text = agent.chat.text(ids)
     assert text == as_chatml([*turns, state[1]]) + "<|im_start|>assistant\n"
     assert text.count(TOLD) == 1 and "Example" not in text
@@ -302,18 +303,20 @@ def test_after_sft_the_examples_are_read_no_more(folder, tmp_path):
     agent = start(config(folder, few_shot=few_shot), 0, Lines(), tmp_path).agent
     agent.reads_instruction = False
     state = [RULES, {"role": "user", "content": "say ab 9"}]
-    beginning = agent.beginning(state, [])
-    ids = (beginning.ids if beginning else []) + agent.state_ids(state, [], None)[0]
-    assert ids == agent.chat.state(state, [], None)
+    assert agent.state_ids(state, [], None)[0] == agent.chat.state(state, [], None)
 
 
-def test_all_conversations_begin_with_one_sample(folder, tmp_path):
-    """So it is read once for all of them."""
+def test_what_all_conversations_begin_with_is_read_once(folder, tmp_path):
     few_shot = written([log(7, "seven it is"), log(8)], tmp_path / "few.jsonl")
     agent = start(config(folder, few_shot=few_shot), 0, Lines(), tmp_path).agent
-    states = [[RULES, {"role": "user", "content": f"say ab {i}"}] for i in range(2)]
-    first, second = (agent.beginning(state, []) for state in states)
-    assert first is second and first is not None
+    samples = []
+    for i in range(2):
+        state = [RULES, {"role": "user", "content": f"say ab {i}"}]
+        ids, _ = agent.state_ids(state, [], None)
+        samples.append(Sample(parent=Sample().extend(ids)).extend([1], 1.0))
+    (rows,) = agent.policy.micro_batches(samples)
+    sizes = [len(sample.whole()) for sample in samples]
+    assert len(rows) == 1 and len(row(samples).ids) < 1.1 * max(sizes)
 
 
 def test_a_template_that_cannot_write_the_examples_as_turns_is_refused(capsys):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from minprm.constants import Config, Engine, Optim, Sampled
+from minprm.constants import Engine, Optim, Sampled
 from minprm.data import NAN, Sample
 from minprm.model.correction import check_gap, reweighted
 from minprm.model.policy import schedule
@@ -15,7 +15,7 @@ from minprm.model.reading import project
 from minprm.model.sampler import Sampler
 from minprm.text.chat import Chat
 from minprm.trainer import minibatches
-from shared.policies import SAMPLES, agent, policy, sample, weights
+from shared.policies import SAMPLES, policy, sample, weights
 
 LR = 1e-2
 UNCLIPPED = Optim(max_grad_norm=1e9)
@@ -214,17 +214,15 @@ def test_the_end_of_a_turn_is_among_the_tokens_that_sft_learns():
 
 
 def test_minibatches_keep_groups_whole_and_leave_out_what_is_not_trained():
-    learner = agent(policy(), Config())
-    rules = learner.beginnings[7,] = Sample().extend([7])  # in common to all
-    states = [Sample(parent=rules).extend([i]) for i in range(3)]
+    states = [Sample().extend([i]) for i in range(3)]
     samples = []
     for state in states:
         later = Sample(parent=state).extend([4])
         samples += [Sample(parent=later).extend([5], 1.0), Sample(parent=state).extend([6], 1.0)]
     read = Sample(parent=states[0]).extend([8])
-    assert minibatches([*samples, read], 2, learner) == [samples[:4], samples[4:]]
-    assert minibatches(samples, 9, learner) == [samples[:2], samples[2:4], samples[4:]]
-    assert minibatches([*samples, read], 1, learner) == [[*samples, read]]
+    assert minibatches([*samples, read], 2) == [samples[:4], samples[4:]]
+    assert minibatches(samples, 9) == [samples[:2], samples[2:4], samples[4:]]
+    assert minibatches([*samples, read], 1) == [[*samples, read]]
 
 
 def test_schedule_warms_up_and_decays():

@@ -228,9 +228,6 @@ def _until_it_fits(log: Measured, agent: "Prompter", cfg: Config) -> Demo:
     around = len(agent.chat.turn([], []))
     first = demo.steps[0].state
     length = len(agent.state_ids(first, demo.tools, None)[0]) - log.states[0]
-    beginning = agent.beginning(first, demo.tools)
-    if beginning:
-        length += len(beginning.ids)
     for i, (state, action) in enumerate(zip(log.states, log.actions, strict=True)):
         length += state + around + action + cfg.thought_tokens
         if length > cfg.context:

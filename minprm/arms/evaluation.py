@@ -192,7 +192,6 @@ def _answer_portion(
     """Those of one portion of the logs. first: the number of its first log."""
     agent.sampler.begin()
     turns: list[list[Turn]] = [[] for _ in demos]
-    beginnings = [agent.beginning(demo.steps[0].state, demo.tools) for demo in demos]
     starts = {}
     scored: dict[int, Sample] = {}  # the number of an answer, and what is scored of it
     answers: list[Answer] = []
@@ -205,7 +204,7 @@ def _answer_portion(
             after = demo.action_before(t)
             states.append(agent.state_ids(demo.steps[t].state, demo.tools, after))
             before = agent.chat.history(turns[i], agent.history)
-            nodes.append(chain([*before, states[-1][0]], starts, beginnings[i]))
+            nodes.append(chain([*before, states[-1][0]], starts))
         completions = agent.sampler.generate(
             [node.whole() for node in nodes], 1, turn_limit(agent), agent.chat.ends,
             cfg.eval_temperature, noise + t,

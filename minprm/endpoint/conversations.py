@@ -190,18 +190,13 @@ class Conversations:
         end, turns = last_end(e, request)
         steps = request.steps[turns:]
         ids = _tried(write, player, steps, request.tools, end.action if end else None)
-        if end:
-            beginning = None
-            before = _until(end).whole()
-        else:
-            beginning = player.beginning(steps[0].state, request.tools)
-            before = beginning.ids if beginning else []
+        before = _until(end).whole() if end else []
         limit = turn_limit(player)
         if len(before) + len(ids) + limit > player.context:
             e.outgrown = True
             sentence = f"the maximum context length is {player.context} tokens (--context)"
             raise Refusal(sentence, code="context_length_exceeded")
-        sample = self._next_sample(e, end, beginning, ids)
+        sample = self._next_sample(e, end, ids)
         prompt = [*before, *ids, *self.opening]
         limit = min(limit, request.limit or limit)
         seed = self._seed(e, prompt) if request.seed is None else request.seed % 2**32
@@ -285,9 +280,7 @@ class Conversations:
             return self.agent
         return replace(self.agent, chat=_chat(chat.tokenizer, chat.layout.name, json.dumps(tools)))
 
-    def _next_sample(
-        self, e: AgentEpisode, end: End | None, beginning: Sample | None, ids: list[int]
-    ) -> Sample:
+    def _next_sample(self, e: AgentEpisode, end: End | None, ids: list[int]) -> Sample:
         """The Sample that the next turn will stand in, with its state. It is the episode's last
         one: so turns and Samples have the same order."""
         if end and e.samples[-1] is end.sample and len(end.sample.ids) == end.length:
@@ -295,8 +288,7 @@ class Conversations:
         if end:
             sample = Sample(parent=_until(end), version=self.agent.version).extend(ids)
         else:
-            key = (id(beginning), *ids)
-            root = self.roots.setdefault(key, Sample(parent=beginning).extend(ids))
+            root = self.roots.setdefault(tuple(ids), Sample().extend(ids))
             sample = Sample(parent=root, version=self.agent.version)
         e.samples.append(sample)
         return sample

@@ -1,19 +1,18 @@
 """One model in its three roles: it writes, it is read, it learns."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from minprm.constants import Config, History
-from minprm.data import Demo, Sample
+from minprm.data import Demo
 from minprm.model.policy import Policy
 from minprm.model.sampler import Completion
 from minprm.text.chat import Chat
 from minprm.text.instruction import Instruction, as_turns, instruction_of
 
-SHARED = 32  # tokens; a common beginning that is shorter is read with each state
 SHOWS_ACTION = ("action_first", "both")  # of --act-prm.trained-on: an action before its thought
 
 
@@ -57,45 +56,21 @@ class Prompter:
     context: int  # longest prompt with its answer
     temperature: float  # at which it writes, and at which what it wrote is scored
     reads_instruction: bool = True  # as the stage wants it (run/stage_ids.py)
-    # what conversations begin with, by its ids
-    beginnings: dict[tuple[int, ...], Sample] = field(default_factory=dict)
-
-    def beginning(self, messages: list[dict], tools: list[dict]) -> Sample | None:
-        """What a conversation with these first messages has in common with others: the rules, the
-        instruction, the tools, the examples. It is one Sample for all of them, so that it is read
-        once. None: hardly anything."""
-        if self._shows_examples():
-            rules = [message for message in messages if message["role"] == "system"]
-            ids = as_turns(self.instruction, rules, tools, self.chat)
-        else:
-            ids = self._rules(self._told(messages), tools)
-        return self.beginnings.setdefault(tuple(ids), Sample().extend(ids)) if ids else None
 
     def state_ids(
         self, messages: list[dict], tools: list[dict], after: str | None
     ) -> tuple[list[int], list[int]]:
-        """`Chat.state_ids` of what it reads; of the first messages, what follows the beginning."""
-        if after is not None:
+        """`Chat.state_ids` of what it reads: the first messages stand behind the examples, and hold
+        the instruction."""
+        if after is not None or not self.reads_instruction:
             return self.chat.state_ids(messages, tools, after)
-        if self._shows_examples():
-            question = [message for message in messages if message["role"] != "system"]
-            return self.chat.state_ids(question, tools, self.instruction.last_action())
-        messages = self._told(messages)
-        state, hidden = self.chat.state_ids(messages, tools, None)
-        common = len(self._rules(messages, tools))
-        return state[common:], hidden[common:]
-
-    def _shows_examples(self) -> bool:
-        return self.reads_instruction and self.instruction.examples != ()
-
-    def _told(self, messages: list[dict]) -> list[dict]:
-        """The first messages of a conversation, with the instruction where it is read."""
-        return self.instruction.added_to(messages) if self.reads_instruction else messages
-
-    def _rules(self, messages: list[dict], tools: list[dict]) -> list[int]:
-        """`Chat.rules` where they are long enough to be shared; else []."""
-        ids = self.chat.rules(messages, tools)
-        return ids if len(ids) >= SHARED else []
+        if not self.instruction.examples:
+            return self.chat.state_ids(self.instruction.added_to(messages), tools, None)
+        rules = [message for message in messages if message["role"] == "system"]
+        question = [message for message in messages if message["role"] != "system"]
+        before = as_turns(self.instruction, rules, tools, self.chat)
+        state, hidden = self.chat.state_ids(question, tools, self.instruction.last_action())
+        return [*before, *state], [*before, *hidden]
 
 
 @dataclass(kw_only=True)
@@ -111,13 +86,6 @@ class Agent(Player):
     """The model in its three roles, and how it is asked. Whoever scores or trains gets it whole."""
 
     policy: Policy  # learns, and tells the log-prob of any tokens; the sampler has its weights
-
-    def first_state(self, sample: Sample) -> Sample:
-        """The oldest Sample of its conversation, behind the beginning that all have in common."""
-        beginnings = [*self.beginnings.values()]
-        while sample.parent and sample.parent not in beginnings:
-            sample = sample.parent
-        return sample
 
     def sync(self) -> None:
         """Tells the sampler of the new weights: what it writes next comes from them."""

@@ -113,7 +113,6 @@ class Walk:
     def __init__(self, demo: Demo, cfg: ActPRM):
         self.demo = demo
         self.groups: list[Group] = []  # one for each step so far
-        self.beginning: Sample | None = None  # what it has in common with other logs
         # the same empty path, as often as there will be paths: they differ from step 1 on
         self.paths = [Path()] * (1 if cfg.continues == "best" else cfg.group)
 
@@ -125,11 +124,9 @@ class Walk:
         step = self.demo.steps[t]
         after = self.demo.action_before(t)
         state_ids = agent.state_ids(step.state, self.demo.tools, after)
-        if after is None:
-            self.beginning = agent.beginning(step.state, self.demo.tools)
         for path in self.paths:
             before = agent.chat.history(path.turns, agent.history)
-            path.history = chain([*before, state_ids[0]], shared, self.beginning)
+            path.history = chain([*before, state_ids[0]], shared)
         self.groups.append(Group(step, agent.chat.action(step.action), state_ids, self.paths))
         return self.groups[-1]
 

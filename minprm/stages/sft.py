@@ -44,8 +44,7 @@ def to_samples(demo: Demo, agent: Agent) -> list[Sample]:
     """The demo as one Sample that learns each turn once, its opening tags too, so that the model
     begins a thought by itself; or, where `History` edits old turns, as one Sample a step."""
     chat = agent.chat
-    beginning = agent.beginning(demo.steps[0].state, demo.tools)
-    samples = [Sample(parent=beginning)]
+    samples = [Sample()]
     turns: list[Turn] = []
     shared = {}  # what edited histories have in common
     for i, step in enumerate(demo.steps):
@@ -55,7 +54,7 @@ def to_samples(demo: Demo, agent: Agent) -> list[Sample]:
         turn = chat.turn(thought, action)
         if turns and agent.history.edits():
             before = chat.history(turns, agent.history)
-            samples.append(Sample(parent=chain(before, shared, beginning)))
+            samples.append(Sample(parent=chain(before, shared)))
         samples[-1].extend(state_ids[0]).extend(turn, 1.0 if step.learned else None)
         turns.append(Turn(*state_ids, turn, chat.turn(None, action)))
     return [sample for sample in samples if any(sample.trained)]

@@ -126,15 +126,6 @@ class Chat:
                 hidden += ids
         return state, hidden
 
-    def rules(self, messages: list[dict], tools: list[dict]) -> list[int]:
-        """Ids of such a first state, up to where anything is observed."""
-        rules: list[int] = []
-        for ids, observed in self._written(messages, tools, None):
-            if observed:
-                break
-            rules += ids
-        return rules
-
     @staticmethod
     def history(turns: list[Turn], cfg: History) -> list[list[int]]:
         """The segments of all turns so far: for each turn its state, then the assistant's turn.
