@@ -16,6 +16,7 @@ import asyncio
 import random
 from threading import Thread
 
+import httpx
 import verifiers.v1 as vf
 from openai import AsyncOpenAI
 from verifiers.v1.dialects.chat import message_to_wire
@@ -61,8 +62,8 @@ class Chat(vf.Harness[vf.HarnessConfig]):
             messages.append({"role": "user", "content": prompt})
         else:
             messages += map(message_to_wire, prompt)
-        async with AsyncOpenAI(base_url=endpoint, api_key=secret, max_retries=0) as client:
-            await client.chat.completions.create(model=ctx.model, messages=messages)
+        client = AsyncOpenAI(base_url=endpoint, api_key=secret, max_retries=0, http_client=HTTP)
+        await client.chat.completions.create(model=ctx.model, messages=messages)
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")
 
 
@@ -71,6 +72,7 @@ for task in Cups(vf.TasksetConfig()):
     TASKS[tasks_split(task.data.prompt)].append(task)  # a hash decides, as in every world
 
 
+HTTP = httpx.AsyncClient(timeout=None)  # an answer waits for its batch
 LOOP = asyncio.new_event_loop()  # one for all episodes: verifiers keeps locks that belong to one
 Thread(target=LOOP.run_forever, daemon=True).start()
 
