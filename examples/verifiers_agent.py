@@ -16,9 +16,8 @@ import asyncio
 import random
 from threading import Thread
 
-import httpx
 import verifiers.v1 as vf
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from verifiers.v1.dialects.chat import message_to_wire
 
 from minprm.envs.base import seeds_split, tasks_split
@@ -72,7 +71,7 @@ for task in Cups(vf.TasksetConfig()):
     TASKS[tasks_split(task.data.prompt)].append(task)  # a hash decides, as in every world
 
 
-HTTP = httpx.AsyncClient(timeout=None)  # an answer waits for its batch
+HTTP = DefaultAsyncHttpxClient(timeout=None)  # an answer waits for its batch
 LOOP = asyncio.new_event_loop()  # one for all episodes: verifiers keeps locks that belong to one
 Thread(target=LOOP.run_forever, daemon=True).start()
 
