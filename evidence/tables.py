@@ -437,6 +437,19 @@ def growth(rows: dict) -> str:
     return grid(["T", "G", "tokens read", "unique", "CPU seconds", "GiB"], lines)
 
 
+def update(rows: dict) -> str:
+    """A whole update of Act-PRM, part by part."""
+    before, now = rows["before"], rows["now"]
+    parts = ("think", "score", "learn")
+    shares = {part: now[f"{part}_of_ceiling"] for part in parts}
+    shares["update"] = sum(shares[part] * now[part] for part in parts) / now["update"]
+    lines = []
+    for part, share in shares.items():
+        seconds = [f"{code[part]:.1f}" for code in (before, now)]
+        lines.append([part, *seconds, f"{before[part] / now[part]:.2f}x", f"{share:.2f}"])
+    return grid(["part", "before, s", "now, s", "before / now", "of the ceiling"], lines)
+
+
 def tokens(rows: dict) -> str:
     """What is read over what has to be read."""
     phases = ("sampling", "scoring", "training")
@@ -611,7 +624,7 @@ TABLES = {
     "ablations": ablations, "objectives": objectives, "text_rewards": text_rewards, "nlpo": nlpo,
     "agent": partial(successes, what="arm"), "won": partial(successes, what="round"),
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
-    "actprm": actprm, "growth": growth, "tokens": tokens, "vs_trl": vs_peer, "vs_verl": vs_peer,
+    "update": update, "actprm": actprm, "growth": growth, "tokens": tokens, "vs_trl": vs_peer, "vs_verl": vs_peer,
     "vs_trl:ratios": vs_trl_ratios,
     "parallel": parallel, "parallel:sent": parallel_sent, "parallel:waiting": parallel_waiting,
     "parallel:trl": parallel_trl,

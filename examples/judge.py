@@ -2,7 +2,7 @@
 
     pip install openai
     export JUDGE_MODEL=... OPENAI_API_KEY=... OPENAI_BASE_URL=...   # any server of this API
-    python examples/judge.py turns.jsonl           # what `minprm evaluate --transcripts` wrote
+    minprm judge turns.jsonl --reward examples/judge.py:judge   # episodes that are stored
 
 A lost episode earns 0 and is not shown to the judge, so it cannot be talked into paying for one.
 """
@@ -10,8 +10,6 @@ A lost episode earns 0 and is not shown to the judge, so it cannot be talked int
 import json
 import os
 import re
-import sys
-from statistics import fmean
 
 RUBRIC = (
     "How well was this task worked on? Judge the way, not the outcome: it was solved. End with "
@@ -33,18 +31,3 @@ def judge(messages: list[dict], success: bool) -> float:
     )
     numbers = re.findall(r"\d+", reply.choices[0].message.content or "")
     return min(int(numbers[-1]), 10) / 10 if numbers else 0.0
-
-
-def main(path: str) -> None:
-    """Prints what stored episodes earn, of each checkpoint."""
-    rewards: dict[str, list[float]] = {}
-    with open(path, encoding="utf-8") as file:
-        for episode in map(json.loads, file):
-            reward = judge(episode["messages"], episode["success"])
-            rewards.setdefault(episode["checkpoint"], []).append(reward)
-    for checkpoint, numbers in rewards.items():
-        print(f"{checkpoint}  {fmean(numbers):.3f} of {len(numbers)} episodes")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -17,6 +17,7 @@ from minprm.several.together import refuse_several
 COMMANDS = {
     "train": "trains the arms of a ladder and prints their table",
     "evaluate": "plays checkpoints on tasks that no training saw, or replays held-out logs",
+    "judge": "pays stored episodes by another reward, and says what differs",
     "logs": "reads logs as training would; says what is in them, and what is wrong",
     "report": "writes a run as one page for a browser; without a run, lists all runs",
     "export": "writes a checkpoint as a folder to serve, with a model card",

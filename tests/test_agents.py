@@ -31,6 +31,7 @@ from shared.endpoints import Recorded, answer, cups_agent, hosted, ids_of, sent,
 from shared.policies import agent as agent_of
 from shared.serving import free_port
 from shared.stages import CFG, CUPS, Lines, log_of
+from shared.templates import shipped
 
 FIRST = "ball under a . swap a b ."
 FILE = f'''
@@ -419,6 +420,21 @@ def test_the_order_of_keys_is_a_spelling_too():
     how = spelled_otherwise([look], [sent])["look"]
     assert how.endswith("(the order of the keys of the tool)")
     assert not spelled_otherwise([look, sent], [look, sent])
+
+
+def test_null_against_absent_is_told_because_templates_that_write_json_write_it():
+    look, sent = json.loads(json.dumps([OWN_TOOLS[0]] * 2))
+    del look["function"]["strict"]
+    sent["function"]["strict"] = None
+    for learned, other in ((look, sent), (sent, look)):
+        how = spelled_otherwise([learned], [other])["look"]
+        assert how.endswith("than in training (function.strict: null against absent)")
+    for name, differs in (("qwen3", True), ("llama3_1", True), ("gemma4", False)):
+        tokenizer = shipped(name)
+        prompts = set()
+        for tool in (look, sent):
+            prompts.add(tokenizer.apply_chat_template([user("hi")], [tool], tokenize=False))
+        assert (len(prompts) == 2) is differs, name
 
 
 @pytest.mark.slow

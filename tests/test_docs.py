@@ -160,6 +160,9 @@ READERS = {
     "evaluate": evaluation,
     "report": reports,
     "logs": lambda argv: cli.read_flags(logs.Logs, argv, "minprm logs"),
+    "judge": lambda argv: cli.read_flags(
+        import_module("minprm.commands.judge").Judge, argv, "minprm judge"
+    ),
     "export": lambda argv: cli.read_flags(export.Export, argv, "minprm export"),
     "serve": lambda argv: cli.read_flags(
         import_module("minprm.commands.serve").Serve, argv, "minprm serve", return_unknown_args=True

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from evidence import audit
+from minprm.arms.evaluation import references
 from minprm.commands import evaluate, train
 from minprm.commands.ask import Evaluation, as_trained
 from minprm.commands.checks import check
@@ -67,6 +68,10 @@ class Begins(Shop):
     def begin(self): return [][0]
 class Silent(Shop):
     def begin(self): super().begin()
+class Played(World):
+    turns = 2
+    def begin(self): return f"buy {self.rng.randrange(50)}"
+    def act(self, action): return "sold", 0.0
 class Fails(Shop):
     def act(self, action): raise ValueError("no such shop")
 class Single(Shop):
@@ -145,6 +150,15 @@ def test_a_users_world_plays_as_the_class_itself_does(here):
                                    {"valid": False, "effective": False})  # fmt: skip
 
 
+def test_a_world_may_do_without_an_expert_and_without_random_play(here, capsys):
+    cfg = Config(world="shop.py:Played", episodes=2)
+    assert references(cfg) == []
+    flags = ["--world", "shop.py:Played", "--stages", "demos"]
+    assert "Played has no expert, which leaves logs" in sentence(capsys, lambda: train.main(flags))
+    told = sentence(capsys, make_world(cfg).actions)
+    assert told == "Played has no list of actions for random play: write `actions`\n"
+
+
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
@@ -154,7 +168,7 @@ def test_a_users_world_plays_as_the_class_itself_does(here):
         ("shop.py:missing", "--world shop.py:missing: shop.py defines no missing"),
         ("shop.py:number", "--world shop.py:number is no world, which is a class that inherits"),
         ("shop.py:Other", "--world shop.py:Other is no world"),
-        ("shop.py:Bare", "--world shop.py:Bare has no act: a world writes begin, act, actions"),
+        ("shop.py:Bare", "--world shop.py:Bare has no act: a world writes begin, act"),
         ("shop.py:Late", "the parameter goods of its __init__ needs a type"),
         ("shop.py:Vague", "the parameter goods of its __init__ needs a type (int, float or str)"),
         ("shop.py:Unread", "its __init__ cannot be read: NameError: name 'Number'"),

@@ -10,7 +10,7 @@ import pytest
 from examples import judge as example
 from minprm import chosen, own
 from minprm.arms.ladder import run_stage, start
-from minprm.commands import evaluate, train
+from minprm.commands import evaluate, judge, train
 from minprm.constants import RL
 from minprm.data import Step
 from minprm.envs.hotpot import Hotpot
@@ -134,6 +134,77 @@ def test_rl_learns_by_it_and_success_is_still_what_is_counted(checkpoints, here)
     assert len(seen) == sum(line["reward/episodes"] for line in logs["mine.py:brief"])
 
 
+# --- stored episodes ---
+
+
+EPISODE = {"checkpoint": "c", "task": 7, "success": True, "reward": 1.0, "messages": TALK}
+
+
+def stored(*episodes: dict) -> None:
+    with open("turns.jsonl", "w", encoding="utf-8") as file:
+        for episode in episodes:
+            file.write(json.dumps(EPISODE | episode) + "\n")
+
+
+def test_stored_episodes_are_paid_as_training_would_pay_them(here, capsys):
+    lost = {"checkpoint": "d", "success": False, "reward": 0.0}
+    stored({"task": 0}, {"task": 3}, {"task": 1, **lost}, lost)
+    judge.main("turns.jsonl --reward mine.py:of_task --to judged.jsonl".split())
+    means, count, most = capsys.readouterr().out.split("\n\n")
+    assert [line.split() for line in means.splitlines()[1:]] == [
+        ["1.000", "1.500", "2", "c"],
+        ["0.000", "4.000", "2", "d"],
+    ]
+    assert count == "4 of 4 episodes earn another reward than before."
+    lines = [line.split() for line in most.splitlines()[1:]]  # before, after, line, task
+    assert lines[0] == ["0.000", "7.000", "4", "7", "d"]
+    assert [line[2] for line in lines] == ["4", "2", "1", "3"]
+    written = [json.loads(line) for line in (here / "judged.jsonl").read_text().splitlines()]
+    assert [line["after"] for line in written] == [0.0, 3.0, 1.0, 7.0]
+    assert written[1] == {
+        "checkpoint": "c", "task": 3, "success": True, "before": 1.0, "after": 3.0
+    }  # fmt: skip
+    judge.main("turns.jsonl --reward mine.py:brief".split())
+    messages, success = json.loads((here / "seen.jsonl").read_text().splitlines()[0])
+    assert messages == TALK and success is True
+
+
+def test_stored_episodes_can_be_compared_by_two_functions(here, capsys):
+    stored({"reward": 0.25})
+    flags = "turns.jsonl --reward mine.py:of_task --before mine.py:brief"
+    judge.main(flags.split())
+    assert "   0.500   7.000         1  c" in capsys.readouterr().out
+    judge.main("turns.jsonl --reward success --before mine.py:same".split())
+    assert "\n0 of 1 episodes earn another reward than before.\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("episode", "flags", "complaint"),
+    [
+        ({}, "", "Missing from minprm judge: --reward"),
+        ({}, "--reward nice", "--reward nice: no such name. Names: success, or FILE.py:NAME"),
+        ({}, "--reward mine.py:same --before mine.py:alone", "--before mine.py:alone: it has to"),
+        ({}, "--reward mine.py:wrong", "mine.py:wrong raised ZeroDivisionError"),
+        ({}, "--reward mine.py:same --to mine.py", "--to mine.py: this file is there already"),
+        ({}, "--reward mine.py:same --to none/a", "--to none/a: No such file or directory"),
+        ({"messages": 3}, "--reward success", 'turns.jsonl, line 1: its "messages" is missing'),
+        ({"reward": None}, "--reward success", "transcripts writes them, or give --before success"),
+    ],
+)
+def test_what_cannot_be_paid_anew_is_refused(here, capsys, episode, flags, complaint):
+    stored(episode)
+    assert complaint in refusal(judge.main, ["turns.jsonl", *flags.split()], capsys)
+
+
+def test_a_file_without_an_episode_is_refused(here, capsys):
+    for name in ("turns.jsonl", "none.jsonl"):
+        stored()
+        error = refusal(judge.main, [name, "--reward", "success"], capsys)
+        assert error in (
+            "turns.jsonl: there is no episode in it\n", "none.jsonl: no such file\n"
+        )  # fmt: skip
+
+
 # --- the example ---
 
 
@@ -191,8 +262,8 @@ def test_stored_episodes_are_judged_anew(server, here, capsys):
     episodes = [json.loads(line) for line in (here / "turns.jsonl").read_text().splitlines()]
     won = sum(episode["success"] for episode in episodes)
     capsys.readouterr()
-    example.main("turns.jsonl")
-    told = f"checkpoints/r/base-0  {0.7 * won / 6:.3f} of 6 episodes\n"
-    assert capsys.readouterr().out == told and len(server) == won
+    judge.main(["turns.jsonl", "--reward", f"{example.__file__}:judge"])
+    told = f"{won / 6:8.3f}{0.7 * won / 6:8.3f}         6  checkpoints/r/base-0\n"
+    assert told in capsys.readouterr().out and len(server) == won
     roles = [message["role"] for message in episodes[0]["messages"]]
     assert roles[:3] == ["system", "user", "assistant"] and episodes[0]["task"] == 2_000_000_000

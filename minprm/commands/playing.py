@@ -128,5 +128,5 @@ def transcript(path: str, e: Episode) -> dict:
             step["unreadable"] = s.unreadable
         steps.append(step)
     success = bool(e.world.success)
-    facts = {"checkpoint": path, "task": e.world.seed, "success": success}
+    facts = {"checkpoint": path, "task": e.world.seed, "success": success, "reward": e.outcome()}
     return {**facts, "steps": steps, "messages": messages_of(e)}

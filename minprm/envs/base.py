@@ -3,8 +3,8 @@
 A world is a task that an agent works on in turns. The world shows a text, the agent answers with a
 text, the world pays a reward and shows the next text. A world knows nothing of models.
 
-A new world writes `begin`, `act`, `actions` and `expert`. What all worlds share is here: seeds,
-splits, turns, illegal actions and the end of an episode. examples/own_world.py is a whole one.
+A new world writes `begin`, `act`, `actions` and `expert`; a user's may lack the last two. What all
+worlds share is here: seeds, splits, turns, illegal actions and the end. See examples/own_world.py.
 
 A world has two generators and never uses the global one. `rng` makes the task, and the same seed is
 always the same task. `noise` is for what chance does to an action, as on slippery ice: it differs
@@ -184,7 +184,7 @@ class World:
 
     def actions(self) -> list[str]:
         """Returns the actions that random play chooses from."""
-        raise NotImplementedError
+        fail(f"{type(self).__name__} has no list of actions for random play: write `actions`")
 
     def expert(self) -> str:
         """Returns the planner's action in this very state, also where the agent left the plan."""

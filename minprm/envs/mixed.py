@@ -27,8 +27,9 @@ class Mixed(World):
             if name in self.worlds:
                 raise ValueError(f"{name} is named twice: give it one weight")
             self.worlds[name] = _made(name, knobs)
-            if not self.worlds[name].has("expert"):
-                raise ValueError(f"{name} has no expert, and mixed needs one for each world")
+            for method in ("actions", "expert"):
+                if not self.worlds[name].has(method):
+                    raise ValueError(f"{name} has no {method}, which mixed needs of each world")
             self.weights.append(weight)
         every = self.worlds.values()
         # all that a task may need, until one is drawn

@@ -15,7 +15,7 @@ from minprm import own
 from minprm.constants import Refused, fail
 from minprm.envs.base import Illegal, World, parameters_of
 
-REQUIRED = ("begin", "act", "actions", "expert")
+REQUIRED = ("begin", "act")
 RETURNS = {
     "begin": "a text",
     "task": "a text",

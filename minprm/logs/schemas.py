@@ -123,7 +123,8 @@ def _places(one: Any, other: Any, place: str = "") -> list[str]:
         if key in one and key in other:
             places += _places(one[key], other[key], inside)
         else:
-            places.append(inside)
+            null = {**one, **other}[key] is None  # a template that writes JSON writes it
+            places.append(f"{inside}: null against absent" if null else inside)
     if not places and [*one] != [*other]:
         places.append(f"the order of the keys of {place or 'the tool'}")
     return places
