@@ -170,7 +170,7 @@ def test_a_log_is_as_long_as_the_model_will_find_it():
     demos = chat_logs(1)
     cfg = Config(model="its name", thought_tokens=4, instruction="think before you act")
     asked = make_prompter(tokenizer("qwen3_instruct_2507"), cfg, all_tools(demos))
-    whole = Sample().extend(asked.beginning(demos[0].steps[0].state, demos[0].tools).ids)
+    whole = Sample()
     for i, step in enumerate(demos[0].steps):
         state, _ = asked.state_ids(step.state, demos[0].tools, demos[0].action_before(i))
         whole.extend(state).extend(asked.chat.turn([0] * 4, asked.chat.action(step.action)))
