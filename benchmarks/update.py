@@ -157,8 +157,9 @@ def gigaflops() -> float:
 
 
 def operations(file: Path, drawn: int) -> dict[str, float]:
-    """10^9 multiplications and additions that each part takes at least: every different token once
-    through all layers, the table of words only where a token is drawn, scored or learned."""
+    """10^9 multiplications and additions that each part takes at least: every distinct token once
+    through all layers, the table of words only where a token is drawn, scored or learned. What is
+    drawn is counted as if no two thoughts began alike: nobody knows before."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     ids = json.loads(file.read_text(encoding="utf-8"))
@@ -168,14 +169,26 @@ def operations(file: Path, drawn: int) -> dict[str, float]:
     table = config.vocab_size * config.hidden_size
     layers = sum(weight.numel() for weight in model.parameters()) - table  # tied: it is there once
     states = len(ids["beginning"]) + sum(map(len, ids["states"]))
-    thoughts = sum(len(thought) for group in ids["thoughts"] for thought in group)
     actions = GROUP * sum(map(len, ids["actions"]))
+    thoughts = 0
+    turns = 0
+    for group, action in zip(ids["thoughts"], ids["actions"], strict=True):
+        thoughts += distinct(group)
+        turns += distinct([thought + action for thought in group])
     counts = {
         "think": layers * (states + drawn) + table * drawn,
-        "score": layers * (states + thoughts + actions) + table * actions,
+        "score": layers * (states + turns) + table * actions,
         "learn": 3 * (layers * (states + thoughts) + table * thoughts),
     }
     return {part: 2 * count / 1e9 for part, count in counts.items()}
+
+
+def distinct(sequences: list[list[int]]) -> int:
+    """Tokens of these sequences, those that several begin with counted once."""
+    beginnings = set()
+    for ids in sequences:
+        beginnings |= {tuple(ids[: i + 1]) for i in range(len(ids))}
+    return len(beginnings)
 
 
 def compare(before: Path | None, file: Path) -> dict[str, dict]:

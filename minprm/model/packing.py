@@ -45,7 +45,8 @@ def micro_batches(
         return []
     paths = []
     for path in numbered_paths(samples):
-        paths.append([(number, len(ids)) for number, ids in path] or [(-1, 0)])
+        sizes = [(number, len(ids)) for number, ids in path]
+        paths.append(sizes or [(-1, 0)])  # a Sample without tokens
     alone = filled(paths, 0)
     plans = [alone]
     limit = alone[0].tokens

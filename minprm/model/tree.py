@@ -166,33 +166,34 @@ def numbered_paths(samples: list[Sample]) -> list[Path]:
     >>> numbered_paths(thoughts)
     [[(0, [1]), (1, [2, 3]), (3, [4])], [(0, [1]), (1, [2, 3]), (4, [5])]]
     """
+    root = -1  # above every first token
     tokens: dict[tuple[int, int], int] = {}  # the number of a token, by that above it and its id
-    numbers: dict[int, list[int]] = {}  # of the tokens of each Sample, by the object
-    last: dict[int, int] = {}  # of the token that a Sample ends with, its ancestors' if it has none
+    own: dict[int, list[int]] = {}  # the numbers of the tokens of each Sample, by the object
+    last: dict[int, int] = {}  # of the token that a Sample ends with, its parent's if it has none
     for sample in samples:
-        above = -1  # a root
-        for node in lineage(sample):
-            if id(node) not in numbers:
-                numbers[id(node)] = []
-                for token in node.ids:
+        above = root
+        for member in lineage(sample):
+            if id(member) not in own:
+                own[id(member)] = []
+                for token in member.ids:
                     above = tokens.setdefault((above, token), len(tokens))
-                    numbers[id(node)].append(above)
-                last[id(node)] = above
-            above = last[id(node)]
+                    own[id(member)].append(above)
+                last[id(member)] = above
+            above = last[id(member)]
     followers = Counter(above for above, _ in tokens)
-    ends = {*last.values()}
+    ends = {root, *last.values()}
     begins = set()  # the tokens with which a node begins
     for (above, _), number in tokens.items():
-        if above in ends or followers[above] > 1 or above == -1:
+        if above in ends or followers[above] > 1:
             begins.add(number)
-    nodes: dict[int, Path] = {}  # of each Sample without its ancestors, by the object
+    nodes: dict[int, Path] = {}  # of each Sample without its ancestors
     paths = []
     for sample in samples:
         path = []
-        for node in lineage(sample):
-            if id(node) not in nodes:
-                nodes[id(node)] = _cut(node.ids, numbers[id(node)], begins)
-            path += nodes[id(node)]
+        for member in lineage(sample):
+            if id(member) not in nodes:
+                nodes[id(member)] = _cut(member.ids, own[id(member)], begins)
+            path += nodes[id(member)]
         paths.append(path)
     return paths
 
