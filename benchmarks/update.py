@@ -1,4 +1,4 @@
-"""python -m benchmarks.update [--before FOLDER]: a whole Act-PRM update of a pretrained model.
+"""python -m benchmarks.update [--before FOLDER] [--rounds 3]: a whole Act-PRM update of a pretrained model.
 
 SmolLM2-135M-Instruct (examples/smollm2.py makes it) thinks about 8 logs of the refund desk with
 three examples in its prompt, 8 thoughts each of at most 32 tokens; all are scored with the expert's
@@ -8,7 +8,7 @@ between the updates, tells what the processor could do.
 
 FOLDER is a checkout of this repository at another commit: its code makes the same update, in a
 process of its own, and the two take turns. Both must find the same log-probs and gradients. Seconds
-are those of the processor; OMP_NUM_THREADS sets threads.
+are those of the processor; OMP_NUM_THREADS sets threads. Together they take 16 GB.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-STATES, GROUP, LONGEST, ROUNDS = 8, 8, 32, 3
+STATES, GROUP, LONGEST = 8, 8, 32
 ROOT = Path(__file__).parents[1]
 PARTS = ("think", "score", "learn")
 
@@ -144,7 +144,10 @@ def one_update(process: subprocess.Popen) -> dict[str, float]:
     assert process.stdin and process.stdout
     process.stdin.write("\n")
     process.stdin.flush()
-    return json.loads(process.stdout.readline())
+    line = process.stdout.readline()
+    if not line:
+        raise SystemExit("an update did not end: its process says why, or the memory was too small")
+    return json.loads(line)
 
 
 def gigaflops() -> float:
@@ -191,14 +194,14 @@ def distinct(sequences: list[list[int]]) -> int:
     return len(beginnings)
 
 
-def compare(before: Path | None, file: Path) -> dict[str, dict]:
+def compare(before: Path | None, file: Path, count: int) -> dict[str, dict]:
     """Rounds in which each code makes an update; the first is not counted."""
     codes = {"now": started(ROOT, "what all begin with once", file)}
     if before:
         codes["before"] = started(before.resolve(), "whole prompts", file)
     rounds: dict[str, list[dict]] = {name: [] for name in codes}
     ceilings = []
-    for i in range(ROUNDS + 1):
+    for i in range(count + 1):
         for name, process in codes.items():
             cost = one_update(process)
             seconds = ", ".join(f"{part} {cost[part]:.1f}" for part in PARTS)
@@ -233,17 +236,18 @@ def main() -> None:
     path = take_json_flag()
     parser = argparse.ArgumentParser(description="An Act-PRM update of a pretrained model.")
     parser.add_argument("--before", type=Path, help="a checkout of an earlier commit")
+    parser.add_argument("--rounds", type=int, default=3, help="updates that count, of each code")
     flags = parser.parse_args()
     with TemporaryDirectory() as folder:
         file = Path(folder) / "ids.json"
         write_ids(file)
-        rows = compare(flags.before, file)
+        rows = compare(flags.before, file, flags.rounds)
     if flags.before:
         require_same(rows)
         for part in (*PARTS, "update"):
             rows["now"][f"{part}_ratio"] = rows["before"][part] / rows["now"][part]
     print(json.dumps(rows, indent=1))
-    save_run(path, [0], f"CPU seconds, medians of {ROUNDS}", rows)
+    save_run(path, [0], f"CPU seconds, medians of {flags.rounds}", rows)
 
 
 if __name__ == "__main__":
