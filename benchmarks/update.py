@@ -1,4 +1,4 @@
-"""python -m benchmarks.update [--before FOLDER] [--rounds 3]: a whole Act-PRM update of a pretrained model.
+"""python -m benchmarks.update: a whole Act-PRM update of a pretrained model.
 
 SmolLM2-135M-Instruct (examples/smollm2.py makes it) thinks about 8 logs of the refund desk with
 three examples in its prompt, 8 thoughts each of at most 32 tokens; all are scored with the expert's
@@ -6,9 +6,12 @@ action, and then learned from. The states and thoughts that are scored and learn
 file, so every program has the same ids. A product of two matrices as large as the model's, timed
 between the updates, tells what the processor could do.
 
-FOLDER is a checkout of this repository at another commit: its code makes the same update, in a
-process of its own, and the two take turns. Both must find the same log-probs and gradients. Seconds
-are those of the processor; OMP_NUM_THREADS sets threads. Together they take 16 GB.
+    --before FOLDER    a checkout of this repository at another commit, to be compared with
+    --rounds N         updates that count, of each code: 3
+
+The code of FOLDER makes the same update, in a process of its own, and the two take turns. Both must
+find the same log-probs and gradients. Seconds are those of the processor; OMP_NUM_THREADS sets
+threads. Together they take 16 GB.
 """
 
 import argparse
