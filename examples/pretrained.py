@@ -7,17 +7,12 @@
 The steps are those of act_prm.py, and so are the names: lay the two side by side. Here nobody has
 to raise the base model. It can do sums, but does not think unless it is asked. Until it is
 fine-tuned, three examples in the prompt show it how, and nobody wrote more thoughts than these.
-They are long, so `read` computes once what all prompts begin with, and the turns of a prompt stand
-side by side behind it.
 
-Three things are not as in act_prm.py. UPDATE trains the thought alone: before this model has a
-right thought, the expert's action is a surprise of seven nats, and its gradient would drown the
-thought's. A group in which no thought predicts the action teaches next to nothing (FLOOR): in
-shares of a sum near 0, chance would decide. And logs whose best thought earns less than .5 are
-left out: it is probably wrong.
-
-With seed 0 it prints .080 for the base with its examples, .013 after SFT on the actions and .393
-after Act-PRM. One core is busy for an hour.
+Four things differ. All sequences of a batch lie in one TREE, because their prompts are long and
+begin alike. UPDATE trains the thought alone: before this model has a right thought, the expert's
+action is a surprise of seven nats, and its gradient would drown the thought's. A group in which no
+thought predicts the action teaches next to nothing (FLOOR): in shares of a sum near 0, chance would
+decide. And logs whose best thought earns less than .5 are left out: it is probably wrong.
 """
 
 import argparse
@@ -28,15 +23,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from torch.nn.utils.rnn import pad_sequence
-from transformers import (
-    AttentionInterface,
-    AttentionMaskInterface,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    DynamicCache,
-)
-from transformers.masking_utils import sdpa_mask
+from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 MODEL = Path(__file__).parents[1] / "checkpoints/SmolLM2-135M-Instruct"
 FLOOR = 0.02  # of a group's mean reward: below it, its thoughts are counted for less
@@ -73,94 +60,78 @@ def action_turn(task) -> Tokens:
 
 
 # ------------------------------------------------ The model: it writes and reads tokens
-def attention(module, query, key, value, attention_mask, scaling=None, **_):
-    """Three of the model's queries share a key. transformers' own function gives each of them a
-    copy of all keys, for every token that is written: on a CPU most of the time goes there."""
-    first = attention_mask is None and query.shape[2] > 1  # nothing is in the cache yet
-    output = F.scaled_dot_product_attention(
-        query, key, value, attention_mask, is_causal=first, scale=scaling, enable_gqa=True
-    )
-    return output.transpose(1, 2).contiguous(), None
+class Tree:
+    """Sequences of tokens in one row. What several begin with is there, and computed, once."""
 
+    def __init__(self, model):
+        self.model = model
+        self.cache = DynamicCache(config=model.config)
+        self.tokens, self.parents = [], []  # of each node
+        self.nodes = {}  # the node of (parent, token)
 
-AttentionInterface.register("grouped", attention)
-AttentionMaskInterface.register("grouped", sdpa_mask)
+    def add(self, tokens, parent=None) -> list[int]:
+        """The nodes of a sequence that goes on from `parent`, or begins here."""
+        path = []
+        for token in tokens:
+            if (parent, token) not in self.nodes:
+                self.nodes[parent, token] = len(self.tokens)
+                self.tokens.append(token)
+                self.parents.append(parent)
+            parent = self.nodes[parent, token]
+            path.append(parent)
+        return path
 
-
-def read(model, prompts) -> tuple[DynamicCache, torch.Tensor]:
-    """Keys and values of all tokens of each prompt but the last, and a mask [prompts, L], 0 at the
-    padding. What all prompts begin with is computed once."""
-    shared = 0
-    shortest = min(map(len, prompts))
-    while shared < shortest - 2 and len({tokens[shared] for tokens in prompts}) == 1:
-        shared += 1
-    cache = DynamicCache(config=model.config)
-    model(torch.tensor([prompts[0][:shared]]), past_key_values=cache, logits_to_keep=1)
-    cache.batch_repeat_interleave(len(prompts))
-    own = [torch.tensor(tokens[shared:-1]) for tokens in prompts]
-    ids = pad_sequence(own, batch_first=True, padding_value=-1, padding_side="left")
-    mask = F.pad((ids >= 0).long(), (shared, 0), value=1)
-    places = (mask.cumsum(1) - 1)[:, shared:]  # padding does not count
-    ids = ids.clamp(min=0)
-    model(ids, past_key_values=cache, attention_mask=mask, position_ids=places, logits_to_keep=1)
-    return cache, mask
-
-
-def beside(model, cache, mask, ids, own, places) -> torch.Tensor:
-    """Logits [prompts, N, words] of N more tokens of each prompt's turns, which share one row.
-    own [N, M]: may each of them read each of the M tokens of the turns? All read the prompt."""
-    rows, new = ids.shape
-    before = mask.bool()[:, None].expand(rows, new, -1)
-    sees = torch.cat([before, own.expand(rows, -1, -1)], dim=2)[:, None]
-    return model(ids, past_key_values=cache, attention_mask=sees, position_ids=places).logits
+    def logits(self, nodes) -> torch.Tensor:
+        """Of the token after each of these nodes, none of them read before.  [nodes, words]"""
+        sees = torch.eye(len(self.tokens), dtype=torch.bool)  # a node reads itself
+        for node, parent in enumerate(self.parents):
+            if parent is not None:
+                sees[node] |= sees[parent]  # and what is before it in its own sequences
+        start = self.cache.get_seq_length()
+        return self.model(
+            torch.tensor([self.tokens[start:]]), past_key_values=self.cache,
+            attention_mask=sees[None, None, start:], position_ids=sees.sum(1)[None, start:] - 1,
+            logits_to_keep=torch.tensor(nodes) - start,
+        ).logits[0]  # fmt: skip
 
 
 @torch.no_grad()
-def draw(model, prompts, group, stops, greedy=False, limit=40) -> list[Tokens]:
-    """Continues each prompt `group` times, until a token of `stops` or for `limit` tokens."""
-    cache, mask = read(model, prompts)
-    last = torch.tensor([tokens[-1:] * group for tokens in prompts])  # [prompts, group]
-    place = mask.sum(1, keepdim=True).expand(-1, group)
-    completions = [[] for _ in range(last.numel())]
-    for i in range(limit):
-        own = torch.eye(group, dtype=torch.bool).repeat(1, i + 1)  # a turn reads its own tokens
-        probs = beside(model, cache, mask, last, own, place + i).softmax(-1).flatten(0, 1)
+def draw(model, prompts, stops, greedy=False, limit=40) -> list[Tokens]:
+    """Continues each prompt until it draws a token of `stops`, or `limit` tokens."""
+    tree = Tree(model)
+    last = [tree.add(tokens)[-1] for tokens in prompts]  # the last node of each sequence
+    completions = [[] for _ in prompts]
+    running = list(range(len(prompts)))  # the prompts that have not stopped
+    while running and limit:
+        probs = tree.logits([last[i] for i in running]).softmax(-1)
         drawn = probs.argmax(-1) if greedy else probs.multinomial(1)[:, 0]
-        for turn, token in zip(completions, drawn.tolist(), strict=True):
-            if not turn or turn[-1] not in stops:
-                turn.append(token)
-        if all(turn[-1] in stops for turn in completions):
-            break
-        last = drawn.view(last.shape)
+        for i, token in zip(running, drawn.tolist(), strict=True):
+            completions[i].append(token)
+            last[i] = tree.add([token], last[i])[-1]
+        running = [i for i in running if completions[i][-1] not in stops]
+        limit -= 1
     return completions
 
 
 def log_probs(model, prompts, targets) -> list[torch.Tensor]:
-    """log p of each target's tokens after its prompt: one tensor [len(target)] for each. All
-    prompts have as many targets, and those of a prompt stand next to each other."""
-    group = len(targets) // len(prompts)
-    cache, mask = read(model, prompts)
-    turns = []
-    for i, target in enumerate(targets):
-        turns.append(torch.tensor(prompts[i // group][-1:] + target))
-    ids = pad_sequence(turns, batch_first=True)  # on the right, where no token sees it
-    length = ids.shape[1] - 1
-    own = torch.block_diag(*[torch.ones(length, length).tril()] * group).bool()
-    places = mask.sum(1, keepdim=True) + torch.arange(length).repeat(group)
-    side_by_side = ids[:, :-1].reshape(len(prompts), -1)
-    logits = beside(model, cache, mask, side_by_side, own, places).flatten(0, 1)
-    logp = -F.cross_entropy(logits, ids[:, 1:].flatten(), reduction="none").view(-1, length)
-    unpadded = []
-    for i, row in enumerate(logp):
-        unpadded.append(row[: len(targets[i])])
-    return unpadded
+    """log p of each target's tokens after its prompt: one tensor [len(target)] for each."""
+    tree = Tree(model)
+    before, tokens = [], []
+    for start, target in zip(prompts, targets, strict=True):
+        path = tree.add(start + target)
+        before += path[len(start) - 1 : -1]
+        tokens += target
+    logp = -F.cross_entropy(tree.logits(before), torch.tensor(tokens), reduction="none")
+    return logp.split([len(target) for target in targets])
 
 
 # ------------------------------------------------ Act-PRM: the four steps, then the loop
 def think(model, tasks, group, examples) -> tuple[list, list]:
-    """(prompts, thoughts): a prompt and `group` thoughts for every task. No action is shown."""
-    prompts = [prompt(task, examples) + OPEN for task in tasks]
-    return prompts, draw(model, prompts, group, stops=(CLOSE[0], END))  # `</`, and the turn's end
+    """(prompts, thoughts): `group` of each for a task, in a row. No prompt shows the action."""
+    prompts = []
+    for task in tasks:
+        prompts += [prompt(task, examples) + OPEN] * group
+    return prompts, draw(model, prompts, stops=(CLOSE[0], END))  # `</`, and the turn's end
 
 
 def turns_of(tasks, thoughts, group) -> list[Tokens]:
@@ -248,11 +219,12 @@ def fine_tune(model, rows, updates, batch, lr, seed) -> None:
 
 def success(model, tasks, examples=()) -> float:
     """Greedy play: the model decides by itself whether it thinks, and then answers."""
-    prompts = [prompt(task, examples) for task in tasks]
-    turns = draw(model, prompts, 1, stops=(END,), greedy=True, limit=60)
     wins = 0
-    for task, turn in zip(tasks, turns, strict=True):
-        wins += turn[action_start(turn) :] == action_turn(task)
+    for i in range(0, len(tasks), 25):
+        prompts = [prompt(task, examples) for task in tasks[i : i + 25]]
+        turns = draw(model, prompts, stops=(END,), greedy=True, limit=60)
+        for task, turn in zip(tasks[i : i + 25], turns, strict=True):
+            wins += turn[action_start(turn) :] == action_turn(task)
     return wins / len(tasks)
 
 
@@ -283,9 +255,7 @@ if __name__ == "__main__":
     log = read_logs(flags.folder / "refund.jsonl")
     examples = read_logs(flags.folder / "examples.jsonl")
     test = read_logs(flags.folder / "test.jsonl")
-    base = AutoModelForCausalLM.from_pretrained(
-        MODEL, dtype=torch.float32, attn_implementation="grouped"
-    )
+    base = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
     print(f"base model, with its examples   {success(base, test, examples):.3f}", flush=True)
     thinker = copy.deepcopy(base)
     show_group(thinker, log[0], 8, examples)
@@ -298,9 +268,6 @@ if __name__ == "__main__":
     if flags.rivals:
         ladder["best of 12"] = relabel(base, log, examples, 12)  # as many thoughts as Act-PRM's
     for name, rows in ladder.items():
-        if not rows:
-            print(f"{name:<22}no log has a thought that earns .5")
-            continue
         model = copy.deepcopy(base)  # one base and one recipe: only the rows differ
-        fine_tune(model, rows, updates=40, batch=16, lr=5e-5, seed=flags.seed)
+        fine_tune(model, rows, updates=40, batch=8, lr=5e-5, seed=flags.seed)
         print(f"{name:<22}{success(model, test):.3f}   from {len(rows)} logs", flush=True)

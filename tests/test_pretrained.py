@@ -130,12 +130,12 @@ def test_the_one_file_version_reads_and_writes_what_the_model_does(desk):
     with torch.no_grad():
         logps = one_file.log_probs(model, prompts, turns)
     for i, turn in enumerate(turns):
-        ids = torch.tensor([prompts[i // 2] + turn])
+        ids = torch.tensor([prompts[i] + turn])
         with torch.no_grad():
             logp = model(ids[:, :-1]).logits[0, -len(turn) :].log_softmax(-1)
         logp = logp.gather(-1, ids[0, -len(turn) :, None])[:, 0]
         torch.testing.assert_close(logps[i], logp, rtol=0, atol=1e-4)
-    written = one_file.draw(model, prompts, 1, (one_file.END,), greedy=True, limit=12)
+    written = one_file.draw(model, prompts, (one_file.END,), greedy=True, limit=12)
     for prompt, ids in zip(prompts, written, strict=True):
         greedy = model.generate(
             torch.tensor([prompt]), do_sample=False, max_new_tokens=12, pad_token_id=0
