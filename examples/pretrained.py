@@ -122,7 +122,7 @@ def log_probs(model, prompts, targets) -> list[torch.Tensor]:
         before += path[len(start) - 1 : -1]
         tokens += target
     logp = -F.cross_entropy(tree.logits(before), torch.tensor(tokens), reduction="none")
-    return logp.split([len(target) for target in targets])
+    return [*logp.split([len(target) for target in targets])]
 
 
 # ------------------------------------------------ Act-PRM: the four steps, then the loop
