@@ -16,7 +16,7 @@ def episode() -> list[Sample]:
     trunk = Sample().extend([1] * STATE)
     samples = []
     for _ in range(STEPS):
-        for thought in range(GROUP):  # they differ: equal ones would be read once
+        for thought in range(2, 2 + GROUP):  # no two begin alike: equal tokens would be read once
             samples.append(Sample(parent=trunk).extend([thought] * (THOUGHT + ACTION), 1.0))
         trunk = Sample(parent=trunk).extend([1] * (THOUGHT + ACTION + STATE))
     return samples
