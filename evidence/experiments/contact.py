@@ -49,7 +49,7 @@ def likelihood(agent: Agent, demos: list[Demo], thoughts: list[str | None]) -> f
         (step,) = demo.steps
         state, _ = agent.state_ids(step.state, [], None)
         opening = chat.opening(None if thought is None else chat.thought(thought))
-        sample = Sample(parent=agent.beginning(step.state, [])).extend(state + opening)
+        sample = Sample().extend(state + opening)
         samples.append(sample.extend(chat.action(step.action), 0.0))
     logps = agent.policy.logprobs(samples)
     return sum(logp.sum().exp().item() for logp in logps) / len(logps)

@@ -79,6 +79,9 @@ def load_model(
     dtype = torch.bfloat16 if lora or rank else torch.float32
     # the other format is a pickle, which can run whatever it says
     model = pretrained(AutoModelForCausalLM, base, dtype=dtype, use_safetensors=True)
+    for weight in model.parameters():
+        # in the file it may begin anywhere, and kernels round by where a tensor begins in memory
+        weight.data = weight.data.clone()
     if rank:
         model = with_saved_adapters(model, path, checkpointing)
     else:
