@@ -47,17 +47,13 @@ def updates(file: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(ids["model"], dtype=torch.float32).eval()
     policy = Policy(model, AutoTokenizer.from_pretrained(ids["model"]), ids["micro_tokens"])
     sampler = Sampler(model)
-    beginning = Sample().extend(ids["beginning"])
-    whole = os.environ["READS"] == "whole prompts"
 
     def samples(trained: str) -> list[Sample]:
         """Of each thought, and, where the action is trained, of the action after it."""
         some = []
-        columns = [ids[name] for name in ("states", "thoughts", "actions")]
-        for state, thoughts, action in zip(*columns, strict=True):
-            root = Sample(parent=beginning).extend(state)
-            if whole:
-                root = Sample().extend(ids["beginning"] + state)
+        columns = [ids[name] for name in ("prompts", "thoughts", "actions")]
+        for prompt, thoughts, action in zip(*columns, strict=True):
+            root = Sample().extend(prompt)
             for thought in thoughts:
                 if trained == "thought":
                     some.append(Sample(parent=root).extend(thought, 0.5, [-1.0] * len(thought)))
@@ -70,8 +66,7 @@ def updates(file: Path) -> None:
         cost = {}
         sampler.begin()
         start = time.process_time()
-        prompts = [ids["beginning"] + state for state in ids["states"]]
-        drawn = sampler.generate(prompts, GROUP, LONGEST, ids["stop"], 1.0, 0)
+        drawn = sampler.generate(ids["prompts"], GROUP, LONGEST, ids["stop"], 1.0, 0)
         cost["drawn"] = sum(len(completion.ids) for group in drawn for completion in group)
         cost["think"] = time.process_time() - start
         start = time.process_time()
@@ -111,9 +106,6 @@ def write_ids(file: Path) -> None:
         messages = [*examples, question]
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         prompts.append(encoded(text + "<think>\n"))
-    alike = 0
-    while len({prompt[alike] for prompt in prompts}) == 1:
-        alike += 1
     close, end = encoded("</think>\n"), tokenizer.eos_token_id
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     stop = [close[0], end]
@@ -122,18 +114,17 @@ def write_ids(file: Path) -> None:
         "model": str(folder),
         "micro_tokens": 4096,  # as --preset small has it
         "stop": stop,
-        "beginning": prompts[0][:alike],
-        "states": [prompt[alike:] for prompt in prompts],
+        "prompts": prompts,
         "thoughts": [[thought.ids for thought in group] for group in thoughts],
         "actions": [[*close[1:], *encoded(log[-1]["content"]), end] for log in logs[EXAMPLES:]],
     }
     file.write_text(json.dumps(ids), encoding="utf-8")
 
 
-def started(code: Path, reads: str, file: Path) -> subprocess.Popen:
+def started(code: Path, file: Path) -> subprocess.Popen:
     """A process that makes updates with the code of this checkout."""
     command = [sys.executable, str(Path(__file__).resolve()), "--updates", str(file)]
-    environment = os.environ | {"PYTHONPATH": str(code), "READS": reads}
+    environment = os.environ | {"PYTHONPATH": str(code)}
     process = subprocess.Popen(
         command, env=environment, cwd=code, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -174,7 +165,7 @@ def operations(file: Path, drawn: int) -> dict[str, float]:
         model = AutoModelForCausalLM.from_config(config)
     table = config.vocab_size * config.hidden_size
     layers = sum(weight.numel() for weight in model.parameters()) - table  # tied: it is there once
-    states = len(ids["beginning"]) + sum(map(len, ids["states"]))
+    states = distinct(ids["prompts"])
     actions = GROUP * sum(map(len, ids["actions"]))
     thoughts = 0
     turns = 0
@@ -191,17 +182,17 @@ def operations(file: Path, drawn: int) -> dict[str, float]:
 
 def distinct(sequences: list[list[int]]) -> int:
     """Tokens of these sequences, those that several begin with counted once."""
-    beginnings = set()
-    for ids in sequences:
-        beginnings |= {tuple(ids[: i + 1]) for i in range(len(ids))}
-    return len(beginnings)
+    from minprm.data import Sample
+    from minprm.look.metrics import unique_tokens
+
+    return unique_tokens([Sample().extend(ids) for ids in sequences])
 
 
 def compare(before: Path | None, file: Path, count: int) -> dict[str, dict]:
     """Rounds in which each code makes an update; the first is not counted."""
-    codes = {"now": started(ROOT, "what all begin with once", file)}
+    codes = {"now": started(ROOT, file)}
     if before:
-        codes["before"] = started(before.resolve(), "whole prompts", file)
+        codes["before"] = started(before.resolve(), file)
     rounds: dict[str, list[dict]] = {name: [] for name in codes}
     ceilings = []
     for i in range(count + 1):

@@ -83,7 +83,9 @@ def complete(row: dict, before: str) -> dict:
 def new_file(name: str) -> AbstractContextManager[TextIO | None]:
     """The file of --to, to be written; None where there is none."""
     try:
-        return open(name, "x", encoding="utf-8", newline="\n") if name else nullcontext()
+        if not name:
+            return nullcontext()
+        return open(name, "x", 1, encoding="utf-8", newline="\n")  # line by line, whoever ends it
     except FileExistsError:
         fail(f"--to {name}: this file is there already; name a new one")
     except OSError as error:

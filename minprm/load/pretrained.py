@@ -36,6 +36,7 @@ EXTRAS = ("use_dora", "lora_bias", "modules_to_save", "trainable_token_indices",
 SAMPLING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
             "top_h")  # fmt: skip
 BEAMS = ("early_stopping", "length_penalty")
+ALIGNED = 64  # bytes: where torch begins a tensor
 ADAPTERS = "adapter_model.safetensors"  # the other format is a pickle
 STAYS = 0.01  # of the weights without adapters, this share is worth a sentence
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -79,15 +80,17 @@ def load_model(
     dtype = torch.bfloat16 if lora or rank else torch.float32
     # the other format is a pickle, which can run whatever it says
     model = pretrained(AutoModelForCausalLM, base, dtype=dtype, use_safetensors=True)
-    for weight in model.parameters():
-        # in the file it may begin anywhere, and kernels round by where a tensor begins in memory
-        weight.data = weight.data.clone()
     if rank:
         model = with_saved_adapters(model, path, checkpointing)
     else:
         model = adapted(model, lora, checkpointing, seed, alpha, targets)
     # transformers wraps `to`, and its type is lost
-    return model.to(device_of(device))  # pyright: ignore[reportArgumentType]
+    model = model.to(device_of(device))  # pyright: ignore[reportArgumentType]
+    for weight in model.parameters():
+        # one that lies in its file may begin anywhere, and kernels round by where it begins
+        if weight.data_ptr() % ALIGNED > 0:
+            weight.data = weight.data.clone()
+    return model
 
 
 def load_shape(path: str, checkpointing: bool = False) -> PreTrainedModel:
