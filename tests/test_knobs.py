@@ -15,8 +15,7 @@ from minprm.trainer import Run
 from shared.stages import CFG, Lines, doubles, log_of, weights
 
 BASE = replace(
-    CFG, num_demos=12, act_prm=ActPRM(lr=3e-3, updates=3, batch=4, group=4),
-    eval_every=2, watch=0,
+    CFG, num_demos=12, act_prm=ActPRM(lr=3e-3, updates=2, batch=4, group=4), watch=0,
     sft=SFT(lr=1e-3, batch=4, epochs=2), relabel=Relabel(group=2), optim=Optim(warmup=0),
 )  # fmt: skip
 OPTIM = {field.name for field in fields(Optim)}
@@ -27,12 +26,13 @@ LOSSES = [
 ]  # pg is the default
 ACT_PRM = [
     *OPTIMIZER, *LOSSES, {"entropy": 0.1},
-    {"decay": "linear"}, {"decay": "cosine"}, {"beta1": 0.5}, {"beta2": 0.5}, {"weight_decay": 0.5},
-    {"passes": 2}, {"minibatches": 2}, {"aggregation": "sequence"}, {"aggregation": "constant"},
+    {"updates": 4, "decay": "linear"}, {"updates": 4, "decay": "cosine"},
+    {"beta1": 0.5}, {"beta2": 0.5}, {"weight_decay": 0.5}, {"passes": 2},
+    {"minibatches": 2}, {"aggregation": "sequence"}, {"aggregation": "constant"},
     {"kl": 0.5, "passes": 2},
     {"kl": 0.5, "kl_target": 0.01}, {"correction": "truncate", "scored_by": "base"},
     # a warm-up takes a quarter of the updates at most
-    {"updates": 2}, {"updates": 8}, {"updates": 8, "warmup": 2},
+    {"updates": 4}, {"updates": 8, "warmup": 2},
     {"group": 3}, {"thoughts_from": "state_action"},
     {"reward": "action_prob_mean"}, {"reward": "exact_match"},
     {"reward": "action_prob_mean", "reward_span": "turn"},

@@ -60,7 +60,7 @@ def printed(cell) -> str:
 
 
 def executed(name: str, clone: Path, changes: dict[str, str] | None = None):
-    """The notebook, run in a folder that holds what a clone holds, with these changes of its code."""
+    """The notebook with these changes of its code, run in a folder that holds what a clone does."""
     shutil.copy(ROOT / "act_prm.py", clone)
     shutil.copytree(ROOT / "examples", clone / "examples")
     (clone / "notebooks").mkdir()

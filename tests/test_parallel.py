@@ -129,10 +129,9 @@ OBJECTIVES = {
     "--act-prm.kl 0.1 --act-prm.kl-target 0.001 --optim.passes 2 "
     "--act-prm.loss ppo_clip",
     "resample": f"{PLAYS} {LOGS} --stages act_prm:resample relabel:resample",
-    "hint": f"{PLAYS} {LOGS} --stages act_prm --act-prm.thoughts-from state_action",
     "base": f"{PLAYS} {LOGS} --stages act_prm --act-prm.scored-by base --act-prm.kl 0.1 "
-    "--act-prm.entropy 0.01 --act-prm.length-penalty 0.01 --act-prm.correction truncate "
-    "--optim.aggregation sequence",
+    "--act-prm.thoughts-from state_action --act-prm.entropy 0.01 --act-prm.length-penalty 0.01 "
+    "--act-prm.correction truncate --optim.aggregation sequence",
     # patience can end a stage from the second look on
     "exact_match": f"{PLAYS} --num-demos 8 {WALKS} --stages act_prm --act-prm.reward exact_match "
     "--act-prm.trained-on thought --act-prm.patience 1 --act-prm.lr 0.001 --keep-every 1".replace(
@@ -158,7 +157,7 @@ WHOLE_ONLY = {
     "adapters": f"{REPLAY} --model base --lora 4 --act-prm.scored-by base --act-prm.kl 0.1",
     "adapters_on": f"{REPLAY} --model checkpoints/adapters/stages-0",
 }
-WHOLE = WHOLE_ONLY | {name: OBJECTIVES[name] for name in ("ladder", "turns")}
+WHOLE = WHOLE_ONLY | {"ladder": OBJECTIVES["ladder"]}
 ALL = OBJECTIVES | WHOLE_ONLY
 
 
@@ -215,7 +214,7 @@ def rows(file: Path) -> dict:
 @pytest.mark.slow
 def test_every_objective_in_two_processes_has_the_numbers_of_one(tmp_path):
     """A whole ladder, and each objective in the stage that it is for, with weights spread over
-    both processes. Two ladders and what cannot be spread, with weights whole in each."""
+    both processes. A ladder and what cannot be spread, with weights whole in each."""
     alone = make(ALL, 1, tmp_path / "alone")
     whole = make(WHOLE, 2, tmp_path / "whole")
     spread = make(OBJECTIVES, 2, tmp_path / "spread", "--shard", "always")
