@@ -22,7 +22,7 @@ import torch
 
 from benchmarks import peers
 from benchmarks.cost import count_learned, on_each_pass, timed
-from benchmarks.peers import GROUP, PROMPTS, Regime
+from benchmarks.peers import Regime
 from benchmarks.sampler import SIZES, Size, model_of, prompts_of
 from benchmarks.traffic import Traffic, Waiting, on_the_wire
 from evidence.results import save_run, take_json_flag
@@ -229,14 +229,12 @@ def beside_trl(work: Work) -> dict:
     """TRL's update and minprm's, in as many processes as there are; medians of seconds."""
     from benchmarks import vs_trl  # where TRL is not installed, the rest can be had without it
 
-    tokenizer = peers.words()
-    model = peers.model_of(tokenizer, work.regime.average)
+    small = vs_trl.small(work.regime)
+    tokenizer = small.tokenizer
     shared = peers.model_of(tokenizer, work.regime.average)
     p = Policy(shared, tokenizer, MICRO_TOKENS) if count() == 1 else sharing(shared, tokenizer)
     steps = work.updates + 1
-    trainer = vs_trl.trainer_of(
-        model, tokenizer, work.regime, "dapo", peers.TIMED_LR, steps, PROMPTS * GROUP // count()
-    )
+    trainer = vs_trl.trainer_of(small, "dapo", peers.TIMED_LR, steps, count())
     trainer.clock = time.perf_counter
     read = {"TRL": count_learned(trainer.model), "minprm": count_learned(p.model)}
     norms, updates = [], []

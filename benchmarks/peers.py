@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import torch
 import transformers
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
+from examples.refund import EXAMPLES, conversations
 from minprm.commands.threads import set_threads
 from minprm.data import Sample
 from minprm.load.tiny import make_tokenizer
@@ -61,6 +62,23 @@ def prompts_of(regime: Regime) -> list[str]:
         length = rng.randint(regime.shortest_prompt, regime.longest_prompt)
         texts.append(" ".join(f"w{rng.randrange(WORDS)}" for _ in range(length)))
     return texts
+
+
+def refund_desk(tokenizer: PreTrainedTokenizerBase, number: int) -> tuple[list[str], list[str]]:
+    """(prompts for a pretrained model, the expert's actions): rules, three examples that think, and
+    a question. The model is to think next."""
+    logs = [log["messages"] for log in conversations(seed=0)[: EXAMPLES + number]]
+    examples = logs[0][:1]  # the rules
+    for _, question, answer in logs[:EXAMPLES]:
+        turn = f"<think>\n{answer['reasoning_content']}\n</think>\n{answer['content']}"
+        examples += [question, {"role": "assistant", "content": turn}]
+    prompts, actions = [], []
+    for _, question, answer in logs[EXAMPLES:]:
+        messages = [*examples, question]
+        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        prompts.append(f"{text}<think>\n")
+        actions.append(answer["content"])
+    return prompts, actions
 
 
 def model_of(tokenizer, average: int) -> Qwen3ForCausalLM:

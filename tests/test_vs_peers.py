@@ -1,5 +1,7 @@
 """The comparison with TRL, small: checked before it is timed, tokens counted on both sides."""
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks import peers
@@ -9,10 +11,9 @@ SMALL = peers.Regime(shortest_prompt=20, longest_prompt=20, longest=4, average=1
 
 
 @pytest.mark.slow
-def test_a_comparison_finds_equal_gradients_and_counts_what_each_side_reads(monkeypatch, capsys):
-    monkeypatch.setattr(peers, "CHECKED", 2)
-    monkeypatch.setattr(peers, "TIMED", 1)
-    rows = vs_trl.compare("small", SMALL, vllm=False)
+def test_a_comparison_finds_equal_gradients_and_counts_what_each_side_reads(capsys):
+    work = replace(vs_trl.small(SMALL), checked=2, timed=1)
+    rows = vs_trl.compare("small", work, {"step, minprm": vs_trl.plain_stepper(work)})
     assert capsys.readouterr().out.count("the same gradient norms") == 3
     assert list(rows) == ["update, TRL", "update, minprm", "step, TRL", "step, minprm"]
     assert 32 * 20 < rows["update, TRL"]["read"] <= 32 * 24
