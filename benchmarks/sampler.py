@@ -5,6 +5,7 @@ random weights, in one process, and take turns. Each draws the same number of to
 prompts, from the whole vocabulary at temperature 1; none stops early. The plain sampler and vLLM
 also give log-probs, `generate` does not. What was kept of a prompt is dropped before each round, so
 all of them read all prompts. OMP_NUM_THREADS sets threads; seven minutes on one, four of them vLLM.
+`--sizes SmolLM2` is the pretrained model itself, as examples/smollm2.py makes it; half an hour.
 """
 
 import argparse
@@ -19,16 +20,23 @@ from typing import NamedTuple
 import torch
 import transformers
 from torch import Tensor
-from transformers import GenerationConfig, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    GenerationConfig,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from benchmarks.cost import timed
 from evidence.results import save_run, take_json_flag
+from examples.smollm2 import smollm2
 from minprm.commands.threads import set_threads
 from minprm.constants import Engine
 from minprm.load import vllm
 from minprm.model.sampler import Sampler
 
-ROUNDS = 5  # after one that is not timed
+ROUNDS = 5
 CONTEXT = 512  # tokens of vLLM's longest sequence
 BLOCK = 128  # tokens that its cache is taken by, on a CPU
 
@@ -39,7 +47,7 @@ class Size(NamedTuple):
     layers: int
     width: int
     head_dim: int
-    heads: int
+    heads: int  # of keys and values
     vocabulary: int
     prompts: int
     group: int
@@ -56,11 +64,17 @@ SIZES = {
     "embedded": Size(2, 64, 32, 4, 60, 32, 8, 28, 32, 32),
     "4 x 256": Size(4, 256, 64, 4, 1008, 4, 8, 208, 256, 64),
     "12 x 512": Size(12, 512, 64, 8, 30_000, 16, 4, 112, 144, 64),
+    "SmolLM2": Size(30, 576, 64, 3, 49_152, 8, 8, 290, 290, 32),
 }
+RANDOM = [name for name in SIZES if name != "SmolLM2"]
 
 
 def model_of(size: Size) -> PreTrainedModel:
-    """A Qwen3 of this size, with random weights."""
+    """A Qwen3 of this size, with random weights, or SmolLM2."""
+    if size == SIZES["SmolLM2"]:
+        model = AutoModelForCausalLM.from_pretrained(smollm2(), dtype=torch.float32).eval()
+        model.generation_config.eos_token_id = None  # it ends no completion here
+        return model
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=size.vocabulary, hidden_size=size.width, intermediate_size=3 * size.width,
@@ -169,7 +183,8 @@ def told(name: str, writer: str, row: dict | None) -> str:
 if __name__ == "__main__":
     path = take_json_flag()
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=SIZES)
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=RANDOM)
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="after one that is not timed")
     flags = parser.parse_args()
     set_threads("tiny", int(os.environ.get("OMP_NUM_THREADS", "1")))
     transformers.utils.logging.set_verbosity_error()
@@ -177,8 +192,8 @@ if __name__ == "__main__":
           f"torch {torch.__version__}, {torch.get_num_threads()} threads, fp32")  # fmt: skip
     results = {}
     for name in flags.sizes:
-        results[name] = measure(SIZES[name])
+        results[name] = measure(SIZES[name], flags.rounds)
         for writer, row in results[name].items():
             print(told(name, writer, row), flush=True)
     installed = import_module("vllm").__version__ if find_spec("vllm") else "not installed"
-    save_run(path, [0], f"median of {ROUNDS}, smallest and largest", results, vllm=installed)
+    save_run(path, [0], f"median of {flags.rounds}, smallest and largest", results, vllm=installed)
