@@ -25,7 +25,7 @@ from transformers.masking_utils import sdpa_mask
 SIZES = {"cuda": 128, "cpu": 64}  # tokens on each side of a block, on the devices that can skip
 LONG = {"cuda": 1024, "cpu": 0}  # shorter rows have a dense mask; CUDA's was not measured
 # What blocks cost each query, in keys beyond those it sees: strangers in its blocks, and the calls.
-# Counted so, the cheaper way was the faster one in updates of two models on a CPU (docs/speed.md).
+# Counted so, the cheaper way was the faster one in updates of two models on a CPU.
 OVERHEAD = 128
 KERNELS = 64  # compiled for blocks, at most: with and without gradients, for one row and for many
 ON_CPU = "minprm_blocks"
