@@ -176,7 +176,7 @@ def test_rl_plays_and_learns_from_turns_of_several(tmp_path, monkeypatch):
     train.main(
         [*"--world frozenlake --world-args size=4 path=3 ice=0.8 actions_per_turn=3".split(),
          *"--stages rl --rl.updates 2 --rl.batch 2 --rl.group 4 --tiny.updates 20".split(),
-         *"--no-gate --run several --episodes 10 --seeds 0".split()]
+         *"--tiny.dim 16 --no-gate --run several --episodes 10 --seeds 0".split()]
     )  # fmt: skip
     lines = (tmp_path / "runs/several/episodes.jsonl").read_text().splitlines()
     turns = [turn for line in lines for turn in json.loads(line)["turns"]]
