@@ -1,7 +1,7 @@
-"""python -m benchmarks.sampler [--sizes NAME ...]: tokens that samplers draw a CPU second.
+"""python -m benchmarks.sampler [--sizes NAME ...] [--rounds N]: tokens drawn in a CPU second.
 
 The plain sampler, transformers' `generate` and vLLM (where it is installed) write with the same
-random weights, in one process, and take turns. Each draws the same number of tokens for the same
+weights, in one process, and take turns. Each draws the same number of tokens for the same
 prompts, from the whole vocabulary at temperature 1; none stops early. The plain sampler and vLLM
 also give log-probs, `generate` does not. What was kept of a prompt is dropped before each round, so
 all of them read all prompts. OMP_NUM_THREADS sets threads; seven minutes on one, four of them vLLM.

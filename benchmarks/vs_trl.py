@@ -4,10 +4,10 @@ TRL's GRPOTrainer and minprm in one process, as ratios. Eight minutes; with `--p
 takes SmolLM2-135M-Instruct instead of small models with random weights, an hour and 16 GB.
 
 Both train copies of one model on the same prompts, in turns. First the ids that TRL sampled give
-the same gradient norm over three updates; only then is anything timed: an update (what comes after
-sampling), and a whole step (sampling included, each with its own sampler). TRL runs with what is
-fastest here: one pass over all rows, no reference model, no checkpointing, logits of completions
-only, sdpa. `--vllm` adds a step whose tokens vLLM writes.
+the same gradient norm over three updates (over one with `--pretrained`). Only then is anything
+timed: an update (what comes after sampling), and a whole step (sampling included, each with its own
+sampler). TRL runs with what is fastest here: one pass over all rows, no reference model, no
+checkpointing, logits of completions only, sdpa. `--vllm` adds a step whose tokens vLLM writes.
 """
 
 import sys
@@ -251,6 +251,8 @@ if __name__ == "__main__":
           f"torch {torch.__version__}, one thread, fp32, CPU seconds")  # fmt: skip
     rows = {}
     libraries = ["trl"]
+    if "--pretrained" in sys.argv and "--vllm" in sys.argv:
+        raise SystemExit("--vllm is for the small models: leave it or --pretrained out")
     if "--pretrained" in sys.argv:
         work = pretrained()
         name = "SmolLM2-135M, completions to 32"

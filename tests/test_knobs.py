@@ -32,7 +32,7 @@ ACT_PRM = [
     {"kl": 0.5, "passes": 2},
     {"kl": 0.5, "kl_target": 0.01}, {"correction": "truncate", "scored_by": "base"},
     # a warm-up takes a quarter of the updates at most
-    {"updates": 4}, {"updates": 8, "warmup": 2},
+    {"updates": 4}, {"updates": 8}, {"updates": 8, "warmup": 2},
     {"group": 3}, {"thoughts_from": "state_action"},
     {"reward": "action_prob_mean"}, {"reward": "exact_match"},
     {"reward": "action_prob_mean", "reward_span": "turn"},

@@ -138,6 +138,7 @@ def test_its_links_lead_to_files(name):
 
 
 def test_the_idea_prints_the_numbers_of_the_one_file():
+    require_learned(notebook("idea"))
     results = load("act_prm")
     told = {cell.id: printed(cell) for cell in code_cells(notebook("idea"))}
     rows = {name: row["values"][0] for name, row in results["rows"].items()}
@@ -149,6 +150,13 @@ def test_the_idea_prints_the_numbers_of_the_one_file():
         for row in results["groups"][when]["thoughts"]:
             numbers = rf"{row['advantage']:.2f} +{row['reward']:.3f} +{row['times']}"
             assert re.search(rf"{numbers}  {re.escape(row['thought'])}$", told[cell], re.MULTILINE)
+
+
+def require_learned(book) -> None:
+    """Thoughts have to help in the notebook that says so."""
+    (told,) = [printed(cell) for cell in code_cells(book) if cell.id == "success"]
+    actions, _, act_prm = [float(line.split()[-1]) for line in told.splitlines()]
+    assert actions < 0.5 < 0.8 < act_prm, told
 
 
 def written(book) -> str:
@@ -163,4 +171,6 @@ if __name__ == "__main__":
     for name in sys.argv[1:] or NAMES:
         with tempfile.TemporaryDirectory() as clone:
             book = executed(name, Path(clone))
+        if name == "idea":
+            require_learned(book)
         path_of(name).write_text(written(book), encoding="utf-8", newline="\n")

@@ -215,7 +215,8 @@ def rows(file: Path) -> dict:
 @pytest.mark.slow
 def test_every_objective_in_two_processes_has_the_numbers_of_one(tmp_path):
     """A whole ladder, and each objective in the stage that it is for, with weights spread over
-    both processes. A ladder and what cannot be spread, with weights whole in each."""
+    both processes. A ladder and what cannot be spread, with weights whole in each; short histories
+    with weights spread alone."""
     alone = make(ALL, 1, tmp_path / "alone")
     whole = make(WHOLE, 2, tmp_path / "whole")
     spread = make(OBJECTIVES, 2, tmp_path / "spread", "--shard", "always")
