@@ -4,7 +4,7 @@ TRL's GRPOTrainer and minprm in one process, as ratios. Eight minutes; with `--p
 takes SmolLM2-135M-Instruct instead of small models with random weights, an hour and 16 GB.
 
 Both train copies of one model on the same prompts, in turns. First the ids that TRL sampled give
-the same gradient norm over three updates (over one with `--pretrained`). Only then is anything
+the same gradient norm over three updates (over two with `--pretrained`). Only then is anything
 timed: an update (what comes after sampling), and a whole step (sampling included, each with its own
 sampler). TRL runs with what is fastest here: one pass over all rows, no reference model, no
 checkpointing, logits of completions only, sdpa. `--vllm` adds a step whose tokens vLLM writes.
@@ -241,7 +241,7 @@ def pretrained() -> Work:
     tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
     prompts, _ = peers.refund_desk(tokenizer, 2)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    return Work(model, tokenizer, prompts, longest=32, checked=1, timed=2)
+    return Work(model, tokenizer, prompts, longest=32, checked=2, timed=2)
 
 
 if __name__ == "__main__":
