@@ -273,12 +273,10 @@ OBJECTIVES = [
     {"groups": "top_p"}, {"backfill": True}, {"kl": 0.1}, {"format_penalty": 0.1},
     {"max_async_level": 1},
 ]  # fmt: skip
-QUICK = {"advantage": "mean"}, {"advantage": "gae"}, {"loss": "gspo"}
 
 
-@pytest.mark.parametrize("rl", [
-    pytest.param(rl, marks=[pytest.mark.slow] * (rl not in QUICK)) for rl in OBJECTIVES
-], ids=str)  # fmt: skip
+@pytest.mark.slow
+@pytest.mark.parametrize("rl", OBJECTIVES, ids=str)
 def test_every_objective_learns_from_what_an_agent_played(file, checkpoints, rl):
     run, played = heard(config(file, rl={"batch": 2, "group": 3} | rl), checkpoints)
     lines = log_of(run).lines
@@ -304,6 +302,7 @@ def test_a_seed_repeats_a_run_whose_threads_interleave_otherwise(file, checkpoin
         assert one["policy/grad_norm"] == pytest.approx(other["policy/grad_norm"], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_failures_are_a_metric_and_the_update_is_made_of_the_others(file, checkpoints):
     run, played = heard(config(file, "sometimes", rl={"batch": 4, "group": 2}), checkpoints)
     for line, event in zip(log_of(run).lines, played, strict=True):
@@ -313,12 +312,14 @@ def test_failures_are_a_metric_and_the_update_is_made_of_the_others(file, checkp
         assert all(len(group) == 2 for group in event.groups)
 
 
+@pytest.mark.slow
 def test_an_update_of_which_nothing_is_left_ends_in_a_sentence(file, checkpoints, capsys):
     with pytest.raises(SystemExit):
         heard(config(file, "raises"), checkpoints)
     assert "no episode of update 0 came to its end" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_tasks_come_from_their_splits(file, checkpoints):
     from minprm import own
 
@@ -330,6 +331,7 @@ def test_tasks_come_from_their_splits(file, checkpoints):
     assert "eval/success" in log_of(run).lines[0]
 
 
+@pytest.mark.slow
 def test_what_an_agent_won_becomes_logs(file, checkpoints, monkeypatch, tmp_path):
     """Its tools as they were sent, its thoughts; and they are read back as they were written."""
     cfg = replace(config(file), stages=["synth"], num_demos=24)

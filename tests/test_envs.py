@@ -30,7 +30,10 @@ ROOT = Path(__file__).parents[1]
 ALL = pytest.mark.parametrize("name", WORLDS)
 
 
-@ALL
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow] * (name in ("babyai", "textworld")))
+    for name in WORLDS
+])  # fmt: skip
 def test_the_expert_wins_and_nobody_unsolved_earns_as_much(name):
     world, rng, solved = make(name), random.Random(0), []
     for i in range(SEEDS.get(name, 20)):
