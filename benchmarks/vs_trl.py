@@ -1,7 +1,7 @@
 """OMP_NUM_THREADS=1 python -m benchmarks.vs_trl [--vllm | --pretrained] [--json FILE]: beside TRL.
 
 TRL's GRPOTrainer and minprm in one process, as ratios. Eight minutes; with `--pretrained`, which
-takes SmolLM2-135M-Instruct instead of small models with random weights, an hour and 16 GB.
+takes SmolLM2-135M-Instruct instead of small models with random weights, half an hour and 22 GB.
 
 Both train copies of one model on the same prompts, in turns. First the ids that TRL sampled give
 the same gradient norm over three updates (over two with `--pretrained`). Only then is anything

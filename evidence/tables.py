@@ -625,7 +625,7 @@ TABLES = {
     "agent": partial(successes, what="arm"), "won": partial(successes, what="round"),
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
     "update": update, "actprm": actprm, "growth": growth, "tokens": tokens, "vs_trl": vs_peer,
-    "vs_verl": vs_peer,
+    "vs_verl": vs_peer, "vs_trl_pretrained": vs_peer,
     "vs_trl:ratios": vs_trl_ratios,
     "parallel": parallel, "parallel:sent": parallel_sent, "parallel:waiting": parallel_waiting,
     "parallel:trl": parallel_trl,
