@@ -158,7 +158,7 @@ WHOLE_ONLY = {
     "adapters": f"{REPLAY} --model base --lora 4 --act-prm.scored-by base --act-prm.kl 0.1",
     "adapters_on": f"{REPLAY} --model checkpoints/adapters/stages-0",
 }
-WHOLE = WHOLE_ONLY | {"ladder": OBJECTIVES["ladder"]}
+WHOLE = WHOLE_ONLY | {name: OBJECTIVES[name] for name in ("ladder", "turns")}
 ALL = OBJECTIVES | WHOLE_ONLY
 
 
@@ -215,8 +215,7 @@ def rows(file: Path) -> dict:
 @pytest.mark.slow
 def test_every_objective_in_two_processes_has_the_numbers_of_one(tmp_path):
     """A whole ladder, and each objective in the stage that it is for, with weights spread over
-    both processes. A ladder and what cannot be spread, with weights whole in each; short histories
-    with weights spread alone."""
+    both processes. Two ladders and what cannot be spread, with weights whole in each."""
     alone = make(ALL, 1, tmp_path / "alone")
     whole = make(WHOLE, 2, tmp_path / "whole")
     spread = make(OBJECTIVES, 2, tmp_path / "spread", "--shard", "always")
