@@ -45,17 +45,13 @@ SIX = {
 }
 
 WEIGHTS = ("whole", "spread")  # in several processes
-# Arms beside each other, where one number grows
-LADDER = ["random", "action_sft", "best_of_base_matched", "act_prm", "expert_thoughts"]
+# Arms beside each other, where one number grows. Those without thoughts stay at chance
+THINKING = ["best_of_base_matched", "act_prm", "expert_thoughts"]
 ERRAND = [
-    "random", "action_sft", "best_of_base_resampled", "best_of_base_resampled, as many drawn",
-    "act_prm_resampled", "expert_thoughts",
+    "best_of_base_resampled", "best_of_base_resampled, as many drawn", "act_prm_resampled",
+    "expert_thoughts",
 ]  # fmt: skip
 PLAYED = ["random", "base", "action_sft", "act_prm", "expert_thoughts"]
-SIZED = [
-    "random", "action_sft", "best_of_base_matched", "act_prm", "best_of_base_matched, refusing",
-    "act_prm, refusing", "expert_thoughts",
-]  # fmt: skip
 SPENT = ["best of the base", "r", "r - b", "r - mean(r)"]
 
 
@@ -153,10 +149,15 @@ def one_line(rows: dict) -> str:
     )  # fmt: skip
 
 
-def successes(rows: dict, what: str = "what") -> str:
-    """Any rows: mean, interval and every seed. A name of several parts fills several columns."""
+def successes(rows: dict, what: str = "what", ends: bool = True) -> str:
+    """Any rows: mean, interval and every seed. A name of several parts fills several columns.
+
+    ends: also random play and the expert, the ends of the scale.
+    """
     lines = []
     for name, row in rows.items():
+        if not ends and name.endswith(("| random", "| expert")):
+            continue
         numbers = [share(row["mean"]), interval(row), shares(row["values"])]
         lines.append([*name.split(" | "), *numbers])
     return grid([*what.split(" | "), "success", "95 %", "seeds"], lines)
@@ -205,21 +206,6 @@ def longer_walks(rows: dict) -> str:
     return seeds_across(renamed, "base has read of | arm", columns="123")
 
 
-def state(rows: dict) -> str:
-    """How probable two cups are after a changed thought: the one it names, and the right one."""
-    arms = list(dict.fromkeys(name.split(" | ")[0] for name in rows))
-    cups = ("named", "right")
-    changes = [name.split(" | ")[1] for name in rows if name.endswith("named")]
-    lines = []
-    for change in dict.fromkeys(changes):
-        found = [share(rows[f"{arm} | {change} | {cup}"]["mean"]) for arm in arms for cup in cups]
-        if change == "none":  # it names no cup
-            found[::2] = [""] * len(arms)
-        lines.append([change, *found])
-    head = [f"{arm}, {cup}" for arm in arms for cup in cups]
-    return grid(["thought", *head], lines)
-
-
 def in_a_hundred(rows: dict) -> dict:
     """The rows, whose names begin with a share, with that share as so many in a hundred.
 
@@ -249,30 +235,6 @@ def on_all_processors(rows: dict) -> str:
     return grid(["good thoughts in 100", "processors", "learning", "choosing", "difference"], lines)
 
 
-def rivals() -> str:
-    """Choosing with more thoughts or more passes, and how far learning with 44 thoughts is ahead.
-    The verdict is of the claim that was written before the run."""
-    lines = []
-    for file in ("as_long", "passes"):
-        found = load(file)
-        processor = found["machine"].replace("(", " ").split()[0]
-        rows = in_a_hundred(found["rows"])
-        for name, lead in rows.items():
-            base, _, rival = name.partition(" | ahead of ")
-            if not rival:
-                continue
-            verdict = ""
-            if file == "as_long" or rival.endswith("more passes"):
-                verdict = "not refuted" if lead["low"] > 0 else "false"
-            learning = share(rows[f"{base} | learning, 44"]["mean"])
-            choosing = share(rows[f"{base} | choosing, {rival}"]["mean"])
-            ahead = f"{share(lead['mean'])} {interval(lead)}"
-            lines.append([base, rival, processor, learning, choosing, ahead, verdict])
-    lines.sort(key=lambda line: -float(line[0]))
-    head = ["good thoughts in 100", "choosing has", "processor", "learning", "choosing"]
-    return grid([*head, "learning is ahead by", "claim"], lines)
-
-
 def luck(rows: dict) -> str:
     """Three runs from each base, in the order of what the bases write."""
     ahead = load("ahead")
@@ -291,24 +253,6 @@ def luck(rows: dict) -> str:
 def selecting(rows: dict) -> str:
     what = "good thoughts in 100 | thoughts a step"
     return across(in_a_hundred(rows), what, columns=SPENT, digits=3)
-
-
-def filtered(rows: dict) -> str:
-    """Choosing that may refuse, between choosing and learning on the same bases: 44 thoughts."""
-    beside = load("selecting")["rows"]
-    found = {}
-    for base in dict.fromkeys(name.split(" | ")[0] for name in rows):
-        found[base] = {
-            "keeps all": beside[f"{base} | 44 | best of the base"],
-            "leaves logs out": rows.get(f"{base} | logs left out"),
-            "leaves steps out": rows.get(f"{base} | steps left out"),
-            "learning": beside[f"{base} | 44 | r - mean(r)"],
-        }
-    lines = []
-    for base, ways in in_a_hundred(found).items():
-        cells = [f"{share(row['mean'])} {interval(row)}" if row else "" for row in ways.values()]
-        lines.append([base, *cells])
-    return grid(["good thoughts in 100", *found["0.1"]], lines)
 
 
 def group() -> str:
@@ -631,28 +575,23 @@ TABLES = {
     "parallel:trl": parallel_trl,
     "sampler": sampler, "sampler_pretrained": sampler, "sync": sync,
     "many_logs": many_logs, "many_logs:start": many_logs_start,
-    "scarce": partial(successes, what="arm"),
     "ahead": on_fresh_seeds, "as_long": on_fresh_seeds, "passes": on_fresh_seeds,
     "rounds": on_fresh_seeds,
     "paired": on_all_processors, "luck": luck,
     "paid": partial(successes, what="weight"),
-    "neighbours": partial(successes, what="base | method"),
-    "unplanted": partial(successes, what="documents | swaps | arm"),
-    "logs": partial(across, what="logs", columns=LADDER),
-    "refused": partial(across, what="logs", columns=["choosing", "learning"], digits=3),
-    "scales": partial(across, what="parameters", columns=SIZED),
+    "neighbours": partial(successes, what="base | method", ends=False),
+    "unplanted": partial(successes, what="documents | swaps | arm", ends=False),
+    "logs": partial(across, what="logs", columns=THINKING),
     "beyond": partial(seeds_across, what="raised on | arm", columns="234568", of="right"),
     "beyond_errand": longer_walks,
-    "state": state,
     "logs_errand": partial(across, what="logs", columns=ERRAND),
-    "selecting": selecting, "filtered": filtered,
+    "selecting": selecting,
     "several": partial(across, what="world | raised on", columns=PLAYED),
 }  # fmt: skip
 # Made of something else
 OTHERS = {
     "worlds": worlds,
     "act_prm:group": group,
-    "rivals": rivals,
     "audit": lambda: audit.table(load("audit")),
     "metrics": metrics,
 }

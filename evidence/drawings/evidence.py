@@ -1,5 +1,6 @@
-"""Figures of chapter 10: success where good thoughts are scarce, and what decides it."""
+"""Figures of chapter 10: success of a pretrained model; where good thoughts are scarce."""
 
+from evidence.drawings.ladder import draw_arm, place
 from evidence.drawings.style import (
     ACCENT,
     GREY,
@@ -21,6 +22,21 @@ SAID = {  # of each arm, and where the words stand
     "act_prm": ("Act-PRM, 44 thoughts a step", 0.8, ACCENT),
     "best_of_base_matched": ("the best of 44 of the base's thoughts", 0.2, SOFT),
 }
+
+
+def pretrained():
+    """Success of SmolLM2 on new questions of a refund desk. Act-PRM answers a third of them as the
+    expert does, choosing nearly as many, and fine-tuning on actions alone none; an expert's own
+    thoughts would give more than half."""
+    rows = load("pretrained")["rows"]
+    height = 22 + 18 * len(rows)
+    figure, axes = page(height)
+    for x in (0, 0.5, 1):
+        axes.plot([place(x)] * 2, [2, height - 18], color=LINE, linewidth=0.8)
+        write(axes, place(x), height - 6, f"{x:g}".replace("0.", "."), color=SOFT, ha="center")
+    for i, (arm, row) in enumerate(rows.items()):
+        draw_arm(axes, 14 + 18 * i, arm, row, ACCENT if arm == "act_prm" else SOFT)
+    return figure
 
 
 def scarce():
@@ -66,4 +82,4 @@ def paid():
     return figure
 
 
-FIGURES = {"scarce": scarce, "paid": paid}
+FIGURES = {"evidence-pretrained": pretrained, "scarce": scarce, "paid": paid}

@@ -56,7 +56,7 @@ def ladder(name: str, colours: dict[str, str]):
             bar(axes, place(rows[arm]["mean"]) - 0.4, y + 3, 0.8, ROW * len(arms), GREY)
         for arm in arms:
             y += ROW
-            _arm(axes, y, arm, rows[arm], colours.get(arm, SOFT))
+            draw_arm(axes, y, arm, rows[arm], colours.get(arm, SOFT))
     write(axes, 0, height, "success in play: a dot for each seed, 95 % interval, mean", color=SOFT)
     return figure
 
@@ -65,7 +65,7 @@ def place(success: float) -> float:
     return LEFT + (RIGHT - LEFT) * success
 
 
-def _arm(axes, y: float, arm: str, row: dict, colour: str) -> None:
+def draw_arm(axes, y: float, arm: str, row: dict, colour: str) -> None:
     ink = {"color": INK} if colour == SOFT else {"color": colour, "weight": "bold"}
     write(axes, 0, y, arm, size=8, mono=True, **ink)
     write(axes, WIDTH, y, share(row["mean"]), size=8, ha="right", **ink)
