@@ -5,9 +5,10 @@ import re
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from types import MethodType
 from typing import Any
 
 import torch
@@ -347,11 +348,8 @@ def switch_off_noise(model: PreTrainedModel) -> None:
         # PhiMoE's jitter is a threshold in evaluation too, so the number itself stays
         if any("jitter" in name for name in vars(module)):
             module.eval()
-            module.train = _unmoved(module)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def _unmoved(module: torch.nn.Module) -> Callable[..., torch.nn.Module]:
-    return lambda mode=True: module
+            stays = MethodType(lambda own, mode=True: own, module)
+            module.train = stays  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def drop_unused_generation(model: PreTrainedModel) -> None:
