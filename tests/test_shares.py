@@ -219,9 +219,9 @@ shares.hand_out(model, torch.device("cpu"))
 policy = Policy(model, tokenizer, 1000, shares)
 """
 STREAMED = """
-assert (architecture(policy.model, shares), weight_names(policy.model, shares)) == told
+assert (architecture(policy.model), weight_names(policy.model)) == told
 known = dict(whole.named_parameters())
-for name, weight in weights(policy.model, shares):
+for name, weight in weights(policy.model):
     assert local(weight).equal(known.pop(name)), name
     parts = sum(p.to_local().numel() for p in policy.model.parameters())
     assert parts < sum(p.numel() for p in whole.parameters())  # all others are in parts

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import MethodType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from huggingface_hub.constants import HF_HUB_OFFLINE
@@ -24,7 +24,6 @@ from transformers.utils.peft_utils import find_adapter_config_file
 from minprm.constants import Config, DeviceName, fail
 from minprm.load.names import ADAPTER_CONFIG, require_place, require_sampler, uses_vllm
 from minprm.load.vllm import VLLM, start_engine
-from minprm.model.adapters import as_model
 from minprm.model.alone import ALONE, Alone
 from minprm.model.precision import make_head_fp32
 from minprm.model.sampler import Sampler
@@ -255,7 +254,7 @@ def adapted(
         torch.manual_seed(seed)
         # peft's own choice for experts, of which it then says that it matched no layer
         warnings.filterwarnings("ignore", message=".*_pattern keys did not match")
-        model = as_model(get_peft_model(model, adapters))
+        model = cast(PreTrainedModel, get_peft_model(model, adapters))
     if not targets:
         say_what_stays(model)
     return model
@@ -312,7 +311,7 @@ def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) 
             # peft only warns where the file lacks weights, and would leave random ones in place
             warnings.filterwarnings("error", message="Found missing adapter keys")
             warnings.filterwarnings("ignore", message=".*to a meta parameter")  # of `load_shape`
-            model = as_model(PeftModel.from_pretrained(model, path, is_trainable=True))
+            model = cast(PreTrainedModel, PeftModel.from_pretrained(model, path, is_trainable=True))
     except (OSError, ValueError, RuntimeError, SafetensorError, UserWarning) as error:
         fail(f"the adapters of {path} do not fit their base: {str(error).splitlines()[0]}")
     if is_tied and ends != {model.get_input_embeddings(), model.get_output_embeddings()}:
