@@ -87,10 +87,6 @@ class Alone:
         """This process's part of a tensor."""
         return tensor
 
-    def in_one_piece(self, tensor: Tensor) -> Tensor:
-        """What the parts of all processes are together."""
-        return tensor
-
     def collected(self, tensors: Tensors, like: Tensors) -> Tensors:
         """Tensors, or parts of those that are spread as in `like`, in one piece on the CPU of the
         first process; elsewhere {}."""

@@ -377,7 +377,7 @@ def _longest_cached(
 
 def _left_padded(prompts: list[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
     """(ids, mask), 0 at the padding. All prompts end in the last column.  [P, L], [P, L]"""
-    rows = [torch.tensor(prompt, dtype=torch.long) for prompt in prompts]
-    ones = [torch.ones_like(row) for row in rows]
+    rows = list(map(torch.tensor, prompts))
+    ones = list(map(torch.ones_like, rows))
     ids = pad_sequence(rows, batch_first=True, padding_side="left")
     return ids, pad_sequence(ones, batch_first=True, padding_side="left")

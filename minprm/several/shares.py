@@ -167,7 +167,7 @@ class Shares(Alone):
             return super().clip(parameters, longest)
         # torch does not clip both kinds in one call
         both = _gradients(parameters)
-        norms = [self.in_one_piece(get_total_norm(kind)) for kind in both if kind]
+        norms = [spread.in_one_piece(get_total_norm(kind)) for kind in both if kind]
         norm = torch.stack(norms).norm().item()
         for kind in both:
             for grad in kind:
@@ -184,9 +184,6 @@ class Shares(Alone):
 
     def local(self, tensor: Tensor) -> Tensor:
         return spread.local(tensor)
-
-    def in_one_piece(self, tensor: Tensor) -> Tensor:
-        return spread.in_one_piece(tensor)
 
     def collected(self, tensors: Tensors, like: Tensors) -> Tensors:
         return spread.collected(
