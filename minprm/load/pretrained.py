@@ -112,7 +112,7 @@ def device_of(name: DeviceName) -> torch.device:
     return torch.device(name)
 
 
-def base_for(path: str, lora: int, alpha: int = 0, targets: Sequence[str] = ()) -> tuple[str, int]:
+def base_for(path: str, lora: int, alpha: int, targets: Sequence[str]) -> tuple[str, int]:
     """`base_of` for a run with these knobs. Exits where the adapters of the path do not allow them;
     lora 0 asks for none of its own."""
     base, rank = base_of(path)
