@@ -15,7 +15,7 @@ import json
 import os
 import tempfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -169,9 +169,16 @@ class VLLM:
             # the cache wakes after the weights: while those are copied, its memory is still free
             self.llm.wake_up(tags=["weights"])
         sent = []
-        new = as_in_files(self.model, weights(self.model), sent)
+
+        def in_files() -> Iterator[tuple[str, Tensor]]:
+            """As a checkpoint's files have them, which engines read: each expert by itself."""
+            for name, weight in weights(self.model):
+                sent.append(name)
+                plain = under_adapters(self.model)
+                yield from revert_weight_conversion(plain, {name: weight}).items()
+
         try:
-            self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": new})
+            self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": in_files()})
         except (KeyError, ValueError) as error:  # it knows no such weight
             raise RuntimeError(
                 f"vLLM does not take the weights of {self.model.config.model_type} ({error}): use "
@@ -245,16 +252,6 @@ def saved_buffers(model: PreTrainedModel) -> list[tuple[str, Tensor]]:
     """Buffers that belong to the weights, as a bias that DeepSeek-V3 chooses experts by."""
     saved = model.state_dict(keep_vars=True)
     return [(name, buffer) for name, buffer in model.named_buffers() if name in saved]
-
-
-def as_in_files(
-    model: PreTrainedModel, pairs: Iterable[tuple[str, Tensor]], names: list[str]
-) -> Iterator[tuple[str, Tensor]]:
-    """The same weights as a checkpoint's files have them, which is what engines read: each expert
-    by itself. The name of each pair is appended to `names` as it goes by."""
-    for name, weight in pairs:
-        names.append(name)
-        yield from revert_weight_conversion(under_adapters(model), {name: weight}).items()
 
 
 @torch.no_grad()
