@@ -103,8 +103,12 @@ def play(
 
 
 def begin(world: World, seed: int, noise: int) -> Episode:
-    """The episode of this task before its first turn."""
-    return Episode(world, state=_opening(world, seed, noise))
+    """The episode of this task before its first turn: the rules, and what is seen first."""
+    state = [{"role": "user", "content": world.reset(seed, noise)}]
+    rules = rules_of(world)
+    if rules:
+        state.insert(0, {"role": "system", "content": rules})
+    return Episode(world, state=state)
 
 
 def turn_limit(agent: "Player") -> int:
@@ -271,15 +275,6 @@ def _is_markup(reply: str) -> bool:
 def task_name(world: World) -> str:
     """What a log calls the task that the world plays."""
     return f"{type(world).__name__}-{world.seed}"
-
-
-def _opening(world: World, seed: int, noise: int) -> list[dict]:
-    """The messages before the first action: the rules, and what is seen first."""
-    first = {"role": "user", "content": world.reset(seed, noise)}
-    rules = rules_of(world)
-    if not rules:
-        return [first]
-    return [{"role": "system", "content": rules}, first]
 
 
 def said_and_called(world: World, action: str) -> tuple[str, list[dict]]:

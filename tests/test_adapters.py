@@ -16,11 +16,9 @@ from transformers import AutoModelForCausalLM
 from minprm.constants import SFT, Config, Sampled, Tiny
 from minprm.data import Sample
 from minprm.envs.cups import Cups
-from minprm.load import check as module
 from minprm.load import pretrained
 from minprm.load.check import check
 from minprm.load.pretrained import load_merged, load_model
-from minprm.load.small import small_like
 from minprm.load.tiny import untrained
 from minprm.load.vllm import weight_names, weights
 from minprm.model.policy import Policy
@@ -215,14 +213,6 @@ def test_adapters_on_the_embedding_of_a_tied_model_are_refused(target, tied, tmp
         assert torch.allclose(own_logprobs(merged, IDS, 6), own_logprobs(model, IDS, 6), atol=0.05)
 
 
-def test_adapters_that_an_engine_is_not_sent_are_refused(tmp_path, monkeypatch, capsys):
-    base = lambda model: ((n, w) for n, w in weights(model) if "gate" not in n)  # noqa: E731
-    monkeypatch.setattr(module, "weights", base)
-    p = learner(saved("Qwen3Moe", tmp_path), lora=4)
-    error = refused(capsys, checked, p)
-    assert "it would be another model" in error and "mlp.gate.weight" in error
-
-
 # --- sizes and lengths ---
 
 
@@ -257,17 +247,3 @@ def test_positions_that_change_with_the_longest_row_limit_the_context(tmp_path, 
     yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 8.0}
     yarn |= {"original_max_position_embeddings": 64}
     checked(learner(saved("Llama", tmp_path / "yarn", rope_parameters=yarn)), context=100)
-
-
-@pytest.mark.parametrize("name", [*MIXTURES, "Llama", "GPT2"])
-def test_a_small_model_has_a_layer_of_each_kind_and_leaves_all_randomness(name, tmp_path):
-    sizes = {"num_hidden_layers": 6, "n_layer": 6, "vocab_size": 500}
-    model = load_model(saved(name, tmp_path, **sizes), lora=4)
-    state = torch.get_rng_state()
-    small = small_like(model)
-    assert torch.equal(torch.get_rng_state(), state)
-    kinds = lambda model: {type(part).__name__ for part in model.modules()}  # noqa: E731
-    assert kinds(small) == kinds(model)
-    assert 4 * sum(w.numel() for w in small.parameters()) < sum(
-        w.numel() for w in model.parameters()
-    )

@@ -249,8 +249,7 @@ def test_a_stage_goes_by_the_same_numbers_in_all_processes(who, tmp_path):
     def work() -> None:
         with together.together():
             looks.success = success
-            agent = SimpleNamespace(policy=SimpleNamespace(shares=Shares()))
-            run = SimpleNamespace(cfg=cfg, agent=agent)
+            run = SimpleNamespace(cfg=cfg)
             event = Updated("sft", 0, SFT(), [], {})
             looks.Looks()(run, event)
             assert event.stats["eval/success"] == 0.25

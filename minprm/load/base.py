@@ -11,7 +11,7 @@ from minprm.envs import make_world
 from minprm.envs.base import World
 from minprm.load import tiny
 from minprm.load.names import is_small, uses_vllm
-from minprm.load.pretrained import base_for, device_of, load_model, load_shape, pretrained
+from minprm.load.pretrained import base_for, base_of, device_of, load_model, load_shape, pretrained
 from minprm.load.shipped import shipped
 from minprm.model.policy import Policy
 from minprm.model.tensors import require_finite
@@ -85,10 +85,9 @@ def _learning(model: PreTrainedModel, tokenizer, cfg: Config) -> Policy:
 
 def is_spread(cfg: Config) -> bool:
     """Does each process hold a part of each weight, and not all of them?"""
-    if cfg.shard == "auto":
-        _, adapters = base_for(cfg.model, cfg.lora) if cfg.model != "tiny" else ("", 0)
-        return count() > 1 and not cfg.lora and not adapters and not is_small(cfg.model)
-    return count() > 1 and cfg.shard == "always"
+    if count() == 1 or cfg.shard != "auto":
+        return count() > 1 and cfg.shard == "always"
+    return not (cfg.lora or is_small(cfg.model) or base_of(cfg.model)[1])
 
 
 def checked_base(cfg: Config) -> tuple[str, int]:

@@ -15,7 +15,6 @@ put together from pieces with the same turn tokenised as one text.
 """
 
 import random
-from copy import deepcopy
 
 import torch
 from loguru import logger
@@ -26,9 +25,6 @@ from transformers.cache_utils import DynamicSlidingWindowLayer, LinearAttentionL
 
 from minprm.constants import fail
 from minprm.data import Sample
-from minprm.load.small import LENGTH, LENGTHS, sections, small_like
-from minprm.load.vllm import weight_names, weights
-from minprm.model.adapters import under_adapters
 from minprm.model.agent import Agent, Player
 from minprm.model.policy import Policy
 from minprm.model.precision import own_logprobs
@@ -39,7 +35,6 @@ BEYOND = 16  # tokens of a prompt beyond the longest window
 LONG = 1100  # on a GPU rows of this length are read by blocks; that is compared as well
 TREES = 16  # of this many small trees a CPU reads a row by blocks
 DRAWN = 4  # tokens of a completion
-SENT = 1e-3  # nats between equal models in fp32, at most
 WALK = 32  # tokens of a whole walk behind its first prompt, at most
 # what an action begins with; tokenizers split text differently before each of these
 ACTIONS = {
@@ -70,7 +65,6 @@ def check(player: Player) -> None:
             sampler.branches, sampler.reuses_cache = ours.branches, ours.reuses_cache
         if isinstance(player, Agent):
             check_trainer(player.policy, walk(ours, prompts), player.context)
-            check_small(player.policy, player.context)
     except CANNOT as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         fail(f"{name_of(model)} cannot be used: reading it raised {reason}; choose another --model")
@@ -81,37 +75,33 @@ def check_sampler(sampler: Sampler, prompts: list[list[int]]) -> None:
     """Switches off that completions stand in one row, and then the reuse of caches, where what is
     written so has another log-prob than the model's own."""
     model = sampler.model
-    if sampler.branches and same_in_one_row(sampler, prompts):
-        return
-    could = sampler.branches
-    sampler.branches = False
-    samples = walk(sampler, prompts)
-    own = truth(model, samples)
-    if sampler.reuses_cache and differs(model, reported(samples), own):
-        sampler.reuses_cache = False
-        samples = walk(sampler, prompts)
-        own = truth(model, samples)
-    if differs(model, reported(samples), own):
-        refuse_model(model, "the sampler", reported(samples), own)
+    ways = [(False, False)]  # do completions stand in one row, and are caches used again
+    if sampler.reuses_cache:
+        ways = [(True, True), (False, True), (False, False)]
+    for branches, reuses_cache in ways:
+        sampler.branches = branches
+        sampler.reuses_cache = reuses_cache
+        try:
+            samples = walk(sampler, prompts)
+            own = truth(model, samples)
+        except CANNOT:
+            if branches:
+                continue
+            raise
+        if not differs(model, reported(samples), own):
+            break
+        if not reuses_cache:
+            refuse_model(model, "the sampler", reported(samples), own)
     if not sampler.reuses_cache:
         logger.warning(
             f"{name_of(model)}: the sampler cannot continue from a cached prompt "
             f"({cause(model)}), so it reads every prompt anew"
         )
-    elif could:
+    elif not sampler.branches:
         logger.warning(
             f"{name_of(model)}: the completions of a prompt cannot be written in one row, so each "
             "gets its own row"
         )
-
-
-def same_in_one_row(sampler: Sampler, prompts: list[list[int]]) -> bool:
-    """Has what is written in one row behind its prompt (decode.py) the model's own log-probs?"""
-    try:
-        samples = walk(sampler, prompts)
-    except CANNOT:
-        return False
-    return not differs(sampler.model, reported(samples), truth(sampler.model, samples))
 
 
 def check_trainer(policy: Policy, samples: list[Sample], context: int) -> None:
@@ -169,7 +159,7 @@ def same_by_blocks(policy: Policy) -> bool:
 
 def check_sizes(model: PreTrainedModel, tokenizer: Tokenizer, context: int) -> None:
     """Refuses a tokenizer with more tokens than the model has rows, and a context beyond its
-    positions."""
+    positions, or beyond the length at which longrope computes all of them otherwise."""
     rows = model.get_input_embeddings().get_parameter("weight").shape[0]
     tokens = max(tokenizer.get_vocab().values()) + 1
     if tokens > rows:
@@ -182,69 +172,20 @@ def check_sizes(model: PreTrainedModel, tokenizer: Tokenizer, context: int) -> N
             f"{name_of(model)} has {rows} rows and its tokenizer {tokens} tokens: a thought that "
             "holds one of the others, which have no text, is not used"
         )
-    positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    config = model.config.get_text_config()
+    positions = getattr(config, "max_position_embeddings", None)
     if positions and context > positions:
         fail(f"--context {context}: {name_of(model)} has {positions} positions; use --context "
              f"{positions}")  # fmt: skip
-
-
-# --- what costs time, on a small random model of the same kind (small.py) ---
-
-
-def check_small(policy: Policy, context: int) -> None:
-    """Compares what only long texts show, and what an engine would be sent."""
-    model = under_adapters(policy.model)
-    lengths = [section[LENGTHS] for section in sections(model.config.get_text_config())]
-    crossed = [length for length in lengths if length < context]
-    try:
-        small = small_like(policy.model)
-    except CANNOT:
-        logger.warning(
-            f"{name_of(model)}: no small model of its kind can be made, so texts beyond "
-            f"{min(crossed, default=context)} tokens, and what an engine is sent, were not compared"
-        )
-        return
-    check_sent(model, small)
-    if crossed:
-        check_lengths(model, small, policy, min(crossed))
-
-
-def check_sent(model: PreTrainedModel, small: PreTrainedModel) -> None:
-    """Refuses a model of which an engine, which gets `vllm.weights`, would not be this model."""
-    plain = type(under_adapters(small))(deepcopy(small.config)).eval()
-    sent = dict(weights(small))
-    missing = sorted({*weight_names(under_adapters(small))} ^ sent.keys())
-    plain.load_state_dict(sent, strict=False)
-    prompt = Sample().extend(list(range(LENGTH)))
-    gap = (truth(plain, [prompt]) - truth(small, [prompt])).abs().max()
-    if missing or not gap < SENT:
-        fail(
-            f"{name_of(model)} cannot be used: with its adapters added to its weights it would be "
-            f"another model, {gap:.3f} nats off{': ' if missing else ''}{', '.join(missing)}; "
-            "choose other --lora-targets, or another --model"
-        )
-
-
-def check_lengths(
-    model: PreTrainedModel, small: PreTrainedModel, policy: Policy, length: int
-) -> None:
-    """Refuses a context in which positions change: a text that outgrows `length` has another past
-    than the one it was written after."""
-    ours = Policy(small, policy.tokenizer, policy.micro_tokens)
-    short, long = Sample().extend([1] * 4), Sample().extend([1] * (LENGTH + BEYOND))
-    for sample in (short, long):
-        sample.extend([2] * DRAWN, 1.0)
-    sampler = Sampler(small)
-    samples = walk(sampler, [[1, 2] * 3, [3] * (LENGTH - 2)])
-    gaps = [
-        scored(ours, [[short], [long]]) - truth(small, [short, long]),
-        reported(samples) - truth(small, samples),
-    ]
-    if not torch.cat(gaps).abs().max() < SENT:
-        fail(
-            f"{name_of(model)}: beyond {length} tokens its positions change, so a text is not "
-            f"computed as it was written: use --context {length}"
-        )
+    rope = getattr(config, "rope_parameters", None) or {}
+    for section in (rope, *rope.values()):  # of all layers, or of each kind of layer
+        if isinstance(section, dict) and section.get("rope_type") == "longrope":
+            length = section["original_max_position_embeddings"]
+            if context > length:
+                fail(
+                    f"{name_of(model)}: beyond {length} tokens its positions change, so a text is "
+                    f"not computed as it was written: use --context {length}"
+                )
 
 
 # --- the seams of a turn ---

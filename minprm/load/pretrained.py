@@ -5,10 +5,11 @@ import re
 import shutil
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from types import MethodType
+from typing import Any, cast
 
 import torch
 from huggingface_hub.constants import HF_HUB_OFFLINE
@@ -23,7 +24,6 @@ from transformers.utils.peft_utils import find_adapter_config_file
 from minprm.constants import Config, DeviceName, fail
 from minprm.load.names import ADAPTER_CONFIG, require_place, require_sampler, uses_vllm
 from minprm.load.vllm import VLLM, start_engine
-from minprm.model.adapters import as_model
 from minprm.model.alone import ALONE, Alone
 from minprm.model.precision import make_head_fp32
 from minprm.model.sampler import Sampler
@@ -112,7 +112,7 @@ def device_of(name: DeviceName) -> torch.device:
     return torch.device(name)
 
 
-def base_for(path: str, lora: int, alpha: int = 0, targets: Sequence[str] = ()) -> tuple[str, int]:
+def base_for(path: str, lora: int, alpha: int, targets: Sequence[str]) -> tuple[str, int]:
     """`base_of` for a run with these knobs. Exits where the adapters of the path do not allow them;
     lora 0 asks for none of its own."""
     base, rank = base_of(path)
@@ -254,7 +254,7 @@ def adapted(
         torch.manual_seed(seed)
         # peft's own choice for experts, of which it then says that it matched no layer
         warnings.filterwarnings("ignore", message=".*_pattern keys did not match")
-        model = as_model(get_peft_model(model, adapters))
+        model = cast(PreTrainedModel, get_peft_model(model, adapters))
     if not targets:
         say_what_stays(model)
     return model
@@ -311,7 +311,7 @@ def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) 
             # peft only warns where the file lacks weights, and would leave random ones in place
             warnings.filterwarnings("error", message="Found missing adapter keys")
             warnings.filterwarnings("ignore", message=".*to a meta parameter")  # of `load_shape`
-            model = as_model(PeftModel.from_pretrained(model, path, is_trainable=True))
+            model = cast(PreTrainedModel, PeftModel.from_pretrained(model, path, is_trainable=True))
     except (OSError, ValueError, RuntimeError, SafetensorError, UserWarning) as error:
         fail(f"the adapters of {path} do not fit their base: {str(error).splitlines()[0]}")
     if is_tied and ends != {model.get_input_embeddings(), model.get_output_embeddings()}:
@@ -347,11 +347,8 @@ def switch_off_noise(model: PreTrainedModel) -> None:
         # PhiMoE's jitter is a threshold in evaluation too, so the number itself stays
         if any("jitter" in name for name in vars(module)):
             module.eval()
-            module.train = _unmoved(module)  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def _unmoved(module: torch.nn.Module) -> Callable[..., torch.nn.Module]:
-    return lambda mode=True: module
+            stays = MethodType(lambda own, mode=True: own, module)
+            module.train = stays  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def drop_unused_generation(model: PreTrainedModel) -> None:

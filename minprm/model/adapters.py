@@ -10,25 +10,15 @@ from typing import Any, cast
 from transformers import PreTrainedModel
 
 
-def as_model(with_adapters: Any) -> PreTrainedModel:
-    """peft's model under the name of those that it stands for."""
-    return cast(PreTrainedModel, with_adapters)
-
-
 def has_adapters(model: PreTrainedModel) -> bool:
     return hasattr(model, "peft_config")
 
 
 def under_adapters(model: PreTrainedModel) -> PreTrainedModel:
     """The model itself, or the one that is under its adapters."""
-    return _peft(model).get_base_model() if has_adapters(model) else model
+    return cast(Any, model).get_base_model() if has_adapters(model) else model
 
 
 def switched_off(model: PreTrainedModel) -> AbstractContextManager:
     """The context in which its adapters, if it has any, add nothing."""
-    return _peft(model).disable_adapter() if has_adapters(model) else nullcontext()
-
-
-def _peft(model: PreTrainedModel) -> Any:
-    """The same with peft's methods, of which transformers' types know nothing."""
-    return model
+    return cast(Any, model).disable_adapter() if has_adapters(model) else nullcontext()

@@ -69,7 +69,8 @@ class Prompter:
         rules = [message for message in messages if message["role"] == "system"]
         question = [message for message in messages if message["role"] != "system"]
         before = as_turns(self.instruction, rules, tools, self.chat)
-        state, hidden = self.chat.state_ids(question, tools, self.instruction.last_action())
+        last_step = self.instruction.examples[-1].steps[-1]
+        state, hidden = self.chat.state_ids(question, tools, last_step.action)
         return [*before, *state], [*before, *hidden]
 
 

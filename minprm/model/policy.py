@@ -191,17 +191,15 @@ class Policy:
         is_drawn = _drawn([sample for row in rows for sample in row]).to(device)
         temperatures = torch.where(is_drawn, temperature, 1.0)[:, None]  # [T, 1]
         with switched_off(self.model) if base else nullcontext(), autocast(device):
-            model = self.frozen if base and not self.lora else under_adapters(self.model)
+            model = under_adapters(self.model)
+            if base and not has_adapters(self.model):
+                model = self.frozen
             attend(model, laid_out.attention_mask)
             numbers, hidden = scores(model, laid_out, temperatures, entropy_gradient, likely)
         values = torch.empty(len(temperatures), 0)
         if rows[0][0].returns:  # no critic: no copy of all hidden states in fp32 for it
             values = (hidden.float() @ self.critic[:-1] + self.critic[-1]).cpu()
         return Reading(*numbers, values=values)
-
-    @property
-    def lora(self) -> bool:
-        return has_adapters(self.model)
 
     @cached_property
     def frozen(self) -> PreTrainedModel:

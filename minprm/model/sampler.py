@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
@@ -376,10 +377,7 @@ def _longest_cached(
 
 def _left_padded(prompts: list[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
     """(ids, mask), 0 at the padding. All prompts end in the last column.  [P, L], [P, L]"""
-    width = max(map(len, prompts))
-    ids = torch.zeros(len(prompts), width, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for row, prompt in enumerate(prompts):
-        ids[row, width - len(prompt) :] = torch.tensor(prompt)
-        mask[row, width - len(prompt) :] = 1
-    return ids, mask
+    rows = list(map(torch.tensor, prompts))
+    ones = list(map(torch.ones_like, rows))
+    ids = pad_sequence(rows, batch_first=True, padding_side="left")
+    return ids, pad_sequence(ones, batch_first=True, padding_side="left")

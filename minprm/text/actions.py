@@ -110,17 +110,14 @@ def _call(line: str) -> dict | None:
 
 def _is_deeper(tree: Any, levels: int) -> bool:
     """Are more than so many objects and lists in one another?"""
-    level = [tree] if isinstance(tree, dict | list) else []
+    level = [tree]
     for _ in range(levels):
         inner = []
         for node in level:
-            for part in node.values() if type(node) is dict else node:
-                if type(part) is dict or type(part) is list:
-                    inner.append(part)
-        if not inner:
-            return False
+            if isinstance(node, dict | list):
+                inner += node.values() if isinstance(node, dict) else node
         level = inner
-    return bool(level)
+    return any(isinstance(node, dict | list) for node in level)
 
 
 def exact_match(action: str | None, expert: str) -> float:

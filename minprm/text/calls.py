@@ -29,8 +29,9 @@ _NUMBER = 190737
 _HARD = {KEY: 'a "b", it\'s {c} \\d\n<e> é', _LATER_KEY: _NUMBER}  # a text to stumble over
 
 PYTHON = {"True": "true", "False": "false", "None": "null"}  # some templates write these words
-TYPES = {"boolean": bool, "integer": int, "number": int | float, "array": list, "object": dict,
-         "null": type(None)}  # fmt: skip
+# the types of JSON schema that a value can be of
+TYPES = {bool: {"boolean"}, int: {"integer", "number"}, float: {"number"}, list: {"array"},
+         dict: {"object"}, type(None): {"null"}}  # fmt: skip
 
 
 class CallReader(NamedTuple):
@@ -212,7 +213,7 @@ class FieldNotation(NamedTuple):
             return text
         if isinstance(literal, str):  # a text that has quotation marks itself
             return text
-        fits = any(_is_of(literal, kind) for kind in allowed)
+        fits = allowed & TYPES[type(literal)]
         return text if "string" in allowed and not fits else literal
 
 
@@ -239,13 +240,6 @@ def _types(schema: Any) -> set[str]:
     if not types and any(isinstance(choice, str) for choice in schema.get("enum") or []):
         types.add("string")
     return types
-
-
-def _is_of(literal: Any, kind: str) -> bool:
-    """Is this, which is no text, of the type of JSON schema?"""
-    if isinstance(literal, bool):
-        return kind == "boolean"  # Python counts True among the integers
-    return kind in TYPES and isinstance(literal, TYPES[kind])
 
 
 def _quotes(write: Write) -> tuple[str, str]:

@@ -39,7 +39,7 @@ vocabulary has no closing tag and spells it in several tokens, `stop` is the fir
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -120,9 +120,15 @@ class Chat:
         """The first two fields of a Turn: the state, and the state without what was observed."""
         state: list[int] = []
         hidden: list[int] = []
-        for ids, observed in self._written(messages, tools, after):
+        for piece in self._state_pieces(messages, tools, after):
+            if not isinstance(piece, Hole):
+                state += piece
+                hidden += piece
+                continue
+            message = messages[piece.number]
+            ids = self.content(piece.fill(message["content"]))
             state += ids
-            if not observed:
+            if message["role"] == "system":  # the rules are no observation
                 hidden += ids
         return state, hidden
 
@@ -275,18 +281,6 @@ class Chat:
 
     # Helpers.
 
-    def _written(
-        self, messages: list[dict], tools: list[dict], after: str | None
-    ) -> Iterator[tuple[list[int], bool]]:
-        """The pieces of a state as (ids, is it an observation)."""
-        for piece in self._state_pieces(messages, tools, after):
-            if not isinstance(piece, Hole):
-                yield piece, False
-                continue
-            message = messages[piece.number]
-            observed = message["role"] != "system"  # the rules are no observation
-            yield self.content(piece.fill(message["content"])), observed
-
     def _state_pieces(
         self, messages: list[dict], tools: list[dict], after: str | None
     ) -> list[list[int] | Hole]:
@@ -313,7 +307,12 @@ class Chat:
         """The same, of messages without contents and tools as JSON, and the names of the calls
         before."""
         pieces = []
-        texts = self._chat_template.state_pieces(json.loads(messages), json.loads(tools), called)
+        try:
+            texts = self._chat_template.state_pieces(
+                json.loads(messages), json.loads(tools), called
+            )
+        except ValueError as error:
+            fail(f"{error}: use another --model, or logs and a world without such messages")
         for piece in texts:
             pieces.append(piece if isinstance(piece, Hole) else self.encode(piece))
         return pieces

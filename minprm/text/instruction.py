@@ -64,10 +64,6 @@ class Instruction:
     in_system: bool = True  # False: the template knows no system message
     examples: tuple[Demo, ...] = ()  # logs that are shown as turns, each with its thoughts
 
-    def last_action(self) -> str:
-        """That of the examples, which the conversation follows."""
-        return self.examples[-1].steps[-1].action
-
     def added_to(self, messages: list[dict]) -> list[dict]:
         """The messages that begin a conversation, with the instruction in the first system message.
 

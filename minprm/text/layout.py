@@ -29,14 +29,16 @@ def choose_layout(name: str, turns: Turns, tools: bool, vocabulary: dict[str, in
     tools: actions may be calls. Exits where the template cannot carry the layout.
     """
     has_tags = all(tag in vocabulary for tag in TAGS)
-    if name == "auto":
-        name = "tags" if has_tags else "think"
-    if name == "tags":
-        return _tags(turns, tools, has_tags)
-    return _think(turns)
-
-
-def _tags(turns: Turns, tools: bool, has_tags: bool) -> Layout:
+    if name == "think" or (name == "auto" and not has_tags):
+        return Layout(
+            name="think",
+            think=turns.newest.open,
+            gap=turns.newest.gap,
+            stop=turns.newest.stop,
+            act=turns.act,
+            act_without_thought=turns.act_without_thought,
+            act_end="",
+        )
     if tools:
         fail("--layout tags is for plain-text actions, and here are tools: use --layout think")
     if turns.act_without_thought.strip():
@@ -56,16 +58,4 @@ def _tags(turns: Turns, tools: bool, has_tags: bool) -> Layout:
         act_without_thought="<act>" + line,
         act_end="</act>",
         act_gap=line,
-    )
-
-
-def _think(turns: Turns) -> Layout:
-    return Layout(
-        name="think",
-        think=turns.newest.open,
-        gap=turns.newest.gap,
-        stop=turns.newest.stop,
-        act=turns.act,
-        act_without_thought=turns.act_without_thought,
-        act_end="",
     )

@@ -28,8 +28,8 @@ class Newest(NamedTuple):
 
     def bare(self, prompt: str) -> str:
         """A prompt without the thought that some templates open at its end, or write empty."""
-        prompt = re.sub(self._empty() + "$", "", prompt)
-        return re.sub(re.escape(self.open.strip()) + r"\s*$", "", prompt)
+        opened = re.escape(self.open.strip())
+        return re.sub(rf"{opened}\s*({re.escape(self.stop)}\s*)?$", "", prompt)
 
     def text(self, message: dict) -> str:
         """The message as the template writes it."""
@@ -40,7 +40,8 @@ class Newest(NamedTuple):
 
     def without_thought(self, message: dict) -> str:
         """The same without the empty thought that some templates begin it with."""
-        return re.sub(r"^\s*" + self._empty(), "", self.text(message))
+        opened = re.escape(self.open.strip())
+        return re.sub(rf"^\s*{opened}\s*{re.escape(self.stop)}\s*", "", self.text(message))
 
     def behind_thought(self, message: dict) -> str | None:
         """What follows a thought in this message. None: the template writes none in it."""
@@ -52,9 +53,6 @@ class Newest(NamedTuple):
             return None
         _, thought, action = text.partition(THOUGHT + self.gap + self.stop)
         return action if thought else None
-
-    def _empty(self) -> str:
-        return re.escape(self.open.strip()) + r"\s*" + re.escape(self.stop) + r"\s*"
 
 
 def find_newest(render: Renderer, messages: list[dict]) -> Newest:

@@ -13,7 +13,7 @@ JSON, and the text that takes its place has to be written so too.
 import json
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -22,14 +22,15 @@ TAGS = ("<think>", "</think>", "<act>", "</act>")
 # A question that no conversation needs to be told apart by.
 QUESTION = {"role": "user", "content": "x"}
 MARK = "xMINPRM"  # begins every placeholder: no template writes it by itself
-_PLACEHOLDER = re.compile(MARK + r'(\d+)(\\?)"x')
+_PLACEHOLDER = re.compile(rf'({MARK}\d+\\?"x)')
 
 
-class Hole(NamedTuple):
-    """A place in the template's output where a text belongs."""
+class Hole(str):
+    """A placeholder in the template's output: the place of a text."""
 
-    number: int  # which text
-    escaped: bool  # the template writes it inside JSON
+    def __init__(self, text: str):
+        self.number = int(text.removeprefix(MARK).rstrip('\\"x'))  # which text
+        self.escaped = "\\" in text  # the template writes it inside JSON
 
     def fill(self, text: str) -> str:
         """The text as it stands in this place."""
@@ -44,12 +45,10 @@ def placeholder(number: int) -> str:
     return f'{MARK}{number}"x'
 
 
-def at_holes(text: str) -> list[str | Hole]:
+def at_holes(text: str) -> list[str]:
     """The template's output, as texts and the holes between them. First and last is a text."""
-    first, *others = _PLACEHOLDER.split(text)  # text, number, escape, text, number, ...
-    pieces: list[str | Hole] = [first]
-    for i in range(0, len(others), 3):
-        pieces += [Hole(int(others[i]), bool(others[i + 1])), others[i + 2]]
+    pieces = _PLACEHOLDER.split(text)
+    pieces[1::2] = map(Hole, pieces[1::2])
     return pieces
 
 
@@ -62,19 +61,12 @@ def common_start(texts: list[str]) -> str:
     return start
 
 
-def text_at(pieces: list[str | Hole], index: int) -> str:
-    """The piece at this index, which is a text: texts and holes take turns."""
-    piece = pieces[index]
-    assert isinstance(piece, str)
-    return piece
-
-
 def behind_holes(text: str) -> str:
     """What stands behind the last hole of the template's output."""
-    return text_at(at_holes(text), -1)
+    return at_holes(text)[-1]
 
 
-def hole_numbers(pieces: list[str | Hole]) -> list[int]:
+def hole_numbers(pieces: list[str]) -> list[int]:
     """The numbers of the holes, in their order."""
     return [piece.number for piece in pieces if isinstance(piece, Hole)]
 
@@ -173,7 +165,7 @@ class Renderer:
         """Where control tokens stand in a text."""
         return list(self._controls.finditer(text))
 
-    def with_controls(self, pieces: list[str | Hole], texts: list[str]) -> list[str]:
+    def with_controls(self, pieces: list[str], texts: list[str]) -> list[str]:
         """The pieces with their holes filled: control tokens of the template, and the texts between
         them, each to be tokenised at once, as a model would write it."""
         parts = [""]

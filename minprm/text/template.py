@@ -19,12 +19,10 @@ from minprm.text.calls import find_calls
 from minprm.text.layout import choose_layout
 from minprm.text.render import (
     QUESTION,
-    Hole,
     Renderer,
     at_holes,
     hole_numbers,
     placeholder,
-    text_at,
 )
 from minprm.text.turns import call_id, find_turns
 
@@ -136,19 +134,12 @@ class ChatTemplate:
 
     def state_pieces(
         self, messages: list[dict], tools: list[dict], called: tuple[str, ...] | None
-    ) -> list[str | Hole]:
+    ) -> list[str]:
         """What stands between two actions: template texts, and holes for the texts of `messages`.
 
         called: the tools that the action before called; None: the messages begin the conversation.
+        Raises ValueError where the template cannot write it.
         """
-        try:
-            return self._state_pieces(messages, tools, called)
-        except ValueError as error:
-            fail(f"{error}: use another --model, or logs and a world without such messages")
-
-    def _state_pieces(
-        self, messages: list[dict], tools: list[dict], called: tuple[str, ...] | None
-    ) -> list[str | Hole]:
         self.render.check_tools(tools)
         messages = _with_ids(messages, called or ())
         marked = [{**m, "content": placeholder(i)} for i, m in enumerate(messages)]
@@ -163,10 +154,10 @@ class ChatTemplate:
                 raise ValueError("the chat template leaves out the turn before")
             while len(messages) in hole_numbers(pieces):
                 pieces = pieces[2:]
-            pieces[0] = self.turns.behind(called, text_at(pieces, 0))
+            pieces[0] = self.turns.behind(called, pieces[0])
         self._check_nothing_is_lost(messages, hole_numbers(pieces))
         # The layout opens a thought itself, and twice would be wrong.
-        pieces[-1] = self.turns.newest.bare(text_at(pieces, -1))
+        pieces[-1] = self.turns.newest.bare(pieces[-1])
         self._check_fields(messages, pieces)
         return pieces
 
@@ -187,15 +178,16 @@ class ChatTemplate:
                 " twice"
             )
 
-    def _check_fields(self, messages: list[dict], pieces: list[str | Hole]) -> None:
-        """Exits where a field that the template wrote spells a control token, and would be one."""
-        texts = "".join(piece for piece in pieces if isinstance(piece, str))
+    def _check_fields(self, messages: list[dict], pieces: list[str]) -> None:
+        """Raises ValueError where a field that the template wrote spells a control token, and would
+        be one."""
+        text = "".join(pieces[::2])  # without the holes
         for message in messages:
             for key, field in message.items():
-                if isinstance(field, str) and field in texts and self.render.controls(field):
-                    fail(
+                if isinstance(field, str) and field in text and self.render.controls(field):
+                    raise ValueError(
                         f"the {key} {field[:80]!r} of a {message['role']} message spells a control"
-                        " token of the model: take it out of the logs"
+                        " token of the model"
                     )
 
 

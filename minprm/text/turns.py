@@ -30,7 +30,6 @@ from minprm.text.render import (
     common_start,
     hole_numbers,
     placeholder,
-    text_at,
     with_placeholders,
 )
 
@@ -90,15 +89,15 @@ class Turns:
     @cached_property
     def beside(self) -> str | None:
         """Who writes text beside a call: the `template`; or we (`ours`), where a reply is bare."""
-        head = text_at(self._split_action(REPLY, [0]), 0)
-        opening = text_at(self._split_action(self.style.call(), [1]), 0)
+        head = self._split_action(REPLY, [0])[0]
+        opening = self._split_action(self.style.call(), [1])[0]
         without = None if head else "ours"
         try:
             both = self._split_action(self.style.call(reply=placeholder(0)), [0, 1])
         except ValueError:
             return without
-        in_order = hole_numbers(both) == [0, 1] and text_at(both, 0) == head
-        return "template" if in_order and text_at(both, 2).strip() == opening.strip() else without
+        in_order = hole_numbers(both) == [0, 1] and both[0] == head
+        return "template" if in_order and both[2].strip() == opening.strip() else without
 
     @cached_property
     def around_reply(self) -> tuple[str, str]:
@@ -114,7 +113,7 @@ class Turns:
         reply = reply.lstrip() if spaced_before == before else reply
         return reply.rstrip() if spaced_after == after else reply
 
-    def pieces(self, reply: str, calls: list[dict]) -> tuple[list[str | Hole], list[str]]:
+    def pieces(self, reply: str, calls: list[dict]) -> tuple[list[str], list[str]]:
         """An action as the template's texts and holes, and the texts that belong in the holes.
 
         Raises ValueError where the template cannot write it.
@@ -166,11 +165,11 @@ class Turns:
         return later.removeprefix(other)
 
     @cached_property
-    def _pieces_of(self) -> Callable[[bool, str, int], list[str | Hole]]:
+    def _pieces_of(self) -> Callable[[bool, str, int], list[str]]:
         """Most actions differ in their texts alone, so their pieces are rendered once."""
         return lru_cache(maxsize=1024)(self._new_pieces)
 
-    def _new_pieces(self, has_reply: bool, marked_calls: str, count: int) -> list[str | Hole]:
+    def _new_pieces(self, has_reply: bool, marked_calls: str, count: int) -> list[str]:
         """The pieces of an action whose texts are placeholders already."""
         calls = json.loads(marked_calls)
         if not calls:
@@ -186,9 +185,9 @@ class Turns:
         if self.beside == "template":
             return self._split_action(self.style.call(calls, placeholder(0)), [0, *numbers])
         pieces = self._split_action(self.style.call(calls), numbers)
-        return ["", Hole(0, escaped=False), "\n" + text_at(pieces, 0), *pieces[1:]]
+        return ["", Hole(placeholder(0)), "\n" + pieces[0], *pieces[1:]]
 
-    def _split_action(self, message: dict, numbers: list[int]) -> list[str | Hole]:
+    def _split_action(self, message: dict, numbers: list[int]) -> list[str]:
         """The pieces of a message from behind `act` to before the common end.
 
         numbers: of the holes that it must have.
@@ -218,7 +217,7 @@ class Turns:
             if isinstance(part, list):
                 parts += part
         for name in names:
-            if self.newest.render.controls(name) or at_holes(name) != [name]:
+            if self.newest.render.controls(name):
                 raise ValueError(
                     f"the name {name[:80]!r} in a tool call spells a control token of this model: "
                     "rename it in the logs, or use another --model"
