@@ -98,7 +98,7 @@ def test_checkpoints_keep_knobs_of_their_own_in_one_world(tmp_path, capsys):
     ("", "--demos"),
     ("--demos logs.jsonl --split test", "--split has no effect"),
     ("--demos logs.jsonl --transcripts all.jsonl", "--transcripts has no effect"),
-    ("--history.first 2", "--history.last above 0"),
+    ("--history.first 2", "--history.first is gone"),
     ("--demos nowhere.jsonl", "no such file or folder; name one that holds logs"),
 ])  # fmt: skip
 def test_a_checkpoint_of_logs_alone_needs_logs_or_a_world(
@@ -136,7 +136,7 @@ def trained(tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
         flags = "--model base --run r --world-args rounds=2 swaps=1 --arms base --episodes 6 "
-        flags += "--thought-tokens 6 --history.last 1 --history.first 0 --history.no-thoughts"
+        flags += "--thought-tokens 6 --history.last 1 --history.no-thoughts"
         train.main(flags.split())
     cfg = Config(world_args=["rounds=2", "swaps=1"])
     write_demos(expert_demos(cfg, "validation", seed=0, n=4), folder / "held.jsonl")
@@ -168,7 +168,7 @@ def test_held_out_logs_are_replayed_with_the_history_that_was_trained(trained, m
     )
     evaluate.main("checkpoints/r/base-0 base --demos held.jsonl".split())
     told, noted = capsys.readouterr()
-    assert shown == [History(thoughts=False, first=0, last=1)] * 2
+    assert shown == [History(thoughts=False, last=1)] * 2
     assert "base has no minprm.json" in noted
     # the arm `base` trains nothing, so both are one model
     assert line_of(told, "base-0")[1:6] == line_of(told, "base ")[1:6]
@@ -181,7 +181,7 @@ def test_training_on_tells_what_differs_from_the_checkpoint(trained, monkeypatch
     train.main(f"{flags} --episodes 2 --history.last 1 --history.no-thoughts".split())
     said = capsys.readouterr().err
     assert "was trained with --thought-tokens 6, and goes on with --thought-tokens 32" in said
-    assert "--history.first 0" in said and "--history.last" not in said
+    assert "--history" not in said
 
 
 def test_bad_logs_are_left_out_of_the_replay_where_that_is_asked_for(tmp_path):

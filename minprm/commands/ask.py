@@ -58,7 +58,6 @@ class Evaluation:
     skip_bad: bool = False  # go on without the bad lines of --demos
     drop: list[str] = field(default_factory=list)  # keys of --demos that are no part of it
     map: list[str] = field(default_factory=list)  # KEY=NAME: keys and what they are read as
-    task_key: str = ""  # the key that says of which task a log is; none: task, task_id and the like
     keep: list[str] = field(default_factory=list)  # logs by their end: won, or 'reward>=0.5'
     thought: str = ""  # a pattern at the beginning of an answer, the thought in brackets
     format: str = ""  # FILE.py:NAME, a reader of your own for another format
@@ -155,7 +154,6 @@ def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> Non
     played = not evaluations[0].demos
     needs = (
         (any(x.think for x in evaluations), "thoughts, so no --no-think", "thought_tokens"),
-        (any(x.history.last for x in evaluations), "--history.last above 0", "history.first"),
         (uses_vllm(evaluations[0].sampler), "the vLLM sampler", "engine.memory engine.max_gap"),
         (False, "training, and here nothing is trained", "engine.sleep engine.tensor_parallel"),
         (
@@ -163,7 +161,7 @@ def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> Non
             "a world that is played, so no --demos",
             "world world_args agent agent_seconds episodes samples split think transcripts",
         ),
-        (not played, "--demos", "content skip_bad drop map task_key keep thought format"),
+        (not played, "--demos", "content skip_bad drop map keep thought format"),
     )
     sentences = []
     for met, need, knobs in needs:
