@@ -63,9 +63,6 @@ DRAWS_THOUGHTS = {"act_prm", "relabel", "sample"}  # stages that do, for the ste
 
 def plan(cfg: Config, checkpoints: Path) -> Iterator[str]:
     """The plan, part by part; what takes long comes last. Exits where a run would be refused."""
-    if cfg.stages == ["demos"]:
-        yield f"the expert's logs of {cfg.episodes} tasks; no model is needed for them"
-        return
     demos, report = logs_of(cfg, cfg.seeds[0])
     require_sampler(cfg.sampler)
     set_threads(cfg.model, cfg.threads)

@@ -102,11 +102,10 @@ def conditions(config: Config) -> dict[str, object]:
 
 
 def _writes_instructed(config: Config) -> bool:
-    """Does a model write anything after the instruction, in a stage or when it is evaluated?"""
+    """Does a model write anything after the instruction? If any does, then the first of an arm."""
     for stages in arms_of(config).values():
-        parts = [stages]
-        parts += [stages[: i + 1] for i, x in enumerate(stages) if x not in WITHOUT_MODEL]
-        if any(reads_instruction(part, config) for part in parts):
+        with_model = [stage for stage in stages if stage not in WITHOUT_MODEL]
+        if reads_instruction(with_model[:1], config):
             return True
     return False
 

@@ -81,6 +81,9 @@ def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:
 
 def show_plan(cfg: Config) -> None:
     """What --dry-run prints."""
+    if cfg.stages == ["demos"]:
+        print(f"the expert's logs of {cfg.episodes} tasks; no model is needed for them")
+        return
     from torch import OutOfMemoryError
 
     from minprm.commands.dry_run import plan
