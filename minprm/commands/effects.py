@@ -8,7 +8,7 @@ from dataclasses import asdict
 from fnmatch import filter as matching
 
 from minprm.commands.checks import refuse, stages_of
-from minprm.commands.knobs import flag, noted
+from minprm.commands.knobs import flag, knobs
 from minprm.constants import DRAWN, INSTRUCTED, LOOKS, SCORED, Config, Needs, ReadBy, arms_of, flat
 from minprm.load.names import uses_vllm
 from minprm.own import reads_texts
@@ -32,21 +32,21 @@ def idle(config: Config) -> dict[str, str]:
     sentences = conditions(config)
     stages = stages_of(config)
     lacking = {}
-    for knob, _, notes in noted(config):
+    for knob in knobs(config):
         readers = set()
-        for note in notes:
+        for note in knob.notes:
             if isinstance(note, Needs):
-                met, need = _need(note, knob, settings, sentences)
+                met, need = _need(note, knob.name, settings, sentences)
                 if not met:
-                    lacking[knob] = need
+                    lacking[knob.name] = need
             if isinstance(note, ReadBy):  # the knob's own counts, not that of its section
                 readers = set()
                 for pattern in note.stages:
                     readers |= {*matching(NAMES, pattern)}
         if readers and not stages & readers and stages <= OURS:
-            lacking[knob] = f"a stage that reads it: {', '.join(sorted(readers))}"
-        if stages == {"demos"} and knob not in READ_BY_DEMOS:
-            lacking[knob] = "another stage than demos"
+            lacking[knob.name] = f"a stage that reads it: {', '.join(sorted(readers))}"
+        if stages == {"demos"} and knob.name not in READ_BY_DEMOS:
+            lacking[knob.name] = "another stage than demos"
     return lacking
 
 
