@@ -122,6 +122,19 @@ def test_a_file_that_was_changed_by_hand_is_checked(knob, value, said, tmp_path,
     assert said in refusal(evaluate.main, [path], capsys)
 
 
+def test_a_file_that_counts_what_stays_of_a_history_is_read_if_that_was_one(tmp_path, capsys):
+    path = checkpoint(tmp_path / "rl-3")
+    file = tmp_path / "rl-3" / FILE
+    now = read_about(path)
+    for first in (1, 2):
+        now["asked"]["history"]["first"] = first
+        file.write_text(json.dumps(now))
+        if first == 1:
+            assert "first" not in read_about(path)["asked"]["history"]
+        else:
+            assert "history.first is 2" in refusal(read_about, path, capsys)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2}', '{"version": NaN}'])
 def test_a_broken_file_is_named(text, tmp_path, capsys):
     (tmp_path / FILE).write_text(text)

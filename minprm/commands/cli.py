@@ -33,8 +33,8 @@ GONE = {
     "history.first": "the first observation always stays: leave it out",
     "act_prm.kl_target": "--act-prm.kl stays as it is: leave it out",
     "act_prm.entropy": "Act-PRM has no such bonus: leave it out",
-    "act_prm.correction": "no older weights wrote its thoughts: --act-prm.loss is takes the ratio",
-    "act_prm.length_penalty": "--act-prm.reward FILE.py:NAME can read the thought",
+    "act_prm.correction": "--act-prm.loss is (or cispo) takes the ratio to the sampler",
+    "act_prm.length_penalty": "a reward of your own can read the thought, FILE.py:NAME",
     "rl.value_weight": "the critic's loss counts half: leave it out",
 }
 for _knob in ("heads", "ffn", "init", "lr"):
