@@ -83,7 +83,6 @@ REWARDED = ReadBy("act_prm*", "relabel*")  # thoughts, where they are learned fr
 COUNTED = ReadBy("act_prm*", "relabel:matched")  # which draws as many thoughts as Act-PRM does
 DRAWN = Needs("--act-prm.thoughts-from state, or --act-prm.trained-on action_first or both")
 SCORED = Needs("another --act-prm.reward than exact_match")
-CRITIC = Needs("advantage", "gae or turn_gae")
 VLLM = Needs("the vLLM sampler")
 LOOKS = Needs("--eval-tasks above 0, or a stage act_prm with --held-out demos, or a stage rl")
 PLAYED = Needs("--world or --agent")
@@ -162,9 +161,6 @@ class Sampled(Training):
 
     loss: Loss = "pg"  # loss of a token
     kl: Weight = 0.0  # weight of the KL to a reference, at the tokens that were sampled
-    kl_target: Annotated[Weight, Needs("kl")] = 0.0  # nats a token that kl is adapted to; 0: not
-    entropy: Weight = 0.0  # weight of the entropy at the trained tokens, as a bonus
-    correction: Correction = "none"  # for sampler and trainer that differ
 
 
 @dataclass
@@ -187,12 +183,10 @@ class ActPRM(Sampled):
     # which thought the next step sees
     continues: Annotated[Continues, ReadBy("act_prm", "relabel", "relabel:matched")] = "best"
     scored_by: Annotated[Scorer, REWARDED, SCORED] = "policy"  # whose probability is the reward
-    length_penalty: Annotated[Weight, REWARDED] = 0.0  # reward times exp(-penalty * its tokens)
     # what patience goes by
     best_by: Annotated[Literal["held_out_reward", "success"], Needs("patience")] = "held_out_reward"
     loss: Annotated[Loss, DRAWN] = "pg"  # loss of a token
     kl: Annotated[Weight, DRAWN] = 0.0  # weight of the KL to the base model, at sampled tokens
-    correction: Annotated[Correction, DRAWN] = "none"  # for sampler and trainer that differ
 
 
 @dataclass
@@ -213,6 +207,9 @@ class RL(Sampled):
     lr: Annotated[LearningRate, ReadBy("rl", "rl:dense", "rl:sum")] = 5e-4  # learning rate of AdamW
     finetune_lr: Annotated[LearningRate, ReadBy("rl:finetune")] = 2e-4  # the same after SFT
     kl_to: Annotated[Literal["base", "sampler"], Needs("kl")] = "base"  # that reference
+    kl_target: Annotated[Weight, Needs("kl")] = 0.0  # nats a token that kl is adapted to; 0: not
+    entropy: Weight = 0.0  # weight of the entropy at the trained tokens, as a bonus
+    correction: Correction = "none"  # for sampler and trainer that differ
     updates: Count = 20  # updates; each plays `batch` tasks `group` times
     group: Count = 8  # G: episodes of one task, each with sampling noise of its own
     # of an episode: success, as the world says; or FILE.py:NAME, one of your own
@@ -221,8 +218,8 @@ class RL(Sampled):
     advantage: Advantage | Baseline | Own = "mean_std"
     # discount: with gae of a token; with turn_gae and in rl:dense of a turn
     gamma: Annotated[Share, Needs("--rl.advantage gae or turn_gae, or the stage rl:dense")] = 1.0
-    lam: Annotated[Share, CRITIC] = 1.0  # lambda of gae: below 1 credit fades with distance
-    value_weight: Annotated[Weight, CRITIC] = 0.5  # weight of the critic's loss
+    # lambda of gae: below 1 credit fades with distance
+    lam: Annotated[Share, Needs("advantage", "gae or turn_gae")] = 1.0
     # which groups are learned from: all; only the most uncertain; all, weighted by uncertainty
     groups: Literal["all", "top_p", "soft"] = "all"
     top_p: Annotated[SomeShare, Needs("groups", "top_p")] = 0.25  # share of the groups that stay
@@ -237,8 +234,7 @@ class History:
     """Which earlier turns the model sees when it writes the next one."""
 
     thoughts: bool = True  # do earlier thoughts stay
-    first: Annotated[CountOrNone, Needs("last")] = 1  # observations that stay from the start
-    last: CountOrNone = 0  # newest observations that stay beside those; 0: all stay
+    last: CountOrNone = 0  # newest observations that stay beside the first; 0: all stay
 
     def edits(self) -> bool:
         """Is anything left out?"""
@@ -277,8 +273,6 @@ class Config:
     world_args: Annotated[list[str], Needs("world")] = field(default_factory=list)
     # FILE.py:NAME, an agent of your own that plays its own tasks in the place of a world
     agent: str = ""
-    # seconds for which it may do without the model; then its episode is given up
-    agent_seconds: Annotated[Positive, Needs("agent")] = 120.0
     model: str = "tiny"  # hub id or path of a chat model; tiny: the embedded one
     sampler: SamplerName = "auto"  # auto: vllm if there is an Nvidia GPU
     device: DeviceName = "auto"  # where the model computes; auto: cuda if it is there, else cpu
@@ -308,8 +302,6 @@ class Config:
     drop: Annotated[list[str], Needs("demos")] = field(default_factory=list)
     # KEY=NAME: keys of --demos, and the names under which they are read
     map: Annotated[list[str], Needs("demos")] = field(default_factory=list)
-    # the key that says of which task a log is; none: task, task_id and others like it
-    task_key: Annotated[str, Needs("demos")] = ""
     # logs to learn from, by how they ended: won, or 'reward>=0.5'; none: all
     keep: Annotated[list[str], Needs("demos")] = field(default_factory=list)
     # a pattern that fits the beginning of an answer, the thought in brackets: taken out of it
@@ -336,7 +328,6 @@ class Config:
     save_every: Annotated[Count, TRAINED] = 5  # updates between snapshots for --resume
     # states (in rl: tasks) whose groups are kept for the report; 0: none
     watch: Annotated[Few, ReadBy("act_prm*", "rl*")] = 3
-    keep_episodes: CountOrNone = 40  # evaluation episodes of an arm that are kept for the report
     threads: Few = 0  # CPU threads of a process; 0: one for a small model, else as torch chooses
     # how many arms are trained at once, each in a process of its own; 0: with the embedded model on
     # a CPU one for each core, at most four, and else 1

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from loguru import logger
 
-from minprm.constants import SFT, Config, Sampled, Training
+from minprm.constants import RL, SFT, Config, Training
 from minprm.data import Demo, Sample
 from minprm.model.agent import Agent
 from minprm.model.correction import check_gap, reweighted
@@ -96,7 +96,7 @@ def learn(run: Run, samples: list[Sample], cfg: Training, lr: float) -> dict[str
     gaps = {}
     if not run.prefetch.pending:
         run.agent.sampler.sleep()  # the update needs the sampler's memory
-    if isinstance(cfg, Sampled):
+    if isinstance(cfg, RL):
         cfg = replace(cfg, kl=run.running.get("kl", cfg.kl))
         samples, gaps = reweighted(policy, samples, cfg.correction, temperature)
     steps = []
@@ -109,7 +109,7 @@ def learn(run: Run, samples: list[Sample], cfg: Training, lr: float) -> dict[str
         if name in steps[0]:
             stats[name] = steps[0][name]
     stats |= gaps
-    if isinstance(cfg, Sampled) and cfg.kl_target and not policy.skipped:
+    if isinstance(cfg, RL) and cfg.kl_target and not policy.skipped:
         run.running["kl"] = adaptive_kl(cfg.kl, stats["policy/kl"], cfg.kl_target)
         stats["policy/kl_weight"] = cfg.kl
     return stats

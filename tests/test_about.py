@@ -98,7 +98,7 @@ def test_checkpoints_keep_knobs_of_their_own_in_one_world(tmp_path, capsys):
     ("", "--demos"),
     ("--demos logs.jsonl --split test", "--split has no effect"),
     ("--demos logs.jsonl --transcripts all.jsonl", "--transcripts has no effect"),
-    ("--history.first 2", "--history.last above 0"),
+    ("--history.first 2", "--history.first is gone"),
     ("--demos nowhere.jsonl", "no such file or folder; name one that holds logs"),
 ])  # fmt: skip
 def test_a_checkpoint_of_logs_alone_needs_logs_or_a_world(
@@ -122,6 +122,19 @@ def test_a_file_that_was_changed_by_hand_is_checked(knob, value, said, tmp_path,
     assert said in refusal(evaluate.main, [path], capsys)
 
 
+def test_a_file_that_counts_what_stays_of_a_history_is_read_if_that_was_one(tmp_path, capsys):
+    path = checkpoint(tmp_path / "rl-3")
+    file = tmp_path / "rl-3" / FILE
+    now = read_about(path)
+    for first in (1, 2):
+        now["asked"]["history"]["first"] = first
+        file.write_text(json.dumps(now))
+        if first == 1:
+            assert "first" not in read_about(path)["asked"]["history"]
+        else:
+            assert "history.first is 2" in refusal(read_about, path, capsys)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 2}', '{"version": NaN}'])
 def test_a_broken_file_is_named(text, tmp_path, capsys):
     (tmp_path / FILE).write_text(text)
@@ -136,7 +149,7 @@ def trained(tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
         flags = "--model base --run r --world-args rounds=2 swaps=1 --arms base --episodes 6 "
-        flags += "--thought-tokens 6 --history.last 1 --history.first 0 --history.no-thoughts"
+        flags += "--thought-tokens 6 --history.last 1 --history.no-thoughts"
         train.main(flags.split())
     cfg = Config(world_args=["rounds=2", "swaps=1"])
     write_demos(expert_demos(cfg, "validation", seed=0, n=4), folder / "held.jsonl")
@@ -168,7 +181,7 @@ def test_held_out_logs_are_replayed_with_the_history_that_was_trained(trained, m
     )
     evaluate.main("checkpoints/r/base-0 base --demos held.jsonl".split())
     told, noted = capsys.readouterr()
-    assert shown == [History(thoughts=False, first=0, last=1)] * 2
+    assert shown == [History(thoughts=False, last=1)] * 2
     assert "base has no minprm.json" in noted
     # the arm `base` trains nothing, so both are one model
     assert line_of(told, "base-0")[1:6] == line_of(told, "base ")[1:6]
@@ -181,7 +194,7 @@ def test_training_on_tells_what_differs_from_the_checkpoint(trained, monkeypatch
     train.main(f"{flags} --episodes 2 --history.last 1 --history.no-thoughts".split())
     said = capsys.readouterr().err
     assert "was trained with --thought-tokens 6, and goes on with --thought-tokens 32" in said
-    assert "--history.first 0" in said and "--history.last" not in said
+    assert "--history" not in said
 
 
 def test_bad_logs_are_left_out_of_the_replay_where_that_is_asked_for(tmp_path):

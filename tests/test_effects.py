@@ -46,8 +46,7 @@ UNSEEN = {"preset", "config", "rl.format_penalty"}
 # tokens that the sampler drew, and without a world nothing opens a turn with its action. How logs
 # are read is said of keys that they have.
 ASTRAY = {
-    "think", "drop", "map", "task_key", "keep", "format", "thought", "act_prm.kl",
-    "act_prm.kl_target", "act_prm.correction", "rl.kl_target",
+    "think", "drop", "map", "keep", "format", "thought", "act_prm.kl", "rl.kl_target",
 }  # fmt: skip
 LOGS = {"demos": "demos.jsonl", "arms": ["base", "action_sft"]}
 REPLAY = {"world": "", "world_args": [], "demos": "demos.jsonl", "model": "model"}
@@ -64,7 +63,7 @@ SITUATIONS = {
     "hinted": {"arms": ["act_prm"], "act_prm.thoughts_from": "state_action"},
     "hinted, both orders": {
         "arms": ["act_prm"], "act_prm.thoughts_from": "state_action", "act_prm.trained_on": "both",
-        "act_prm.kl": 0.1, "act_prm.kl_target": 0.1, "act_prm.advantage": "top_k",
+        "act_prm.kl": 0.1, "act_prm.advantage": "top_k",
     },
     "a world's rewards": {"arms": ["rl"]},
     "a world's rewards, turn by turn": {"arms": ["rl_dense"], "rl.advantage": "top_k"},

@@ -92,7 +92,7 @@ def test_one_update_of_many_thoughts_is_enough_where_none_can_be_read(
 def test_thoughts_that_are_all_empty_stop_the_run(made, tmp_path, monkeypatch, capsys):
     flags = f"--model {made['thinks nothing']} --stages relabel sft:thoughts"
     sentence = said(flags, tmp_path, monkeypatch, capsys)
-    assert "32 of 32 thoughts are empty" in sentence and "--act-prm.length-penalty" in sentence
+    assert "32 of 32 thoughts are empty" in sentence and "another --instruction" in sentence
 
 
 def test_the_cause_is_one_that_was_met():
@@ -161,7 +161,7 @@ def trained(checkpoints, folder, monkeypatch, rewards, **knobs) -> Lines:
     (0.0, {}, "a reward of 0; the probability of a long action is 0 in 32 bit: use "
               "--act-prm.reward action_prob_mean"),
     (0.0, {"reward": "exact_match"}, "the model write the expert's action: use --act-prm.reward"),
-    (0.0, {"reward": "action_prob_mean"}, "--act-prm.length-penalty"),
+    (0.0, {"reward": "action_prob_mean"}, "use another --model that can follow these demos"),
     (1.0, {"reward": "exact_match"}, "all thoughts earned the same (1.000 on average)"),
 ])  # fmt: skip
 def test_a_stage_that_begins_with_five_updates_without_a_difference_is_stopped(

@@ -44,7 +44,7 @@ def test_every_knob_has_a_meaning():
     assert KNOBS["act_prm.reward"].meaning.startswith("of a thought: how well")  # the line above
     meaning = "demos in an update; steps, where the history is edited"
     assert KNOBS["sft.batch"].meaning == meaning  # not that of Training
-    assert KNOBS["rl.kl_target"].meaning.startswith("nats a token")  # inherited
+    assert KNOBS["rl.kl"].meaning.startswith("weight of the KL to a reference")  # inherited
 
 
 def test_the_page_of_knobs_is_what_the_code_says():

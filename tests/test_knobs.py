@@ -25,12 +25,11 @@ LOSSES = [
     for name in ("is", "ppo_clip", "dual_clip", "gspo", "cispo", "masked_is", "ipo", "dppo", "sapo")
 ]  # pg is the default
 ACT_PRM = [
-    *OPTIMIZER, *LOSSES, {"entropy": 0.1},
+    *OPTIMIZER, *LOSSES,
     {"updates": 4, "decay": "linear"}, {"updates": 4, "decay": "cosine"},
     {"beta1": 0.5}, {"beta2": 0.5}, {"weight_decay": 0.5}, {"passes": 2},
     {"minibatches": 2}, {"aggregation": "sequence"}, {"aggregation": "constant"},
     {"kl": 0.5, "passes": 2},
-    {"kl": 0.5, "kl_target": 0.01}, {"correction": "truncate", "scored_by": "base"},
     # a warm-up takes a quarter of the updates at most
     {"updates": 4}, {"updates": 8}, {"updates": 8, "warmup": 2},
     {"group": 3}, {"thoughts_from": "state_action"},
@@ -42,7 +41,7 @@ ACT_PRM = [
     {"trained_on": "thought_action"}, {"trained_on": "both"},
     {"trained_on": "action_first", "thoughts_from": "state_action"},
     {"continues": "own"}, {"continues": "resample", "advantage": "posterior"},
-    {"scored_by": "base"}, {"length_penalty": 0.3}, {"baseline": "no_thought"},
+    {"scored_by": "base"}, {"baseline": "no_thought"},
 ]  # fmt: skip
 SFT_KNOBS = [
     *OPTIMIZER,

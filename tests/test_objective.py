@@ -8,7 +8,7 @@ from torch import tensor
 
 from minprm.constants import RL, Sampled, Training
 from minprm.data import Sample
-from minprm.model.objective import MicroBatch, make_batch, objective
+from minprm.model.objective import VALUE_WEIGHT, MicroBatch, make_batch, objective
 from minprm.zoo import LOSSES
 
 NAN = float("nan")
@@ -89,18 +89,18 @@ def test_the_kl_of_one_drawn_token_or_of_none(old, wanted):
 
 def test_a_critic_adds_its_clipped_error():
     values, old, returns = [0.5, 0.0, 0.1, 1.0, 0.3], [0.0] * 5, [1.0, 0.0, 0.2, 0.0, 0.3]
-    loss, stats, _ = minimised(RL(value_weight=0.5), values=values, critic=[old, returns])
+    loss, stats, _ = minimised(RL(), values=values, critic=[old, returns])
     errors = []
     for v, before, target in zip(values, old, returns, strict=True):
         near = before + min(max(v - before, -0.2), 0.2)
         errors.append(max((v - target) ** 2, (near - target) ** 2) / 2)
-    terms = [-a * l + 0.5 * e for a, l, e in zip(ADV, LOGP, errors, strict=True)]
+    terms = [-a * l + VALUE_WEIGHT * e for a, l, e in zip(ADV, LOGP, errors, strict=True)]
     assert loss == pytest.approx(by_hand(terms))
     assert stats["critic/loss"] == pytest.approx(sum(errors) / 5)
 
 
 def test_an_entropy_bonus_is_taken_off_and_the_gap_is_that_of_drawn_tokens():
-    loss, stats, _ = minimised(Sampled(entropy=0.2))
+    loss, stats, _ = minimised(RL(entropy=0.2))
     terms = [-a * l - 0.2 * h for a, l, h in zip(ADV, LOGP, ENTROPY, strict=True)]
     assert loss == pytest.approx(by_hand(terms))
     assert stats["policy/entropy"] == pytest.approx(sum(ENTROPY) / 5)

@@ -234,7 +234,6 @@ SAID = [  # (the method, its settings, what the page says then, what it says no 
     ("act_prm", {"reward": "exact_match", "scored_by": "base"}, "writes the very", "frozen base"),
     ("act_prm", {"scored_by": "base"}, "The frozen base model reads", "writes the very"),
     ("act_prm", {"reward_span": "turn"}, "reads the tags around", "r(z) = p(a | s, z)\n"),
-    ("act_prm", {"length_penalty": 0.1}, "Long thoughts earn less", "r(z) = p(a | s, z)\n"),
     ("act_prm", {"trained_on": "action_first"}, "no token carries a loss", "its weight is its own"),
     ("act_prm", {"thoughts_from": "state_action"}, "action in view", "the very action"),
     ("act_prm", {"baseline": "no_thought"}, "adds nothing to it weighs nothing", "Σ r"),

@@ -126,12 +126,11 @@ REPLAY = f"--preset smoke --world= --demos logs.jsonl --layout tags {ACT}".repla
 OBJECTIVES = {
     "ladder": f"{PLAYS} {LADDER}",
     "own": f"{PLAYS} {ACT} --act-prm.continues own --act-prm.trained-on both --micro-tokens 200 "
-    "--act-prm.kl 0.1 --act-prm.kl-target 0.001 --optim.passes 2 "
+    "--act-prm.kl 0.1 --optim.passes 2 "
     "--act-prm.loss ppo_clip",
     "resample": f"{PLAYS} {LOGS} --stages act_prm:resample relabel:resample",
     "hint": f"{PLAYS} {LOGS} --stages act_prm --act-prm.thoughts-from state_action",
     "base": f"{PLAYS} {LOGS} --stages act_prm --act-prm.scored-by base --act-prm.kl 0.1 "
-    "--act-prm.entropy 0.01 --act-prm.length-penalty 0.01 --act-prm.correction truncate "
     "--optim.aggregation sequence",
     # patience can end a stage from the second look on
     "exact_match": f"{PLAYS} --num-demos 8 {WALKS} --stages act_prm --act-prm.reward exact_match "

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from minprm.constants import Engine, Optim, Sampled
+from minprm.constants import RL, Engine, Optim, Sampled
 from minprm.data import NAN, Sample
 from minprm.model.correction import check_gap, reweighted
 from minprm.model.policy import schedule
@@ -260,7 +260,7 @@ def test_the_gap_between_writer_and_learner_is_measured_and_a_wide_one_stops_the
 def test_an_entropy_bonus_raises_entropy_and_no_bonus_leaves_it_out_of_the_gradient():
     norms = {}
     for bonus in (0.0, 0.5):
-        p, cfg = policy(), Sampled(entropy=bonus)
+        p, cfg = policy(), RL(entropy=bonus)
         flat = [sample([1, 2, 3, 4], [False, True, True, True], advantage=0.0)]
         before = p.update(flat, cfg, LR, optim=UNCLIPPED)
         after = p.update(flat, cfg, lr=0.0)["policy/entropy"]

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from benchmarks.looks import PARTS
+from minprm.arms import episodes as episodes_file
 from minprm.arms.episodes import keep_episodes
 from minprm.arms.ladder import run_arm, run_stage, start
 from minprm.commands.presets import POSTERIOR
@@ -506,9 +507,12 @@ def test_a_run_that_is_stopped_and_resumed_has_the_same_lines(checkpoints, tmp_p
     assert lines("stopped-5", 5) == whole
 
 
-def test_episodes_are_kept_beside_the_expert_and_once_for_an_arm(checkpoints, tmp_path):
+def test_episodes_are_kept_beside_the_expert_and_once_for_an_arm(
+    checkpoints, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(episodes_file, "KEPT", 4)
     log = Log(tmp_path / "run")
-    run = begun(checkpoints, "episodes", log=log, keep_episodes=4, temperature=1.0)
+    run = begun(checkpoints, "episodes", log=log, temperature=1.0)
     log.open(run.cfg)
     texts = []
     for arm in ("base", "act_prm", "base"):
@@ -542,9 +546,10 @@ def test_a_broken_line_of_episodes_is_named(tmp_path, capsys):
     assert "episodes.jsonl, line 2 is broken" in capsys.readouterr().err
 
 
-def test_held_out_logs_are_kept_in_the_same_form(checkpoints, tmp_path):
+def test_held_out_logs_are_kept_in_the_same_form(checkpoints, tmp_path, monkeypatch):
+    monkeypatch.setattr(episodes_file, "KEPT", 2)
     run = begun(checkpoints, "logs")
-    run.cfg = replace(run.cfg, world="", keep_episodes=2)
+    run.cfg = replace(run.cfg, world="")
     log_of(run).folder = tmp_path
     run.test = run.held_out
     row, episodes = run_arm(run, "base", [], tmp_path / "models")

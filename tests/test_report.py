@@ -433,7 +433,7 @@ def test_the_page_is_told_of_knobs_that_are_not_the_usual_ones():
     ("one one", "one is named twice"),
     ("one --wurst 1", "--wurst"),
     ("--compare one empty", "minprm report A B makes one page of both runs"),
-    ("one --worst 1", "have gone"),
+    ("one --worst 1", "--worst is gone: minprm report A B makes one page of both"),
 ])  # fmt: skip
 def test_what_cannot_be_meant_ends_in_a_sentence(flags, said, here, capsys):
     with pytest.raises(SystemExit) as stop:

@@ -52,7 +52,7 @@ KNOBS = [
     {"entropy": 0.1}, {"backfill": True}, {"groups": "top_p", "top_p": 0.7}, {"groups": "soft"},
     {"format_penalty": 1.0}, {"gamma": 0.5}, {"max_async_level": 1, "loss": "is"},
     {"max_async_level": 1},
-    {"advantage": "gae", "lam": 0.5}, {"advantage": "gae", "value_weight": 2.0},
+    {"advantage": "gae", "lam": 0.5},
     {"advantage": "gae", "gamma": 0.9}, {"advantage": "turn_gae", "gamma": 0.9},
     {"warmup": 2, "updates": 8}, {"decay": "linear"}, {"decay": "cosine"},
     {"beta1": 0.5}, {"beta2": 0.5}, {"weight_decay": 0.5}, {"minibatches": 2},

@@ -128,7 +128,7 @@ def test_a_critic_reads_the_place_before_each_sampled_token_and_skips_observatio
 
 def test_an_update_teaches_the_critic_and_says_how_well_it_predicts():
     """Two prompts, one worth 1 and one worth 0: the value head learns to tell them apart."""
-    p, cfg = policy(), RL(value_weight=1.0, loss="ppo_clip")
+    p, cfg = policy(), RL(loss="ppo_clip")
     samples = [sample([i, 7, 7], [False, True, True], old=-1.0, advantage=0.0) for i in (3, 4)]
     for s, worth in zip(samples, (1.0, 0.0), strict=True):
         s.returns = [worth] * 3
@@ -146,7 +146,7 @@ def test_one_update_of_ppo_is_a2c(parts):
     """On its first pass every ratio is 1 and no value has moved: clipping is idle, and what is left
     is -A log p + w (v - R)^2 / 2, advantage actor-critic, written out here."""
     p = parts[0]
-    cfg = RL(advantage="gae", loss="ppo_clip", value_weight=0.7)
+    cfg = RL(advantage="gae", loss="ppo_clip")
     torch.manual_seed(0)
     with torch.no_grad():
         p.critic.copy_(0.1 * torch.randn_like(p.critic))
@@ -159,7 +159,7 @@ def test_one_update_of_ppo_is_a2c(parts):
         v = hidden @ p.critic[:-1] + p.critic[-1]
         for i in (i for i, m in enumerate(s.trained) if m):
             actor = -s.advantages[i] * l[shift + i - 1, s.ids[i]]
-            total = total + (actor + 0.7 * (v[shift + i - 1] - s.returns[i]) ** 2 / 2) / n
+            total = total + (actor + 0.5 * (v[shift + i - 1] - s.returns[i]) ** 2 / 2) / n
     wanted = torch.autograd.grad(total, [*p.model.parameters(), p.critic])
     norm = torch.cat([g.flatten() for g in wanted]).norm().item()
     before = p.critic.detach().clone()

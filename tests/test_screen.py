@@ -236,7 +236,7 @@ def test_a_pipe_and_a_file_get_no_bar(tmp_path):
 
 
 def test_what_is_shown_or_kept_is_in_no_snapshots_fingerprint():
-    shown = {"watch": 0, "keep_episodes": 0, "keep_every": 7}
+    shown = {"watch": 0, "keep_every": 7}
     known = []
     for cfg in (Config(), replace(Config(), **shown)):
         known.append({k: v for k, v in vars(cfg).items() if k not in ladder.WHAT_TO_RUN})

@@ -15,7 +15,6 @@ from minprm.constants import RL, ActPRM, Config, History
 from minprm.data import Sample, chain
 from minprm.envs import cups
 from minprm.envs.cups import Cups
-from minprm.model.correction import reweighted
 from minprm.model.precision import own_logprobs
 from minprm.model.tree import lineage, row
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
@@ -219,23 +218,22 @@ def test_what_is_trained(parts, trained_on, per_thought, actions):
 
 
 @pytest.mark.parametrize("trained_on", ["thought", "thought_action", "action_first", "both"])
-def test_a_correction_needs_a_thought_drawn_after_the_prompt_it_is_trained_after(
+def test_a_loss_needs_a_thought_drawn_after_the_prompt_it_is_trained_after(
     parts, trained_on, capsys
 ):
-    """Nothing that is trained has a log-prob of the sampler: then there is no gap to correct."""
-    model, chat, _ = parts
+    """Nothing that is trained has a log-prob of the sampler: then a loss has no ratio to take."""
+    _, chat, _ = parts
     cfg, groups, _ = walk(parts, thoughts_from="state_action", trained_on=trained_on)
     credit(groups, cfg)
     samples = to_samples(groups, chat, cfg, 0)
     flags = f"--act-prm.thoughts-from state_action --act-prm.trained-on {trained_on}".split()
-    flags += ["--act-prm.correction", "truncate"]
+    flags += ["--act-prm.loss", "ppo_clip"]
     if all(math.isnan(logprob) for sample in samples for logprob in sample.logprobs):
         with pytest.raises(SystemExit):
             parse(flags)
         assert "no effect" in capsys.readouterr().err
     else:
         parse(flags)
-        assert reweighted(model, samples, "truncate", 1.0)[1]["policy/gap_mean"] >= 0
 
 
 def parts_of(s):
@@ -321,7 +319,7 @@ def test_an_episode_that_outgrows_the_context_ends_there_and_is_counted(parts):
 
 def test_a_history_hides_what_was_observed_and_drops_what_was_thought(parts):
     p, chat, _ = parts
-    history = History(thoughts=False, first=1, last=1)
+    history = History(thoughts=False, last=1)
     (e,) = played(p, replace(CUPS, history=history), [5])
     assert len(e.samples) == 3 and sum(any(s.trained) for s in e.samples) == 3
     last = flat(chat.history(e.turns, history))
@@ -356,7 +354,7 @@ def test_act_prm_reads_the_history_that_will_be_deployed(parts, history):
 
 def test_a_hidden_observation_ends_what_is_shared_there_and_not_before():
     turns = [Turn([10 * i, 10 * i + 1], [10 * i], [10 * i + 2], [10 * i + 2]) for i in range(4)]
-    history, known = History(first=1, last=1), {}
+    history, known = History(last=1), {}
     chains = [lineage(chain(Chat.history(turns[:t], history), known)) for t in (1, 2, 3, 4)]
     common = [sum(a is b for a, b in zip(x, y, strict=False)) for x, y in pairwise(chains)]
     assert common == [2, 2, 4]  # the newest turn is hidden when the next comes, the others stay

@@ -36,7 +36,7 @@ ASKED = ("world", "world_args", "agent", "content", "instruction", "few_shot", "
 # What else a run is known by, or what says nothing about its results.
 NAMED_ELSEWHERE = ("preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds",
                    "model", "demos", "save_every", "keep_every", "watch",
-                   "keep_episodes", "threads", "jobs", "shard")  # fmt: skip
+                   "threads", "jobs", "shard")  # fmt: skip
 KINDS = {
     "version": int, "asked": dict, "run": str, "arm": str, "stages": list, "seed": int, "base": str,
     "knobs": dict, "logs": dict, "tools": list, "libraries": dict, "row": dict,
@@ -142,6 +142,9 @@ def read_about(path: str) -> dict:
         about["asked"].setdefault("few_shot", "")  # of a version that showed examples as text
         about["asked"].setdefault("agent", "")  # of one that knew worlds alone
         about["logs"].setdefault("secrets", 0)  # of one that looked for none
+        first = about["asked"]["history"].pop("first", 1)  # of one that said how many stay
+        if first != 1:
+            raise ValueError(f"history.first is {first}")
         _require(about)
         if about["asked"]["few_shot"]:  # it lies beside this file, wherever that has moved
             about["asked"]["few_shot"] = str(file.parent / EXAMPLES)

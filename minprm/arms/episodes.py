@@ -1,6 +1,6 @@
 """episodes.jsonl: how each arm acts, turn by turn beside the expert, for people to read.
 
-The first --keep-episodes evaluation episodes of an arm are kept. Without a world an episode is a
+The first KEPT evaluation episodes of an arm are kept. Without a world an episode is a
 held-out log, at each step of which the agent wrote a turn of its own.
 """
 
@@ -18,6 +18,7 @@ from minprm.text.actions import copies, exact_match
 from minprm.text.chat import Chat
 
 FILE = "episodes.jsonl"
+KEPT = 40  # evaluation episodes of an arm and seed
 
 
 def keep_episodes(folder: Path, arm: str, seed: int, episodes: list[dict]) -> None:
@@ -39,7 +40,7 @@ def of_world(episodes: list[Episode], cfg: Config, chat: Chat, noise: int) -> li
     """
     world = None if cfg.agent else make_world(cfg)  # of an agent nobody knows what was better
     records = []
-    for i, e in enumerate(episodes[: cfg.keep_episodes]):
+    for i, e in enumerate(episodes[:KEPT]):
         experts: list[str | None] = [None] * len(e.steps)
         if world and world.has("expert") and not world.waits:  # or it would be waited for once more
             experts = experts_of(e, world, noise + i)
@@ -71,11 +72,11 @@ def experts_of(e: Episode, world: World, noise: int) -> list[str | None]:
     return experts + [None] * (len(e.steps) - len(experts))
 
 
-def of_logs(answers: list[Answer], demos: list[Demo], cfg: Config, chat: Chat) -> list[dict]:
+def of_logs(answers: list[Answer], demos: list[Demo], chat: Chat) -> list[dict]:
     """The first held-out logs of a replay. A step is right where its action is the expert's; an
     episode is won where all of its steps are."""
     records = []
-    for number, demo in enumerate(demos[: cfg.keep_episodes]):
+    for number, demo in enumerate(demos[:KEPT]):
         turns = []
         for answer in answers:
             if answer.log != number:

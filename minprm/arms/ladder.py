@@ -88,7 +88,7 @@ STAGES |= {
 # Knobs that no stage's result depends on. All others stand in each snapshot.
 WHAT_TO_RUN = (
     "preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds", "watch",
-    "keep_episodes", "keep_every", "jobs", "shard",
+    "keep_every", "jobs", "shard",
 )  # fmt: skip
 Outcome = tuple[dict, list[dict]]  # of an arm: its row of the ladder, and the episodes to keep
 
@@ -191,7 +191,7 @@ def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> Outcom
     else:
         log_answers = answer_logs(run.agent, run.cfg, run.test, noise)
         row = replay_summary(run.test, log_answers)
-        records = of_logs(log_answers, run.test, run.cfg, run.agent.chat)
+        records = of_logs(log_answers, run.test, run.agent.chat)
     run.tell(Ended(f"evaluate {name}"))
     made_by = run.snapshots.fingerprint()
     row = {"seed": run.seed, **row, "seconds": round(seconds, 1), "made_by": made_by}

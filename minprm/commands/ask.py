@@ -27,7 +27,6 @@ from minprm.constants import (
     Episodes,
     History,
     LayoutName,
-    Positive,
     SamplerName,
     Split,
     Temperature,
@@ -52,13 +51,11 @@ class Evaluation:
     world: str = "cups"  # name of a world in minprm/envs, or FILE.py:NAME, one of your own
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     agent: str = ""  # FILE.py:NAME, an agent of your own that plays in the place of a world
-    agent_seconds: Positive = 120.0  # for which it may do without the model
     demos: str = ""  # instead of a world: logs that no training saw, replayed step by step
     content: Content = "reply"  # what text beside a call in --demos is
     skip_bad: bool = False  # go on without the bad lines of --demos
     drop: list[str] = field(default_factory=list)  # keys of --demos that are no part of it
     map: list[str] = field(default_factory=list)  # KEY=NAME: keys and what they are read as
-    task_key: str = ""  # the key that says of which task a log is; none: task, task_id and the like
     keep: list[str] = field(default_factory=list)  # logs by their end: won, or 'reward>=0.5'
     thought: str = ""  # a pattern at the beginning of an answer, the thought in brackets
     format: str = ""  # FILE.py:NAME, a reader of your own for another format
@@ -155,15 +152,14 @@ def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> Non
     played = not evaluations[0].demos
     needs = (
         (any(x.think for x in evaluations), "thoughts, so no --no-think", "thought_tokens"),
-        (any(x.history.last for x in evaluations), "--history.last above 0", "history.first"),
         (uses_vllm(evaluations[0].sampler), "the vLLM sampler", "engine.memory engine.max_gap"),
         (False, "training, and here nothing is trained", "engine.sleep engine.tensor_parallel"),
         (
             played,
             "a world that is played, so no --demos",
-            "world world_args agent agent_seconds episodes samples split think transcripts",
+            "world world_args agent episodes samples split think transcripts",
         ),
-        (not played, "--demos", "content skip_bad drop map task_key keep thought format"),
+        (not played, "--demos", "content skip_bad drop map keep thought format"),
     )
     sentences = []
     for met, need, knobs in needs:
@@ -204,7 +200,7 @@ def _check_world(evaluations: dict[str, Evaluation], chosen_knobs: set[str]) -> 
 
 def configured(path: str, flags: Evaluation) -> Config:
     """The configuration of an agent whose model is at this path, and that is asked so."""
-    names = ("agent_seconds", "episodes", "split", "sampler", "device", "engine", "demos",
+    names = ("episodes", "split", "sampler", "device", "engine", "demos",
              "skip_bad", *ASKED)  # fmt: skip
     knobs = {name: getattr(flags, name) for name in names}
     return Config(model=path, eval_temperature=flags.temperature, **knobs)

@@ -152,12 +152,11 @@ def _check_agent(config: Config, stages: set[str]) -> None:
         return
     own.require("--agent", config.agent, (), own.AGENT_TAKES)
     agent = f"--agent {config.agent}"
-    tiny = config.model == "tiny"
     refuse(
-        tiny and not config.world,
-        f"{agent} with the embedded model: --world names the world that it has been raised on",
+        (config.model == "tiny") != bool(config.world),
+        f"{agent} plays in the place of a --world: leave that out; only with the embedded model, "
+        "--world names the world that it has been raised on",
     )
-    refuse(not tiny and config.world, f"{agent} plays in the place of a --world: leave that out")
     left = set() if "synth" in stages else READ_LEFT
     learns = sorted(stages & (READ_GIVEN | left))
     refuse(
@@ -185,17 +184,12 @@ def _check_act_prm(config: Config) -> None:
         act_prm.continues == "resample" and act_prm.advantage not in ("posterior", "none"),
         "--act-prm.continues resample weighs by survival: --act-prm.advantage posterior",
     )
-    if act_prm.baseline == "no_thought":
-        refuse(
-            act_prm.continues != "best",
-            "--act-prm.baseline no_thought is about the thoughts of one step, and needs "
-            "--act-prm.continues best",
-        )
-        refuse(
-            act_prm.reward == "exact_match" or own.reads_texts(act_prm.reward),
-            f"--act-prm.reward {act_prm.reward} says nothing of a step without a thought, and "
-            "--act-prm.baseline no_thought needs that: use --act-prm.reward action_prob",
-        )
+    of_thoughts_alone = act_prm.reward == "exact_match" or own.reads_texts(act_prm.reward)
+    refuse(
+        act_prm.baseline == "no_thought" and (act_prm.continues != "best" or of_thoughts_alone),
+        "--act-prm.baseline no_thought compares a thought with its step without a thought: it "
+        "needs --act-prm.continues best, and a reward as --act-prm.reward action_prob",
+    )
 
 
 def _check_rl(config: Config) -> None:

@@ -27,6 +27,15 @@ GONE = {
     "processes": "--dry-run measures one process; how many share a run torchrun says",
     "track": "wandb sync --sync-tensorboard runs/RUN/tensorboard, or another reader of these files",
     "relabel.keep": "each step has the best of its thoughts: leave it out",
+    "agent_seconds": "ten minutes without a request end an episode: leave it out",
+    "keep_episodes": "a report has 40 of an arm; minprm evaluate --transcripts FILE writes all",
+    "task_key": "--map KEY=task_id reads another field as the task",
+    "history.first": "the first observation always stays: leave it out",
+    "act_prm.kl_target": "--act-prm.kl stays as it is: leave it out",
+    "act_prm.entropy": "Act-PRM has no such bonus: leave it out",
+    "act_prm.correction": "--act-prm.loss is (or cispo) takes the ratio to the sampler",
+    "act_prm.length_penalty": "a reward of your own can read the thought, FILE.py:NAME",
+    "rl.value_weight": "the critic's loss counts half: leave it out",
 }
 for _knob in ("heads", "ffn", "init", "lr"):
     GONE[f"tiny.{_knob}"] = "it follows from the width: leave it out, or give another --tiny.dim"

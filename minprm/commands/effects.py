@@ -8,7 +8,7 @@ from dataclasses import asdict
 from fnmatch import filter as matching
 
 from minprm.commands.checks import refuse, stages_of
-from minprm.commands.knobs import flag, noted
+from minprm.commands.knobs import flag, knobs
 from minprm.constants import DRAWN, INSTRUCTED, LOOKS, SCORED, Config, Needs, ReadBy, arms_of, flat
 from minprm.load.names import uses_vllm
 from minprm.own import reads_texts
@@ -32,21 +32,21 @@ def idle(config: Config) -> dict[str, str]:
     sentences = conditions(config)
     stages = stages_of(config)
     lacking = {}
-    for knob, _, notes in noted(config):
+    for knob in knobs(config):
         readers = set()
-        for note in notes:
+        for note in knob.notes:
             if isinstance(note, Needs):
-                met, need = _need(note, knob, settings, sentences)
+                met, need = _need(note, knob.name, settings, sentences)
                 if not met:
-                    lacking[knob] = need
+                    lacking[knob.name] = need
             if isinstance(note, ReadBy):  # the knob's own counts, not that of its section
                 readers = set()
                 for pattern in note.stages:
                     readers |= {*matching(NAMES, pattern)}
         if readers and not stages & readers and stages <= OURS:
-            lacking[knob] = f"a stage that reads it: {', '.join(sorted(readers))}"
-        if stages == {"demos"} and knob not in READ_BY_DEMOS:
-            lacking[knob] = "another stage than demos"
+            lacking[knob.name] = f"a stage that reads it: {', '.join(sorted(readers))}"
+        if stages == {"demos"} and knob.name not in READ_BY_DEMOS:
+            lacking[knob.name] = "another stage than demos"
     return lacking
 
 
@@ -102,11 +102,10 @@ def conditions(config: Config) -> dict[str, object]:
 
 
 def _writes_instructed(config: Config) -> bool:
-    """Does a model write anything after the instruction, in a stage or when it is evaluated?"""
+    """Does a model write anything after the instruction? If any does, then the first of an arm."""
     for stages in arms_of(config).values():
-        parts = [stages]
-        parts += [stages[: i + 1] for i, x in enumerate(stages) if x not in WITHOUT_MODEL]
-        if any(reads_instruction(part, config) for part in parts):
+        with_model = [stage for stage in stages if stage not in WITHOUT_MODEL]
+        if reads_instruction(with_model[:1], config):
             return True
     return False
 

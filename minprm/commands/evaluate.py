@@ -8,6 +8,7 @@ The play: playing.py.
 """
 
 from minprm.arms.demos import require_logs
+from minprm.commands import cli
 from minprm.commands.ask import PROGRAM, Evaluation, as_trained, check
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.envs import WORLDS, world_class
@@ -18,6 +19,9 @@ GONE = {  # flags of earlier versions, and what to do without them
     "show": "--transcripts FILE writes every episode as JSONL",
     "watch": "--transcripts FILE writes every turn; python -m minprm.envs NAME plays by hand",
     "chart": "the table has its numbers, and minprm report RUN draws those of a run",
+    "agent_seconds": cli.GONE["agent_seconds"],
+    "task_key": cli.GONE["task_key"],
+    "history.first": cli.GONE["history.first"],
 }
 
 

@@ -29,12 +29,34 @@ FIELD = re.compile(r"    (\w+): .*? = .*?(?:  # (.*))?")
 
 
 class Knob(NamedTuple):
-    """One knob, in words."""
+    """One knob, with its setting in a configuration."""
 
     name: str  # as in a config file: sft.lr
-    values: str
-    default: str
-    meaning: str
+    setting: Any
+    hint: Any  # its type
+    notes: list  # of its section, and then its own
+    owner: type  # the dataclass that has it
+
+    @property
+    def values(self) -> str:
+        """What it may be, in words."""
+        return _values(self.hint)
+
+    @property
+    def meaning(self) -> str:
+        """The comment that stands beside it."""
+        return _meanings(self.owner)[self.name.split(".")[-1]]
+
+    @property
+    def default(self) -> str:
+        """Its setting, in words."""
+        if self.name == "arms":
+            return "all"
+        if isinstance(self.setting, list):
+            return " ".join(map(str, self.setting))
+        if isinstance(self.setting, bool):
+            return "yes" if self.setting else "no"
+        return str(self.setting)
 
 
 def flag(knob: str) -> str:
@@ -46,26 +68,27 @@ def flag(knob: str) -> str:
     return f"--{knob.replace('_', '-')}"
 
 
-def noted(config: Any, section: str = "", above: tuple = ()) -> Iterator[tuple[str, Any, list]]:
-    """(name, setting, notes) of every knob; the notes of its section come before its own."""
+def knobs(config: Any, section: str = "", above: tuple = ()) -> Iterator[Knob]:
+    """Every knob of a configuration. `above`: the notes of its section."""
     hints = get_type_hints(type(config), include_extras=True)
     for field in fields(config):
         name = section + field.name
         setting = getattr(config, field.name)
-        notes = [*above, *_notes(hints[field.name])]
+        hint = hints[field.name]
+        notes = [*above, *_notes(hint)]
         if is_dataclass(setting):
-            yield from noted(setting, f"{name}.", tuple(notes))
+            yield from knobs(setting, f"{name}.", tuple(notes))
         else:
-            yield name, setting, notes
+            yield Knob(name, setting, hint, notes, type(config))
 
 
-def ranges(knobs: object) -> Iterator[tuple[str, float, Range]]:
+def ranges(config: object) -> Iterator[tuple[str, float, Range]]:
     """(knob, number, range) of each number in a dataclass, also in its dataclasses and lists."""
-    for knob, setting, notes in noted(knobs):
-        for note in notes:
+    for knob in knobs(config):
+        numbers = knob.setting if isinstance(knob.setting, list) else [knob.setting]
+        for note in knob.notes:
             if isinstance(note, Range):
-                numbers = setting if isinstance(setting, list) else [setting]
-                yield from ((knob, number, note) for number in numbers)
+                yield from ((knob.name, number, note) for number in numbers)
 
 
 def _notes(hint: Any) -> list:
@@ -95,21 +118,6 @@ def short_help(config: Config) -> str:
     lines += ["", "Examples:", EXAMPLES, ""]
     lines.append("--help-all lists every knob, as docs/knobs.md does.")
     return "\n".join(lines)
-
-
-def knobs(config: Any, prefix: str = "") -> Iterator[Knob]:
-    """Every knob of a configuration, with its default there; those of a stage after `prefix`."""
-    meanings = _meanings(type(config))
-    hints = get_type_hints(type(config), include_extras=True)
-    for field in fields(config):
-        default = getattr(config, field.name)
-        if is_dataclass(default):
-            yield from knobs(default, f"{field.name}.")
-        else:
-            name = prefix + field.name
-            yield Knob(
-                name, _values(hints[field.name]), _shown(name, default), meanings[field.name]
-            )
 
 
 def _meanings(schema: type) -> dict[str, str]:
@@ -149,13 +157,3 @@ def _values(hint: Any) -> str:
         ours = [_values(part) for part in get_args(hint) if part is not Own]
         return ", ".join([*ours, "FILE.py:NAME"])
     return {bool: "yes or no", str: "text"}[hint]
-
-
-def _shown(name: str, default: object) -> str:
-    if name == "arms":
-        return "all"
-    if isinstance(default, list):
-        return " ".join(map(str, default))
-    if isinstance(default, bool):
-        return "yes" if default else "no"
-    return str(default)

@@ -17,7 +17,8 @@ from minprm.report.console import list_of_runs
 from minprm.report.files import Broken, folder_of
 from minprm.report.write import write_page
 
-GONE = ("compare", "worst", "best")
+ONE_PAGE = "minprm report A B makes one page of both runs, with their knobs, arms and episodes"
+GONE = dict.fromkeys(("compare", "worst", "best"), ONE_PAGE)
 
 
 @dataclass
@@ -30,11 +31,7 @@ class Report:
 
 def main(argv: list[str]) -> None:
     """The command."""
-    refuse(
-        not given_knobs(argv).isdisjoint(GONE),
-        "--compare, --worst and --best have gone: minprm report A B makes one page of both runs, "
-        "with their knobs, arms and episodes",
-    )
+    given_knobs(argv, GONE)
     runs = read_flags(Report, argv, "minprm report").runs
     for run in runs:
         refuse(runs.count(run) > 1, f"{run} is named twice")

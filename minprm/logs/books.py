@@ -67,7 +67,6 @@ class Reading(NamedTuple):
     content: Content = "reply"
     drop: Sequence[str] = ()
     map: Sequence[str] = ()
-    task_key: str = ""
     keep: Sequence[str] = ()
     thought: str = ""
     format: str = ""

@@ -78,8 +78,7 @@ class Tally:
         if self.empty > self.cut:
             return (
                 f"{self.empty} of {self.drawn} thoughts are empty, so this model ends a thought at "
-                "once: use a smaller --act-prm.length-penalty, another --instruction or another "
-                "--model"
+                "once: use another --instruction or another --model"
             )
         if token and not self.cut:
             return (
@@ -154,7 +153,7 @@ def _why_zero(cfg: ActPRM) -> str:
             "after none of them did the model write the expert's action: use --act-prm.reward "
             "action_prob_mean, which is graded"
         )
-    return "use a smaller --act-prm.length-penalty, or another --model that can follow these demos"
+    return "use another --model that can follow these demos"
 
 
 def require_thoughts(run: Run, event: Chose, tally: Tally) -> None:

@@ -1,7 +1,7 @@
 """Sampler and trainer are two programs, and their log-probs of one token differ.
 
 `policy/gap_mean` says by how much. Where that matters (an engine in 16 bit, batches that older
-weights have played), --*.correction takes ratios against the trainer's own log-probs, and weighs
+weights have played), --rl.correction takes ratios against the trainer's own log-probs, and weighs
 each advantage by how much more likely the trainer finds the token than the sampler did.
 """
 

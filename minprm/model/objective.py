@@ -1,7 +1,7 @@
 """What one update minimises, as a pure function of tensors.
 
     sum over tokens of  weight * ( loss(logp, old_logp, adv)  +  kl * KL(policy || reference)
-                                   + value_weight * (v - R)^2 / 2  -  entropy_bonus * entropy )
+                                   + VALUE_WEIGHT * (v - R)^2 / 2  -  entropy_bonus * entropy )
 
 policy.py reads the tensors off a model, and a test can write them by hand. Which loss, which KL and
 which weights are strings in the configuration and functions in algorithms.py and zoo.py.
@@ -16,6 +16,8 @@ from minprm.algorithms import kl_k3
 from minprm.constants import RL, Sampled, Training
 from minprm.data import Sample
 from minprm.zoo import LOSSES, kl_loss, value_clip
+
+VALUE_WEIGHT = 0.5  # of the critic's loss
 
 
 @dataclass
@@ -84,11 +86,11 @@ def objective(
         kl = kl_loss(logp[is_drawn], batch.old_logp[is_drawn], reference[is_drawn])
         per_token[is_drawn] = per_token[is_drawn] + cfg.kl * kl
         stats["policy/kl"] = kl.sum().item() / max(batch.drawn_tokens, 1)
-    if isinstance(cfg, RL) and batch.critic is not None:
+    if batch.critic is not None:
         surprise = value_clip(values, *batch.critic)
-        per_token = per_token + cfg.value_weight * surprise
+        per_token = per_token + VALUE_WEIGHT * surprise
         stats["critic/loss"] = surprise.sum().item() / batch.tokens
-    if isinstance(cfg, Sampled) and cfg.entropy:
+    if isinstance(cfg, RL) and cfg.entropy:
         per_token = per_token - cfg.entropy * entropy
     if is_drawn.any():
         stats |= _gap(logp[is_drawn].detach(), batch.old_logp[is_drawn], batch.drawn_tokens)

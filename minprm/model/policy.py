@@ -18,7 +18,7 @@ from torch.optim import AdamW
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from minprm.constants import Optim, Sampled, Training, fail, to_base
+from minprm.constants import RL, Optim, Training, fail, to_base
 from minprm.data import Sample
 from minprm.model.adapters import has_adapters, switched_off, under_adapters
 from minprm.model.alone import ALONE, Alone
@@ -263,7 +263,7 @@ class Policy:
         # 1. gradients of all micro-batches, added up
         self.model.train()  # gradient checkpointing is off in evaluation mode
         held = to_base(cfg)  # the base model holds the policy back
-        bonus = isinstance(cfg, Sampled) and cfg.entropy > 0
+        bonus = isinstance(cfg, RL) and cfg.entropy > 0
         passes = [True, False] if held else [False]
         forward = partial(self.read, [samples[:1]], temperature)
         for rows in self.shares.in_step(self.micro_batches(own), forward, passes):

@@ -19,7 +19,7 @@ THOUGHT = {
 }  # fmt: skip
 KNOBS = ("advantage", "reward", "baseline", "loss", "trained_on", "continues")
 # Told only where they differ from their defaults: then the page has a sentence more.
-RARE = ("scored_by", "reward_span", "length_penalty", "thoughts_from", "patience", "groups")
+RARE = ("scored_by", "reward_span", "thoughts_from", "patience", "groups")
 
 
 def looks_of(samples: list[dict], config: dict, relabelled: dict[str, list[dict]]) -> list[dict]:

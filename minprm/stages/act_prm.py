@@ -238,7 +238,7 @@ def score(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
         logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")
         rewards = variants.rewards_by_reading(pairs, logps, cfg.reward, agent.chat)
     for (_, z), reward in zip(pairs, rewards, strict=True):
-        z.reward = reward * math.exp(-cfg.length_penalty * len(z.ids))
+        z.reward = reward
 
 
 def _action_after(z: Thought, group: Group, chat: Chat, cfg: ActPRM) -> Sample:

@@ -141,7 +141,7 @@ class Chat:
         segments: list[list[int]] = []
         newest = len(turns) - cfg.last
         for i, turn in enumerate(turns):
-            visible = cfg.last == 0 or i < cfg.first or i >= newest
+            visible = cfg.last == 0 or i == 0 or i >= newest
             # The Turn's own lists, no copies: Samples share a segment if it is the same list.
             segments.append(turn.state if visible else turn.hidden)
             segments.append(turn.full if cfg.thoughts else turn.without_thought)

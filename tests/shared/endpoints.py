@@ -5,8 +5,10 @@ import json
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+import pytest
 import torch
 
+from minprm.endpoint import agents
 from minprm.endpoint.agents import AgentTask, Host
 from minprm.endpoint.conversations import AgentEpisode
 from minprm.envs.cups import Cups
@@ -20,7 +22,9 @@ def hosted(agent, program, seeds: list[int], noise: int = 7, seconds: float = 20
     """The episodes of these tasks, played by the program."""
     episodes = [AgentEpisode(AgentTask(seed), number=i) for i, seed in enumerate(seeds)]
     agent.sampler.begin()
-    Host(program, seconds, agent, noise).play(episodes)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(agents, "SECONDS", seconds)
+        Host(program, agent, noise).play(episodes)
     return episodes
 
 

@@ -90,7 +90,7 @@ CASES = {
     "untied": Case(PLAIN, branches(), tied=False),
     "adapters": Case(PLAIN, branches(), lora=4),
     "checkpointing": Case(PLAIN, branches(), checkpointing=True),
-    "critic": Case(RL(value_weight=0.5), criticised()),
+    "critic": Case(RL(), criticised()),
     "many micro-batches": Case(PLAIN, branches(), micro_tokens=8),
     "one sample": Case(PLAIN, SAMPLES[:1]),
     "not finite": Case(PLAIN, with_infinity()),

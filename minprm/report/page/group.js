@@ -173,8 +173,8 @@ const movedName = () => `${chanceName()} → after`;
 
 function rewardName() {
   if (isRL()) return "reward r";
-  const { reward, length_penalty: penalty, reward_span: span } = settings();
-  return reward === "action_prob" && !penalty && !span ? "r(z) = p(a | s, z)" : "reward r(z)";
+  const { reward, reward_span: span } = settings();
+  return reward === "action_prob" && !span ? "r(z) = p(a | s, z)" : "reward r(z)";
 }
 
 // Rows are kept from draw to draw, by place in the group, so that they can be seen to move.

@@ -43,11 +43,8 @@ function rewardNotes() {
   if (settings().scored_by === "base") notes.push("The frozen base model reads the action.");
   if (settings().reward_span === "turn")
     notes.push("The reward reads the tags around the action too.");
-  return notes.concat(penaltyWords());
+  return notes;
 }
-
-const penaltyWords = () =>
-  settings().length_penalty ? ["Long thoughts earn less: the reward falls with each token."] : [];
 
 function drawPicture(panel) {
   const rows = pictureRows();
