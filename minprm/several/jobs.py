@@ -65,7 +65,9 @@ def next_arm(todo: dict[str, set[str]], running: list[str]) -> str | None:
     >>> next_arm({"a": {"x", "x+y"}, "b": {"x", "x+z"}, "c": {"w"}}, ["a"])
     'c'
     """
-    making = set().union(*(todo[arm] for arm in running))
+    making: set[str] = set()
+    for arm in running:
+        making |= todo[arm]
     for arm, stages in todo.items():
         if arm not in running and stages.isdisjoint(making):
             return arm
