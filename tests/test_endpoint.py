@@ -390,10 +390,10 @@ def test_addresses_that_are_not_served_are_answered_by_404(agent):
     statuses = []
 
     def program(url: str, seed: int) -> float:
-        token = url.split("/")[3]
+        name = url.split("/")[3]
         body = json.dumps({"messages": [user(FIRST)]}).encode()
         for address, place in (
-            (url, "/responses"), (url.replace(token, "guessed"), "/chat/completions"),
+            (url, "/responses"), (url.replace(name, "guessed"), "/chat/completions"),
             (url.replace("/v1", "x/v1"), "/chat/completions"), (url, ""),
         ):  # fmt: skip
             statuses.append(sent(address, body, place)[0])

@@ -171,9 +171,31 @@ def test_where_threads_compute_nothing_is_forked(monkeypatch):
     assert isinstance(jobs._context(), SpawnContext)
 
 
-def test_arms_that_share_a_stage_to_be_made_go_to_one_process():
-    arms = {"a": {"x", "x+y"}, "b": {"x", "x+z"}, "c": {"w"}, "d": set(), "e": {"x+z", "v"}}
-    assert jobs.families(arms) == [["a", "b", "e"], ["c"], ["d"]]
+def test_an_arm_waits_for_another_that_makes_a_stage_of_its_own():
+    todo = {"a": {"x", "x+y"}, "b": {"x", "x+z"}, "c": {"w"}, "d": set()}
+    running = []
+    while (arm := jobs.next_arm(todo, running)) is not None:
+        running.append(arm)
+    assert running == ["a", "c", "d"]
+    todo = {"b": {"x+z"}, "c": {"w"}, "d": set(), "e": {"x+v"}}  # "a" has made its stages
+    assert jobs.next_arm(todo, ["c", "d"]) == "b"
+    assert jobs.next_arm(todo, ["c", "d", "b"]) == "e"  # "x" is made, so they share none
+
+
+def test_arms_that_share_a_stage_are_begun_when_it_is_made(tmp_path):
+    begun = tmp_path / "begun"
+    begun.touch()
+
+    def run_arm(arm: str) -> str:
+        with begun.open("a") as file:
+            file.write(arm)
+        if arm == "c":  # it outlasts the others
+            until(lambda: len(begun.read_text()) == 3)
+        return arm
+
+    todo = {"a": {"x"}, "b": {"x", "x+y"}, "c": {"w"}}
+    ended = [arm for arm, _ in jobs.side_by_side(lambda log: run_arm, todo, 2, tmp_path / "r")]
+    assert ended.index("a") < ended.index("b") and len(ended) == 3
 
 
 def test_half_a_line_of_a_process_that_was_killed_is_cut_off_before_the_next_one(tmp_path):
@@ -231,15 +253,6 @@ def test_at_most_four_unasked_and_threads_count_as_cores(monkeypatch):
     monkeypatch.setattr(jobs, "_cores", lambda: 6)
     monkeypatch.setattr(jobs.torch, "get_num_threads", lambda: 2)
     assert jobs.processes(Config(), 14) == 3
-
-
-def test_a_container_uses_no_more_cores_than_it_may(tmp_path, monkeypatch):
-    monkeypatch.setattr(jobs, "QUOTA", tmp_path / "cpu.max")
-    allowed = jobs._cores()
-    for quota, cores in (("max 100000", allowed), ("100000 100000", 1), ("50000 100000", 0)):
-        jobs.QUOTA.write_text(f"{quota}\n")
-        assert jobs._cores() == cores
-    assert jobs.processes(Config(), 14) == 1
 
 
 def test_on_windows_all_arms_run_in_one_process(monkeypatch):

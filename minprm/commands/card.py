@@ -35,19 +35,24 @@ SERVED = (
 )
 
 
-def card(name: str, base: str, merged: bool, about: dict, line: str, notes: list[str]) -> str:
+def card(
+    name: str, base: str, rank: int, dtype: str, about: dict, line: str, notes: list[str]
+) -> str:
     """The text of README.md.
 
-    base: hub id of the base model, or the name of its folder. about: what minprm.json says, or {}.
-    line: the command that serves it. notes: what its clients have to know.
+    base: hub id of the base model, or the name of its folder. rank: of adapters; 0: a whole model.
+    about: what minprm.json says, or {}. line: the command that serves it. notes: what its clients
+    have to know.
     """
     row = about.get("row")
     stages = [stage.split(":")[0] for stage in about.get("stages", [])]
     limits = [*dict.fromkeys(LIMITS[stage] for stage in stages if stage in LIMITS)]
     limits.append("The numbers are of one seed." if row else "No evaluation of it is known here.")
     limits.append("Nothing was done about safety beyond what the base model had learned.")
-    kind = "A language model" if merged else "LoRA adapters of a language model"
-    head = ["---", f"library_name: {'transformers' if merged else 'peft'}"]
+    if dtype != "fp32":
+        limits.append(ROUNDED.format(dtype=dtype))
+    kind = "LoRA adapters of a language model" if rank else "A language model"
+    head = ["---", f"library_name: {'peft' if rank else 'transformers'}"]
     if re.fullmatch(r"[\w.-]+/[\w.-]+", base):  # on the hub, and no folder of somebody's disk
         head.append(f"base_model: {base}")
     head += ["pipeline_tag: text-generation", "tags:", "- minprm", "---"]
@@ -81,12 +86,16 @@ def _training(about: dict, stages: list[str]) -> list[str]:
         data += f"held out: {logs['held_out']:,} for choices, {logs['tested']:,} for the score."
     meaning = ABOUT_ARMS.get(about["arm"], code(" ".join(about["stages"])))
     tools = [tool_name(tool) for tool in about["tools"]]
+    lines = []
+    for knob, setting in flat({**knobs, "tools": tools, **about["knobs"], **about["libraries"]}):
+        plain = " ".join(map(str, setting)) if isinstance(setting, list) else str(setting)
+        lines.append(f"{code(knob)}: {code(plain) if plain else 'none'}")
     return [
         f"It is the arm {code(about['arm'])} of the run {code(about['run'])}, seed "
         f"{about['seed']}: {meaning}.",
         data,
         "How it was asked, other knobs that differ from minprm's defaults, and versions:",
-        _knobs({**knobs, "tools": tools, **about["knobs"], **about["libraries"]}),
+        _list(lines),
     ]
 
 
@@ -97,15 +106,6 @@ def _results(row: dict) -> list[str]:
     numbers = f"| {mean:.3f} | {low:.3f} to {high:.3f} | {row['thought_rate']:.2f} |"
     meaning = REPLAYED if "interval" in row else PLAYED
     return [f"{head}\n{numbers}", meaning.format(**row)]
-
-
-def _knobs(knobs: dict) -> str:
-    lines = []
-    for knob, setting in flat(knobs):
-        texts = setting if isinstance(setting, list) else [setting]
-        plain = code(" ".join(map(str, texts))) if texts not in ([], [""]) else "none"
-        lines.append(f"{code(knob)}: {plain}")
-    return _list(lines)
 
 
 def code(text: str) -> str:

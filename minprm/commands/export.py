@@ -5,11 +5,11 @@ name of their base, or with --merge added to the weights of that base. The token
 template stay as they were. What `vllm serve` has to be told is printed, and stands in the card.
 """
 
-import os
 import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from safetensors import SafetensorError
@@ -19,7 +19,6 @@ from minprm.arms.about import EXAMPLES, published, read_about, write_about
 from minprm.commands.ask import say
 from minprm.commands.checks import refuse
 from minprm.commands.cli import given_knobs, read_flags
-from minprm.commands.serve import say_how_here
 from minprm.constants import fail
 from minprm.load.names import require_model
 from minprm.printable import printable
@@ -47,32 +46,29 @@ def main(argv: list[str]) -> None:
     # torch and transformers: what is refused above did not wait for them
     from transformers import AutoTokenizer
 
-    from minprm.commands.card import ROUNDED, card
+    from minprm.commands.card import card
     from minprm.commands.serving import command, how_to_serve
     from minprm.load.pretrained import base_of, pretrained
 
     base, rank = base_of(flags.checkpoint)
     tokenizer = pretrained(AutoTokenizer, flags.checkpoint)  # first: is there a checkpoint at all
     check(flags, knobs, rank)
+    if flags.merge:
+        rank = 0
     about = published(read_about(flags.checkpoint))
     served = how_to_serve(tokenizer, about)
-    merged = flags.merge or not rank
-    rank = 0 if merged else rank
     # the card is for others, to whom a folder of this disk is a name
     base_name = Path(base).name if Path(base).is_dir() else base
     if base == flags.checkpoint:  # all weights were trained
         base_name = about.get("base", base_name)
     name = Path(flags.out).name
-    line = shlex.join(command(name, base_name, rank, served))
-    notes = served.notes
-    if merged and flags.dtype != "fp32":
-        notes = [*notes, ROUNDED.format(dtype=flags.dtype)]
-    text = card(name, base_name, merged, about, line, notes)
-    write(flags, merged, tokenizer, served.ends, about, text)
-    lines = [shlex.join(command(flags.out, base, rank, served))]
+    line = shlex.join(command(name, base_name, rank, served.flags))
+    dtype = "fp32" if rank else flags.dtype  # adapters are as they were trained
+    text = card(name, base_name, rank, dtype, about, line, served.notes)
+    write(flags, rank, tokenizer, served.ends, about, text)
+    lines = [shlex.join(command(flags.out, base, rank, served.flags))]
     lines += [f"- {note}" for note in served.notes]
     print(printable("\n".join(lines)))
-    say_how_here(flags.out)
     if rank and Path(base).is_dir():
         say(f"adapter_config.json names {base}, a folder of yours: mend that before you publish it")
 
@@ -93,37 +89,37 @@ def check(flags: Export, knobs: set[str], rank: int) -> None:
 
 def write(
     flags: Export,
-    merged: bool,
+    rank: int,
     tokenizer: "PreTrainedTokenizerBase",
     ends: list[int],
     about: dict,
     text: str,
 ) -> None:
-    """Writes the whole folder, or nothing. ends: the tokens that end a turn. text: the card."""
+    """Writes the whole folder, or nothing. rank: of the adapters in it; 0: a whole model.
+    ends: the tokens that end a turn. text: the card."""
     from minprm.commands.serving import stops_of
     from minprm.load.pretrained import copy_adapters, load_merged
 
     out = Path(flags.out)
-    half = out.with_name(f".{out.name}.tmp")
-    shutil.rmtree(half, ignore_errors=True)
     try:
-        half.mkdir(parents=True)
-        if merged:
-            model = load_merged(flags.checkpoint, flags.dtype)
-            config = model.generation_config
-            config.eos_token_id = [*dict.fromkeys([*ends, *stops_of(config)])]
-            model.save_pretrained(half)
-        else:
-            copy_adapters(flags.checkpoint, half)
-        tokenizer.save_pretrained(half)
-        if about:
-            write_about(half, about)
-        examples = Path(flags.checkpoint) / EXAMPLES
-        if examples.exists():  # which the model is shown before each conversation
-            shutil.copy(examples, half)
-        (half / "README.md").write_text(text, encoding="utf-8")
-        os.rename(half, out)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".", dir=out.parent) as beside:
+            half = Path(beside, out.name)
+            half.mkdir()
+            if rank:
+                copy_adapters(flags.checkpoint, half)
+            else:
+                model = load_merged(flags.checkpoint, flags.dtype)
+                config = model.generation_config
+                config.eos_token_id = [*dict.fromkeys([*ends, *stops_of(config)])]
+                model.save_pretrained(half)
+            tokenizer.save_pretrained(half)
+            if about:
+                write_about(half, about)
+            examples = Path(flags.checkpoint) / EXAMPLES
+            if examples.exists():  # which the model is shown before each conversation
+                shutil.copy(examples, half)
+            (half / "README.md").write_text(text, encoding="utf-8")
+            half.rename(out)
     except (OSError, SafetensorError) as error:
         fail(f"{out}: {error}; nothing is half written")
-    finally:
-        shutil.rmtree(half, ignore_errors=True)

@@ -17,7 +17,7 @@ from typing import Any
 from urllib import error, request
 
 from minprm.endpoint.conversations import key, steps_of
-from minprm.endpoint.server import Endpoint, OpenHandler, Refusal, Request, message_in
+from minprm.endpoint.server import Endpoint, Handler, Refusal, Request, message_in
 from minprm.look.log import write_atomically
 from minprm.printable import printable
 from minprm.text.actions import parse_json
@@ -88,7 +88,7 @@ class NoRedirect(request.HTTPRedirectHandler):
         return None
 
 
-class RecordHandler(OpenHandler):
+class RecordHandler(Handler):
     """One connection of an agent."""
 
     endpoint: Recorder

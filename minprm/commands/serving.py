@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
-from transformers.utils.hub import cached_file
 
 from minprm.arms.about import asked_of, read_about
 from minprm.constants import fail
 from minprm.load.pretrained import base_of, pretrained
 from minprm.logs.schemas import RECONSTRUCTED, is_reconstructed, tool_name
 from minprm.text.chat import Chat
-from minprm.text.render import applied
+from minprm.text.render import QUESTION, applied
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # of adapters, that vLLM makes room for
-LOOPBACK = ["--host", "127.0.0.1"]  # vLLM by itself listens to the whole network
 NOTES = [
     "Without another --host the server listens to this machine alone.",
     "A thought or a call arrives as text, unless you name vLLM's parsers for the base model: "
@@ -36,31 +34,39 @@ class Serving(NamedTuple):
     ends: list[int]  # the tokens that end a turn
 
 
-def serve_command(checkpoint: str) -> tuple[list[str], list[str]]:
+def serve_command(checkpoint: str, place: tuple[str, int]) -> tuple[list[str], list[str]]:
     """(the words of `vllm serve` for a checkpoint, sentences for its clients)."""
     base, rank = base_of(checkpoint)
     tokenizer = pretrained(AutoTokenizer, checkpoint)
     served = how_to_serve(tokenizer, read_about(checkpoint))
-    config = GenerationConfig.from_model_config(pretrained(AutoConfig, base))
-    if cached_file(base, "generation_config.json", _raise_exceptions_for_missing_entries=False):
-        config = pretrained(GenerationConfig, base)
+    try:  # as vLLM does
+        config = GenerationConfig.from_pretrained(base)
+    except OSError:
+        config = GenerationConfig.from_model_config(pretrained(AutoConfig, base))
     if {tokenizer.eos_token_id, *stops_of(config)}.isdisjoint(served.ends):
         merge = " --merge" if rank else ""
         fail(
             f"a server of {checkpoint} would not stop where a turn ends: minprm export "
             f"{checkpoint} OUT{merge} writes a folder that says so, and minprm serve OUT serves it"
         )
-    return command(checkpoint, base, rank, served), served.notes
+    return command(checkpoint, base, rank, served.flags, place), served.notes
 
 
-def command(folder: str, base: str, rank: int, served: Serving) -> list[str]:
+def command(
+    folder: str,
+    base: str,
+    rank: int,
+    flags: list[str],
+    place: tuple[str, int] = ("127.0.0.1", 8000),  # vLLM by itself listens to the whole network
+) -> list[str]:
     """The words that serve the folder, which holds adapters of this rank; 0: a whole model."""
     words = ["vllm", "serve", folder]
     if rank:
         room = next((size for size in RANKS if size >= rank), rank)
         words = ["vllm", "serve", base, "--enable-lora", "--max-lora-rank", str(room)]
         words += ["--lora-modules", f"{Path(folder).absolute().name}={folder}"]
-    return [*words, *LOOPBACK, *served.flags]
+    host, port = place
+    return [*words, "--host", host, "--port", str(port), *flags]
 
 
 def how_to_serve(tokenizer: PreTrainedTokenizerBase, about: dict) -> Serving:
@@ -69,45 +75,29 @@ def how_to_serve(tokenizer: PreTrainedTokenizerBase, about: dict) -> Serving:
     # as it was measured: it may have learned to act at once
     thinks = knobs["think"] and about.get("row", {}).get("thought_rate", 1.0) >= 0.5
     flags = []
-    notes = NOTES + _of_history(knobs["history"], thinks) + _of_logs(about)
-    prompt = _prompt(tokenizer)
-    switched = _prompt(tokenizer, enable_thinking=thinks)
+    notes = NOTES + notes_of(about, thinks)
+    prompt = applied(tokenizer, [QUESTION], [], add_generation_prompt=True)
+    switched = applied(
+        tokenizer, [QUESTION], [], add_generation_prompt=True, enable_thinking=thinks
+    )
     wrong = re.search(r"<think>\s*</think>\s*$" if thinks else r"<think>\s*$", prompt)
     if switched != prompt and (wrong or not knobs["think"]):
         flags = ["--default-chat-template-kwargs", json.dumps({"enable_thinking": thinks})]
     elif wrong:
-        thought = "empty" if thinks else "open"
         notes.append(
-            f"The prompt of the chat template ends with an {thought} thought, and no "
+            "The prompt of the chat template ends with a thought that is empty or open, and no "
             "prompt of its training did."
         )
     return Serving(flags, notes, Chat(tokenizer, knobs["layout"], about.get("tools", ())).ends)
 
 
-def notes_of(about: dict) -> list[str]:
-    """What clients of our own server have to know of a model with this minprm.json, or {}. Their
-    thoughts it keeps by itself."""
-    return _of_history(asked_of(about)["history"], thinks=False) + _of_logs(about)
+def notes_of(about: dict, thinks: bool) -> list[str]:
+    """What clients have to know of a model with this minprm.json, or {}.
 
-
-def _of_logs(about: dict) -> list[str]:
-    """What the logs that it learned from mean for its tools and its secrets."""
+    thinks: do they see its thoughts, and send them back?
+    """
     notes = []
-    names = [tool_name(tool) for tool in about.get("tools", ()) if is_reconstructed(tool)]
-    if names:
-        notes.append(f"Of the tools {', '.join(names)}: {RECONSTRUCTED}.")
-    count = about.get("logs", {}).get("secrets", 0)
-    if count:
-        notes.append(
-            f"What looks like a key, a token or a card number stands {count:,} times in the logs "
-            "that it learned from, and a model may repeat it: minprm logs names the places."
-        )
-    return notes
-
-
-def _of_history(history: dict, thinks: bool) -> list[str]:
-    """With which history it was trained, as clients have to send it."""
-    notes = []
+    history = asked_of(about)["history"]
     if history["last"]:
         notes.append(
             f"It was trained to see the first {history['first']} and the newest {history['last']} "
@@ -120,13 +110,16 @@ def _of_history(history: dict, thinks: bool) -> list[str]:
         )
     elif thinks:
         notes.append("It was trained without its earlier thoughts: do not send them back.")
+    names = [tool_name(tool) for tool in about.get("tools", ()) if is_reconstructed(tool)]
+    if names:
+        notes.append(f"Of the tools {', '.join(names)}: {RECONSTRUCTED}.")
+    count = about.get("logs", {}).get("secrets", 0)
+    if count:
+        notes.append(
+            f"What looks like a key, a token or a card number stands {count:,} times in the logs "
+            "that it learned from, and a model may repeat it: minprm logs names the places."
+        )
     return notes
-
-
-def _prompt(tokenizer: PreTrainedTokenizerBase, **knobs: bool) -> str:
-    """What a server gives to the model for a conversation of one message."""
-    user = {"role": "user", "content": "x"}
-    return applied(tokenizer, [user], [], add_generation_prompt=True, **knobs)
 
 
 def stops_of(config: GenerationConfig) -> list[int]:

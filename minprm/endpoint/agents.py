@@ -201,12 +201,9 @@ class Host:
                     self._end(request.episode, 0.0, f"a request of it was refused: {refusal}")
         # what has ended meanwhile is in no batch
         begun = [(request, turn) for request, turn in begun if request.episode in self.live]
-        if not begun:
-            return
-        completions = self.conversations.draw([turn for _, turn in begun])
-        for (request, turn), completion in zip(begun, completions, strict=True):
-            e = self.live[request.episode]
-            self._reply(request, self.conversations.reply(e, turn, completion))
+        replies = self.conversations.answer([turn for _, turn in begun])
+        for (request, _), reply in zip(begun, replies, strict=True):
+            self._reply(request, reply)
 
     def _reply(self, request: Request, reply: Reply) -> None:
         """Answers a request that waits; the agent has its time from here on."""

@@ -84,6 +84,7 @@ class AgentEpisode(Episode):
 class Pending(NamedTuple):
     """A turn that is still to be drawn."""
 
+    episode: AgentEpisode
     player: Player
     asked: Asked
     sample: Sample  # that it will stand in, with its state
@@ -203,9 +204,18 @@ class Conversations:
         temperature = self.agent.temperature
         if request.temperature is not None:
             temperature = request.temperature
-        return Pending(player, request, sample, steps, ids, prompt, limit, seed, temperature)
+        return Pending(e, player, request, sample, steps, ids, prompt, limit, seed, temperature)
 
-    def draw(self, turns: list[Pending]) -> list[Completion]:
+    def answer(self, turns: list[Pending]) -> list[Reply]:
+        """Draws all of these turns, keeps them, and returns what is sent back."""
+        replies = []
+        for turn, completion in zip(turns, self._draw(turns), strict=True):
+            answer = self._finish(turn, completion)
+            usage = turn.asked.usage
+            replies.append(as_stream(answer, usage) if turn.asked.stream else as_json(answer))
+        return replies
+
+    def _draw(self, turns: list[Pending]) -> list[Completion]:
         """Draws all of them at once. A turn that may be shorter is cut: no token depends on what
         comes after it."""
         completions: dict[int, Completion] = {}
@@ -226,13 +236,9 @@ class Conversations:
                 completions[id(turn)] = cut
         return [completions[id(turn)] for turn in turns]
 
-    def reply(self, e: AgentEpisode, turn: Pending, completion: Completion) -> Reply:
-        """Keeps the turn, and returns what is sent back."""
-        answer = self._finish(e, turn, completion)
-        return as_stream(answer, turn.asked.usage) if turn.asked.stream else as_json(answer)
-
-    def _finish(self, e: AgentEpisode, turn: Pending, completion: Completion) -> dict:
+    def _finish(self, turn: Pending, completion: Completion) -> dict:
         """Keeps the turn, and returns it as a chat completion."""
+        e = turn.episode
         chat = turn.player.chat
         e.world.tools = turn.asked.tools
         e.state_ids = turn.ids, turn.ids
@@ -253,7 +259,7 @@ class Conversations:
         for i, call in enumerate(message.get("tool_calls", ())):
             call["id"] = f"call_{e.drawn}_{i}"
         if self.agent.history.thoughts:  # else what comes back is written anew, without thoughts
-            remember(e, turn, message, action or "")
+            remember(turn, message, action or "")
         reason = "stop" if completion.ids[-1] in chat.ends else "length"
         if "tool_calls" in message:
             reason = "tool_calls"
@@ -349,7 +355,7 @@ def write(player: Player, steps: list[Step], tools: list[dict], after: str | Non
     return ids + player.state_ids(steps[-1].state, tools, after)[0]
 
 
-def remember(e: AgentEpisode, turn: Pending, message: dict, action: str) -> None:
+def remember(turn: Pending, message: dict, action: str) -> None:
     """Notes where a turn ended, so that the next request can go on from there."""
     try:
         steps = steps_of([*turn.asked.messages, message], turn.asked.tools)
@@ -357,7 +363,7 @@ def remember(e: AgentEpisode, turn: Pending, message: dict, action: str) -> None
         return
     thoughts = [step.thought for step in steps]
     end = End(turn.sample, len(turn.sample.ids), action, thoughts)
-    e.ends.setdefault(key(steps, turn.asked.tools), []).append(end)
+    turn.episode.ends.setdefault(key(steps, turn.asked.tools), []).append(end)
 
 
 def last_end(e: AgentEpisode, request: Asked) -> tuple[End | None, int]:

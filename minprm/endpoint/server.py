@@ -1,7 +1,7 @@
 """The HTTP part: OpenAI's chat/completions on loopback, for agents that run in this process.
 
-Each episode has an address of its own, http://127.0.0.1:PORT/TOKEN/EPISODE/v1, which nobody can
-guess. The threads of this file read and write HTTP and do nothing else: a request waits in
+Each episode has an address of its own, http://127.0.0.1:PORT/EPISODE/v1, which nobody can guess.
+The threads of this file read and write HTTP and do nothing else: a request waits in
 `Endpoint.events` until whoever plays the episodes (agents.py) answers it. That one thread has the
 model, the tokenizer and all episodes to itself, so nothing of these is locked.
 
@@ -25,7 +25,7 @@ from minprm.text.actions import parse_json
 SIZE = 8_000_000  # bytes of the longest request
 PATIENCE = 60  # seconds in which a connection has to send its request
 MODEL = {"id": "policy", "object": "model", "created": 0, "owned_by": "minprm"}
-ALL = "all"  # the one address of a server for anybody
+ALL = ""  # the episode of whoever asks at http://HOST:PORT/v1
 NO_ADDRESS = "there is no such address, or its episode is over"
 
 
@@ -70,7 +70,6 @@ class Endpoint:
 
     def __init__(self, address: tuple[str, int] = ("127.0.0.1", 0), handler: type | None = None):
         self.events: Queue[Any] = Queue()  # requests, and what the threads of agents put there
-        self.token = secrets.token_urlsafe(16)
         self.addresses: set[str] = set()
         self.lock = Lock()  # of the addresses
         self.server = Server(address, partial(handler or Handler, self))
@@ -79,14 +78,14 @@ class Endpoint:
 
     def new_address(self) -> str:
         """A new episode's name."""
-        name = secrets.token_urlsafe(8)
+        name = secrets.token_urlsafe(16)
         with self.lock:
             self.addresses.add(name)
         return name
 
     def url(self, name: str) -> str:
         """What the agent of this episode takes for the address of its model."""
-        return f"http://127.0.0.1:{self.server.server_address[1]}/{self.token}/{name}/v1"
+        return f"http://127.0.0.1:{self.server.server_address[1]}/{name}/v1"
 
     def remove(self, name: str) -> None:
         """From now on a request of this episode is answered by 404."""
@@ -141,13 +140,11 @@ class Handler(BaseHTTPRequestHandler):
         super().__init__(*connection)
 
     def do_GET(self) -> None:
-        try:
-            _, place = self._place()
-            if place != "models":
-                raise Refusal(NO_ADDRESS, 404)
+        _, place = self._place()
+        if place == "models":
             self._send(as_json({"object": "list", "data": [MODEL]}))
-        except Refusal as refusal:
-            self._send(refusal.reply())
+        else:
+            self._send(Refusal(NO_ADDRESS, 404).reply())
 
     def do_POST(self) -> None:
         try:
@@ -164,11 +161,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _place(self) -> tuple[str, str]:
         """(the episode, what stands behind its address)"""
-        token, _, after = self.path.partition("?")[0].lstrip("/").partition("/")
-        episode, _, place = after.partition("/v1/")
-        if not secrets.compare_digest(token.encode(), self.endpoint.token.encode()):
-            raise Refusal(NO_ADDRESS, 404)
-        return episode, place.rstrip("/")
+        episode, _, place = self.path.partition("?")[0].partition("/v1/")
+        return episode.lstrip("/"), place.rstrip("/")
 
     def _body(self) -> bytes | None:
         """What was sent; None where that is too long, and is read to nowhere."""
@@ -199,14 +193,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args) -> None:
         """Nothing: the screen is the run's."""
-
-
-class OpenHandler(Handler):
-    """The same at one address for all, http://HOST:PORT/v1."""
-
-    def _place(self) -> tuple[str, str]:
-        _, _, place = self.path.partition("?")[0].partition("/v1/")
-        return ALL, place.rstrip("/")
 
 
 def as_json(answer: dict, status: int = 200) -> Reply:

@@ -12,7 +12,7 @@ from queue import Empty
 
 from minprm.endpoint.agents import QUIET, AgentTask
 from minprm.endpoint.conversations import AgentEpisode, Asked, Conversations, asked
-from minprm.endpoint.server import ALL, Endpoint, OpenHandler, Refusal, Request
+from minprm.endpoint.server import ALL, Endpoint, Refusal, Request
 from minprm.logs.schemas import spelled_otherwise
 from minprm.model.agent import Player
 from minprm.printable import printable
@@ -26,7 +26,7 @@ class Service:
     def __init__(self, agent: Player, tools: list[dict], address: tuple[str, int]):
         """tools: those that the model was trained with."""
         self.conversations = Conversations(agent, secrets.randbits(31))
-        self.endpoint = Endpoint(address, OpenHandler)
+        self.endpoint = Endpoint(address)
         self.endpoint.addresses.add(ALL)
         self.talk = AgentEpisode(AgentTask(0))  # all conversations
         self.tools = tools
@@ -56,10 +56,9 @@ class Service:
                 begun.append((request, self.conversations.begin(self.talk, wanted)))
             except Refusal as refusal:
                 request.refuse(refusal)
-        if begun:
-            completions = self.conversations.draw([turn for _, turn in begun])
-            for (request, turn), completion in zip(begun, completions, strict=True):
-                request.reply.set_result(self.conversations.reply(self.talk, turn, completion))
+        replies = self.conversations.answer([turn for _, turn in begun])
+        for (request, _), reply in zip(begun, replies, strict=True):
+            request.reply.set_result(reply)
         self._forget()
 
     def _compare_tools(self, wanted: Asked) -> None:

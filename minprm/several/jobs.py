@@ -1,12 +1,12 @@
 """--jobs: arms of a ladder in several processes at once, with the files of one run.
 
-A process runs arms as a single one would, and appends to the files of the run itself. The parent
-writes a row of the ladder when an arm ends. Arms that begin alike share stages, and these lie on
-disk when they are done: so such arms go to one process, one by one.
+Each arm has a process, which runs it as a single one would, and appends to the files of the run
+itself. The parent writes a row of the ladder when an arm ends. A stage lies on disk when it is
+done: an arm waits for the one that makes a stage of its own.
 
-Ctrl-C reaches the parent alone, which hands it on: a process that trains saves and ends, the others
-end at once. Processes end when the parent does, in whatever way that ends; and it ends them all
-when one of them fails or is killed.
+Ctrl-C reaches the parent alone, which hands it on, as it does where a process fails or is killed:
+one that trains saves and ends, the others end at once. All end when the parent ends, in whatever
+way.
 """
 
 import multiprocessing
@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkContext, SpawnContext
 from multiprocessing.process import BaseProcess
@@ -35,8 +36,6 @@ from minprm.several.together import way_on
 MOST = 4  # processes that are started without being asked for
 STOPPED = 130  # the exit code after Ctrl-C
 NOTICED = 0.2  # seconds after which the parent sees at the latest that Ctrl-C was pressed
-# what a container may use of all cores together: "200000 100000" is 200 ms in every 100 ms
-QUOTA = Path("/sys/fs/cgroup/cpu.max")
 Work = Callable[[Log], Callable[[str], Any]]  # makes, in the process, what runs an arm by its name
 
 
@@ -55,103 +54,71 @@ def processes(cfg: Config, arms: int) -> int:
 
 def _cores() -> int:
     """The cores that this process may use, where the system tells."""
-    cores = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    if QUOTA.exists():
-        time, period = QUOTA.read_text(encoding="utf-8").split()
-        if time != "max":
-            cores = min(cores, int(time) // int(period))
-    return cores
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
-def families(arms: dict[str, set[str]]) -> list[list[str]]:
-    """The arms, those together that share a stage which is still to be made.
+def next_arm(todo: dict[str, set[str]], running: list[str]) -> str | None:
+    """The first arm to begin: it shares no stage that a running one makes. None: all have to wait.
 
-    >>> families({"a": {"x", "x+y"}, "b": {"w"}, "c": {"x", "x+z"}, "d": set()})
-    [['a', 'c'], ['b'], ['d']]
+    >>> next_arm({"a": {"x", "x+y"}, "b": {"x", "x+z"}, "c": {"w"}}, ["a"])
+    'c'
     """
-    together: list[list[str]] = []
-    for arm, stages in arms.items():
-        for family in together:
-            if any(stages & arms[other] for other in family):
-                family.append(arm)
-                break
-        else:  # it shares none
-            together.append([arm])
-    return together
+    making: set[str] = set()
+    for arm in running:
+        making |= todo[arm]
+    for arm, stages in todo.items():
+        if arm not in running and stages.isdisjoint(making):
+            return arm
+    return None
 
 
 def side_by_side(
-    work: Work, arms: dict[str, set[str]], jobs: int, folder: Path
+    work: Work, todo: dict[str, set[str]], jobs: int, folder: Path
 ) -> Iterator[tuple[str, Any]]:
     """(arm, its outcome) of each arm, in the order in which they end.
 
-    arms: the stages that each still has to make. folder: of the run.
+    todo: the stages that each arm still has to make; what is done is taken out. folder: of the run.
     """
-    waiting = families(arms)
-    missing = set(arms)
     running: dict[Connection, BaseProcess] = {}
     with CtrlC(silent=True) as ctrl_c:  # while a process forks nothing can be logged
         try:
-            while (waiting or running) and not ctrl_c.pressed:
-                while waiting and len(running) < jobs:
-                    pipe, process = _begin(work, waiting.pop(0), folder)
+            while todo and not ctrl_c.pressed:
+                arm = next_arm(todo, [process.name for process in running.values()])
+                if arm and len(running) < jobs:
+                    pipe, process = _begin(work, arm, folder)
                     running[pipe] = process
-                heard = wait(list(running), NOTICED)
-                for pipe in list(running):
-                    if pipe not in heard:
+                    continue
+                for pipe in wait(list(running), NOTICED):
+                    process = running[pipe]
+                    outcome = _outcome(pipe, process, folder.name)
+                    del running[pipe]
+                    if outcome is None:
+                        ctrl_c.noted = True
                         continue
-                    try:
-                        arm, outcome = pipe.recv()
-                    except (EOFError, ConnectionError):  # the process has ended
-                        ctrl_c.noted = _stopped(running.pop(pipe), folder.name) or ctrl_c.noted
-                        continue
-                    if isinstance(outcome, OSError):
-                        raise outcome
-                    missing.discard(arm)
-                    yield arm, outcome
-            if missing and not ctrl_c.pressed:
-                fail(
-                    f"a process ended before it had run {', '.join(sorted(missing))}, as a program "
-                    f"of yours may have told it. Go on with: {way_on(folder.name)}"
-                )
+                    made = todo.pop(process.name)
+                    for stages in todo.values():
+                        stages -= made
+                    yield process.name, outcome
             if ctrl_c.pressed:
                 ctrl_c.say()
-                for process in running.values():
-                    if process.is_alive() and process.pid:
-                        os.kill(process.pid, signal.SIGINT)
-                for process in running.values():
-                    process.join()
         finally:
-            for process in running.values():  # all files are written whole or not at all
-                process.kill()
+            for process in running.values():
+                process.terminate()  # by SIGTERM, which is the same as Ctrl-C
+            for process in running.values():
                 process.join()
 
 
-def _begin(work: Work, arms: list[str], folder: Path) -> tuple[Connection, BaseProcess]:
-    """Begins a process that runs these arms. Returns what is heard of it, and the process."""
+def _begin(work: Work, arm: str, folder: Path) -> tuple[Connection, BaseProcess]:
+    """Begins a process that runs this arm. Returns what is heard of it, and the process."""
     context = _context()
     pipe, theirs = context.Pipe(duplex=False)
-    arguments = (theirs, work, arms, folder, torch.get_num_threads())
-    process = context.Process(target=_serve, args=arguments, daemon=True)
+    arguments = (theirs, work, arm, folder, torch.get_num_threads())
+    process = context.Process(target=_serve, name=arm, args=arguments, daemon=True)
     process.start()
     theirs.close()  # what the process alone holds is closed by its death
     return pipe, process
-
-
-def _stopped(process: BaseProcess, run: str) -> bool:
-    """Did Ctrl-C end the process? Exits as it has where it failed, or where it was killed."""
-    process.join()
-    code = process.exitcode or 0
-    if code < 0:
-        fail(
-            f"a process was killed (exit code {code}), perhaps for memory. Go on with: "
-            f"{way_on(run)}, or with fewer processes: --resume --jobs 1"
-        )
-    if code not in (0, STOPPED):  # it has said why
-        raise SystemExit(code)
-    return code == STOPPED
 
 
 def _context() -> ForkContext | SpawnContext:
@@ -165,14 +132,32 @@ def _context() -> ForkContext | SpawnContext:
     return SpawnContext()
 
 
+def _outcome(pipe: Connection, process: BaseProcess, run: str) -> Any:
+    """What the arm came to; None where Ctrl-C has ended its process. Exits where it has failed."""
+    outcome = None
+    with suppress(EOFError, ConnectionError):  # it has ended without one
+        outcome = pipe.recv()
+    process.join()
+    code = process.exitcode or 0
+    if code > 0 and code != STOPPED:  # it has said why
+        raise SystemExit(code)
+    if outcome is None and code != STOPPED:
+        fail(
+            f"a process ended before it had run {process.name}: it was killed (exit code {code}), "
+            "perhaps for memory, or ended by a program of yours. Go on with: "
+            f"{way_on(run)}, or with fewer processes: --resume --jobs 1"
+        )
+    return outcome
+
+
 # --- in the process ---
 
 
-def _serve(pipe: Connection, work: Work, arms: list[str], folder: Path, threads: int) -> None:
+def _serve(pipe: Connection, work: Work, arm: str, folder: Path, threads: int) -> None:
     """The life of a process."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.setpgrp()  # Ctrl-C on the terminal is for the parent
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
     log = Log(folder, bars=False)
@@ -182,12 +167,11 @@ def _serve(pipe: Connection, work: Work, arms: list[str], folder: Path, threads:
         logger.enable("minprm")
         logger.disable("minprm.run.ctrl_c")  # and it says once that all stop
         log.join()
-        for arm in arms:
-            pipe.send((arm, run_arm(arm)))
+        pipe.send(run_arm(arm))
     except KeyboardInterrupt:
         raise SystemExit(STOPPED) from None
-    except (OSError, SafetensorError) as error:  # as of a disk that is full: the parent says so
-        pipe.send(("", OSError(str(error))))
+    except (OSError, SafetensorError) as error:  # as of a disk that is full
+        fail(f"{error}: nothing is half written; mend that, and go on with: {way_on(folder.name)}")
 
 
 def _end_with_parent() -> None:

@@ -145,11 +145,10 @@ def agreed(mine: dict[str, float]) -> dict[str, float]:
     return tables[0]
 
 
-def copy_from_first(folder: Path) -> None:
-    """Gives the other processes the files of a folder of the first one. All have to ask."""
-    if count() == 1:
-        return
-    files = from_first(lambda: {file.name: file.read_bytes() for file in folder.iterdir()})
+def copy_from_first(folder: Path, names: str = "*") -> None:
+    """Gives the other processes the files of a folder of the first one, which may be another folder
+    there. names: a pattern. All have to ask."""
+    files = from_first(lambda: {file.name: file.read_bytes() for file in folder.glob(names)})
     if rank():
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():

@@ -58,11 +58,7 @@ class Beside(Place):
         return self.processes.from_first(make)
 
     def copy(self, file: Path) -> None:
-        path = self.runs / file
-        content = self.from_first(lambda: path.read_bytes() if path.exists() else None)
-        if content is not None and not self.first:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+        self.processes.copy_from_first(self.runs / file.parent, file.name)
 
 
 def started() -> int:
