@@ -64,6 +64,8 @@ class Recorder:
         self.updates = 0  # of this stage, so far
 
     def __call__(self, run: Run, event: Event) -> None:
+        if not run.cfg.watch:
+            return
         match event:
             case Began():
                 self.notes = None
@@ -78,20 +80,16 @@ class Recorder:
                     self.notes.read_after()
                     self.notes.tell()
                 self.notes = None
-            case Learned(cfg=ActPRM()):  # the last look, at the weights that the stage leaves
-                notes = note_states(run, event.stage_id, event.cfg, self.updates)
-                if notes:
-                    notes.tell()
+            case Learned(cfg=ActPRM() as cfg):  # the last look, at the weights that are left
+                note_states(run, event.stage_id, cfg, self.updates).tell()
 
 
 # --- Act-PRM: first steps of logs; of resampled paths, every step of the first held-out log -------
 
 
-def note_states(run: Run, stage_id: str, cfg: ActPRM, update: int) -> Notes | None:
-    """Groups of the watched states, drawn and read by the present weights; None for --watch 0."""
+def note_states(run: Run, stage_id: str, cfg: ActPRM, update: int) -> Notes:
+    """Groups of the watched states, drawn and read by the present weights."""
     demos = watched_demos(run, cfg)
-    if not demos:
-        return None
     # the thoughts that the agent will have when it acts, also where training shows the action
     cfg = replace(cfg, thoughts_from="state")
     notes = Notes(run, stage_id, update)

@@ -128,8 +128,8 @@ def written(tokens: dict | None) -> dict | None:
     drawn = [i for i, x in enumerate(tokens["sampler"]) if x is not None]
     sums = {}
     for when in ("before", "after"):
-        logps = [tokens[when][i] for i in drawn] if tokens[when] else [None]
-        sums[when] = None if not logps or None in logps else sum(logps)
+        logps = [tokens[when][i] for i in drawn] if tokens[when] else []
+        sums[when] = sum(logps) if logps and None not in logps else None
     return {**sums, "tokens": len(drawn)}
 
 
