@@ -169,6 +169,8 @@ def episodes_of(lines: list[dict]) -> list[dict]:
     for (arm, seed), episodes in grouped(lines, "arm", "seed").items():
         plain = []
         for episode in episodes:
-            plain.append({name: episode[name] for name in episode if name not in ("arm", "seed")})
+            entry = dict(episode)
+            del entry["arm"], entry["seed"]
+            plain.append(entry)
         arms.append({"arm": arm, "seed": seed, "episodes": plain})
     return arms
