@@ -84,7 +84,7 @@ def loop(
             check_gap(stats, run.cfg.engine)  # stops if sampler and trainer disagree
             progress.save_or_stop(update)
     progress.finish()
-    run.tell(Learned(stage_id))
+    run.tell(Learned(stage_id, cfg))
 
 
 def learn(run: Run, samples: list[Sample], cfg: Training, lr: float) -> dict[str, float]:

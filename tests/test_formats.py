@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from loguru import logger
 
-from minprm.arms.demos import demos_of, fitting_demos, measured
+from minprm.arms.demos import fitting_demos, logs_of, measured
 from minprm.commands.logs import Logs, main
 from minprm.commands.train import main as train
 from minprm.constants import Config
@@ -723,15 +723,15 @@ def test_training_refuses_bad_lines_or_leaves_them_out(tmp_path, capsys):
     path = written(tmp_path, TEXT, bad, bad, CALLS)
     cfg = Config(demos=str(path), arms=["base"])
     with pytest.raises(SystemExit):
-        demos_of(cfg, seed=0)
+        logs_of(cfg, seed=0)
     error = capsys.readouterr().err
     assert error.startswith(f"{path}, line 2: message 1 (assistant): it has an empty action")
     assert "1 more" in error and "--skip-bad" in error and error.count("\n") == 1
-    kept = demos_of(replace(cfg, skip_bad=True), seed=0)
+    kept, _ = logs_of(replace(cfg, skip_bad=True), seed=0)
     assert [demo.task for demo in kept] == ["t2", "t1"]
     bad = written(tmp_path, bad, name="bad.jsonl")
     with pytest.raises(SystemExit):
-        demos_of(replace(cfg, demos=str(bad), skip_bad=True), seed=0)
+        logs_of(replace(cfg, demos=str(bad), skip_bad=True), seed=0)
 
 
 @pytest.mark.slow
@@ -756,7 +756,7 @@ def test_training_says_in_a_line_what_was_changed(tmp_path):
     sink = logger.add(said.append, format="{message}")
     log = exchange(answer=REPLY | {"content": [PART]})
     path = written(tmp_path, log, log, {"messages": 5})
-    demos_of(Config(demos=str(path), arms=["base"], skip_bad=True), seed=0)
+    logs_of(Config(demos=str(path), arms=["base"], skip_bad=True), seed=0)
     logger.remove(sink)
     assert said == [
         f"--demos {path}: 2 x content in parts, joined as they stand; 1 bad line left out\n"
@@ -767,8 +767,8 @@ def test_content_thought_reaches_training(tmp_path):
     log = mixed()
     del log["messages"][2]["reasoning_content"]
     cfg = Config(demos=str(written(tmp_path, log)), arms=["base"])
-    assert demos_of(cfg, 0)[0].steps[0].thought is None
-    assert demos_of(replace(cfg, content="thought"), 0)[0].steps[0].thought == "This way, please."
+    assert logs_of(cfg, 0)[0][0].steps[0].thought is None
+    assert logs_of(replace(cfg, content="thought"), 0)[0][0].steps[0].thought == "This way, please."
 
 
 def test_the_page_about_logs_names_every_format_and_only_flags_that_exist():

@@ -23,7 +23,7 @@ from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 from minprm.look import notes
 from minprm.look.log import Log
-from minprm.look.pieces import STATE_LETTERS, Pieces, state_text
+from minprm.look.pieces import STATE_LETTERS, state_text, token_texts
 from minprm.look.record import classifier, roles_of, watched_demos
 from minprm.model import policy as module
 from minprm.model import reading
@@ -468,8 +468,7 @@ def test_a_part_of_a_character_is_shown_by_its_name_in_the_vocabulary():
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe)
-    pieces = Pieces(tokenizer)
-    assert pieces(tokenizer.encode("a €")) == ["a", " ", "â", "Ĥ", "¬"]
+    assert token_texts(tokenizer, tokenizer.encode("a €")) == ["a", " ", "â", "Ĥ", "¬"]
 
 
 # --- files ---

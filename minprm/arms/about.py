@@ -37,13 +37,8 @@ ASKED = ("world", "world_args", "agent", "content", "instruction", "few_shot", "
 NAMED_ELSEWHERE = ("preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds",
                    "model", "demos", "save_every", "keep_every", "watch",
                    "threads", "jobs", "shard")  # fmt: skip
-KINDS = {
-    "version": int, "asked": dict, "run": str, "arm": str, "stages": list, "seed": int, "base": str,
-    "knobs": dict, "logs": dict, "tools": list, "libraries": dict, "row": dict,
-}  # fmt: skip
 # What every row of a ladder holds.
 COLUMNS = ("seed", "success", "thought_rate", "copy_rate", "seconds")
-LOGS = {"file": str, "learned": int, "tasks": int, "held_out": int, "tested": int, "secrets": int}
 
 
 def about(
@@ -102,16 +97,12 @@ def without_folders(knobs: dict) -> dict:
     >>> without_folders({"few_shot": "/home/me/logs.jsonl", "world_args": ["file=../a.jsonl"]})
     {'few_shot': 'logs.jsonl', 'world_args': ['file=a.jsonl']}
     """
-    names = {}
-    for knob, setting in knobs.items():
-        if isinstance(setting, list):
-            names[knob] = [_without_folder(part) for part in setting]
-        else:
-            names[knob] = _without_folder(setting)
-    return names
+    return {knob: _without_folder(setting) for knob, setting in knobs.items()}
 
 
 def _without_folder(setting: object) -> object:
+    if isinstance(setting, list):
+        return [_without_folder(part) for part in setting]
     return re.sub(r"[^=]*[/\\]", "", setting) if isinstance(setting, str) else setting
 
 
@@ -178,29 +169,29 @@ def asked_of(about: dict) -> dict:
     return about["asked"] if about else {name: knobs[name] for name in ASKED}
 
 
-def _require(about: dict) -> None:
+def _require(description: dict) -> None:
     """Raises one of many errors where this is not what `about` has written."""
-    if about["version"] != VERSION:
-        raise ValueError(f"its version is {about['version']!r}, not {VERSION}")
-    _require_kinds(about, KINDS)
-    _require_kinds(about["logs"], LOGS)
-    names = [tool.get("function", tool)["name"] for tool in about["tools"]]
-    if not all(isinstance(text, str) for text in (*about["stages"], *names)):
+    if description["version"] != VERSION:
+        raise ValueError(f"its version is {description['version']!r}, not {VERSION}")
+    blank = about(Config(), "", [], 0, Instruction(""), [], [], [])
+    _require_alike(description, blank)
+    _require_alike(description["logs"], blank["logs"])
+    names = [tool.get("function", tool)["name"] for tool in description["tools"]]
+    if not all(isinstance(text, str) for text in (*description["stages"], *names)):
         raise ValueError("a stage or a tool of it has no name")
-    plain = dict(flat(asked_of({})))
-    _require_kinds(dict(flat(about["asked"])), {knob: type(plain[knob]) for knob in plain})
-    if about["row"]:
-        require_row(about["row"])
+    _require_alike(dict(flat(description["asked"])), dict(flat(blank["asked"])))
+    if description["row"]:
+        require_row(description["row"])
 
 
-def _require_kinds(knobs: dict, kinds: dict[str, type]) -> None:
-    """Raises ValueError where the knobs have other names, or are of another kind."""
-    differ = sorted(knobs.keys() ^ kinds.keys())
+def _require_alike(entries: dict, blank: dict) -> None:
+    """Raises ValueError where the entries have other names, or are of another kind."""
+    differ = sorted(entries.keys() ^ blank.keys())
     if differ:
         raise ValueError(f"it differs in {', '.join(differ)}")
-    for name, kind in kinds.items():
-        if type(knobs[name]) is not kind:
-            raise ValueError(f"{name} is {knobs[name]!r}")
+    for name, entry in entries.items():
+        if type(entry) is not type(blank[name]):
+            raise ValueError(f"{name} is {entry!r}")
 
 
 def require_row(row: dict) -> None:

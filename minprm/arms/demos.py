@@ -26,14 +26,9 @@ if TYPE_CHECKING:
     from minprm.model.agent import Prompter
 
 
-def demos_of(cfg: Config, seed: int) -> list[Demo]:
-    """The demos of --demos, or those that the world's expert leaves."""
-    demos, _ = logs_of(cfg, seed)
-    return demos
-
-
 def logs_of(cfg: Config, seed: int) -> tuple[list[Demo], Report | None]:
-    """The same, and what there is to say of the logs; None where the expert has left them."""
+    """The demos of --demos, and what there is to say of them; or those that the world's expert
+    leaves, and None."""
     report = None
     demos = []
     if cfg.demos:

@@ -19,9 +19,9 @@ from minprm import own
 from minprm.arms.about import require_row, write_about
 from minprm.arms.checkpoint import save_checkpoint
 from minprm.arms.demos import (
-    demos_of,
     examples_of,
     fitting_demos,
+    logs_of,
     measured,
     require_other_tasks,
     split,
@@ -253,7 +253,7 @@ def start(
 
     Nothing is written but the embedded model, which other runs use too.
     """
-    demos = demos_of(cfg, seed)
+    demos, _ = logs_of(cfg, seed)
     examples = examples_of(cfg)
     require_other_tasks(demos, examples, cfg)
     split(demos, cfg)  # what is refused is refused before the model is loaded

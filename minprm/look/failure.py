@@ -69,21 +69,15 @@ class Tally:
                 f"thought by {stop}: show it that one by --few-shot, or say it by --instruction"
             )
         ((token, times),) = self.controls.most_common(1) or [("", 0)]
-        if times > self.drawn / 2:
+        if times > self.drawn / 2 or (times > self.empty and not self.cut):
             return (
-                f"{times} of {self.drawn} thoughts hold the control token {token}, so this model "
-                "does not end a thought as the layout asks it to: choose another --layout or "
-                "another --model"
+                f"{self.drawn - self.readable} of {self.drawn} thoughts hold a control token, such "
+                f"as {token}: where many do, choose another --layout or another --model"
             )
         if self.empty > self.cut:
             return (
                 f"{self.empty} of {self.drawn} thoughts are empty, so this model ends a thought at "
                 "once: use another --instruction or another --model"
-            )
-        if token and not self.cut:
-            return (
-                f"{self.drawn - self.readable} of {self.drawn} thoughts hold a control token, such "
-                f"as {token}: where many do, choose another --layout or another --model"
             )
         return (
             f"{self.cut} of {self.drawn} thoughts were cut at --thought-tokens "

@@ -107,8 +107,7 @@ class Log:
         head = {"seed": seed, "stage": stage_id, "update": update}
         lines = [{**head, **group} for group in groups]
         self._append("samples.jsonl", [to_json(line) + "\n" for line in lines])
-        if lines:  # the first is the same state at every look
-            self.screen.group(lines[0])
+        self.screen.group(lines[0])  # the same state at every look
 
     def row(self, row: dict, arm: str) -> None:
         """A row of the ladder: an arm's, that of random play, or the expert's."""

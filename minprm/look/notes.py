@@ -5,10 +5,11 @@ are read once more, by the weights that the update made. Which groups are noted:
 """
 
 import math
+from functools import partial
 from itertools import chain
 
 from minprm.data import Sample
-from minprm.look.pieces import Pieces
+from minprm.look.pieces import token_texts
 from minprm.model.reading import Reading
 from minprm.run.events import Noted
 from minprm.trainer import Run
@@ -24,11 +25,11 @@ STATE, TAG, THOUGHT, STOP, ACTION, DRAWN = "stzead"
 class Notes:
     """The lines of one look, and the tokens in them that are read before and after the update."""
 
-    def __init__(self, run: Run, stage_id: str, update: int, pieces: Pieces):
+    def __init__(self, run: Run, stage_id: str, update: int):
         self.run = run
         self.stage_id = stage_id
         self.update = update
-        self.pieces = pieces
+        self.pieces = partial(token_texts, run.agent.chat.tokenizer)
         self.rows: list[dict] = []
         self.turns: list[tuple[dict, list[Sample]]] = []
         self.actions: list[tuple[dict, Sample]] = []

@@ -27,24 +27,17 @@ def state_text(step: Step) -> str:
     return f"{text[:STATE_LETTERS]} … (the first {STATE_LETTERS:,} of {len(text):,} letters)"
 
 
-class Pieces:
-    """The text of each token of a vocabulary, by its id.
+def token_texts(tokenizer: "PreTrainedTokenizerBase", ids: list[int]) -> list[str]:
+    """The texts of these tokens, one for each."""
+    return [_token_text(tokenizer, i) for i in ids]
 
-    Some tokens are a part of a character, so they have no text. Of these the vocabulary's own name
-    is shown, a letter for each byte.
-    """
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase"):
-        self.tokenizer = tokenizer
-        self.one = lru_cache(maxsize=65536)(self._one)
-
-    def __call__(self, ids: list[int]) -> list[str]:
-        """The texts of these tokens, one for each."""
-        return [self.one(i) for i in ids]
-
-    def _one(self, i: int) -> str:
-        text = decoded(self.tokenizer, [i])
-        if BROKEN not in text:
-            return text
-        (token,) = self.tokenizer.convert_ids_to_tokens([i])
-        return token
+@lru_cache(maxsize=65536)
+def _token_text(tokenizer: "PreTrainedTokenizerBase", i: int) -> str:
+    """Some tokens are a part of a character, so they have no text. Of these the vocabulary's own
+    name is shown, a letter for each byte."""
+    text = decoded(tokenizer, [i])
+    if BROKEN not in text:
+        return text
+    (token,) = tokenizer.convert_ids_to_tokens([i])
+    return token

@@ -100,6 +100,18 @@ def read_lines(path: Path) -> list[dict]:
     return [_parsed(line, f"{path}, line {i}") for i, line in enumerate(lines, start=1)]
 
 
+def grouped(lines: list[dict], *names: str) -> dict[tuple, list[dict]]:
+    """The lines that have the same under these names, in the order in which they begin.
+
+    >>> grouped([{"seed": 1}, {"seed": 0}, {"seed": 1}], "seed")
+    {(1,): [{'seed': 1}, {'seed': 1}], (0,): [{'seed': 0}]}
+    """
+    groups: dict[tuple, list[dict]] = {}
+    for line in lines:
+        groups.setdefault(tuple(line[name] for name in names), []).append(line)
+    return groups
+
+
 def _parsed(text: str, place: str) -> dict:
     try:
         content = json.loads(text)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from minprm.arms.about import changed_knobs
 from minprm.envs import WORLDS, world_class
-from minprm.report.files import Files, arms_done, read_files
+from minprm.report.files import Files, arms_done, grouped, read_files
 from minprm.report.glossary import ABOUT_ARMS, METRICS
 from minprm.report.looks import looks_of, trees_of
 from minprm.report.table import interval
@@ -95,11 +95,8 @@ def first_sentence(world: str) -> str:
 
 def curves_of(metrics: list[dict]) -> list[dict]:
     """The metrics of each seed and stage; null where one was not measured, or was no number."""
-    stages: dict[tuple, list[dict]] = {}
-    for line in metrics:
-        stages.setdefault((line["seed"], line["stage"]), []).append(line)
     curves = []
-    for (seed, stage), lines in stages.items():
+    for (seed, stage), lines in grouped(metrics, "seed", "stage").items():
         names = {}  # in the order in which they come
         for line in lines:
             names |= dict.fromkeys(line)
@@ -168,12 +165,12 @@ def interval_kind(rows: list[dict]) -> str:
 
 def episodes_of(lines: list[dict]) -> list[dict]:
     """The kept episodes of each arm and seed."""
-    by_arm: dict[tuple, list[dict]] = {}
-    for line in lines:
-        episode = dict(line)
-        place = (episode.pop("arm"), episode.pop("seed"))
-        by_arm.setdefault(place, []).append(episode)
     arms = []
-    for (arm, seed), episodes in by_arm.items():
-        arms.append({"arm": arm, "seed": seed, "episodes": episodes})
+    for (arm, seed), episodes in grouped(lines, "arm", "seed").items():
+        plain = []
+        for episode in episodes:
+            entry = dict(episode)
+            del entry["arm"], entry["seed"]
+            plain.append(entry)
+        arms.append({"arm": arm, "seed": seed, "episodes": plain})
     return arms

@@ -8,6 +8,7 @@ frame names its own task, text and prompt.
 from dataclasses import asdict
 
 from minprm.constants import Config
+from minprm.report.files import grouped
 from minprm.run.stage_ids import kind
 from minprm.stages import RESAMPLE
 
@@ -17,6 +18,7 @@ THOUGHT = {
     "usable": True, "closed": True, "cut": False, "copied": False, "committed": False,
     "tokens": None, "action": None, "up": None, "descendants": None,
 }  # fmt: skip
+PLACE = ("seed", "stage", "update", "watched")  # of a line; steps of one log share it
 KNOBS = ("advantage", "reward", "baseline", "loss", "trained_on", "continues")
 # Told only where they differ from their defaults: then the page has a sentence more.
 RARE = ("scored_by", "reward_span", "thoughts_from", "patience", "groups")
@@ -28,17 +30,13 @@ def looks_of(samples: list[dict], config: dict, relabelled: dict[str, list[dict]
     relabelled: the logs that relabelling wrote, by the names of their files.
     """
     stages: dict[tuple, dict[int, dict]] = {}  # the states of a stage by their numbers
-    begun = set()
-    for line in samples:
-        place = (line["seed"], line["stage"], line["update"], line["watched"])
-        if place in begun:  # a later step of a log that was recorded to its end: in its tree
-            continue
-        begun.add(place)
-        states = stages.setdefault((line["seed"], line["stage"]), {})
-        if line["watched"] not in states:
+    for (seed, stage, _, number), steps in grouped(samples, *PLACE).items():
+        line = steps[0]  # the later steps of a log that was recorded to its end are in its tree
+        states = stages.setdefault((seed, stage), {})
+        if number not in states:
             state = {name: line.get(name) for name in ("task", "step", "where", "action", "prompt")}
-            states[line["watched"]] = {**state, "text": line["state"], "frames": []}
-        states[line["watched"]]["frames"].append(frame_of(line))
+            states[number] = {**state, "text": line["state"], "frames": []}
+        states[number]["frames"].append(frame_of(line))
     looks = []
     for (seed, stage), states in stages.items():
         start = f"relabelled-{stage.replace(':', '-')}+"
@@ -99,12 +97,8 @@ def settings(stage: str, config: dict) -> dict:
 
 def trees_of(samples: list[dict]) -> list[dict]:
     """The logs that were recorded step by step: which path each thought came from."""
-    logs: dict[tuple, list[dict]] = {}
-    for line in samples:
-        place = (line["seed"], line["stage"], line["update"], line["watched"])
-        logs.setdefault(place, []).append(line)
     trees = []
-    for (seed, stage, update, _), steps in logs.items():
+    for (seed, stage, update, _), steps in grouped(samples, *PLACE).items():
         if len(steps) > 1:
             trees.append(
                 {

@@ -1,77 +1,63 @@
 """What of a run's data goes into its page, so that the file stays small enough to open and to send.
 
 LIMITS stand in an order, and the first is taken under which the data fits. Nothing is chosen at
-random: of a list its first and last item stay, and those between at even steps. The page says what
-was left out; the run's folder has all of it.
+random: of a list its first and last item stay, and those between at even steps. The page says so;
+the run's folder has all of it.
 """
 
-from bisect import bisect_left
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from minprm.report.page import escaped
 
 UNLIKELY = 0.001  # tokens less likely than this are not told beside the expert's
+DECIMALS = 4  # of numbers
+LETTERS = 20_000  # of a text: nobody reads a megabyte
 
 
-@dataclass
-class Limits:
-    """How much stays; None: all of it."""
+class Limits(NamedTuple):
+    """How much stays at most; None: all of it."""
 
-    decimals: int = 3  # of numbers
-    points: int = 400  # of a curve
-    frames: int | None = None  # of a stage: updates at which its groups are shown
+    looks: int | None = None  # of a stage: updates at which its groups are shown
     tokens: str = "all"  # thoughts of a group that are told token by token: all, some or none
     episodes: int | None = None  # of an arm and seed
-    letters: int = 100_000  # of a text: nobody reads a megabyte
+    points: int = 400  # of a curve
 
 
 LIMITS = (
-    Limits(decimals=4),
     Limits(),
-    Limits(frames=20),
-    Limits(frames=12),
-    Limits(frames=8),
-    Limits(frames=12, tokens="some"),
-    Limits(frames=8, tokens="some"),
-    Limits(frames=8, tokens="some", episodes=20),
-    Limits(frames=5, tokens="some", episodes=20),
-    Limits(frames=5, tokens="some", episodes=8),
-    Limits(frames=3, tokens="some", episodes=8),
-    Limits(points=200, frames=3, tokens="none", episodes=8),
-    Limits(points=100, frames=3, tokens="none", episodes=4, letters=1000),
-    Limits(points=25, frames=2, tokens="none", episodes=2, letters=200),
+    Limits(looks=20, tokens="some", episodes=20),
+    Limits(looks=8, tokens="some", episodes=20),
+    Limits(looks=5, tokens="some", episodes=8),
+    Limits(looks=3, tokens="none", episodes=4, points=100),
+    Limits(looks=2, tokens="none", episodes=2, points=25),
 )
 
 
 def thin(data: dict, size: int) -> dict:
     """The data with no more than `size` bytes in the page; by the last limits it may be more."""
-
-    before = counts(data)
-    # once for all limits: a curve of a hundred thousand updates takes seconds
-    curves = [_curve(curve, Limits.points) for curve in data["curves"]]
-    data = {**data, "curves": curves}
-
-    def fits(limits: Limits) -> bool:
-        return len(escaped(within(data, limits, before))) <= size
-
-    place = bisect_left(LIMITS[:-1], True, key=fits)  # each leaves less than the one before it
-    return within(data, LIMITS[place], before)
+    small = data
+    for limits in LIMITS:
+        small = within(data, limits)
+        if len(escaped(small)) <= size:
+            break
+    return small
 
 
-def within(data: dict, limits: Limits, before: dict[str, int] | None = None) -> dict:
-    """The data within these limits, and `dropped` as a sentence. before: `counts`, where some is
-    left out already."""
-    small = dict(data)
-    small["looks"] = short([_look(look, limits) for look in data["looks"]], limits)
-    small["trees"] = short(_trees(data["trees"], limits), limits)
-    small["curves"] = [_curve(curve, limits.points) for curve in data["curves"]]
-    small["ladder"] = short(data["ladder"], Limits(decimals=4))
+def within(data: dict, limits: Limits) -> dict:
+    """The data within these limits, and `dropped` as a sentence."""
+    looks = [_look(look, limits) for look in data["looks"]]
     episodes = []
     for part in data["episodes"]:
         episodes.append({**part, "episodes": evenly(part["episodes"], limits.episodes)})
-    small["episodes"] = short(episodes, limits)
-    small["dropped"] = left_out(before or counts(data), counts(small), limits)
-    return small
+    return {
+        **data,
+        "looks": short(looks),
+        "trees": short(_trees_of(looks, data["trees"])),
+        "curves": [_curve(curve, limits.points) for curve in data["curves"]],
+        "ladder": short(data["ladder"]),
+        "episodes": short(episodes),
+        "dropped": left_out(data, limits),
+    }
 
 
 def evenly(items: list, most: int | None) -> list:
@@ -88,33 +74,32 @@ def evenly(items: list, most: int | None) -> list:
 def _look(look: dict, limits: Limits) -> dict:
     """A stage with the same updates kept for all of its states, so that the slider stays whole."""
     updates = {frame["update"] for state in look["states"] for frame in state["frames"]}
-    kept = set(evenly(sorted(updates), limits.frames))
+    shown = evenly(sorted(updates), limits.looks)
     states = []
     for state in look["states"]:
-        frames = [_frame(frame, limits) for frame in state["frames"] if frame["update"] in kept]
+        frames = [_frame(frame, limits) for frame in state["frames"] if frame["update"] in shown]
         if frames:
             states.append({**state, "frames": frames})
     return {**look, "states": states}
 
 
 def _frame(frame: dict, limits: Limits) -> dict:
-    """A group. Of each thought stays how likely it was as a whole: the sum of its tokens, which
-    fewer decimals would make another for each of equal thoughts."""
+    """A group. Of each thought stays how likely it was as a whole: the sum of its tokens, of which
+    the page may not have all, nor all digits."""
     group = frame["group"]
     told = {"all": [*range(len(group))], "some": telling(group), "none": []}[limits.tokens]
-    committed = [i for i, z in enumerate(group) if z["committed"]][:1] if told else []
     thoughts = []
     for i, z in enumerate(group):
         z = {**z, "written": written(z["tokens"])}
+        z["tokens"] = z["tokens"] if i in told else None
         z["action"] = likely(z["action"]) if i in told else None
-        if i not in told and i not in committed:
-            z["tokens"] = None
         thoughts.append(z)
     return {**frame, "group": thoughts, "without_thought": likely(frame["without_thought"])}
 
 
 def telling(group: list[dict]) -> list[int]:
-    """The places of the best, the median and the worst thought, as the page names them.
+    """The places of the best, the median and the worst thought, as the page names them, and of the
+    one that the next step reads.
 
     Of thoughts that can be read, where there are any: the others earn 0 whatever they say.
 
@@ -132,7 +117,8 @@ def telling(group: list[dict]) -> list[int]:
 
     ranked = sorted(readable or range(len(group)), key=rank)
     last = len(ranked) - 1
-    return [ranked[place] for place in (0, last // 2, last)]
+    committed = [i for i, z in enumerate(group) if z["committed"]]
+    return [ranked[place] for place in (0, last // 2, last)] + committed[:1]
 
 
 def written(tokens: dict | None) -> dict | None:
@@ -142,9 +128,8 @@ def written(tokens: dict | None) -> dict | None:
     drawn = [i for i, x in enumerate(tokens["sampler"]) if x is not None]
     sums = {}
     for when in ("before", "after"):
-        values = tokens[when] or []
-        known = [values[i] for i in drawn if i < len(values)]
-        sums[when] = None if not known or None in known else sum(known)
+        logps = [tokens[when][i] for i in drawn] if tokens[when] else []
+        sums[when] = sum(logps) if logps and None not in logps else None
     return {**sums, "tokens": len(drawn)}
 
 
@@ -152,16 +137,21 @@ def likely(action: dict | None) -> dict | None:
     """The expert's action; what was hardly likely in its place is left out."""
     if not action:
         return action
-    kept = [[pair for pair in pairs if pair[1] >= UNLIKELY] for pairs in action["likely"]]
-    return {**action, "likely": kept}
+    named = []
+    for pairs in action["likely"]:
+        named.append([pair for pair in pairs if pair[1] >= UNLIKELY])
+    return {**action, "likely": named}
 
 
-def _trees(trees: list[dict], limits: Limits) -> list[dict]:
-    """The trees of each stage at fewer updates."""
-    stages: dict[tuple, list[dict]] = {}
-    for tree in trees:
-        stages.setdefault((tree["run"], tree["seed"], tree["stage"]), []).append(tree)
-    return [tree for many in stages.values() for tree in evenly(many, limits.frames)]
+def _trees_of(looks: list[dict], trees: list[dict]) -> list[dict]:
+    """The trees of the updates at which groups are shown."""
+    shown = set()
+    for look in looks:
+        for state in look["states"]:
+            for frame in state["frames"]:
+                shown.add((look["run"], look["seed"], look["stage"], frame["update"]))
+    places = ("run", "seed", "stage", "update")
+    return [tree for tree in trees if tuple(tree[name] for name in places) in shown]
 
 
 def _curve(curve: dict, points: int) -> dict:
@@ -175,64 +165,51 @@ def _curve(curve: dict, points: int) -> dict:
     ends = list(dict.fromkeys([*range(1, count + 1, apart), count]))
     begins = [0, *ends[:-1]]
     metrics = {}
-    for name, values in curve["metrics"].items():
-        kept = []
-        for begin, end in zip(begins, ends, strict=True):
-            known = [x for x in values[begin:end] if x is not None]
-            kept.append(float(f"{known[-1]:.4g}") if known else None)
-        metrics[name] = kept
+    for name, numbers in curve["metrics"].items():
+        metrics[name] = [
+            last_of(numbers[begin:end]) for begin, end in zip(begins, ends, strict=True)
+        ]
     return {**curve, "updates": [curve["updates"][end - 1] for end in ends], "metrics": metrics}
 
 
-def short(value: object, limits: Limits) -> object:
+def last_of(numbers: list[float | None]) -> float | None:
+    """The last that was measured, to four digits; None where none was."""
+    for number in reversed(numbers):
+        if number is not None:
+            return float(f"{number:.4g}")
+    return None
+
+
+def short(content: object) -> object:
     """The same with fewer decimals, and with long texts cut.
 
-    >>> short({"logp": [-0.00004, -7.60239, 1.0, None]}, Limits(decimals=3))
-    {'logp': [0, -7.602, 1, None]}
+    >>> short({"logp": [-0.00004, -7.602391, 1.0, None]})
+    {'logp': [0, -7.6024, 1, None]}
     """
-    if isinstance(value, dict):
-        shorter = {name: short(part, limits) for name, part in value.items()}
-        if isinstance(value.get("reward"), float):  # what sorts a group, however small it is
-            shorter["reward"] = float(f"{value['reward']:.4g}")
+    if isinstance(content, dict):
+        shorter = {name: short(part) for name, part in content.items()}
+        if isinstance(content.get("reward"), float):  # what sorts a group, however small it is
+            shorter["reward"] = float(f"{content['reward']:.4g}")
         return shorter
-    if isinstance(value, list):
-        return [short(item, limits) for item in value]
-    if isinstance(value, float):
-        number = round(value, limits.decimals)
+    if isinstance(content, list):
+        return [short(part) for part in content]
+    if isinstance(content, float):
+        number = round(content, DECIMALS)
         return int(number) if number.is_integer() else number  # 1, not 1.0
-    if isinstance(value, str) and len(value) > limits.letters:
-        return value[: limits.letters] + " …"
-    return value
+    if isinstance(content, str) and len(content) > LETTERS:
+        return content[:LETTERS] + " …"
+    return content
 
 
-def left_out(before: dict[str, int], after: dict[str, int], limits: Limits) -> str:
-    """What was left out, as a sentence; "" where nothing was."""
-    parts = []
-    for name, number in before.items():
-        if after[name] < number:
-            parts.append(f"{number - after[name]:,} of {number:,} {name}")
-    if limits.letters < Limits.letters:
-        parts.append(f"what texts say after {limits.letters:,} letters")
-    if not parts:
+def left_out(data: dict, limits: Limits) -> str:
+    """What the page does not have, as a sentence; "" where it has all."""
+    most = []
+    if limits.looks:
+        most.append(f"{limits.looks} looks at a stage, and {limits.tokens} of the thoughts' tokens")
+        most.append(f"{limits.episodes} evaluation episodes of an arm and seed")
+    if any(len(curve["updates"]) > limits.points for curve in data["curves"]):
+        most.append(f"{limits.points} points of a curve, between which nothing is seen")
+    if not most:
         return ""
-    return f"Left out to keep this file small: {', '.join(parts)}. The run's folder has all of it."
-
-
-def counts(data: dict) -> dict[str, int]:
-    """How many there are of what may be left out."""
-    groups = 0
-    tokens = 0
-    for look in data["looks"]:
-        for state in look["states"]:
-            groups += len(state["frames"])
-            for frame in state["frames"]:
-                tokens += sum(z["tokens"] is not None for z in frame["group"])
-    return {
-        "groups": groups,
-        "thoughts' tokens": tokens,
-        "trees": len(data["trees"]),
-        "evaluation episodes": sum(len(part["episodes"]) for part in data["episodes"]),
-        "points of curves, between which nothing is seen": sum(
-            len(curve["updates"]) for curve in data["curves"]
-        ),
-    }
+    beyond = "; ".join(most)
+    return f"Left out to keep this file small: all beyond {beyond}. The run's folder has all of it."

@@ -69,7 +69,7 @@ class Noted(Event):
 
 @dataclass
 class Learned(Event):
-    pass
+    cfg: Training
 
 
 @dataclass

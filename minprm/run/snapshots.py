@@ -277,24 +277,9 @@ def fingerprint_of_demos(demos: list[Demo]) -> str:
 
 def _line(demo: Demo) -> dict:
     """A demo with all that its steps know."""
-    return {
-        "task": demo.task,
-        "messages": demo.messages,
-        "tools": demo.tools,
-        "states": [len(step.state) for step in demo.steps],  # messages of each
-        "actions": [step.action for step in demo.steps],
-        "thoughts": [step.thought for step in demo.steps],
-        "rewards": [step.reward for step in demo.steps],
-        "learned": [step.learned for step in demo.steps],
-    }
+    return vars(demo) | {"steps": [vars(step) for step in demo.steps]}
 
 
 def _demo(line: dict) -> Demo:
-    steps = []
-    before = 0  # messages
-    columns = (line["states"], line["actions"], line["thoughts"], line["rewards"], line["learned"])
-    for size, action, thought, reward, learned in zip(*columns, strict=True):
-        state = line["messages"][before : before + size]
-        steps.append(Step(state, thought, action, reward, learned))
-        before += size + 1  # a step is its state, and one message of the assistant's
-    return Demo(line["task"], line["messages"], line["tools"], steps)
+    line["steps"] = [Step(**step) for step in line["steps"]]
+    return Demo(**line)
