@@ -15,9 +15,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-from minprm.envs.base import Illegal, World, check_splits, needs
+from minprm.envs.base import Illegal, World, needs
 from minprm.envs.metrics import LIBRARIES, METRICS, Metric, diversity, exact_match
-from minprm.logs.reader import read_rows
+from minprm.envs.tasks import tasks_of
 from minprm.own import as_number, function, takes
 
 
@@ -38,7 +38,7 @@ class Text(World):
         if math.isnan(enough):
             raise ValueError("enough is a number: a reward that is a success")
         self.reward = metric(reward)
-        self.pairs = load_pairs(file) if file else ()
+        self.pairs = tasks_of(file, _pair) if file else ()
         self.enough = enough
 
     def begin(self) -> str:
@@ -75,14 +75,6 @@ def counting(rng: random.Random) -> Pair:
 
 
 # --- a user's file ---
-
-
-@cache
-def load_pairs(file: str) -> list[Pair]:
-    """The tasks of a file. Raises ValueError with what is wrong, and in which line."""
-    pairs = read_rows(file, _pair)
-    check_splits([pair.prompt for pair in pairs], file)
-    return pairs
 
 
 def _pair(row: dict) -> Pair:
