@@ -11,7 +11,6 @@ stage `rl:dense`, which is paid by it; `rl` is paid by success.
 
 import math
 import random
-from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -97,20 +96,17 @@ def _pair(row: dict) -> Pair:
 
 @cache
 def metric(name: str) -> Metric:
-    """The metric of this name, or a user's function in FILE.py:NAME. Raises ValueError where there
-    is none."""
+    """The metric of this name, or a user's reward(answer, reference) in FILE.py:NAME, of which the
+    best of several references counts.
+
+    Raises ValueError where there is none, or where it takes other arguments. A call exits where it
+    returns no finite number.
+    """
     if name in LIBRARIES:
         needs(LIBRARIES[name], "text")
     reward = function(name, METRICS)
-    return reward if name in METRICS else of_best_reference(name, reward)
-
-
-def of_best_reference(name: str, reward: Callable[[str, str], float]) -> Metric:
-    """A user's reward(answer, reference) as a metric: of several references the best counts.
-
-    Raises ValueError where it takes other arguments. A call exits where it returns no finite
-    number.
-    """
+    if name in METRICS:
+        return reward
     if not takes(reward, 2):
         raise ValueError(f"{name}: it has to take (answer, reference)")
 
