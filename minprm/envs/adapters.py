@@ -24,8 +24,9 @@ import numpy
 
 from minprm import own
 from minprm.constants import Refused, fail
-from minprm.envs.base import Illegal, World, check_splits, needs
+from minprm.envs.base import Illegal, World, needs
 from minprm.envs.gym import Environment
+from minprm.envs.tasks import check_splits
 from minprm.logs.reader import read_rows
 from minprm.text.actions import parts
 

@@ -51,17 +51,6 @@ def tasks_split(task: str) -> str:
     return FIFTHS[int(digest, 16) % len(FIFTHS)]
 
 
-def check_splits(tasks: list[str], file: str) -> None:
-    """Raises ValueError where the tasks of a user's file leave a split empty."""
-    splits = {tasks_split(task) for task in tasks}
-    for split in SPLITS:
-        if split not in splits:
-            raise ValueError(
-                f"{file}: none of its {len(set(tasks))} different tasks falls into the {split} "
-                "split, which a hash of each task decides: it needs more tasks"
-            )
-
-
 class Illegal(Exception):
     """`World.act` raises it when the action is not a legal one. Its text is the observation."""
 
@@ -128,25 +117,23 @@ class World:
         actions = [action]
         if self.actions_per_turn > 1:  # what is too much makes the last one illegal
             actions = re.split(r"\s*,\s*", action.strip(), maxsplit=self.actions_per_turn - 1)
-        observation, reward, valid = self._take(actions[0])
-        for later in actions[1:]:
-            if self.done or self.success or not valid:
+        observation = ""
+        reward = 0.0
+        valid = True
+        for part in actions:
+            try:
+                observation, earned = self.act(part)
+            except Illegal as why:
+                observation = f"{observation}\n{why}" if observation else str(why)
+                valid = False
                 break
-            answer, earned, valid = self._take(later)
-            observation = answer if valid else f"{observation}\n{answer}"
             reward += earned
+            if self.done or self.success:
+                break
         # `act` may have set `done` itself: some tasks are lost before the turns are used up
         self.done = self.done or self.success or self.turn >= self.turns
         info = {"valid": valid, "effective": valid and self.key() != before}
         return observation, reward, self.done, info
-
-    def _take(self, action: str) -> tuple[str, float, bool]:
-        """(observation, reward, was it legal) of one action."""
-        try:
-            observation, reward = self.act(action)
-        except Illegal as why:
-            return str(why), 0.0, False
-        return observation, reward, True
 
     @classmethod
     def has(cls, method: str) -> bool:

@@ -6,11 +6,11 @@ model can learn them by heart; no puzzle of a test has the sixteen words of one 
 of one's own is JSONL as MinRL has it: {"solution": {"groups": [{"reason": ..., "words": [...]}]}}.
 """
 
-from functools import cache
 from itertools import chain, combinations
+from typing import NamedTuple
 
-from minprm.envs.base import Illegal, World, check_splits
-from minprm.logs.reader import read_rows
+from minprm.envs.base import Illegal, World
+from minprm.envs.tasks import tasks_of
 
 # Many words stand in several categories on purpose: a turkey is a bird, Turkey is a country.
 CATEGORIES = {
@@ -48,6 +48,11 @@ CATEGORIES = {
 MISTAKES = 4
 
 
+class Puzzle(NamedTuple):
+    sorted_words: str  # all sixteen
+    groups: dict[str, list[str]]  # by what they have in common
+
+
 class Connections(World):
     teaches = "holding back: words that fit several groups, few mistakes allowed"
     system = (
@@ -57,19 +62,18 @@ class Connections(World):
     turns = 4 + MISTAKES  # more than any game takes
 
     def __init__(self, file: str = ""):
-        self.puzzles = load_puzzles(file) if file else ()
+        self.puzzles = tasks_of(file, _from_row) if file else ()
 
     def begin(self) -> str:
-        self.groups = self.rng.choice(self.puzzles) if self.puzzles else self._puzzle()
-        self.left = sorted(chain(*self.groups.values()))
+        puzzle = self.rng.choice(self.puzzles) if self.puzzles else self._puzzle()
+        self.sorted_words, self.groups = puzzle
+        self.left = self.sorted_words.split(", ")  # words of the groups that are not solved yet
         self.rng.shuffle(self.left)
-        self.solved: list[str] = []  # names of the groups that were solved
         self.mistakes = 0
         return "Words: " + ", ".join(self.left)
 
     def task(self) -> str:
-        # the same puzzle may show them in any order
-        return ", ".join(sorted(chain(*self.groups.values())))
+        return self.sorted_words  # the same puzzle may show them in any order
 
     def act(self, action: str) -> tuple[str, float]:
         chosen = sorted(word.strip().lower() for word in action.split(","))
@@ -77,10 +81,9 @@ class Connections(World):
             self._mistake()  # or an agent could try words for free
             raise Illegal("illegal: answer with four of the words, separated by commas")
         for name, group in self.groups.items():
-            if name not in self.solved and chosen == sorted(group):
-                self.solved.append(name)
+            if chosen == sorted(group):
                 self.left = [word for word in self.left if word not in group]
-                self.success = len(self.solved) == 4
+                self.success = not self.left
                 return f"Right: {name}. Words: {', '.join(self.left)}", 0.25
         self._mistake()
         most_shared = max(len(set(chosen) & set(group)) for group in self.groups.values())
@@ -94,40 +97,37 @@ class Connections(World):
         return ", ".join(self.groups[self._next_group()])
 
     def key(self) -> tuple[int, int]:
-        return len(self.solved), self.mistakes
+        return len(self.left), self.mistakes
 
     def thought(self) -> str:
         name = self._next_group()
         return f"These are {name}: {', '.join(self.groups[name])}."
 
     def _next_group(self) -> str:
-        return next(name for name in self.groups if name not in self.solved)
+        return next(name for name, group in self.groups.items() if group[0] in self.left)
 
     def _mistake(self) -> None:
         self.mistakes += 1
         self.done = self.mistakes >= MISTAKES
 
-    def _puzzle(self) -> dict[str, list[str]]:
+    def _puzzle(self) -> Puzzle:
         """Draws four words from each of four categories, until they sort in one way only."""
         while True:
             pools = {}
             for name in self.rng.sample(sorted(CATEGORIES), 4):
                 pools[name] = CATEGORIES[name].split()
             groups = {name: self.rng.sample(pool, 4) for name, pool in pools.items()}
-            if unique(groups, pools):  # else two answers would be right, and one be called wrong
-                return groups
+            words = {*chain(*groups.values())}
+            # else two answers would be right, and one be called wrong
+            if len(words) == 16 and _ways(words, list(pools.values())) == 1:
+                return _puzzle_of(groups)
 
 
-@cache
-def load_puzzles(file: str) -> list[dict[str, list[str]]]:
-    """Returns the words of each group of each puzzle, by what they have in common. Raises
-    ValueError with what is wrong."""
-    puzzles = read_rows(file, _from_row)
-    check_splits([", ".join(sorted(chain(*groups.values()))) for groups in puzzles], file)
-    return puzzles
+def _puzzle_of(groups: dict[str, list[str]]) -> Puzzle:
+    return Puzzle(", ".join(sorted(chain(*groups.values()))), groups)
 
 
-def _from_row(row: dict) -> dict[str, list[str]]:
+def _from_row(row: dict) -> Puzzle:
     groups = {}
     for group in row["solution"]["groups"]:
         groups[group["reason"]] = [word.strip().lower() for word in group["words"]]
@@ -136,22 +136,14 @@ def _from_row(row: dict) -> dict[str, list[str]]:
         raise ValueError("a puzzle has four groups of four words, all different")
     if any("," in word for word in words):
         raise ValueError("a word with a comma: an answer could not be read")
-    return groups
-
-
-def unique(groups: dict[str, list[str]], pools: dict[str, list[str]]) -> bool:
-    """Are the words sixteen, and can they be sorted into the categories in one way only?
-
-    A pool holds all words that fit a category, also those that were not drawn for it.
-    """
-    words = set()
-    for group in groups.values():
-        words.update(group)
-    return len(words) == 16 and _ways(words, list(pools.values())) == 1
+    return _puzzle_of(groups)
 
 
 def _ways(words: set[str], pools: list[list[str]]) -> int:
-    """Counts the ways to give each category four of the words that fit it."""
+    """Counts the ways to give each category four of the words that fit it.
+
+    A pool holds all words that fit a category, also those that were not drawn for it.
+    """
     if not pools:
         return 1
     # give four words to the first category, and count what can be done with the rest

@@ -1,10 +1,12 @@
 """Countdown: reach a target from some numbers with + - * / and brackets, each number used once.
 
-The world teaches search within one answer. Answers are read by a parser of its own, over exact
-fractions and up to a fixed length. Python's `eval` never sees them, so no answer can hang the
-world or run anything.
+The world teaches search within one answer. Answers are read up to a fixed length, and worked out in
+exact fractions from Python's syntax tree. Python's `eval` never sees them, so no answer can hang
+the world or run anything.
 """
 
+import ast
+import operator
 import re
 from collections import Counter
 from fractions import Fraction
@@ -14,6 +16,12 @@ from minprm.envs.base import Illegal, World
 
 LONGEST = 100  # characters of an answer
 TRIES = 3
+OPERATIONS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
 
 
 class Countdown(World):
@@ -84,48 +92,20 @@ def value(text: str) -> Fraction | None:
     >>> value("(3 + 5) * 2"), value("2 ** 9"), value("1 / 0")
     (Fraction(16, 1), None, None)
     """
-    tokens = re.findall("[0-9]+|[-+*/()]", text)
-    something_else = "".join(tokens) != re.sub(r"\s", "", text)
-    if len(text) > LONGEST or something_else:
+    if len(text) > LONGEST or not re.fullmatch(r"[-+*/()0-9\s]*", text):
         return None
+    text = re.sub(r"\b0+(?=[0-9])", "", text)  # 007 is a number too, and Python reads none
     try:
-        total, tail = _sum(tokens)
-    except (ValueError, ZeroDivisionError):
+        return _value(ast.parse(" ".join(text.split()), mode="eval").body)
+    except (SyntaxError, TypeError, ZeroDivisionError):
         return None
-    return None if tail else total
 
 
-# The parser: one function for each rule of the grammar. Each returns the value of what it has read
-# from the start of the tokens, and the tokens that are left.
-
-
-def _sum(tokens: list[str]) -> tuple[Fraction, list[str]]:
-    """sum: product (("+" | "-") product)*"""
-    total, tail = _product(tokens)
-    while tail and tail[0] in "+-":
-        sign = tail[0]
-        term, tail = _product(tail[1:])
-        total = total + term if sign == "+" else total - term
-    return total, tail
-
-
-def _product(tokens: list[str]) -> tuple[Fraction, list[str]]:
-    """product: factor (("*" | "/") factor)*"""
-    total, tail = _factor(tokens)
-    while tail and tail[0] in "*/":
-        sign = tail[0]
-        factor, tail = _factor(tail[1:])
-        total = total * factor if sign == "*" else total / factor
-    return total, tail
-
-
-def _factor(tokens: list[str]) -> tuple[Fraction, list[str]]:
-    """factor: number | "(" sum ")" """
-    if tokens and tokens[0] == "(":
-        inner, tail = _sum(tokens[1:])
-        if tail[:1] != [")"]:
-            raise ValueError("a bracket is not closed")
-        return inner, tail[1:]
-    if not tokens or not tokens[0].isdigit():
-        raise ValueError("a number is missing")
-    return Fraction(int(tokens[0])), tokens[1:]
+def _value(tree: ast.expr) -> Fraction:
+    """Raises TypeError where the tree is more than numbers and + - * /."""
+    match tree:
+        case ast.Constant(value=int(number)):
+            return Fraction(number)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATIONS:
+            return OPERATIONS[type(op)](_value(left), _value(right))
+    raise TypeError("no number, and none of + - * /")

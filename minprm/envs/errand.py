@@ -5,6 +5,7 @@ both must be carried over the whole episode. Unlike in cups, the actions change 
 """
 
 import random
+from itertools import product
 
 from minprm.envs.base import Illegal, World
 
@@ -100,11 +101,9 @@ class Errand(World):
         if thought == _say(self.pose, goal):
             return "right"
         # a thought in the right form, but about another pose
-        for x in range(self.size):
-            for y in range(self.size):
-                for heading in HEADINGS:
-                    if thought == _say((x, y, heading), goal):
-                        return "located"
+        for pose in product(range(self.size), range(self.size), HEADINGS):
+            if thought == _say(pose, goal):
+                return "located"
         return "?"
 
     def _visit(self) -> str:

@@ -13,8 +13,8 @@ from math import ceil
 from minprm.constants import fail
 from minprm.envs.base import Illegal, World
 
-SAID = "column {} row {} to column {} row {} so {}."  # a thought
-
+# a thought: where I am, where the goal is, and so what to do
+THOUGHT = "column {} row {} to column {} row {} so {}."
 LAKES = 10_000  # lakes that are drawn before none is found to suit
 MOVES = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 SIDES = {  # where a slip may lead instead
@@ -126,7 +126,7 @@ class FrozenLake(World):
         return max(MOVES, key=worth)
 
     def thought(self) -> str:
-        return self._said(self.place, self.goal, self.expert())
+        return THOUGHT.format(*self.place, *self.goal, self.expert())
 
     def narrate(self, kind: str, rng: random.Random) -> tuple[str, str]:
         if kind == "right":
@@ -137,7 +137,7 @@ class FrozenLake(World):
         goal = (rng.choice(range(self.size)), rng.choice(range(self.size)))
         if kind == "bare":
             return "bare", action
-        return self._said(place, goal, action), action
+        return THOUGHT.format(*place, *goal, action), action
 
     def classify(self, thought: str) -> str:
         if thought == "bare":
@@ -146,12 +146,8 @@ class FrozenLake(World):
             return "right"
         # any cells and any action in the form of a thought
         number = "[0-9]+"
-        form = SAID.format(number, number, number, number, f"({'|'.join(self.actions())})")
+        form = THOUGHT.format(number, number, number, number, f"({'|'.join(self.actions())})")
         return "wrong" if re.fullmatch(form, thought) else "?"
-
-    def _said(self, place: Cell, goal: Cell, action: str) -> str:
-        """Returns a thought: where I am, where the goal is, and so what to do."""
-        return SAID.format(*place, *goal, action)
 
     def optimum(self) -> float:
         """Returns the exact chance of success of the best play from here, in the steps left."""

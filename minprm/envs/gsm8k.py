@@ -6,11 +6,10 @@ is:"). Only the last number of a model's answer counts.
 """
 
 import re
-from functools import cache
 
-from minprm.envs.base import Illegal, World, check_splits
+from minprm.envs.base import Illegal, World
+from minprm.envs.tasks import tasks_of
 from minprm.envs.words import NAMES
-from minprm.logs.reader import read_rows
 
 ITEMS = ("apples", "books", "candles", "coins", "eggs", "pens", "shells", "stamps")
 
@@ -23,7 +22,7 @@ class Gsm8k(World):
         """file: JSONL of problems. steps: of a problem that is made here."""
         if not 1 <= steps <= 8:
             raise ValueError("1 to 8 steps")
-        self.problems = load_problems(file) if file else ()
+        self.problems = tasks_of(file, _problem) if file else ()
         self.steps = steps
 
     def begin(self) -> str:
@@ -73,15 +72,8 @@ class Gsm8k(World):
         return " ".join(story), " ".join(work), float(count)
 
 
-@cache
-def load_problems(file: str) -> list[tuple[str, str, float]]:
-    """Returns (question, work, answer) of each line. Raises ValueError with what is wrong."""
-    problems = read_rows(file, _problem)
-    check_splits([question for question, _, _ in problems], file)
-    return problems
-
-
 def _problem(row: dict) -> tuple[str, str, float]:
+    """(question, work, answer) of a row."""
     if "query" in row:
         question, (work, _, final) = row["query"], row["response"].rpartition("The answer is:")
     else:

@@ -10,12 +10,11 @@ al., arXiv:1606.05250). No model judges.
 import re
 import string
 from collections import Counter
-from functools import cache
 from typing import NamedTuple
 
-from minprm.envs.base import Illegal, World, call, called, check_splits, tool
+from minprm.envs.base import Illegal, World, call, called, tool
+from minprm.envs.tasks import tasks_of
 from minprm.envs.words import FIRST, LAST
-from minprm.logs.reader import read_rows
 
 TOWNS = (
     "Arden Belmar Corvo Dunlin Elspeth Farrow Galway Harlan Istria Jorvik Kestrel Lindau".split()
@@ -43,7 +42,7 @@ class Hotpot(World):
     def __init__(self, file: str = "", authors: int = 4):
         if not 2 <= authors <= 10:
             raise ValueError("2 to 10 authors")
-        self.questions = load_questions(file) if file else ()
+        self.questions = tasks_of(file, _from_row) if file else ()
         self.authors = authors
 
     def begin(self) -> str:
@@ -110,14 +109,6 @@ class Hotpot(World):
         author = rng.randrange(self.authors)
         text = f"In which town was the author of {books[author]} born?"
         return Question(text, towns[author], pages, [books[author], people[author]])
-
-
-@cache
-def load_questions(file: str) -> list[Question]:
-    """Returns a user's questions. Raises ValueError with what is wrong."""
-    questions = read_rows(file, _from_row)
-    check_splits([question.text for question in questions], file)
-    return questions
 
 
 def _from_row(row: dict) -> Question:

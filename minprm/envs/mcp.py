@@ -14,20 +14,26 @@ import logging
 import os
 import shlex
 from concurrent.futures import Future
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from functools import cache
 from tempfile import TemporaryFile
 from threading import Thread
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
-from minprm.envs.base import Illegal, World, check_splits, needs
-from minprm.logs.reader import read_rows
+from minprm.envs.base import Illegal, World, needs
+from minprm.envs.tasks import tasks_of
 from minprm.text.actions import parts
 
 SECONDS = 60  # that a server may take to start, and for each call
 LONGEST = 100_000  # characters of an answer; what is longer is cut
 RULES = "Use the tools. When the task is done, answer in words, with nothing but the answer."
 IDLE: dict[str, list["Connection"]] = {}  # by command, servers that wait for the next episode
+
+
+class Task(NamedTuple):
+    question: str
+    answer: str
+    check: dict | None = None  # a call that is made at the end
 
 
 @cache
@@ -39,11 +45,8 @@ def world_of(command: str) -> type[World]:
     logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it would show each line that is no JSON
     with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
-            connection = Connection(command, log)
-            try:
+            with closing(Connection(command, log)) as connection:
                 tools, instructions = connection.described()
-            finally:
-                connection.close()
         except Exception as error:
             log.seek(0)
             last = log.read()[-LONGEST:].splitlines()[-1:]
@@ -66,16 +69,16 @@ class ServerWorld(World):
             raise ValueError('tasks=FILE is missing: {"question": ..., "answer": ...} in each line')
         if turns < 1:
             raise ValueError("turns 1 or more")
-        self.tasks = load_tasks(tasks)
+        self.tasks = tasks_of(tasks, _task)
         self.turns = turns
         self.resets_by = reset
         names = [schema["function"]["name"] for schema in self.tools]
         if reset not in ("", "none", *names):
             raise ValueError(f"reset={reset}: no such tool. Tools: {', '.join(names)}")
         for task in self.tasks:
-            if "check" in task and task["check"]["name"] not in names:
+            if task.check and task.check["name"] not in names:
                 raise ValueError(
-                    f"check {task['check']['name']}: no such tool. Tools: {', '.join(names)}"
+                    f"check {task.check['name']}: no such tool. Tools: {', '.join(names)}"
                 )
         self.tools = [schema for schema in self.tools if schema["function"]["name"] != reset]
 
@@ -83,7 +86,7 @@ class ServerWorld(World):
         self._leave()
         self.chosen = self.rng.choice(self.tasks)
         self.reply = ""
-        return self.chosen["question"]
+        return self.chosen.question
 
     def step(self, action: str) -> tuple[str, float, bool, dict]:
         try:
@@ -115,9 +118,9 @@ class ServerWorld(World):
 
     def _is_won(self) -> bool:
         reply = self.reply
-        if "check" in self.chosen:
-            reply, _ = self._server().call(**self.chosen["check"])
-        return plain(reply) == plain(self.chosen["answer"])
+        if self.chosen.check:
+            reply, _ = self._server().call(**self.chosen.check)
+        return plain(reply) == plain(self.chosen.answer)
 
     # --- its server ---
 
@@ -275,15 +278,7 @@ def plain(text: str) -> str:
     return " ".join(text.casefold().split()).removesuffix(".")
 
 
-@cache
-def load_tasks(file: str) -> list[dict]:
-    """The tasks of a file. Raises ValueError with what is wrong."""
-    tasks = read_rows(file, _task)
-    check_splits([task["question"] for task in tasks], file)
-    return tasks
-
-
-def _task(row: dict) -> dict:
+def _task(row: dict) -> Task:
     if not {"question", "answer"} <= row.keys() <= {"question", "answer", "check"}:
         raise ValueError(f'a task has "question", "answer", and may have "check", not {[*row]}')
     for text in (row["question"], row["answer"]):
@@ -291,4 +286,4 @@ def _task(row: dict) -> dict:
             raise ValueError("question and answer are texts, and not empty")
     if "check" in row and not parts(json.dumps(row["check"]))[1]:
         raise ValueError('"check" is a call, {"name": ..., "arguments": {...}}')
-    return row
+    return Task(**row)

@@ -6,6 +6,7 @@ room that it has not seen, so each of its actions can be explained from the epis
 """
 
 import random
+from itertools import product
 
 from minprm.envs.base import Illegal, World
 
@@ -119,11 +120,9 @@ class Rooms(World):
         if thought == self.thought():
             return "right"
         # a thought in the right form, but about another thing, room or action
-        for thing in ("key", "chest"):
-            for room in self.doors:
-                for action in self.actions():
-                    if thought == self._said(thing, room, action):
-                        return "wrong"
+        for thing, room, action in product(("key", "chest"), self.doors, self.actions()):
+            if thought == self._said(thing, room, action):
+                return "wrong"
         return "?"
 
     def _said(self, thing: str, room: Cell, action: str) -> str:

@@ -11,10 +11,10 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from minprm.envs.base import Illegal, World, call, called, check_splits, needs, tool
+from minprm.envs.base import Illegal, World, call, called, needs, tool
 from minprm.envs.hotpot import normalised
+from minprm.envs.tasks import tasks_of
 from minprm.envs.words import FIRST, LAST
-from minprm.logs.reader import read_rows
 
 CHUNK = 60  # words of a chunk
 STRIDE = 50  # words from the start of a chunk to the next: chunks overlap, so no sentence is torn
@@ -85,12 +85,13 @@ class Search(World):
             raise ValueError("turns from 3 to 1000; docs (a folder) goes with questions (a JSONL)")
         self.turns = turns
         if docs:
-            self.tasks = [(question, _folder(docs)) for question in _questions(questions)]
+            self.questions = tasks_of(questions, _question)
+            self.corpus = _folder(docs)
         else:
-            self.tasks = _made()
+            self.questions, self.corpus = _made()
 
     def begin(self) -> str:
-        self.question, self.corpus = self.rng.choice(self.tasks)
+        self.question = self.rng.choice(self.questions)
         self.results: list[Place] = []
         self.open: Place | None = None  # what was opened, and how far it was scrolled
         return self.question.text
@@ -127,14 +128,11 @@ class Search(World):
 
     def _read_on(self, title: str, here: int) -> str:
         """Scrolls towards the first chunk that holds the answer, and answers where it is open."""
-        wanted = here
-        for number, chunk in enumerate(self.corpus.chunks[title]):
-            if self.question.answer in chunk:
-                wanted = number
-                break
-        if wanted == here:
-            return call("answer", text=self.question.answer)
-        return call("scroll", direction="down" if wanted > here else "up")
+        answer = self.question.answer
+        holding = [i for i, chunk in enumerate(self.corpus.chunks[title]) if answer in chunk]
+        if not holding or holding[0] == here:
+            return call("answer", text=answer)
+        return call("scroll", direction="down" if holding[0] > here else "up")
 
     # --- the four tools ---
 
@@ -173,7 +171,7 @@ class Search(World):
 
 
 @cache
-def _made() -> list[tuple[Question, Corpus]]:
+def _made() -> tuple[list[Question], Corpus]:
     """Makes 196 towns with a festival in the first chunk and a founder in a later one."""
     rng = random.Random(0)  # the corpus is the same in every task; a task draws its question
     heads = "Ar Bel Cor Dun El Far Gal Har Is Jor Kes Lin Mor Nor".split()
@@ -189,8 +187,7 @@ def _made() -> list[tuple[Question, Corpus]]:
         founder = f"{rng.choice(FIRST)} {rng.choice(LAST)}"
         documents[town] = _town(town, feast, founder, rng)
         questions.append(Question(f"Who founded the town of the {feast}?", founder, town, feast))
-    corpus = Corpus(documents)
-    return [(question, corpus) for question in questions]
+    return questions, Corpus(documents)
 
 
 def _town(town: str, feast: str, founder: str, rng: random.Random) -> str:
@@ -204,13 +201,6 @@ def _town(town: str, feast: str, founder: str, rng: random.Random) -> str:
         facts.append(f"In {year} a {building} was built there by {builder} and others.")
     facts.insert(rng.randint(8, 18), f"The founder of {town} was {founder}.")
     return " ".join(facts)
-
-
-@cache
-def _questions(file: str) -> list[Question]:
-    questions = read_rows(file, _question)
-    check_splits([question.text for question in questions], file)
-    return questions
 
 
 def _question(row: dict) -> Question:

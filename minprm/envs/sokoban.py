@@ -58,7 +58,7 @@ class Sokoban(World):
             plan = self._plan(self.state)
             # an empty plan says that the level has no solution
             if plan and self.shortest <= len(plan) <= self.turns:
-                self.plans = dict(plan)  # the expert's move in each state on the way
+                self.plans = plan  # the expert's move in each state on the way
                 return self._view()
         fail(f"sokoban: none of {DEALS:,} levels takes {self.shortest} moves: a smaller shortest")
 
@@ -80,24 +80,27 @@ class Sokoban(World):
         """Returns the first move of a shortest solution, or any move where there is none left."""
         if self.state not in self.plans:
             # The agent left the plan. The new one is kept, so that each state is planned once.
-            plan = self._plan(self.state) or [(self.state, "up")]
-            self.plans.update(plan)
+            self.plans.update(self._plan(self.state) or {self.state: "up"})
         return self.plans[self.state]
 
-    def _plan(self, start: State) -> list[tuple[State, str]]:
-        """Returns a shortest solution as (state, move) pairs; empty where there is none."""
+    def _plan(self, start: State) -> dict[State, str]:
+        """Returns the move in each state of a shortest solution; empty where there is none."""
         came: dict[State, tuple[State, str] | None] = {start: None}  # from where, by which move
         queue = [start]
         for state in queue:  # breadth first: the loop sees what is appended meanwhile
             _, boxes = state
             if boxes == self.targets:
-                return _path_back(came, state)
+                plan = {}
+                while step := came[state]:  # back to where the search began
+                    state, move = step
+                    plan[state] = move
+                return plan
             for move in MOVES:
                 after = self._next(state, move)
                 if after not in came and not self._stuck(after[1]):
                     came[after] = state, move
                     queue.append(after)
-        return []
+        return {}
 
     def _stuck(self, boxes: frozenset[Cell]) -> bool:
         """Is a box in a corner that is no target? Then it never moves again."""
@@ -138,12 +141,3 @@ class Sokoban(World):
         if cell in boxes:
             return "*" if target else "X"
         return "O" if target else "_"
-
-
-def _path_back(came: dict, state: State) -> list[tuple[State, str]]:
-    """Walks back from a state to where the search began; returns the (state, move) pairs met."""
-    path = []
-    while came[state]:
-        state, move = came[state]
-        path.append((state, move))
-    return path  # last pair first; as a dict of states its order does not matter

@@ -11,13 +11,12 @@ stage `rl:dense`, which is paid by it; `rl` is paid by success.
 
 import math
 import random
-from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
-from minprm.envs.base import Illegal, World, check_splits, needs
+from minprm.envs.base import Illegal, World, needs
 from minprm.envs.metrics import LIBRARIES, METRICS, Metric, diversity, exact_match
-from minprm.logs.reader import read_rows
+from minprm.envs.tasks import tasks_of
 from minprm.own import as_number, function, takes
 
 
@@ -38,7 +37,7 @@ class Text(World):
         if math.isnan(enough):
             raise ValueError("enough is a number: a reward that is a success")
         self.reward = metric(reward)
-        self.pairs = load_pairs(file) if file else ()
+        self.pairs = tasks_of(file, _pair) if file else ()
         self.enough = enough
 
     def begin(self) -> str:
@@ -77,14 +76,6 @@ def counting(rng: random.Random) -> Pair:
 # --- a user's file ---
 
 
-@cache
-def load_pairs(file: str) -> list[Pair]:
-    """The tasks of a file. Raises ValueError with what is wrong, and in which line."""
-    pairs = read_rows(file, _pair)
-    check_splits([pair.prompt for pair in pairs], file)
-    return pairs
-
-
 def _pair(row: dict) -> Pair:
     references = row.get("reference")
     if isinstance(references, str):
@@ -105,20 +96,17 @@ def _pair(row: dict) -> Pair:
 
 @cache
 def metric(name: str) -> Metric:
-    """The metric of this name, or a user's function in FILE.py:NAME. Raises ValueError where there
-    is none."""
+    """The metric of this name, or a user's reward(answer, reference) in FILE.py:NAME, of which the
+    best of several references counts.
+
+    Raises ValueError where there is none, or where it takes other arguments. A call exits where it
+    returns no finite number.
+    """
     if name in LIBRARIES:
         needs(LIBRARIES[name], "text")
     reward = function(name, METRICS)
-    return reward if name in METRICS else of_best_reference(name, reward)
-
-
-def of_best_reference(name: str, reward: Callable[[str, str], float]) -> Metric:
-    """A user's reward(answer, reference) as a metric: of several references the best counts.
-
-    Raises ValueError where it takes other arguments. A call exits where it returns no finite
-    number.
-    """
+    if name in METRICS:
+        return reward
     if not takes(reward, 2):
         raise ValueError(f"{name}: it has to take (answer, reference)")
 

@@ -12,6 +12,7 @@ import tempfile
 import warnings
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from minprm.envs.base import SPLITS, Illegal, World, call, called, needs, tool
 
@@ -37,6 +38,7 @@ class TextWorld(World):
     teaches = "tools that differ from task to task: read a recipe, follow it"
     system = "You play a text adventure. Do what you are asked to."
     waits = True
+    state: Any  # the game's own type says that each part of it may be missing
     tools = [tool("look", "Look around.")]  # noqa: RUF012  the game's own come with reset
 
     def __init__(self, level: int = 2, games: int = 100, turns: int = 30):
@@ -51,10 +53,15 @@ class TextWorld(World):
         self.turns = turns
 
     def begin(self) -> str:
+        import textworld
+
         # Tasks from number `games` on play the same games again.
         split, index = divmod(self.seed, 10**9)
         path = _made(self.level, list(SPLITS)[split], index % self.games)
-        self.env, self.state = _started(path)
+        with warnings.catch_warnings(action="ignore"):  # jericho keeps no score of these games
+            infos = textworld.EnvInfos(**dict.fromkeys(ASKED, True))
+            self.env = textworld.start(str(path), infos)
+            self.state = self.env.reset()
         self.points = 0  # of the whole game so far
         self.has_recipe = False  # the cookbook was read
         self._make_tools()
@@ -64,14 +71,9 @@ class TextWorld(World):
         return True  # each game was made for its split
 
     def __deepcopy__(self, memo: dict) -> World:
-        twin = copy.copy(self)
-        memo[id(self)] = twin
-        for name, attribute in vars(self).items():
-            if name == "env":  # the emulator is no Python object, but it can copy itself
-                with warnings.catch_warnings(action="ignore"):
-                    twin.env = attribute.copy()
-            else:
-                setattr(twin, name, copy.deepcopy(attribute, memo))
+        twin = copy.copy(self)  # a step replaces what it changes, but for the emulator
+        with warnings.catch_warnings(action="ignore"):
+            twin.env = self.env.copy()
         return twin
 
     def _make_tools(self) -> None:
@@ -138,19 +140,8 @@ def _made(level: int, split: str, number: int) -> Path:
         half_made = Path(half) / "game.z8"
         _compile(level, split, number, half_made)
         for suffix in (".ni", ".json", ".z8"):
-            file = half_made.with_suffix(suffix)
-            if file.exists():
-                os.replace(file, path.with_suffix(suffix))
+            os.replace(half_made.with_suffix(suffix), path.with_suffix(suffix))
     return path
-
-
-def _started(path: Path) -> tuple:
-    """Starts a game. Returns (the emulator, the game's first state)."""
-    import textworld
-
-    with warnings.catch_warnings(action="ignore"):  # jericho keeps no score of these games
-        env = textworld.start(str(path), textworld.EnvInfos(**dict.fromkeys(ASKED, True)))
-        return env, env.reset()
 
 
 def _compile(level: int, split: str, number: int, path: Path) -> None:
