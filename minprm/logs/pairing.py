@@ -22,11 +22,9 @@ def paired(messages: list[dict], notes: Counter) -> list[dict]:
     while i < len(turns):
         message = turns[i]
         i += 1
+        ordered.append(message)
         if message["role"] == "tool":
             notes["answers to no call"] += 1
-            ordered.append(message)
-            continue
-        ordered.append(message)
         calls = message.get("tool_calls")
         if calls is None:
             continue
