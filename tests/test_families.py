@@ -316,6 +316,13 @@ def test_packed_files_are_read_as_what_is_in_them(tmp_path, monkeypatch):
         assert said in problem.reason and str(tmp_path / name) == problem.place
 
 
+def test_a_file_that_zstandard_cannot_unpack_is_a_problem(tmp_path):
+    pytest.importorskip("zstandard")
+    (tmp_path / "a.zst").write_bytes(b"\x28\xb5\x2f\xfd" + b"0" * 9)
+    _, report = read_logs(tmp_path / "a.zst")
+    assert "cannot be unpacked" in report.problems[0].reason
+
+
 def test_inspects_zip_is_its_samples(tmp_path):
     log = json.loads((FILES / "inspect_log.json").read_text())
     with zipfile.ZipFile(tmp_path / "a.eval", "w") as archive:

@@ -106,6 +106,13 @@ def test_numbers_and_spaces_of_an_action_stay_to_the_letter():
     for number in ('"amount": 129.90,', '"exp": 1e3,', '"neg": -0.0,', "12345678901234567890123"):
         assert number in demo.steps[0].action
     assert parts(demo.steps[0].action)[1][0]["arguments"]["amount"] == 129.9
+    log = deepcopy(CALLS)
+    call = log["messages"][2]["tool_calls"][0]
+    numbers = ('{"to": 129.9}', '{"to": 129.90}')
+    calls = [{"function": call["function"] | {"arguments": number}} for number in numbers]
+    log["messages"][2]["tool_calls"] = calls
+    first, second = from_chat(log).steps[0].action.splitlines()
+    assert "129.9}" in first and "129.90}" in second
     log = deepcopy(TEXT)
     log["messages"][1]["content"] = "\n    return 1\n"
     assert from_chat(log).steps[0].action == "    return 1"
@@ -235,6 +242,23 @@ def test_what_looks_like_a_secret_is_counted_with_a_place(tmp_path, capsys):
 def test_reconstructed_tools_are_told_from_declared_ones():
     (demo, *_), _ = read_logs(FILES / "ids_are_numbers.jsonl")
     assert all(map(is_reconstructed, demo.tools)) and not any(map(is_reconstructed, TOOLS))
+    for parameters in ("x", 5, [1], {"properties": "x"}):
+        assert not is_reconstructed({"function": {"name": "go", "parameters": parameters}})
+
+
+def test_the_account_of_a_call_that_cannot_be_read_is_printed(tmp_path, capsys):
+    log = deepcopy(TEXT)
+    log["messages"][1]["tool_calls"] = [{"function": "go"}]
+    text = shown(lines(tmp_path, log), capsys=capsys)
+    assert "calls               1        0  1 calls that cannot be read, shown as text" in text
+
+
+def test_the_word_for_an_image_stays_beside_calls_that_cannot_be_read():
+    log = deepcopy(CALLS)
+    log["messages"][2] |= {"tool_calls": [{"function": {"name": "go"}, "id": []}], "image": "a.png"}
+    log["messages"][2]["tool_calls"][0]["function"]["arguments"] = "{"
+    (step,) = from_chat(log).steps
+    assert [m["content"] for m in step.state if m["role"] == "assistant"] == ["go {\n[image]"]
 
 
 # --- there and back -------------------------------------------------------------------------------

@@ -33,9 +33,8 @@ def from_atif(log: dict, notes: Counter) -> dict:
         except ValueError as error:
             raise ValueError(f"step {i}: {error}") from error
     agent = log.get("agent") or {}
-    extra = log.get("extra") or {}
+    extra = log["extra"] if isinstance(log.get("extra"), dict) else {}
     note_unread(log, READ_OF_A_LOG, "a log", notes)
-    extra = extra if isinstance(extra, dict) else {}
     tools = agent.get("tool_definitions") if isinstance(agent, dict) else None
     return {"task": None, **extra, "messages": messages, "tools": tools}
 

@@ -152,10 +152,9 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     opens = "type" not in block or CALL.search(kind) or ANSWER.search(kind)
     if isinstance(block.get(kind), dict) and opens and not IMAGE.search(kind):
         block = block[kind]
-    if kind == "tool-invocation" or ("toolCallId" in block and "toolName" not in block):
+    names_no_tool = "toolCallId" in block and "toolName" not in block
+    if kind in ("tool-invocation", "dynamic-tool") or names_no_tool:
         return _invocation(block.get("toolInvocation") or block, kind)
-    if kind == "dynamic-tool":
-        return _invocation(block, kind)
     if EMPTY.search(kind):
         return [("end", None)]
     if ANSWER.search(kind) or (kind == "retry-prompt" and block.get("tool_name")):

@@ -40,8 +40,7 @@ BOOKS = frozenset(
 NO_BOOKS = frozenset("tool_calls function_calls calls tool_choice_reason".split())
 # Written beside relabelled logs (stages/relabel.py), and other names without such a word.
 NAMED_BOOKS = frozenset(
-    """rewards rewards_without_thought learned parallel_tool_calls is_error ok custom_id
-    store region identity operation""".split()
+    "rewards rewards_without_thought learned is_error ok store region identity operation".split()
 )
 # What may hold anything; inside, a name of the conversation is looked for.
 CONTAINERS = frozenset(

@@ -11,7 +11,6 @@ import io
 import json
 import re
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
@@ -119,7 +118,9 @@ def _unpacked(place: str, content: bytes) -> Iterator[tuple[str, bytes]]:
                 yield from _unpacked(f"{place}/{name}", archive.read(name))
         else:
             yield place, content
-    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
+    except Problem:
+        raise
+    except Exception as error:  # each way to pack has errors of its own
         raise Problem(
             place, f"cannot be unpacked ({error}); pack it again, or unpack it"
         ) from error

@@ -41,7 +41,6 @@ RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system
 TOOLS = ("tools", "toolConfig", "tool_config", "tool_defs", "oai_tools", "available_tools")
 PARAMETERS = ("model_parameters", "optional_params", "modelParameters", "invocation_params", "info",
               "config")  # fmt: skip
-SCHEMAS = ("input_schema", "inputSchema", "parametersJsonSchema", "parameters_json_schema")
 # By which a family is known that has no envelope of its own: a block's kind or a message's key.
 SIGNS = {
     "tool_use": "Anthropic", "tool_result": "Anthropic", "signature": "Anthropic",
@@ -373,25 +372,16 @@ def _take_over(inside: dict, others: dict, tools: list) -> None:
 
 
 def _declared(listed: Any) -> list:
-    """Tools in the notation of any provider, as chat declares them; others as they are."""
+    """The tools of a list, without what a provider writes around them."""
     if isinstance(listed, dict):
         listed = listed.get("tools") or [{"name": name, **listed[name]} for name in listed]
     tools = []
     for tool in listed:
         several = first(tool, ("functionDeclarations", "function_declarations"))
         if several:  # Gemini's, which writes types as STRING
-            tools += _declared([{"type": "function", **_in_lower_case(one)} for one in several])
-            continue
-        function = dict(tool.get("toolSpec") or tool)
-        schema = first(function, SCHEMAS)
-        is_flat = bool(schema) or function.get("type") == "function"
-        if "name" not in function or "function" in tool or not is_flat:
-            tools.append(tool)
+            tools += _in_lower_case(several)
         else:
-            if schema:
-                function["parameters"] = schema.get("json", schema)
-            plain = {key: function[key] for key in function if key not in (*SCHEMAS, "type")}
-            tools.append({"type": "function", "function": plain})
+            tools.append(tool.get("toolSpec") or tool)
     return tools
 
 

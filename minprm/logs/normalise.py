@@ -106,8 +106,10 @@ def normalised(line: dict, reading: Reading, notes: Counter) -> dict:
             form = _message(_with_call_id(message, ids), reading, notes, new)
         except ValueError as error:
             raise ValueError(f"{place}{error}") from error
+        if notes[UNSEEN_NOTE] > before:
+            new.append("it holds an image, audio or a file, and only text is read here")
+            unseen = True
         flaws += [place + flaw for flaw in new]
-        unseen = unseen or notes[UNSEEN_NOTE] > before
         if form and form["role"] == "assistant" and unseen:
             form["weight"] = 0
             unseen = False
@@ -162,22 +164,17 @@ def _message(message: Any, reading: Reading, notes: Counter, flaws: list[str]) -
         message = _with_content(message)
     note_unread(message, READ[role], f"a message of the {role}", notes)
     form = {"role": role}
-    for key, field in (
-        ("name", first(message, TOOL_NAMES)),
-        ("tool_call_id", first(message, CALL_IDS)),
-    ):
-        if key in READ[role] and not is_nothing(field):
-            if not isinstance(field, str | int) or (key == "name" and not isinstance(field, str)):
+    for key, names, kinds in (("name", TOOL_NAMES, str), ("tool_call_id", CALL_IDS, str | int)):
+        field = first(message, names)
+        if key in READ[role] and field is not None:
+            if not isinstance(field, kinds):
                 raise ValueError(f"its {key} is no text")
             form[key] = str(field)
     if role == "assistant":
         return _of_assistant(form, message, reading, notes, flaws)
     content = message.get("content")
-    seen = notes[UNSEEN_NOTE]
     text = _answer(content, notes) if role == "tool" else _text(content, notes)
     text = _with_media(text, message, notes)
-    if notes[UNSEEN_NOTE] > seen:
-        flaws.append("it holds an image, audio or a file, and only text is read here")
     if text is None:
         raise ValueError("it has no text content")
     return form | {"content": text}
@@ -278,7 +275,6 @@ def _of_assistant(
             marks = {mark: inside[mark] for mark in MARKS if mark in inside and mark != "loss"}
             message = {**marks, **message}  # a loss beside metrics is a number that was measured
     text, thought = _text_and_thought(message, reading, notes)
-    media = _with_media(None, message, notes)
     try:
         calls = _calls(message, notes)
         if not calls:
@@ -289,24 +285,22 @@ def _of_assistant(
         written = message.get("tool_calls") or message.get("function_call")
         lines = [text, *map(_as_written, written if isinstance(written, list) else [written])]
         text = "\n".join(line for line in lines if line) or json.dumps(written)
+        text = _with_media(text, message, notes)
         return form | {"content": text, "weight": 0, "tool_calls": []}  # so the answers are its own
     if calls and text.strip() and reading.content == "thought" and not thought:
         notes["text beside a call, taken for its thought"] += 1
         text, thought = "", text
-    form["content"] = text if text.strip() else None
+    text = _with_media(text.strip() and text, message, notes)
+    form["content"] = text or None
     if thought:
         form[REASONING] = thought
     if calls:
         form["tool_calls"] = calls
-    if media:
-        flaws.append("it holds an image, audio or a file, and only text is read here")
-        form["content"] = "\n".join([text, media]).strip()
-    elif not text.strip() and not calls and not thought:
+    if not text and not calls:
         flaws.append("it has an empty action: neither text content nor tool_calls")
-        notes[f"{FLAW}empty answers, left out"] += 1
-        return None
-    elif not text.strip() and not calls:
-        flaws.append("it has a thought, and an empty action: neither text content nor tool_calls")
+        if not thought:
+            notes[f"{FLAW}empty answers, left out"] += 1
+            return None
     if _mark(message, notes) == 0:
         notes["answers of weight 0, read and not learned"] += 1
         form["weight"] = 0

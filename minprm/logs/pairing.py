@@ -22,11 +22,9 @@ def paired(messages: list[dict], notes: Counter) -> list[dict]:
     while i < len(turns):
         message = turns[i]
         i += 1
+        ordered.append(message)
         if message["role"] == "tool":
             notes["answers to no call"] += 1
-            ordered.append(message)
-            continue
-        ordered.append(message)
         calls = message.get("tool_calls")
         if calls is None:
             continue
@@ -51,9 +49,7 @@ def _turns_in_one(messages: list[dict], notes: Counter) -> list[dict]:
     for i, message in enumerate(messages):
         last = turns[-1] if turns else message
         both = last is not message and last["role"] == message["role"] == "assistant"
-        alike = both and last.get("weight") == message.get("weight")
-        if both and _is_thought_alone(last):
-            alike = True
+        alike = both and (_is_thought_alone(last) or last.get("weight") == message.get("weight"))
         # behind a call, a text is what the agent said to its answer, unless the answer comes later
         answered = i + 1 < len(messages) and messages[i + 1]["role"] == "tool"
         if alike and "tool_calls" in last and "tool_calls" not in message and not answered:
@@ -63,10 +59,10 @@ def _turns_in_one(messages: list[dict], notes: Counter) -> list[dict]:
             turns[-1] = _joined(last, message)
         else:
             turns.append(message)
-    thoughts = [turn for turn in turns if _is_thought_alone(turn)]
-    if thoughts:
-        notes["thoughts without an answer, left out"] += len(thoughts)
-    return [turn for turn in turns if not _is_thought_alone(turn)]
+    spoken = [turn for turn in turns if not _is_thought_alone(turn)]
+    if len(spoken) < len(turns):
+        notes["thoughts without an answer, left out"] += len(turns) - len(spoken)
+    return spoken
 
 
 def _is_thought_alone(message: dict) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from minprm.constants import fail
 from minprm.data import Demo, Step
-from minprm.logs.books import ARGUMENTS, AS_THEY_ARE, Reading, is_kept, renamed
+from minprm.logs.books import ARGUMENTS, AS_THEY_ARE, Reading, first, is_kept, renamed
 from minprm.logs.files import Problem, files_of, unread_files, values_of
 from minprm.logs.formats import logs_of, opened
 from minprm.logs.normalise import THOUGHTS, LeftOut, normalised
@@ -29,7 +29,6 @@ from minprm.logs.schemas import add_missing_tools
 from minprm.text.actions import joined, parse_json
 
 T = TypeVar("T")
-FRACTION = re.compile(r"\d[.eE]|-0")
 TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[:,\s]\s*')
 
 
@@ -110,23 +109,21 @@ def _end_of_greeting(messages: list[dict]) -> int:
 
 def _action(message: dict, i: int) -> str:
     """The action of the i-th message: what it says, then what it calls."""
-    calls = []
-    for call in message.get("tool_calls", ()):
-        function = call["function"]
-        calls.append({"name": function["name"], "arguments": json.loads(function["arguments"])})
     try:
-        action = joined(message["content"] or "", calls)
+        reply = joined(message["content"] or "", [])
     except ValueError as error:
         raise ValueError(f"message {i} (assistant): {error}") from error
-    for function in [call["function"] for call in message.get("tool_calls", ())]:
-        if FRACTION.search(function["arguments"]):  # 129.90 is to stay, and Python writes 129.9
-            rewritten = json.dumps(json.loads(function["arguments"]))
-            action = action.replace(rewritten, to_the_letter(function["arguments"]), 1)
-    return action
+    lines = [reply] if reply else []
+    for call in message.get("tool_calls", ()):
+        name = json.dumps(call["function"]["name"])
+        arguments = to_the_letter(call["function"]["arguments"])
+        lines.append(f'{{"name": {name}, "arguments": {arguments}}}')
+    return "\n".join(lines)
 
 
 def to_the_letter(arguments: str) -> str:
-    """JSON in one line, spaced as json.dumps does it, with each number as it stands.
+    """JSON in one line, spaced as json.dumps does it, with each number as it stands: 129.90 is to
+    stay, and Python writes 129.9.
 
     >>> to_the_letter('{"price":129.90}')
     '{"price": 129.90}'
@@ -196,32 +193,26 @@ def read_logs(path: str | Path, reading: Reading = AS_THEY_ARE) -> tuple[list[De
     except Problem as problem:
         fail(str(problem))
     report = Report(files=len(files), normalised=unread_files(path, files))
-    demos: list[Demo] = []
-    declares: list[bool] = []  # does each of them say what tools there were
+    logs: list[tuple[str, Demo, bool]] = []  # (place, demo, does it say what tools there were)
     says = Counter({condition: 0 for condition in reading.keep})
     for file in files:
         for place, log in logs_of(file, report.normalised, reading.format, len(files) == 1):
             try:
-                demo, declares_tools = _read_log(place, log, reading, report, says)
+                logs.append((place, *_read_log(place, log, reading, report, says)))
             except LeftOut as reason:
                 report.normalised[str(reason)] += 1
-                continue
             except Problem as problem:
                 report.problems.append(problem)
-                continue
-            demos.append(demo)
-            report.places.append(place)
-            declares.append(declares_tools)
     for condition, count in says.items():
         if not count:
             fail(f"--keep {condition}: no log of {path} has such a field to compare")
-    longest = without_beginnings(demos)
-    if len(longest) < len(demos):
-        report.normalised[BEGINNINGS] += len(demos) - len(longest)
-        demos = [demos[number] for number in longest]
-        declares = [declares[number] for number in longest]
-        report.places = [report.places[number] for number in longest]
-    add_missing_tools(demos, declares, report.normalised)
+    longest = without_beginnings([demo for _, demo, _ in logs])
+    if len(longest) < len(logs):
+        report.normalised[BEGINNINGS] += len(logs) - len(longest)
+    logs = [logs[number] for number in longest]
+    report.places = [place for place, _, _ in logs]
+    demos = [demo for _, demo, _ in logs]
+    add_missing_tools(demos, [declares for _, _, declares in logs], report.normalised)
     return demos, report
 
 
@@ -265,14 +256,12 @@ def written_in(line: dict) -> Counter[str]:
     count = Counter(messages=len(line["messages"]))
     for message in line["messages"]:
         calls = message.get("tool_calls") or [message.get("function_call")]
-        calls = (
-            [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-        )
-        count["calls"] += len(calls)
-        for call in calls:
-            function = call.get("function", call)
-            arguments = next(filter(None, map(function.get, ARGUMENTS)), None)
-            count["arguments"] += arguments not in (None, "", "{}", "null", {})
+        for call in calls if isinstance(calls, list) else []:
+            if isinstance(call, dict):
+                function = call.get("function", call)
+                arguments = first(function, ARGUMENTS) if isinstance(function, dict) else None
+                count["calls"] += 1
+                count["arguments"] += arguments not in (None, "{}", "null")
         count["results"] += message.get("role") in ("tool", "function")
         count["thoughts"] += any(map(message.get, THOUGHTS))
     tools = line.get("tools") or line.get("functions") or []

@@ -20,7 +20,9 @@ RECONSTRUCTED = (
     "their schemas were reconstructed from calls and are not what the agent sends; declare the real"
     " ones in the logs, or the model may not call under these"
 )
-SCHEMAS = ("parameters", "input_schema", "inputSchema")  # names of what a tool takes
+# Names of what a tool takes.
+SCHEMAS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema",
+           "parameters_json_schema")  # fmt: skip
 OTHER_TYPES = {"str": "string", "text": "string", "int": "integer", "float": "number",
                "bool": "boolean", "list": "array", "dict": "object"}  # fmt: skip
 
@@ -38,13 +40,12 @@ def as_parameters(function: dict) -> tuple[str, dict] | None:
             return key, parse_json(schema)
         if not isinstance(schema, dict) or not schema:
             continue
-        if "type" in schema and not isinstance(schema["type"], dict):
-            return None if key == "parameters" else (key, schema)
-        if not all(isinstance(field, dict) for field in schema.values()):
-            return None if key == "parameters" else (key, schema)
-        if {"properties", "anyOf", "$ref"} & schema.keys():
-            return None if key == "parameters" else (key, schema)
-        return key, from_flat(schema)
+        schema = schema.get("json", schema)  # of Bedrock
+        typed = "type" in schema and not isinstance(schema["type"], dict)
+        is_flat = all(isinstance(field, dict) for field in schema.values())
+        if is_flat and not typed and not {"properties", "anyOf", "$ref"} & schema.keys():
+            return key, from_flat(schema)
+        return None if key == "parameters" else (key, schema)
     return None
 
 
@@ -83,8 +84,10 @@ def without_nulls(schema: Any) -> Any:
 def is_reconstructed(tool: dict) -> bool:
     """Was this schema learned from calls? Then it has no description, and bare types alone."""
     function = tool.get("function", tool)
-    properties = (function.get("parameters") or {}).get("properties") or {}
-    bare = all(isinstance(p, dict) and p.keys() == {"type"} for p in properties.values())
+    parameters = function.get("parameters")
+    properties = parameters.get("properties") if isinstance(parameters, dict) else None
+    fields = properties.values() if isinstance(properties, dict) else ()
+    bare = all(isinstance(field, dict) and field.keys() == {"type"} for field in fields)
     return function.get("description") == "" and bare
 
 
