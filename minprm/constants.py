@@ -302,6 +302,8 @@ class Config:
     drop: Annotated[list[str], Needs("demos")] = field(default_factory=list)
     # KEY=NAME: keys of --demos, and the names under which they are read
     map: Annotated[list[str], Needs("demos")] = field(default_factory=list)
+    # the key that says of which task a log is; none: task, task_id and others like it
+    task_key: Annotated[str, Needs("demos")] = ""
     # logs to learn from, by how they ended: won, or 'reward>=0.5'; none: all
     keep: Annotated[list[str], Needs("demos")] = field(default_factory=list)
     # a pattern that fits the beginning of an answer, the thought in brackets: taken out of it

@@ -147,7 +147,6 @@ ROOT = Path(__file__).parents[1]
         ("--tiny.heads 2", "--tiny.heads is gone: it follows from the width"),
         ("--act-prm.entropy .1", "--act-prm.entropy is gone: Act-PRM has no such bonus"),
         ("--history.first 0", "--history.first is gone: the first observation always stays"),
-        ("--task-key game", "--task-key is gone: --map KEY=task_id"),
         ("--relabel.keep 2", "each step has the best of its thoughts: leave it out"),
         ("--world= --arms base --no-think --demos a --model b", "it needs --world"),
         ("--world= --arms base --split validation --demos a --model b", "it needs --world"),

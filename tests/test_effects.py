@@ -46,7 +46,7 @@ UNSEEN = {"preset", "config", "rl.format_penalty"}
 # tokens that the sampler drew, and without a world nothing opens a turn with its action. How logs
 # are read is said of keys that they have.
 ASTRAY = {
-    "think", "drop", "map", "keep", "format", "thought", "act_prm.kl", "rl.kl_target",
+    "think", "drop", "map", "task_key", "keep", "format", "thought", "act_prm.kl", "rl.kl_target",
 }  # fmt: skip
 LOGS = {"demos": "demos.jsonl", "arms": ["base", "action_sft"]}
 REPLAY = {"world": "", "world_args": [], "demos": "demos.jsonl", "model": "model"}

@@ -172,13 +172,10 @@ def test_logs_are_kept_by_how_they_ended(tmp_path, capsys):
     assert capsys.readouterr().err.count("\n") == 4
 
 
-def test_a_key_that_is_mapped_names_the_task(tmp_path):
+def test_a_task_key_names_the_task():
     log = {**TEXT, "task": "a", "metadata": {"case": 7}}
-    path = tmp_path / "logs.jsonl"
-    path.write_text(json.dumps(log))
-    reading = Reading(drop=["task"], map=["metadata.case=task_id"])
-    (demo,), _ = read_logs(path, reading)
-    assert demo.task == "7"
+    assert from_chat(log, Reading(task_key="metadata.case")).task == "7"
+    assert "--task-key game: the log has no such field" in problem(log, Reading(task_key="game"))
 
 
 @pytest.mark.parametrize("mark", ["weight", "train", "trainable", "loss", "loss_weight"])

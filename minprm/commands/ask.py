@@ -56,6 +56,7 @@ class Evaluation:
     skip_bad: bool = False  # go on without the bad lines of --demos
     drop: list[str] = field(default_factory=list)  # keys of --demos that are no part of it
     map: list[str] = field(default_factory=list)  # KEY=NAME: keys and what they are read as
+    task_key: str = ""  # the key that says of which task a log is; none: task, task_id and the like
     keep: list[str] = field(default_factory=list)  # logs by their end: won, or 'reward>=0.5'
     thought: str = ""  # a pattern at the beginning of an answer, the thought in brackets
     format: str = ""  # FILE.py:NAME, a reader of your own for another format
@@ -159,7 +160,7 @@ def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> Non
             "a world that is played, so no --demos",
             "world world_args agent episodes samples split think transcripts",
         ),
-        (not played, "--demos", "content skip_bad drop map keep thought format"),
+        (not played, "--demos", "content skip_bad drop map task_key keep thought format"),
     )
     sentences = []
     for met, need, knobs in needs:

@@ -29,7 +29,6 @@ GONE = {
     "relabel.keep": "each step has the best of its thoughts: leave it out",
     "agent_seconds": "ten minutes without a request end an episode: leave it out",
     "keep_episodes": "a report has 40 of an arm; minprm evaluate --transcripts FILE writes all",
-    "task_key": "--map KEY=task_id reads another field as the task",
     "history.first": "the first observation always stays: leave it out",
     "act_prm.kl_target": "--act-prm.kl stays as it is: leave it out",
     "act_prm.entropy": "Act-PRM has no such bonus: leave it out",

@@ -48,6 +48,7 @@ class Logs:
     skip_bad: bool = False  # go on without the bad lines
     drop: list[str] = field(default_factory=list)  # keys of the logs that are no part of it
     map: list[str] = field(default_factory=list)  # KEY=NAME: keys and what they are read as
+    task_key: str = ""  # the key that says of which task a log is; none: task, task_id and the like
     keep: list[str] = field(default_factory=list)  # logs by their end: won, or 'reward>=0.5'
     thought: str = ""  # a pattern at the beginning of an answer, the thought in brackets
     format: str = ""  # FILE.py:NAME, a reader of your own for another format

@@ -66,6 +66,7 @@ class Reading(NamedTuple):
     content: Content = "reply"
     drop: Sequence[str] = ()
     map: Sequence[str] = ()
+    task_key: str = ""
     keep: Sequence[str] = ()
     thought: str = ""
     format: str = ""

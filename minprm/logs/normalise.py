@@ -26,6 +26,7 @@ from minprm.logs.books import (
     TASK_KEYS,
     TOOL_NAMES,
     Reading,
+    field_at,
     first,
     is_container,
     is_nothing,
@@ -122,7 +123,7 @@ def normalised(line: dict, reading: Reading, notes: Counter) -> dict:
         raise LeftOut("logs that are marked as not to be learned, left out")
     tools = _tools(line, notes)
     _leave_out_nulls(messages, tools or [], notes)
-    task = _task(line, messages)
+    task = _task(line, messages, reading)
     outcome = {key: line[key] for key in OUTCOMES if not is_nothing(line.get(key))}
     messages = paired(messages, notes)
     return {
@@ -615,9 +616,14 @@ def _task_id(line: dict) -> Any:
     return None
 
 
-def _task(line: dict, messages: list[dict]) -> str:
+def _task(line: dict, messages: list[dict], reading: Reading) -> str:
     """What a split goes by: the task that the log names, or else a hash of the first system and
     the first user message."""
+    if reading.task_key:
+        task = field_at(line, reading.task_key)
+        if task is None:
+            raise ValueError(f"--task-key {reading.task_key}: the log has no such field")
+        return task if isinstance(task, str) else json.dumps(task, sort_keys=True)
     task = line.get("task")
     if task in (None, ""):
         task = _task_id(line)
