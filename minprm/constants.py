@@ -273,6 +273,8 @@ class Config:
     world_args: Annotated[list[str], Needs("world")] = field(default_factory=list)
     # FILE.py:NAME, an agent of your own that plays its own tasks in the place of a world
     agent: str = ""
+    # seconds for which it may do without the model; then its episode is given up
+    agent_seconds: Annotated[Positive, Needs("agent")] = 120.0
     model: str = "tiny"  # hub id or path of a chat model; tiny: the embedded one
     sampler: SamplerName = "auto"  # auto: vllm if there is an Nvidia GPU
     device: DeviceName = "auto"  # where the model computes; auto: cuda if it is there, else cpu

@@ -235,7 +235,7 @@ def test_a_failed_episode_is_in_no_group_and_its_group_is_compared_without_it(ag
 
 def test_what_failed_is_counted_and_said(agent, file, said):
     seeds = [0, 1, 2, 3]
-    episodes = play_by_agent(f"{file}:sometimes", agent, seeds, 3)
+    episodes = play_by_agent(f"{file}:sometimes", 20.0, agent, seeds, 3)
     assert [bool(e.failure) for e in episodes] == [False, True, False, True]
     (line,) = [line for line in said if "failed" in line]
     assert "2 of 4 episodes failed" in line and "a bug of mine" in line and "2 x" in line
@@ -503,7 +503,8 @@ def test_the_ladder_the_page_and_evaluate_know_of_an_agent(
     ("--agent mine.py:play --model x --world cups", "in the place of a --world"),
     ("--agent mine.py:play --model x --stages act_prm", "learns from logs"),
     ("--agent mine.py:play --world= ", "has been raised on"),
-    ("--agent mine.py:play --agent-seconds 3", "--agent-seconds is gone: ten minutes"),
+    ("--agent-seconds 3", "it needs --agent"),
+    ("--agent mine.py:play --agent-seconds 0", "at least"),
 ])  # fmt: skip
 def test_what_cannot_be_meant_is_refused(file, monkeypatch, capsys, flags, says):
     monkeypatch.chdir(file.parent)

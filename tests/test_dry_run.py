@@ -1,6 +1,7 @@
 """--dry-run: it refuses what a run refuses, shows the first sample, and measures one batch."""
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -15,8 +16,8 @@ import torch
 from minprm.arms import ladder
 from minprm.commands import dry_run
 from minprm.commands.cli import parse
-from minprm.commands.dry_run import measure, peak_memory
-from minprm.commands.dry_run import plan as whole_plan
+from minprm.commands.dry_run import IMITATE, LEARN, WRITE, measure, peak_memory, seconds_of
+from minprm.commands.plan import plan as whole_plan
 from minprm.commands.train import main
 from minprm.constants import SFT, ActPRM, Relabel
 from minprm.load import names
@@ -96,7 +97,7 @@ def test_a_plan_writes_nothing_and_says_whether_thoughts_can_be_read(folder, mod
     main(f"{FLAGS} --model cut".split())
     bad = capsys.readouterr().out
     main("--preset smoke --dry-run --tiny.dim 16 --act-prm.batch 2".split())
-    not_raised = capsys.readouterr().out
+    embedded = capsys.readouterr().out
     main("--preset smoke --dry-run --act-prm.batch 2".split())
     shipped = capsys.readouterr().out
     assert {path.name for path in folder.iterdir()} == {"logs.jsonl", "cut"}
@@ -104,15 +105,16 @@ def test_a_plan_writes_nothing_and_says_whether_thoughts_can_be_read(folder, mod
     assert (
         "so a run would stop; " in bad and "of 256 thoughts were cut at --thought-tokens 6" in bad
     )
-    for told in (good, shipped):
-        assert "Peak memory: " in told and "updates           about" in told
-    assert "Not measured: the embedded model is not raised yet. A run raises it" in not_raised
-    assert "Peak memory" not in not_raised
+    for told in (good, embedded):
+        assert "Peak memory: " in told and " s to write and score thoughts" in told
+    assert "not raised yet" in embedded
     assert "of 16 thoughts can be read" in shipped, "the model that comes with minprm was asked"
     main("--preset smoke --arms rl --dry-run --tiny.dim 16".split())
     played = capsys.readouterr().out
-    assert "Not measured: how long playing takes" in played and played.count("stage  ") == 1
+    assert "Time was not measured: that of playing" in played and played.count("stage  ") == 1
     assert "Peak memory" not in played
+    main("--preset smoke --dry-run --jobs 2 --act-prm.batch 2".split())
+    assert "2 arms are trained at once (--jobs), which takes 2 times" in capsys.readouterr().out
 
 
 def test_a_plan_loads_no_model_whose_weights_are_not_here(folder, model, monkeypatch, capsys):
@@ -176,7 +178,6 @@ def test_the_memory_of_a_card_is_what_torch_had_of_it_and_else_what_the_process_
     _ = torch.ones(2**28)  # a gibibyte
     of_words = lambda told: float(told.split()[2])  # noqa: E731
     assert of_words(peak_memory(torch.device("cpu"))) >= of_words(before) + 0.5
-    monkeypatch.setattr(sys, "platform", "darwin")
     assert "was not measured" in peak_memory(torch.device("mps"))
 
 
@@ -195,7 +196,7 @@ def test_one_batch_is_of_the_longest_logs_and_is_walked_and_learned_from(checkpo
 
     monkeypatch.setattr(dry_run, "learn", noted)
     tally, seconds = measure(run)
-    assert tally.drawn == 2 * 2 * 4 and [*seconds] == ["act_prm", "sft"]
+    assert tally.drawn == 2 * 2 * 4 and [*seconds] == [WRITE, LEARN, IMITATE]
     assert min(seconds.values()) > 0
     (first, thoughts), (second, logs) = updates
     assert (first, second) == (act, run.cfg.sft)
@@ -206,8 +207,8 @@ def test_one_batch_is_of_the_longest_logs_and_is_walked_and_learned_from(checkpo
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("arms", "parts"), [
-    (["act_prm"], ["act_prm", "sft"]), (["best_of_base"], ["sft"]), (["action_sft"], ["sft"]),
-    (["rl"], []),
+    (["act_prm"], [WRITE, LEARN, IMITATE]), (["best_of_base"], [WRITE, IMITATE]),
+    (["action_sft"], [IMITATE]), (["rl"], []),
 ])  # fmt: skip
 def test_nothing_is_measured_that_no_stage_does(checkpoints, arms, parts):
     cfg = replace(CFG, num_demos=6, arms=arms, act_prm=ActPRM(batch=2, group=4))
@@ -215,16 +216,14 @@ def test_nothing_is_measured_that_no_stage_does(checkpoints, arms, parts):
     assert [*seconds] == parts
 
 
-def test_a_stage_takes_as_long_as_its_updates(tmp_path, model, monkeypatch):
-    logs = tmp_path / "logs.jsonl"
-    logs.write_text("".join(json.dumps(line(page)) + "\n" for page in PAGES))
-    measured = {"act_prm": 90.0, "sft": 4.0}, ["Peak memory: none."]
-    monkeypatch.setattr(dry_run, "one_batch", lambda *_: measured)
-    flags = f"--preset logs --demos {logs} --model {model} --lora 0 --held-out 2 --arms act_prm"
-    flags += " --seeds 0 1 --sft.epochs 2 --sft.batch 2"
-    *_, head, act_prm, relabel, sft, whole, peak = whole_plan(parse(flags.split()), tmp_path)
-    assert head.split() == ["stage", "updates", "about"] and peak == "Peak memory: none."
-    assert act_prm.split() == ["act_prm", "40", "1:00:00"]
-    assert relabel.split() == ["act_prm+relabel", "-", "-"]
-    assert sft.split() == ["act_prm+relabel+sft:thoughts", "4", "0:00:16"]
-    assert whole.split()[-1] == "2:00:32"
+def test_times_are_multiples_of_what_was_measured(checkpoints):
+    act = ActPRM(updates=10, batch=2, group=4)
+    cfg = replace(CFG, num_demos=6, held_out=2, act_prm=act, relabel=Relabel(group=8),
+                  eval_every=5, sft=SFT(epochs=20, batch=12))  # fmt: skip
+    run = ladder.start(cfg, 0, Lines(), checkpoints)
+    took = {WRITE: 8.0, LEARN: 3.0, IMITATE: 2.0}
+    ids = ["act_prm", "act_prm+relabel", "relabel:matched", "sample", "copy", "sft:actions", "rl"]
+    found = [seconds_of(stage_id, run, took) for stage_id in ids]
+    matched = 8 + math.ceil(10 * 2 * 4 / 6)
+    # a walk is of 2 demos and 4 thoughts a step: one demo and one thought take a second
+    assert found == [10 * 11 + 3 * 2 * 4, 6 * 8, 6 * matched, 6, 0, 20, None]

@@ -47,6 +47,15 @@ for command in sys.argv[1:]:
     assert not heavy, f"minprm {command} imports {heavy}"
     assert told.getvalue().strip() and "Traceback" not in told.getvalue(), command
 """
+PLAN = """
+import sys
+from minprm.commands.cli import parse
+from minprm.commands.plan import plan
+parts = plan(parse(["--dry-run"]), None)
+while "takes a moment" not in (part := next(parts)):
+    print(part)
+assert not {"torch", "transformers"} & {*sys.modules}
+"""
 
 
 def child(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess:
@@ -84,6 +93,13 @@ def test_ctrl_c_while_a_command_begins_ends_it_without_a_traceback(monkeypatch):
     with pytest.raises(SystemExit) as stop:
         __main__.main(["train"])
     assert stop.value.code == 130
+
+
+def test_a_plan_tells_stages_and_updates_before_it_waits_for_torch(tmp_path):
+    done = child(tmp_path, "-c", PLAN)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert ["act_prm", "80"] in lines and ["sft:actions", "80"] in lines  # no times yet
 
 
 def test_a_folder_that_holds_no_model_is_named(here):

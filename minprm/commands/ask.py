@@ -27,6 +27,7 @@ from minprm.constants import (
     Episodes,
     History,
     LayoutName,
+    Positive,
     SamplerName,
     Split,
     Temperature,
@@ -51,6 +52,7 @@ class Evaluation:
     world: str = "cups"  # name of a world in minprm/envs, or FILE.py:NAME, one of your own
     world_args: list[str] = field(default_factory=list)  # its knobs, e.g. rounds=1 swaps=5
     agent: str = ""  # FILE.py:NAME, an agent of your own that plays in the place of a world
+    agent_seconds: Positive = 120.0  # for which it may do without the model
     demos: str = ""  # instead of a world: logs that no training saw, replayed step by step
     content: Content = "reply"  # what text beside a call in --demos is
     skip_bad: bool = False  # go on without the bad lines of --demos
@@ -158,7 +160,7 @@ def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> Non
         (
             played,
             "a world that is played, so no --demos",
-            "world world_args agent episodes samples split think transcripts",
+            "world world_args agent agent_seconds episodes samples split think transcripts",
         ),
         (not played, "--demos", "content skip_bad drop map task_key keep thought format"),
     )
@@ -201,7 +203,7 @@ def _check_world(evaluations: dict[str, Evaluation], chosen_knobs: set[str]) -> 
 
 def configured(path: str, flags: Evaluation) -> Config:
     """The configuration of an agent whose model is at this path, and that is asked so."""
-    names = ("episodes", "split", "sampler", "device", "engine", "demos",
+    names = ("agent_seconds", "episodes", "split", "sampler", "device", "engine", "demos",
              "skip_bad", *ASKED)  # fmt: skip
     knobs = {name: getattr(flags, name) for name in names}
     return Config(model=path, eval_temperature=flags.temperature, **knobs)

@@ -27,7 +27,6 @@ GONE = {
     "processes": "--dry-run measures one process; how many share a run torchrun says",
     "track": "wandb sync --sync-tensorboard runs/RUN/tensorboard, or another reader of these files",
     "relabel.keep": "each step has the best of its thoughts: leave it out",
-    "agent_seconds": "ten minutes without a request end an episode: leave it out",
     "keep_episodes": "a report has 40 of an arm; minprm evaluate --transcripts FILE writes all",
     "history.first": "the first observation always stays: leave it out",
     "act_prm.kl_target": "--act-prm.kl stays as it is: leave it out",

@@ -1,19 +1,20 @@
-"""--dry-run: what the model reads, and one batch of the longest logs, run and measured.
+"""The part of --dry-run (plan.py) that needs the model: what it reads, and one batch, measured.
 
-It goes through the same functions as a run, so it refuses what a run refuses, and it writes nothing
-to runs/ or checkpoints/. A stage takes as long as its updates, each as long as that of the batch.
-That is an estimate: a model learns to write shorter or longer thoughts.
+The batch is of the longest logs, written, scored and learned from by the stages' own functions. The
+times of all stages are multiples of it, so they are an estimate: a model learns to write shorter or
+longer thoughts.
 """
 
+import math
 import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import timedelta
 from itertools import cycle, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from loguru import logger
@@ -24,7 +25,6 @@ from minprm.arms.demos import (
     examples_of,
     fitting_demos,
     leave_out_unwritable,
-    logs_of,
     measured,
     split,
     tools_of,
@@ -32,13 +32,12 @@ from minprm.arms.demos import (
 from minprm.arms.ladder import start
 from minprm.commands.logs import describe, tokens_of
 from minprm.commands.threads import set_threads
-from minprm.constants import Config, Training
+from minprm.constants import Config, Training, arms_of
 from minprm.data import Demo, Sample
 from minprm.envs import make_world
 from minprm.load import tiny
 from minprm.load.base import checked_base
 from minprm.load.check import check_sizes
-from minprm.load.names import require_sampler
 from minprm.load.pretrained import (
     adapted,
     load_shape,
@@ -46,25 +45,31 @@ from minprm.load.pretrained import (
     weights_here,
     with_saved_adapters,
 )
+from minprm.logs.reader import Report
 from minprm.look.failure import Tally
 from minprm.look.log import Log
 from minprm.model.agent import Agent, make_prompter
 from minprm.printable import printable
 from minprm.run.stage_ids import kind, stage_ids, updates_of
+from minprm.several.jobs import processes
 from minprm.several.together import several
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
-from minprm.stages.relabel import with_thoughts
+from minprm.stages.relabel import thoughts_a_step, with_thoughts
 from minprm.stages.sft import to_samples as logged
 from minprm.text import instruction
+from minprm.text.chat import Chat
 from minprm.trainer import Run, learn
 
+# the parts of a batch that are measured
+WRITE, LEARN, IMITATE = "write and score thoughts", "learn from them", "make an update of SFT"
 DRAWS_THOUGHTS = {"act_prm", "relabel", "sample"}  # stages that do, for the steps of logs
 
 
-def plan(cfg: Config, checkpoints: Path) -> Iterator[str]:
-    """The plan, part by part; what takes long comes last. Exits where a run would be refused."""
-    demos, report = logs_of(cfg, cfg.seeds[0])
-    require_sampler(cfg.sampler)
+def of_model(
+    cfg: Config, checkpoints: Path, demos: list[Demo], report: Report | None
+) -> Iterator[str]:
+    """The rest of the plan, part by part; what takes long comes last. Exits where a run would be
+    refused. report: what there is to say of the logs; None where the expert has left them."""
     set_threads(cfg.model, cfg.threads)
     model, tokenizer = shape_of(cfg)
     check_sizes(model, tokenizer, cfg.context)
@@ -78,21 +83,16 @@ def plan(cfg: Config, checkpoints: Path) -> Iterator[str]:
     total, trained = model.num_parameters(), model.num_parameters(only_trainable=True)
     yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
     yield from instruction.plan(prompter.instruction, cfg.sft.keep_instruction)
-    as_learned = replace(prompter, reads_instruction=cfg.sft.keep_instruction)
-    samples = logged(train_demos[0], as_learned) if train_demos else []
-    if samples:
-        yield "\n" + printable(prompter.chat.text(samples[-1].whole())) + "\n"
-    reason = why_not_measured(cfg, checkpoints)
-    seconds, notes = ({}, [f"Not measured: {reason}"]) if reason else one_batch(cfg, checkpoints)
-    yield f"{'stage':<50}{'updates':>9}{'about':>16}"
-    whole = 0.0
-    for stage_id in stage_ids(cfg):
-        updates = updates_of(stage_id, cfg, train_demos)
-        took = updates * seconds.get(kind(stage_id), 0.0)
-        yield f"{stage_id:<50}{updates or '-':>9}{clock(took):>16}"
-        whole += took * len(cfg.seeds)
-    yield f"{'all of them, for all seeds':<50}{clock(whole):>25}"
-    yield from notes
+    if train_demos:
+        yield "\n" + rendered(train_demos[0], prompter.chat) + "\n"
+    if several():
+        yield "Not measured: a plan measures one process, without torchrun. Of several, those that"
+        yield "share weights (--shard) need less each."
+    elif cfg.model != "tiny" and not weights_here(checked_base(cfg)[0]):
+        yield f"Not measured: the weights of {cfg.model} are not on this machine."
+        yield "A run downloads them; a plan does not."
+    else:
+        yield from one_batch(cfg, checkpoints)
 
 
 def shape_of(cfg: Config) -> tuple[PreTrainedModel, Tokenizer]:
@@ -107,59 +107,63 @@ def shape_of(cfg: Config) -> tuple[PreTrainedModel, Tokenizer]:
     return adapted(model, cfg.lora, checkpointing=False, targets=cfg.lora_targets), tokenizer
 
 
-def clock(seconds: float) -> str:
-    """Hours, minutes and seconds; `-` where nothing was measured."""
-    return str(timedelta(seconds=round(seconds))) if seconds else "-"
+def rendered(demo: Demo, chat: Chat) -> str:
+    """A demo as the model reads it."""
+    ids = []
+    for i, step in enumerate(demo.steps):
+        ids += chat.state(step.state, demo.tools, demo.action_before(i))
+        thought = None if step.thought is None else chat.thought(step.thought)
+        ids += chat.turn(thought, chat.action(step.action))
+    return printable(chat.text(ids))
 
 
 # --- one batch ---
 
 
-def why_not_measured(cfg: Config, checkpoints: Path) -> str:
-    """Why no batch is run; empty where one is."""
-    if several():
-        return (
-            "a plan measures one process, without torchrun. Of several, those that\n"
-            "share weights (--shard) need less each."
-        )
-    if not {kind(stage_id) for stage_id in stage_ids(cfg)} & {*DRAWS_THOUGHTS, "sft"}:
-        return "how long playing takes depends on what is learned."
+def one_batch(cfg: Config, checkpoints: Path) -> Iterator[str]:
+    """Times of all stages, and the memory. Exits where a run could not start."""
+    raised = True
     if cfg.model == "tiny":
         world = make_world(cfg)
-        if not tiny.is_here(world, cfg.tiny, cfg.seeds[0], cfg.micro_tokens, checkpoints):
-            return "the embedded model is not raised yet. A run raises it first."
-    elif not weights_here(checked_base(cfg)[0]):
-        return (
-            f"the weights of {cfg.model} are not on this machine.\n"
-            "A run downloads them; a plan does not."
-        )
-    return ""
-
-
-def one_batch(cfg: Config, checkpoints: Path) -> tuple[dict[str, float], list[str]]:
-    """(the seconds of an update by kind of stage, what there is to say of it in lines). Exits where
-    a run could not start."""
-    with closing(Log(checkpoints / cfg.run)) as log:  # it writes when it is opened, and no sooner
-        logger.disable("minprm")  # the plan has said it
+        raised = tiny.is_here(world, cfg.tiny, cfg.seeds[0], cfg.micro_tokens, checkpoints)
+    with TemporaryDirectory() as folder, closing(Log(Path(folder))) as log:
+        if not raised:  # one of its size will do
+            cfg = replace(cfg, tiny=replace(cfg.tiny, updates=1), gate=False)
+            checkpoints = Path(folder)
+        logger.disable("minprm")  # the plan has said it, or it is no news of another model
         try:
             run = start(cfg, cfg.seeds[0], log, checkpoints)
             tally, seconds = measure(run)
         finally:
             logger.enable("minprm")
-    notes = [
-        "That is updates alone, as if all were of the longest logs, in one process.",
-        peak_memory(run.agent.policy.model.device),
-    ]
-    if tally.drawn and not tally.readable:
-        why = tally.why(run.agent)
-        notes.append(f"None of these thoughts can be read, so a run would stop; {why}.")
+    if not seconds:
+        yield "Time was not measured: that of playing depends on what is learned."
+        return
+    yield f"{'stage':<50}{'about':>12}"
+    whole = 0.0
+    for stage_id in stage_ids(cfg):
+        took = seconds_of(stage_id, run, seconds)
+        yield f"{stage_id:<50}{duration(took):>12}"
+        whole += took or 0.0
+    yield f"{'all of them, for all seeds':<50}{duration(whole * len(cfg.seeds)):>12}"
+    yield "In one process, without playing and evaluation. One batch of the longest logs took:"
+    for part, took in seconds.items():
+        yield f"{took:.1f} s to {part}"
+    yield peak_memory(run.agent.policy.model.device)
+    jobs = processes(cfg, len(arms_of(cfg)))
+    if jobs > 1:
+        yield f"{jobs} arms are trained at once (--jobs), which takes {jobs} times that memory."
+    if not raised:
+        yield "The embedded model is not raised yet: one of its size was measured, whose thoughts"
+        yield "are as long as they may be. The run is faster than that, but raises it first."
+    elif tally.drawn and not tally.readable:
+        yield f"None of these thoughts can be read, so a run would stop; {tally.why(run.agent)}."
     elif tally.drawn:
-        notes.append(f"{tally.readable} of {tally.drawn} thoughts can be read.")
-    return seconds, notes
+        yield f"{tally.readable} of {tally.drawn} thoughts can be read."
 
 
 def measure(run: Run) -> tuple[Tally, dict[str, float]]:
-    """(the thoughts of a batch of the longest logs, the seconds of an update by kind of stage)."""
+    """(the thoughts of a batch of the longest logs, the seconds that its parts took)."""
     agent = run.agent
     act = run.cfg.act_prm
     kinds = {kind(stage_id) for stage_id in stage_ids(run.cfg)}
@@ -173,9 +177,10 @@ def measure(run: Run) -> tuple[Tally, dict[str, float]]:
         walks, groups = walk_logs(agent, demos, act, seed=0)
         outcomes(walks, act)
         credit(groups, act)
+        samples = to_samples(groups, agent.chat, act, agent.version)
+        seconds[WRITE] = time.perf_counter() - began
         if "act_prm" in kinds:
-            update(run, to_samples(groups, agent.chat, act, agent.version), act)
-            seconds["act_prm"] = time.perf_counter() - began
+            seconds[LEARN] = seconds_of_update(run, samples, act)
         tally.add(groups, agent.chat)
         demos = [with_thoughts(walk, walk.paths[0].thoughts, agent.chat).demo for walk in walks]
     if "sft" in kinds:
@@ -184,9 +189,7 @@ def measure(run: Run) -> tuple[Tally, dict[str, float]]:
         for demo in islice(cycle(demos), batch):
             samples += logged(demo, agent)
         samples.sort(key=lambda sample: len(sample.whole()), reverse=True)
-        began = time.perf_counter()
-        update(run, samples[:batch], run.cfg.sft)
-        seconds["sft"] = time.perf_counter() - began
+        seconds[IMITATE] = seconds_of_update(run, samples[:batch], run.cfg.sft)
     return tally, seconds
 
 
@@ -195,24 +198,62 @@ def tokens(demo: Demo, agent: Agent) -> int:
     return sum(len(sample.ids) for sample in logged(demo, agent))
 
 
-def update(run: Run, samples: list[Sample], cfg: Training) -> None:
-    """One update on these samples."""
+def seconds_of_update(run: Run, samples: list[Sample], cfg: Training) -> float:
+    """How long one update on these samples takes."""
+    began = time.perf_counter()
+    run.running = {"baseline": 0.0}  # as a stage begins
     learn(run, samples, cfg, cfg.lr)
     run.sync()
+    return time.perf_counter() - began
+
+
+def seconds_of(stage_id: str, run: Run, seconds: dict[str, float]) -> float | None:
+    """How long a stage will take. None: it plays, and no episode was measured."""
+    cfg, act = run.cfg, run.cfg.act_prm
+    updates = updates_of(stage_id, cfg, run.train_demos)
+    a_thought = seconds.get(WRITE, 0.0) / act.batch / act.group  # one for each step of a log
+    match kind(stage_id):
+        case "act_prm":
+            looks = 1 + math.ceil(updates / cfg.eval_every) if cfg.eval_every else 0
+            looking = looks * len(run.held_out) * act.group
+            return updates * (seconds[WRITE] + seconds[LEARN]) + looking * a_thought
+        case "relabel":
+            group = thoughts_a_step(cfg.relabel, act, run, stage_id.endswith(":matched"))
+            return len(run.train_demos) * group * a_thought
+        case "sample":
+            return len(run.train_demos) * a_thought
+        case "sft":
+            return updates * seconds[IMITATE]
+        case "shuffle" | "copy":
+            return 0.0
+    return None
 
 
 def peak_memory(device: torch.device) -> str:
     """The most that this process has held so far, in a sentence."""
+    if device.type == "mps" or sys.platform == "win32":
+        return "Peak memory was not measured: this system does not tell it."
     if device.type == "cuda":
-        where = "this card"
         peak = torch.cuda.max_memory_allocated()
         size = torch.cuda.get_device_properties(0).total_memory
-    elif sys.platform == "linux":
+    else:
         import resource  # which Windows lacks
 
-        where = "this machine"
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peak *= 1 if sys.platform == "darwin" else 1024
         size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    else:
-        return "Peak memory was not measured: this system does not tell it."
+    where = "this card" if device.type == "cuda" else "this machine"
     return f"Peak memory: {peak / 2**30:.2f} GiB, of the {size / 2**30:.2f} GiB of {where}."
+
+
+def duration(seconds: float | None) -> str:
+    """A time as people say it.
+
+    >>> duration(40.0), duration(600.0), duration(9000.0), duration(None)
+    ('40 s', '10 min', '2.5 h', '-')
+    """
+    if seconds is None:
+        return "-"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -19,7 +19,6 @@ GONE = {  # flags of earlier versions, and what to do without them
     "show": "--transcripts FILE writes every episode as JSONL",
     "watch": "--transcripts FILE writes every turn; python -m minprm.envs NAME plays by hand",
     "chart": "the table has its numbers, and minprm report RUN draws those of a run",
-    "agent_seconds": cli.GONE["agent_seconds"],
     "history.first": cli.GONE["history.first"],
 }
 

@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from minprm.arms.about import read_about
 from minprm.arms.demos import require_logs
 from minprm.commands.cli import as_flags, configuration, differences, given_knobs, parse
+from minprm.commands.plan import NEEDS_LESS, plan
 from minprm.constants import Config, fail, flat
 from minprm.envs import check_tasks, make_world
 from minprm.load.names import require_model
@@ -32,7 +33,6 @@ from minprm.report.write import write_page
 from minprm.several.together import Place, may_restart, restarts, together, way_on
 
 CHECKPOINTS = Place.checkpoints
-NEEDS_LESS = "fewer --micro-tokens, --checkpointing, --lora or a smaller --model need less"
 
 
 def main(argv: list[str], on_save: Callable[[], None] = lambda: None) -> None:
@@ -65,8 +65,8 @@ def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:
     if cfg.demos:
         require_logs(cfg.demos)
     if cfg.dry_run:
-        if place.first:
-            show_plan(cfg)
+        for part in plan(cfg, CHECKPOINTS) if place.first else []:  # what takes long comes last
+            print(part, flush=True)
         return
     if cfg.resume:
         place.copy(Path(cfg.run) / "ladder.json")
@@ -77,22 +77,6 @@ def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:
         exists = (RUNS / cfg.run / "config.json").exists()
         further = f"go on with: {way_on(cfg.run)}" if exists else "start again"
         fail(f"{error}: nothing is half written; mend that, and {further}")
-
-
-def show_plan(cfg: Config) -> None:
-    """What --dry-run prints."""
-    if cfg.stages == ["demos"]:
-        print(f"the expert's logs of {cfg.episodes} tasks; no model is needed for them")
-        return
-    from torch import OutOfMemoryError
-
-    from minprm.commands.dry_run import plan
-
-    try:
-        for part in plan(cfg, CHECKPOINTS):
-            print(part, flush=True)
-    except OutOfMemoryError:
-        fail(f"the memory of the card ran out in one batch of the longest logs; {NEEDS_LESS}")
 
 
 def run(cfg: Config, log: Log, place: Place, on_save: Callable[[], None]) -> None:

@@ -35,7 +35,6 @@ from minprm.play import Episode, PlayTasks, play
 
 AT_ONCE = 64  # episodes
 REQUESTS = 200  # of one episode, at most
-SECONDS = 600.0  # for which an agent may do without the model
 QUIET = 0.02  # seconds: where no request has come for so long, those that wait are answered
 
 
@@ -58,7 +57,7 @@ class Ended(NamedTuple):
 def play_of(cfg: Config) -> PlayTasks:
     """The function that plays the tasks of these seeds: in the world, or by the user's agent."""
     if cfg.agent:
-        return partial(play_by_agent, cfg.agent)
+        return partial(play_by_agent, cfg.agent, cfg.agent_seconds)
     return partial(play_in_world, cfg)
 
 
@@ -78,13 +77,18 @@ def play_in_world(cfg: Config, agent: Player, seeds: list[int], noise: int) -> l
     return episodes
 
 
-def play_by_agent(name: str, agent: Player, seeds: list[int], noise: int) -> list[Episode]:
-    """One episode for each task seed, played by the user's program of this name."""
+def play_by_agent(
+    name: str, seconds: float, agent: Player, seeds: list[int], noise: int
+) -> list[Episode]:
+    """One episode for each task seed, played by the user's program of this name.
+
+    seconds: how long the program may go on without a request.
+    """
     agent.sampler.begin()
     episodes = [AgentEpisode(AgentTask(seed), number=i) for i, seed in enumerate(seeds)]
     folder = os.getcwd()
     try:
-        Host(own.definition(name), agent, noise).play(episodes)
+        Host(own.definition(name), seconds, agent, noise).play(episodes)
     finally:
         os.chdir(folder)  # or the files of the run would be looked for elsewhere
     _warn_of_failures(f"--agent {name}", episodes)
@@ -102,8 +106,9 @@ def _warn_of_failures(player: str, episodes: Sequence[Episode]) -> None:
 class Host:
     """Plays a batch of episodes: starts the agents, answers their requests, ends the episodes."""
 
-    def __init__(self, program: Callable, agent: Player, noise: int):
+    def __init__(self, program: Callable, seconds: float, agent: Player, noise: int):
         self.program = program
+        self.seconds = seconds
         self.conversations = Conversations(agent, noise)
         self.endpoint = Endpoint()
         self.live: dict[str, AgentEpisode] = {}
@@ -128,7 +133,7 @@ class Host:
     def _start(self, e: AgentEpisode) -> None:
         name = self.endpoint.new_address()
         self.live[name] = e
-        self.until[name] = time.monotonic() + SECONDS
+        self.until[name] = time.monotonic() + self.seconds
         # a daemon: no agent that hangs keeps the run from its end
         Thread(target=self._run, args=(name, e.world.seed), daemon=True).start()
 
@@ -182,7 +187,7 @@ class Host:
         asking = {request.episode for request in self.waiting}
         for name, until in [*self.until.items()]:
             if name not in asking and time.monotonic() >= until:
-                self._end(name, 0.0, f"it did not ask or end within {SECONDS:g} seconds")
+                self._end(name, 0.0, f"it did not ask or end within {self.seconds:g} seconds")
 
     # --- answering ---
 
@@ -208,7 +213,7 @@ class Host:
     def _reply(self, request: Request, reply: Reply) -> None:
         """Answers a request that waits; the agent has its time from here on."""
         self.waiting.remove(request)
-        self.until[request.episode] = time.monotonic() + SECONDS
+        self.until[request.episode] = time.monotonic() + self.seconds
         request.reply.set_result(reply)
 
     def _end(self, name: str, reward: Any, error: str) -> None:

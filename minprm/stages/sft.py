@@ -9,7 +9,7 @@ import math
 
 from minprm.constants import fail
 from minprm.data import Demo, Sample, chain
-from minprm.model.agent import Prompter
+from minprm.model.agent import Agent
 from minprm.run.randomness import pick
 from minprm.text.chat import Turn
 from minprm.trainer import SUCCESS, Batch, Run, loop
@@ -40,7 +40,7 @@ def sft(run: Run, stage_id: str, learns: str) -> None:
     loop(run, stage_id, cfg, updates, batch, SUCCESS)
 
 
-def to_samples(demo: Demo, agent: Prompter) -> list[Sample]:
+def to_samples(demo: Demo, agent: Agent) -> list[Sample]:
     """The demo as one Sample that learns each turn once, its opening tags too, so that the model
     begins a thought by itself; or, where `History` edits old turns, as one Sample a step."""
     chat = agent.chat

@@ -5,10 +5,8 @@ import json
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-import pytest
 import torch
 
-from minprm.endpoint import agents
 from minprm.endpoint.agents import AgentTask, Host
 from minprm.endpoint.conversations import AgentEpisode
 from minprm.envs.cups import Cups
@@ -22,9 +20,7 @@ def hosted(agent, program, seeds: list[int], noise: int = 7, seconds: float = 20
     """The episodes of these tasks, played by the program."""
     episodes = [AgentEpisode(AgentTask(seed), number=i) for i, seed in enumerate(seeds)]
     agent.sampler.begin()
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(agents, "SECONDS", seconds)
-        Host(program, agent, noise).play(episodes)
+    Host(program, seconds, agent, noise).play(episodes)
     return episodes
 
 
