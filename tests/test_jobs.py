@@ -122,7 +122,7 @@ def both_train(folder: Path) -> bool:
     return '"stage": "act_prm"' in text and '"stage": "rl"' in text
 
 
-def slowed(monkeypatch, seconds: float = 0.1) -> None:
+def slowed(monkeypatch, seconds: float = 0.3) -> None:
     """Updates of what is started from here take longer, so that they can be interrupted."""
     update_of_worker = Log.metrics
 
