@@ -255,6 +255,15 @@ def test_at_most_four_unasked_and_threads_count_as_cores(monkeypatch):
     assert jobs.processes(Config(), 14) == 3
 
 
+def test_a_container_uses_no_more_cores_than_it_may(tmp_path, monkeypatch):
+    monkeypatch.setattr(jobs, "QUOTA", tmp_path / "cpu.max")
+    allowed = jobs._cores()
+    for quota, cores in (("max 100000", allowed), ("100000 100000", 1), ("50000 100000", 0)):
+        jobs.QUOTA.write_text(f"{quota}\n")
+        assert jobs._cores() == cores
+    assert jobs.processes(Config(), 14) == 1
+
+
 def test_on_windows_all_arms_run_in_one_process(monkeypatch):
     monkeypatch.setattr(jobs, "_cores", lambda: 4)
     monkeypatch.setattr(jobs.torch, "get_num_threads", lambda: 1)

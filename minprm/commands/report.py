@@ -18,7 +18,7 @@ from minprm.report.files import Broken, folder_of
 from minprm.report.write import write_page
 
 ONE_PAGE = "minprm report A B makes one page of both runs, with their knobs, arms and episodes"
-GONE = dict.fromkeys(("compare", "worst", "best"), ONE_PAGE)
+GONE: dict[str, str] = dict.fromkeys(("compare", "worst", "best"), ONE_PAGE)
 
 
 @dataclass

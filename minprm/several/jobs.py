@@ -36,6 +36,8 @@ from minprm.several.together import way_on
 MOST = 4  # processes that are started without being asked for
 STOPPED = 130  # the exit code after Ctrl-C
 NOTICED = 0.2  # seconds after which the parent sees at the latest that Ctrl-C was pressed
+# what a container may use of all cores together: "200000 100000" is 200 ms in every 100 ms
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
 Work = Callable[[Log], Callable[[str], Any]]  # makes, in the process, what runs an arm by its name
 
 
@@ -54,9 +56,14 @@ def processes(cfg: Config, arms: int) -> int:
 
 def _cores() -> int:
     """The cores that this process may use, where the system tells."""
+    cores = os.cpu_count() or 1
     if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        cores = len(os.sched_getaffinity(0))
+    if QUOTA.exists():
+        time, period = QUOTA.read_text(encoding="utf-8").split()
+        if time != "max":
+            cores = min(cores, int(time) // int(period))
+    return cores
 
 
 def next_arm(todo: dict[str, set[str]], running: list[str]) -> str | None:
@@ -90,7 +97,8 @@ def side_by_side(
                     pipe, process = _begin(work, arm, folder)
                     running[pipe] = process
                     continue
-                for pipe in wait(list(running), NOTICED):
+                heard = wait(list(running), NOTICED)
+                for pipe in [pipe for pipe in running if pipe in heard]:
                     process = running[pipe]
                     outcome = _outcome(pipe, process, folder.name)
                     del running[pipe]
