@@ -86,7 +86,7 @@ def restated(logp, thought, state, action):
 @pytest.mark.slow
 @pytest.mark.parametrize("few", [
     "--arms act_prm --num-demos 8 --held-out 2 --act-prm.batch 4 --act-prm.group 4",
-    "--arms best_of_base --num-demos 8",
+    "--arms best_of_base --num-demos 64",
 ])  # fmt: skip
 def test_processes_that_come_to_different_numbers_end(few, tmp_path):
     """One learns from other advantages, the other from other thoughts in the logs."""
