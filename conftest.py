@@ -1,6 +1,7 @@
 """How the tests run: all of them beside each other, those of a file that was named one by one."""
 
 import os
+from importlib.util import find_spec
 
 import pytest
 
@@ -22,10 +23,15 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(4, os.cpu_count() or 1)
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """A doctest of a metric is skipped where the library of the metric is missing."""
-    from minprm.envs.metrics import LIBRARIES
-
     module, _, metric = item.name.rpartition(".")
-    if module == "minprm.envs.metrics" and metric in LIBRARIES:
-        pytest.importorskip(LIBRARIES[metric], reason='needs the extra: pip install ".[text]"')
+    if module == "minprm.envs.metrics":
+        from minprm.envs.metrics import LIBRARIES
+
+        if metric in LIBRARIES:
+            missing = find_spec(LIBRARIES[metric]) is None
+            item.add_marker(pytest.mark.extras)
+            item.add_marker(
+                pytest.mark.skipif(missing, reason='needs the extra: pip install ".[text]"')
+            )

@@ -42,16 +42,18 @@ def raised(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def checkpoints(raised, tmp_path_factory) -> Iterator[Path]:
-    """A folder for what a file's runs leave, with that base model in it.
-
-    Its skills would be measured whenever a run starts, a third of a small run's time, and CFG lets
-    a model pass whatever they are. They are not measured while this folder is used.
-    """
-    folder = shutil.copytree(raised, tmp_path_factory.mktemp("runs") / "checkpoints")
+def ungated() -> Iterator[None]:
+    """The skills of base models are not measured in this file. They would be whenever a run starts,
+    a third of a small run's time, also where a model may pass whatever they are."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr("minprm.load.tiny.gate", lambda *_: {"acts": 1.0, "?": 0.0})
-        yield Path(folder)
+        yield
+
+
+@pytest.fixture(scope="module")
+def checkpoints(raised, ungated, tmp_path_factory) -> Path:
+    """A folder for what a file's runs leave, with that base model in it."""
+    return Path(shutil.copytree(raised, tmp_path_factory.mktemp("runs") / "checkpoints"))
 
 
 @pytest.fixture(scope="module")

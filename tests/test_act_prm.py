@@ -2,8 +2,7 @@
 
 import copy
 import random
-import subprocess
-import sys
+import runpy
 from collections import Counter
 from pathlib import Path
 
@@ -84,6 +83,7 @@ def raised():
     return model, tasks, prompts, thoughts
 
 
+@pytest.mark.slow
 def test_the_library_gives_the_same_rewards_advantages_loss_and_gradient(raised):
     model, tasks, prompts, thoughts = raised
     turns = act_prm.turns_of(tasks, thoughts, GROUP)
@@ -117,6 +117,7 @@ def test_the_library_gives_the_same_rewards_advantages_loss_and_gradient(raised)
     assert stats["policy/grad_norm"] == pytest.approx(norm.item(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_thought_that_never_ended_earns_nothing(raised):
     model, tasks, prompts, thoughts = raised
     cut = [[i for i in ids if i != act_prm.ID["</think>"]] for ids in thoughts]
@@ -160,11 +161,10 @@ def test_its_narrator_has_the_librarys_mix_of_thoughts():
     assert set(seen) == set(mix)
 
 
-@pytest.mark.slow
-def test_it_needs_nothing_of_minprm_and_knows_one_flag():
+def test_it_needs_nothing_of_minprm_and_knows_one_flag(monkeypatch, capsys):
     text = Path(act_prm.__file__).read_text()
     assert "import minprm" not in text and "from minprm" not in text
-    done = subprocess.run(
-        [sys.executable, act_prm.__file__, "--lr", "1"], capture_output=True, text=True
-    )
-    assert done.returncode == 2 and "--lr" in done.stderr
+    monkeypatch.setattr("sys.argv", ["act_prm.py", "--lr", "1"])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_path(act_prm.__file__, run_name="__main__")
+    assert stop.value.code == 2 and "--lr" in capsys.readouterr().err

@@ -175,10 +175,11 @@ def test_rl_plays_and_learns_from_turns_of_several(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     train.main(
         [*"--world frozenlake --world-args size=4 path=3 ice=0.8 actions_per_turn=3".split(),
-         *"--stages rl --rl.updates 2 --rl.batch 2 --rl.group 4 --tiny.updates 20".split(),
-         *"--tiny.dim 16 --no-gate --run several --episodes 10 --seeds 0".split()]
+         *"--stages rl --rl.updates 2 --rl.batch 2 --rl.group 2 --tiny.updates 20".split(),
+         *"--tiny.dim 16 --tiny.batch 4 --no-gate --run several --episodes 4 --seeds 0".split(),
+         *"--thought-tokens 12 --eval-every 0".split()]
     )  # fmt: skip
     lines = (tmp_path / "runs/several/episodes.jsonl").read_text().splitlines()
     turns = [turn for line in lines for turn in json.loads(line)["turns"]]
-    assert 0 < len(turns) <= 10 * 6  # 16 steps in turns of three
+    assert 0 < len(turns) <= 4 * 6  # 16 steps in turns of three
     assert {turn["expert"].count(",") for turn in turns} <= {0, 1, 2}

@@ -26,6 +26,7 @@ from minprm.model.precision import own_logprobs
 from shared.policies import agent
 
 peft = pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
+pytestmark = pytest.mark.extras
 
 SIZES = {
     "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,

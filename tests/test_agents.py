@@ -1,8 +1,6 @@
 """--agent FILE.py:play: a user's program plays in place of a world; what its failures cost."""
 
 import json
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -29,7 +27,7 @@ from minprm.run.events import Played
 from minprm.stages.rl import rl_samples
 from shared.endpoints import Recorded, answer, cups_agent, hosted, ids_of, sent, user
 from shared.policies import agent as agent_of
-from shared.serving import free_port
+from shared.processes import Processes
 from shared.stages import CFG, CUPS, Lines, log_of
 from shared.templates import shipped
 
@@ -462,14 +460,12 @@ def test_won_logs_are_demos_and_the_agent_plays_for_the_success_of_each_arm(
 @pytest.mark.slow
 def test_torchrun_is_refused_in_a_sentence_that_says_what_to_do(tmp_path):
     (tmp_path / "mine.py").write_text("def play(base_url, seed):\n    return 1.0\n")
-    where = ["--nproc-per-node", "2", "--master-port", str(free_port())]
-    flags = ["-m", "minprm", "--", "train", "--agent", "mine.py:play", "--stages", "rl"]
-    command = [sys.executable, "-m", "torch.distributed.run", *where, *flags]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200)
-    ours = done.stderr.partition("torch/distributed/elastic")[0]
-    assert done.returncode
-    assert ours.count("agents would play in each process: start one process") == 1
-    assert "Traceback" not in ours and not (tmp_path / "runs").exists()
+    flags = ["--agent", "mine.py:play", "--stages", "rl"]
+    processes = Processes(tmp_path, 2, lambda: train(flags))
+    assert any(processes.ended())
+    said = processes.said()
+    assert said.count("agents would play in each process: start one process") == 1
+    assert "Traceback" not in said and not (tmp_path / "runs").exists()
 
 
 @pytest.mark.slow
@@ -595,6 +591,7 @@ async def openai_agent(url: str, seed: int) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.extras
 @pytest.mark.parametrize(("package", "program"), [
     ("langgraph", langgraph_agent), ("agents", openai_agent),
 ])  # fmt: skip

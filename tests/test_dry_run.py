@@ -2,10 +2,7 @@
 
 import json
 import math
-import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,9 +21,8 @@ from minprm.load import names
 from minprm.load import pretrained as load
 from minprm.run.stage_ids import stage_ids, updates_of
 from shared.chats import PAGES, chat_model, line
+from shared.processes import Processes
 from shared.stages import CFG, Lines, log_of
-
-ROOT = Path(__file__).parents[1]
 
 
 def test_the_first_sample_is_shown_as_the_model_reads_it(tmp_path, model):
@@ -129,13 +125,11 @@ def test_a_plan_loads_no_model_whose_weights_are_not_here(folder, model, monkeyp
 
 @pytest.mark.slow
 def test_a_plan_under_torchrun_says_that_it_measures_one_process(tmp_path):
-    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    words += [str(ROOT / "train.py"), *"-- --preset smoke --dry-run --shard always".split()]
-    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("a plan measures one process, without torchrun") == 1
-    assert {path.name for path in tmp_path.iterdir()} == set()
+    flags = "--preset smoke --dry-run --shard always".split()
+    processes = Processes(tmp_path, 2, lambda: main(flags))
+    assert processes.ended() == [0, 0], processes.said()
+    assert processes.said().count("a plan measures one process, without torchrun") == 1
+    assert [*tmp_path.iterdir()] == [processes.output]
 
 
 # --- memory, time ---
@@ -216,6 +210,7 @@ def test_nothing_is_measured_that_no_stage_does(checkpoints, arms, parts):
     assert [*seconds] == parts
 
 
+@pytest.mark.slow
 def test_times_are_multiples_of_what_was_measured(checkpoints):
     act = ActPRM(updates=10, batch=2, group=4)
     cfg = replace(CFG, num_demos=6, held_out=2, act_prm=act, relabel=Relabel(group=8),

@@ -443,6 +443,7 @@ def test_an_agent_that_may_not_think_acts_at_once(agent, parts):
     assert gap(policy, [e]) < 1e-4
 
 
+@pytest.mark.extras
 def test_the_real_client_of_openai_asks_and_streams(agent, parts):
     openai = pytest.importorskip("openai", reason='needs the extra: pip install ".[agents]"')
     policy, _, _ = parts

@@ -311,6 +311,7 @@ def room(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.extras
 def test_a_gymnasium_environment_of_texts_is_played_by_its_numbers(room):
     doors = world("Room", "turns=3")
     first = doors.reset(task_seed("test", 2), noise=1)
@@ -329,6 +330,7 @@ def test_a_gymnasium_environment_of_texts_is_played_by_its_numbers(room):
     assert not hard.success
 
 
+@pytest.mark.extras
 def test_an_episode_that_is_cut_short_is_over(room):
     doors = world("made")
     doors.reset(0)
@@ -338,6 +340,7 @@ def test_an_episode_that_is_cut_short_is_over(room):
     assert not doors.success
 
 
+@pytest.mark.extras
 def test_actions_may_be_texts_and_a_drawing_is_one(room):
     said = world("Said")
     said.reset(0)
@@ -349,6 +352,7 @@ def test_actions_may_be_texts_and_a_drawing_is_one(room):
     assert "[S]FFF" in lake.reset(0) and lake.few_tasks
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
@@ -362,6 +366,7 @@ def test_what_no_text_can_play_is_refused_in_a_sentence(room, capsys, name, comp
     assert complaint in refusal(train.main, flags, capsys)
 
 
+@pytest.mark.extras
 def test_an_environment_that_raises_ends_in_a_sentence(room, capsys):
     stuck = world("Stuck")
     stuck.reset(0)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from evidence import audit
 from minprm.arms.evaluation import reference_rows
+from minprm.commands import train
 from minprm.constants import Config
 from minprm.envs import WORLDS, base, check_tasks, world_class
 from minprm.envs import __main__ as by_hand
@@ -25,6 +26,7 @@ from shared.worlds import HOSTILE, SEEDS, Doors, installed, make, observations, 
 
 SURE = [name for name in WORLDS if name not in ("bandit", "gym")]  # chance cannot beat the expert
 ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.extras
 
 
 ALL = pytest.mark.parametrize("name", WORLDS)
@@ -537,10 +539,9 @@ def test_the_audit_is_shown_and_written_only_when_asked(monkeypatch, tmp_path, c
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["rooms", "hotpot"])
-def test_demos_of_any_world_are_written_and_hold_no_thoughts(name, tmp_path):
-    flags = f"--world {name} --stages demos --episodes 5 --run d".split()
-    subprocess.run([sys.executable, str(ROOT / "train.py"), *flags], cwd=tmp_path, check=True,
-                   env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+def test_demos_of_any_world_are_written_and_hold_no_thoughts(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train.main(f"--world {name} --stages demos --episodes 5 --run d".split())
     demos, _ = read_demos(tmp_path / "runs/d/demos.jsonl")
     assert len({demo.task for demo in demos}) == 5
     assert all(step.thought is None for demo in demos for step in demo.steps)

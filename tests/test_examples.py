@@ -12,6 +12,7 @@ from benchmarks import prefetch
 from examples import adaptive_temperature, nlpo, text_rewards
 from minprm.arms.ladder import STAGES
 from minprm.commands.cli import parse
+from minprm.commands.train import go_on
 from minprm.commands.train import main as train
 from minprm.envs import WORLDS, check_tasks
 from minprm.zoo import importance
@@ -31,6 +32,7 @@ def here(tmp_path, monkeypatch):
 CONFIGS = sorted((Path(__file__).parents[1] / "examples/configs").glob("*.toml"))
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
 def test_a_configuration_is_one_and_its_world_has_tasks(file):
     cfg = parse(["--config", str(file)])
@@ -86,7 +88,8 @@ def test_draws_stay_in_their_sets_and_the_mask_policy_really_is_refreshed():
 def test_a_temperature_that_moves_is_still_the_one_that_was_sampled_at(here):
     flags = "--preset smoke --run t --stages rl_adaptive --no-gate --tiny.updates 60"
     flags += " --episodes 4 --threads 1"
-    flags += " --rl.updates 4 --temperature 0.5 --world-args rounds=1 swaps=1 cups=3"
+    flags += " --rl.updates 4 --rl.batch 4 --temperature 0.5 --eval-every 0"
+    flags += " --world-args rounds=1 swaps=1 cups=3"
     train(flags.split())
     lines = [json.loads(x) for x in (here / "runs/t/metrics.jsonl").read_text().splitlines()]
     temperatures = [x["policy/temperature"] for x in lines]
@@ -112,7 +115,9 @@ def test_what_the_world_cannot_be_made_of_is_refused_before_the_warm_start(here,
 
 
 @pytest.mark.slow
-def test_the_kl_holds_ppo_to_its_warm_start(here, capsys):
+def test_the_kl_holds_ppo_to_its_warm_start(here, capsys, monkeypatch):
+    few = "--episodes 20 --eval-every 0".split()
+    monkeypatch.setattr(text_rewards, "go_on", lambda run, flags: go_on(run, [*flags, *few]))
     text_rewards.main("--run t --demos 160 --updates 12 --kl 1.0 --kl-target 0.01".split())
     *_, warm, free, held = capsys.readouterr().out.splitlines()
     kl = [float(line.split()[-1]) for line in (free, held)]
@@ -128,8 +133,10 @@ def test_the_kl_holds_ppo_to_its_warm_start(here, capsys):
 def test_the_benchmark_of_playing_ahead_measures_both_levels(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(WORLDS, "slow", f"{prefetch.__name__}:Slow")
-    tiny = "--tiny.updates 1 --tiny.dim 16 --no-gate --rl.batch 1 --eval-every 0 --num-demos 8"
-    monkeypatch.setattr(prefetch, "FLAGS", f"{prefetch.FLAGS} {tiny}")
+    tiny = "--tiny.updates 1 --tiny.dim 16 --no-gate --rl.batch 1 --rl.group 2 --eval-every 0 "
+    tiny += "--num-demos 8 --thought-tokens 4 --action-tokens 3"
+    few = prefetch.FLAGS.replace("--rl.updates 10", "--rl.updates 4")
+    monkeypatch.setattr(prefetch, "FLAGS", f"{few} {tiny}")
     monkeypatch.setattr(prefetch, "DELAY", 0.01)
     for level in (0, 1):
         update, waiting, learning = prefetch.seconds(level)

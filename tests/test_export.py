@@ -27,6 +27,7 @@ from shared.commands import refusal
 from shared.policies import policy
 
 peft = pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
+pytestmark = pytest.mark.extras
 IDS = list(range(40, 70))
 
 

@@ -157,6 +157,7 @@ def trained(checkpoints, folder, monkeypatch, rewards, **knobs) -> Lines:
     return log_of(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reward", "knobs", "cause"), [
     (0.0, {}, "a reward of 0; the probability of a long action is 0 in 32 bit: use "
               "--act-prm.reward action_prob_mean"),
@@ -214,6 +215,7 @@ def test_a_resumed_stage_counts_on_where_it_was(checkpoints, tmp_path, monkeypat
 # --- relabelling ---
 
 
+@pytest.mark.slow
 def test_a_demo_is_left_out_where_a_step_has_no_thought_and_the_others_stay(
     checkpoints, tmp_path, capsys
 ):
@@ -307,6 +309,7 @@ def test_an_empty_thought_is_not_written_where_another_can_be_read(parts):
         assert log.readable and [step.reward for step in log.demo.steps] == [0.5] * len(groups)
 
 
+@pytest.mark.slow
 def test_a_gain_below_the_bound_leaves_the_demo_out_and_exact_match_has_none(
     checkpoints, tmp_path, capsys
 ):

@@ -16,6 +16,7 @@ from minprm.model.tree import layout
 from shared.policies import branches, policy
 
 pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
+pytestmark = pytest.mark.extras
 
 
 @pytest.mark.slow

@@ -188,6 +188,14 @@ def test_no_test_file_imports_another():
             assert not re.search(r"^ *(def|class) [tT]est", file.read_text(), re.MULTILINE), file
 
 
+def test_what_needs_an_extra_is_marked_so():
+    """The gate runs the tests of this mark once the extras are there."""
+    for file in (ROOT / "tests").glob("test_*.py"):
+        text = file.read_text(encoding="utf-8")
+        extras = {*re.findall(r'pip install "\.\[([\w-]+)\]"', text)} - {"dev", "vllm"}
+        assert not extras or "mark.extras" in text or "[vllm]" in text, file.name
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("door", [["-m", "minprm", "train"], ["train.py"]])
 def test_both_doors_lead_to_the_same_command(door):

@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,13 +20,14 @@ from minprm.commands.cli import parse
 from minprm.constants import RL, Config, fail, refusal
 from minprm.look.log import Log
 from minprm.several import jobs
+from shared.processes import begun
 from shared.stages import CFG, Lines, clockless
 
 FLAGS = (
     "--preset smoke --no-gate --tiny.updates 5 --tiny.dim 32 --act-prm.updates 6 "
     "--act-prm.batch 2 --act-prm.group 4 --rl.updates 6 --rl.batch 2 --rl.group 4 --eval-every 2 "
     "--eval-tasks 4 --num-demos 8 --held-out 2 --episodes 5 --save-every 2 --watch 1 --threads 1 "
-    "--arms base act_prm shuffled_thoughts rl"
+    "--thought-tokens 16 --arms base act_prm shuffled_thoughts rl"
 ).split()
 
 
@@ -50,10 +50,12 @@ def left(folder: Path) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
-    """What one process leaves."""
+def whole(ungated, tmp_path_factory) -> Path:
+    """What one process leaves: this one, so that forks of it import nothing anew."""
     folder = tmp_path_factory.mktemp("whole")
-    finish(folder, *FLAGS, "--jobs", "1")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        train.main(["--run", "r", *FLAGS, "--jobs", "1"])
     return folder
 
 
@@ -65,18 +67,8 @@ def here(whole, tmp_path) -> Path:
     return tmp_path
 
 
-def child(folder: Path, flags: list[str]) -> None:
-    """The command, in a process group of its own, as a shell starts it."""
-    os.setpgrp()
-    os.chdir(folder)
-    sys.stdout = sys.stderr = open("output.txt", "a", buffering=1)  # noqa: SIM115
-    train.main(["--run", "r", *flags])
-
-
 def begin(folder: Path, *flags: str) -> multiprocessing.Process:
-    process = multiprocessing.get_context("fork").Process(target=child, args=(folder, list(flags)))
-    process.start()
-    return process
+    return begun(folder, lambda: train.main(["--run", "r", *flags]))
 
 
 def ended(process: multiprocessing.Process, folder: Path) -> tuple[int, str]:

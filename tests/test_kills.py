@@ -4,46 +4,42 @@ The processes are forks of this one, which has all imports behind it: a kill cos
 """
 
 import json
-import multiprocessing
 import os
 import random
 import shutil
 import signal
 import time
 from hashlib import sha256
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 import pytest
 
 from minprm.commands import train
-from shared.processes import Processes
+from shared.processes import Processes, begun
 from shared.stages import clockless
 
-pytestmark = pytest.mark.kills
+pytestmark = [pytest.mark.kills, pytest.mark.usefixtures("ungated")]
 KILLS = 20
 KILLS_OF_SEVERAL = 6
 FLAGS = (
     "--preset smoke --no-gate --tiny.updates 10 --tiny.dim 32 --arms act_prm rl --seeds 0 1 "
     "--act-prm.updates 6 --act-prm.batch 4 --eval-every 1 --act-prm.patience 3 "
     "--rl.updates 6 --rl.batch 2 --rl.group 4 --rl.advantage gae --rl.max-async-level 1 "
-    "--num-demos 8 --held-out 2 --episodes 20 --save-every 2 --threads 1"
+    "--num-demos 8 --held-out 2 --episodes 6 --eval-tasks 4 --save-every 2 --threads 1 "
+    "--thought-tokens 16 --action-tokens 4"
 ).split()
 
 
-def child(folder: Path, run: str) -> None:
-    """Begins the run, or goes on with it."""
-    os.chdir(folder)
-    with open("output.txt", "a") as output:
-        os.dup2(output.fileno(), 1)
-        os.dup2(output.fileno(), 2)
-    known = Path("runs", run, "config.json").exists()
-    train.main(["--run", run, *(["--resume"] if known else FLAGS)])
+def flags_of(folder: Path, run: str) -> list[str]:
+    """Those that begin the run, or go on with it."""
+    known = (folder / "runs" / run / "config.json").exists()
+    return ["--run", run, *(["--resume"] if known else FLAGS)]
 
 
-def begin(folder: Path, run: str) -> multiprocessing.Process:
-    process = multiprocessing.get_context("fork").Process(target=child, args=(folder, run))
-    process.start()
-    return process
+def begin(folder: Path, run: str) -> ForkProcess:
+    flags = flags_of(folder, run)
+    return begun(folder, lambda: train.main(flags))
 
 
 def finish(folder: Path, run: str) -> None:
@@ -69,11 +65,13 @@ def left(folder: Path, run: str) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> tuple[dict, float]:
-    """(what an undisturbed run leaves, its seconds)."""
+def whole(ungated, tmp_path_factory) -> tuple[dict, float]:
+    """(what an undisturbed run of this process leaves, its seconds)."""
     folder = tmp_path_factory.mktemp("whole")
     began = time.perf_counter()
-    finish(folder, "r")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(folder)
+        train.main(flags_of(folder, "r"))
     return left(folder, "r"), time.perf_counter() - began
 
 
@@ -117,8 +115,7 @@ def test_several_processes_that_are_killed_go_on_in_any_number_of_them(whole, tm
     rng = random.Random(0)
     kills = 0
     while True:
-        known = Path(tmp_path, "runs/r/config.json").exists()
-        flags = ["--run", "r", *(["--resume"] if known else FLAGS)]
+        flags = flags_of(tmp_path, "r")
         n = rng.randint(2, 3)
         processes = Processes(tmp_path, n, lambda: train.main(flags))  # noqa: B023
         if kills < KILLS_OF_SEVERAL:

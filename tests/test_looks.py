@@ -113,6 +113,7 @@ def test_nothing_is_played_while_the_next_batch_is(checkpoints, tmp_path, monkey
     assert busy == [False] * 5
 
 
+@pytest.mark.slow
 def test_without_a_world_held_out_logs_are_replayed(checkpoints, tmp_path, monkeypatch):
     run = made(checkpoints, tmp_path, "sft:expert")
     measured = {"success": 0.5, "likelihood": 0.1, "thought_rate": 1.0, "copy_rate": 0.0, "logs": 2}
@@ -210,6 +211,7 @@ def test_checkpoints_are_kept_and_load_and_a_killed_run_keeps_the_same(
     assert names and all(found[name] == expected[name] for name in names)
 
 
+@pytest.mark.slow
 def test_what_was_played_is_measured_as_an_evaluation_measures_it(checkpoints, tmp_path):
     run = made(checkpoints, tmp_path, "sft:expert")
     episodes = evaluate(run.agent, replace(run.cfg, episodes=6), noise=1)

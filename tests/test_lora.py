@@ -23,6 +23,7 @@ from shared.policies import SAMPLES, policy
 from shared.stages import Lines
 
 peft = pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
+pytestmark = pytest.mark.extras
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from minprm.play import act, begin, messages_of
 from shared.commands import refusal
 
 pytest.importorskip("mcp", reason='needs the extra: pip install ".[mcp]"')
+pytestmark = pytest.mark.extras
 SHARED = Path(__file__).parent / "shared"
 RAW = f"mcp:{sys.executable} {SHARED / 'mcp_raw.py'}"
 DESK = f"mcp:{sys.executable} {SHARED / 'mcp_desk.py'}"

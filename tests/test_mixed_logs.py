@@ -39,8 +39,8 @@ def test_a_model_that_has_learned_a_log_of_replies_and_calls_writes_it(name):
     demo = Demo("t", [], TYPED, STEPS)
     before = replay(agent, cfg, [demo], noise=0)
     samples = to_samples(demo, agent)
-    for update in range(150):
-        policy.update(samples, SFT(), lr=5e-3 * min(1, (150 - update) / 75))
+    for update in range(80):
+        policy.update(samples, SFT(), lr=5e-3 * min(1, (80 - update) / 40))
     agent.sync()
     row = replay(agent, cfg, [demo], noise=0)
     assert before["success"] == 0.0 and row["success"] == row["thought_rate"] == 1.0

@@ -14,6 +14,7 @@ import modal
 
 import modal_train
 
+pytestmark = pytest.mark.extras
 ROOT = Path(__file__).parents[1]
 
 
@@ -59,7 +60,8 @@ def test_functions_instructions_and_examples_travel_too(tmp_path):
 def test_the_body_runs_and_a_second_try_goes_on_with_the_same_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     flags = "--preset smoke --no-gate --tiny.updates 5 --act-prm.updates 2 --num-demos 8 "
-    flags += "--held-out 2 --episodes 5 --arms base act_prm --threads 1 --jobs 1 --run m"
+    flags += "--held-out 2 --episodes 5 --arms base act_prm --threads 1 --jobs 1 --run m "
+    flags += "--eval-tasks 2 --thought-tokens 16"
     modal_train.body(flags.split(), {}, tmp_path)
     first = (tmp_path / "runs/m/ladder.json").read_text()
     rows = json.loads(first)
@@ -71,7 +73,7 @@ def test_the_body_runs_and_a_second_try_goes_on_with_the_same_run(tmp_path, monk
 
 
 SMALL = "--preset smoke --no-gate --tiny.updates 5 --act-prm.updates 2 --num-demos 8 --held-out 2 "
-SMALL += "--episodes 5 --stages act_prm --threads 1 --run m"
+SMALL += "--episodes 5 --stages act_prm --threads 1 --run m --eval-tasks 2 --thought-tokens 16"
 
 
 @pytest.mark.slow

@@ -264,6 +264,7 @@ def test_a_sampler_of_a_model_with_windows_reads_anew_also_where_nobody_checked(
         assert torch.allclose(torch.tensor(sample.logprobs), own, atol=1e-3)
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("name", ["Llama", "Mistral", "Gemma2"])
 def test_adapters_on_a_base_in_bf16_are_checked_as_well(name, tmp_path):
     pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
@@ -273,6 +274,7 @@ def test_adapters_on_a_base_in_bf16_are_checked_as_well(name, tmp_path):
     assert p.shares_prefixes is who.sampler.reuses_cache is (name == "Llama")
 
 
+@pytest.mark.extras
 @pytest.mark.parametrize("name", ["Mistral", "Gemma2"])
 def test_a_window_is_seen_where_it_looks_like_rounding(name, tmp_path, said):
     """In bf16, with the small weights of a model that was just made, trees are off by little."""

@@ -289,7 +289,7 @@ FLAGS = (
 
 
 @pytest.mark.slow
-def test_it_is_trained_on_evaluated_and_shown_like_ours(here, capsys):
+def test_it_is_trained_on_evaluated_and_shown_like_ours(here, ungated, capsys):
     (here / "mine.py").write_text(mine())
     arms = ["--arms", "base", "action_sft"]
     train.main([*FLAGS, *arms, "--dry-run", "--run", "r"])
@@ -309,7 +309,7 @@ def test_it_is_trained_on_evaluated_and_shown_like_ours(here, capsys):
 
 
 @pytest.mark.slow
-def test_a_file_that_changed_makes_another_run_and_one_that_is_gone_says_so(here, capsys):
+def test_a_file_that_changed_makes_another_run_and_one_that_is_gone_says_so(here, ungated, capsys):
     (here / "mine.py").write_text(mine())
     train.main([*FLAGS, "--arms", "base", "action_sft", "--run", "r"])
     (here / "mine.py").write_text(mine("    number = 3\n"))

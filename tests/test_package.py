@@ -180,7 +180,8 @@ def test_the_page_on_the_package_from_python_runs_and_uses_every_name(tmp_path, 
     assert all(len(block.replace("\n\n", "\n").splitlines()) <= 20 for block in blocks)
     arms = "--preset smoke --arms base act_prm"
     assert arms in blocks[-1]
-    blocks[-1] = blocks[-1].replace(arms, f"{arms} --act-prm.updates 1 --episodes 4")
+    few = "--act-prm.updates 1 --act-prm.batch 4 --episodes 4 --num-demos 16 --held-out 2"
+    blocks[-1] = blocks[-1].replace(arms, f"{arms} {few}")
     monkeypatch.chdir(tmp_path)
     known: dict = {"__name__": "page"}
     for block in blocks:
@@ -221,8 +222,8 @@ def test_the_wheel_does_all_that_the_package_promises_in_an_empty_folder(program
 
     here = tmp_path / "here"
     here.mkdir()
-    small = "--preset smoke --no-gate --tiny.updates 60 --act-prm.updates 2 --num-demos 8 "
-    small += "--held-out 2 --episodes 5 --arms base act_prm --threads 1 --jobs 1"
+    small = "--preset smoke --no-gate --tiny.updates 20 --act-prm.updates 2 --num-demos 8 "
+    small += "--held-out 2 --episodes 5 --arms base act_prm --threads 1 --jobs 1 --eval-tasks 2"
     said(f"train {small} --run r")
     assert {path.name for path in here.iterdir()} == {"runs", "checkpoints"}
     start = (here / "runs/r/starts.jsonl").read_text(encoding="utf-8")

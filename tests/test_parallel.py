@@ -7,9 +7,6 @@ tokens. The runs here are small, and of fixed seeds; in none of them that happen
 
 import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from itertools import chain
@@ -23,10 +20,10 @@ from minprm.envs import make_world
 from minprm.load import tiny
 from minprm.logs.reader import write_demos
 from minprm.play import expert_demos
+from shared.processes import Processes
+from shared.several import do
 from shared.stages import clockless
 
-ROOT = Path(__file__).parents[1]
-PROGRAM = str(ROOT / "tests" / "shared" / "several.py")
 # the difference of two readings of a token: where they should be equal it is rounding, no more
 ROUNDING = {"policy/gap_max": 1e-4}
 # of a whole run: AdamW divides a gradient by its size, so where that is next to nothing rounding
@@ -37,19 +34,10 @@ WEIGHTS = 3e-5
 # --- processes ---
 
 
-def in_processes(n: int, folder: Path, *jobs: str, way: str = "") -> None:
+def in_processes(n: int, folder: Path, jobs: dict[str, str]) -> None:
     """Has n processes do these jobs (shared/several.py), in a folder."""
-    words = [sys.executable, PROGRAM]
-    if n > 1:
-        words = ["torchrun", "--standalone", "--nproc-per-node", str(n), PROGRAM]
-    folders = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-    env = os.environ | {"PYTHONPATH": folders, "OMP_NUM_THREADS": "1"}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(
-        [*words, *jobs], cwd=folder, env=env | {"PATH": path}, capture_output=True, text=True,
-        timeout=500,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+    processes = Processes(folder, n, lambda: do(jobs))
+    assert processes.ended(limit=500) == [0] * n, processes.said()[-6000:]
 
 
 def same(ours: object, theirs: object, bound: float = 1e-5) -> bool:
@@ -75,7 +63,7 @@ def learned(tmp_path_factory) -> Callable[[int], Path]:
     @cache
     def by(n: int) -> Path:
         folder = tmp_path_factory.mktemp(f"by-{n}")
-        in_processes(n, folder, "policies", "found.json", "caches", "caches.json")
+        in_processes(n, folder, {"policies": "found.json", "caches": "caches.json"})
         return folder
 
     return by
@@ -162,7 +150,7 @@ ALL = OBJECTIVES | WHOLE_ONLY
 
 
 def flags_of(runs: dict[str, str], *more: str) -> str:
-    common = "--eval-every 2 --save-every 2 --jobs 1".split()
+    common = "--eval-every 2 --eval-tasks 4 --save-every 2 --jobs 1".split()
     return json.dumps({name: [*flags.split(), *common, *more] for name, flags in runs.items()})
 
 
@@ -175,7 +163,7 @@ def make(runs: dict[str, str], n: int, folder: Path, *more: str) -> Path:
     logs = [demo.without_thoughts() for demo in expert_demos(cfg, "train", 0, 9)]
     write_demos(logs, folder / "logs.jsonl")
     (folder / "runs.json").write_text(flags_of(runs, *more))
-    in_processes(n, folder, "runs", "runs.json")
+    in_processes(n, folder, {"runs": "runs.json"})
     return folder
 
 

@@ -17,7 +17,7 @@ from minprm.commands import evaluate, export, logs, train
 from minprm.logs.reader import read_demos
 from shared.chats import chat_model
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.extras]
 
 trl = pytest.importorskip("trl", reason='needs trl: pip install ".[dev]"')
 datasets = pytest.importorskip("datasets", reason="trl brings it")

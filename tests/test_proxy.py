@@ -355,6 +355,7 @@ def test_models_are_those_of_the_api_and_other_places_are_not_served(recorder):
 
 
 @pytest.mark.slow
+@pytest.mark.extras
 def test_the_client_of_openai_sees_no_difference(recorder, tmp_path):
     openai = pytest.importorskip("openai", reason='needs the extra: pip install ".[agents]"')
     client = openai.OpenAI(base_url=url_of(recorder), api_key=KEY, max_retries=0)

@@ -17,6 +17,7 @@ from shared.commands import refusal
 factory = pytest.importorskip(
     "reasoning_gym.factory", reason='needs the extra: pip install ".[reasoning-gym]"'
 )
+pytestmark = pytest.mark.extras
 BAD = {"boxnet", "composite", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"}
 SLOW = {"arc_agi", "figlet_font", "group_anagrams", "knight_swap", "word_ladder"}  # seconds each
 

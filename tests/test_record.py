@@ -113,6 +113,7 @@ def test_training_is_the_same_to_the_bit_with_looks_and_without(
 
 
 @pytest.mark.slow
+@pytest.mark.extras
 def test_adapters_learn_the_same_with_looks_and_without(act_prm, checkpoints, tmp_path):
     pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
     (base,) = checkpoints.glob("tiny-*")  # it was raised for another run
@@ -150,6 +151,7 @@ def act_prm(checkpoints, tmp_path_factory):
     return learned(checkpoints, tmp_path_factory.mktemp("act_prm"))
 
 
+@pytest.mark.slow
 def test_the_same_states_are_looked_at_before_some_updates_and_after_the_last(act_prm):
     seen = Counter(row["update"] for row in log_of(act_prm).rows)
     assert seen == {0: 3, 1: 3, 2: 3, 4: 3}
@@ -183,6 +185,7 @@ def turns_of(run, row) -> list[tuple[list[int], list[int], str]]:
     return [(of(row["prompt"]), of(z["tokens"]["text"]), z["tokens"]["role"]) for z in row["group"]]
 
 
+@pytest.mark.slow
 def test_tokens_are_those_of_the_plain_models_softmax(act_prm):
     """At the last look the model is the one that was read."""
     chat = act_prm.agent.chat
@@ -220,6 +223,7 @@ def test_tokens_are_those_of_the_plain_models_softmax(act_prm):
                     assert close(p, logp.exp().item())
 
 
+@pytest.mark.slow
 def test_the_reward_is_the_product_over_the_action_and_the_advantage_its_share(act_prm):
     for row in log_of(act_prm).rows:
         rewards = [z["reward"] for z in row["group"]]
@@ -238,6 +242,7 @@ def committed(row: dict) -> list[int]:
     return [i for i, z in enumerate(row["group"]) if z["committed"]]
 
 
+@pytest.mark.slow
 def test_without_a_thought_the_action_is_read_right_behind_the_state(act_prm):
     chat = act_prm.agent.chat
     for row in log_of(act_prm).rows[-3:]:
@@ -290,6 +295,7 @@ def test_thoughts_are_drawn_from_the_state_alone_also_where_training_shows_the_a
     assert seen[0] == seen[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["act_prm", "rl"])
 def test_the_trainer_reads_what_was_drawn_at_the_samplers_temperature(stage, checkpoints, tmp_path):
     rows = log_of(learned(checkpoints, tmp_path, stage, temperature=0.5, updates=1)).rows
@@ -317,6 +323,7 @@ def test_an_action_that_the_base_model_scores_is_read_by_the_base_model(checkpoi
         assert math.exp(sum(z["action"]["logp"])) == pytest.approx(z["reward"], rel=5e-3)
 
 
+@pytest.mark.slow
 def test_kinds_are_the_worlds_own_in_the_state_of_the_step(act_prm):
     seen = set()
     for row in log_of(act_prm).rows:
@@ -361,6 +368,7 @@ def test_resampled_paths_can_be_followed_up_and_down(checkpoints, tmp_path):
             assert sum(z["advantage"] for z in row["group"]) in (0, pytest.approx(4, abs=1e-2))
 
 
+@pytest.mark.slow
 def test_only_logs_of_different_tasks_are_watched(act_prm):
     demo = act_prm.held_out[0]
     run = replace(act_prm, held_out=[demo, demo, act_prm.train_demos[0], act_prm.held_out[1]])
@@ -371,6 +379,7 @@ def test_only_logs_of_different_tasks_are_watched(act_prm):
 # --- RL ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "history", [History(), pytest.param(History(last=1), marks=pytest.mark.slow)]
 )
@@ -407,6 +416,7 @@ def test_episodes_are_those_of_the_batch_token_by_token(checkpoints, tmp_path, h
 # --- bounds ---
 
 
+@pytest.mark.slow
 def test_an_episodes_advantage_is_the_one_that_it_is_trained_with(
     checkpoints, tmp_path, monkeypatch
 ):
@@ -506,6 +516,7 @@ def test_a_run_that_is_stopped_and_resumed_has_the_same_lines(checkpoints, tmp_p
     assert lines("stopped-5", 5) == whole
 
 
+@pytest.mark.slow
 def test_episodes_are_kept_beside_the_expert_and_once_for_an_arm(
     checkpoints, tmp_path, monkeypatch
 ):
@@ -545,6 +556,7 @@ def test_a_broken_line_of_episodes_is_named(tmp_path, capsys):
     assert "episodes.jsonl, line 2 is broken" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_held_out_logs_are_kept_in_the_same_form(checkpoints, tmp_path, monkeypatch):
     monkeypatch.setattr(episodes_file, "KEPT", 2)
     run = begun(checkpoints, "logs")

@@ -33,10 +33,11 @@ from minprm.trainer import Progress
 from shared.policies import policy
 from shared.stages import clockless
 
+pytestmark = pytest.mark.usefixtures("ungated")
 ROOT = Path(__file__).parents[1]
 FLAGS = (
     "--preset smoke --no-gate --tiny.updates 5 --tiny.dim 32 --act-prm.updates 4 "
-    "--act-prm.batch 4 --eval-every 1 --num-demos 8 --held-out 2 --episodes 5 "
+    "--act-prm.batch 4 --eval-every 1 --eval-tasks 2 --num-demos 8 --held-out 2 --episodes 5 "
     "--arms act_prm --save-every 1 --threads 1 --thought-tokens 12"
 ).split()
 LOG = {

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 FLAGS = (
     "--preset smoke --no-gate --tiny.updates 5 --tiny.dim 32 --act-prm.updates 6 "
     "--act-prm.batch 2 --act-prm.group 4 --num-demos 8 --held-out 2 --episodes 5 --threads 1 "
-    "--jobs 1"
+    "--thought-tokens 16 --eval-tasks 2 --jobs 1"
 ).split()
 HOSTILE = "\x1b[2J<script>alert(1)</script> | \u202e **b** [x](http://y) {message} <red> `c` &lt;"
 
@@ -149,7 +149,7 @@ def test_what_a_model_wrote_is_shown_and_not_obeyed(tmp_path, capsys):
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory) -> tuple[Path, str]:
+def seen(ungated, tmp_path_factory) -> tuple[Path, str]:
     """(the folder of a small run of two seeds and three arms, what a terminal showed of it)."""
     folder = tmp_path_factory.mktemp("seen")
     outside, inside = pty.openpty()

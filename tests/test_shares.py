@@ -1,10 +1,8 @@
 """Prompts that are shared out: one process writes after each, and all get what it has written."""
 
-import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from threading import Barrier, local
 from types import SimpleNamespace
 
@@ -19,6 +17,7 @@ from minprm.model.alone import ALONE, Alone
 from minprm.several import shares as module
 from minprm.several.owners import Owners
 from minprm.several.shares import Shares
+from shared import processes
 
 PROMPTS = [[1, 2], [3], [1, 2], [4, 5, 6], [7], [8]]
 
@@ -267,12 +266,6 @@ def test_in_two_processes(tmp_path):
     every weight in one piece, one after the other. FINGERPRINT: it is that of the parts, as one
     process has them. LOADED: what is read after weights are loaded is read with those. THREADS: one
     writes, one learns."""
-    file = tmp_path / "script.py"
-    file.write_text(SPREAD + STREAMED + FINGERPRINT + LOADED + THREADS)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    root = str(Path(__file__).parents[1])
-    done = subprocess.run(
-        [*launcher, "--nproc-per-node", "2", file], cwd=root, capture_output=True, text=True,
-        timeout=120,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    script = SPREAD + STREAMED + FINGERPRINT + LOADED + THREADS
+    both = processes.Processes(tmp_path, 2, lambda: exec(script, {}))
+    assert both.ended() == [0, 0], both.said()[-3000:]

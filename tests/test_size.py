@@ -30,6 +30,7 @@ def test_bf16_weights_do_not_move_at_1e_6_and_fp32_weights_do(saved):
     assert moved[torch.bfloat16] < 0.1 < 0.9 < moved[torch.float32]
 
 
+@pytest.mark.extras
 def test_adapters_are_fp32_on_a_bf16_base_and_only_they_are_trained(saved):
     pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
     p = Policy(load_model(saved[1], lora=4), saved[0].tokenizer, 10_000)

@@ -24,6 +24,7 @@ from minprm.model.sampler import Sampler
 from minprm.play import expert_demo, play
 from shared.worlds import SEEDS, make
 
+pytestmark = pytest.mark.extras
 ALL = pytest.mark.parametrize("name", WORLDS)
 # with knobs that leave few tasks, so that an overlap could not be missed
 SMALL = {"cups": {"rounds": 1, "swaps": 1}, "errand": {"size": 3}, "hanoi": {"discs": 3},

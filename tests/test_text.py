@@ -22,6 +22,7 @@ from minprm.report.table import details
 from shared.chats import chat_model
 from shared.worlds import HOSTILE
 
+pytestmark = pytest.mark.extras
 ROOT = Path(__file__).parents[1]
 USER = {"role": "user", "content": "hello"}
 ALL = pytest.mark.parametrize("name", METRICS)

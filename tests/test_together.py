@@ -68,7 +68,7 @@ def assert_alike(folder: Path, whole: Path) -> None:
     assert found == expected
 
 
-def torchrun(folder: Path, n: int, *flags: str, restarts: int = 0) -> subprocess.Popen:
+def torchrun(folder: Path, n: int, *flags: str, restarts: int) -> subprocess.Popen:
     """The command as a user starts it. What all say goes into output.txt."""
     port = str(random.randrange(20_000, 40_000))
     command = [
@@ -79,7 +79,7 @@ def torchrun(folder: Path, n: int, *flags: str, restarts: int = 0) -> subprocess
     with open(folder / "output.txt", "w") as output:
         return subprocess.Popen(
             command, cwd=folder, stdout=output, stderr=output, start_new_session=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(folder / "tmp")},
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
 
 
@@ -90,16 +90,16 @@ def children(process: subprocess.Popen) -> list[int]:
     )
 
 
-def until_logged(folder: Path, process: subprocess.Popen, number: int) -> None:
+def until_logged(folder: Path, alive: Callable[[], bool], number: int) -> None:
     while len(lines(folder)) < number:
-        assert process.poll() is None, (folder / "output.txt").read_text()[-3000:]
+        assert alive(), (folder / "output.txt").read_text()[-3000:]
         time.sleep(0.02)
 
 
-def stopped(folder: Path, process: subprocess.Popen) -> None:
+def stopped(folder: Path, processes: Processes) -> None:
     """Nothing is lost that was learned, nothing is left that is thrown away, and one said so."""
-    assert process.wait(60) != 0
-    said = (folder / "output.txt").read_text()
+    assert any(processes.ended())
+    said = processes.said()
     assert said.count("stopping after this update") == said.count("stopped and saved") == 1
     assert "has ended" not in said
     assert re.search(r"torchrun --nproc-per-node \d -m minprm -- train --run r --resume", said)
@@ -108,11 +108,11 @@ def stopped(folder: Path, process: subprocess.Popen) -> None:
         (folder / f"checkpoints/r/stages/{logged['stage']}-0/state.json").read_text()
     )
     assert state["update"] == logged["update"] + 1
-    assert {each.name[:12] for each in (folder / "tmp").iterdir()} <= {"torchelastic"}
+    assert {each.name for each in folder.iterdir()} == {"checkpoints", "output.txt", "runs"}
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
+def whole(ungated, tmp_path_factory) -> Path:
     """An uninterrupted run in one process."""
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
@@ -121,15 +121,9 @@ def whole(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture
-def here(tmp_path) -> Path:
-    (tmp_path / "tmp").mkdir()
-    return tmp_path
-
-
 @pytest.mark.slow
-def test_from_one_process_to_two_and_back(whole, here, monkeypatch):
-    monkeypatch.chdir(here)
+def test_from_one_process_to_two_and_back(whole, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     update = Log.metrics
 
     def stopping(log: Log, seed: int, stage_id: str, number: int, stats: dict) -> None:
@@ -141,31 +135,32 @@ def test_from_one_process_to_two_and_back(whole, here, monkeypatch):
     with monkeypatch.context() as patch, pytest.raises(SystemExit) as stop:
         patch.setattr(Log, "metrics", stopping)
         train.main(["--run", "r", *FLAGS])
-    assert stop.value.code == 130 and len(lines(here)) == 1
-    process = torchrun(here, 2, "--resume")
-    until_logged(here, process, 3)
-    process.send_signal(signal.SIGINT)
-    stopped(here, process)
-    assert 3 <= len(lines(here)) < len(lines(whole))
+    assert stop.value.code == 130 and len(lines(tmp_path)) == 1
+    processes = Processes(tmp_path, 2, lambda: train.main(["--run", "r", "--resume"]))
+    until_logged(tmp_path, processes.alive, 3)
+    processes.signal(signal.SIGINT)
+    stopped(tmp_path, processes)
+    assert 3 <= len(lines(tmp_path)) < len(lines(whole))
     train.main(["--run", "r", "--resume"])
-    assert_alike(here, whole)
-    starts = (here / "runs/r/starts.jsonl").read_text().splitlines()
+    assert_alike(tmp_path, whole)
+    starts = (tmp_path / "runs/r/starts.jsonl").read_text().splitlines()
     assert [json.loads(line)["processes"] for line in starts] == [1, 2, 1]
 
 
 @pytest.mark.slow
-def test_weights_that_are_spread_go_on_in_three_processes_of_which_one_is_killed(whole, here):
-    process = torchrun(here, 2, *FLAGS, "--shard", "always")
-    until_logged(here, process, 2)
-    process.send_signal(signal.SIGTERM)
-    stopped(here, process)
-    process = torchrun(here, 3, "--resume", restarts=1)
-    until_logged(here, process, len(lines(here)) + 2)
+def test_weights_that_are_spread_go_on_in_two_processes_of_which_one_is_killed(whole, tmp_path):
+    first = ["--run", "r", *FLAGS, "--shard", "always"]
+    processes = Processes(tmp_path, 3, lambda: train.main(first))
+    until_logged(tmp_path, processes.alive, 2)
+    processes.signal(signal.SIGTERM)
+    stopped(tmp_path, processes)
+    process = torchrun(tmp_path, 2, "--resume", restarts=1)
+    until_logged(tmp_path, lambda: process.poll() is None, len(lines(tmp_path)) + 2)
     os.kill(children(process)[0], signal.SIGKILL)
-    assert process.wait(120) == 0, (here / "output.txt").read_text()[-3000:]
-    said = (here / "output.txt").read_text()
+    assert process.wait(120) == 0, (tmp_path / "output.txt").read_text()[-3000:]
+    said = (tmp_path / "output.txt").read_text()
     assert said.count("one of its processes has ended") == 1 and "--run r --resume" in said
-    assert_alike(here, whole)
+    assert_alike(tmp_path, whole)
 
 
 # --- one message ---

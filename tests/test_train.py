@@ -1,4 +1,8 @@
-"""The command as a user runs it: real processes, in a directory of their own."""
+"""The command as a user runs it, in a directory of its own.
+
+Two runs are real processes. Those that are killed are forks, and what goes on with them is this
+process: neither has to import torch anew.
+"""
 
 import json
 import os
@@ -11,11 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from minprm.commands import evaluate, train
 from minprm.constants import Config, Tiny
 from minprm.envs.cups import Cups
 from minprm.load import tiny
 from minprm.logs.reader import read_demos
 from minprm.model.policy import Policy
+from shared.commands import refusal
+from shared.processes import begun
 from shared.stages import clockless
 
 pytestmark = pytest.mark.slow
@@ -24,16 +31,16 @@ ROOT = Path(__file__).parents[1]
 TINY = (
     "--preset smoke --arms base act_prm --num-demos 48 "
     "--held-out 8 --episodes 100 --act-prm.updates 8 --act-prm.batch 16 "
-    "--save-every 2 --threads 1 --jobs 1"
+    "--eval-tasks 4 --save-every 2 --threads 1 --jobs 1"
 ).split()
 
 
-def command(program: str, *args: str) -> list[str]:
-    return [sys.executable, str(ROOT / program), *args]
-
-
-def finish(folder: Path, *args: str) -> subprocess.CompletedProcess:
-    return subprocess.run(command("train.py", *args), cwd=folder, capture_output=True, text=True)
+def finish(folder: Path, program: str, *args: str) -> str:
+    """What a process of its own prints."""
+    words = [sys.executable, str(ROOT / program), *args]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def numbers(folder: Path, run: str) -> tuple[dict, list[dict]]:
@@ -48,23 +55,28 @@ def numbers(folder: Path, run: str) -> tuple[dict, list[dict]]:
 def whole(tmp_path_factory) -> Path:
     """A folder with one uninterrupted run, `whole`."""
     folder = tmp_path_factory.mktemp("ladder")
-    done = finish(folder, "--run", "whole", *TINY)
-    assert done.returncode == 0, done.stderr
+    finish(folder, "train.py", "--run", "whole", *TINY)
     return folder
+
+
+@pytest.fixture
+def here(whole, monkeypatch) -> Path:
+    """That folder, in which this process is."""
+    monkeypatch.chdir(whole)
+    return whole
 
 
 def interrupted(folder: Path, run: str, number: int) -> int:
     """Starts a run and sends it the signal `number` in the middle of Act-PRM. Its exit code."""
-    process = subprocess.Popen(
-        command("train.py", "--run", run, *TINY), cwd=folder, stderr=subprocess.DEVNULL
-    )
+    process = begun(folder, lambda: train.main(["--run", run, *TINY]))
     metrics, deadline = folder / "runs" / run / "metrics.jsonl", time.time() + 200
-    while time.time() < deadline and process.poll() is None:
+    while time.time() < deadline and process.exitcode is None:
         if metrics.exists() and metrics.read_text().count('"act_prm"') >= 4:
             os.kill(process.pid, number)
             break
         time.sleep(0.02)
-    return process.wait()
+    process.join()
+    return process.exitcode
 
 
 def test_training_raises_the_reward_and_the_success(whole):
@@ -76,18 +88,17 @@ def test_training_raises_the_reward_and_the_success(whole):
     assert ladder["expert"][0]["success"] == 1.0
 
 
-def test_same_seed_same_numbers_and_after_kill_9_too(whole):
-    assert interrupted(whole, "killed", signal.SIGKILL) == -signal.SIGKILL
-    again = finish(whole, "--run", "killed", "--resume")
-    assert again.returncode == 0, again.stderr
-    assert numbers(whole, "killed") == numbers(whole, "whole")
+def test_same_seed_same_numbers_and_after_kill_9_too(here):
+    assert interrupted(here, "killed", signal.SIGKILL) == -signal.SIGKILL
+    train.main(["--run", "killed", "--resume"])
+    assert numbers(here, "killed") == numbers(here, "whole")
 
 
-def test_ctrl_c_saves_and_resume_ends_with_the_same_numbers(whole):
-    assert interrupted(whole, "stopped", signal.SIGINT) == 130
-    assert "--run stopped --resume" in (whole / "runs" / "stopped" / "log.txt").read_text()
-    assert finish(whole, "--run", "stopped", "--resume").returncode == 0
-    assert numbers(whole, "stopped") == numbers(whole, "whole")
+def test_ctrl_c_saves_and_resume_ends_with_the_same_numbers(here):
+    assert interrupted(here, "stopped", signal.SIGINT) == 130
+    assert "--run stopped --resume" in (here / "runs" / "stopped" / "log.txt").read_text()
+    train.main(["--run", "stopped", "--resume"])
+    assert numbers(here, "stopped") == numbers(here, "whole")
 
 
 def test_a_run_leaves_what_readme_promises(whole):
@@ -106,24 +117,20 @@ def test_a_run_leaves_what_readme_promises(whole):
 
 def test_evaluate_prints_a_checkpoint_beside_random_and_expert(whole):
     world = "--world cups --world-args rounds=1 swaps=3 --episodes 100".split()
-    args = command("evaluate.py", "checkpoints/whole/act_prm-0", *world)
-    done = subprocess.run(args, cwd=whole, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    table = finish(whole, "evaluate.py", "checkpoints/whole/act_prm-0", *world)
     expected = numbers(whole, "whole")[0]["act_prm"][0]["success"]
-    line = next(x for x in done.stdout.splitlines() if x.startswith("act_prm-0"))
+    line = next(x for x in table.splitlines() if x.startswith("act_prm-0"))
     assert f"{expected:.3f}" in line
-    assert "random" in done.stdout and "expert" in done.stdout
+    assert "random" in table and "expert" in table
 
 
-def test_evaluate_reports_pass_at_k_of_samples_that_stand_together(whole):
+def test_evaluate_reports_pass_at_k_of_samples_that_stand_together(here, capsys):
     world = "--world cups --world-args rounds=1 swaps=3 --episodes 30".split()
     drawn = "--temperature 1.0 --samples 4 --transcripts all.jsonl".split()
-    args = command("evaluate.py", "checkpoints/whole/act_prm-0", *world, *drawn)
-    done = subprocess.run(args, cwd=whole, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    won = [json.loads(x)["success"] for x in (whole / "all.jsonl").read_text().splitlines()]
+    evaluate.main(["checkpoints/whole/act_prm-0", *world, *drawn])
+    won = [json.loads(x)["success"] for x in (here / "all.jsonl").read_text().splitlines()]
     tasks = [sum(won[i : i + 4]) for i in range(0, len(won), 4)]
-    header, _random, line, _expert = done.stdout.split("\n\n")[1].splitlines()
+    header, _random, line, _expert = capsys.readouterr().out.split("\n\n")[1].splitlines()
     header, line = header.split(), line.split()
     assert header[-2:] == ["pass@2", "pass@4"] and len(tasks) == 30
     assert float(line[-1]) == pytest.approx(sum(c > 0 for c in tasks) / 30, abs=1e-3)
@@ -149,28 +156,26 @@ def test_a_world_that_gives_no_reasons_cannot_be_judged_by_the_gate(capsys):
     assert "Silent, which gives no reason" in capsys.readouterr().err
 
 
-def test_a_run_is_never_written_over(whole):
-    done = finish(whole, "--run", "whole", *TINY)
-    assert done.returncode == 2 and "--resume" in done.stderr
+def test_a_run_is_never_written_over(here, capsys):
+    assert "--resume" in refusal(train.main, ["--run", "whole", *TINY], capsys)
 
 
-def test_a_run_of_another_version_is_not_resumed_and_says_so(tmp_path):
+def test_a_run_of_another_version_is_not_resumed_and_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     folder = tmp_path / "runs" / "old"
     folder.mkdir(parents=True)
     knobs = asdict(Config()) | {"babble": {}}
     del knobs["tiny"]
     (folder / "config.json").write_text(json.dumps(knobs))
-    done = finish(tmp_path, "--run", "old", "--resume")
-    assert done.returncode == 2 and "another version" in done.stderr
-    assert done.stderr.count("\n") == 1 and [x.name for x in folder.iterdir()] == ["config.json"]
+    error = refusal(train.main, ["--run", "old", "--resume"], capsys)
+    assert "another version" in error and [x.name for x in folder.iterdir()] == ["config.json"]
 
 
-def test_what_the_policy_won_becomes_logs_to_learn_from(whole):
+def test_what_the_policy_won_becomes_logs_to_learn_from(here):
     flags = "--preset smoke --stages synth sft:thoughts "
     flags += "--num-demos 200 --episodes 20 --threads 1"
-    done = finish(whole, "--run", "won", *flags.split())
-    assert done.returncode == 0, done.stderr
-    (file,) = (whole / "runs" / "won").glob("synth-*.jsonl")
+    train.main(["--run", "won", *flags.split()])
+    (file,) = (here / "runs" / "won").glob("synth-*.jsonl")
     (demos, _), world = read_demos(file), Cups(rounds=1, swaps=3)
     assert 10 < len(demos) < 100 and all(s.thought for d in demos for s in d.steps)
     for demo in demos:

@@ -334,6 +334,7 @@ def test_blocks_are_learned_from_with_whatever_kernel_torch_takes(by_blocks):
     assert dense.norm() > 0 and (found - dense).abs().max() < 1e-5
 
 
+@pytest.mark.extras
 def test_also_with_checkpointing_and_adapters():
     peft = pytest.importorskip("peft", reason='needs peft: pip install ".[lora]"')
     base, samples = policy(), grown("nested")

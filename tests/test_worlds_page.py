@@ -104,6 +104,7 @@ def test_the_game_that_it_shows_is_the_one_that_is_played(page, monkeypatch, cap
 
 
 @pytest.mark.slow
+@pytest.mark.extras
 def test_the_pages_server_is_won_by_finding_and_saying(page, tmp_path, monkeypatch):
     pytest.importorskip("mcp", reason='needs the extra: pip install ".[mcp]"')
     *_, server, tasks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

@@ -1,5 +1,6 @@
-"""Several processes as torchrun starts them, but forks of the test: they have all imports behind
-them. What torchrun does when one of them ends, `ended` does here."""
+"""Commands in processes of their own, which are forks of the test: they have all imports behind
+them. `Processes` are several, as torchrun starts them; what torchrun does when one of them ends,
+`ended` does here."""
 
 import gc
 import os
@@ -8,13 +9,38 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from multiprocessing.context import ForkContext
+from multiprocessing.context import ForkContext, ForkProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from torch.distributed import TCPStore
 
+FORK = ForkContext()
 LIMIT = 60  # seconds in which one has to end, and then all
+
+
+def begun(folder: Path, work: Callable[[], None]) -> ForkProcess:
+    """A fork in a folder, in which it writes output.txt: a command as a shell starts it."""
+    process = FORK.Process(target=alone, args=(folder, work))
+    process.start()
+    return process
+
+
+def alone(folder: Path, work: Callable[[], None]) -> None:
+    os.setpgrp()
+    as_a_command(folder)
+    work()
+
+
+def as_a_command(folder: Path) -> None:
+    """Goes to the folder, prints into output.txt, and hears Ctrl-C, whatever the tests do."""
+    os.chdir(folder)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    output = os.open("output.txt", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
 
 
 class Processes:
@@ -23,7 +49,7 @@ class Processes:
     def __init__(self, folder: Path, n: int, work: Callable[[], None]):
         self.output = folder / "output.txt"
         self.store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
-        all_forked = ForkContext().Event()
+        all_forked = FORK.Event()
         self.all = []
         for rank in range(n):
             names = {
@@ -31,7 +57,7 @@ class Processes:
                 "MASTER_PORT": self.store.port, "TORCHELASTIC_USE_AGENT_STORE": True,
             }  # fmt: skip
             arguments = (folder, names, all_forked, work)
-            self.all.append(ForkContext().Process(target=child, args=arguments))
+            self.all.append(FORK.Process(target=child, args=arguments))
         for process in self.all:
             process.start()
         all_forked.set()
@@ -42,9 +68,12 @@ class Processes:
             if process.exitcode is None:
                 os.kill(process.pid, number)
 
-    def ended(self) -> list[int]:
+    def alive(self) -> bool:
+        return any(process.exitcode is None for process in self.all)
+
+    def ended(self, limit: float = LIMIT) -> list[int]:
         """Waits until all have ended. Returns their exit codes."""
-        until = time.monotonic() + LIMIT
+        until = time.monotonic() + limit
         while not any(process.exitcode for process in self.all) and time.monotonic() < until:
             if all(process.exitcode == 0 for process in self.all):
                 return [0 for _ in self.all]
@@ -70,12 +99,6 @@ def child(folder: Path, names: dict[str, object], all_forked: Event, work: Calla
     gc.freeze()  # a store of an earlier test would wait for its thread, which is not in a fork
     all_forked.wait()
     os.environ.update({name: str(value) for name, value in names.items()})
-    os.chdir(folder)
+    as_a_command(folder)
     tempfile.tempdir = str(folder)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    output = os.open("output.txt", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    sys.stdout = open(1, "w", buffering=1, closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     work()

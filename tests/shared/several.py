@@ -1,14 +1,13 @@
-"""What test_parallel.py has several processes do: `several.py JOB FILE`, alone or by torchrun.
+"""What test_parallel.py has several processes do.
 
     runs        makes each run of a FILE of {name: flags}
     policies    updates small policies in many ways, and writes what came of it to FILE
     caches      counts the tokens that each process reads of growing prompts, for FILE
 
-The same program in one process gives the numbers that all others are compared with.
+The same job in one process gives the numbers that all others are compared with.
 """
 
 import json
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -180,8 +179,12 @@ def caches(file: Path) -> None:
         file.write_text(json.dumps(told))
 
 
-if __name__ == "__main__":
+# --- the jobs ---
+
+
+def do(jobs: dict[str, str]) -> None:
+    """{job: file}, one after the other."""
     torch.set_num_threads(1)
     start()
-    for job, file in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
+    for job, file in jobs.items():
         {"runs": runs, "policies": policies, "caches": caches}[job](Path(file))
