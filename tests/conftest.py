@@ -42,12 +42,16 @@ def raised(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ungated() -> Iterator[None]:
+def ungated() -> Iterator[Callable]:
     """The skills of base models are not measured in this file. They would be whenever a run starts,
-    a third of a small run's time, also where a model may pass whatever they are."""
+    a third of a small run's time, also where a model may pass whatever they are. Returns what would
+    measure them."""
+    from minprm.load import tiny
+
+    gate = tiny.gate
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("minprm.load.tiny.gate", lambda *_: {"acts": 1.0, "?": 0.0})
-        yield
+        monkeypatch.setattr(tiny, "gate", lambda *_: {"acts": 1.0, "?": 0.0})
+        yield gate
 
 
 @pytest.fixture(scope="module")

@@ -103,6 +103,7 @@ def test_an_update_a_relabelled_log_and_a_score_by_the_commands_that_a_user_type
     assert Path("checkpoints/small/base-0/few_shot.jsonl").exists()
 
 
+@pytest.mark.extras
 def test_an_agent_over_its_sdk_trains_it(desk, tmp_path, monkeypatch):
     pytest.importorskip("openai", reason='needs openai: pip install ".[agents]"')
     (tmp_path / "desk.py").write_text(AGENT)

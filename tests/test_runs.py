@@ -351,7 +351,8 @@ EMBEDDED = "--no-gate --tiny.updates --tiny.dim"
     ("--gate", "--no-gate", "--tiny.updates"),
     ("--world nowhere", "", "nowhere"),
 ])  # fmt: skip
-def test_a_refused_run_leaves_no_folder(flags, without, said, here, capsys):
+def test_a_refused_run_leaves_no_folder(flags, without, said, here, ungated, monkeypatch, capsys):
+    monkeypatch.setattr("minprm.load.tiny.gate", ungated)
     Path("empty.jsonl").touch()
     Path("folder").mkdir()
     messages = [{"role": "user", "content": "ball under a ."}]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
+from transformers.utils.hub import cached_file
 
 from minprm.arms.about import asked_of, read_about
 from minprm.constants import fail
@@ -39,10 +40,9 @@ def serve_command(checkpoint: str, place: tuple[str, int]) -> tuple[list[str], l
     base, rank = base_of(checkpoint)
     tokenizer = pretrained(AutoTokenizer, checkpoint)
     served = how_to_serve(tokenizer, read_about(checkpoint))
-    try:  # as vLLM does
-        config = GenerationConfig.from_pretrained(base)
-    except OSError:
-        config = GenerationConfig.from_model_config(pretrained(AutoConfig, base))
+    config = GenerationConfig.from_model_config(pretrained(AutoConfig, base))
+    if cached_file(base, "generation_config.json", _raise_exceptions_for_missing_entries=False):
+        config = pretrained(GenerationConfig, base)
     if {tokenizer.eos_token_id, *stops_of(config)}.isdisjoint(served.ends):
         merge = " --merge" if rank else ""
         fail(
