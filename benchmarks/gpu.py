@@ -30,6 +30,7 @@ from minprm.constants import Config
 from minprm.data import Sample
 from minprm.load.pretrained import adapted
 from minprm.model import blocks
+from minprm.model.adapters import has_adapters
 from minprm.model.policy import Policy
 from minprm.model.precision import output_layer
 from minprm.model.sampler import Sampler
@@ -211,10 +212,11 @@ def flops(policy: Policy, tokens: int, pairs: int, scored: int) -> float:
     tied = head is model.get_input_embeddings().get_parameter("weight")
     layers = policy.size - (0 if tied else head.numel())  # weights that every token passes
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    if not policy.lora:  # all are trained, and the output layer is counted by itself
+    frozen = has_adapters(model)
+    if not frozen:  # all are trained, and the output layer is counted by itself
         trained = layers
     attention = 12 * policy.attention_size
-    output = (4 if policy.lora else 6) * head.numel()
+    output = (4 if frozen else 6) * head.numel()
     return (4 * layers + 2 * trained) * tokens + output * scored + attention * pairs
 
 

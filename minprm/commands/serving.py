@@ -100,8 +100,8 @@ def notes_of(about: dict, thinks: bool) -> list[str]:
     history = asked_of(about)["history"]
     if history["last"]:
         notes.append(
-            f"It was trained to see the first {history['first']} and the newest {history['last']} "
-            "observations alone: send the contents of all others as empty texts."
+            f"It was trained to see the first and the newest {history['last']} observations alone: "
+            "send the contents of all others as empty texts."
         )
     if thinks and history["thoughts"]:
         notes.append(
