@@ -326,11 +326,11 @@ def test_who_learned_to_act_at_once_is_served_with_the_prompt_of_its_training():
 
 
 def test_the_notes_say_with_which_history_it_was_trained():
-    short = {"thoughts": False, "first": 1, "last": 0}
+    short = {"thoughts": False, "last": 0}
     assert "send the `reasoning` of each answer back" in served("qwen3")[1]
     assert "do not send them back" in served("qwen3", history=short)[1]
     assert "earlier thoughts" not in served("qwen3", thought_rate=0.2)[1]
-    assert "first 1 and the newest 3" in served("qwen3", history=short | {"last": 3})[1]
+    assert "the first and the newest 3" in served("qwen3", history=short | {"last": 3})[1]
 
 
 @pytest.mark.parametrize("flags", [["--merge"], []])
