@@ -28,8 +28,10 @@ FEW_UPDATES = {
         "raised(model)": "raised(model, updates=60)",
         "--act-prm.updates 15": "--act-prm.updates 1",
         "--act-prm.group 16": "--act-prm.group 4",
+        "lines[:-8]": "lines[:12]",
+        "lines[-8:]": "lines[-2:]",
         "--relabel.group 8": "--relabel.group 2",
-        "--sft.epochs 6": "--sft.epochs 1",
+        "--sft.epochs 6": "--sft.epochs 1 --held-out 4",
     },
 }
 

@@ -51,7 +51,7 @@ def desk(tmp_path_factory) -> SimpleNamespace:
     logs = refund.conversations(seed=0)
     refund.write(logs[:3], folder / "examples.jsonl")
     refund.write(logs[3:11], folder / "thoughts.jsonl")
-    refund.write([refund.without_thought(log) for log in logs[3:19]], folder / "refund.jsonl")
+    refund.write([refund.without_thought(log) for log in logs[3:11]], folder / "refund.jsonl")
     flags = f"--preset small --model {smollm2()} --demos {folder / 'refund.jsonl'} "
     flags += f"--few-shot {folder / 'examples.jsonl'} --held-out 4 --device cpu"
     cfg = parse([*flags.split(), "--sampler", "transformers"])
@@ -83,7 +83,7 @@ def test_the_experts_action_is_likely_after_a_right_thought_alone(desk):
 
 def test_it_ends_its_thoughts_as_the_examples_do_and_some_are_right(desk):
     demos, _ = read_demos(desk.cfg.demos)
-    _, groups = walk_logs(desk.agent, demos[:8], desk.cfg.act_prm, seed=0)
+    _, groups = walk_logs(desk.agent, demos, desk.cfg.act_prm, seed=0)
     thoughts = [z for group in groups for z in group.thoughts]
     assert sum(z.closed for z in thoughts) / len(thoughts) > 0.8
     assert any(z.reward > 0.5 for z in thoughts)
@@ -94,8 +94,8 @@ def test_an_update_a_relabelled_log_and_a_score_by_the_commands_that_a_user_type
     desk, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
-    few = "--arms base act_prm --act-prm.updates 1 --act-prm.batch 2 --relabel.group 2 "
-    few += "--relabel.min-reward 0 --sft.epochs 1 --eval-every 0 --run small"
+    few = "--arms base act_prm --act-prm.updates 1 --act-prm.batch 2 --act-prm.group 4 "
+    few += "--relabel.group 2 --relabel.min-reward 0 --sft.epochs 1 --eval-every 0 --run small"
     main(["train", *desk.flags.split(), "--sampler", "transformers", *few.split()])
     assert "act_prm" in capsys.readouterr().out
     rows = json.loads(Path("runs/small/ladder.json").read_text())
