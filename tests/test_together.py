@@ -244,7 +244,8 @@ def test_a_stage_goes_by_the_same_numbers_in_all_processes(who, tmp_path):
     def work() -> None:
         with together.together():
             looks.success = success
-            run = SimpleNamespace(cfg=cfg)
+            agent = SimpleNamespace(policy=SimpleNamespace(shares=Shares()))
+            run = SimpleNamespace(cfg=cfg, agent=agent)
             event = Updated("sft", 0, SFT(), [], {})
             looks.Looks()(run, event)
             assert event.stats["eval/success"] == 0.25

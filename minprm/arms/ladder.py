@@ -48,6 +48,7 @@ from minprm.look.looks import Looks, keep_checkpoints
 from minprm.look.metrics import metrics, speeds
 from minprm.look.record import Recorder
 from minprm.model.agent import make_agent
+from minprm.model.tensors import fingerprint_of_model
 from minprm.play import tasks_of
 from minprm.run.events import Ended
 from minprm.run.prefetch import Prefetch
@@ -55,7 +56,6 @@ from minprm.run.randomness import noise_seed
 from minprm.run.snapshots import Snapshots, fingerprint_of_demos
 from minprm.run.stage_ids import ids_of, kind, last_stage, reads_instruction, stage_ids
 from minprm.several.jobs import processes, side_by_side
-from minprm.several.spread import fingerprint
 from minprm.stages import NAMES, RESAMPLE, STAGES
 from minprm.stages.act_prm import act_prm
 from minprm.stages.relabel import copy, relabel, sample, shuffle
@@ -275,7 +275,7 @@ def start(
     made_by |= own.fingerprints(named)
     made_by["what the model is told"] = agent.instruction.text
     made_by["the examples"] = fingerprint_of_demos([*agent.instruction.examples])
-    made_by["the base model"] = fingerprint(policy.model)
+    made_by["the base model"] = fingerprint_of_model(policy)
     made_by["the demos"] = fingerprint_of_demos([*train_demos, *held_out, *test])
     return Run(
         cfg=cfg,

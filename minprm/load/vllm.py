@@ -15,7 +15,7 @@ import json
 import os
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -31,8 +31,6 @@ from minprm.model.adapters import under_adapters
 from minprm.model.alone import ALONE, Alone
 from minprm.model.precision import own_logprobs
 from minprm.model.sampler import Completion
-from minprm.several.processes import at_end, count
-from minprm.several.spread import in_one_piece, kind_of
 
 PROBE_PROMPT = list(range(8))  # what the engine continues after each sync, to be compared
 PROBE_TOKENS = 8
@@ -44,11 +42,10 @@ def start_engine(
 ) -> "VLLM":
     """A sampler that writes with the model's weights, in sequences of up to `context` tokens."""
     _require_divisible(model, cfg.tensor_parallel)
-    config = architecture(under_adapters(model))
-    team = cfg.tensor_parallel if count() > 1 else 0
+    config = architecture(under_adapters(model), shares)
+    team = cfg.tensor_parallel if shares.count > 1 else 0
     engine = _engine(config, cfg.memory, context, cfg.sleep, team)
-    if team:
-        at_end(engine.llm_engine.engine_core.shutdown)
+    shares.at_end(engine.llm_engine.engine_core.shutdown)
     return VLLM(model, engine, cfg, shares)
 
 
@@ -69,7 +66,7 @@ class VLLM:
         self.model = model
         self.llm = llm
         self.cfg = cfg
-        self.names = weight_names(under_adapters(model))
+        self.names = weight_names(under_adapters(model), shares)
         self.mark = object()  # the engine wears it while it holds this model's weights
         self.sync()
 
@@ -169,16 +166,9 @@ class VLLM:
             # the cache wakes after the weights: while those are copied, its memory is still free
             self.llm.wake_up(tags=["weights"])
         sent = []
-
-        def in_files() -> Iterator[tuple[str, Tensor]]:
-            """As a checkpoint's files have them, which engines read: each expert by itself."""
-            for name, weight in weights(self.model):
-                sent.append(name)
-                plain = under_adapters(self.model)
-                yield from revert_weight_conversion(plain, {name: weight}).items()
-
+        new = as_in_files(self.model, weights(self.model, self.shares), sent)
         try:
-            self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": in_files()})
+            self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": new})
         except (KeyError, ValueError) as error:  # it knows no such weight
             raise RuntimeError(
                 f"vLLM does not take the weights of {self.model.config.model_type} ({error}): use "
@@ -212,7 +202,7 @@ class VLLM:
             )
 
 
-def architecture(model: PreTrainedModel) -> str:
+def architecture(model: PreTrainedModel, shares: Alone = ALONE) -> str:
     """What an engine depends on, as JSON: the configuration without where its weights came from.
 
     A second seed, or a second checkpoint of one model, has the same and shares the engine.
@@ -225,7 +215,7 @@ def architecture(model: PreTrainedModel) -> str:
     for section in sections:
         for name in ("_name_or_path", "dtype"):
             section.pop(name, None)
-    config["architectures"] = [kind_of(model).__name__]
+    config["architectures"] = [shares.kind_of(model).__name__]
     config["head_dtype"] = "float32"  # as precision.py has it
     return json.dumps(config, sort_keys=True)
 
@@ -240,11 +230,11 @@ def _require_divisible(model: PreTrainedModel, together: int) -> None:
         )
 
 
-def weight_names(model: PreTrainedModel) -> list[str]:
+def weight_names(model: PreTrainedModel, shares: Alone = ALONE) -> list[str]:
     """The names of all that a file holds of a plain model with this configuration, tied ones
     once: its parameters, and the buffers that are saved."""
     with torch.device("meta"):
-        plain = kind_of(model)(deepcopy(model.config))
+        plain = shares.kind_of(model)(deepcopy(model.config))
     return [name for name, _ in [*plain.named_parameters(), *saved_buffers(plain)]]
 
 
@@ -254,8 +244,18 @@ def saved_buffers(model: PreTrainedModel) -> list[tuple[str, Tensor]]:
     return [(name, buffer) for name, buffer in model.named_buffers() if name in saved]
 
 
+def as_in_files(
+    model: PreTrainedModel, pairs: Iterable[tuple[str, Tensor]], names: list[str]
+) -> Iterator[tuple[str, Tensor]]:
+    """The same weights as a checkpoint's files have them, which is what engines read: each expert
+    by itself. The name of each pair is appended to `names` as it goes by."""
+    for name, weight in pairs:
+        names.append(name)
+        yield from revert_weight_conversion(under_adapters(model), {name: weight}).items()
+
+
 @torch.no_grad()
-def weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
+def weights(model: PreTrainedModel, shares: Alone = ALONE) -> Iterator[tuple[str, Tensor]]:
     """(name, weight) of each parameter and saved buffer, as the base model has them. Adapters are
     added, in fp32. Where weights are spread, one after the other is whole, and all processes have
     to ask.
@@ -276,7 +276,7 @@ def weights(model: PreTrainedModel) -> Iterator[tuple[str, Tensor]]:
             if getattr(adapter, "parameter_name", "weight") == own_name:
                 weight = weight.float() + adapter.get_delta_weight("default").float()
         plain = name.removeprefix("base_model.model.").replace(".base_layer", "")
-        yield plain, in_one_piece(weight)
+        yield plain, shares.in_one_piece(weight)
 
 
 @cache

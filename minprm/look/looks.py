@@ -15,7 +15,6 @@ from minprm.look.collapse import collapse, of_play, of_walk
 from minprm.run.events import Began, Event, Played, Updated
 from minprm.run.randomness import noise_seed
 from minprm.run.stage_ids import stage_name
-from minprm.several.processes import agreed
 from minprm.stages.act_prm import portions, walk_logs
 from minprm.trainer import Run
 
@@ -49,7 +48,7 @@ class Looks:
                 if isinstance(event.cfg, ActPRM) and run.held_out:
                     measured |= held_out_reward(run, event.cfg)
                 # what a stage does next may depend on them: all processes go by the same ones
-                event.stats |= agreed(measured)
+                event.stats |= run.agent.policy.shares.agreed(measured)
                 event.stats["time/look"] = time.perf_counter() - began
 
     def _is_due(self, run: Run, update: int) -> bool:

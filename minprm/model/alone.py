@@ -8,7 +8,7 @@ in both cases, and nothing here knows that there can be others.
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from torch import Tensor
 from torch.nn import Parameter
@@ -25,6 +25,7 @@ class Alone:
     """One process. In several all have to call these methods in the same order."""
 
     first = True  # does this process write the files
+    count = 1  # processes
 
     # --- what all agree on ---
 
@@ -35,6 +36,10 @@ class Alone:
     def from_first(self, make: Callable[[], T]) -> T:
         """What the function returns in the first process, which alone calls it."""
         return make()
+
+    def agreed(self, numbers: dict[str, float]) -> dict[str, float]:
+        """The numbers of the first process. Exits where another one has others."""
+        return numbers
 
     # --- shares of the work: writing, reading, learning ---
 
@@ -87,6 +92,10 @@ class Alone:
         """This process's part of a tensor."""
         return tensor
 
+    def in_one_piece(self, tensor: Tensor) -> Tensor:
+        """What the parts of all processes are together."""
+        return tensor
+
     def collected(self, tensors: Tensors, like: Tensors) -> Tensors:
         """Tensors, or parts of those that are spread as in `like`, in one piece on the CPU of the
         first process; elsewhere {}."""
@@ -104,6 +113,10 @@ class Alone:
         """A second model with the same weights."""
         return deepcopy(model)
 
+    def kind_of(self, model: PreTrainedModel) -> type[PreTrainedModel]:
+        """The model's class, as transformers has it."""
+        return type(model)
+
     def counted(self, parameters: Tensors) -> dict[str, Tensor]:
         """The memory of these weights, each counted by one process only."""
         return {name: p.detach() for name, p in parameters.items()}
@@ -111,6 +124,11 @@ class Alone:
     def total(self, numbers: tuple[float, ...]) -> tuple[float, ...]:
         """The sum of each number over what the processes have counted."""
         return numbers
+
+    # --- the end ---
+
+    def at_end(self, end: Callable[[], Any]) -> None:
+        """Calls this while all processes are still there."""
 
 
 ALONE = Alone()

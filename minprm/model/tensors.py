@@ -1,5 +1,6 @@
-"""The numbers of a policy, as files keep them: AdamW's moments, and what is finite."""
+"""The numbers of a policy, as files keep them: AdamW's moments, what is finite, a hash."""
 
+import hashlib
 from collections.abc import Mapping
 
 import torch
@@ -57,3 +58,17 @@ def require_finite(weights: Mapping[str, Tensor]) -> None:
     for name, tensor in weights.items():
         if not tensor.float().norm().isfinite():
             raise FloatingPointError(f"{name} is no longer finite, and is not saved: lower --*.lr")
+
+
+def fingerprint_of_model(policy: Policy) -> str:
+    """A hash of all weights, frozen ones too."""
+    shares = policy.shares
+    shares.let_go(policy.model)  # on a GPU the parts are in fp32, and what was put together is not
+    digest = hashlib.sha256()
+    for name, p in policy.model.named_parameters():
+        piece = shares.in_one_piece(p.detach())
+        if shares.first:
+            digest.update(name.encode())
+            piece = piece.to("cpu", copy=True)  # what numpy has seen, torch cannot free
+            digest.update(piece.contiguous().flatten().view(torch.uint8).numpy().data)
+    return shares.from_first(digest.hexdigest)

@@ -41,12 +41,6 @@ def start() -> None:
     )
 
 
-def at_end(end: Callable[[], object]) -> None:
-    """Calls this while all processes are still there."""
-    if end not in ENDINGS:
-        ENDINGS.append(end)
-
-
 def stop() -> None:
     """Leaves them, when all is done."""
     for end in ENDINGS:

@@ -50,6 +50,7 @@ class Shares(Alone):
         self.team = team
         self.is_spread = False
         self.first = rank() == 0
+        self.count = count()
         self.beside = group_of_its_own()  # a thread may write while another one learns
         self.begin()
 
@@ -80,6 +81,9 @@ class Shares(Alone):
 
     def from_first(self, make: Callable[[], T]) -> T:
         return processes.from_first(make)
+
+    def agreed(self, numbers: dict[str, float]) -> dict[str, float]:
+        return processes.agreed(numbers)
 
     # --- writing ---
 
@@ -167,7 +171,7 @@ class Shares(Alone):
             return super().clip(parameters, longest)
         # torch does not clip both kinds in one call
         both = _gradients(parameters)
-        norms = [spread.in_one_piece(get_total_norm(kind)) for kind in both if kind]
+        norms = [self.in_one_piece(get_total_norm(kind)) for kind in both if kind]
         norm = torch.stack(norms).norm().item()
         for kind in both:
             for grad in kind:
@@ -185,6 +189,9 @@ class Shares(Alone):
     def local(self, tensor: Tensor) -> Tensor:
         return spread.local(tensor)
 
+    def in_one_piece(self, tensor: Tensor) -> Tensor:
+        return spread.in_one_piece(tensor)
+
     def collected(self, tensors: Tensors, like: Tensors) -> Tensors:
         return spread.collected(
             {n: spread.as_part(tensor, like[n]) for n, tensor in tensors.items()}
@@ -200,6 +207,9 @@ class Shares(Alone):
     def copy_of(self, model: PreTrainedModel) -> PreTrainedModel:
         return spread.copy_of(model) if self.is_spread else super().copy_of(model)
 
+    def kind_of(self, model: PreTrainedModel) -> type[PreTrainedModel]:
+        return spread.kind_of(model)
+
     def counted(self, parameters: Tensors) -> dict[str, Tensor]:
         """What is not spread is whole everywhere, and counts once."""
         counted = {}
@@ -212,6 +222,12 @@ class Shares(Alone):
         if not self.is_spread:  # each process has counted all
             return numbers
         return tuple(map(sum, zip(*self.gathered(numbers), strict=True)))
+
+    # --- the end ---
+
+    def at_end(self, end: Callable[[], Any]) -> None:
+        if end not in processes.ENDINGS:
+            processes.ENDINGS.append(end)
 
 
 def _gradients(parameters: Mapping[str, Parameter]) -> tuple[list[Tensor], list[Tensor]]:

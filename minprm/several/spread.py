@@ -3,7 +3,6 @@
 That is FSDP (arXiv:2304.11277): a layer is put together when it is read, and let go behind it.
 """
 
-import hashlib
 from collections.abc import Mapping
 from copy import deepcopy
 
@@ -126,19 +125,6 @@ def state_in_one_piece(model: PreTrainedModel) -> dict[str, Tensor]:
     # of tied weights the first name alone
     once = {name for name, _ in [*model.named_parameters(), *model.named_buffers()]}
     return collected({name: t for name, t in model.state_dict().items() if name in once})
-
-
-def fingerprint(model: PreTrainedModel) -> str:
-    """A hash of all weights, frozen ones too. All processes have to ask."""
-    reshard(model)  # on a GPU the parts are in fp32, and what was put together is not
-    digest = hashlib.sha256()
-    for name, p in model.named_parameters():
-        piece = in_one_piece(p.detach())
-        if rank() == 0:
-            digest.update(name.encode())
-            piece = piece.to("cpu", copy=True)  # what numpy has seen, torch cannot free
-            digest.update(piece.contiguous().flatten().view(torch.uint8).numpy().data)
-    return from_first(digest.hexdigest)
 
 
 def fsdp_modules(model: PreTrainedModel) -> list[FSDPModule]:
