@@ -84,6 +84,7 @@ COUNTED = ReadBy("act_prm*", "relabel:matched")  # which draws as many thoughts 
 DRAWN = Needs("--act-prm.thoughts-from state, or --act-prm.trained-on action_first or both")
 SCORED = Needs("another --act-prm.reward than exact_match")
 VLLM = Needs("the vLLM sampler")
+RAISED = Needs("updates")
 LOOKS = Needs("--eval-tasks above 0, or a stage act_prm with --held-out demos, or a stage rl")
 PLAYED = Needs("--world or --agent")
 INSTRUCTED = Needs("a --model that writes before SFT, or --sft.keep-instruction")
@@ -113,11 +114,15 @@ class Tiny:
     """The embedded model: a tiny Qwen3 raised from scratch on narrated random play."""
 
     dim: Annotated[int, Range(1, 4096)] = 64  # its width; its other sizes follow (load/tiny.py)
-    updates: Count = 600  # updates of pre-training
-    batch: Count = 16  # episodes in an update
-    act_only: Share = 0.2  # share of episodes that are played without thoughts, at random
-    action_first: Share = 0.0  # share of episodes whose turns may hold the action first
-    mixture: list[str] = field(default_factory=list)  # thoughts, as bare=0.5; none: the world's mix
+    # updates of pre-training; 0: none, for SFT from nothing (docs/worlds.md)
+    updates: CountOrNone = 600
+    batch: Annotated[Count, RAISED] = 16  # episodes in an update
+    # share of episodes that are played without thoughts, at random
+    act_only: Annotated[Share, RAISED] = 0.2
+    # share of episodes whose turns may hold the action first
+    action_first: Annotated[Share, RAISED] = 0.0
+    # thoughts, as bare=0.5; none: the world's mix
+    mixture: Annotated[list[str], RAISED] = field(default_factory=list)
 
 
 @dataclass
@@ -289,7 +294,8 @@ class Config:
     shard: Annotated[Shard, Needs("torchrun with several processes")] = "auto"
     # compute activations again for the gradient, to save memory
     checkpointing: Annotated[bool, TRAINED, Needs("a --model")] = False
-    gate: Annotated[bool, Needs("model", "tiny")] = True  # stop where it lacks the world's skills
+    # stop where it lacks the world's skills
+    gate: Annotated[bool, Needs("model", "tiny"), Needs("tiny.updates")] = True
     layout: LayoutName = "auto"  # what ends a thought (text/layout.py)
     think: Annotated[bool, PLAYED] = True  # may a turn think first; else it acts at once
     # told to a --model until SFT has taught it: auto, none, a text, or a .txt or .md file

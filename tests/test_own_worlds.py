@@ -240,7 +240,7 @@ def test_the_embedded_model_is_refused_with_what_the_world_lacks(here, capsys):
     error = sentence(capsys, lambda: train.main(["--world", "hotpot", "--arms", "base"]))
     assert "cannot be raised on Hotpot" in error
     assert not (here / "runs").exists()
-    require_narrator(Cups())
+    require_narrator(Cups(), Tiny())
 
 
 def test_shares_of_thoughts_are_those_of_the_world(here, capsys):

@@ -61,7 +61,7 @@ def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:
     if cfg.model != "tiny":
         require_model(cfg.model)
     elif cfg.stages != ["demos"]:  # the expert's logs need no model
-        require_narrator(make_world(cfg))
+        require_narrator(make_world(cfg), cfg.tiny)
     if cfg.demos:
         require_logs(cfg.demos)
     if cfg.dry_run:

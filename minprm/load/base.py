@@ -36,9 +36,10 @@ def base_policy(cfg: Config, seed: int, checkpoints: Path) -> Policy:
         return policy
     world = make_world(cfg)
     policy = _raised(world, cfg, seed, checkpoints)
-    # a base without the world's skills would make every number that follows meaningless
-    skills = tiny.gate(policy, world, cfg.thought_tokens)
-    tiny.check_gate(skills, stop=cfg.gate)
+    if cfg.tiny.updates:
+        # a base without the world's skills would make every number that follows meaningless
+        skills = tiny.gate(policy, world, cfg.thought_tokens)
+        tiny.check_gate(skills, stop=cfg.gate)
     return _learning(policy.model, policy.tokenizer, cfg)
 
 

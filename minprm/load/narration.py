@@ -20,12 +20,16 @@ class Turn(NamedTuple):
     order: str  # of thought and action
 
 
-def require_narrator(world: World) -> None:
-    """Exits where the embedded model cannot be raised on this world, with what the world lacks."""
-    lacks = [name for name in ("words", "thought_mix") if not getattr(world, name)]
-    for method in ("thought", "narrate", "classify"):
-        if getattr(type(world), method) is getattr(World, method):
-            lacks.append(method)
+def require_narrator(world: World, cfg: Tiny) -> None:
+    """Exits where the embedded model cannot be raised on this world, with what the world lacks.
+    One that reads nothing before its first stage needs no more than the words."""
+    attributes = ["words"]
+    methods = []
+    if cfg.updates:
+        attributes.append("thought_mix")
+        methods = ["thought", "narrate", "classify"]
+    lacks = [name for name in attributes if not getattr(world, name)]
+    lacks += [name for name in methods if getattr(type(world), name) is getattr(World, name)]
     for knob in inspect.signature(type(world)).parameters:  # a raised model is known by them
         if not hasattr(world, knob):
             lacks.append(f"self.{knob}")

@@ -104,8 +104,8 @@ def raise_one(world: World, cfg: Tiny, seed: int, micro_tokens: int) -> Policy:
 
 def is_here(world: World, cfg: Tiny, seed: int, micro_tokens: int, root: Path) -> bool:
     """Need it not be raised first? Exits where it cannot be raised on this world."""
-    require_narrator(world)
-    if shipped(world, cfg, seed):
+    require_narrator(world, cfg)
+    if not cfg.updates or shipped(world, cfg, seed):
         return True
     return path_of(world, cfg, seed, micro_tokens, root).is_dir()
 
