@@ -214,8 +214,9 @@ def test_the_glossary_names_what_is_logged_and_nothing_else(folder, monkeypatch)
         run(configured(knobs | {"run": tag}), folder, monkeypatch)
         for kind, names in logged(folder, tag).items():
             found.setdefault(kind, set()).update(names)
-    # of a card, which may not be here: test_speed.py; of a user's agent: test_agents.py
-    elsewhere = {"speed/peak_memory_gb", "play/failed"}
+    # of a card, which may not be here: test_speed.py; of a user's agent: test_agents.py; of the
+    # world text: test_text.py
+    elsewhere = {"speed/peak_memory_gb", "play/failed", "eval/text/distinct_2"}
     assert set.union(*found.values()) | elsewhere == METRICS.keys()
     # what is said of thoughts and tokens holds wherever something is sampled
     of_samples = {"reward/mean", "reward/std", "reward/no_variance", "policy/thought_length",

@@ -19,8 +19,8 @@ from minprm.stages.act_prm import portions, walk_logs
 from minprm.trainer import Run
 
 # What is logged of a look, of all that an evaluation measures.
-MEASURED = ("success", "likelihood", "turns", "valid", "effective", "thought_rate",
-            "thought_length", "copy_rate")  # fmt: skip
+MEASURED = ("success", "reward", "likelihood", "turns", "valid", "effective", "thought_rate",
+            "thought_length", "copy_rate", "text/distinct_2")  # fmt: skip
 
 
 class Looks:
