@@ -243,6 +243,19 @@ def test_the_embedded_model_is_refused_with_what_the_world_lacks(here, capsys):
     require_narrator(Cups(), Tiny())
 
 
+def test_a_model_that_reads_nothing_before_sft_needs_words_alone(here, capsys):
+    flags = "--tiny.updates 0 --tiny.dim 16 --no-think --stages sft:actions --run r --threads 1 "
+    flags += "--num-demos 4 --episodes 2 --eval-every 0 --sft.epochs 1"
+    error = sentence(capsys, lambda: train.main(["--world", "wordle", *flags.split()]))
+    assert "cannot be raised on Wordle, which lacks words, self.guesses (docs/worlds.md)" in error
+    error = sentence(capsys, lambda: train.main([*flags.split(), "--tiny.act-only", "0.5"]))
+    assert "--tiny.act-only" in error and "--tiny.updates above 0" in error
+    small = ["--world", "sokoban", "--world-args", "size=5", "walls=2", "shortest=2"]
+    train.main([*small, *flags.split()])
+    (row,) = json.loads((here / "runs/r/ladder.json").read_text())["stages"]
+    assert row["thought_rate"] == 0
+
+
 def test_shares_of_thoughts_are_those_of_the_world(here, capsys):
     (here / "mine.py").write_text("from minprm.envs.cups import Cups\nclass Mine(Cups): pass\n")
     check(Config(world="mine.py:Mine", tiny=Tiny(mixture=["bare=1"])))

@@ -280,6 +280,8 @@ def test_a_chat_model_learns_by_every_method(model, tmp_path, monkeypatch, capsy
     torch.set_flush_denormal(False)
     lines = [json.loads(x) for x in (tmp_path / "runs/r/metrics.jsonl").read_text().splitlines()]
     assert [line["stage"] for line in lines][-1].endswith("act_prm")
+    looks = [line for line in lines if "eval/reward" in line]
+    assert looks and all(0 <= look["eval/text/distinct_2"] <= 1 for look in looks)
     (row,) = json.loads((tmp_path / "runs/r/ladder.json").read_text())["stages"]
     assert 0 <= row["reward"] <= 1 and row["text/words"] >= 0
     capsys.readouterr()
