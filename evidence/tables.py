@@ -320,6 +320,17 @@ def objectives(rows: dict) -> str:
                  "lr (success of each)", "seconds"], lines)  # fmt: skip
 
 
+def recipes(rows: dict) -> str:
+    lines = []
+    for world, row in rows.items():
+        cells = [
+            f"{with_seeds(row[name])} {interval(row[name])}" for name in ("SFT", "SFT, then RL")
+        ]
+        lines.append([f"`{world}`", share(row["random"]["mean"]), *cells,
+                      f"{row['seconds'] / 60:.0f}"])  # fmt: skip
+    return grid(["world", "random", "SFT", "SFT, then RL", "minutes a seed"], lines)
+
+
 def text_rewards(rows: dict) -> str:
     lines = []
     for name, row in rows.items():
@@ -566,6 +577,7 @@ TABLES = {
     "act_prm": partial(successes, what="`act_prm.py`"),
     "pretrained": partial(successes, what="arm"),
     "ablations": ablations, "objectives": objectives, "text_rewards": text_rewards, "nlpo": nlpo,
+    "recipes": recipes,
     "agent": partial(successes, what="arm"), "won": partial(successes, what="round"),
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
     "update": update, "actprm": actprm, "growth": growth, "tokens": tokens, "vs_trl": vs_peer,
