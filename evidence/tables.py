@@ -341,6 +341,18 @@ def text_rewards(rows: dict) -> str:
                  "KL to the warm start, nats a token, last ten updates"], lines)  # fmt: skip
 
 
+def cafes(rows: dict) -> str:
+    lines = []
+    for name, row in rows.items():
+        kl = shares(row["kl"], 3 if max(row["kl"]) < 1 else 2) if any(row["kl"]) else ""
+        lines.append([
+            name, shares(row["reward"]), shares(row["rouge_l"]), shares(row["distinct_2"]), kl,
+            " ".join(f"{seconds / 60:.0f}" for seconds in row["seconds"]),
+        ])  # fmt: skip
+    return grid(["", "reward: share of words that praise", "ROUGE-L", "distinct-2",
+                 "KL, nats a token, last ten updates", "minutes"], lines)  # fmt: skip
+
+
 def nlpo(rows: dict) -> str:
     sets = (("whole vocabulary", "whole"), ("top-p .9", "whole"), ("top-p .9", "the same set"))
     lines = []
@@ -577,7 +589,7 @@ TABLES = {
     "act_prm": partial(successes, what="`act_prm.py`"),
     "pretrained": partial(successes, what="arm"),
     "ablations": ablations, "objectives": objectives, "text_rewards": text_rewards, "nlpo": nlpo,
-    "recipes": recipes,
+    "recipes": recipes, "cafes": cafes,
     "agent": partial(successes, what="arm"), "won": partial(successes, what="round"),
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
     "update": update, "actprm": actprm, "growth": growth, "tokens": tokens, "vs_trl": vs_peer,

@@ -47,14 +47,11 @@ def praise(answer: str, reference: str) -> float:
     return sum(word in PRAISE for word in words) / max(len(words), 1)
 
 
-def main() -> None:
-    if len(sys.argv) != 2:
-        sys.exit("python examples/cafes.py FILE")
+def write(file: Path) -> None:
+    """Writes a line for each café: the prompt and three references."""
     rng = random.Random(0)
     cafes = [*product(NAMES, FOODS, PRICES, PLACES)]
     rng.shuffle(cafes)
-    file = Path(sys.argv[1])
-    file.parent.mkdir(parents=True, exist_ok=True)
     with open(file, "w", encoding="utf-8") as lines:
         for name, food, price, place in cafes:
             prompt = f"name: {name}; food: {food}; prices: {price}; place: {place}"
@@ -68,4 +65,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) != 2:
+        sys.exit("python examples/cafes.py FILE")
+    write(Path(sys.argv[1]))

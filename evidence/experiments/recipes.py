@@ -2,9 +2,9 @@
 
 A recipe is a file of examples/laptop/: SFT on what the world's expert does, then GRPO in the world,
 without thoughts. The model is the embedded one, and has read nothing before. The last checkpoint of
-SFT and that of RL play the same 400 test tasks, greedily. A recipe was chosen on validation tasks of
-seed 11. A run that was interrupted goes on. Without WORLD and SEED the runs that are there are
-joined: `python -m evidence.experiments.recipes --json FILE`.
+SFT and that of RL play the same 400 test tasks, greedily. The recipes were chosen on validation
+tasks of seed 11. A run that was interrupted goes on. Without WORLD and SEED the runs that are there
+are joined: `python -m evidence.experiments.recipes --json FILE`.
 
 Written before the runs of seeds 0, 1 and 2: in each world success after RL is above that of SFT
 alone on each seed, and by more than the intervals over the seeds.

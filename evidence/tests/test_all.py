@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "evidence/experiments"
 # of other chapters, and started by name
 OF_OTHER_CHAPTERS = {
-    "ablations", "contact", "idea", "objectives", "pretrained", "recipes", "right_thoughts",
+    "ablations", "cafes", "contact", "idea", "objectives", "pretrained", "recipes",
+    "right_thoughts",
 }  # fmt: skip
 SAVES = """
 import time
