@@ -6,6 +6,13 @@ the warm start by an adaptive KL, or not. Each arm and seed is a run of its own 
 warm start of its seed. Its checkpoint then answers the test prompts of 64 cafés, at temperature 1.
 Without ARM and SEED the runs that are there are joined:
 `python -m evidence.experiments.cafes --json FILE`.
+
+Written before the runs; eight updates without a KL were seen on another seed, in which the reward
+rose from .027 to .091. On each seed,
+- without a KL the reward ends at three times that of the warm start or more, and ROUGE-L at half of
+  it or less;
+- with an adaptive KL the reward is above that of the warm start, and ROUGE-L at nine tenths of it
+  or more.
 """
 
 import sys
