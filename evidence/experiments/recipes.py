@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import fmean
 
 from evidence import tables
+from evidence.experiments.ahead import difference
 from evidence.results import (
     FOLDER,
     load,
@@ -69,6 +70,7 @@ def joined() -> dict[str, dict]:
         row = {}
         for name in ("random", "SFT", "SFT, then RL"):
             row[name] = over_seeds([run[name] for run in runs])
+        row["gain"] = difference(row["SFT, then RL"], row["SFT"])
         rows[world] = row | {"seconds": fmean(run["seconds"] for run in runs)}
     return rows
 
