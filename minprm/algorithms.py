@@ -144,6 +144,7 @@ def systematic_resample(w: Tensor, u: float) -> list[int]:
 
 def effective_sample_size(w: Tensor) -> float:
     """(sum w)^2 / sum w^2: how many particles carry the weight; 0 if none.  [G] -> scalar"""
+    w = w.double()  # the square of a probability of many tokens is 0 in fp32
     return (w.sum() ** 2 / w.square().sum()).item() if w.sum() > 0 else 0.0
 
 

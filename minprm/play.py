@@ -140,6 +140,7 @@ def ask(e: Episode, agent: "Player", limit: int, roots: dict[int, Sample]) -> No
     state = e.state_ids[0]
     if not e.steps:  # episodes of one task share their first state
         root = roots.setdefault(e.world.seed, Sample().extend(state))
+        e.shared[(id(state),)] = (root, state)  # edited histories begin with it, too (data.chain)
         e.samples.append(Sample(parent=root, version=agent.version))
     elif history.edits():  # what went before is no longer what was read: begin again
         before = chain([*chat.history(e.turns, history), state], e.shared)

@@ -275,6 +275,7 @@ def test_effective_sample_size_counts_the_particles_that_carry_weight():
     assert effective_sample_size(tensor([1.0, 1.0, 0.0, 0.0])) == 2.0
     assert effective_sample_size(tensor([3.0, 0.0])) == 1.0
     assert effective_sample_size(torch.zeros(3)) == 0.0
+    assert effective_sample_size(tensor([1e-24, 1e-24, 0.0])) == pytest.approx(2.0)
 
 
 def test_resampled_lineages_are_the_exact_posterior_over_sequences():

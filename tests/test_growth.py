@@ -203,3 +203,21 @@ def test_the_benchmark_walks_its_logs_to_their_end(walk, capsys):
 def test_the_benchmark_starts_from_logs_that_are_all_kept(tmp_path):
     assert many_logs.seconds_to_start(20, tmp_path / "logs.jsonl") > 0
     assert len(read_demos(tmp_path / "logs.jsonl")[0]) == 20
+
+
+def test_where_an_arm_learns_the_logs_own_thoughts_they_count_as_they_are():
+    (plain,) = chat_logs(1)
+    demo = plain.with_thoughts(["be very slow and very careful"] * 2, [1.0] * 2)
+    cfg = Config(model="its name", thought_tokens=4, instruction="think", arms=["expert_thoughts"])
+    asked = make_prompter(tokenizer("qwen3_instruct_2507"), cfg, all_tools([demo]))
+    whole = Sample()
+    for i, step in enumerate(demo.steps):
+        state, _ = asked.state_ids(step.state, demo.tools, demo.action_before(i))
+        thought = asked.chat.thought(step.thought)
+        whole.extend(state).extend(asked.chat.turn(thought, asked.chat.action(step.action)))
+    logs = measured([demo], asked.chat)
+    assert fitting_demos(logs, asked, replace(cfg, context=len(whole.ids))) == [demo]
+    short = replace(cfg, context=len(whole.ids) - 1)
+    assert [len(cut.steps) for cut in fitting_demos(logs, asked, short)] == [1]
+    # thoughts that no arm learns take no room
+    assert fitting_demos(logs, asked, replace(short, arms=["act_prm"])) == [demo]

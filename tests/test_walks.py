@@ -148,6 +148,16 @@ def test_in_hard_em_thought_and_action_have_one_weight(parts, advantage):
         assert [z.action_weight for z in g.thoughts] == wanted
 
 
+def test_where_nothing_is_earned_the_next_step_reads_a_thought_that_can_be_read(parts):
+    _, groups, walks = walk(parts, reward="exact_match")
+    mixed = [g for g in groups if len({z.usable for z in g.thoughts}) == 2]
+    assert any(max(z.reward for z in g.thoughts) == 0 for g in mixed)
+    for one in walks:
+        (path,) = one.paths
+        for g, z in zip(one.groups, path.thoughts, strict=True):
+            assert z.usable or g not in mixed
+
+
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_a_reward_that_is_no_number_stops_the_walk_at_its_place(parts, monkeypatch, wrong):
     monkeypatch.setitem(REWARDS, "action_prob", lambda logp: wrong)
@@ -334,6 +344,13 @@ def test_a_history_hides_what_was_observed_and_drops_what_was_thought(parts):
     one, two = (lineage(sample) for sample in e.samples[1:])
     assert [a is b for a, b in zip(one, two, strict=False)] == [True, True, True, False]
     assert len(row(e.samples[1:]).ids) < sum(len(s.whole()) for s in e.samples[1:])
+
+
+@pytest.mark.parametrize("history", [History(), History(thoughts=False), History(last=1)])
+def test_episodes_of_one_task_are_a_group_whatever_their_histories_leave_out(parts, history):
+    episodes = played(parts[0], replace(CUPS, history=history), [5, 5, 6])
+    samples = [sample for e in episodes for sample in e.samples]
+    assert len({id(lineage(sample)[0]) for sample in samples}) == 2
 
 
 @pytest.mark.parametrize("history", [History(), History(thoughts=False), History(last=1)])

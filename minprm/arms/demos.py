@@ -218,13 +218,19 @@ def _writable(logs: list[Measured], cfg: Config) -> list[Measured]:
 
 
 def _until_it_fits(log: Measured, agent: "Prompter", cfg: Config) -> Demo:
-    """The log up to where it would outgrow the context, if each thought were as long as it may."""
+    """The log up to where it would outgrow the context, if each thought were as long as it may; or
+    as it is, where an arm learns the log's own and that is longer."""
     demo = log.demo
+    own = any(map(_reads_thoughts, arms_of(cfg).values()))
     around = len(agent.chat.turn([], []))
     first = demo.steps[0].state
     length = len(agent.state_ids(first, demo.tools, None)[0]) - log.states[0]
     for i, (state, action) in enumerate(zip(log.states, log.actions, strict=True)):
-        length += state + around + action + cfg.thought_tokens
+        longest = cfg.thought_tokens
+        thought = demo.steps[i].thought
+        if own and thought:
+            longest = max(longest, len(agent.chat.thought(thought)))
+        length += state + around + action + longest
         if length > cfg.context:
             return demo.until(i)
     return demo

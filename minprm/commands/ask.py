@@ -206,4 +206,4 @@ def configured(path: str, flags: Evaluation) -> Config:
     names = ("agent_seconds", "episodes", "split", "sampler", "device", "engine", "demos",
              "skip_bad", *ASKED)  # fmt: skip
     knobs = {name: getattr(flags, name) for name in names}
-    return Config(model=path, eval_temperature=flags.temperature, **knobs)
+    return Config(model=path, arms=[], eval_temperature=flags.temperature, **knobs)
