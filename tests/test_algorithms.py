@@ -246,6 +246,7 @@ def test_a_copy_is_the_action_or_its_argument_values_and_not_from_the_state():
     assert copies("I say it is  open .", "it is open", "")
     assert not copies("ball under c .", "open c", "ball under a .")
     assert not copies("reopen cc", "open c", "")
+    assert copies("So (open c).", "open c", "a ball") and not copies("open c?", "open c", "open c!")
     assert not copies("", "", "a ball")  # a turn that cannot be read is no copy of anything
 
 

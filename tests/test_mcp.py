@@ -303,7 +303,7 @@ def test_so_many_episodes_are_played_at_once_as_the_world_allows(monkeypatch):
     monkeypatch.setattr("minprm.endpoint.agents.play", play)
     cfg = Config(world=RAW, world_args=["tasks=counts.jsonl"])
     play_in_world(cfg, None, [*range(70)], 5)
-    assert batches == [([*range(32)], 5), ([*range(32, 64)], 37), ([*range(64, 70)], 69)]
+    assert batches == [([*range(32)], 5), ([*range(32, 64)], 32_005), ([*range(64, 70)], 64_005)]
     assert len(closed) == 70
     batches.clear()
     play_in_world(Config(), None, [*range(70)], 5)

@@ -67,7 +67,8 @@ def play_in_world(cfg: Config, agent: Player, seeds: list[int], noise: int) -> l
     episodes = []
     for first in range(0, max(len(seeds), 1), at_once):
         some = seeds[first : first + at_once]
-        played = play(agent, partial(make_world, cfg), some, noise + first)
+        # an episode adds the number of its turn to the noise
+        played = play(agent, partial(make_world, cfg), some, noise + 1000 * first)
         for e in played:
             e.world.close()
         episodes += played

@@ -132,11 +132,11 @@ class Walk:
 
     def commit(self, group: Group, chat: Chat, cfg: ActPRM, u: float) -> None:
         """Decides which thoughts the next step will see; u is uniform in [0, 1)."""
+        rewards = torch.tensor([z.reward for z in group.thoughts])
         survivors = group.thoughts
         if cfg.continues == "best":  # where all earn the same, one that can be read
             survivors = [max(group.thoughts, key=lambda z: (z.usable, z.reward))]
         if cfg.continues == "resample":  # a particle filter: G paths survive in proportion to r
-            rewards = torch.tensor([z.reward for z in group.thoughts])
             survivors = [group.thoughts[i] for i in systematic_resample(rewards, u)]
         longer: dict[int, Path] = {}  # a path that survives twice is one path
         for z in survivors:

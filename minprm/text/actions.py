@@ -154,11 +154,12 @@ def copies(thought: str, action: str, state: str) -> bool:
         return False
     _, calls = parts(action)
     names = [str(argument) for call in calls for argument in call["arguments"].values()]
-    thought = _padded(thought)
-    state = _padded(state)
-    words = [_padded(name) for name in names or [normalise(action)]]
-    return all(word in thought for word in words) and any(word not in state for word in words)
+    words = [name for name in names if name.strip()] or [normalise(action)]
+    named = all(_says(thought, word) for word in words)
+    return named and any(not _says(state, word) for word in words)
 
 
-def _padded(text: str) -> str:
-    return f" {' '.join(text.split())} "  # so that "open c" is not found in "open cup"
+def _says(text: str, words: str) -> bool:
+    """Do these words stand in the text? "open c" does not in "open cup", and does in "open c."."""
+    pattern = r"\s+".join(re.escape(word) for word in words.split())
+    return re.search(rf"(?<!\w){pattern}(?!\w)", text) is not None
