@@ -5,6 +5,8 @@ import random
 import re
 from collections import Counter
 from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -817,3 +819,335 @@ def test_a_form_that_is_not_known_is_refused(tmp_path, capsys):
     code, _, error = shown(written(tmp_path, TEXT), "--to", "csv", "x", capsys=capsys)
     assert code == 2
     assert error == "--to csv: no such form; use --to openai FILE or --to atif FILE\n"
+
+
+# --- what an agent's traces say, to the letter ----------------------------------------------------
+
+
+def gemini(result: dict) -> dict:
+    parts = [
+        ("user", {"text": "where?"}),
+        ("model", {"functionCall": {"name": "go", "args": {"to": "hall"}}}),
+        ("user", {"functionResponse": {"name": "go", "response": result}}),
+        ("model", {"text": "In the hall."}),
+    ]
+    return {"contents": [{"role": role, "parts": [part]} for role, part in parts]}
+
+
+def responses(output) -> dict:
+    items = [
+        {"role": "user", "content": "where?"},
+        {"type": "function_call", "call_id": "1", "name": "go", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "1", "output": output},
+        {"type": "message", "role": "assistant", "content": [PART | {"type": "output_text"}]},
+    ]
+    return {"input": items}
+
+
+def vercel(output) -> dict:
+    parts = [
+        {"type": "tool-go", "toolCallId": "c", "state": "output-available", "input": {},
+         "output": output},
+        {"type": "step-start"},
+        PART,
+    ]  # fmt: skip
+    asked = {"role": "user", "parts": [{"type": "text", "text": "where?"}]}
+    return {"messages": [asked, {"role": "assistant", "parts": parts}]}
+
+
+def langchain(content) -> dict:
+    call = {"name": "go", "args": {}, "id": "1"}
+    return {
+        "messages": [
+            {"type": "human", "content": "where?"},
+            {"type": "ai", "content": "", "tool_calls": [call]},
+            {"type": "tool", "tool_call_id": "1", "name": "go", "content": content},
+            {"type": "ai", "content": "In the hall."},
+        ]
+    }
+
+
+def bedrock(*content: dict) -> dict:
+    use = {"toolUse": {"toolUseId": "1", "name": "go", "input": {}}}
+    turns = [
+        ("user", {"text": "where?"}),
+        ("assistant", use),
+        ("user", {"toolResult": {"toolUseId": "1", "content": [*content]}}),
+        ("assistant", {"text": "In the hall."}),
+        ("user", {"text": "thanks"}),
+        ("assistant", {"text": "Bye."}),
+    ]
+    return {"messages": [{"role": role, "content": [block]} for role, block in turns]}
+
+
+def codex(*events: tuple[str, dict]) -> list[dict]:
+    return [{"timestamp": "t", "type": kind, "payload": payload} for kind, payload in events]
+
+
+def item(role: str, text: str) -> tuple[str, dict]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    block = {"type": kind, "text": text}
+    return "response_item", {"type": "message", "role": role, "content": [block]}
+
+
+TWEET = {"text": "hello", "likes": 40}
+FAILED = {"content": "written", "success": False}
+HEAT = {"type": "fahrenheit", "value": 70}
+PICTURE = {"image": {"format": "png", "source": {"bytes": "iVBORw0KGgo="}}}
+
+
+@pytest.mark.parametrize(
+    ("log", "result"),
+    [
+        *[
+            (form(returned), json.dumps(returned))
+            for form in (gemini, responses, vercel, langchain)
+            for returned in (TWEET, FAILED, HEAT)
+        ],
+        (langchain([TWEET, TWEET]), json.dumps([TWEET, TWEET])),
+        (gemini({"text": "hello"}), "hello"),
+        (responses([{"type": "output_text", "text": "a"}, {"type": "text", "text": "b"}]), "a\nb"),
+        (vercel({"type": "json", "value": TWEET}), json.dumps(TWEET)),
+        (vercel({"type": "text", "value": "hello"}), "hello"),
+        (bedrock({"text": "see"}, {"json": TWEET}), f"see\n{json.dumps(TWEET)}"),
+        (bedrock({"text": "see"}, PICTURE), "see\n[image]"),
+        (bedrock({"json": {"image": "a.png"}}), '{"image": "a.png"}'),
+    ],
+)
+def test_what_a_tool_returned_is_whole_and_only_a_block_is_opened(log, result, read):
+    (demo,), report = read(log)
+    (answer,) = (m["content"] for m in demo.messages if m["role"] == "tool")
+    assert answer == result and not report.problems
+    unseen = any("images" in note for note in report.normalised)
+    assert unseen == (result == "see\n[image]")
+
+
+def test_a_result_that_comes_late_is_not_that_of_a_later_call():
+    def called(*ids: str) -> dict:
+        return calling(tool_calls=[{**CALL, "id": i, "function": GO | {"name": i}} for i in ids])
+
+    def result(i: str) -> dict:
+        return {"role": "tool", "tool_call_id": i, "content": f"of {i}"}
+
+    behind = "answers that come behind a later call, left there"
+    for late in ([result("a")], [result("a"), result("c")]):
+        messages = [USER, called("a", "b"), result("b"), called("c"), *late, REPLY]
+        log, notes = noted({"messages": messages, "tools": TOOLS})
+        answers = [m for m in log["messages"] if m["role"] == "tool"]
+        assert {m["tool_call_id"]: m["content"] for m in answers} == {
+            i: f"of {i}" for i in ("a", "b", "c")[: len(late) + 1]
+        }
+        assert answers[-1]["name"] == "a" and notes[behind] == 1
+        assert "answers to no call" not in notes
+
+
+def test_a_result_without_an_id_is_given_that_of_the_call_of_its_name():
+    calls = [{"type": "function", "function": GO | {"name": name}} for name in "ab"]
+    tool = {"role": "tool", "content": "x", "name": "b"}
+    log = {"messages": [USER, calling(tool_calls=calls), tool, REPLY], "tools": TOOLS}
+    made = to_openai(from_chat(log))["messages"]
+    assert made[2]["tool_call_id"] == made[1]["tool_calls"][1]["id"]
+
+
+def test_two_calls_of_one_response_of_openhands_are_one_turn(read):
+    calls = [{"id": f"t{i}", "function": {"name": "run", "arguments": "{}"}} for i in (0, 1)]
+    response = {"id": "r", "choices": [{"message": {"tool_calls": calls}}]}
+    events = [{"source": "user", "action": "message", "args": {"content": "do"}, "id": 0}]
+    for i in (0, 1):
+        metadata = {"function_name": "run", "tool_call_id": f"t{i}", "model_response": response}
+        events += [
+            {"id": 2 * i + 1, "source": "agent", "action": "run",
+             "args": {"thought": "" if i else "both"}, "tool_call_metadata": metadata},
+            {"id": 2 * i + 2, "source": "agent", "observation": "run", "content": f"o{i}",
+             "cause": 2 * i + 1, "tool_call_metadata": metadata},
+        ]  # fmt: skip
+    done = {"source": "agent", "action": "message", "args": {"content": "Done."}, "id": 5}
+    (demo,), _ = read([*events, done])
+    assert actions([demo]) == [[joined("", [{"name": "run", "arguments": {}}] * 2), "Done."]]
+    assert [m["content"] for m in demo.steps[1].state] == ["o0", "o1"]
+    assert demo.steps[0].thought == "both"
+
+
+def inspect(*blocks: dict) -> dict:
+    asked = {"role": "user", "content": "q", "source": "input"}
+    said = {"role": "assistant", "source": "generate", "content": [*blocks, PART]}
+    return {"id": "s", "epoch": 1, "input": "q", "target": "t", "messages": [asked, said]}
+
+
+def reasoned(**fields) -> dict:
+    said = {"type": "message", "role": "assistant", "content": [PART | {"type": "output_text"}]}
+    return {"input": "q", "output": [{"type": "reasoning", "id": "r", **fields}, said]}
+
+
+SECRET = {"type": "reasoning", "reasoning": "gAAA"}
+SUMMARY = [{"type": "summary_text", "text": "short"}]
+
+
+@pytest.mark.parametrize(
+    ("log", "thought"),
+    [
+        (inspect({**SECRET, "summary": "I look.", "redacted": True}), "I look."),
+        (inspect({**SECRET, "redacted": True}), None),
+        (inspect({**SECRET, "summary": "I look.", "redacted": False}), "gAAA"),
+        (reasoned(summary=SUMMARY, content=[{"type": "reasoning_text", "text": "all of it"}]),
+         "all of it"),
+        (reasoned(summary=SUMMARY, content=None), "short"),
+    ],
+)  # fmt: skip
+def test_a_thought_is_the_text_in_full_and_never_its_cipher(log, thought, read):
+    (demo,), _ = read(log)
+    assert [step.thought for step in demo.steps] == [thought]
+
+
+def test_a_call_that_the_provider_answers_keeps_its_result(read):
+    use = {"type": "tool_use", "tool_type": "web_search", "id": "w", "name": "web_search",
+           "arguments": "{}"}  # fmt: skip
+    (demo,), _ = read(inspect({**use, "result": "FOUND 42"}))
+    assert [m["content"] for m in demo.messages] == ["q", None, "FOUND 42", "In the hall."]
+    assert demo.messages[2]["tool_call_id"] == "w"
+
+
+CUT = "not learned: thoughts that are cut off, shown as text"
+
+
+@pytest.mark.parametrize(
+    "text", ["<think>\nI count: 1, 2", " [THINK]so", "<|channel|>analysis<|message|>so"]
+)
+def test_a_thought_that_is_cut_off_is_a_flaw_and_not_an_action(text):
+    cut = REPLY | {"content": text}
+    log, notes = noted({"messages": [USER, cut, USER, REPLY]})
+    assert log["messages"][1]["weight"] == 0 and notes[CUT] == 1
+    assert actions([from_chat(log)]) == [["In the hall."]]
+    with pytest.raises(ValueError, match="its thought was cut off"):
+        from_chat({"messages": [USER, cut]})
+    tool = {"role": "tool", "tool_call_id": "c1", "content": "x"}
+    log, _ = noted({"messages": [USER, calling(content=text), tool, REPLY]})
+    assert [m["role"] for m in log["messages"]] == ["user", "assistant", "user", "assistant"]
+
+
+XML = "<refund>\n<reason>damaged</reason>\n</refund>"
+
+
+@pytest.mark.parametrize(
+    ("text", "thought", "action"),
+    [
+        (f"Here:\n```xml\n{XML}\n```\nSend it.", None, None),
+        (XML, None, None),
+        ("Here:\n```\n<think>a</think>\n<b/>\n```\nSend it.", None, None),
+        (f"<think>I write {XML}</think>\nSent.", f"I write {XML}", "Sent."),
+        ("<reason>it is near</reason>\nSent.", "it is near", "Sent."),
+        ("Sure. <think>I look.</think> sun", "I look.", "Sure. sun"),
+        ("New price: <s>10 EUR</s>", None, None),
+        ("In the hall.</s>", None, "In the hall."),
+    ],
+)
+def test_tags_that_are_of_the_answer_stay_in_it(text, thought, action):
+    (step,) = from_chat(exchange(answer=REPLY | {"content": text})).steps
+    assert (step.thought, step.action) == (thought, action or text)
+
+
+def nulled(schema, arguments: str = '{"to": null, "price": 129.90, "n": 1e5}', **fields) -> str:
+    """These arguments of a call as they are read, where a tool's "to" has this schema."""
+    properties = {"price": {"type": "number"}, "n": {"type": "number"}}
+    properties |= {} if schema is None else {"to": schema}
+    parameters = {"type": "object", "properties": properties, **fields}
+    tool = {"type": "function", "function": {"name": "go", "parameters": parameters}}
+    answer = calling({"name": "go", "arguments": arguments})
+    log, _ = noted(exchange(answer=answer, tools=[tool]))
+    return log["messages"][1]["tool_calls"][0]["function"]["arguments"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"type": "string", "nullable": True}, {}, {"$ref": "#/$defs/A"}, {"enum": ["a", None]},
+     {"type": ["string", "null"]}, {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/A"}]}, True],
+)  # fmt: skip
+def test_a_null_that_the_schema_may_allow_stays(schema):
+    assert nulled(schema).startswith('{"to": null')
+    assert nulled(None, additionalProperties=True).startswith('{"to": null')
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"type": "string"}, {"enum": ["a"]}, {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+     None],
+)  # fmt: skip
+def test_a_null_that_the_schema_forbids_goes_and_numbers_keep_their_spelling(schema):
+    assert nulled(schema) == '{"price": 129.90, "n": 1e5}'
+
+
+def claude(uuid: str, parent: str | None, role: str, content, **fields) -> dict:
+    message = {"role": role, "content": content}
+    event = {"uuid": uuid, "parentUuid": parent, "type": role, "sessionId": "s"}
+    return {**event, "isSidechain": False, "message": message, **fields}
+
+
+def test_agents_of_claude_code_without_ids_are_logs_of_their_own(read):
+    events = [claude("u", None, "user", "two things"), claude("a", "u", "assistant", "All done.")]
+    for name in ("A", "B"):
+        events += [
+            claude(f"{name}1", None, "user", f"Task {name}", isSidechain=True),
+            claude(f"{name}2", f"{name}1", "assistant", f"{name} done.", isSidechain=True),
+        ]
+    demos, report = read(*events)
+    assert actions(demos) == [["All done."], ["A done."], ["B done."]]
+    assert not any("went back" in note for note in report.normalised)
+
+
+def test_what_a_user_of_claude_code_says_in_mid_turn_is_read(read):
+    queued = {"type": "queued_command", "prompt": "also delete b.py"}
+    beside = {"uuid": "x", "parentUuid": "r", "type": "attachment", "sessionId": "s"}
+    use = {"type": "tool_use", "id": "t", "name": "Bash", "input": {}}
+    (demo,), report = read(
+        claude("u", None, "user", "fix it"),
+        claude("a", "u", "assistant", [use]),
+        claude("r", "a", "user", [{"type": "tool_result", "tool_use_id": "t", "content": "ok"}]),
+        {**beside, "attachment": queued},
+        {**beside, "uuid": "y", "attachment": {"type": "todo_reminder", "content": []}},
+        claude("b", "x", "assistant", "Deleted."),
+    )
+    assert [m["content"] for m in demo.steps[1].state] == ["ok", "also delete b.py"]
+    assert report.normalised["attachments of Claude Code, left out: todo_reminder"] == 1
+
+
+SHORTER = "events behind a summary of the conversation, left out"
+DO = {"id": 0, "source": "user", "action": "message", "args": {"content": "do"}}
+DONE = {"source": "agent", "action": "message", "args": {"content": "Done."}}
+
+
+def spoken(role: str, text: str) -> dict:
+    """A message as an event of OpenHands' SDK."""
+    message = {"role": role, "content": [{"type": "text", "text": text}]}
+    return {"id": text, "kind": "MessageEvent", "source": role, "llm_message": message}
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        codex(item("user", "do"), item("assistant", "Done."), ("compacted", {"message": "short"}),
+              item("assistant", "Again.")),
+        [DO, DONE, {"source": "agent", "action": "condensation", "args": {}}, DONE],
+        [spoken("user", "do"), spoken("assistant", "Done."), {"kind": "Condensation", "id": "4"},
+         spoken("assistant", "Again.")],
+    ],
+)  # fmt: skip
+def test_behind_a_summary_no_answer_is_learned_from_what_its_model_did_not_see(events, read):
+    (demo,), report = read(*events)
+    assert actions([demo]) == [["Done."]] and report.normalised[SHORTER] == 2
+
+
+def test_turns_that_a_user_of_codex_took_back_are_refused_in_a_sentence(read):
+    back = ("event_msg", {"type": "thread_rolled_back", "num_turns": 1})
+    turns = [item("user", "wrong"), item("assistant", "bad"), back, item("user", "right")]
+    _, report = read(*codex(*turns, item("assistant", "good")))
+    (problem,) = report.problems
+    assert problem.reason.endswith("delete their lines and thread_rolled_back")
+
+
+def test_a_table_with_dates_and_decimal_numbers_is_read_and_shown(tmp_path, capsys):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    row = {**TEXT, "created_at": datetime(2026, 1, 2), "cost": Decimal("1.20")}
+    del row["tools"]
+    parquet.write_table(arrow.Table.from_pylist([row]), tmp_path / "logs.parquet")
+    code, out, _ = shown(tmp_path / "logs.parquet", capsys=capsys)
+    assert code == 0 and "created_at: " in out and '"2026-01-02 00:00:00"' in out

@@ -22,8 +22,8 @@ ROWS = 14  # of the first log
 # Why less, or more, is read than stands in the files: beginnings of notes, by what they change.
 WHY = {
     "messages": ("turns in several", "not learned: empty", "thoughts without"),
-    "calls": ("not learned: calls", "calls between", "answers of weight 0"),
-    "arguments": ("calls with nulls", "not learned: calls", "calls between", "answers of weight 0"),
+    "calls": ("not learned: ", "calls between", "answers of weight 0"),
+    "arguments": ("calls with nulls", "not learned: ", "calls between", "answers of weight 0"),
     "results": ("answers to calls that are not learned",),
     "thoughts": ("thoughts that end in", "thoughts taken", "text beside a call", "thoughts without",
                  "turns in several", "answers of weight 0"),

@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from minprm.logs.books import ARGUMENTS, CALL_IDS, TOOL_NAMES, first, is_nothing
+from minprm.logs.normalise import TEXTS
 from minprm.text.actions import parse_json
 
 OUTPUT = ("message", "assistant")  # type and role of what an assistant says in Responses
@@ -25,13 +26,15 @@ THOUGHT = re.compile("think|reason|^thought$", re.IGNORECASE)
 TEXT = re.compile("text$|prompt$|^refusal$", re.IGNORECASE)
 # Blocks that hold nothing which the model reads.
 EMPTY = re.compile("^(step-start|cachePoint|thoughtSignature|source|data-)")
+OUTPUTS = ("text", "json", "content", "error-text", "error-json")  # of Vercel's tools
+BEDROCKS = ("image", "document", "video")  # of which it writes the bytes into a tool's answer
 IMAGE = re.compile("^(inline_?data|file_?data|image)", re.IGNORECASE)
 IDS = (*CALL_IDS, "id")
 NAMES = (*TOOL_NAMES, "function")
 CONTENTS = ("content", "output", "response", "result", "errorText", "error", "text", "value",
             "data", "stdout", "message")  # fmt: skip
 THOUGHTS = ("thinking", "reasoning", "thought", "reasoning_content", "reasoningContent",
-            "reasoningText", "text", "summary", "content", "value", "details")  # fmt: skip
+            "reasoningText", "text", "content", "value", "details", "summary")  # fmt: skip
 OF_A_CALL = ("type", "kind", "part_kind", "index", "status", "caller", "cache_control", *IDS,
              *NAMES, *ARGUMENTS, "action")  # fmt: skip
 OF_AN_ANSWER = (*OF_A_CALL, *CONTENTS, "is_error", "isError", "state", "outcome", "timestamp")
@@ -124,19 +127,27 @@ def _not_understood(key: str, of: str, name: str) -> ValueError:
 
 
 def _answer_text(content: Any) -> Any:
-    """The text of an answer's blocks; anything else stays, and is written as JSON later."""
-    for keys, key in (({"type", "value"}, "value"), ({"content", "success"}, "content")):
-        if isinstance(content, dict) and content.keys() == keys:  # of Vercel, of Codex
-            content = content[key]
-    texts = []
+    """The text of an answer's blocks; anything else stays, and is written as JSON later. What a
+    tool returned may have a key "text" too: a block has no other, or says its type."""
+    is_output = isinstance(content, dict) and content.keys() == {"type", "value"}
+    if is_output and content["type"] in OUTPUTS:
+        content = content["value"]
+    parts = []
     for block in content if isinstance(content, list) else [content]:
-        if isinstance(block, dict) and block.keys() == {"json"}:  # of Bedrock
-            texts.append(json.dumps(block["json"], ensure_ascii=False))
-        elif isinstance(block, dict) and isinstance(block.get("text"), str):
-            texts.append(block["text"])
+        fields = block if isinstance(block, dict) else {}
+        is_text = fields.keys() == {"text"} or fields.get("type") in TEXTS
+        seen = [key for key in BEDROCKS if isinstance(fields.get(key), dict)]
+        if fields.keys() == {"json"}:  # of Bedrock
+            parts.append({"type": "text", "text": json.dumps(fields["json"], ensure_ascii=False)})
+        elif is_text and isinstance(fields.get("text"), str):
+            parts.append({"type": "text", "text": fields["text"]})
+        elif seen and fields.keys() == {*seen} and "source" in fields[seen[0]]:
+            parts.append({"type": seen[0]})
         else:
             return content
-    return "\n".join(texts) if texts else content
+    if all("text" in part for part in parts):
+        return "\n".join(part["text"] for part in parts) if parts else content
+    return parts
 
 
 def blocks(block: Any) -> list[tuple[str, Any]]:
@@ -160,7 +171,10 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     if ANSWER.search(kind) or (kind == "retry-prompt" and block.get("tool_name")):
         return [("answer", answer(_content(block), first(block, IDS), first(block, NAMES)))]
     if CALL.search(kind):
-        return [("call", _call(block, kind))]
+        form = _call(block, kind)
+        content = first(block, ("result", "output", "error"))  # of a tool that the provider runs
+        seen = answer(content, form.get("id"), form["function"]["name"])
+        return [("call", form), ("answer", seen)] if content is not None else [("call", form)]
     if THOUGHT.search(kind) or block.get("thought") is True:
         return [("thought", _thought(block))]
     if TEXT.search(kind):
@@ -177,7 +191,8 @@ def _thought(thought: Any) -> str:
     """The text of a thought, which may be a list of summaries, or stand two levels down."""
     if isinstance(thought, dict):
         said = {key: one for key, one in thought.items() if not isinstance(one, bool)}
-        return _thought(first(said, THOUGHTS))
+        is_cipher = thought.get("redacted") is True  # of Inspect
+        return _thought(first(said, THOUGHTS[-1:] if is_cipher else THOUGHTS))
     if isinstance(thought, list):
         return "\n".join(map(_thought, thought))
     return thought if isinstance(thought, str) else ""

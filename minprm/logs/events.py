@@ -20,6 +20,7 @@ OPENHANDS = ("Event", "Observation", "Condensation", "CondensationRequest")  # e
 # What OpenHands notes of itself, which its model does not see.
 OWN_EVENTS = ("change_agent_state", "recall", "condensation", "condensation_request", "null",
               "agent_state_changed", "start", "stop", "pause", "resume")  # fmt: skip
+CONDENSED = ("compacted", "Condensation", "condensation")
 OWN_ARGUMENTS = ("thought", "is_input", "hidden", "confirmation_state", "security_risk", "blocking",
                  "keep_prompt", "is_static", "cwd", "kernel_init_code")  # fmt: skip
 OF_A_ROW = ("history", "trajectory", "metadata", "metrics", "test_result", "instruction",
@@ -55,10 +56,14 @@ def split_events(events: list[dict]) -> list[list[dict]]:
     """The events of each session, of each agent that a session has started, and of each part behind
     a summary."""
     sessions: dict[tuple, list[dict]] = {}
+    agents: dict[Any, Any] = {}  # of each event of an older version, whose agents have no ids
     of_event: dict[str, str] = {}  # the session of each uuid: one that goes on another is of it
     summaries: Counter[str] = Counter()  # behind one, the model has no longer read what was before
     for event in events:
-        agent = event.get("agentId") or event.get("parent_tool_use_id") or event.get("isSidechain")
+        agent = event.get("agentId") or event.get("parent_tool_use_id")
+        if not agent and event.get("isSidechain"):
+            agent = agents.get(event.get("parentUuid")) or event.get("uuid") or True
+            agents[event.get("uuid")] = agent
         session = str(event.get("sessionId") or event.get("session_id"))
         session = of_event.get(str(event.get("parentUuid")), session)
         of_event[str(event.get("uuid"))] = session
@@ -87,6 +92,12 @@ def from_claude_code(events: list[dict], notes: Counter) -> dict:
         elif event["type"] in ("user", "assistant"):
             mark = {"weight": 0} if event.get("isApiErrorMessage") else {}
             entries.append({**event["message"], **mark})
+        elif event["type"] == "attachment":
+            attached = event.get("attachment") or {}
+            if attached.get("type") == "queued_command":  # what its user says in mid-turn
+                entries.append({"role": "user", "content": attached.get("prompt")})
+            else:
+                notes[f"attachments of Claude Code, left out: {attached.get('type')}"] += 1
         seen.add(uuid)
     return {"messages": messages_of(entries, of_a_program=True)}
 
@@ -122,10 +133,21 @@ def _is_prompt(event: dict) -> bool:
     return not results
 
 
+def _uncondensed(events: list[dict], notes: Counter) -> list[dict]:
+    """The events before a summary of Codex or OpenHands, behind which the model read it alone."""
+    for i, event in enumerate(events):
+        if any(event.get(key) in CONDENSED for key in ("type", "kind", "action")):
+            notes["events behind a summary of the conversation, left out"] += len(events) - i
+            return events[:i]
+        if (event.get("payload") or {}).get("type") == "thread_rolled_back":
+            raise ValueError("its user took turns back: delete their lines and thread_rolled_back")
+    return events
+
+
 def from_codex(events: list[dict], notes: Counter) -> dict:
     """A rollout of Codex: its response items; the other events say the same for the screen."""
     entries = []
-    for event in events:
+    for event in _uncondensed(events, notes):
         payload = event.get("payload", event)  # the oldest versions wrote items as they are
         kind = payload.get("type")
         rules = first(payload, ("base_instructions", "instructions"))
@@ -135,6 +157,9 @@ def from_codex(events: list[dict], notes: Counter) -> dict:
         elif "payload" in event and event.get("type") != "response_item":
             continue
         elif is_record(payload):
+            output = payload.get("output")
+            if isinstance(output, dict) and output.keys() == {"content", "success"}:
+                payload = {**payload, "output": output["content"]}  # the model reads it alone
             entries.append(payload)
         elif kind == "message":
             entries.append({key: payload[key] for key in ("type", "role", "content")})
@@ -151,10 +176,10 @@ def from_openhands(log: Any, notes: Counter) -> dict:
         others = {key: log[key] for key in log if key not in OF_A_ROW}
         events = _flat(log)
     entries: list[dict] = []
-    for event in events:
+    for event in _uncondensed(events, notes):
         newer = "kind" in event
         entries += _newer(event, others) if newer else _older(event, others, entries)
-    return {**others, "messages": messages_of(entries)}
+    return {**others, "messages": messages_of(entries, of_a_program=True)}
 
 
 def _flat(row: Any) -> list[dict]:
@@ -192,8 +217,11 @@ def _older(event: dict, others: dict, entries: list[dict]) -> list[dict]:
     call_id = metadata.get("tool_call_id") or f"event_{event.get('id')}"
     name = metadata.get("function_name") or action
     record = {"type": "function_call", "call_id": call_id, "name": name, "arguments": inside}
-    thought = {"type": "reasoning", "content": arguments.get("thought")}
-    return [thought, {**record, "event": event.get("id")}]
+    # calls of one response are one turn, though each is answered before the next is an event
+    of_response = {"id": (metadata.get("model_response") or {}).get("id")}
+    thought = {"type": "reasoning", "content": arguments.get("thought"), **of_response}
+    call = {**record, "event": event.get("id"), **of_response}
+    return [thought, call] if arguments.get("thought") else [call]
 
 
 def _newer(event: dict, others: dict) -> list[dict]:

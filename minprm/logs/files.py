@@ -142,7 +142,8 @@ def _rows_of_parquet(place: str, content: bytes) -> Iterator[tuple[str, Any]]:
         for batch in parquet.ParquetFile(io.BytesIO(content)).iter_batches(1000):
             for row in batch.to_pylist():
                 number += 1
-                yield f"{place}, row {number}", row
+                # a date or a decimal number as text
+                yield f"{place}, row {number}", json.loads(json.dumps(row, default=str))
     except ValueError as error:  # Arrow's own are among these
         raise Problem(place, f"no Parquet that can be read ({error})") from error
 
@@ -159,7 +160,7 @@ def _rows_of_hub(name: str) -> Iterator[tuple[str, Any]]:
         raise Problem(name, " ".join(reason.split())[:300]) from error
     split = "train" if "train" in splits else next(iter(splits))
     for number, row in enumerate(splits[split], start=1):
-        yield f"{name}, {split} {number}", row
+        yield f"{name}, {split} {number}", json.loads(json.dumps(row, default=str))
 
 
 def _bytes_of(path: str | Path) -> bytes:

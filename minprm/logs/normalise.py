@@ -54,8 +54,11 @@ MEDIA = ("image_url", "image", "input_image", "images", "input_audio", "audio", 
 # Tags around a thought, as models of many families write them: <think>, [THINK], <seed:think>.
 WORD = "(?:[a-z]+:|ant)?(?:think|thinking|thoughts?|reason|reasoning)"
 OPENING = re.compile(
-    rf"<{WORD}(?: [^<>]*)?>|\[think\]|\u25c1think\u25b7|<\|begin_of_thought\|>", re.IGNORECASE
+    rf"<({WORD})(?: [^<>]*)?>|\[think\]|\u25c1think\u25b7|<\|begin_of_thought\|>"
+    r"|<\|channel\|>analysis<\|message\|>",
+    re.IGNORECASE,
 )
+BEGINS = re.compile(rf"\s*(?:{OPENING.pattern})", re.IGNORECASE)
 CLOSING = re.compile(
     rf"</{WORD}>|\[/think\]|\u25c1/think\u25b7|<\|end_of_thought\|>", re.IGNORECASE
 )
@@ -101,7 +104,8 @@ def normalised(line: dict, reading: Reading, notes: Counter) -> dict:
     unseen = False  # is there something that the next answer saw, and that is not read
     for i, message in enumerate(_marked(line)):
         before = notes[UNSEEN_NOTE]
-        place = f"message {i}{_role_in_brackets(message)}: "
+        role = message.get("role") if isinstance(message, dict) else None
+        place = f"message {i} ({role}): " if role in ROLES else f"message {i}: "
         try:
             new: list[str] = []
             form = _message(_with_call_id(message, ids), reading, notes, new)
@@ -129,11 +133,6 @@ def normalised(line: dict, reading: Reading, notes: Counter) -> dict:
     return {
         "task": task, "messages": messages, "tools": tools, "outcome": outcome, "flaws": flaws
     }  # fmt: skip
-
-
-def _role_in_brackets(message: Any) -> str:
-    role = message.get("role") if isinstance(message, dict) else None
-    return f" ({role})" if isinstance(role, str) and role in ROLES else ""
 
 
 def _marked(line: dict) -> list:
@@ -276,6 +275,10 @@ def _of_assistant(
             marks = {mark: inside[mark] for mark in MARKS if mark in inside and mark != "loss"}
             message = {**marks, **message}  # a loss beside metrics is a number that was measured
     text, thought = _text_and_thought(message, reading, notes)
+    if BEGINS.match(text):
+        flaws.append("its thought was cut off: the tag that begins it is never closed")
+        notes[f"{FLAW}thoughts that are cut off, shown as text"] += 1
+        form["weight"] = 0
     try:
         calls = _calls(message, notes)
         if not calls:
@@ -343,9 +346,10 @@ def _mark(fields: dict, notes: Counter) -> float:
 def _text_and_thought(message: dict, reading: Reading, notes: Counter) -> tuple[str, str]:
     """(text, thought) of an assistant's message; each is empty where there is none."""
     text = _text(message.get("content"), notes) or ""
-    if ENDS.search(text):
+    end = ENDS.search(text)
+    if end and not (end[0].strip() == "</s>" and "<s>" in text):  # which strikes through in HTML
         notes["ends of a turn that a template writes, taken out of content"] += 1
-        text = ENDS.sub("", text)
+        text = text[: end.start()]
     refusal = message.get("refusal")
     if not is_nothing(refusal):
         if not isinstance(refusal, str):
@@ -388,45 +392,41 @@ def _thought_in(field: Any, key: str) -> str:
 
 def _by_pattern(pattern: str, text: str) -> tuple[str, str]:
     """(text without what the pattern of --thought fits at its beginning, the thought in that)."""
-    match = _compiled(pattern).match(text)
+    match = re.match(pattern, text, re.DOTALL | re.IGNORECASE)
     if not match or not (match[1] or "").strip():
         return text, ""
     return text[match.end() :], match[1].strip()
 
 
-@lru_cache(maxsize=8)
-def _compiled(pattern: str) -> re.Pattern:
-    return re.compile(pattern, re.DOTALL | re.IGNORECASE)
-
-
 def _without_tags(text: str, thought: str, notes: Counter) -> tuple[str, str]:
     """(text, thought), where a thought may stand in tags: at the beginning, behind a beginning, or
-    up to a closing tag whose opening one stood in the prompt."""
+    up to a closing tag whose opening one stood in the prompt. Behind a beginning only a tag that
+    says "think" is one, and none in a block of code: a <reason> may be of what the user wants."""
     text = HARMONY.sub(r"<think>\1</think>", text)
     # an empty one may stand before it, as templates write those for agents that do not think
-    while tag := CLOSING.search(text):
+    while True:
+        opened = BEGINS.match(text)
+        own = re.compile(f"</{opened[1]}>", re.IGNORECASE) if opened and opened[1] else CLOSING
+        tag = own.search(text)
+        if not tag:
+            break
         before, after = text[: tag.start()], text[tag.end() :]
-        opened = None
-        for opening in OPENING.finditer(before):
+        for opening in OPENING.finditer(before) if not opened else ():
             opened = opening  # the last one
         if not opened and not (before.endswith("\n") or after.startswith("\n")):
             break  # the text speaks of the tag
-        said = before[: opened.start()] if opened else ""
-        if said.endswith("`") or (said.strip() and not after.strip()):
+        said, word = (before[: opened.start()], opened[0].lower()) if opened else ("", "")
+        of_text = said.strip() and (not after.strip() or "think" not in word)
+        if of_text or said.endswith("`") or said.count("```") % 2:
             break
         inside = before[opened.end() :] if opened else before
         notes[f"thoughts that end in {tag[0]}, taken out of content"] += 1
         if inside.strip() and thought and thought.strip() != inside.strip():
             raise ValueError(f"it has more than one thought, in content or {REASONING}: keep one")
-        # what follows a thought is set off by a line break
-        text = said + after.lstrip() if said.strip() else _behind(after)
+        # what follows a thought is set off by empty lines; its first line keeps its spaces
+        text = said + after.lstrip() if said.strip() else re.sub(r"^\s*\n|^ ", "", after)
         thought = inside.strip() or thought
     return text, thought
-
-
-def _behind(text: str) -> str:
-    """The text behind a tag, without the empty lines between; its first line keeps its spaces."""
-    return re.sub(r"^\s*\n|^ ", "", text)
 
 
 # --- tool calls and tools -------------------------------------------------------------------------
@@ -572,7 +572,7 @@ def _tool(tool: dict, notes: Counter) -> dict | None:
 
 
 def _leave_out_nulls(messages: list[dict], tools: list[dict], notes: Counter) -> None:
-    """Takes nulls out of arguments that the tool's schema does not ask for, as tables put there."""
+    """Takes nulls out of arguments that the tool's schema does not allow, as tables put there."""
     schemas = {tool["function"]["name"]: tool["function"].get("parameters") for tool in tools}
     for message in messages:
         for call in message.get("tool_calls", ()):
@@ -580,16 +580,18 @@ def _leave_out_nulls(messages: list[dict], tools: list[dict], notes: Counter) ->
             parameters = schemas.get(function["name"])
             if "null" not in function["arguments"] or not isinstance(parameters, dict):
                 continue
-            arguments = json.loads(function["arguments"])
+            # a number stays as it is spelled, between two characters by which it is told again
+            arguments = json.loads(function["arguments"], parse_float="\0{}\0".format)
             clean = _asked_for(arguments, parameters)
             if clean != arguments:
                 notes["calls with nulls that the tool's schema does not ask for, left out"] += 1
-                function["arguments"] = json.dumps(clean, ensure_ascii=False)
+                text = json.dumps(clean, ensure_ascii=False)
+                function["arguments"] = re.sub(r'"\\u0000([-+.eE\d]+)\\u0000"', r"\1", text)
 
 
 def _asked_for(argument: Any, schema: Any) -> Any:
-    """The argument without nulls under names that the schema lacks, or allows neither as null nor
-    asks for."""
+    """The argument without nulls under names that the schema lacks, or does not ask for and plainly
+    allows no null for."""
     schema = schema if isinstance(schema, dict) else {}
     if isinstance(argument, list):
         return [_asked_for(entry, schema.get("items")) for entry in argument]
@@ -599,10 +601,18 @@ def _asked_for(argument: Any, schema: Any) -> Any:
     for key, field in argument.items():
         inner = schema["properties"].get(key)
         required = key in (schema.get("required") or ())
-        if field is None and not required and '"null"' not in json.dumps(inner):
+        lacking = key not in schema["properties"] and not schema.get("additionalProperties")
+        if field is None and not required and (lacking or _allows_no_null(inner)):
             continue
         asked[key] = _asked_for(field, inner)
     return asked
+
+
+def _allows_no_null(schema: Any) -> bool:
+    """Has it types or values, and speaks nowhere of null, of another schema or of any type?"""
+    typed = isinstance(schema, dict) and first(schema, ("type", "enum", "anyOf", "oneOf"))
+    words = ("null", "$ref", '"any"')
+    return bool(typed) and not any(word in json.dumps(schema) for word in words)
 
 
 def _task_id(line: dict) -> Any:

@@ -18,6 +18,9 @@ def paired(messages: list[dict], notes: Counter) -> list[dict]:
     """The messages, each turn one of them, and each call followed by its answers in order."""
     turns = _turns_in_one(messages, notes)
     ordered: list[dict] = []
+    late: dict[
+        str | None, str
+    ] = {}  # the tool's name of each call so far that waits for its answer
     i = 0
     while i < len(turns):
         message = turns[i]
@@ -33,7 +36,7 @@ def paired(messages: list[dict], notes: Counter) -> list[dict]:
             answers.append(turns[i])
             i += 1
         if calls:
-            answers = _in_order(calls, answers, notes, at_end=i == len(turns))
+            answers = _in_order(calls, answers, notes, late, at_end=i == len(turns))
         if message.get("weight") == 0:
             ordered[-1] = _as_text(message)
             if answers:
@@ -84,8 +87,15 @@ def _joined(first: dict, second: dict) -> dict:
     return turn
 
 
-def _in_order(calls: list[dict], answers: list[dict], notes: Counter, at_end: bool) -> list[dict]:
-    """The answers in the order of their calls: by id; without one by name, and then by place."""
+def _in_order(
+    calls: list[dict],
+    answers: list[dict],
+    notes: Counter,
+    late: dict[str | None, str],
+    at_end: bool,
+) -> list[dict]:
+    """The answers in the order of their calls: by id; without one by name, and then by place.
+    One that a call before these has waited for stays behind them, with the name of its tool."""
     ids = [call.get("id") for call in calls]
     open_calls = list(range(len(calls)))
     numbers: list[int | None] = []
@@ -96,6 +106,10 @@ def _in_order(calls: list[dict], answers: list[dict], notes: Counter, at_end: bo
             open_calls.remove(number)
         numbers.append(number)
     for i, answer in enumerate(answers):
+        if numbers[i] is None and answer.get("tool_call_id") in late:
+            notes["answers that come behind a later call, left there"] += 1
+            answers[i] = {"name": late.pop(answer["tool_call_id"]), **answer}
+            numbers[i] = len(calls)
         if numbers[i] is not None or not open_calls:
             continue
         if answer.get("tool_call_id") is not None and any(ids):
@@ -111,6 +125,7 @@ def _in_order(calls: list[dict], answers: list[dict], notes: Counter, at_end: bo
         notes["answers to no call"] += of_none
     if open_calls and not (at_end and not answers):
         notes["calls without an answer"] += len(open_calls)
+        late |= {ids[n]: calls[n]["function"]["name"] for n in open_calls if ids[n] is not None}
         answers = _with_names(calls, answers, numbers)
     places = [len(calls) if number is None else number for number in numbers]
     if places != sorted(places):
@@ -122,7 +137,7 @@ def _with_names(calls: list[dict], answers: list[dict], numbers: list[int | None
     """The answers with the names of their tools, by which templates pair where one is missing."""
     named = []
     for answer, number in zip(answers, numbers, strict=True):
-        if number is not None:
+        if number is not None and "name" not in answer:
             answer = {"name": calls[number]["function"]["name"], **answer}
         named.append(answer)
     return named

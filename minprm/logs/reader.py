@@ -162,7 +162,7 @@ def to_openai(demo: Demo) -> dict:
 def with_call_ids(messages: list[dict]) -> list[dict]:
     """The messages, in which each call has an id, and each answer that of its call."""
     with_ids = []
-    open_calls: list[str] = []
+    open_calls: dict[Any, str] = {}  # the tool's name of each
     number = 0
     for message in messages:
         if "tool_calls" in message:
@@ -170,12 +170,13 @@ def with_call_ids(messages: list[dict]) -> list[dict]:
             for call in message["tool_calls"]:
                 number += 1
                 calls.append({"id": f"call_{number}", **call})
-            open_calls = [call["id"] for call in calls]
+            open_calls = {call["id"]: call["function"]["name"] for call in calls}
             message = {**message, "tool_calls": calls}
         elif message["role"] == "tool":
             if "tool_call_id" not in message and open_calls:
-                message = {**message, "tool_call_id": open_calls[0]}
-            open_calls = [i for i in open_calls if i != message.get("tool_call_id")]
+                same = [i for i, name in open_calls.items() if name == message.get("name")]
+                message = {**message, "tool_call_id": (same or [*open_calls])[0]}
+            open_calls.pop(message.get("tool_call_id"), None)
         with_ids.append(message)
     return with_ids
 
