@@ -407,7 +407,7 @@ def _without_tags(text: str, thought: str, notes: Counter) -> tuple[str, str]:
     while True:
         opened = BEGINS.match(text)
         own = re.compile(f"</{opened[1]}>", re.IGNORECASE) if opened and opened[1] else CLOSING
-        tag = own.search(text)
+        tag = own.search(text) or CLOSING.search(text)
         if not tag:
             break
         before, after = text[: tag.start()], text[tag.end() :]
