@@ -224,6 +224,26 @@ def test_what_an_agent_sees_without_a_call_is_a_message_of_the_user(read):
     assert demo.steps[1].state == [{"role": "user", "content": "$ ls"}]
 
 
+HALL = json.dumps(TOOLS[0])
+
+
+@pytest.mark.parametrize(
+    ("rules", "rest"),
+    [
+        (f"Within <tools></tools> tags:\n<tools>\n{HALL}\n</tools>\nCall.", "<tools></tools>"),
+        (f"Tools within <tools> </tools>: <tools> [{HALL}] </tools> Call.", "<tools> </tools>"),
+        (f"Tools stand in <tools>.\n<tools>{HALL}</tools>", "<tools>"),
+        (f"<tools>{HALL}</tools> An empty list is <tools>[]</tools>.", "<tools>[]</tools>"),
+    ],
+)
+def test_rules_that_name_the_tags_of_their_tools_lose_the_tools_alone(rules, rest, read):
+    """Qwen's and Hermes' own prompts say how the tools stand there, before they list them."""
+    log = [{"role": "system", "content": rules}, *CALLS["messages"][1:]]
+    (demo,), _ = read({"messages": log})
+    assert demo.tools == TOOLS
+    assert rest in demo.messages[0]["content"] and HALL not in demo.messages[0]["content"]
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ is not read stays under its own key, and normalise.py names it. docs/logs.md has
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,6 +52,8 @@ SIGNS = {
     "function_call_output": "Responses", "output_text": "Responses", "human": "LangChain",
     "ai": "LangChain", "kwargs": "LangChain", "additional_kwargs": "LangChain", "from": "ShareGPT",
 }  # fmt: skip
+# A pair of tags with no other one inside.
+TOOLS_LISTED = re.compile(r"<tools>((?:(?!<tools>).)*?)</tools>", re.DOTALL)
 # Of a request: what says how to sample or to bill, and nothing of the conversation.
 OF_REQUESTS = ("truncation", "include", "background", "stop_sequences", "betas", "cachedContent",
                "safetySettings", "generationConfig", "inferenceConfig", "keep_alive", "logit_bias",
@@ -409,18 +412,18 @@ def _tools_once(chat: dict, notes: Counter) -> dict:
         else:
             messages.append(message)
     text = messages[0].get("content") if messages and isinstance(messages[0], dict) else None
-    if not isinstance(text, str) or "<tools>" not in text or "</tools>" not in text:
+    if not isinstance(text, str):
         return {**chat, "messages": messages}
-    before, _, inside = text.partition("<tools>")
-    inside, _, after = inside.partition("</tools>")
-    tools = _parsed(inside.strip())
-    if isinstance(tools, str):  # one a line
-        tools = [_parsed(line) for line in inside.split("\n") if line.strip()]
-    tools = tools if isinstance(tools, list) else [tools]
-    if all(isinstance(tool, dict) for tool in tools):
-        notes["tools that the rules list in <tools>, taken out of the rules"] += 1
-        messages[0] = {**messages[0], "content": before + after}
-        chat = {"tools": _declared(tools), **chat}
+    for pair in reversed([*TOOLS_LISTED.finditer(text)]):  # the rules may name the tags before
+        tools = _parsed(pair[1].strip())
+        if isinstance(tools, str):  # one a line
+            tools = [_parsed(line) for line in pair[1].split("\n") if line.strip()]
+        tools = tools if isinstance(tools, list) else [tools]
+        if tools and all(isinstance(tool, dict) for tool in tools):
+            notes["tools that the rules list in <tools>, taken out of the rules"] += 1
+            rules = text[: pair.start()] + text[pair.end() :]
+            messages[0] = {**messages[0], "content": rules}
+            return {"tools": _declared(tools), **chat, "messages": messages}
     return {**chat, "messages": messages}
 
 
