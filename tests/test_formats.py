@@ -244,6 +244,27 @@ def test_rules_that_name_the_tags_of_their_tools_lose_the_tools_alone(rules, res
     assert rest in demo.messages[0]["content"] and HALL not in demo.messages[0]["content"]
 
 
+def of_conversations(key: str, *ids) -> list[dict]:
+    """A question and its answer of each of these conversations: first all questions."""
+    entries = [{"role": "user", "content": f"open {i}?"} | ({key: i} if i else {}) for i in ids]
+    return entries + [{**entry, "role": "assistant", "content": "yes"} for entry in entries]
+
+
+@pytest.mark.parametrize("key", ["conversation_id", "thread_id", "sessionId"])
+@pytest.mark.parametrize("in_an_array", [False, True])
+def test_messages_of_several_conversations_are_a_log_each(key, in_an_array, read):
+    def logs(*ids):
+        entries = of_conversations(key, *ids)
+        return read(entries) if in_an_array else read(*entries)
+
+    demos, report = logs("b", "a")
+    asked = [[message["content"] for message in demo.messages] for demo in demos]
+    assert asked == [["open b?", "yes"], ["open a?", "yes"]] and not report.problems
+    assert len(logs("a")[0]) == len(logs("a", None)[0]) == 1
+    demos, report = logs("b", "a", None)
+    assert not demos and 'give each message its "conversation_id"' in report.problems[0].reason
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 

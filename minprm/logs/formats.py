@@ -40,6 +40,9 @@ SEVERAL = ("choices", "candidates")
 RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system_instruction",
          "instructions")  # fmt: skip
 TOOLS = ("tools", "toolConfig", "tool_config", "tool_defs", "oai_tools", "available_tools")
+# Of a message: which conversation it is of, where a file holds those of several.
+CONVERSATION_IDS = ("conversation_id", "conversationId", "thread_id", "threadId", "session_id",
+                    "sessionId", "chat_id", "chatId")  # fmt: skip
 PARAMETERS = ("model_parameters", "optional_params", "modelParameters", "invocation_params", "info",
               "config")  # fmt: skip
 # By which a family is known that has no envelope of its own: a block's kind or a message's key.
@@ -128,6 +131,9 @@ def logs_in(place: str, logs: Any) -> Iterator[tuple[str, Any]]:
     except (AttributeError, KeyError, IndexError, TypeError) as error:
         yield place, Problem(place, f"it is damaged, and what logs it holds is unclear ({error!r})")
         return
+    except ValueError as error:
+        yield place, Problem(place, str(error))
+        return
     if several is None:
         yield place, logs
         return
@@ -141,7 +147,7 @@ def _many(value: Any) -> list | None:
         sessions = split_events(value)
         return sessions if len(sessions) > 1 else None
     if isinstance(value, list):
-        return None if all(map(is_message, value)) else value
+        return _by_conversation(value) if all(map(is_message, value)) else value
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("simulations"), list):  # tau2-bench
@@ -157,6 +163,21 @@ def _many(value: Any) -> list | None:
         if isinstance(inside, list) and inside and all(map(is_event, inside)):
             return split_events(inside)
     return spans_of(value)
+
+
+def _by_conversation(messages: list[dict]) -> list[list[dict]] | None:
+    """The messages of each conversation, if they name several; None where they are one log."""
+    conversations: dict[Any, list[dict]] = {}
+    for message in messages:
+        conversations.setdefault(first(message, CONVERSATION_IDS), []).append(message)
+    if len(conversations.keys() - {None}) < 2:
+        return None
+    if None in conversations:
+        raise ValueError(
+            "it holds messages of several conversations, and some do not say of which: give each"
+            ' message its "conversation_id", or write each conversation as a log of its own'
+        )
+    return list(conversations.values())
 
 
 # --- one log --------------------------------------------------------------------------------------
