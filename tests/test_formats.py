@@ -265,6 +265,77 @@ def test_messages_of_several_conversations_are_a_log_each(key, in_an_array, read
     assert not demos and 'give each message its "conversation_id"' in report.problems[0].reason
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"text": "hello", "lang": "en"}',
+        '{"message": "sent", "status": "ok"}',
+        '{"content": "x"}',
+        '{"answer": 42, "error": null}',
+        '[{"text": "a", "id": 1}, {"text": "b", "id": 2}]',
+        '{"role": "admin", "name": "Ann"}',
+        '{"from": "Rome", "to": "Bern", "messages": ["late"], "instructions": "run"}',
+        '{"question": "2+2?", "choices": [{"label": "A"}, {"label": "B"}]}',
+    ],
+)
+def test_a_text_that_is_json_stays_as_it_was_said(text, read):
+    """What is said may be JSON. It is opened where it is a message, or what is written around."""
+    for log in (
+        {"prompt": "as JSON", "completion": text},
+        {"request": {"messages": [USER]}, "response": text},
+        {"input": [USER], "output": text},
+        {"run_type": "llm", "inputs": {"messages": [USER]}, "outputs": {"output": text}},
+    ):
+        assert actions(read(log)[0]) == [[joined(text, [])]]
+    ((asked, answer),) = [demo.messages for demo in read({"prompt": text, "completion": "x"})[0]]
+    assert (asked, answer["content"]) == ({"role": "user", "content": text}, "x")
+    (demo,), _ = read({"system": text, "messages": [USER, REPLY]})
+    assert demo.messages[0] == {"role": "system", "content": text}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        REPLY,
+        [REPLY],
+        {"choices": [{"index": 0, "message": REPLY}]},
+        {"choices": [{"text": "In the hall.", "finish_reason": "stop"}]},
+        {"candidates": [{"content": {"role": "model", "parts": [{"text": "In the hall."}]}}]},
+        {"output": [{"type": "message", **REPLY}]},
+        [{"type": "text", "text": "In the "}, {"type": "text", "text": "hall."}],
+    ],
+)
+def test_what_a_provider_returns_is_opened_as_text_too(answer, read):
+    for response in (answer, json.dumps(answer)):
+        demos, report = read({"request": {"messages": [USER]}, "response": response})
+        assert actions(demos) == [["In the hall."]] and not report.problems
+    for prompt in ([USER], {"messages": [USER]}, {"contents": [{"parts": [{"text": "where?"}]}]}):
+        (demo,), _ = read({"input": json.dumps(prompt), "output": json.dumps(answer)})
+        assert demo.messages[0]["content"] in ("where?", USER["content"])
+    _, report = read({"prompt": "x", "response": '{"error": {"message": "overloaded"}}'})
+    assert 'its "response" holds no answer' in report.problems[0].reason
+
+
+ROME = [{"type": "human", "content": "and Rome?"}, {"type": "ai", "content": "rain"}]
+PARIS = [{"type": "human", "content": "Paris?"}, {"type": "ai", "content": "sunny"}]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "said"),
+    [
+        (ROME[:1], [*PARIS, *ROME], "Paris? sunny and Rome? rain"),
+        (PARIS[:1], [{"type": "system", "content": "S"}, *PARIS], "S Paris? sunny"),
+        ([*PARIS, *ROME[:1]], [*PARIS, *ROME], "Paris? sunny and Rome? rain"),
+        ([*PARIS, *ROME[:1]], ROME[1:], "Paris? sunny and Rome? rain"),
+        ([*PARIS, *ROME[:1]], PARIS, "Paris? sunny and Rome? Paris? sunny"),
+    ],
+)
+def test_a_response_that_holds_its_request_is_the_conversation(asked, answered, said, read):
+    """A graph with a memory is asked the last question, and returns all that was ever said."""
+    (demo,), _ = read({"inputs": {"messages": asked}, "outputs": {"messages": answered}})
+    assert " ".join(message["content"] for message in demo.messages) == said
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 

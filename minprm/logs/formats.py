@@ -36,6 +36,10 @@ RESPONSES = ("response", "completion", "choices", "candidates", "output", "outpu
 PIECES = {"delta", "done", "choices"}  # of an answer that was streamed
 ANSWERS = ("choices", "candidates", "generations", "message", "output", "messages", "body",
            "content", "text", "outputBodyJson")  # fmt: skip
+# What may hold a text by itself; and what tells messages and answers of a provider from other JSON.
+SAID = {"prompt", "input", "inputs", "completion", "output", "outputs", "response"}
+MARKS = {"delta", "finish_reason", "finishReason", "tool_calls", "lc"}
+BLOCKS = {"text", "input_text", "output_text", "thinking", "reasoning", "tool_use", "tool_call"}
 SEVERAL = ("choices", "candidates")
 RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system_instruction",
          "instructions")  # fmt: skip
@@ -173,10 +177,7 @@ def _by_conversation(messages: list[dict]) -> list[list[dict]] | None:
     if len(conversations.keys() - {None}) < 2:
         return None
     if None in conversations:
-        raise ValueError(
-            "it holds messages of several conversations, and some do not say of which: give each"
-            ' message its "conversation_id", or write each conversation as a log of its own'
-        )
+        raise ValueError('of several conversations: give each message its "conversation_id"')
     return list(conversations.values())
 
 
@@ -212,7 +213,7 @@ def _named(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, 
     """(name of the family, the log as a line of chat). of_a_program: see `messages_of`."""
     others = dict(log)
     tools = _tools_beside(others)
-    parsed = [_parsed(others.get(key)) for key in RESPONSES]
+    parsed = [_unwrapped(others.get(key)) for key in RESPONSES]
     responses = [response for response in parsed if isinstance(response, dict)]
     for fields in (others, *responses):
         answers = first(fields, SEVERAL)
@@ -255,6 +256,8 @@ def _family_of(entries: list) -> str:
 def _entries(others: dict, tools: list) -> list:
     """The messages of a log as they are written, with its rules before and its answer behind them;
     what is read is taken out of `others`, and tools of a request go to `tools`."""
+    for key in {*MESSAGES, *REQUESTS, *RESPONSES} & others.keys() - SAID:
+        others[key] = _parsed(others[key])
     entries = None
     for key in (*MESSAGES, *REQUESTS):
         entries = _asked(others.get(key), others, tools)
@@ -290,7 +293,8 @@ def _entries(others: dict, tools: list) -> list:
         del others[key]
         asked = [_core(message) for message in messages_of(entries)]
         said = [_core(message) for message in messages_of(answered)]
-        if said[: len(asked)] == asked:  # the request is in the response too
+        rest = iter(said)
+        if all(message in rest for message in asked):  # the request is in the response too
             entries = answered
         elif said != asked[-len(said) :]:
             entries = [*entries, *answered]
@@ -311,7 +315,7 @@ def _core(message: Any) -> Any:
 def _asked(request: Any, others: dict, tools: list) -> list | None:
     """The messages of a request, which may be a text, a list, or an object around them. What else
     an object holds goes to `others`."""
-    request = _parsed(request)
+    request = _unwrapped(request)
     if isinstance(request, str) and request.strip():
         return [{"role": "user", "content": request}]
     if isinstance(request, list):
@@ -330,10 +334,13 @@ def _asked(request: Any, others: dict, tools: list) -> list | None:
 
 def _answered(response: Any) -> list | None:
     """The messages of an answer: a text, a message, or what a provider returns around one."""
-    response = _parsed(response)
+    response = _unwrapped(response)
     if isinstance(response, str):
         return [{"role": "assistant", "content": response}]
     if isinstance(response, list):
+        kinds = {str(one.get("type")) for one in response if isinstance(one, dict)}
+        if kinds and kinds <= BLOCKS:
+            return [{"role": "assistant", "content": response}]
         if any(map(is_message, response)):
             return response
         pieces = [one for one in response if isinstance(one, dict) and PIECES & one.keys()]
@@ -349,6 +356,26 @@ def _answered(response: Any) -> list | None:
     return _answered(inside) if inside else None
 
 
+def _unwrapped(field: Any) -> Any:
+    """A text that is JSON of a program, parsed. Other JSON is what was said, and stays a text."""
+    tree = _parsed(field)
+    return tree if not isinstance(field, str) or _is_envelope(tree) else field
+
+
+def _is_envelope(tree: Any) -> bool:
+    """Is it a message, a block of one, what a provider returns, or what holds one of these?"""
+    if isinstance(tree, list):
+        return any(map(_is_envelope, tree))
+    if not isinstance(tree, dict):
+        return False
+    if is_message(tree) and {"content", "parts", "data", "arguments"} & tree.keys():
+        return True
+    if MARKS & tree.keys() or str(tree.get("type")) in BLOCKS:
+        return True
+    inside = [tree.get(key) for key in (*MESSAGES, *REQUESTS, *ANSWERS)]
+    return isinstance(tree.get("error"), dict) or any(map(_is_envelope, inside))
+
+
 def _parsed(field: Any) -> Any:
     """A field that holds JSON as text, parsed; any other field as it is."""
     if isinstance(field, str) and field.lstrip()[:1] in ("{", "["):
@@ -361,7 +388,7 @@ def _parsed(field: Any) -> Any:
 
 def _text_of(rules: Any) -> str:
     """The text of rules that stand beside the messages: a text, blocks, or parts."""
-    rules = _parsed(rules)
+    rules = _unwrapped(rules)
     if isinstance(rules, dict):
         rules = first(rules, ("parts", "content", "text"))
     if isinstance(rules, list):
