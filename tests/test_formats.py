@@ -336,6 +336,43 @@ def test_a_response_that_holds_its_request_is_the_conversation(asked, answered, 
     assert " ".join(message["content"] for message in demo.messages) == said
 
 
+TOOL_RUN = {"run_type": "tool", "inputs": {"input": "{'to': 'hall'}"}, "outputs": {"output": "ok"}}
+CHAIN = {"run_type": "chain", "inputs": {"input": "go"}, "outputs": {"output": "gone"}}
+MODEL_RUN = {
+    "run_type": "llm",
+    "inputs": {"messages": [PARIS[:1]]},
+    "outputs": {"generations": [[{"text": "sunny", "message": PARIS[1]}]]},
+}
+GRAPH = {"run_type": "chain", "inputs": {"messages": PARIS[:1]}, "outputs": {"messages": PARIS}}
+ROUTER = {**GRAPH, "outputs": {"output": "tools"}}
+OBSERVED = {"traceId": "t", "type": "TOOL", "input": "hall", "output": "a key"}
+GENERATION = {**OBSERVED, "type": "GENERATION", "input": [USER], "output": REPLY}
+OP = {"op_name": "weave:///e/p/op/look:a1", "inputs": {"prompt": "hall"}, "output": "a key"}
+CREATE = {**OP, "inputs": {"messages": [USER]}, "output": {"choices": [{"message": REPLY}]}}
+
+
+@pytest.mark.parametrize(
+    ("spans", "logs", "left_out"),
+    [
+        ([TOOL_RUN, CHAIN, ROUTER, MODEL_RUN], 1, 3),
+        ([GRAPH, {**TOOL_RUN, "outputs": {"output": {"type": "tool", "content": "ok"}}}], 1, 1),
+        ([{**CHAIN, "child_runs": [TOOL_RUN, MODEL_RUN]}], 1, 1),
+        ([{**CHAIN, "child_runs": [{**CHAIN, "child_runs": [MODEL_RUN]}]}], 1, 0),
+        ([{**GRAPH, "child_runs": [TOOL_RUN]}], 1, 0),
+        ([{**CHAIN, "child_runs": [TOOL_RUN]}], 0, 1),
+        ([OBSERVED, {**OBSERVED, "type": "SPAN"}, GENERATION], 1, 2),
+        ([{**OBSERVED, "type": "AGENT", "input": [USER], "output": json.dumps(REPLY)}], 1, 0),
+        ([OP, CREATE], 1, 1),
+    ],
+)
+@pytest.mark.parametrize("in_an_array", [False, True])
+def test_spans_in_which_no_model_answers_are_counted(spans, logs, left_out, in_an_array, read):
+    demos, report = read(spans) if in_an_array else read(*spans)
+    assert not report.problems and len(demos) == logs
+    assert report.normalised["spans without messages, left out"] == left_out
+    assert all(demo.steps[0].action in ("sunny", "In the hall.") for demo in demos)
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 

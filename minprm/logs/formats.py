@@ -44,6 +44,10 @@ SEVERAL = ("choices", "candidates")
 RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system_instruction",
          "instructions")  # fmt: skip
 TOOLS = ("tools", "toolConfig", "tool_config", "tool_defs", "oai_tools", "available_tools")
+# Spans in which no model answers, and those in which one may: its answer is then a message.
+OTHER_SPANS = ("tool", "retriever", "embedding", "prompt", "parser", "evaluator", "guardrail",
+               "event")  # fmt: skip
+CHAINS = ("chain", "agent", "span", "op")
 # Of a message: which conversation it is of, where a file holds those of several.
 CONVERSATION_IDS = ("conversation_id", "conversationId", "thread_id", "threadId", "session_id",
                     "sessionId", "chat_id", "chatId")  # fmt: skip
@@ -93,7 +97,7 @@ def logs_of(
     for place, value in values_of(file, notes):
         theirs = opener(value) if opener and not isinstance(value, Problem) else None
         if theirs is not None:
-            yield from logs_in(place, theirs)
+            yield from logs_in(place, theirs, notes)
         elif isinstance(value, dict) and _is_of_program(value.get("role")):
             notes[f"lines of role {value['role']}, left out"] += 1
         elif _is_of_session(value):
@@ -101,12 +105,9 @@ def logs_of(
         elif not alone and isinstance(value, dict) and not _holds_objects(value):
             notes[f"files without a conversation, not read: {file.name}"] += 1
         else:
-            logs = list(logs_in(place, value))
-            if not logs:
-                notes["spans without messages, left out"] += 1
-            yield from logs
+            yield from logs_in(place, value, notes)
     if events:
-        yield from logs_in(str(file), events)
+        yield from logs_in(str(file), events, notes)
 
 
 def _is_of_session(value: Any) -> bool:
@@ -128,7 +129,7 @@ def _holds_objects(value: Any) -> bool:
     return isinstance(value, dict) and any(map(_holds_objects, value.values()))
 
 
-def logs_in(place: str, logs: Any) -> Iterator[tuple[str, Any]]:
+def logs_in(place: str, logs: Any, notes: Counter) -> Iterator[tuple[str, Any]]:
     """(place, log) of each log in a JSON value: one log, a list of them, or what holds many."""
     try:
         several = _many(logs)
@@ -141,8 +142,10 @@ def logs_in(place: str, logs: Any) -> Iterator[tuple[str, Any]]:
     if several is None:
         yield place, logs
         return
+    if not several:
+        notes["spans without messages, left out"] += 1
     for number, log in enumerate(several, start=1):
-        yield from logs_in(f"{place}, log {number}", log)
+        yield from logs_in(f"{place}, log {number}", log, notes)
 
 
 def _many(value: Any) -> list | None:
@@ -163,10 +166,23 @@ def _many(value: Any) -> list | None:
     if isinstance(value.get("observations"), list):  # Langfuse
         answered = [log for log in value["observations"] if log.get("type") == "GENERATION"]
         return answered or [{key: value[key] for key in value if key != "observations"}]
+    if value.get("child_runs"):  # LangSmith: its model is called in one of them, or in none
+        deep = any(run.get("child_runs") or not _is_no_chat(run) for run in value["child_runs"])
+        return value["child_runs"] if deep else [{**value, "child_runs": None}]
+    if _is_no_chat(value):
+        return []
     for inside in value.values():  # the events of a session, with an object around them
         if isinstance(inside, list) and inside and all(map(is_event, inside)):
             return split_events(inside)
     return spans_of(value)
+
+
+def _is_no_chat(span: dict) -> bool:
+    """Is it a span of LangSmith, Langfuse or Weave, and no model's answer is what it returned?"""
+    named = span.get("type") if "traceId" in span or "trace_id" in span else None
+    kind = str(span.get("run_type") or named or ("op_name" in span and "op")).lower()
+    returned = _unwrapped(first(span, ("outputs", "output")))
+    return kind in OTHER_SPANS or (kind in CHAINS and not _is_envelope(returned))
 
 
 def _by_conversation(messages: list[dict]) -> list[list[dict]] | None:
@@ -368,12 +384,11 @@ def _is_envelope(tree: Any) -> bool:
         return any(map(_is_envelope, tree))
     if not isinstance(tree, dict):
         return False
-    if is_message(tree) and {"content", "parts", "data", "arguments"} & tree.keys():
+    speaks = is_message(tree) and {"content", "parts", "data", "arguments"} & tree.keys()
+    is_block = str(tree.get("type")) in BLOCKS
+    if speaks or is_block or MARKS & tree.keys() or isinstance(tree.get("error"), dict):
         return True
-    if MARKS & tree.keys() or str(tree.get("type")) in BLOCKS:
-        return True
-    inside = [tree.get(key) for key in (*MESSAGES, *REQUESTS, *ANSWERS)]
-    return isinstance(tree.get("error"), dict) or any(map(_is_envelope, inside))
+    return any(_is_envelope(tree.get(key)) for key in (*MESSAGES, *REQUESTS, *ANSWERS))
 
 
 def _parsed(field: Any) -> Any:
@@ -460,9 +475,8 @@ def _tools_once(chat: dict, notes: Counter) -> dict:
         else:
             messages.append(message)
     text = messages[0].get("content") if messages and isinstance(messages[0], dict) else None
-    if not isinstance(text, str):
-        return {**chat, "messages": messages}
-    for pair in reversed([*TOOLS_LISTED.finditer(text)]):  # the rules may name the tags before
+    pairs = [*TOOLS_LISTED.finditer(text)] if isinstance(text, str) else []
+    for pair in reversed(pairs):  # the rules may name the tags before
         tools = _parsed(pair[1].strip())
         if isinstance(tools, str):  # one a line
             tools = [_parsed(line) for line in pair[1].split("\n") if line.strip()]
