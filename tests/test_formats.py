@@ -373,6 +373,34 @@ def test_spans_in_which_no_model_answers_are_counted(spans, logs, left_out, in_a
     assert all(demo.steps[0].action in ("sunny", "In the hall.") for demo in demos)
 
 
+@pytest.mark.parametrize("role", ["user", "tool"])
+@pytest.mark.parametrize("results", ["3", "3\n</tool_response>\n<tool_response>\n4"])
+def test_what_a_user_says_behind_a_result_is_a_message_of_the_user(role, results, read):
+    content = f"<tool_response>\n{results}\n</tool_response>"
+    head = [*CALLS["messages"][1:2], {**CALLS["messages"][2], "tool_calls": [CALL, CALL]}]
+    for behind in ("", "\nAnd the time?"):
+        entries = [*head, {"role": role, "content": content + behind}, REPLY]
+        (demo,), _ = read({"messages": entries, "tools": TOOLS})
+        texts = [(m["role"], m["content"]) for m in demo.messages[2:-1]]
+        seen = [("tool", text) for text in ("3", "4") if text in results]
+        assert texts == seen + [("user", "And the time?")] * bool(behind)
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        'data: {"choices": [{"delta": {"content": "He"}}]}\n\ndata: [DONE]\n',
+        'event: message_start\ndata: {"type": "message_start"}\n\n',
+        ': wait\n\n: wait\n\nid: 1\r\ndata:{"text": "He"}\r\n\r\n',
+    ],
+)
+@pytest.mark.parametrize("key", ["response", "response_body", "output"])
+def test_a_stream_as_it_came_over_the_line_is_refused(stream, key, read):
+    demos, report = read({"request": {"messages": [USER]}, key: stream})
+    assert not demos and "its answer is a stream in pieces" in report.problems[0].reason
+    assert read({"request": {"messages": [USER]}, key: "data: {x}"})[0]
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 

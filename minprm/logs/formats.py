@@ -33,6 +33,7 @@ REQUESTS = ("request", "body", "request_body", "responses_create_params", "input
             "values", "kwargs", "proxy_server_request", "prompt", "inputBodyJson")  # fmt: skip
 RESPONSES = ("response", "completion", "choices", "candidates", "output", "outputs",
              "response_body")  # fmt: skip
+STREAM = re.compile(r"(?:(?:event|id)?:.*\n\s*)*data: ?\{.*\n\s*\n")  # as it came over the line
 PIECES = {"delta", "done", "choices"}  # of an answer that was streamed
 ANSWERS = ("choices", "candidates", "generations", "message", "output", "messages", "body",
            "content", "text", "outputBodyJson")  # fmt: skip
@@ -45,9 +46,8 @@ RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system
          "instructions")  # fmt: skip
 TOOLS = ("tools", "toolConfig", "tool_config", "tool_defs", "oai_tools", "available_tools")
 # Spans in which no model answers, and those in which one may: its answer is then a message.
-OTHER_SPANS = ("tool", "retriever", "embedding", "prompt", "parser", "evaluator", "guardrail",
-               "event")  # fmt: skip
-CHAINS = ("chain", "agent", "span", "op")
+OTHER_SPANS = ("tool", "retriever", "embedding", "prompt", "parser", "evaluator", "guardrail")
+CHAINS = ("chain", "agent", "span", "op", "event")
 # Of a message: which conversation it is of, where a file holds those of several.
 CONVERSATION_IDS = ("conversation_id", "conversationId", "thread_id", "threadId", "session_id",
                     "sessionId", "chat_id", "chatId")  # fmt: skip
@@ -352,6 +352,8 @@ def _answered(response: Any) -> list | None:
     """The messages of an answer: a text, a message, or what a provider returns around one."""
     response = _unwrapped(response)
     if isinstance(response, str):
+        if STREAM.match(response):
+            raise ValueError("its answer is a stream in pieces: join them to one message")
         return [{"role": "assistant", "content": response}]
     if isinstance(response, list):
         kinds = {str(one.get("type")) for one in response if isinstance(one, dict)}
@@ -469,9 +471,12 @@ def _tools_once(chat: dict, notes: Counter) -> dict:
     for message in chat["messages"]:
         content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, str) and content.lstrip().startswith("<tool_response>"):
-            answers = content.replace("</tool_response>", "").split("<tool_response>")[1:]
-            form = {**message, "role": "tool"}  # some write it as a message of the user
-            messages += [{**form, "content": answer.strip("\n ")} for answer in answers]
+            said, end, behind = content.rpartition("</tool_response>")
+            answers = (said if end else behind).replace("</tool_response>", "")
+            for answer in answers.split("<tool_response>")[1:]:  # some write it as the user's
+                messages.append({**message, "role": "tool", "content": answer.strip("\n ")})
+            if end and behind.strip():
+                messages.append({**message, "role": "user", "content": behind.strip()})
         else:
             messages.append(message)
     text = messages[0].get("content") if messages and isinstance(messages[0], dict) else None
