@@ -226,6 +226,183 @@ def test_what_an_agent_sees_without_a_call_is_a_message_of_the_user(read):
     assert demo.steps[1].state == [{"role": "user", "content": "$ ls"}]
 
 
+HALL = json.dumps(TOOLS[0])
+
+
+@pytest.mark.parametrize(
+    ("rules", "rest"),
+    [
+        (f"Within <tools></tools> tags:\n<tools>\n{HALL}\n</tools>\nCall.", "<tools></tools>"),
+        (f"Tools within <tools> </tools>: <tools> [{HALL}] </tools> Call.", "<tools> </tools>"),
+        (f"Tools stand in <tools>.\n<tools>{HALL}</tools>", "<tools>"),
+        (f"<tools>{HALL}</tools> An empty list is <tools>[]</tools>.", "<tools>[]</tools>"),
+    ],
+)
+def test_rules_that_name_the_tags_of_their_tools_lose_the_tools_alone(rules, rest, read):
+    """Qwen's and Hermes' own prompts say how the tools stand there, before they list them."""
+    log = [{"role": "system", "content": rules}, *CALLS["messages"][1:]]
+    (demo,), _ = read({"messages": log})
+    assert demo.tools == TOOLS
+    assert rest in demo.messages[0]["content"] and HALL not in demo.messages[0]["content"]
+
+
+def of_conversations(key: str, *ids) -> list[dict]:
+    """A question and its answer of each of these conversations: first all questions."""
+    entries = [{"role": "user", "content": f"open {i}?"} | ({key: i} if i else {}) for i in ids]
+    return entries + [{**entry, "role": "assistant", "content": "yes"} for entry in entries]
+
+
+@pytest.mark.parametrize("key", ["conversation_id", "thread_id", "sessionId"])
+@pytest.mark.parametrize("in_an_array", [False, True])
+def test_messages_of_several_conversations_are_a_log_each(key, in_an_array, read):
+    def logs(*ids):
+        entries = of_conversations(key, *ids)
+        return read(entries) if in_an_array else read(*entries)
+
+    demos, report = logs("b", "a")
+    asked = [[message["content"] for message in demo.messages] for demo in demos]
+    assert asked == [["open b?", "yes"], ["open a?", "yes"]] and not report.problems
+    assert len(logs("a")[0]) == len(logs("a", None)[0]) == 1
+    demos, report = logs("b", "a", None)
+    assert not demos and 'give each message its "conversation_id"' in report.problems[0].reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"text": "hello", "lang": "en"}',
+        '{"message": "sent", "status": "ok"}',
+        '{"content": "x"}',
+        '{"answer": 42, "error": null}',
+        '[{"text": "a", "id": 1}, {"text": "b", "id": 2}]',
+        '{"role": "admin", "name": "Ann"}',
+        '{"from": "Rome", "to": "Bern", "messages": ["late"], "instructions": "run"}',
+        '{"question": "2+2?", "choices": [{"label": "A"}, {"label": "B"}]}',
+    ],
+)
+def test_a_text_that_is_json_stays_as_it_was_said(text, read):
+    """What is said may be JSON. It is opened where it is a message, or what is written around."""
+    for log in (
+        {"prompt": "as JSON", "completion": text},
+        {"request": {"messages": [USER]}, "response": text},
+        {"input": [USER], "output": text},
+        {"run_type": "llm", "inputs": {"messages": [USER]}, "outputs": {"output": text}},
+    ):
+        assert actions(read(log)[0]) == [[joined(text, [])]]
+    ((asked, answer),) = [demo.messages for demo in read({"prompt": text, "completion": "x"})[0]]
+    assert (asked, answer["content"]) == ({"role": "user", "content": text}, "x")
+    (demo,), _ = read({"system": text, "messages": [USER, REPLY]})
+    assert demo.messages[0] == {"role": "system", "content": text}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        REPLY,
+        [REPLY],
+        {"choices": [{"index": 0, "message": REPLY}]},
+        {"choices": [{"text": "In the hall.", "finish_reason": "stop"}]},
+        {"candidates": [{"content": {"role": "model", "parts": [{"text": "In the hall."}]}}]},
+        {"output": [{"type": "message", **REPLY}]},
+        [{"type": "text", "text": "In the "}, {"type": "text", "text": "hall."}],
+    ],
+)
+def test_what_a_provider_returns_is_opened_as_text_too(answer, read):
+    for response in (answer, json.dumps(answer)):
+        demos, report = read({"request": {"messages": [USER]}, "response": response})
+        assert actions(demos) == [["In the hall."]] and not report.problems
+    for prompt in ([USER], {"messages": [USER]}, {"contents": [{"parts": [{"text": "where?"}]}]}):
+        (demo,), _ = read({"input": json.dumps(prompt), "output": json.dumps(answer)})
+        assert demo.messages[0]["content"] in ("where?", USER["content"])
+    _, report = read({"prompt": "x", "response": '{"error": {"message": "overloaded"}}'})
+    assert 'its "response" holds no answer' in report.problems[0].reason
+
+
+ROME = [{"type": "human", "content": "and Rome?"}, {"type": "ai", "content": "rain"}]
+PARIS = [{"type": "human", "content": "Paris?"}, {"type": "ai", "content": "sunny"}]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "said"),
+    [
+        (ROME[:1], [*PARIS, *ROME], "Paris? sunny and Rome? rain"),
+        (PARIS[:1], [{"type": "system", "content": "S"}, *PARIS], "S Paris? sunny"),
+        ([*PARIS, *ROME[:1]], [*PARIS, *ROME], "Paris? sunny and Rome? rain"),
+        ([*PARIS, *ROME[:1]], ROME[1:], "Paris? sunny and Rome? rain"),
+        ([*PARIS, *ROME[:1]], PARIS, "Paris? sunny and Rome? Paris? sunny"),
+    ],
+)
+def test_a_response_that_holds_its_request_is_the_conversation(asked, answered, said, read):
+    """A graph with a memory is asked the last question, and returns all that was ever said."""
+    (demo,), _ = read({"inputs": {"messages": asked}, "outputs": {"messages": answered}})
+    assert " ".join(message["content"] for message in demo.messages) == said
+
+
+TOOL_RUN = {"run_type": "tool", "inputs": {"input": "{'to': 'hall'}"}, "outputs": {"output": "ok"}}
+CHAIN = {"run_type": "chain", "inputs": {"input": "go"}, "outputs": {"output": "gone"}}
+MODEL_RUN = {
+    "run_type": "llm",
+    "inputs": {"messages": [PARIS[:1]]},
+    "outputs": {"generations": [[{"text": "sunny", "message": PARIS[1]}]]},
+}
+GRAPH = {"run_type": "chain", "inputs": {"messages": PARIS[:1]}, "outputs": {"messages": PARIS}}
+ROUTER = {**GRAPH, "outputs": {"output": "tools"}}
+OBSERVED = {"traceId": "t", "type": "TOOL", "input": "hall", "output": "a key"}
+GENERATION = {**OBSERVED, "type": "GENERATION", "input": [USER], "output": REPLY}
+OP = {"op_name": "weave:///e/p/op/look:a1", "inputs": {"prompt": "hall"}, "output": "a key"}
+CREATE = {**OP, "inputs": {"messages": [USER]}, "output": {"choices": [{"message": REPLY}]}}
+
+
+@pytest.mark.parametrize(
+    ("spans", "logs", "left_out"),
+    [
+        ([TOOL_RUN, CHAIN, ROUTER, MODEL_RUN], 1, 3),
+        ([GRAPH, {**TOOL_RUN, "outputs": {"output": {"type": "tool", "content": "ok"}}}], 1, 1),
+        ([{**CHAIN, "child_runs": [TOOL_RUN, MODEL_RUN]}], 1, 1),
+        ([{**CHAIN, "child_runs": [{**CHAIN, "child_runs": [MODEL_RUN]}]}], 1, 0),
+        ([{**GRAPH, "child_runs": [TOOL_RUN]}], 1, 0),
+        ([{**CHAIN, "child_runs": [TOOL_RUN]}], 0, 1),
+        ([OBSERVED, {**OBSERVED, "type": "SPAN"}, GENERATION], 1, 2),
+        ([{**OBSERVED, "type": "AGENT", "input": [USER], "output": json.dumps(REPLY)}], 1, 0),
+        ([OP, CREATE], 1, 1),
+    ],
+)
+@pytest.mark.parametrize("in_an_array", [False, True])
+def test_spans_in_which_no_model_answers_are_counted(spans, logs, left_out, in_an_array, read):
+    demos, report = read(spans) if in_an_array else read(*spans)
+    assert not report.problems and len(demos) == logs
+    assert report.normalised["spans without messages, left out"] == left_out
+    assert all(demo.steps[0].action in ("sunny", "In the hall.") for demo in demos)
+
+
+@pytest.mark.parametrize("role", ["user", "tool"])
+@pytest.mark.parametrize("results", ["3", "3\n</tool_response>\n<tool_response>\n4"])
+def test_what_a_user_says_behind_a_result_is_a_message_of_the_user(role, results, read):
+    content = f"<tool_response>\n{results}\n</tool_response>"
+    head = [*CALLS["messages"][1:2], {**CALLS["messages"][2], "tool_calls": [CALL, CALL]}]
+    for behind in ("", "\nAnd the time?"):
+        entries = [*head, {"role": role, "content": content + behind}, REPLY]
+        (demo,), _ = read({"messages": entries, "tools": TOOLS})
+        texts = [(m["role"], m["content"]) for m in demo.messages[2:-1]]
+        seen = [("tool", text) for text in ("3", "4") if text in results]
+        assert texts == seen + [("user", "And the time?")] * bool(behind)
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        'data: {"choices": [{"delta": {"content": "He"}}]}\n\ndata: [DONE]\n',
+        'event: message_start\ndata: {"type": "message_start"}\n\n',
+        ': wait\n\n: wait\n\nid: 1\r\ndata:{"text": "He"}\r\n\r\n',
+    ],
+)
+@pytest.mark.parametrize("key", ["response", "response_body", "output"])
+def test_a_stream_as_it_came_over_the_line_is_refused(stream, key, read):
+    demos, report = read({"request": {"messages": [USER]}, key: stream})
+    assert not demos and "its answer is a stream in pieces" in report.problems[0].reason
+    assert read({"request": {"messages": [USER]}, key: "data: {x}"})[0]
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 

@@ -135,6 +135,8 @@ def _answer_text(content: Any) -> Any:
     parts = []
     for block in content if isinstance(content, list) else [content]:
         fields = block if isinstance(block, dict) else {}
+        if fields.keys() <= {"text", "json", *BEDROCKS}:  # of Bedrock, whose client may write nulls
+            fields = {key: field for key, field in fields.items() if field is not None}
         is_text = fields.keys() == {"text"} or fields.get("type") in TEXTS
         seen = [key for key in BEDROCKS if isinstance(fields.get(key), dict)]
         if fields.keys() == {"json"}:  # of Bedrock

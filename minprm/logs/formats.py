@@ -7,6 +7,7 @@ is not read stays under its own key, and normalise.py names it. docs/logs.md has
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,13 +33,24 @@ REQUESTS = ("request", "body", "request_body", "responses_create_params", "input
             "values", "kwargs", "proxy_server_request", "prompt", "inputBodyJson")  # fmt: skip
 RESPONSES = ("response", "completion", "choices", "candidates", "output", "outputs",
              "response_body")  # fmt: skip
+STREAM = re.compile(r"(?:(?:event|id)?:.*\n\s*)*data: ?\{.*\n\s*\n")  # as it came over the line
 PIECES = {"delta", "done", "choices"}  # of an answer that was streamed
 ANSWERS = ("choices", "candidates", "generations", "message", "output", "messages", "body",
            "content", "text", "outputBodyJson")  # fmt: skip
+# What may hold a text by itself; and what tells messages and answers of a provider from other JSON.
+SAID = {"prompt", "input", "inputs", "completion", "output", "outputs", "response"}
+MARKS = {"delta", "finish_reason", "finishReason", "tool_calls", "lc"}
+BLOCKS = {"text", "input_text", "output_text", "thinking", "reasoning", "tool_use", "tool_call"}
 SEVERAL = ("choices", "candidates")
 RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system_instruction",
          "instructions")  # fmt: skip
 TOOLS = ("tools", "toolConfig", "tool_config", "tool_defs", "oai_tools", "available_tools")
+# Spans in which no model answers, and those in which one may: its answer is then a message.
+OTHER_SPANS = ("tool", "retriever", "embedding", "prompt", "parser", "evaluator", "guardrail")
+CHAINS = ("chain", "agent", "span", "op", "event")
+# Of a message: which conversation it is of, where a file holds those of several.
+CONVERSATION_IDS = ("conversation_id", "conversationId", "thread_id", "threadId", "session_id",
+                    "sessionId", "chat_id", "chatId")  # fmt: skip
 PARAMETERS = ("model_parameters", "optional_params", "modelParameters", "invocation_params", "info",
               "config")  # fmt: skip
 # By which a family is known that has no envelope of its own: a block's kind or a message's key.
@@ -51,6 +63,8 @@ SIGNS = {
     "function_call_output": "Responses", "output_text": "Responses", "human": "LangChain",
     "ai": "LangChain", "kwargs": "LangChain", "additional_kwargs": "LangChain", "from": "ShareGPT",
 }  # fmt: skip
+# A pair of tags with no other one inside.
+TOOLS_LISTED = re.compile(r"<tools>((?:(?!<tools>).)*?)</tools>", re.DOTALL)
 # Of a request: what says how to sample or to bill, and nothing of the conversation.
 OF_REQUESTS = ("truncation", "include", "background", "stop_sequences", "betas", "cachedContent",
                "safetySettings", "generationConfig", "inferenceConfig", "keep_alive", "logit_bias",
@@ -83,7 +97,7 @@ def logs_of(
     for place, value in values_of(file, notes):
         theirs = opener(value) if opener and not isinstance(value, Problem) else None
         if theirs is not None:
-            yield from logs_in(place, theirs)
+            yield from logs_in(place, theirs, notes)
         elif isinstance(value, dict) and _is_of_program(value.get("role")):
             notes[f"lines of role {value['role']}, left out"] += 1
         elif _is_of_session(value):
@@ -91,12 +105,9 @@ def logs_of(
         elif not alone and isinstance(value, dict) and not _holds_objects(value):
             notes[f"files without a conversation, not read: {file.name}"] += 1
         else:
-            logs = list(logs_in(place, value))
-            if not logs:
-                notes["spans without messages, left out"] += 1
-            yield from logs
+            yield from logs_in(place, value, notes)
     if events:
-        yield from logs_in(str(file), events)
+        yield from logs_in(str(file), events, notes)
 
 
 def _is_of_session(value: Any) -> bool:
@@ -118,18 +129,23 @@ def _holds_objects(value: Any) -> bool:
     return isinstance(value, dict) and any(map(_holds_objects, value.values()))
 
 
-def logs_in(place: str, logs: Any) -> Iterator[tuple[str, Any]]:
+def logs_in(place: str, logs: Any, notes: Counter) -> Iterator[tuple[str, Any]]:
     """(place, log) of each log in a JSON value: one log, a list of them, or what holds many."""
     try:
         several = _many(logs)
     except (AttributeError, KeyError, IndexError, TypeError) as error:
         yield place, Problem(place, f"it is damaged, and what logs it holds is unclear ({error!r})")
         return
+    except ValueError as error:
+        yield place, Problem(place, str(error))
+        return
     if several is None:
         yield place, logs
         return
+    if not several:
+        notes["spans without messages, left out"] += 1
     for number, log in enumerate(several, start=1):
-        yield from logs_in(f"{place}, log {number}", log)
+        yield from logs_in(f"{place}, log {number}", log, notes)
 
 
 def _many(value: Any) -> list | None:
@@ -138,7 +154,7 @@ def _many(value: Any) -> list | None:
         sessions = split_events(value)
         return sessions if len(sessions) > 1 else None
     if isinstance(value, list):
-        return None if all(map(is_message, value)) else value
+        return _by_conversation(value) if all(map(is_message, value)) else value
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("simulations"), list):  # tau2-bench
@@ -150,10 +166,35 @@ def _many(value: Any) -> list | None:
     if isinstance(value.get("observations"), list):  # Langfuse
         answered = [log for log in value["observations"] if log.get("type") == "GENERATION"]
         return answered or [{key: value[key] for key in value if key != "observations"}]
+    if value.get("child_runs"):  # LangSmith: its model is called in one of them, or in none
+        deep = any(run.get("child_runs") or not _is_no_chat(run) for run in value["child_runs"])
+        return value["child_runs"] if deep else [{**value, "child_runs": None}]
+    if _is_no_chat(value):
+        return []
     for inside in value.values():  # the events of a session, with an object around them
         if isinstance(inside, list) and inside and all(map(is_event, inside)):
             return split_events(inside)
     return spans_of(value)
+
+
+def _is_no_chat(span: dict) -> bool:
+    """Is it a span of LangSmith, Langfuse or Weave, and no model's answer is what it returned?"""
+    named = span.get("type") if "traceId" in span or "trace_id" in span else None
+    kind = str(span.get("run_type") or named or ("op_name" in span and "op")).lower()
+    returned = _unwrapped(first(span, ("outputs", "output")))
+    return kind in OTHER_SPANS or (kind in CHAINS and not _is_envelope(returned))
+
+
+def _by_conversation(messages: list[dict]) -> list[list[dict]] | None:
+    """The messages of each conversation, if they name several; None where they are one log."""
+    conversations: dict[Any, list[dict]] = {}
+    for message in messages:
+        conversations.setdefault(first(message, CONVERSATION_IDS), []).append(message)
+    if len(conversations.keys() - {None}) < 2:
+        return None
+    if None in conversations:
+        raise ValueError('of several conversations: give each message its "conversation_id"')
+    return list(conversations.values())
 
 
 # --- one log --------------------------------------------------------------------------------------
@@ -188,7 +229,7 @@ def _named(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, 
     """(name of the family, the log as a line of chat). of_a_program: see `messages_of`."""
     others = dict(log)
     tools = _tools_beside(others)
-    parsed = [_parsed(others.get(key)) for key in RESPONSES]
+    parsed = [_unwrapped(others.get(key)) for key in RESPONSES]
     responses = [response for response in parsed if isinstance(response, dict)]
     for fields in (others, *responses):
         answers = first(fields, SEVERAL)
@@ -231,6 +272,8 @@ def _family_of(entries: list) -> str:
 def _entries(others: dict, tools: list) -> list:
     """The messages of a log as they are written, with its rules before and its answer behind them;
     what is read is taken out of `others`, and tools of a request go to `tools`."""
+    for key in {*MESSAGES, *REQUESTS, *RESPONSES} & others.keys() - SAID:
+        others[key] = _parsed(others[key])
     entries = None
     for key in (*MESSAGES, *REQUESTS):
         entries = _asked(others.get(key), others, tools)
@@ -266,7 +309,8 @@ def _entries(others: dict, tools: list) -> list:
         del others[key]
         asked = [_core(message) for message in messages_of(entries)]
         said = [_core(message) for message in messages_of(answered)]
-        if said[: len(asked)] == asked:  # the request is in the response too
+        rest = iter(said)
+        if all(message in rest for message in asked):  # the request is in the response too
             entries = answered
         elif said != asked[-len(said) :]:
             entries = [*entries, *answered]
@@ -287,7 +331,7 @@ def _core(message: Any) -> Any:
 def _asked(request: Any, others: dict, tools: list) -> list | None:
     """The messages of a request, which may be a text, a list, or an object around them. What else
     an object holds goes to `others`."""
-    request = _parsed(request)
+    request = _unwrapped(request)
     if isinstance(request, str) and request.strip():
         return [{"role": "user", "content": request}]
     if isinstance(request, list):
@@ -306,10 +350,15 @@ def _asked(request: Any, others: dict, tools: list) -> list | None:
 
 def _answered(response: Any) -> list | None:
     """The messages of an answer: a text, a message, or what a provider returns around one."""
-    response = _parsed(response)
+    response = _unwrapped(response)
     if isinstance(response, str):
+        if STREAM.match(response):
+            raise ValueError("its answer is a stream in pieces: join them to one message")
         return [{"role": "assistant", "content": response}]
     if isinstance(response, list):
+        kinds = {str(one.get("type")) for one in response if isinstance(one, dict)}
+        if kinds and kinds <= BLOCKS:
+            return [{"role": "assistant", "content": response}]
         if any(map(is_message, response)):
             return response
         pieces = [one for one in response if isinstance(one, dict) and PIECES & one.keys()]
@@ -325,6 +374,25 @@ def _answered(response: Any) -> list | None:
     return _answered(inside) if inside else None
 
 
+def _unwrapped(field: Any) -> Any:
+    """A text that is JSON of a program, parsed. Other JSON is what was said, and stays a text."""
+    tree = _parsed(field)
+    return tree if not isinstance(field, str) or _is_envelope(tree) else field
+
+
+def _is_envelope(tree: Any) -> bool:
+    """Is it a message, a block of one, what a provider returns, or what holds one of these?"""
+    if isinstance(tree, list):
+        return any(map(_is_envelope, tree))
+    if not isinstance(tree, dict):
+        return False
+    speaks = is_message(tree) and {"content", "parts", "data", "arguments"} & tree.keys()
+    is_block = str(tree.get("type")) in BLOCKS
+    if speaks or is_block or MARKS & tree.keys() or isinstance(tree.get("error"), dict):
+        return True
+    return any(_is_envelope(tree.get(key)) for key in (*MESSAGES, *REQUESTS, *ANSWERS))
+
+
 def _parsed(field: Any) -> Any:
     """A field that holds JSON as text, parsed; any other field as it is."""
     if isinstance(field, str) and field.lstrip()[:1] in ("{", "["):
@@ -337,7 +405,7 @@ def _parsed(field: Any) -> Any:
 
 def _text_of(rules: Any) -> str:
     """The text of rules that stand beside the messages: a text, blocks, or parts."""
-    rules = _parsed(rules)
+    rules = _unwrapped(rules)
     if isinstance(rules, dict):
         rules = first(rules, ("parts", "content", "text"))
     if isinstance(rules, list):
@@ -403,24 +471,26 @@ def _tools_once(chat: dict, notes: Counter) -> dict:
     for message in chat["messages"]:
         content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, str) and content.lstrip().startswith("<tool_response>"):
-            answers = content.replace("</tool_response>", "").split("<tool_response>")[1:]
-            form = {**message, "role": "tool"}  # some write it as a message of the user
-            messages += [{**form, "content": answer.strip("\n ")} for answer in answers]
+            said, end, behind = content.rpartition("</tool_response>")
+            answers = (said if end else behind).replace("</tool_response>", "")
+            for answer in answers.split("<tool_response>")[1:]:  # some write it as the user's
+                messages.append({**message, "role": "tool", "content": answer.strip("\n ")})
+            if end and behind.strip():
+                messages.append({**message, "role": "user", "content": behind.strip()})
         else:
             messages.append(message)
     text = messages[0].get("content") if messages and isinstance(messages[0], dict) else None
-    if not isinstance(text, str) or "<tools>" not in text or "</tools>" not in text:
-        return {**chat, "messages": messages}
-    before, _, inside = text.partition("<tools>")
-    inside, _, after = inside.partition("</tools>")
-    tools = _parsed(inside.strip())
-    if isinstance(tools, str):  # one a line
-        tools = [_parsed(line) for line in inside.split("\n") if line.strip()]
-    tools = tools if isinstance(tools, list) else [tools]
-    if all(isinstance(tool, dict) for tool in tools):
-        notes["tools that the rules list in <tools>, taken out of the rules"] += 1
-        messages[0] = {**messages[0], "content": before + after}
-        chat = {"tools": _declared(tools), **chat}
+    pairs = [*TOOLS_LISTED.finditer(text)] if isinstance(text, str) else []
+    for pair in reversed(pairs):  # the rules may name the tags before
+        tools = _parsed(pair[1].strip())
+        if isinstance(tools, str):  # one a line
+            tools = [_parsed(line) for line in pair[1].split("\n") if line.strip()]
+        tools = tools if isinstance(tools, list) else [tools]
+        if tools and all(isinstance(tool, dict) for tool in tools):
+            notes["tools that the rules list in <tools>, taken out of the rules"] += 1
+            rules = text[: pair.start()] + text[pair.end() :]
+            messages[0] = {**messages[0], "content": rules}
+            return {"tools": _declared(tools), **chat, "messages": messages}
     return {**chat, "messages": messages}
 
 
