@@ -488,7 +488,7 @@ def _tools_once(chat: dict, notes: Counter) -> dict:
         tools = tools if isinstance(tools, list) else [tools]
         if tools and all(isinstance(tool, dict) for tool in tools):
             notes["tools that the rules list in <tools>, taken out of the rules"] += 1
-            rules = text[: pair.start()] + text[pair.end() :]
+            rules = pair.string[: pair.start()] + pair.string[pair.end() :]
             messages[0] = {**messages[0], "content": rules}
             return {"tools": _declared(tools), **chat, "messages": messages}
     return {**chat, "messages": messages}
