@@ -323,12 +323,14 @@ def objectives(rows: dict) -> str:
 def recipes(rows: dict) -> str:
     lines = []
     for world, row in rows.items():
-        cells = [
-            f"{with_seeds(row[name])} {interval(row[name])}" for name in ("SFT", "SFT, then RL")
-        ]
-        lines.append([f"`{world}`", share(row["random"]["mean"]), *cells,
-                      f"{row['seconds'] / 60:.0f}"])  # fmt: skip
-    return grid(["world", "random", "SFT", "SFT, then RL", "minutes a seed"], lines)
+        gain = row["gain"]
+        lines.append([
+            f"`{world}`", share(row["random"]["mean"]), with_seeds(row["SFT"]),
+            with_seeds(row["SFT, then RL"]), f"{share(gain['mean'])} {interval(gain)}",
+            f"{row['seconds'] / 60:.0f}",
+        ])  # fmt: skip
+    head = ["world", "random", "SFT", "SFT, then RL", "difference, 95 % (t)", "minutes a seed"]
+    return grid(head, lines)
 
 
 def text_rewards(rows: dict) -> str:
