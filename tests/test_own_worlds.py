@@ -251,6 +251,8 @@ def test_a_model_that_reads_nothing_before_sft_needs_words_alone(here, capsys):
     error = sentence(capsys, lambda: train.main([*flags.split(), "--tiny.act-only", "0.5"]))
     assert "--tiny.act-only" in error and "--tiny.updates above 0" in error
     small = ["--world", "sokoban", "--world-args", "size=5", "walls=2", "shortest=2"]
+    train.main([*small, *flags.split(), "--dry-run"])
+    assert not (here / "checkpoints").exists()
     train.main([*small, *flags.split()])
     (row,) = json.loads((here / "runs/r/ladder.json").read_text())["stages"]
     assert row["thought_rate"] == 0

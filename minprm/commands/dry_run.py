@@ -129,6 +129,7 @@ def one_batch(cfg: Config, checkpoints: Path) -> Iterator[str]:
     with TemporaryDirectory() as folder, closing(Log(Path(folder))) as log:
         if not raised:  # one of its size will do
             cfg = replace(cfg, tiny=replace(cfg.tiny, updates=1), gate=False)
+        if not raised or not cfg.tiny.updates:  # nothing is left behind
             checkpoints = Path(folder)
         logger.disable("minprm")  # the plan has said it, or it is no news of another model
         try:

@@ -25,7 +25,9 @@ class Sokoban(World):
         "push one box and never pull. Every box must come to lie on a target."
     )
 
-    words = "# _ P X O * S up down left right illegal: answer up, down, or".split()
+    words = [  # noqa: RUF012
+        "#", "_", "P", "X", "O", "*", "S", *MOVES, "illegal:", "answer", "up,", "down,", "or",
+    ]  # fmt: skip
 
     def __init__(self, size: int = 6, boxes: int = 1, shortest: int = 5, walls: int = 4):
         """Makes levels of size x size cells, the outer wall included.
