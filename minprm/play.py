@@ -40,7 +40,6 @@ class Episode:
     rewards: list[float] = field(default_factory=list)  # of each step, as RL is paid
     state: list[dict] = field(default_factory=list)  # the messages that it has to answer
     state_ids: tuple[list[int], list[int]] = ([], [])  # the same as ids, and with nothing observed
-    shared: dict = field(default_factory=dict)  # what edited histories have in common
     done: bool = False
     outgrown: bool = False  # it ended unsolved, because it no longer fitted the context
     failure: str = ""  # what went wrong in a user's agent or server: the episode teaches nothing
@@ -80,12 +79,13 @@ def play(
     episodes = [begin(new_world(), seed, noise + i) for i, seed in enumerate(seeds)]
     opening = forced_opening(agent)
     limit = turn_limit(agent)
-    roots: dict[int, Sample] = {}  # first states, by task
+    first_states: dict[int, tuple[list[int], list[int]]] = {}  # by task
+    shared = {}  # what histories have in common, so that it is read once
     for turn in count():
         # the worlds ask: every episode that goes on gets its next state
         for e in episodes:
             if not e.done:
-                ask(e, agent, limit, roots)
+                ask(e, agent, limit, first_states, shared)
         live = [e for e in episodes if not e.done]
         if not live:
             break
@@ -128,22 +128,27 @@ def forced_opening(agent: "Player") -> list[int]:
     return agent.chat.act_without_thought or agent.chat.opening([])
 
 
-def ask(e: Episode, agent: "Player", limit: int, roots: dict[int, Sample]) -> None:
+def ask(
+    e: Episode,
+    agent: "Player",
+    limit: int,
+    first_states: dict[int, tuple[list[int], list[int]]],
+    shared: dict,
+) -> None:
     """Puts the state before the agent, or ends the episode where that outgrows the context.
 
-    limit: tokens of the longest turn.
+    limit: tokens of the longest turn. Episodes of one task have one first state, the same lists, so
+    that all their histories begin with one Sample.
     """
     chat = agent.chat
     history = agent.history
     after = e.steps[-1].action if e.steps else None
     e.state_ids = agent.state_ids(e.state, e.world.tools, after)
+    if not e.steps:
+        e.state_ids = first_states.setdefault(e.world.seed, e.state_ids)
     state = e.state_ids[0]
-    if not e.steps:  # episodes of one task share their first state
-        root = roots.setdefault(e.world.seed, Sample().extend(state))
-        e.shared[(id(state),)] = (root, state)  # edited histories begin with it, too (data.chain)
-        e.samples.append(Sample(parent=root, version=agent.version))
-    elif history.edits():  # what went before is no longer what was read: begin again
-        before = chain([*chat.history(e.turns, history), state], e.shared)
+    if not e.steps or history.edits():  # where it edits, what went before is not what was read
+        before = chain([*chat.history(e.turns, history), state], shared)
         e.samples.append(Sample(parent=before, version=agent.version))
     else:
         e.samples[-1].extend(state)

@@ -184,8 +184,9 @@ def fitting_demos(logs: list[Measured], agent: "Prompter", cfg: Config) -> list[
     logs = _writable(logs, cfg)
     fit = []
     cut = 0
+    own = any(map(_reads_thoughts, arms_of(cfg).values()))
     for log in logs:
-        demo = _until_it_fits(log, agent, cfg)
+        demo = _until_it_fits(log, agent, cfg, own)
         cut += len(demo.steps) < len(log.demo.steps)
         if demo.steps:
             fit.append(demo)
@@ -217,11 +218,10 @@ def _writable(logs: list[Measured], cfg: Config) -> list[Measured]:
     return writable
 
 
-def _until_it_fits(log: Measured, agent: "Prompter", cfg: Config) -> Demo:
+def _until_it_fits(log: Measured, agent: "Prompter", cfg: Config, own: bool) -> Demo:
     """The log up to where it would outgrow the context, if each thought were as long as it may; or
-    as it is, where an arm learns the log's own and that is longer."""
+    as it is, where an arm learns the log's own (`own`) and that is longer."""
     demo = log.demo
-    own = any(map(_reads_thoughts, arms_of(cfg).values()))
     around = len(agent.chat.turn([], []))
     first = demo.steps[0].state
     length = len(agent.state_ids(first, demo.tools, None)[0]) - log.states[0]

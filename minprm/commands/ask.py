@@ -206,4 +206,5 @@ def configured(path: str, flags: Evaluation) -> Config:
     names = ("agent_seconds", "episodes", "split", "sampler", "device", "engine", "demos",
              "skip_bad", *ASKED)  # fmt: skip
     knobs = {name: getattr(flags, name) for name in names}
+    # it trains no arm, so that no arm asks for more room in the context
     return Config(model=path, arms=[], eval_temperature=flags.temperature, **knobs)

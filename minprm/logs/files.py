@@ -142,8 +142,7 @@ def _rows_of_parquet(place: str, content: bytes) -> Iterator[tuple[str, Any]]:
         for batch in parquet.ParquetFile(io.BytesIO(content)).iter_batches(1000):
             for row in batch.to_pylist():
                 number += 1
-                # a date or a decimal number as text
-                yield f"{place}, row {number}", json.loads(json.dumps(row, default=str))
+                yield f"{place}, row {number}", _as_json(row)
     except ValueError as error:  # Arrow's own are among these
         raise Problem(place, f"no Parquet that can be read ({error})") from error
 
@@ -160,7 +159,12 @@ def _rows_of_hub(name: str) -> Iterator[tuple[str, Any]]:
         raise Problem(name, " ".join(reason.split())[:300]) from error
     split = "train" if "train" in splits else next(iter(splits))
     for number, row in enumerate(splits[split], start=1):
-        yield f"{name}, {split} {number}", json.loads(json.dumps(row, default=str))
+        yield f"{name}, {split} {number}", _as_json(row)
+
+
+def _as_json(row: dict) -> dict:
+    """A row of a table as JSON would hold it: a date, or a decimal number, is a text."""
+    return json.loads(json.dumps(row, default=str))
 
 
 def _bytes_of(path: str | Path) -> bytes:

@@ -411,11 +411,13 @@ def _without_tags(text: str, thought: str, notes: Counter) -> tuple[str, str]:
         if not tag:
             break
         before, after = text[: tag.start()], text[tag.end() :]
-        for opening in OPENING.finditer(before) if not opened else ():
-            opened = opening  # the last one
+        if not opened:
+            for opening in OPENING.finditer(before):
+                opened = opening  # the last one
         if not opened and not (before.endswith("\n") or after.startswith("\n")):
             break  # the text speaks of the tag
-        said, word = (before[: opened.start()], opened[0].lower()) if opened else ("", "")
+        said = before[: opened.start()] if opened else ""
+        word = opened[0].lower() if opened else ""
         of_text = said.strip() and (not after.strip() or "think" not in word)
         if of_text or said.endswith("`") or said.count("```") % 2:
             break

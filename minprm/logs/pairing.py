@@ -18,9 +18,8 @@ def paired(messages: list[dict], notes: Counter) -> list[dict]:
     """The messages, each turn one of them, and each call followed by its answers in order."""
     turns = _turns_in_one(messages, notes)
     ordered: list[dict] = []
-    late: dict[
-        str | None, str
-    ] = {}  # the tool's name of each call so far that waits for its answer
+    # the tool's name of each call so far that waits for its answer
+    late: dict[str | None, str] = {}
     i = 0
     while i < len(turns):
         message = turns[i]
