@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -83,6 +84,27 @@ def save_run(
     """
     if path:
         save(path, **this_program(*other), seeds=seeds, interval=interval, rows=rows, **more)
+
+
+def save_seed(path: str, name: str, seed: int, row: dict) -> None:
+    """Writes what one seed measured: to results/NAME-SEED.json where no path is given."""
+    where = path or FOLDER / f"{name}-{seed}.json"
+    save(where, **this_program(), seeds=[seed], interval="none: one seed", rows=row)
+
+
+def rows_of_seeds(name: str, seeds: list[int]) -> list[dict]:
+    """What each seed measured, of those whose results/NAME-SEED.json is there."""
+    there = [seed for seed in seeds if (FOLDER / f"{name}-{seed}.json").exists()]
+    return [load(f"{name}-{seed}")["rows"] for seed in there]
+
+
+def file_of(name: str) -> str:
+    """The name of a row as the name of a file, and of its runs.
+
+    >>> file_of("GRPO, 2 passes")
+    'grpo-2-passes'
+    """
+    return re.sub("[^a-z0-9]+", "-", name.lower())
 
 
 def this_program(*other: str) -> dict:

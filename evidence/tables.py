@@ -333,12 +333,16 @@ def recipes(rows: dict) -> str:
     return grid(head, lines)
 
 
+def kl_of(row: dict) -> str:
+    """The KL of each seed; nothing where there was none."""
+    digits = 3 if max(row["kl"]) < 1 else 2
+    return shares(row["kl"], digits) if any(row["kl"]) else ""
+
+
 def text_rewards(rows: dict) -> str:
     lines = []
     for name, row in rows.items():
-        digits = 3 if max(row["kl"]) < 1 else 2
-        kl = shares(row["kl"], digits) if any(row["kl"]) else ""
-        lines.append([name, shares(row["reward"]), shares(row["right"]), kl])
+        lines.append([name, shares(row["reward"]), shares(row["right"]), kl_of(row)])
     return grid(["", "reward", "answers that are right",
                  "KL to the warm start, nats a token, last ten updates"], lines)  # fmt: skip
 
@@ -346,10 +350,9 @@ def text_rewards(rows: dict) -> str:
 def cafes(rows: dict) -> str:
     lines = []
     for name, row in rows.items():
-        kl = shares(row["kl"], 3 if max(row["kl"]) < 1 else 2) if any(row["kl"]) else ""
         lines.append([
-            name, shares(row["reward"]), shares(row["rouge_l"]), shares(row["distinct_2"]), kl,
-            " ".join(f"{seconds / 60:.0f}" for seconds in row["seconds"]),
+            name, shares(row["reward"]), shares(row["rouge_l"]), shares(row["distinct_2"]),
+            kl_of(row), " ".join(f"{seconds / 60:.0f}" for seconds in row["seconds"]),
         ])  # fmt: skip
     return grid(["", "reward: share of words that praise", "ROUGE-L", "distinct-2",
                  "KL, nats a token, last ten updates", "minutes"], lines)  # fmt: skip

@@ -20,12 +20,11 @@ from pathlib import Path
 from statistics import fmean
 
 from evidence import tables
-from evidence.results import FOLDER, load, save, save_run, take_json_flag, this_program
+from evidence.experiments.runs import asked
+from evidence.results import file_of, rows_of_seeds, save_run, save_seed, take_json_flag
 from examples import cafes
 from examples.smollm2 import smollm2
 from minprm.arms.evaluation import summary
-from minprm.commands.ask import PROGRAM, Evaluation, as_trained, configured
-from minprm.commands.cli import given_knobs, read_flags
 from minprm.commands.playing import play_checkpoint
 from minprm.commands.train import CHECKPOINTS, go_on
 from minprm.report.files import RUNS
@@ -43,23 +42,26 @@ ARMS = {
 TASKS = "--no-think --action-tokens 32 --world text --world-args"
 
 
-def measured(arm: str, seed: int, file: Path) -> dict:
-    """The row of one run; of the warm start first, where another arm begins with it."""
-    warm = f"cafes-warm-start-{seed}"
-    run = f"cafes-{arm.lower().replace(' ', '-')}-{seed}"
-    if arm != "warm start":
-        measured("warm start", seed, file)
-    model = smollm2() if arm == "warm start" else CHECKPOINTS / warm / f"stages-{seed}"
+def trained(arm: str, model: Path, seed: int, file: Path) -> tuple[Path, dict, list[dict]]:
+    """(checkpoint, row of the ladder, metrics) of a run that begins with this model."""
+    run = f"cafes-{file_of(arm)}-{seed}"
     world = f"{TASKS} reward=examples/cafes.py:praise file={file}"
     flags = f"--preset small --model {model} {world} {ARMS[arm]} --eval-temperature 1 --episodes 64"
     ladder, lines = go_on(run, f"{flags} --eval-tasks 32 --threads 1 --seeds {seed}".split())
     (row,) = ladder["stages"]
+    return CHECKPOINTS / run / f"stages-{seed}", row, lines
+
+
+def measured(arm: str, seed: int, file: Path) -> dict:
+    """The row of one run. Other arms begin with the warm start."""
+    checkpoint, row, lines = trained("warm start", smollm2(), seed, file)
+    if arm != "warm start":
+        checkpoint, row, lines = trained(arm, checkpoint, seed, file)
     looks = []
     for line in lines:
         if "eval/reward" in line:
             looks.append([line["update"], line["eval/reward"], line["eval/text/distinct_2"]])
     kl = [line.get("policy/kl", 0.0) for line in lines[-10:]]
-    checkpoint = CHECKPOINTS / run / f"stages-{seed}"
     return {
         "reward": row["reward"],
         "rouge_l": rouge_l(checkpoint, file, seed),
@@ -73,21 +75,14 @@ def measured(arm: str, seed: int, file: Path) -> dict:
 def rouge_l(checkpoint: Path, file: Path, seed: int) -> float:
     """The mean ROUGE-L of what `minprm evaluate CHECKPOINT` asks with this reward."""
     argv = f"{checkpoint} {TASKS} reward=rouge_l file={file} --episodes 64 --temperature 1".split()
-    argv += ["--seed", str(seed)]
-    flags = read_flags(Evaluation, argv, PROGRAM)
-    ((path, evaluation),) = as_trained(flags, argv, given_knobs(argv)).items()
-    return summary(play_checkpoint(configured(path, evaluation), flags))["reward"]
+    return summary(play_checkpoint(*asked([*argv, "--seed", str(seed)])))["reward"]
 
 
 def joined() -> dict[str, dict]:
     """A row for each arm: what each of its seeds measured."""
     rows = {}
     for arm in ARMS:
-        runs = []
-        for seed in SEEDS:
-            name = f"cafes/{arm.lower().replace(' ', '-')}-{seed}"
-            if (FOLDER / f"{name}.json").exists():
-                runs.append(load(name)["rows"])
+        runs = rows_of_seeds(f"cafes/{file_of(arm)}", SEEDS)
         if runs:
             rows[arm] = {key: [run[key] for run in runs] for key in runs[0]}
     return rows
@@ -99,9 +94,7 @@ def main() -> None:
         arm, seed = sys.argv[1], int(sys.argv[2])
         file = RUNS / "cafes.jsonl"
         cafes.write(file)
-        row = measured(arm, seed, file)
-        where = path or FOLDER / "cafes" / f"{arm.lower().replace(' ', '-')}-{seed}.json"
-        save(where, **this_program(), seeds=[seed], interval="none: one seed", rows=row)
+        save_seed(path, f"cafes/{file_of(arm)}", seed, measured(arm, seed, file))
     else:
         rows = joined()
         print(tables.cafes(rows))

@@ -18,13 +18,13 @@ Written before the runs of 2026-11-26. Each sentence is false if one method or s
 - With one pass, MaxRL wins .9 of sampled play within the 50 updates on more seeds than GRPO.
 """
 
-import re
 import sys
 from statistics import fmean
 
 from evidence import tables
 from evidence.results import (
     FOLDER,
+    file_of,
     load,
     over_seeds,
     save,
@@ -83,11 +83,6 @@ def updates_to(share: float, lines: list[dict], seed: int) -> int | None:
     won = [x["reward/mean"] for x in lines if x["seed"] == seed]
     means = [fmean(won[i - 5 : i]) for i in range(5, len(won) + 1)]
     return next((i + 5 for i, mean in enumerate(means) if mean >= share), None)
-
-
-def file_of(name: str) -> str:
-    """The method's name as the name of a file, and of its runs."""
-    return re.sub("[^a-z0-9]+", "-", name.lower())
 
 
 def measured(name: str) -> dict:

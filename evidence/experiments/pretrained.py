@@ -20,11 +20,10 @@ learning is ahead of choosing is open: one sketch in another program had .42 aga
 import sys
 from pathlib import Path
 
-from evidence.results import FOLDER, load, save, save_run, take_json_flag, this_program
+from evidence.experiments.runs import asked
+from evidence.results import rows_of_seeds, save_run, save_seed, take_json_flag
 from examples import refund
 from examples.smollm2 import smollm2
-from minprm.commands.ask import PROGRAM, Evaluation, as_trained, configured
-from minprm.commands.cli import given_knobs, read_flags
 from minprm.commands.playing import replay_checkpoint
 from minprm.commands.train import CHECKPOINTS, go_on
 from minprm.logs.reader import read_demos
@@ -59,21 +58,15 @@ def measured(arm: str, seed: int, folder: Path) -> dict:
 
 def evaluated(checkpoint: Path, test: Path) -> dict:
     """What `minprm evaluate CHECKPOINT --demos TEST` measures."""
-    argv = [str(checkpoint), "--demos", str(test)]
-    flags = read_flags(Evaluation, argv, PROGRAM)
-    ((path, evaluation),) = as_trained(flags, argv, given_knobs(argv)).items()
     demos, _ = read_demos(str(test))
-    return replay_checkpoint(demos, configured(path, evaluation), flags)
+    return replay_checkpoint(demos, *asked([str(checkpoint), "--demos", str(test)]))
 
 
 def joined() -> dict[str, dict]:
     """A row for each arm, over the seeds whose runs are there. The base needs one seed."""
     rows = {}
     for arm in ARMS:
-        runs = []
-        for seed in SEEDS:
-            if (FOLDER / f"pretrained/{arm}-{seed}.json").exists():
-                runs.append(load(f"pretrained/{arm}-{seed}")["rows"])
+        runs = rows_of_seeds(f"pretrained/{arm}", SEEDS)
         if not runs:
             continue
         tests = [run["test"] for run in runs]
@@ -98,8 +91,7 @@ def main() -> None:
         folder = RUNS / f"evidence-pretrained-logs/{arm}-{seed}"  # two may be started at once
         refund.write(refund.write_all(folder, seed=0), folder / "thoughts.jsonl")
         row = measured(arm, seed, folder)
-        where = path or FOLDER / "pretrained" / f"{arm}-{seed}.json"
-        save(where, **this_program(), seeds=[seed], interval="none: one seed", rows=row)
+        save_seed(path, f"pretrained/{arm}", seed, row)
     else:
         save_run(path, SEEDS, INTERVAL, joined())
 

@@ -16,19 +16,16 @@ from statistics import fmean
 
 from evidence import tables
 from evidence.experiments.ahead import difference
+from evidence.experiments.runs import asked
 from evidence.results import (
-    FOLDER,
-    load,
     over_seeds,
-    save,
+    rows_of_seeds,
     save_run,
+    save_seed,
     t_interval,
     take_json_flag,
-    this_program,
 )
 from minprm.arms.evaluation import summary
-from minprm.commands.ask import PROGRAM, Evaluation, as_trained, configured
-from minprm.commands.cli import given_knobs, read_flags
 from minprm.commands.playing import play_checkpoint
 from minprm.commands.train import CHECKPOINTS, go_on
 
@@ -51,20 +48,15 @@ def measured(world: str, seed: int) -> dict:
 
 def success(checkpoint: Path, seed: int) -> float:
     """What `minprm evaluate CHECKPOINT --seed SEED` measures."""
-    argv = [str(checkpoint), "--seed", str(seed)]
-    flags = read_flags(Evaluation, argv, PROGRAM)
-    ((path, evaluation),) = as_trained(flags, argv, given_knobs(argv)).items()
-    return summary(play_checkpoint(configured(path, evaluation), flags))["success"]
+    episodes = play_checkpoint(*asked([str(checkpoint), "--seed", str(seed)]))
+    return summary(episodes)["success"]
 
 
 def joined() -> dict[str, dict]:
     """A row for each world, over the seeds whose runs are there."""
     rows = {}
     for world in WORLDS:
-        runs = []
-        for seed in SEEDS:
-            if (FOLDER / f"recipes/{world}-{seed}.json").exists():
-                runs.append(load(f"recipes/{world}-{seed}")["rows"])
+        runs = rows_of_seeds(f"recipes/{world}", SEEDS)
         if not runs:
             continue
         row = {}
@@ -79,9 +71,7 @@ def main() -> None:
     path = take_json_flag()
     if len(sys.argv) == 3:
         world, seed = sys.argv[1], int(sys.argv[2])
-        row = measured(world, seed)
-        where = path or FOLDER / "recipes" / f"{world}-{seed}.json"
-        save(where, **this_program(), seeds=[seed], interval="none: one seed", rows=row)
+        save_seed(path, f"recipes/{world}", seed, measured(world, seed))
     else:
         rows = joined()
         print(tables.recipes(rows))
