@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import fmean
 
 from evidence import tables
-from evidence.experiments.runs import asked
+from evidence.experiments.pretrained import asked
 from evidence.results import file_of, rows_of_seeds, save_run, save_seed, take_json_flag
 from examples import cafes
 from examples.smollm2 import smollm2

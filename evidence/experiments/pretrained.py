@@ -20,12 +20,14 @@ learning is ahead of choosing is open: one sketch in another program had .42 aga
 import sys
 from pathlib import Path
 
-from evidence.experiments.runs import asked
 from evidence.results import rows_of_seeds, save_run, save_seed, take_json_flag
 from examples import refund
 from examples.smollm2 import smollm2
+from minprm.commands.ask import PROGRAM, Evaluation, as_trained, configured
+from minprm.commands.cli import given_knobs, read_flags
 from minprm.commands.playing import replay_checkpoint
 from minprm.commands.train import CHECKPOINTS, go_on
+from minprm.constants import Config
 from minprm.logs.reader import read_demos
 from minprm.report.files import RUNS
 from minprm.report.table import interval, wilson
@@ -60,6 +62,13 @@ def evaluated(checkpoint: Path, test: Path) -> dict:
     """What `minprm evaluate CHECKPOINT --demos TEST` measures."""
     demos, _ = read_demos(str(test))
     return replay_checkpoint(demos, *asked([str(checkpoint), "--demos", str(test)]))
+
+
+def asked(argv: list[str]) -> tuple[Config, Evaluation]:
+    """What `minprm evaluate ARGV` asks of its one checkpoint: the configuration, and the flags."""
+    flags = read_flags(Evaluation, argv, PROGRAM)
+    ((path, evaluation),) = as_trained(flags, argv, given_knobs(argv)).items()
+    return configured(path, evaluation), flags
 
 
 def joined() -> dict[str, dict]:

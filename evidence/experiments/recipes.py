@@ -16,7 +16,7 @@ from statistics import fmean
 
 from evidence import tables
 from evidence.experiments.ahead import difference
-from evidence.experiments.runs import asked
+from evidence.experiments.pretrained import asked
 from evidence.results import (
     over_seeds,
     rows_of_seeds,

@@ -7,11 +7,8 @@ from statistics import fmean
 
 from evidence import tables
 from evidence.results import over_seeds, save_run, t_interval, take_json_flag
-from minprm.commands.ask import PROGRAM, Evaluation, as_trained, configured
-from minprm.commands.cli import given_knobs, read_flags
 from minprm.commands.presets import POSTERIOR
 from minprm.commands.train import go_on
-from minprm.constants import Config
 from minprm.report.files import RUNS
 
 Measured = Callable[[float], dict[str, dict]]  # of a number: the rows of all arms, by their names
@@ -48,13 +45,6 @@ def successes(name: str, flags: str, seeds: list[int] = SEEDS) -> dict[str, dict
         seconds = fmean(row["seconds"] for row in rows)
         found[arm] = over_seeds([row["success"] for row in rows]) | {"seconds": round(seconds, 1)}
     return found
-
-
-def asked(argv: list[str]) -> tuple[Config, Evaluation]:
-    """What `minprm evaluate ARGV` asks of its one checkpoint: the configuration, and the flags."""
-    flags = read_flags(Evaluation, argv, PROGRAM)
-    ((path, evaluation),) = as_trained(flags, argv, given_knobs(argv)).items()
-    return configured(path, evaluation), flags
 
 
 def by_each(name: str, values: Iterable[float], measured: Measured) -> dict[str, dict]:
