@@ -293,7 +293,7 @@ def test_a_chat_model_learns_by_every_method(model, tmp_path, monkeypatch, capsy
 def test_the_commands_of_the_docs_run_and_print_what_they_say(model, tmp_path, monkeypatch, capsys):
     metric("rouge_l")
     monkeypatch.chdir(tmp_path)
-    told = (ROOT / "docs/text.md").read_text(encoding="utf-8").partition("## Half an hour")[0]
+    told = (ROOT / "docs/text.md").read_text(encoding="utf-8").partition("## An hour")[0]
     blocks = dict(re.findall(r"```(json|bash|python)\n(.*?)```", told, re.S))
     rows = [json.loads(line) for line in blocks["json"].splitlines()]
     rows = [{**row, "prompt": f"{i}. {row['prompt']}"} for i in range(20) for row in rows]
