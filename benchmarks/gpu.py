@@ -350,7 +350,7 @@ def main() -> None:
         rows[name] = measure(size, work)
         for key, value in rows[name].items():
             print(f"  {key:<36}{value:>12,.2f}", flush=True)
-    save_run(path, [0], "the second of two calls", rows)
+        save_run(path, [0], "the second of two calls", rows)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "evidence/experiments"
 # of other chapters, and started by name
 OF_OTHER_CHAPTERS = {
-    "ablations", "cafes", "contact", "idea", "objectives", "pretrained", "recipes",
+    "ablations", "cafes", "choosing", "contact", "idea", "objectives", "pretrained", "recipes",
     "right_thoughts",
 }  # fmt: skip
 SAVES = """
