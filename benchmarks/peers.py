@@ -115,12 +115,10 @@ def reward(ids: list[int]) -> float:
     return float(sum(ids) % 7)
 
 
-def require_same(
-    ours: list[float], theirs: list[float], what: str, tolerance: float = 1e-3
-) -> None:
-    """Ends the program unless all gradient norms agree."""
+def require_same(ours: list[float], theirs: list[float], what: str) -> None:
+    """Ends the program unless all gradient norms agree to 1e-3."""
     for i, (norm, peer) in enumerate(zip(ours, theirs, strict=True)):
-        if abs(norm / peer - 1) > tolerance:
+        if abs(norm / peer - 1) > 1e-3:
             raise SystemExit(f"{what}, update {i}: gradient norm {norm}, the peer's {peer}")
     print(f"  {what}: the same gradient norms over {len(ours)} updates", flush=True)
 

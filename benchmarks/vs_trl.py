@@ -12,8 +12,8 @@ sampler). TRL runs with what is fastest here: one pass over all rows, no referen
 checkpointing, logits of completions only, sdpa. `--vllm` adds a step whose tokens vLLM writes.
 
 `--gpu` is SmolLM2-135M-Instruct and a model of Qwen3-0.6B's shape with random weights, on a GPU.
-Both sides have weights in fp32 and layers in bf16. Seconds are those that pass until the card has
-done its work. In bf16 gradient norms agree to 5 %.
+The same gradients are asked for in fp32; what is timed has weights in fp32 and layers in bf16, on
+both sides. Seconds are those that pass until the card has done its work.
 """
 
 import sys
@@ -47,13 +47,13 @@ from examples.smollm2 import smollm2
 from minprm.constants import Engine, Optim, Sampled
 from minprm.data import Sample
 from minprm.load.vllm import start_engine
+from minprm.model import precision
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
 
 AGGREGATIONS = {"grpo": "sequence", "dapo": "token"}  # of TRL's losses
 TRAINING = Sampled(loss="ppo_clip")
 GPU = "--gpu" in sys.argv
-TOLERANCE = 5e-2 if GPU else 1e-3  # between gradient norms
 
 
 def clock() -> float:
@@ -109,16 +109,19 @@ class InTurns(TrainerCallback):
         self.turn()
 
 
-def trainer_of(work: Work, loss: str, lr: float, steps: int, processes: int = 1) -> Recorded:
+def trainer_of(
+    work: Work, loss: str, lr: float, steps: int, processes: int = 1, bf16: bool = False
+) -> Recorded:
     """TRL's trainer. Each process draws and learns from its share of the completions."""
     rows = len(work.prompts) * GROUP // processes
     args = trl.GRPOConfig(
-        output_dir=tempfile.mkdtemp(), report_to="none", use_cpu=not GPU, bf16=GPU, max_steps=steps,
-        per_device_train_batch_size=rows, num_generations=GROUP, steps_per_generation=1,
-        max_completion_length=work.longest, temperature=1.0, loss_type=loss, epsilon=0.2,
-        epsilon_high=0.28, beta=0.0, learning_rate=lr, lr_scheduler_type="constant", warmup_steps=0,
-        adam_beta2=0.95, max_grad_norm=1.0, gradient_checkpointing=False, logging_steps=1,
-        save_strategy="no", disable_tqdm=True, seed=0, ddp_find_unused_parameters=False,
+        output_dir=tempfile.mkdtemp(), report_to="none", use_cpu=not GPU, bf16=bf16,
+        max_steps=steps, per_device_train_batch_size=rows, num_generations=GROUP,
+        steps_per_generation=1, max_completion_length=work.longest, temperature=1.0,
+        loss_type=loss, epsilon=0.2, epsilon_high=0.28, beta=0.0, learning_rate=lr,
+        lr_scheduler_type="constant", warmup_steps=0, adam_beta2=0.95, max_grad_norm=1.0,
+        gradient_checkpointing=False, logging_steps=1, save_strategy="no", disable_tqdm=True,
+        seed=0, ddp_find_unused_parameters=False,
     )  # fmt: skip
     rewards = lambda completion_ids, **_: [peers.reward(ids) for ids in completion_ids]  # noqa: E731
     prompts = datasets.Dataset.from_dict({"prompt": work.prompts})
@@ -192,10 +195,13 @@ def optim(loss: str) -> Optim:
     return Optim(aggregation=AGGREGATIONS[loss])
 
 
-def train(work: Work, loss: str, lr: float, steps: int, steppers: list[Stepper]) -> dict:
+def train(
+    work: Work, loss: str, lr: float, steps: int, steppers: list[Stepper], bf16: bool = False
+) -> dict:
     """TRL and minprm in turns, from equal weights. Seconds and tokens, without the first step."""
+    precision.BF16_DEVICES = {"cuda"} if bf16 else set()
     p = Policy(deepcopy(work.model), work.tokenizer, 16_384)
-    trainer = trainer_of(replace(work, model=deepcopy(work.model)), loss, lr, steps)
+    trainer = trainer_of(replace(work, model=deepcopy(work.model)), loss, lr, steps, bf16=bf16)
     read = {"TRL": count_learned(trainer.model), "minprm": count_learned(p.model)}
     norms = []
     updates = []
@@ -212,7 +218,8 @@ def train(work: Work, loss: str, lr: float, steps: int, steppers: list[Stepper])
     trainer.add_callback(turns)
     trainer.train()
     logged = [row["grad_norm"] for row in trainer.state.log_history if "grad_norm" in row]
-    peers.require_same(norms, logged, f"{loss}, learning rate {lr:g}", TOLERANCE)
+    if not bf16:  # rounding alone moves a norm by some per cent there
+        peers.require_same(norms, logged, f"{loss}, learning rate {lr:g}")
     whole = turns.seconds
     drawn = [int(batch["completion_mask"].sum()) for batch in trainer.batches]
     return {
@@ -230,7 +237,7 @@ def compare(name: str, work: Work, steppers: dict[str, Stepper]) -> dict:
     print(f"{name}: {parameters:,} parameters, {len(work.prompts)} x {GROUP}")
     for loss in AGGREGATIONS:
         train(work, loss, peers.CHECKED_LR, work.checked, [])
-    found = train(work, "dapo", peers.TIMED_LR, work.timed + 1, list(steppers.values()))
+    found = train(work, "dapo", peers.TIMED_LR, work.timed + 1, list(steppers.values()), GPU)
     rows = peers.update_rows("TRL", found["peer"], found["ours"], found["read"])
     rows["step, TRL"] = peers.row("step, TRL", found["step"]) | {"tokens": found["drawn"]}
     for part, stepper in steppers.items():
@@ -286,8 +293,8 @@ if __name__ == "__main__":
         raise SystemExit("--vllm is for the small models: leave it or --pretrained out")
     if GPU:
         on_gpu = {
-            "SmolLM2-135M, completions to 32": lambda: pretrained(prompts=4, timed=peers.TIMED),
             "Qwen3-0.6B's shape, completions of 64": qwen,
+            "SmolLM2-135M, completions to 32": lambda: pretrained(prompts=4, timed=peers.TIMED),
         }
         for name, make in on_gpu.items():
             work = make()
