@@ -9,8 +9,8 @@ Weights are random and of the real shapes, so nothing is downloaded.
     sampling     a token of all completions in the plain loop, beside the time that the card takes
                  to read the weights and the cache once
 
-Ten minutes on an H100 or H200 at most; that is an estimate, it has run on no GPU yet. `--small`
-runs the same code on a tiny shape where there is no GPU; what only a card has is then nan.
+Five minutes on an H200. `--small` runs the same code on a tiny shape where there is no GPU; what
+only a card has is then nan.
 """
 
 import random

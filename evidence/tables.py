@@ -553,6 +553,30 @@ def many_logs_start(rows: dict) -> str:
     return grid([f"{n} lines" for n in found], [seconds])
 
 
+def gpu(rows: dict) -> str:
+    """Updates and writing of models of several sizes on one card."""
+    lines = []
+    for name, row in rows.items():
+        trees, alone = row["trees, tokens/s"], row["rows, tokens/s"]
+        step, limit = row["a step, ms"], row["a step at the card's bandwidth, ms"]
+        lines.append([name, f"{trees:,.0f}", f"{alone:,.0f}", f"{row['rows / trees']:.2f}x",
+                      f"{row['MFU of trees, %']:.0f} %", f"{row['peak, GiB']:.0f}",
+                      f"{step:.0f}", f"{limit:.1f}"])  # fmt: skip
+    return grid(["model", "trees: tokens/s", "rows: tokens/s", "rows / trees", "MFU of trees",
+                 "peak, GiB", "a step of writing, ms", "weights and cache read once, ms"],
+                lines)  # fmt: skip
+
+
+def gpu_blocks(rows: dict) -> str:
+    """Seconds with a dense mask over those with blocks, by the length of a row."""
+    measured = {name: row for name, row in rows.items() if "compiled in 6 updates" in row}
+    columns = [name for name in next(iter(measured.values())) if name.startswith("dense")]
+    lines = []
+    for name, row in measured.items():
+        lines.append([name, *(f"{row[column]:.2f}x" for column in columns)])
+    return grid(["dense / blocks", *(name.rpartition(" ")[2] for name in columns)], lines)
+
+
 def sync(rows: dict) -> str:
     lines = []
     for name, row in rows.items():
@@ -603,6 +627,7 @@ TABLES = {
     "parallel": parallel, "parallel:sent": parallel_sent, "parallel:waiting": parallel_waiting,
     "parallel:trl": parallel_trl,
     "sampler": sampler, "sampler_pretrained": sampler, "sync": sync,
+    "gpu": gpu, "gpu:blocks": gpu_blocks,
     "many_logs": many_logs, "many_logs:start": many_logs_start,
     "ahead": on_fresh_seeds, "as_long": on_fresh_seeds, "passes": on_fresh_seeds,
     "rounds": on_fresh_seeds,

@@ -1,6 +1,7 @@
 """Fixtures of several test files: a tiny policy with logs, a chat model, and for the page a browser
 with tabs in which nothing may go wrong. Functions and constants that several use: shared/."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 from hypothesis import settings
 from loguru import logger
 
+# Digits of fp32 are compared: on the CPU, also where a GPU is.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
 settings.register_profile("untimed", deadline=None)  # a busy machine breaks no test
 settings.load_profile("untimed")
 pytest.register_assert_rewrite("shared")  # its asserts say what they compared, as those of a test
