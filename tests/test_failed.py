@@ -97,7 +97,8 @@ def test_thoughts_that_are_all_empty_stop_the_run(made, tmp_path, monkeypatch, c
 
 def test_the_cause_is_one_that_was_met():
     chat = SimpleNamespace(layout=SimpleNamespace(stop="</think>"))
-    here = SimpleNamespace(thought_tokens=6, chat=chat)
+    agent = SimpleNamespace(thought_tokens=6, chat=chat)
+    here = SimpleNamespace(agent=agent, cfg=Config(model="a pretrained one"))
     found = Tally(drawn=256, readable=254, controls=Counter({"</act>": 1, "<end>": 1}))
     assert found.why(here).startswith("2 of 256 thoughts hold a control token, such as </act>")
     assert "1 of 8 thoughts were cut" in Tally(drawn=8, readable=7, cut=1).why(here)
@@ -105,6 +106,15 @@ def test_the_cause_is_one_that_was_met():
     own = Tally(drawn=8, cut=8, lines=Counter({"action:": 7, "so:": 2})).why(here)
     assert "7 of 8 thoughts never end and have a line that begins with 'action:'" in own
     assert "--few-shot" in own and "</think>" in own
+
+
+def test_the_embedded_model_is_not_told_to_read_examples():
+    chat = SimpleNamespace(layout=SimpleNamespace(stop="</think>"))
+    agent = SimpleNamespace(thought_tokens=6, chat=chat)
+    embedded = SimpleNamespace(agent=agent, cfg=Config())
+    for tally in (Tally(drawn=8, turns=5), Tally(drawn=8, cut=8)):
+        told = tally.why(embedded)
+        assert "--tiny.updates" in told and "--few-shot" not in told and "--model" not in told
 
 
 @pytest.mark.parametrize(("text", "beginnings"), [

@@ -340,6 +340,8 @@ EMBEDDED = "--no-gate --tiny.updates --tiny.dim"
 
 @pytest.mark.parametrize(("flags", "without", "said"), [
     ("--context 10", "", "--context 10"),
+    ("--stages sft:actions --action-tokens 64 --context 90", f"--arms --held-out {ACT_PRM}",
+     "take up to 97 tokens"),
     ("--demos empty.jsonl", "--num-demos", "empty.jsonl: there is no log"),
     ("--demos none.jsonl", "--num-demos", "none.jsonl"),
     ("--model /nowhere/model", EMBEDDED, "/nowhere/model"),

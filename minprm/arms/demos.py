@@ -205,9 +205,11 @@ def _writable(logs: list[Measured], cfg: Config) -> list[Measured]:
     writable = [log for log in logs if not log.problem]
     bad = [log for log in logs if log.problem]
     if bad and not cfg.skip_bad:
-        way_on = f"minprm logs {cfg.demos} --model {cfg.model} lists all such logs"
-        way_on = f" ({way_on}, --skip-bad leaves them out)" if cfg.demos else ""
-        fail(f"the log of task {bad[0].demo.task[:40]!r}, {bad[0].problem}{way_on}")
+        way_on = "--skip-bad leaves such logs out"
+        if cfg.model != "tiny":
+            way_on = f"minprm logs {cfg.demos} --model {cfg.model} lists them, {way_on}"
+        told = f"the log of task {bad[0].demo.task[:40]!r}, {bad[0].problem}"
+        fail(f"{told} ({way_on})" if cfg.demos else told)
     if bad:
         logger.warning(
             f"{len(bad)} of {len(logs)} logs, which the template cannot write, are left out"

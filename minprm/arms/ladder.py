@@ -37,7 +37,7 @@ from minprm.arms.evaluation import (
     summary,
 )
 from minprm.constants import Config, arms_of, fail, flat
-from minprm.endpoint.agents import play_of
+from minprm.endpoint.agents import play_of, require_room
 from minprm.load.base import base_policy
 from minprm.load.check import check
 from minprm.load.pretrained import make_sampler
@@ -266,6 +266,10 @@ def start(
     sampler = make_sampler(policy.model, cfg, own_weights, policy.shares)
     agent = make_agent(policy, sampler, cfg, tools_of(demos, cfg), examples)
     check(agent)
+    if cfg.world and not cfg.agent:  # not after hours of training
+        told = [reads_instruction(stages, cfg) for stages in arms_of(cfg).values()]
+        agent.reads_instruction = any(told)
+        require_room(cfg, agent, tasks_of("train", seed, 1)[0])
     # a task is on one side only, with all of its demos
     train_demos, held_out, test = split(fitting_demos(measured(demos, agent.chat), agent, cfg), cfg)
     made_by = {name: setting for name, setting in flat(asdict(cfg)) if name not in WHAT_TO_RUN}

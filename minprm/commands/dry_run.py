@@ -158,7 +158,7 @@ def one_batch(cfg: Config, checkpoints: Path) -> Iterator[str]:
         yield "The embedded model is not raised yet: one of its size was measured, whose thoughts"
         yield "are as long as they may be. The run is faster than that, but raises it first."
     elif tally.drawn and not tally.readable:
-        yield f"None of these thoughts can be read, so a run would stop; {tally.why(run.agent)}."
+        yield f"None of these thoughts can be read, so a run would stop; {tally.why(run)}."
     elif tally.drawn:
         yield f"{tally.readable} of {tally.drawn} thoughts can be read."
 

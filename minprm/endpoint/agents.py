@@ -31,7 +31,7 @@ from minprm.endpoint.server import NO_ADDRESS, Endpoint, Refusal, Reply, Request
 from minprm.envs import make_world, world_class
 from minprm.envs.base import World
 from minprm.model.agent import Player
-from minprm.play import Episode, PlayTasks, play
+from minprm.play import Episode, PlayTasks, begin, play, turn_limit
 
 AT_ONCE = 64  # episodes
 REQUESTS = 200  # of one episode, at most
@@ -73,9 +73,22 @@ def play_in_world(cfg: Config, agent: Player, seeds: list[int], noise: int) -> l
             e.world.close()
         episodes += played
     if not any(e.steps for e in episodes):
-        fail(f"--context {agent.context} does not hold a first observation and an answer")
+        require_room(cfg, agent, seeds[0])
     _warn_of_failures(f"--world {cfg.world}", episodes)
     return episodes
+
+
+def require_room(cfg: Config, agent: Player, seed: int) -> None:
+    """Exits where the context does not hold what this task begins with and an answer."""
+    e = begin(make_world(cfg), seed, noise=0)
+    e.world.close()
+    needed = len(agent.state_ids(e.state, e.world.tools, None)[0]) + turn_limit(agent)
+    if needed > agent.context:
+        fail(
+            f"--context {agent.context} does not hold a first observation and an answer, which "
+            f"take up to {needed} tokens: choose a longer one, or fewer --thought-tokens or "
+            "--action-tokens"
+        )
 
 
 def play_by_agent(

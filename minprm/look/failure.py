@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from loguru import logger
 
 from minprm.constants import ActPRM, fail
-from minprm.model.agent import Agent
 from minprm.run.events import Chose, Drew, Event, Grouped
 from minprm.text.chat import Chat
 from minprm.trainer import Run
@@ -52,14 +51,18 @@ class Tally:
                 self.controls.update({chat.special[i] for i in z.ids if i in chat.special})
         return self
 
-    def why(self, agent: Agent) -> str:
+    def why(self, run: Run) -> str:
         """Why thoughts cannot be read, and what to do about it."""
+        agent = run.agent
         stop = agent.chat.layout.stop
+        other = "choose another --layout or another --model"
+        shown = f"show it how by --few-shot, or {other}"
+        if run.cfg.model == "tiny":
+            other = shown = "raise it longer, with more --tiny.updates"
         if self.turns > self.drawn / 2:
             return (
                 f"{self.turns} of {self.drawn} thoughts ended the turn, so this model answers "
-                f"without ending a thought by {stop}: show it how by --few-shot, or choose another "
-                "--layout or another --model"
+                f"without ending a thought by {stop}: {shown}"
             )
         ((line, times),) = self.lines.most_common(1) or [("", 0)]
         if times > self.drawn / 2:
@@ -72,7 +75,7 @@ class Tally:
         if times > self.drawn / 2 or (times > self.empty and not self.cut):
             return (
                 f"{self.drawn - self.readable} of {self.drawn} thoughts hold a control token, such "
-                f"as {token}: where many do, choose another --layout or another --model"
+                f"as {token}: where many do, {other}"
             )
         if self.empty > self.cut:
             return (
@@ -82,7 +85,7 @@ class Tally:
         return (
             f"{self.cut} of {self.drawn} thoughts were cut at --thought-tokens "
             f"{agent.thought_tokens}: allow longer ones; if the model never ends a thought by "
-            "itself, show it how by --few-shot, or choose another --layout or another --model"
+            f"itself, {shown}"
         )
 
 
@@ -111,7 +114,7 @@ def check_signal(run: Run, event: Grouped) -> None:
         return
     logger.warning(f"{stage_id} {update}: in every group all thoughts earn the same")
     tally = Tally().add(event.groups, run.agent.chat)
-    reason = _reason(run.agent, cfg, tally, event.stats["reward/mean"])
+    reason = _reason(run, cfg, tally, event.stats["reward/mean"])
     if not reason or run.running.get("without_signal", 0) < update:
         return
     run.running["without_signal"] = update + 1  # in the snapshots, so that --resume counts on
@@ -121,10 +124,10 @@ def check_signal(run: Run, event: Grouped) -> None:
         fail(f"{stage_id}, seed {run.seed}: nothing was learned from {updates}: {reason}")
 
 
-def _reason(agent: Agent, cfg: ActPRM, tally: Tally, reward: float) -> str:
+def _reason(run: Run, cfg: ActPRM, tally: Tally, reward: float) -> str:
     """Why all thoughts of a group earn the same. Empty: it is no failure that they do."""
     if not tally.readable:
-        return f"no thought can be read; {tally.why(agent)}"
+        return f"no thought can be read; {tally.why(run)}"
     if reward == 0.0:
         return f"every thought earned a reward of 0; {_why_zero(cfg)}"
     if cfg.group == 1 or cfg.advantage in COMPARES_NOTHING:
@@ -157,10 +160,10 @@ def require_thoughts(run: Run, event: Chose, tally: Tally) -> None:
     if not event.readable:
         fail(
             f"{event.stage_id}: every demo has a step without a thought that can be read, so there "
-            f"is nothing to learn; {tally.why(run.agent)}"
+            f"is nothing to learn; {tally.why(run)}"
         )
     if left_out:
         logger.warning(
             f"{event.stage_id}: {left_out} of {event.logs} demos are left out, because a step has "
-            f"no thought that can be read; {tally.why(run.agent)}"
+            f"no thought that can be read; {tally.why(run)}"
         )
