@@ -51,6 +51,8 @@ ROOT = Path(__file__).parents[1]
         ("--arms nobody", "nobody"),
         ("--arms rl rl", "rl twice"),
         ("--arms", "name at least one"),
+        ("--stages", "--stages names nothing"),
+        ("--config", "--config names nothing"),
         ("--stages sft:nothing", "sft:thoughts"),
         (f"--stages {'sft:actions ' * 42}", "at most 10"),
         ("--stages demos --seeds 0 1", "one seed"),
@@ -224,6 +226,10 @@ def test_every_preset_and_every_command_of_a_benchmark_is_accepted():
         (b"[" + b".".join([b"a"] * 5000) + b"]\nb = 1", "my.toml"),
         (b"config = 'other.toml'", "another config"),
         (b"rl.lr = nan", "--rl.lr nan"),
+        (b'gate = "yes"', "my.toml: gate is true or false, and not 'yes'"),
+        (b"run = true", "my.toml: run takes a value, and not true or false"),
+        (b"num-demos = 9\nnum_demos = 8", "my.toml names num_demos twice"),
+        (b"stages = []", "--stages names nothing"),
         (b"rl.lam = 0.9", "--rl.lam has no effect"),
         (b"[sft]\nwarmup = 0\n", "--sft.warmup is gone: give --optim.warmup"),
     ],
@@ -243,7 +249,7 @@ def test_toml_gives_the_same_knobs_and_flags_override_it(tmp_path):
     assert (cfg.seeds, cfg.act_prm.lr, cfg.act_prm.reward) == ([4, 5], 0.25, "exact_match")
     assert cfg.world_args == ["rounds=1", "swaps=3"]
     more = tmp_path / "more.toml"
-    more.write_text("seeds = [6]\n[act_prm]\nlr = 0.125\n")
+    more.write_text("seeds = [6]\n[act_prm]\nlr = 0.125\n", encoding="utf-8-sig")  # with a mark
     cfg = parse(["--config", str(path), str(more), "--jobs", "2"])
     assert (cfg.preset, cfg.seeds, cfg.act_prm.lr) == ("smoke", [6], 0.125)
     assert cfg.act_prm.reward == "exact_match" and cfg.config == [str(path), str(more)]

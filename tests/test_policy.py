@@ -59,6 +59,7 @@ def test_greedy_is_the_argmax_and_a_seed_is_repeatable():
     draw = lambda t, seed: Sampler(p.model).generate([[1, 2]], 2, 6, [], t, seed)  # noqa: E731
     assert draw(0.0, 0)[0][0].ids == draw(0.0, 1)[0][1].ids
     assert draw(1.0, 3) == draw(1.0, 3) != draw(1.0, 4)
+    assert draw(1e-42, 0) == draw(0.0, 0)  # so cold that logits would overflow
 
 
 def test_what_a_row_writes_does_not_depend_on_when_others_stop():

@@ -143,6 +143,11 @@ def test_a_base_model_without_the_skills_is_refused(tmp_path, capsys):
         tiny.check_gate(skills, stop=True)
     assert stopped.value.code == 2 and "--tiny.updates" in capsys.readouterr().err
     tiny.check_gate(skills, stop=False)
+    skills = tiny.gate(policy, Cups(), thought_tokens=2)  # it has hardly learned to end a thought
+    assert skills["cut"] > 0.8
+    with pytest.raises(SystemExit):
+        tiny.check_gate(skills, stop=True)
+    assert "allow longer ones (--thought-tokens)" in capsys.readouterr().err
 
 
 def test_a_world_that_gives_no_reasons_cannot_be_judged_by_the_gate(capsys):

@@ -5,7 +5,9 @@ import io
 import re
 import tomllib
 from copy import deepcopy
+from dataclasses import asdict
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
@@ -57,6 +59,9 @@ def parse(argv: list[str]) -> Config:
     from_files = _toml_flags(argv)
     chosen_knobs |= given_knobs(from_files)
     config = configuration(from_files + argv)
+    for knob in ("stages", "config"):
+        nothing = knob in chosen_knobs and not getattr(config, knob)
+        refuse(nothing, f"--{knob} names nothing: name one or more, or leave it out")
     check_effects(config, chosen_knobs, PRESETS[config.preset])
     return config
 
@@ -176,14 +181,25 @@ def _toml_flags(argv: list[str]) -> list[str]:
 def _toml(path: str) -> dict[str, object]:
     """The knobs of a file, one by one."""
     try:
-        with open(path, "rb") as file:
-            knobs = dict(flat(tomllib.load(file)))
+        text = Path(path).read_text(encoding="utf-8-sig")  # an editor may put a mark before it
+        settings = [*flat(tomllib.loads(text))]
     except OSError as error:
         fail(f"--config {path}: {error.strerror}")
     except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or nested too deeply
         fail(f"--config {path} is not TOML: {error}")
-    refuse("config" in knobs, f"--config {path} names another config: give both, --config A B")
-    return {name.replace("-", "_"): setting for name, setting in knobs.items()}
+    ours = dict(flat(asdict(Config())))
+    found = {}
+    for key, setting in settings:
+        name = key.replace("-", "_")
+        refuse(name in found, f"--config {path} names {name} twice, with - and with _")
+        place = f"--config {path}: {key}"
+        if name in ours:
+            switch, switched = isinstance(ours[name], bool), isinstance(setting, bool)
+            refuse(switch and not switched, f"{place} is true or false, and not {setting!r}")
+            refuse(switched and not switch, f"{place} takes a value, and not true or false")
+        found[name] = setting
+    refuse("config" in found, f"--config {path} names another config: give both, --config A B")
+    return found
 
 
 def as_flags(knobs: dict) -> list[str]:

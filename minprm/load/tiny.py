@@ -245,9 +245,10 @@ class ExpertTurn(NamedTuple):
 def gate(policy: Policy, world: World, thought_tokens: int) -> dict[str, float]:
     """Skills of the base model: {kind of sampled thought: share, "acts": p(a | s, good thought)}.
 
-    The share of "?" is that of thoughts of no kind. The model is asked at every turn of the
-    expert's episodes, with good thoughts in the history. Both skills are needed: a model can obey a
-    good thought and still garble the ones that it writes.
+    The share of "?" is that of thoughts of no kind, and that of "cut" of thoughts that were longer
+    than thought_tokens. The model is asked at every turn of the expert's episodes, with good
+    thoughts in the history. Both skills are needed: a model can obey a good thought and still
+    garble the ones that it writes.
 
     "good" is p(z | s) of the world's own thought, averaged over these states, and "scarcest" the
     same over the tenth of them where it is smallest: there Act-PRM has least to learn from.
@@ -260,8 +261,8 @@ def gate(policy: Policy, world: World, thought_tokens: int) -> dict[str, float]:
     skills = {"acts": 0.0, "?": 0.0}
     completions = Sampler(policy.model).generate(prompts, 1, thought_tokens, chat.stop, 1.0, seed=0)
     for turn, (completion,) in zip(turns, completions, strict=True):
-        thought = chat.text(completion.ids[:-1])  # without the token that ended it
-        kind = turn.world.classify(thought)
+        *thought, last = completion.ids
+        kind = turn.world.classify(chat.text(thought)) if last in chat.stop else "cut"
         skills[kind] = skills.get(kind, 0.0) + 1 / len(turns)
     skills["acts"] = _probabilities(policy, [turn.action for turn in turns]).mean().item()
     good = _probabilities(policy, [turn.thought for turn in turns]).sort().values
@@ -278,11 +279,14 @@ def _probabilities(policy: Policy, samples: list[Sample]) -> torch.Tensor:
 def check_gate(skills: dict[str, float], stop: bool) -> None:
     """Logs the skills. Exits where they are too low, for whatever is built on such a model."""
     logger.info("base model: " + "  ".join(f"{k} {v:.3g}" for k, v in sorted(skills.items())))
-    if stop and (skills["acts"] < 0.97 or skills["?"] > 0.2):
+    cut = skills.get("cut", 0.0)
+    if stop and (skills["acts"] < 0.97 or skills["?"] + cut > 0.2):
+        longer = " allow longer ones (--thought-tokens)," if cut > skills["?"] else ""
         fail(
             f"the base model lacks the world's skills: it acts on a good thought with probability "
-            f"{skills['acts']:.2f} (needs .97) and garbles {skills['?']:.2f} of its own thoughts "
-            "(at most .20); raise it longer with --tiny.updates, or go on with --no-gate"
+            f"{skills['acts']:.2f} (needs .97); of its own thoughts {skills['?']:.2f} are garbled "
+            f"and {cut:.2f} cut (.20 at most together);{longer} raise it longer with "
+            "--tiny.updates, or go on with --no-gate"
         )
 
 

@@ -24,6 +24,7 @@ from minprm.model.precision import autocast
 
 ALIKE = 32  # tokens that all prompts begin with: from here on they are read once for all
 ROWS = 512  # completions that are written at once, at most
+COLDEST = 1e-6  # at a lower temperature logits would overflow
 CPU_MEMORY = 2**33  # bytes that are taken for free where there is no GPU to ask
 
 
@@ -320,12 +321,13 @@ def draw(logits: Tensor, uniform: Tensor, temperature: float) -> tuple[Tensor, T
     """(tokens, their log-probs), by inverting the distribution.  [B, V], [B] -> [B], [B]
 
     The token is drawn at which the cumulative probability passes a number that is uniform in
-    [0, 1). At temperature 0 it is the likeliest token, with its log-prob at temperature 1.
+    [0, 1). At temperature 0, or near it, it is the likeliest token, with its log-prob at
+    temperature 1.
 
     >>> draw(torch.tensor([[0.0, 0.0], [0.0, 0.0]]), torch.tensor([0.4, 0.6]), 1.0)
     (tensor([0, 1]), tensor([-0.6931, -0.6931]))
     """
-    if temperature == 0:
+    if temperature < COLDEST:
         all_logp = logits.float().log_softmax(-1)
         token = all_logp.argmax(-1)
     else:
