@@ -17,6 +17,7 @@ from minprm.arms.demos import fitting_demos, logs_of, measured
 from minprm.commands.logs import Logs, main
 from minprm.commands.train import main as train
 from minprm.constants import Config
+from minprm.logs.books import Reading
 from minprm.logs.reader import from_chat, read_demos, read_logs, to_chat, to_openai
 from minprm.logs.schemas import schema
 from minprm.model.agent import make_prompter
@@ -386,6 +387,31 @@ def test_what_a_user_says_behind_a_result_is_a_message_of_the_user(role, results
         texts = [(m["role"], m["content"]) for m in demo.messages[2:-1]]
         seen = [("tool", text) for text in ("3", "4") if text in results]
         assert texts == seen + [("user", "And the time?")] * bool(behind)
+
+
+def test_what_a_user_says_between_two_results_is_no_result(read):
+    content = "<tool_response>\n3\n</tool_response>\nhm\n<tool_response>\n4\n</tool_response>\nwell"
+    head = [*CALLS["messages"][1:2], {**CALLS["messages"][2], "tool_calls": [CALL, CALL]}]
+    entries = [*head, {"role": "user", "content": content}, REPLY]
+    (demo,), _ = read({"messages": entries, "tools": TOOLS})
+    texts = [(m["role"], m["content"]) for m in demo.messages[2:-1]]
+    assert texts == [("tool", "3"), ("tool", "4"), ("user", "hm\nwell")]
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_of_several_answers_in_a_span_the_first_is_read(as_text, read):
+    """OpenTelemetry has a message for each choice, LangSmith a list of generations."""
+    say = lambda role, text: {"role": role, "parts": [{"type": "text", "content": text}]}  # noqa: E731
+    asked, answers = [say("user", "Weather?")], [say("assistant", "sun"), say("assistant", "rain")]
+    fields = {"gen_ai.input.messages": asked, "gen_ai.output.messages": answers}
+    if as_text:
+        fields = {key: json.dumps(field) for key, field in fields.items()}
+    choices = [{"text": text, "message": {**PARIS[1], "content": text}} for text in ("sun", "rain")]
+    run = {**MODEL_RUN, "outputs": {"generations": [choices]}}
+    for span in ({"attributes": fields}, run):
+        (demo,), report = read(span)
+        assert [step.action for step in demo.steps] == ["sun"]
+        assert report.normalised["requests with several answers, of which the first is read"] == 1
 
 
 @pytest.mark.parametrize(
@@ -1328,3 +1354,6 @@ def test_a_table_with_dates_and_decimal_numbers_is_read_and_shown(tmp_path, caps
     parquet.write_table(arrow.Table.from_pylist([row]), tmp_path / "logs.parquet")
     code, out, _ = shown(tmp_path / "logs.parquet", capsys=capsys)
     assert code == 0 and "created_at: " in out and '"2026-01-02 00:00:00"' in out
+    reading = Reading(keep=["cost>=1.1"], drop=["created_at", "cost"])
+    demos, _ = read_demos(str(tmp_path / "logs.parquet"), reading)
+    assert len(demos) == 1

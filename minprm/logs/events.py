@@ -14,6 +14,7 @@ from typing import Any
 
 from minprm.logs.blocks import answer, is_record, messages_of
 from minprm.logs.books import first
+from minprm.text.actions import parse_json
 
 CLAUDE_CODE = ("parentUuid", "sessionId", "session_id", "leafUuid", "isSnapshotUpdate")
 OPENHANDS = ("Event", "Observation", "Condensation", "CondensationRequest")  # ends of its kinds
@@ -269,7 +270,11 @@ def spans_of(value: dict) -> list[dict] | None:
     log = {"messages": attributes["gen_ai.input.messages"]}
     log["instructions"] = attributes.get("gen_ai.system_instructions")
     log["tools"] = attributes.get("gen_ai.tool.definitions")
-    log["output"] = attributes.get("gen_ai.output.messages")
+    output = attributes.get("gen_ai.output.messages")
+    answers = parse_json(output) if isinstance(output, str) else output
+    if isinstance(answers, list) and len(answers) > 1:  # each is one answer to the same request
+        output = {"choices": [{"message": answer} for answer in answers]}
+    log["output"] = output
     return [log]
 
 

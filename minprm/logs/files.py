@@ -13,6 +13,7 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
+from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -163,8 +164,8 @@ def _rows_of_hub(name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _as_json(row: dict) -> dict:
-    """A row of a table as JSON would hold it: a date, or a decimal number, is a text."""
-    return json.loads(json.dumps(row, default=str))
+    """A row of a table as JSON would hold it: a decimal number is a number, and a date a text."""
+    return json.loads(json.dumps(row, default=lambda x: float(x) if type(x) is Decimal else str(x)))
 
 
 def _bytes_of(path: str | Path) -> bytes:

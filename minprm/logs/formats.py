@@ -41,7 +41,7 @@ ANSWERS = ("choices", "candidates", "generations", "message", "output", "message
 SAID = {"prompt", "input", "inputs", "completion", "output", "outputs", "response"}
 MARKS = {"delta", "finish_reason", "finishReason", "tool_calls", "lc"}
 BLOCKS = {"text", "input_text", "output_text", "thinking", "reasoning", "tool_use", "tool_call"}
-SEVERAL = ("choices", "candidates")
+SEVERAL = ("choices", "candidates", "generations")
 RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system_instruction",
          "instructions")  # fmt: skip
 TOOLS = ("tools", "toolConfig", "tool_config", "tool_defs", "oai_tools", "available_tools")
@@ -233,6 +233,8 @@ def _named(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, 
     responses = [response for response in parsed if isinstance(response, dict)]
     for fields in (others, *responses):
         answers = first(fields, SEVERAL)
+        if isinstance(answers, list) and answers and isinstance(answers[0], list):
+            answers = answers[0]  # LangSmith has a list for each prompt
         several = isinstance(answers, list) and len(answers) > 1
         if several and not any("delta" in one for one in answers):
             notes["requests with several answers, of which the first is read"] += 1
@@ -471,12 +473,16 @@ def _tools_once(chat: dict, notes: Counter) -> dict:
     for message in chat["messages"]:
         content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, str) and content.lstrip().startswith("<tool_response>"):
-            said, end, behind = content.rpartition("</tool_response>")
-            answers = (said if end else behind).replace("</tool_response>", "")
-            for answer in answers.split("<tool_response>")[1:]:  # some write it as the user's
-                messages.append({**message, "role": "tool", "content": answer.strip("\n ")})
-            if end and behind.strip():
-                messages.append({**message, "role": "user", "content": behind.strip()})
+            _, *answers = content.split("<tool_response>")  # some write them as the user's
+            texts = []
+            for answer in answers:
+                told, _, behind = answer.rpartition("</tool_response>")
+                if "</tool_response>" not in answer:  # it was cut
+                    told, behind = answer, ""
+                messages.append({**message, "role": "tool", "content": told.strip("\n ")})
+                texts += [behind.strip()] * bool(behind.strip())
+            if texts:
+                messages.append({**message, "role": "user", "content": "\n".join(texts)})
         else:
             messages.append(message)
     text = messages[0].get("content") if messages and isinstance(messages[0], dict) else None
