@@ -9,7 +9,7 @@ Weights are random and of the real shapes, so nothing is downloaded.
     sampling     a token of all completions in the plain loop, beside the time that the card takes
                  to read the weights and the cache once
 
-Five minutes on an H200. `--small` runs the same code on a tiny shape where there is no GPU; what
+Six minutes on an H200. `--small` runs the same code on a tiny shape where there is no GPU; what
 only a card has is then nan.
 """
 

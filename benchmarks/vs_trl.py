@@ -289,8 +289,8 @@ if __name__ == "__main__":
     )
     rows = {}
     libraries = ["trl"]
-    if "--pretrained" in sys.argv and "--vllm" in sys.argv:
-        raise SystemExit("--vllm is for the small models: leave it or --pretrained out")
+    if len({"--vllm", "--pretrained", "--gpu"} & {*sys.argv}) > 1:
+        raise SystemExit("--vllm, --pretrained and --gpu are three programs: give one of them")
     if GPU:
         on_gpu = {
             "Qwen3-0.6B's shape, completions of 64": qwen,

@@ -562,8 +562,8 @@ def gpu(rows: dict) -> str:
         lines.append([name, f"{trees:,.0f}", f"{alone:,.0f}", f"{row['rows / trees']:.2f}x",
                       f"{row['MFU of trees, %']:.0f} %", f"{row['peak, GiB']:.0f}",
                       f"{step:.0f}", f"{limit:.1f}"])  # fmt: skip
-    return grid(["model", "trees: tokens/s", "rows: tokens/s", "rows / trees", "MFU of trees",
-                 "peak, GiB", "a step of writing, ms", "weights and cache read once, ms"],
+    return grid(["model", "update as trees, tokens/s", "as rows, tokens/s", "trees are faster",
+                 "MFU of trees", "peak, GiB", "a step of writing, ms", "reading all once, ms"],
                 lines)  # fmt: skip
 
 
@@ -574,7 +574,7 @@ def gpu_blocks(rows: dict) -> str:
     lines = []
     for name, row in measured.items():
         lines.append([name, *(f"{row[column]:.2f}x" for column in columns)])
-    return grid(["dense / blocks", *(name.rpartition(" ")[2] for name in columns)], lines)
+    return grid(["blocks are faster", *(name.rpartition(" ")[2] for name in columns)], lines)
 
 
 def sync(rows: dict) -> str:

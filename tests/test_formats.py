@@ -402,7 +402,8 @@ def test_what_a_user_says_between_two_results_is_no_result(read):
 def test_of_several_answers_in_a_span_the_first_is_read(as_text, read):
     """OpenTelemetry has a message for each choice, LangSmith a list of generations."""
     say = lambda role, text: {"role": role, "parts": [{"type": "text", "content": text}]}  # noqa: E731
-    asked, answers = [say("user", "Weather?")], [say("assistant", "sun"), say("assistant", "rain")]
+    asked = [say("user", "Weather?")]
+    answers = [say("assistant", text) | {"finish_reason": "stop"} for text in ("sun", "rain")]
     fields = {"gen_ai.input.messages": asked, "gen_ai.output.messages": answers}
     if as_text:
         fields = {key: json.dumps(field) for key, field in fields.items()}
@@ -412,6 +413,16 @@ def test_of_several_answers_in_a_span_the_first_is_read(as_text, read):
         (demo,), report = read(span)
         assert [step.action for step in demo.steps] == ["sun"]
         assert report.normalised["requests with several answers, of which the first is read"] == 1
+
+
+def test_what_an_agent_did_in_a_span_is_no_choice(read):
+    """Without a reason why each ends; and a text that is no JSON is an answer by itself."""
+    say = lambda role, text: {"role": role, "parts": [{"type": "text", "content": text}]}  # noqa: E731
+    fields = {"gen_ai.input.messages": [say("user", "Weather?")]}
+    did = [say("assistant", "I look."), say("user", "Do."), say("assistant", "sun")]
+    for output, actions in ((did, ["I look.", "sun"]), ("sun, they say", ["sun, they say"])):
+        (demo,), report = read({"attributes": fields | {"gen_ai.output.messages": output}})
+        assert [step.action for step in demo.steps] == actions and not report.problems
 
 
 @pytest.mark.parametrize(
@@ -1350,6 +1361,7 @@ def test_turns_that_a_user_of_codex_took_back_are_refused_in_a_sentence(read):
 def test_a_table_with_dates_and_decimal_numbers_is_read_and_shown(tmp_path, capsys):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     row = {**TEXT, "created_at": datetime(2026, 1, 2), "cost": Decimal("1.20")}
+    row["task_id"] = Decimal(12)
     del row["tools"]
     parquet.write_table(arrow.Table.from_pylist([row]), tmp_path / "logs.parquet")
     code, out, _ = shown(tmp_path / "logs.parquet", capsys=capsys)

@@ -341,7 +341,7 @@ EMBEDDED = "--no-gate --tiny.updates --tiny.dim"
 @pytest.mark.parametrize(("flags", "without", "said"), [
     ("--context 10", "", "--context 10"),
     ("--stages sft:actions --action-tokens 64 --context 90", f"--arms --held-out {ACT_PRM}",
-     "take up to 97 tokens"),
+     "take 97 tokens or more"),
     ("--demos empty.jsonl", "--num-demos", "empty.jsonl: there is no log"),
     ("--demos none.jsonl", "--num-demos", "none.jsonl"),
     ("--model /nowhere/model", EMBEDDED, "/nowhere/model"),

@@ -145,9 +145,13 @@ def test_a_base_model_without_the_skills_is_refused(tmp_path, capsys):
     tiny.check_gate(skills, stop=False)
     skills = tiny.gate(policy, Cups(), thought_tokens=2)  # it has hardly learned to end a thought
     assert skills["cut"] > 0.8
+
+
+@pytest.mark.parametrize(("acts", "cut", "told"), [(1.0, 0.3, True), (0.5, 0.1, False)])
+def test_the_gate_says_where_thoughts_are_cut(acts, cut, told, capsys):
     with pytest.raises(SystemExit):
-        tiny.check_gate(skills, stop=True)
-    assert "allow longer ones (--thought-tokens)" in capsys.readouterr().err
+        tiny.check_gate({"acts": acts, "?": 0.0, "cut": cut}, stop=True)
+    assert ("allow longer ones (--thought-tokens)" in capsys.readouterr().err) == told
 
 
 def test_a_world_that_gives_no_reasons_cannot_be_judged_by_the_gate(capsys):

@@ -9,7 +9,7 @@ by its stage_id, which is all stages up to it, joined by "+".
 import json
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -90,6 +90,7 @@ WHAT_TO_RUN = (
     "preset", "config", "run", "dry_run", "resume", "arms", "stages", "seeds", "watch",
     "keep_every", "jobs", "shard",
 )  # fmt: skip
+TRIED = 20  # tasks of which one at least has to fit the context
 Outcome = tuple[dict, list[dict]]  # of an arm: its row of the ladder, and the episodes to keep
 
 
@@ -268,8 +269,8 @@ def start(
     check(agent)
     if cfg.world and not cfg.agent:  # not after hours of training
         told = [reads_instruction(stages, cfg) for stages in arms_of(cfg).values()]
-        agent.reads_instruction = any(told)
-        require_room(cfg, agent, tasks_of("train", seed, 1)[0])
+        asked = replace(agent, reads_instruction=any(told))
+        require_room(cfg, asked, tasks_of("train", seed, TRIED))
     # a task is on one side only, with all of its demos
     train_demos, held_out, test = split(fitting_demos(measured(demos, agent.chat), agent, cfg), cfg)
     made_by = {name: setting for name, setting in flat(asdict(cfg)) if name not in WHAT_TO_RUN}

@@ -191,7 +191,7 @@ def _toml(path: str) -> dict[str, object]:
     found = {}
     for key, setting in settings:
         name = key.replace("-", "_")
-        refuse(name in found, f"--config {path} names {name} twice, with - and with _")
+        refuse(name in found, f"--config {path} names {name} twice")
         place = f"--config {path}: {key}"
         if name in ours:
             switch, switched = isinstance(ours[name], bool), isinstance(setting, bool)

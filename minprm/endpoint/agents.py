@@ -73,21 +73,25 @@ def play_in_world(cfg: Config, agent: Player, seeds: list[int], noise: int) -> l
             e.world.close()
         episodes += played
     if not any(e.steps for e in episodes):
-        require_room(cfg, agent, seeds[0])
+        require_room(cfg, agent, seeds)
     _warn_of_failures(f"--world {cfg.world}", episodes)
     return episodes
 
 
-def require_room(cfg: Config, agent: Player, seed: int) -> None:
-    """Exits where the context does not hold what this task begins with and an answer."""
-    e = begin(make_world(cfg), seed, noise=0)
-    e.world.close()
-    needed = len(agent.state_ids(e.state, e.world.tools, None)[0]) + turn_limit(agent)
-    if needed > agent.context:
+def require_room(cfg: Config, agent: Player, seeds: list[int]) -> None:
+    """Exits where the context holds none of these tasks: its first observation and an answer."""
+    needed = []
+    for seed in seeds:
+        e = begin(make_world(cfg), seed, noise=0)
+        e.world.close()
+        needed.append(len(agent.state_ids(e.state, e.world.tools, None)[0]) + turn_limit(agent))
+        if needed[-1] <= agent.context:
+            return
+    if needed:
+        answers = "--thought-tokens or --action-tokens" if agent.think else "--action-tokens"
         fail(
             f"--context {agent.context} does not hold a first observation and an answer, which "
-            f"take up to {needed} tokens: choose a longer one, or fewer --thought-tokens or "
-            "--action-tokens"
+            f"take {min(needed)} tokens or more: choose a longer one, or fewer {answers}"
         )
 
 

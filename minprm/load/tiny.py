@@ -280,8 +280,9 @@ def check_gate(skills: dict[str, float], stop: bool) -> None:
     """Logs the skills. Exits where they are too low, for whatever is built on such a model."""
     logger.info("base model: " + "  ".join(f"{k} {v:.3g}" for k, v in sorted(skills.items())))
     cut = skills.get("cut", 0.0)
-    if stop and (skills["acts"] < 0.97 or skills["?"] + cut > 0.2):
-        longer = " allow longer ones (--thought-tokens)," if cut > skills["?"] else ""
+    poor = skills["?"] + cut > 0.2
+    if stop and (skills["acts"] < 0.97 or poor):
+        longer = " allow longer ones (--thought-tokens)," if poor and cut > skills["?"] else ""
         fail(
             f"the base model lacks the world's skills: it acts on a good thought with probability "
             f"{skills['acts']:.2f} (needs .97); of its own thoughts {skills['?']:.2f} are garbled "

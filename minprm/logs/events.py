@@ -270,12 +270,21 @@ def spans_of(value: dict) -> list[dict] | None:
     log = {"messages": attributes["gen_ai.input.messages"]}
     log["instructions"] = attributes.get("gen_ai.system_instructions")
     log["tools"] = attributes.get("gen_ai.tool.definitions")
-    output = attributes.get("gen_ai.output.messages")
-    answers = parse_json(output) if isinstance(output, str) else output
-    if isinstance(answers, list) and len(answers) > 1:  # each is one answer to the same request
-        output = {"choices": [{"message": answer} for answer in answers]}
-    log["output"] = output
+    log["output"] = _answers(attributes.get("gen_ai.output.messages"))
     return [log]
+
+
+def _answers(output: Any) -> Any:
+    """What a span returned. Several messages that each say why they end are answers to choose from;
+    without that they are what an agent did, one after the other."""
+    try:
+        answers = parse_json(output) if isinstance(output, str) else output
+    except ValueError:
+        return output
+    several = isinstance(answers, list) and len(answers) > 1
+    if several and all(isinstance(one, dict) and "finish_reason" in one for one in answers):
+        return {"choices": [{"message": answer} for answer in answers]}
+    return output
 
 
 def _otlp(value: Any) -> Any:

@@ -164,8 +164,15 @@ def _rows_of_hub(name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _as_json(row: dict) -> dict:
-    """A row of a table as JSON would hold it: a decimal number is a number, and a date a text."""
-    return json.loads(json.dumps(row, default=lambda x: float(x) if type(x) is Decimal else str(x)))
+    """A row of a table as JSON would hold it: a date is a text, and so is a decimal number that no
+    number of JSON is equal to."""
+
+    def plain(field: Any) -> Any:
+        known = isinstance(field, Decimal) and field.is_finite()
+        numbers = [int(field), float(field)] if known else []
+        return next((x for x in numbers if Decimal(repr(x)) == field), str(field))
+
+    return json.loads(json.dumps(row, default=plain))
 
 
 def _bytes_of(path: str | Path) -> bytes:

@@ -57,8 +57,9 @@ class Tally:
         stop = agent.chat.layout.stop
         other = "choose another --layout or another --model"
         shown = f"show it how by --few-shot, or {other}"
+        asked = "use another --instruction or another --model"
         if run.cfg.model == "tiny":
-            other = shown = "raise it longer, with more --tiny.updates"
+            other = shown = asked = "raise it longer, with more --tiny.updates"
         if self.turns > self.drawn / 2:
             return (
                 f"{self.turns} of {self.drawn} thoughts ended the turn, so this model answers "
@@ -69,7 +70,7 @@ class Tally:
             return (
                 f"{times} of {self.drawn} thoughts never end and have a line that begins with "
                 f"{line!r}, so this model writes in another format than the one that ends a "
-                f"thought by {stop}: show it that one by --few-shot, or say it by --instruction"
+                f"thought by {stop}: {shown}"
             )
         ((token, times),) = self.controls.most_common(1) or [("", 0)]
         if times > self.drawn / 2 or (times > self.empty and not self.cut):
@@ -80,7 +81,7 @@ class Tally:
         if self.empty > self.cut:
             return (
                 f"{self.empty} of {self.drawn} thoughts are empty, so this model ends a thought at "
-                "once: use another --instruction or another --model"
+                f"once: {asked}"
             )
         return (
             f"{self.cut} of {self.drawn} thoughts were cut at --thought-tokens "
