@@ -276,7 +276,8 @@ def qwen() -> Work:
         vocab_size=151_936, eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id, bos_token_id=None, **QWEN_600M,
     )  # fmt: skip
-    model = Qwen3ForCausalLM(shape)
+    with torch.device("cuda"):  # its weights are drawn there, which takes no time
+        model = Qwen3ForCausalLM(shape)
     prompts = peers.prompts_of(Regime(512, 512, 64, 64))[:2]
     return Work(model, tokenizer, prompts, longest=64, checked=2, timed=peers.TIMED)
 
