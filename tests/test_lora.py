@@ -19,6 +19,7 @@ from minprm.load.pretrained import adapted, base_of, load_model
 from minprm.load.vllm import weights as merged
 from minprm.model.adapters import under_adapters
 from minprm.model.policy import Policy
+from minprm.model.sampler import Sampler
 from shared.policies import SAMPLES, policy
 from shared.stages import Lines
 
@@ -287,3 +288,20 @@ def test_a_run_leaves_a_checkpoint_that_the_next_one_goes_on_from(base, tmp_path
         config = json.loads((path / "adapter_config.json").read_text())
         assert config["base_model_name_or_path"] == str(base)
     assert found[0].keys() == found[1].keys() and not same(*found)
+
+
+def test_a_sampler_with_weights_of_its_own_shares_those_that_nobody_trains():
+    p = Policy(adapted(policy().model, 4, checkpointing=False), policy().tokenizer, 10_000)
+    sampler = Sampler(p.model, own_weights=True)
+    shared = 0
+    for own, learned in zip(sampler.model.parameters(), p.model.parameters(), strict=True):
+        assert (own is learned) != learned.requires_grad
+        shared += own is learned
+    assert shared
+    before = sampler.generate([[1, 2]], 2, 6, [], 1.0, seed=0)
+    with torch.no_grad():
+        for learned in p.parameters.values():
+            learned += 0.5
+    assert sampler.generate([[1, 2]], 2, 6, [], 1.0, seed=0) == before
+    sampler.sync()
+    assert sampler.generate([[1, 2]], 2, 6, [], 1.0, seed=0) != before

@@ -186,7 +186,11 @@ def test_a_tree_in_which_siblings_see_each_other_is_switched_off(tmp_path, monke
     assert any("each sample gets its own row" in line for line in said)
 
 
-def test_attention_by_blocks_that_says_something_else_is_switched_off(tmp_path, monkeypatch, said):
+@pytest.mark.parametrize("long", [0, 600])  # on a GPU shorter rows have no blocks
+def test_attention_by_blocks_that_says_something_else_is_switched_off(
+    long, tmp_path, monkeypatch, said
+):
+    monkeypatch.setitem(blocks.LONG, "cpu", long)
     who = loaded("Llama", tmp_path)
     check(who)
     assert who.policy.reads_blocks

@@ -25,6 +25,7 @@ from transformers.cache_utils import DynamicSlidingWindowLayer, LinearAttentionL
 
 from minprm.constants import fail
 from minprm.data import Sample
+from minprm.model import blocks
 from minprm.model.agent import Agent, Player
 from minprm.model.policy import Policy
 from minprm.model.precision import own_logprobs
@@ -32,8 +33,7 @@ from minprm.model.sampler import Sampler
 from minprm.text.chat import Chat
 
 BEYOND = 16  # tokens of a prompt beyond the longest window
-LONG = 1100  # on a GPU rows of this length are read by blocks; that is compared as well
-TREES = 16  # of this many small trees a CPU reads a row by blocks
+TREES = 16  # a row of this many trees is read by blocks
 DRAWN = 4  # tokens of a completion
 WALK = 32  # tokens of a whole walk behind its first prompt, at most
 # what an action begins with; tokenizers split text differently before each of these
@@ -120,6 +120,7 @@ def check_trainer(policy: Policy, samples: list[Sample], context: int) -> None:
                 f"{(again - alone).abs().max():.1g} nats, so something in it is random while it "
                 "learns; choose another --model"
             )
+    by_blocks, policy.reads_blocks = policy.reads_blocks, False
     if forgets(model, context) or differs(model, scored(policy, [samples]), own):
         policy.shares_prefixes = False
         logger.warning(
@@ -127,7 +128,7 @@ def check_trainer(policy: Policy, samples: list[Sample], context: int) -> None:
             f"({cause(model)}), so each sample gets its own row"
         )
         return
-    if model.device.type == "cpu" and policy.reads_blocks:
+    if by_blocks:
         policy.reads_blocks = same_by_blocks(policy)
         if not policy.reads_blocks:
             logger.warning(
@@ -141,9 +142,10 @@ def same_by_blocks(policy: Policy) -> bool:
     its attention be replaced."""
     rng = random.Random(0)
     words = range(policy.model.config.get_text_config().vocab_size)
+    least = blocks.LONG.get(policy.model.device.type, 0) // TREES  # or their row has no blocks
     samples = []
     for _ in range(TREES):
-        state = Sample().extend(rng.choices(words, k=8))
+        state = Sample().extend(rng.choices(words, k=max(least, 8)))
         samples += [Sample(parent=state).extend(rng.choices(words, k=8), 0.0) for _ in range(2)]
     policy.reads_blocks = False
     dense = scored(policy, [samples])
@@ -226,7 +228,7 @@ def some_prompts(model: PreTrainedModel, context: int) -> list[list[int]]:
     """Two prompts of different lengths, longer than every window that the context can fill."""
     config = model.config.get_text_config()
     room = min(context, getattr(config, "max_position_embeddings", None) or context) - WALK
-    length = LONG if model.device.type == "cuda" else BEYOND
+    length = BEYOND
     for name, size in config.to_dict().items():
         window = isinstance(size, int) and ("window" in name or "chunk" in name)
         if window and size < context:

@@ -287,6 +287,8 @@ def _engine(config: str, memory: float, context: int, sleep: bool, team: int):
     There is one for each architecture in a process, because its memory is never given back.
     """
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # weights change hands in memory
+    # or it would set torch's to "highest" for all of this process (model/precision.py)
+    os.environ.setdefault("VLLM_FLOAT32_MATMUL_PRECISION", "high")
     from vllm import LLM  # pyright: ignore[reportAttributeAccessIssue]
 
     if torch.cuda.is_available():

@@ -110,8 +110,9 @@ class Alone:
         return None
 
     def copy_of(self, model: PreTrainedModel) -> PreTrainedModel:
-        """A second model with the same weights."""
-        return deepcopy(model)
+        """A second model with the same weights. Those that nobody trains are held once."""
+        frozen = {id(p): p for p in model.parameters() if not p.requires_grad}
+        return deepcopy(model, frozen)
 
     def kind_of(self, model: PreTrainedModel) -> type[PreTrainedModel]:
         """The model's class, as transformers has it."""

@@ -103,7 +103,8 @@ class Policy:
         self.movement = Movement(self.shares.counted(self.parameters))
         trunk = [p for p in self.parameters.values() if p is not self.critic]
         groups = [{"params": trunk, "scale": 1}, {"params": [self.critic], "scale": CRITIC_LR}]
-        self.optimizer = AdamW(groups)
+        # on a GPU torch would do all tensors at once, in a further copy of all weights
+        self.optimizer = AdamW(groups, foreach=False)
 
     def moved(self) -> float:
         """|theta - theta_0| / |theta_0| since `begin`: 0 means that nothing learns."""
