@@ -4,8 +4,8 @@ At 1 good thought in 100 Act-PRM ends below .95 on four of ten bases (ahead.py).
 thoughts are drawn from the untouched base, the model is fine-tuned on the good ones, and learns
 with the other half; beside it, learning alone. Thoughts that are left in the log are sorted: a base
 was raised on thoughts that follow all swaps, and on ones that restate the state or begin to.
-Without ARM and SEED the runs that are there are joined. One failed run was looked at before, seed 311, and five
-remedies were tried on it: choosing first won .398 in the place of .035.
+Without ARM and SEED the runs that are there are joined. One failed run was looked at before, seed
+311, and five remedies were tried on it: choosing first won .398 in the place of .035.
 
 Written before the runs, on ten seeds of which nothing was known. "A failed run has lost the form of
 thoughts" is false if in one that wins less than half a third or fewer are of no kind. "Choosing
