@@ -1,5 +1,7 @@
 """What the command line says of its knobs: a screen of them, all of them, and docs/knobs.md."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from evidence.knobs import PAGE, page
 from minprm.commands.cli import parse
 from minprm.commands.knobs import USED_MOST, flag, knobs
 from minprm.constants import Config, refusal
+from minprm.load import pretrained
 from minprm.load.names import require_device
 from minprm.load.pretrained import device_of
 
@@ -86,3 +89,17 @@ def test_more_processes_than_gpus_are_refused(monkeypatch):
 def test_a_model_goes_to_the_device_that_is_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert [device_of(name).type for name in ("auto", "cpu", "mps")] == ["cuda", "cpu", "mps"]
+
+
+def test_without_vllm_a_gpu_is_told_to_write_slowly(monkeypatch, said):
+    monkeypatch.setattr(pretrained, "Sampler", lambda *_: "the plain loop")
+    card, cpu = (SimpleNamespace(device=torch.device(name)) for name in ("cuda", "cpu"))
+    for model, cfg, told in (
+        (card, Config(model="some/model"), True),
+        (card, Config(model="some/model", sampler="transformers"), False),
+        (card, Config(), False),
+        (cpu, Config(model="some/model"), False),
+    ):
+        said.clear()
+        assert pretrained.make_sampler(model, cfg) == "the plain loop"
+        assert any("vLLM is not installed" in line for line in said) == told

@@ -22,7 +22,13 @@ from transformers.utils.hub import cached_file
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from minprm.constants import Config, DeviceName, fail
-from minprm.load.names import ADAPTER_CONFIG, require_place, require_sampler, uses_vllm
+from minprm.load.names import (
+    ADAPTER_CONFIG,
+    is_small,
+    require_place,
+    require_sampler,
+    uses_vllm,
+)
 from minprm.load.vllm import VLLM, start_engine
 from minprm.model.alone import ALONE, Alone
 from minprm.model.precision import make_head_fp32
@@ -395,5 +401,7 @@ def make_sampler(
     """
     require_sampler(cfg.sampler)
     if not uses_vllm(cfg.sampler):
+        if cfg.sampler == "auto" and model.device.type == "cuda" and not is_small(cfg.model):
+            logger.warning('vLLM is not installed, so a slow loop writes: pip install ".[vllm]"')
         return Sampler(model, own_weights, shares)
     return start_engine(model, cfg.engine, cfg.context, shares)
