@@ -24,6 +24,7 @@ from evidence.experiments.ahead import difference
 from evidence.experiments.filtered import LEAST
 from evidence.experiments.runs import CENTRED, base, recipe
 from evidence.results import (
+    FOLDER,
     file_of,
     over_seeds,
     rows_of_seeds,
@@ -44,10 +45,10 @@ ARMS = {
 }
 
 
-def kinds(file: Path) -> dict[str, float]:
+def kinds(log: Path) -> dict[str, float]:
     """Shares of the thoughts of a relabelled log: follows, restates, or none of these."""
     found = Counter()
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in log.read_text(encoding="utf-8").splitlines():
         spoken = [m for m in json.loads(line)["messages"] if m["role"] != "system"]
         for asked, told in zip(spoken[::2], spoken[1::2], strict=True):
             thought, state = told["reasoning_content"], asked["content"]
@@ -63,8 +64,12 @@ def measured(arm: str, seed: int) -> dict:
     run = f"evidence-choosing-first-{file_of(arm)}-{seed}"
     ladder, _ = go_on(run, f"{base(0.01)} {ARMS[arm]} --seeds {seed}".split())
     (row,) = ladder["stages"]
-    last = max((RUNS / run).glob("relabelled-*.jsonl"), key=lambda file: len(file.name))
+    last = max((RUNS / run).glob("relabelled-*.jsonl"), key=lambda log: len(log.name))
     return {"success": row["success"], "seconds": row["seconds"], "kinds": kinds(last)}
+
+
+def file(arm: str, seed: int) -> Path:
+    return FOLDER / f"choosing_first/{file_of(arm)}-{seed}.json"
 
 
 def main() -> None:
@@ -73,15 +78,16 @@ def main() -> None:
         arm, seed = sys.argv[1], int(sys.argv[2])
         save_seed(path, f"choosing_first/{file_of(arm)}", seed, measured(arm, seed))
         return
+    seeds = [seed for seed in SEEDS if all(file(arm, seed).exists() for arm in ARMS)]
     rows = {}
     for arm in ARMS:
-        runs = rows_of_seeds(f"choosing_first/{file_of(arm)}", SEEDS)
+        runs = rows_of_seeds(f"choosing_first/{file_of(arm)}", seeds)
         rows[arm] = over_seeds([run["success"] for run in runs]) | {
             "kinds": [run["kinds"] for run in runs]
         }
     rows["difference"] = difference(rows["choosing first"], rows["learning"])
     print(tables.successes(rows))
-    save_run(path, SEEDS, t_interval(SEEDS), rows)
+    save_run(path, seeds, t_interval(seeds), rows)
 
 
 if __name__ == "__main__":
