@@ -619,6 +619,7 @@ TABLES = {
     "pretrained": partial(successes, what="arm"),
     "ablations": ablations, "objectives": objectives, "text_rewards": text_rewards, "nlpo": nlpo,
     "recipes": recipes, "cafes": cafes, "choosing": partial(successes, what="arm"),
+    "choosing_first": partial(successes, what="arm"),
     "agent": partial(successes, what="arm"), "won": partial(successes, what="round"),
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
     "update": update, "actprm": actprm, "growth": growth, "tokens": tokens, "vs_trl": vs_peer,
