@@ -94,8 +94,16 @@ def save_seed(path: str, name: str, seed: int, row: dict) -> None:
 
 def rows_of_seeds(name: str, seeds: list[int]) -> list[dict]:
     """What each seed measured, of those whose results/NAME-SEED.json is there."""
-    there = [seed for seed in seeds if (FOLDER / f"{name}-{seed}.json").exists()]
-    return [load(f"{name}-{seed}")["rows"] for seed in there]
+    return [load(f"{name}-{seed}")["rows"] for seed in seeds_of_all([name], seeds)]
+
+
+def seeds_of_all(names: Sequence[str], seeds: list[int]) -> list[int]:
+    """The seeds that all of these have measured."""
+    there = []
+    for seed in seeds:
+        if all((FOLDER / f"{name}-{seed}.json").exists() for name in names):
+            there.append(seed)
+    return there
 
 
 def file_of(name: str) -> str:

@@ -15,11 +15,11 @@ from evidence import tables
 from evidence.experiments import pretrained
 from evidence.experiments.ahead import difference
 from evidence.results import (
-    FOLDER,
     over_seeds,
     rows_of_seeds,
     save_run,
     save_seed,
+    seeds_of_all,
     t_interval,
     take_json_flag,
 )
@@ -47,18 +47,13 @@ def joined(seeds: list[int]) -> dict[str, dict]:
     return rows
 
 
-def is_there(seed: int) -> bool:
-    """Have both arms run with this seed?"""
-    return all((FOLDER / f"choosing/{arm}-{seed}.json").exists() for arm in ARMS.values())
-
-
 def main() -> None:
     path = take_json_flag()
     if len(sys.argv) == 3:
         arm, seed = sys.argv[1], int(sys.argv[2])
         save_seed(path, f"choosing/{arm}", seed, measured(arm, seed))
     else:
-        seeds = [seed for seed in SEEDS if is_there(seed)]
+        seeds = seeds_of_all([f"choosing/{arm}" for arm in ARMS.values()], SEEDS)
         rows = joined(seeds)
         print(tables.successes(rows))
         save_run(path, seeds, t_interval(seeds), rows)

@@ -24,12 +24,12 @@ from evidence.experiments.ahead import difference
 from evidence.experiments.filtered import LEAST
 from evidence.experiments.runs import CENTRED, base, recipe
 from evidence.results import (
-    FOLDER,
     file_of,
     over_seeds,
     rows_of_seeds,
     save_run,
     save_seed,
+    seeds_of_all,
     t_interval,
     take_json_flag,
 )
@@ -68,17 +68,13 @@ def measured(arm: str, seed: int) -> dict:
     return {"success": row["success"], "seconds": row["seconds"], "kinds": kinds(last)}
 
 
-def file(arm: str, seed: int) -> Path:
-    return FOLDER / f"choosing_first/{file_of(arm)}-{seed}.json"
-
-
 def main() -> None:
     path = take_json_flag()
     if len(sys.argv) == 3:
         arm, seed = sys.argv[1], int(sys.argv[2])
         save_seed(path, f"choosing_first/{file_of(arm)}", seed, measured(arm, seed))
         return
-    seeds = [seed for seed in SEEDS if all(file(arm, seed).exists() for arm in ARMS)]
+    seeds = seeds_of_all([f"choosing_first/{file_of(arm)}" for arm in ARMS], SEEDS)
     rows = {}
     for arm in ARMS:
         runs = rows_of_seeds(f"choosing_first/{file_of(arm)}", seeds)
