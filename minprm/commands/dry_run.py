@@ -202,12 +202,14 @@ def tokens(demo: Demo, agent: Agent) -> int:
 def seconds_of_update(run: Run, samples: list[Sample], cfg: Training) -> float:
     """How long one update on these samples takes. On a GPU the second one: the first compiles, and
     takes the optimizer's memory at its end."""
+    seconds = 0.0
     for _ in range(2 if run.agent.policy.model.device.type == "cuda" else 1):
         began = time.perf_counter()
         run.running = {"baseline": 0.0}  # as a stage begins
         learn(run, samples, cfg, cfg.lr)
         run.sync()
-    return time.perf_counter() - began
+        seconds = time.perf_counter() - began
+    return seconds
 
 
 def seconds_of(stage_id: str, run: Run, seconds: dict[str, float]) -> float | None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from queue import Empty
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from loguru import logger
 
@@ -73,26 +73,31 @@ def play_in_world(cfg: Config, agent: Player, seeds: list[int], noise: int) -> l
             e.world.close()
         episodes += played
     if not any(e.steps for e in episodes):
-        require_room(cfg, agent, seeds)
+        _refuse_context(agent, [len(e.state_ids[0]) for e in episodes])
     _warn_of_failures(f"--world {cfg.world}", episodes)
     return episodes
 
 
 def require_room(cfg: Config, agent: Player, seeds: list[int]) -> None:
     """Exits where the context holds none of these tasks: its first observation and an answer."""
-    needed = []
+    sizes = []
     for seed in seeds:
         e = begin(make_world(cfg), seed, noise=0)
         e.world.close()
-        needed.append(len(agent.state_ids(e.state, e.world.tools, None)[0]) + turn_limit(agent))
-        if needed[-1] <= agent.context:
+        sizes.append(len(agent.state_ids(e.state, e.world.tools, None)[0]))
+        if sizes[-1] + turn_limit(agent) <= agent.context:
             return
-    if needed:
-        answers = "--thought-tokens or --action-tokens" if agent.think else "--action-tokens"
-        fail(
-            f"--context {agent.context} does not hold a first observation and an answer, which "
-            f"take {min(needed)} tokens or more: choose a longer one, or fewer {answers}"
-        )
+    _refuse_context(agent, sizes)
+
+
+def _refuse_context(agent: Player, sizes: list[int]) -> NoReturn:
+    """Exits. sizes: tokens of first observations."""
+    needed = min(sizes, default=0) + turn_limit(agent)
+    answers = "--thought-tokens or --action-tokens" if agent.think else "--action-tokens"
+    fail(
+        f"--context {agent.context} does not hold a first observation and an answer, which "
+        f"take {needed} tokens or more: choose a longer one, or fewer {answers}"
+    )
 
 
 def play_by_agent(
