@@ -163,6 +163,16 @@ def successes(rows: dict, what: str = "what", ends: bool = True) -> str:
     return grid([*what.split(" | "), "success", "95 %", "seeds"], lines)
 
 
+def few_shot(rows: dict) -> str:
+    """What examples give: the held-out reward before and after, of every seed."""
+    lines = []
+    for name, row in rows.items():
+        after = row["after"]
+        ends = [share(after["mean"]), shares(after["values"])] if after else ["", "stopped"]
+        lines.append([name, share(row["before"]["mean"]), shares(row["before"]["values"]), *ends])
+    return grid(["what is read", "before", "seeds", "after", "seeds"], lines)
+
+
 def across(rows: dict, what: str, columns: Iterable[str], digits: int = 2) -> str:
     """Any rows, those that differ in the last part of their name beside each other: of them the
     ones that `columns` names.
