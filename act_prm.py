@@ -79,7 +79,7 @@ def action_turn(task) -> Tokens:
 
 
 def narrated(rng) -> tuple[Tokens, Tokens]:
-    """One episode of random play, as (prompt, turn). The base model has read 12,800 of them."""
+    """One episode of random play, as (prompt, turn). The base model is raised on such."""
     # They stand in for pretraining. It learns to follow a ball from any cup, and to open the cup
     # that its thought ends with. Which thought helps it cannot learn: one in ten follows the ball.
     task = new_task(rng)

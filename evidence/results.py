@@ -158,6 +158,8 @@ def machine(threads: int) -> str:
 
 def over_seeds(values: list[float]) -> dict:
     """A row: mean and interval of one success a seed, and each of them."""
+    if len({*values}) == 1:  # seeds that agree show no spread
+        return {"mean": values[0], "low": values[0], "high": values[0], "values": values}
     mean, low, high = table.interval([{"success": value} for value in values])
     return {"mean": mean, "low": low, "high": high, "values": values}
 

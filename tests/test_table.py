@@ -28,6 +28,12 @@ def test_logs_are_counted_and_not_their_steps():
     assert by_log([[True]] * 20) == wilson(1.0, 20)
 
 
+def test_seeds_that_agree_are_not_without_error():
+    row = {"success": 0.005, "tasks": 400}
+    assert interval([row] * 3) == (0.005, *wilson(0.005, 400))
+    assert interval([row, row, row | {"success": 0.01}])[1:] != wilson(0.005, 400)
+
+
 def test_steps_that_cancel_within_their_log_leave_no_doubt():
     assert by_log([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]]) == pytest.approx((0.5, 0.5))
 

@@ -81,7 +81,7 @@ def main() -> None:
         rows[arm] = over_seeds([run["success"] for run in runs]) | {
             "kinds": [run["kinds"] for run in runs]
         }
-    rows["difference"] = difference(rows["choosing first"], rows["learning"])
+    rows["choosing first less learning"] = difference(rows["choosing first"], rows["learning"])
     print(tables.successes(rows))
     save_run(path, seeds, t_interval(seeds), rows)
 

@@ -73,15 +73,15 @@ def by_log(logs: list[list[float]]) -> tuple[float, float]:
 def interval(rows: list[dict]) -> tuple[float, float, float]:
     """(mean, low, high) of success, one row a seed.
 
-    Several seeds: mean ± t sd / sqrt(n), the spread of whole runs. One seed says nothing about
-    other seeds: the interval is Wilson's over its different tasks, or `by_log` where logs were
-    replayed.
+    Several seeds: mean ± t sd / sqrt(n), the spread of whole runs. One seed, or seeds that agree,
+    say nothing of a spread: the interval is Wilson's over the different tasks of one, or `by_log`
+    where logs were replayed.
     """
     values = [row["success"] for row in rows]
     mean = fmean(values)
-    if len(values) == 1:
-        (row,) = rows
-        low, high = row.get("interval") or wilson(mean, row["tasks"])
+    if len({*values}) == 1:
+        row = rows[0]
+        low, high = row.get("interval") or wilson(values[0], row["tasks"])
         return mean, low, high
     half = student_t(len(values) - 1) * stdev(values) / math.sqrt(len(values))
     return mean, max(mean - half, 0.0), min(mean + half, 1.0)
