@@ -1332,22 +1332,26 @@ DONE = {"source": "agent", "action": "message", "args": {"content": "Done."}}
 def spoken(role: str, text: str) -> dict:
     """A message as an event of OpenHands' SDK."""
     message = {"role": role, "content": [{"type": "text", "text": text}]}
-    return {"id": text, "kind": "MessageEvent", "source": role, "llm_message": message}
+    source = "agent" if role == "assistant" else role
+    return {"id": text, "kind": "MessageEvent", "source": source, "llm_message": message}
 
 
 @pytest.mark.parametrize(
-    "events",
+    ("events", "later", "left_out"),
     [
-        codex(item("user", "do"), item("assistant", "Done."), ("compacted", {"message": "short"}),
-              item("assistant", "Again.")),
-        [DO, DONE, {"source": "agent", "action": "condensation", "args": {}}, DONE],
-        [spoken("user", "do"), spoken("assistant", "Done."), {"kind": "Condensation", "id": "4"},
-         spoken("assistant", "Again.")],
+        (codex(item("user", "do"), item("assistant", "Done."), ("compacted", {"message": "short"}),
+               item("assistant", "Again.")), [], 2),
+        ([DO, DONE, {"source": "agent", "action": "condensation", "args": {}}, DONE],
+         [["Done."]], 0),
+        ([spoken("user", "do"), spoken("assistant", "Done."), {"kind": "Condensation", "id": "4"},
+          spoken("assistant", "Again.")], [["Again."]], 0),
     ],
 )  # fmt: skip
-def test_behind_a_summary_no_answer_is_learned_from_what_its_model_did_not_see(events, read):
-    (demo,), report = read(*events)
-    assert actions([demo]) == [["Done."]] and report.normalised[SHORTER] == 2
+def test_behind_a_summary_no_answer_is_learned_from_what_its_model_did_not_see(
+    events, later, left_out, read
+):
+    demos, report = read(*events)
+    assert actions(demos) == [["Done."], *later] and report.normalised[SHORTER] == left_out
 
 
 def test_turns_that_a_user_of_codex_took_back_are_refused_in_a_sentence(read):

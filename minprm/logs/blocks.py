@@ -34,7 +34,8 @@ NAMES = (*TOOL_NAMES, "function")
 CONTENTS = ("content", "output", "response", "result", "errorText", "error", "text", "value",
             "data", "stdout", "message")  # fmt: skip
 THOUGHTS = ("thinking", "reasoning", "thought", "reasoning_content", "reasoningContent",
-            "reasoningText", "text", "content", "value", "details", "summary")  # fmt: skip
+            "reasoningText", "reasoning_text", "text", "content", "value", "details",
+            "summary")  # fmt: skip
 OF_A_CALL = ("type", "kind", "part_kind", "index", "status", "caller", "cache_control", *IDS,
              *NAMES, *ARGUMENTS, "action")  # fmt: skip
 OF_AN_ANSWER = (*OF_A_CALL, *CONTENTS, "is_error", "isError", "state", "outcome", "timestamp")

@@ -68,19 +68,66 @@ def split_events(events: list[dict]) -> list[list[dict]]:
         session = str(event.get("sessionId") or event.get("session_id"))
         session = of_event.get(str(event.get("parentUuid")), session)
         of_event[str(event.get("uuid"))] = session
-        summaries[session] += bool(event.get("isCompactSummary"))
+        is_boundary = event.get("subtype") == "compact_boundary"
+        summaries[session] += bool(event.get("isCompactSummary") or is_boundary)
         key = session, str(agent or None), summaries[session]
         sessions.setdefault(key, []).append(event)
-    answered = [own for own in sessions.values() if any(map(_says_something, own))]
-    return answered or list(sessions.values())
+    parts = [part for own in sessions.values() for part in _by_summaries(own)]
+    answered = [part for part in parts if any(map(_says_something, part))]
+    return answered or parts
 
 
 def _says_something(event: dict) -> bool:
-    return not _is_claude_code(event) or event["type"] in ("user", "assistant")
+    if event.get("remembered") or event.get("isCompactSummary"):
+        return False
+    said = event.get("type") in ("user", "assistant", "response_item")
+    return said or event.get("source") == "agent"
+
+
+def _by_summaries(events: list[dict]) -> list[list[dict]]:
+    """The events up to each summary of Codex or OpenHands; the next part begins with what its model
+    went on from. Where that cannot be read, the summary stays, with what follows it."""
+    parts: list[list[dict]] = [[]]
+    for event in events:
+        read = None
+        if any(event.get(key) in CONDENSED for key in ("type", "kind", "action")):
+            read = (_replaced if "payload" in event else _remembered)(parts[-1], event)
+        if read is None:
+            parts[-1].append(event)
+        else:
+            parts.append(read)
+    return parts
+
+
+def _replaced(before: list[dict], event: dict) -> list[dict] | None:
+    """Of Codex: its rules and a new history; None where that is encrypted, or not in the log."""
+    items = event["payload"].get("replacement_history") or []
+    if not items or any("compaction" in str(one.get("type")) for one in items):
+        return None
+    read = [{"type": "response_item", "payload": one, "remembered": True} for one in items]
+    return [one for one in before if one["type"] == "session_meta"] + read
+
+
+def _remembered(before: list[dict], event: dict) -> list[dict]:
+    """Of OpenHands: the events that were not forgotten, and the last summary in the place of the
+    others. None of them is learned again."""
+    condensed = event.get("args", event)
+    ids = ["summary", *(condensed.get("forgotten_event_ids") or [])]
+    start = condensed.get("forgotten_events_start_id")
+    if start is not None:
+        ids += range(start, condensed["forgotten_events_end_id"] + 1)
+    gone = [one.get("id") in ids for one in before]
+    read = [{**before[i], "remembered": True} for i in range(len(before)) if not gone[i]]
+    if condensed.get("summary"):
+        said = {"role": "user", "content": [condensed["summary"]]}
+        summary = {"kind": "MessageEvent", "id": "summary", "llm_message": said, "remembered": True}
+        read.insert([*gone, True].index(True), summary)
+    return read
 
 
 def from_claude_code(events: list[dict], notes: Counter) -> dict:
-    """A session of Claude Code. What it says of an error of the API is not the model's."""
+    """A session of Claude Code. What it says itself, as of an error of the API, is no answer of the
+    model."""
     entries = []
     seen = set()
     taken_back = _taken_back(events)
@@ -91,8 +138,11 @@ def from_claude_code(events: list[dict], notes: Counter) -> dict:
         elif uuid is not None and uuid in taken_back:
             notes["events of a branch that its user went back from, left out"] += 1
         elif event["type"] in ("user", "assistant"):
-            mark = {"weight": 0} if event.get("isApiErrorMessage") else {}
+            is_own = event["message"].get("model") == "<synthetic>"
+            mark = {"weight": 0} if is_own or event.get("isApiErrorMessage") else {}
             entries.append({**event["message"], **mark})
+        elif event["type"] == "tool_call":
+            raise ValueError("a stream of Cursor, whose events of type tool_call are not read here")
         elif event["type"] == "attachment":
             attached = event.get("attachment") or {}
             if attached.get("type") == "queued_command":  # what its user says in mid-turn
@@ -134,25 +184,19 @@ def _is_prompt(event: dict) -> bool:
     return not results
 
 
-def _uncondensed(events: list[dict], notes: Counter) -> list[dict]:
-    """The events before a summary of Codex or OpenHands, behind which the model read it alone."""
-    for i, event in enumerate(events):
-        if any(event.get(key) in CONDENSED for key in ("type", "kind", "action")):
-            notes["events behind a summary of the conversation, left out"] += len(events) - i
-            return events[:i]
-        if (event.get("payload") or {}).get("type") == "thread_rolled_back":
-            raise ValueError("its user took turns back: delete their lines and thread_rolled_back")
-    return events
-
-
 def from_codex(events: list[dict], notes: Counter) -> dict:
     """A rollout of Codex: its response items; the other events say the same for the screen."""
     entries = []
-    for event in _uncondensed(events, notes):
+    for i, event in enumerate(events):
         payload = event.get("payload", event)  # the oldest versions wrote items as they are
         kind = payload.get("type")
+        if event.get("type") == "compacted":
+            notes["events behind a summary of the conversation, left out"] += len(events) - i
+            break
+        if kind == "thread_rolled_back":
+            raise ValueError("its user took turns back: delete their lines and thread_rolled_back")
         rules = first(payload, ("base_instructions", "instructions"))
-        if event.get("type", "session_meta") == "session_meta" and rules:
+        if event.get("type", "session_meta") == "session_meta" and rules and not entries:
             entries.append({"role": "system", "content": first(rules, ("text",))
                             if isinstance(rules, dict) else rules})  # fmt: skip
         elif "payload" in event and event.get("type") != "response_item":
@@ -177,9 +221,11 @@ def from_openhands(log: Any, notes: Counter) -> dict:
         others = {key: log[key] for key in log if key not in OF_A_ROW}
         events = _flat(log)
     entries: list[dict] = []
-    for event in _uncondensed(events, notes):
-        newer = "kind" in event
-        entries += _newer(event, others) if newer else _older(event, others, entries)
+    calls: dict[Any, str] = {}  # of older versions: the id of the call of each event
+    for event in events:
+        said = _newer(event, others) if "kind" in event else _older(event, others, calls)
+        mark = {"weight": 0} if event.get("remembered") else {}
+        entries += [{**entry, **mark} for entry in said]
     return {**others, "messages": messages_of(entries, of_a_program=True)}
 
 
@@ -191,7 +237,7 @@ def _flat(row: Any) -> list[dict]:
     return [event for event in flat if isinstance(event, dict)]
 
 
-def _older(event: dict, others: dict, entries: list[dict]) -> list[dict]:
+def _older(event: dict, others: dict, calls: dict[Any, str]) -> list[dict]:
     """{"action", "args"} or {"observation", "content", "cause"}."""
     metadata = event.get("tool_call_metadata") or {}
     arguments = event.get("args") or {}
@@ -199,7 +245,6 @@ def _older(event: dict, others: dict, entries: list[dict]) -> list[dict]:
     if action in OWN_EVENTS or event.get("observation") in OWN_EVENTS:
         return []
     if "observation" in event:
-        calls = {one["event"]: one["call_id"] for one in entries if "event" in one}
         call_id = calls.get(event.get("cause")) or metadata.get("tool_call_id")
         if call_id is None:
             return [{"role": "user", "content": event.get("content")}]
@@ -217,12 +262,13 @@ def _older(event: dict, others: dict, entries: list[dict]) -> list[dict]:
                 inside = one["function"]["arguments"]
     call_id = metadata.get("tool_call_id") or f"event_{event.get('id')}"
     name = metadata.get("function_name") or action
-    record = {"type": "function_call", "call_id": call_id, "name": name, "arguments": inside}
+    calls[event.get("id")] = call_id
+    record = {"type": "tool_use", "id": call_id, "name": name, "input": inside}
+    thought = arguments.get("thought")
+    content = [{"type": "thinking", "thinking": thought}, record] if thought else [record]
     # calls of one response are one turn, though each is answered before the next is an event
-    of_response = {"id": (metadata.get("model_response") or {}).get("id")}
-    thought = {"type": "reasoning", "content": arguments.get("thought"), **of_response}
-    call = {**record, "event": event.get("id"), **of_response}
-    return [thought, call] if arguments.get("thought") else [call]
+    response_id = (metadata.get("model_response") or {}).get("id")
+    return [{"role": "assistant", "content": content, "id": response_id}]
 
 
 def _newer(event: dict, others: dict) -> list[dict]:
@@ -231,10 +277,14 @@ def _newer(event: dict, others: dict) -> list[dict]:
     if kind == "SystemPromptEvent":
         tools = [tool for tool in event.get("tools") or [] if "function" in tool]
         others.update({"tools": tools} if tools else {})
-        return [{"role": "system", "content": [event["system_prompt"]]}]
+        rules = [event["system_prompt"], event.get("dynamic_context")]
+        return [{"role": "system", "content": rules}]
     if kind == "MessageEvent":
         read = ("role", "content", "reasoning_content", "tool_calls")
-        return [{key: event["llm_message"].get(key) for key in read}]
+        message = {key: event["llm_message"].get(key) for key in read}
+        if event.get("extended_content"):
+            message["content"] = [*message["content"], *event["extended_content"]]
+        return [message]
     call_id = event.get("tool_call_id")
     if kind == "ActionEvent":
         called = event.get("tool_call") or {}
@@ -302,7 +352,8 @@ def _events_of(is_of: Callable[[dict], bool]) -> Callable[[Any], bool]:
     return lambda log: isinstance(log, list) and any(isinstance(e, dict) and is_of(e) for e in log)
 
 
-def _is_row(log: Any) -> bool:
+def is_row(log: Any) -> bool:
+    """Is it a row of OpenHands' results, with its events in it?"""
     return isinstance(log, dict) and any(map(_is_openhands, _flat(log)))
 
 
@@ -310,5 +361,5 @@ EVENTS = [
     ("Claude Code", _events_of(_is_claude_code), from_claude_code),
     ("Codex", _events_of(_is_codex), from_codex),
     ("OpenHands", _events_of(_is_openhands), from_openhands),
-    ("OpenHands", _is_row, from_openhands),
+    ("OpenHands", is_row, from_openhands),
 ]

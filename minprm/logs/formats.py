@@ -17,7 +17,7 @@ from minprm import own as users
 from minprm.logs.atif import from_atif
 from minprm.logs.blocks import call, is_message, is_plain, is_record, messages_of
 from minprm.logs.books import first
-from minprm.logs.events import EVENTS, is_event, spans_of, split_events
+from minprm.logs.events import EVENTS, is_event, is_row, spans_of, split_events
 from minprm.logs.files import Problem, values_of
 from minprm.logs.schemas import from_flat
 from minprm.text.actions import parse_json
@@ -34,6 +34,7 @@ REQUESTS = ("request", "body", "request_body", "responses_create_params", "input
 RESPONSES = ("response", "completion", "choices", "candidates", "output", "outputs",
              "response_body")  # fmt: skip
 STREAM = re.compile(r"(?:(?:event|id)?:.*\n\s*)*data: ?\{.*\n\s*\n")  # as it came over the line
+PRINTED = re.compile(r"[A-Z]\w*\(id=['\"]")  # an object, as Python prints it
 PIECES = {"delta", "done", "choices"}  # of an answer that was streamed
 ANSWERS = ("choices", "candidates", "generations", "message", "output", "messages", "body",
            "content", "text", "outputBodyJson")  # fmt: skip
@@ -43,7 +44,7 @@ MARKS = {"delta", "finish_reason", "finishReason", "tool_calls", "lc"}
 BLOCKS = {"text", "input_text", "output_text", "thinking", "reasoning", "tool_use", "tool_call"}
 SEVERAL = ("choices", "candidates", "generations")
 RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system_instruction",
-         "instructions")  # fmt: skip
+         "system_message", "instructions")  # fmt: skip
 TOOLS = ("tools", "toolConfig", "tool_config", "tool_defs", "oai_tools", "available_tools")
 # Spans in which no model answers, and those in which one may: its answer is then a message.
 OTHER_SPANS = ("tool", "retriever", "embedding", "prompt", "parser", "evaluator", "guardrail")
@@ -52,7 +53,7 @@ CHAINS = ("chain", "agent", "span", "op", "event")
 CONVERSATION_IDS = ("conversation_id", "conversationId", "thread_id", "threadId", "session_id",
                     "sessionId", "chat_id", "chatId")  # fmt: skip
 PARAMETERS = ("model_parameters", "optional_params", "modelParameters", "invocation_params", "info",
-              "config")  # fmt: skip
+              "config", "kwargs")  # fmt: skip
 # By which a family is known that has no envelope of its own: a block's kind or a message's key.
 SIGNS = {
     "tool_use": "Anthropic", "tool_result": "Anthropic", "signature": "Anthropic",
@@ -154,7 +155,7 @@ def _many(value: Any) -> list | None:
         sessions = split_events(value)
         return sessions if len(sessions) > 1 else None
     if isinstance(value, list):
-        return _by_conversation(value) if all(map(is_message, value)) else value
+        return _by_conversation(value) if not value or any(map(is_message, value)) else value
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("simulations"), list):  # tau2-bench
@@ -171,9 +172,12 @@ def _many(value: Any) -> list | None:
         return value["child_runs"] if deep else [{**value, "child_runs": None}]
     if _is_no_chat(value):
         return []
-    for inside in value.values():  # the events of a session, with an object around them
+    for key, inside in value.items():  # the events of a session, with an object around them
         if isinstance(inside, list) and inside and all(map(is_event, inside)):
-            return split_events(inside)
+            sessions = split_events(inside)
+            if not is_row(value):
+                return sessions
+            return [{**value, key: own} for own in sessions] if len(sessions) > 1 else None
     return spans_of(value)
 
 
@@ -356,6 +360,8 @@ def _answered(response: Any) -> list | None:
     if isinstance(response, str):
         if STREAM.match(response):
             raise ValueError("its answer is a stream in pieces: join them to one message")
+        if PRINTED.match(response):
+            raise ValueError("its answer is an object as Python prints it: --drop that field")
         return [{"role": "assistant", "content": response}]
     if isinstance(response, list):
         kinds = {str(one.get("type")) for one in response if isinstance(one, dict)}
@@ -428,7 +434,8 @@ def _tools_beside(others: dict) -> list:
             del others[key]
     for key in PARAMETERS:
         parameters = _parsed(others.get(key))
-        if isinstance(parameters, dict) and first(parameters, (*TOOLS, *RULES)):
+        beside = isinstance(parameters, dict) and not first(parameters, MESSAGES)
+        if beside and first(parameters, (*TOOLS, *RULES)):
             _take_over(parameters, others, tools)
             del others[key]
     return tools

@@ -1,0 +1,262 @@
+"""Logs of coding agents and of frameworks, in the forms that these write today: events, rows of
+results, requests. The right answers are worked out by hand from what each program sends its model.
+"""
+
+import json
+
+import pytest
+
+from minprm.logs.books import AS_THEY_ARE, Reading
+from minprm.logs.reader import read_logs
+from shared.logs import TOOLS, state, steps
+
+SHORTER = "events behind a summary of the conversation, left out"
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Reads these JSON values from a file, one a line: (demos, report)."""
+
+    def of(*rows, reading: Reading = AS_THEY_ARE):
+        lines = [json.dumps(row) + "\n" for row in rows]
+        (tmp_path / "logs.jsonl").write_text("".join(lines), encoding="utf-8")
+        return read_logs(tmp_path / "logs.jsonl", reading)
+
+    return of
+
+
+def replies(demos) -> list[list[str]]:
+    return [[reply for _, reply, _ in steps(demo)] for demo in demos]
+
+
+# --- Codex ----------------------------------------------------------------------------------------
+
+
+def item(role: str, text: str) -> dict:
+    return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
+
+
+def response(payload: dict) -> dict:
+    return {"timestamp": "t", "type": "response_item", "payload": payload}
+
+
+def compacted(**payload) -> dict:
+    return {"timestamp": "t", "type": "compacted", "payload": {"message": "short", **payload}}
+
+
+META = {"type": "session_meta", "payload": {"id": "1", "base_instructions": {"text": "Be brief."}}}
+TURN = [META, response(item("user", "do A")), response(item("assistant", "A."))]
+GOES_ON = [response(item("user", "do B")), response(item("assistant", "B."))]
+
+
+def test_what_follows_a_new_history_of_codex_is_a_log_of_its_own(read):
+    history = [item("user", "do A"), item("user", "short")]
+    demos, report = read(*TURN, compacted(replacement_history=history), *GOES_ON)
+    assert replies(demos) == [["A."], ["B."]] and SHORTER not in report.normalised
+    rules = ("system", "Be brief.")
+    assert state(demos[0]) == [rules, ("user", "do A")]
+    said = [("user", text) for text in ("do A", "short", "do B")]
+    assert state(demos[1]) == [rules, *said]
+
+
+def test_a_session_of_codex_that_ends_with_its_summary_is_one_log(read):
+    demos, report = read(*TURN, compacted(replacement_history=[item("user", "short")]))
+    assert replies(demos) == [["A."]] and not report.problems
+
+
+@pytest.mark.parametrize(
+    "history",
+    [None, [item("user", "do A"), {"type": "compaction", "encrypted_content": "gAAA"}]],
+)
+def test_behind_a_history_of_codex_that_cannot_be_read_nothing_is_learned(history, read):
+    demos, report = read(*TURN, compacted(replacement_history=history), *GOES_ON)
+    assert replies(demos) == [["A."]] and report.normalised[SHORTER] == 3
+
+
+def test_a_session_of_codex_that_goes_on_another_one_has_its_rules_once(read):
+    demos, _ = read(META, *TURN)
+    assert state(demos[0]) == [("system", "Be brief."), ("user", "do A")]
+
+
+# --- OpenHands ------------------------------------------------------------------------------------
+
+
+def text(said: str) -> list[dict]:
+    return [{"type": "text", "text": said}]
+
+
+def spoken(number: str, role: str, said: str, **fields) -> dict:
+    message = {"role": role, "content": text(said)}
+    source = "agent" if role == "assistant" else "user"
+    event = {"id": number, "kind": "MessageEvent", "source": source, "llm_message": message}
+    return event | fields
+
+
+def called(number: str, command: str) -> list[dict]:
+    """An action of OpenHands' SDK, and what was observed."""
+    call = {"id": f"c{number}", "name": "go", "arguments": json.dumps({"to": command})}
+    names = {"tool_name": "go", "tool_call_id": call["id"]}
+    seen = {"content": text(f"saw {command}"), "kind": "GoObservation"}
+    return [
+        {"id": number, "kind": "ActionEvent", "source": "agent", "tool_call": call, **names},
+        {"id": f"o{number}", "kind": "ObservationEvent", "source": "environment",
+         "observation": seen, **names},
+    ]  # fmt: skip
+
+
+def forgets(*ids: str, summary: str | None = None) -> dict:
+    event = {"kind": "Condensation", "source": "environment", "forgotten_event_ids": list(ids)}
+    return event | {"id": "s", "summary": summary}
+
+
+BEGUN = [spoken("1", "user", "do A"), *called("2", "hall"), *called("3", "attic")]
+DONE = spoken("9", "assistant", "Done.")
+
+
+def test_behind_a_condensation_the_model_goes_on_from_what_was_not_forgotten(read):
+    events = [*BEGUN, forgets("2", "o2", summary="Went to the hall."), DONE]
+    demos, report = read(events)
+    assert SHORTER not in report.normalised
+    assert [len(demo.steps) for demo in demos] == [2, 1]
+    assert state(demos[1]) == [
+        ("user", "do A"),
+        ("user", "Went to the hall."),
+        ("assistant", '{"name": "go", "arguments": {"to": "attic"}}'),
+        ("user", "saw attic"),
+    ]
+    assert replies(demos)[1] == ["Done."]
+
+
+def test_of_two_summaries_the_last_one_stands(read):
+    first = forgets("2", "o2", summary="Hall.")
+    second = forgets("3", "o3", summary="Hall and attic.")
+    demos, _ = read([*BEGUN, first, *called("4", "loft"), second, DONE])
+    assert [len(demo.steps) for demo in demos] == [2, 1, 1]
+    said = [content for _, content in state(demos[2])]
+    assert said[:2] == ["do A", "Hall and attic."] and "saw loft" in said
+
+
+def test_a_condensation_of_older_versions_names_the_first_and_the_last_that_it_forgets(read):
+    events = [{"id": 0, "source": "user", "action": "message", "args": {"content": "do A"}}]
+    for number in (1, 3):
+        run = {"id": number, "source": "agent", "action": "run", "args": {"command": "ls"}}
+        seen = {"source": "agent", "observation": "run", "content": f"saw {number}"}
+        events += [run, {"id": number + 1, "cause": number, **seen}]
+    ends = {"forgotten_events_start_id": 1, "forgotten_events_end_id": 2, "summary": "Looked."}
+    done = {"id": 9, "source": "agent", "action": "message", "args": {"content": "Done."}}
+    condensed = {"id": 5, "source": "agent", "action": "condensation", "args": ends}
+    demos, _ = read([*events, condensed, done])
+    assert [len(demo.steps) for demo in demos] == [2, 1]
+    assert [content for _, content in state(demos[1])] == [
+        "do A", "Looked.", '{"name": "run", "arguments": {"command": "ls"}}', "saw 3",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("forgotten", [[], [forgets("2", "o2", summary="Hall.")]])
+def test_a_row_of_openhands_says_its_task_and_how_it_ended(forgotten, read):
+    row = {"instance_id": "django-1", "history": [*BEGUN, *forgotten, DONE], "resolved": True}
+    demos, _ = read(row, reading=Reading(keep=["resolved"]))
+    assert len(demos) == 1 + len(forgotten)
+    assert {demo.task for demo in demos} == {"django-1"}
+    assert all(demo.outcome == {"resolved": True} for demo in demos)
+
+
+def test_what_openhands_adds_to_rules_and_messages_is_read_with_them(read):
+    rules = {"id": "0", "kind": "SystemPromptEvent", "source": "agent", "tools": []}
+    rules |= {"system_prompt": text("Be brief.")[0], "dynamic_context": text("In a house.")[0]}
+    asked = spoken("1", "user", "do A", extended_content=text("A skill."))
+    demos, _ = read([rules, asked, DONE])
+    assert state(demos[0]) == [("system", "Be brief.\nIn a house."), ("user", "do A\nA skill.")]
+
+
+# --- Claude Code, and who writes streams of its shape ---------------------------------------------
+
+
+def streamed(role: str, said: str, **fields) -> dict:
+    """An event of the stream that the program prints, which has no parents."""
+    message = {"role": role, "content": text(said), **fields}
+    return {"type": role, "message": message, "session_id": "s"}
+
+
+def test_what_follows_a_summary_in_a_stream_of_claude_code_is_a_log_of_its_own(read):
+    boundary = {"type": "system", "subtype": "compact_boundary", "session_id": "s"}
+    before = [streamed("user", "do A"), streamed("assistant", "A.")]
+    demos, _ = read(*before, boundary, streamed("user", "short"), streamed("assistant", "B."))
+    assert replies(demos) == [["A."], ["B."]] and state(demos[1]) == [("user", "short")]
+
+
+def test_a_session_of_claude_code_that_ends_with_its_summary_is_one_log(read):
+    summary = streamed("user", "short") | {"isCompactSummary": True}
+    demos, report = read(streamed("user", "do A"), streamed("assistant", "A."), summary)
+    assert replies(demos) == [["A."]] and not report.problems
+
+
+def test_what_claude_code_says_in_the_place_of_its_model_is_not_learned(read):
+    own = streamed("assistant", "No response requested.", model="<synthetic>")
+    asked = [streamed("user", "do A"), streamed("assistant", "A."), streamed("user", "/cost")]
+    demos, _ = read(*asked, own, streamed("user", "do B"), streamed("assistant", "B."))
+    assert replies(demos) == [["A.", "B."]]
+    assert ("assistant", "No response requested.") in state(demos[0], 1)
+
+
+def test_a_stream_whose_calls_are_events_is_refused_and_not_read_without_them(read):
+    inside = {"readToolCall": {"args": {"path": "a.md"}}}
+    call = {"type": "tool_call", "subtype": "started", "session_id": "s", "tool_call": inside}
+    asked = [streamed("user", "read it"), streamed("assistant", "I read.")]
+    demos, report = read(*asked, call, streamed("assistant", "It is short."))
+    assert not demos and "tool_call" in report.problems[0].reason
+
+
+# --- frameworks -----------------------------------------------------------------------------------
+
+ASKED = [{"role": "user", "content": "do A"}]
+
+
+def test_an_answer_that_python_printed_is_refused_and_what_stands_beside_it_is_read(read):
+    printed = "ModelResponse(id='x', choices=[Choices(message=Message(content='A.'))])"
+    log = {"messages": ASKED, "response": printed, "outputs": ["A."]}
+    demos, report = read(log)
+    assert not demos and "--drop" in report.problems[0].reason
+    demos, _ = read(log, reading=Reading(drop=["response"]))
+    assert replies(demos) == [["A."]]
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        {"assistant_id": "agent", "system_message": "Be brief.", "input": {"messages": ASKED}},
+        {"messages": ASKED, "system_message": {"type": "system", "content": "Be brief."}},
+    ],
+)
+def test_a_system_message_beside_the_messages_is_the_rules(log, read):
+    demos, _ = read({**log, "output": {"messages": [{"role": "assistant", "content": "A."}]}})
+    assert state(demos[0]) == [("system", "Be brief."), ("user", "do A")]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_tools_of_a_call_of_a_client_are_read_beside_its_messages_or_without_them(inside, read):
+    arguments = {"tools": TOOLS, "temperature": 0} | ({"messages": ASKED} if inside else {})
+    log = {"kwargs": arguments, "response": {"choices": [{"message": {"content": "A."}}]}}
+    log["response"]["choices"][0]["message"]["role"] = "assistant"
+    demos, _ = read(log if inside else log | {"messages": ASKED})
+    assert state(demos[0]) == [("user", "do A")] and len(demos[0].tools) == 1
+
+
+def test_a_thought_of_haystack_is_a_thought(read):
+    content = [{"reasoning": {"reasoning_text": "A it is.", "extra": {}}}, {"text": "A."}]
+    answered = {"role": "assistant", "meta": {}, "name": None, "content": content}
+    demos, _ = read([{"role": "user", "content": [{"text": "do A"}]}, answered])
+    assert steps(demos[0]) == [("A it is.", "A.", [])]
+
+
+def test_a_list_with_a_call_that_is_not_read_is_still_one_conversation(read):
+    search = {"type": "web_search_call", "id": "w", "action": {"query": "A"}}
+    _, report = read([*ASKED, search, item("assistant", "A.")])
+    (problem,) = report.problems
+    assert "web_search_call" in problem.reason
+
+
+def test_the_mode_in_which_a_program_ran_is_no_part_of_the_conversation(read):
+    answered = {"role": "assistant", "content": "A.", "modelInfo": {"modelId": "m", "mode": "act"}}
+    demos, _ = read([*ASKED, answered])
+    assert replies(demos) == [["A."]]
