@@ -10,6 +10,7 @@ from minprm.logs.books import AS_THEY_ARE, Reading
 from minprm.logs.reader import read_logs
 from shared.logs import TOOLS, state, steps
 
+ASKED = [{"role": "user", "content": "do A"}]
 SHORTER = "events behind a summary of the conversation, left out"
 
 
@@ -169,6 +170,22 @@ def test_what_openhands_adds_to_rules_and_messages_is_read_with_them(read):
     assert state(demos[0]) == [("system", "Be brief.\nIn a house."), ("user", "do A\nA skill.")]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reasoning_content": "Plan."},
+        {"thinking_blocks": [{"type": "thinking", "thinking": "Plan.", "signature": "x"}]},
+        {"responses_reasoning_item": {"summary": ["Plan."], "encrypted_content": "gAAA"}},
+    ],
+)
+def test_a_thought_of_openhands_is_read_wherever_its_model_put_it(fields, read):
+    asked, action, seen, *_ = BEGUN
+    said = spoken("9", "assistant", "Done.")
+    said["llm_message"] |= fields
+    demos, _ = read([asked, action | fields, seen, said])
+    assert [thought for thought, _, _ in steps(demos[0])] == ["Plan.", "Plan."]
+
+
 # --- Claude Code, and who writes streams of its shape ---------------------------------------------
 
 
@@ -207,9 +224,19 @@ def test_a_stream_whose_calls_are_events_is_refused_and_not_read_without_them(re
     assert not demos and "tool_call" in report.problems[0].reason
 
 
-# --- frameworks -----------------------------------------------------------------------------------
+# --- SWE-agent ------------------------------------------------------------------------------------
 
-ASKED = [{"role": "user", "content": "do A"}]
+
+@pytest.mark.parametrize(("said", "thought"), [("I look.", "Plan.\nI look."), ("", "Plan.")])
+def test_what_the_model_of_swe_agent_thought_stands_before_what_it_said(said, thought, read):
+    call = {"id": "c", "type": "function", "function": {"name": "go", "arguments": "{}"}}
+    blocks = [{"type": "thinking", "thinking": "Plan.", "signature": "x"}]
+    entry = {"role": "assistant", "content": said, "thought": said, "tool_calls": [call]}
+    demos, _ = read({"history": [*ASKED, entry | {"action": "go", "thinking_blocks": blocks}]})
+    assert steps(demos[0]) == [(thought, "", [("go", {})])]
+
+
+# --- frameworks -----------------------------------------------------------------------------------
 
 
 def test_an_answer_that_python_printed_is_refused_and_what_stands_beside_it_is_read(read):

@@ -179,7 +179,7 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
         seen = answer(content, form.get("id"), form["function"]["name"])
         return [("call", form), ("answer", seen)] if content is not None else [("call", form)]
     if THOUGHT.search(kind) or block.get("thought") is True:
-        return [("thought", _thought(block))]
+        return [("thought", thought_of(block))]
     if TEXT.search(kind):
         text = first(block, ("text", "content", "refusal", "value")) or ""
         if isinstance(text, dict):  # of OpenAI's threads
@@ -190,14 +190,14 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     return [("other", {**block, "type": "image" if IMAGE.search(kind) else kind})]
 
 
-def _thought(thought: Any) -> str:
+def thought_of(thought: Any) -> str:
     """The text of a thought, which may be a list of summaries, or stand two levels down."""
     if isinstance(thought, dict):
         said = {key: one for key, one in thought.items() if not isinstance(one, bool)}
         is_cipher = thought.get("redacted") is True  # of Inspect
-        return _thought(first(said, THOUGHTS[-1:] if is_cipher else THOUGHTS))
+        return thought_of(first(said, THOUGHTS[-1:] if is_cipher else THOUGHTS))
     if isinstance(thought, list):
-        return "\n".join(map(_thought, thought))
+        return "\n".join(map(thought_of, thought))
     return thought if isinstance(thought, str) else ""
 
 

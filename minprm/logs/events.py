@@ -24,6 +24,7 @@ OWN_EVENTS = ("change_agent_state", "recall", "condensation", "condensation_requ
 CONDENSED = ("compacted", "Condensation", "condensation")
 OWN_ARGUMENTS = ("thought", "is_input", "hidden", "confirmation_state", "security_risk", "blocking",
                  "keep_prompt", "is_static", "cwd", "kernel_init_code")  # fmt: skip
+REASONED = ("reasoning_content", "thinking_blocks", "responses_reasoning_item")
 OF_A_ROW = ("history", "trajectory", "metadata", "metrics", "test_result", "instruction",
             "git_patch", "report", "error", "instance", "attempt")  # fmt: skip
 
@@ -279,12 +280,11 @@ def _newer(event: dict, others: dict) -> list[dict]:
         others.update({"tools": tools} if tools else {})
         rules = [event["system_prompt"], event.get("dynamic_context")]
         return [{"role": "system", "content": rules}]
+    said = event.get("llm_message") or event
+    thought = {"type": "thinking", "thinking": first(said, REASONED)}
     if kind == "MessageEvent":
-        read = ("role", "content", "reasoning_content", "tool_calls")
-        message = {key: event["llm_message"].get(key) for key in read}
-        if event.get("extended_content"):
-            message["content"] = [*message["content"], *event["extended_content"]]
-        return [message]
+        content = [thought, *said["content"], *(event.get("extended_content") or [])]
+        return [{"role": said["role"], "content": content, "tool_calls": said.get("tool_calls")}]
     call_id = event.get("tool_call_id")
     if kind == "ActionEvent":
         called = event.get("tool_call") or {}
@@ -292,7 +292,6 @@ def _newer(event: dict, others: dict) -> list[dict]:
         action = {key: one for key, one in (event.get("action") or {}).items() if key != "kind"}
         record = {"type": "tool_use", "id": call_id, "name": event.get("tool_name"),
                   "input": called.get("arguments") or action}  # fmt: skip
-        thought = {"type": "thinking", "thinking": event.get("reasoning_content")}
         content = [thought, *(event.get("thought") or []), record]
         return [{"role": "assistant", "content": content, "id": event.get("llm_response_id")}]
     seen = event.get("observation") or {}

@@ -15,7 +15,7 @@ from typing import Any
 
 from minprm import own as users
 from minprm.logs.atif import from_atif
-from minprm.logs.blocks import call, is_message, is_plain, is_record, messages_of
+from minprm.logs.blocks import call, is_message, is_plain, is_record, messages_of, thought_of
 from minprm.logs.books import first
 from minprm.logs.events import EVENTS, is_event, is_row, spans_of, split_events
 from minprm.logs.files import Problem, values_of
@@ -288,7 +288,7 @@ def _entries(others: dict, tools: list) -> list:
             break
     if entries is None and any(key in others for key in RESPONSES):
         raise ValueError(
-            "a batch's answer without its request: what was answered stands in the requests, so"
+            "an answer without its request; if it is of a batch, what was asked is in the requests:"
             ' put each request\'s "body" beside the "response" of the same custom_id'
         )
     if entries is None:
@@ -562,9 +562,10 @@ def _from_swe_agent(log: dict, notes: Counter) -> dict:
         if entry.get("tool_call_ids"):
             message["tool_call_id"] = entry["tool_call_ids"][0]
         thought = entry.get("thought")
-        if entry.get("role") == "assistant" and isinstance(thought, str) and thought.strip():
-            message["reasoning_content"] = thought
-            if isinstance(entry.get("content"), str):
+        if entry.get("role") == "assistant" and isinstance(thought, str):
+            thoughts = [thought_of(entry.get("thinking_blocks")), thought]
+            message["reasoning_content"] = "\n".join(one for one in thoughts if one.strip())
+            if thought.strip() and isinstance(entry.get("content"), str):
                 message["content"] = entry["content"].removeprefix(thought).strip() or None
         if entry.get("role") == "assistant" and entry.get("is_demo"):
             message["weight"] = 0
