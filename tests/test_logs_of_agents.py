@@ -287,3 +287,12 @@ def test_the_mode_in_which_a_program_ran_is_no_part_of_the_conversation(read):
     answered = {"role": "assistant", "content": "A.", "modelInfo": {"modelId": "m", "mode": "act"}}
     demos, _ = read([*ASKED, answered])
     assert replies(demos) == [["A."]]
+
+
+@pytest.mark.parametrize("in_an_array", [True, False])
+def test_a_row_whose_type_is_a_word_of_a_block_is_a_log(in_an_array, read):
+    rows = [
+        {"type": kind, "prompt": f"do {kind}", "completion": "A."} for kind in ("reasoning", "math")
+    ]
+    demos, report = read(*([rows] if in_an_array else rows))
+    assert replies(demos) == [["A."], ["A."]] and not report.problems

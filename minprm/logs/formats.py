@@ -113,7 +113,7 @@ def logs_of(
 
 def _is_of_session(value: Any) -> bool:
     """Is it an event of an agent, a message, or an item of Responses? A line holds one of them."""
-    if not isinstance(value, dict) or any(key in value for key in MESSAGES):
+    if not isinstance(value, dict) or any(key in value for key in (*MESSAGES, "prompt")):
         return False
     return isinstance(value.get("role"), str) or is_record(value) or is_event(value)
 
@@ -155,7 +155,8 @@ def _many(value: Any) -> list | None:
         sessions = split_events(value)
         return sessions if len(sessions) > 1 else None
     if isinstance(value, list):
-        return _by_conversation(value) if not value or any(map(is_message, value)) else value
+        speaks = any("role" in one for one in value if isinstance(one, dict))
+        return _by_conversation(value) if speaks or all(map(is_message, value)) else value
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("simulations"), list):  # tau2-bench
