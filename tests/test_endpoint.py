@@ -2,8 +2,10 @@
 
 import json
 import random
+import socket
 import time
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 import pytest
 import torch
@@ -131,6 +133,58 @@ def test_a_turn_in_which_nothing_was_said_is_gone_on_from(parts, told):
 
     (e,) = hosted(agent, program, [0])
     assert not e.failure and len(e.samples) == 1 and len(e.steps) == 2
+
+
+# what models write that is no turn: a thought that is cut off, a broken call, one without its tags,
+# and a second thought
+NO_TURNS = [
+    "<think>\nso I wonder",
+    '<tool_call>\n{"name": "visit", "arguments": {"title": }\n</tool_call><|im_end|>',
+    '{"name": "visit", "arguments": {"title": "Paris"}}<|im_end|>',
+    "<think>\na\n</think>\n\n<think>b</think>c<|im_end|>",
+]
+
+
+@pytest.mark.parametrize("drawn", NO_TURNS)
+@pytest.mark.parametrize("first", [True, False])
+def test_a_turn_that_cannot_be_read_is_gone_on_from_and_costs_no_episode(drawn, first):
+    """The tags are tokens that are not special, as those of Qwen: they stand in the content."""
+    from tokenizers import AddedToken
+
+    from minprm.constants import Config
+    from minprm.model.agent import make_player
+    from minprm.text.chat import Chat
+    from shared.chats import TEMPLATES, bytes_with  # skips without trl
+
+    template = (TEMPLATES / "qwen3.jinja").read_text()
+    words = bytes_with(["<|im_start|>", "<|im_end|>"], "<|im_end|>", template)
+    tags = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+    words.add_tokens([AddedToken(tag, special=False) for tag in tags])
+    chat = Chat(words, "think", TOOLS)
+    turns = [words.encode(drawn, add_special_tokens=False), chat.turn(None, chat.action("fine"))]
+    writer = Scripted(turns if first else [turns[1], *turns])
+    cfg = Config(model="a chat model", instruction="none", action_tokens=300)
+
+    def program(url: str, seed: int) -> float:
+        messages = [user("one")]
+        for text in ("two", "three"):
+            messages += [answer(url, messages, tools=TOOLS), user(text)]
+        answer(url, messages, tools=TOOLS)
+        return 0.0
+
+    (e,) = hosted(make_player(words, writer, cfg, []), program, [0])
+    assert not e.failure and len(e.samples) == 1
+    text = chat.text(writer.prompts[2])
+    body = drawn.removesuffix("<|im_end|>")
+    assert text.count(body) == text.count("\none<|") == text.count("\ntwo<|") == 1
+    assert text.count(f"<|im_start|>assistant\n{body}<|im_end|>\n<|im_start|>user\n") == 1
+
+
+def test_a_field_that_is_not_understood_is_named_without_flags_of_commands(agent):
+    told = {**user(FIRST), "cache_control": {"kind": "ephemeral"}, "sauce": "hot"}
+    (e,) = hosted(agent, lambda url, _: answer(url, [told]) and 1.0, [0])
+    assert '"sauce" of a message of the user: not understood' in e.failure
+    assert "--" not in e.failure
 
 
 def test_other_tools_are_another_conversation(scripted_tools):
@@ -359,6 +413,7 @@ def test_what_is_cut_is_what_would_have_been_drawn_first(agent):
     (b'{"messages": "hi"}', 400, "messages"),
     (json.dumps({"messages": [user("a")], "n": 2}).encode(), 400, "n must be 1"),
     (json.dumps({"messages": [user("a")], "max_tokens": -1}).encode(), 400, "max_tokens"),
+    (json.dumps({"messages": [user("a")], "max_tokens": 0}).encode(), 400, "max_tokens"),
     (json.dumps({"messages": [user("a")], "tools": [{"type": "web"}]}).encode(), 400, "tools"),
     (json.dumps({"messages": [user("a")], "tools": TOOLS}).encode(), 400, "cannot be written"),
     (json.dumps({"messages": [user("what is this")]}).encode(), 400, "vocabulary lacks"),
@@ -406,6 +461,34 @@ def test_addresses_that_are_not_served_are_answered_by_404(agent):
 
     (e,) = hosted(agent, program, [0])
     assert statuses == [404, 404, 404, 404, 200, 404, 501] and not e.failure
+
+
+def test_an_address_without_v1_is_told_what_is_served(agent):
+    answers = []
+
+    def program(url: str, seed: int) -> float:
+        answers.append(sent(url.removesuffix("/v1"), b"{}", "/chat/completions"))
+        answers.append(sent(url, b"{}", "/responses"))
+        answer(url, [user(FIRST)])
+        return 1.0
+
+    hosted(agent, program, [0])
+    assert [status for status, _ in answers] == [404, 404]
+    sentences = [json.loads(text)["error"]["message"] for _, text in answers]
+    assert sentences[0].endswith("/chat/completions is not served: use /v1/chat/completions")
+    assert sentences[1] == "responses is not served: use /v1/chat/completions"
+
+
+def test_a_request_that_breaks_off_costs_nothing(agent):
+    def program(url: str, seed: int) -> float:
+        parts = urlsplit(url)
+        with socket.create_connection((parts.hostname, parts.port)) as connection:
+            head = f"POST {parts.path}/chat/completions HTTP/1.1\r\nContent-Length: 90\r\n\r\n"
+            connection.sendall(head.encode() + b'{"messages": [')
+        return cups_agent(url, seed)
+
+    (e,) = hosted(agent, program, [0])
+    assert not e.failure and len(e.steps) == 3
 
 
 def test_a_conversation_that_outgrows_the_context_is_lost_and_no_failure(agent):
@@ -480,7 +563,6 @@ def test_no_warning_of_a_thread_reaches_the_screen(agent, capfd):
 
     def program(url: str, seed: int) -> float:
         import http.client
-        from urllib.parse import urlsplit
 
         parts = urlsplit(url)
         connection = http.client.HTTPConnection(parts.netloc)

@@ -298,6 +298,11 @@ class Pushed(Room):
     action_space = Box(0, 1)
 class Broken(Room):
     def reset(self, **told): return {}["x"]
+class Old(Room):
+    def reset(self, **told): return "Door 1 is open."
+class Duck:
+    action_space = Discrete(2)
+    def reset(self, seed=None): return 3, {}
 class Stuck(Room):
     def step(self, action): return {}["x"]
 '''
@@ -358,6 +363,8 @@ def test_actions_may_be_texts_and_a_drawing_is_one(room):
     [
         ("Seen", 'desk.py:Seen shows int, and a model reads text: make it with render_mode="ansi"'),
         ("Pushed", "desk.py:Pushed takes Box(0.0, 1.0, (1,), float32), and a model writes text"),
+        ("Old", "reset(seed=...) to return (observation, info)"),
+        ("Duck", "desk.py:Duck is no environment of gymnasium's: it has to inherit from"),
         ("Broken", "desk.py:Broken is called without arguments, and raised KeyError: 'x' (desk.py"),
     ],
 )

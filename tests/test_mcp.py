@@ -169,8 +169,33 @@ def test_of_what_is_no_text_the_kind_is_shown_and_what_is_too_long_is_cut():
     count = world()
     count.reset(task_seed("train", 0))
     assert count.step(call("count", how="image"))[0] == "[image]\n1"
+    assert count.step(call("count", how="link"))[0] == "[resource_link file:///count]"
     long = count.step(call("count", how="long"))[0]
     assert len(long) < 100_100 and long.endswith("x (cut)")
+
+
+def test_an_answer_in_structured_content_alone_is_shown():
+    count = world()
+    count.reset(task_seed("train", 0))
+    assert count.step(call("count", how="structured"))[0] == '{"count": 1}'
+
+
+def test_a_model_that_guesses_the_tool_that_resets_does_not_reset():
+    count = world(RAW, "tasks=counts.jsonl", "reset=clear")
+    count.reset(task_seed("train", 0))
+    count.step(COUNT)
+    observation, _, _, info = count.step(f"{COUNT}\n{call('clear')}")
+    assert observation == "illegal: there is no tool clear" and not info["valid"]
+    assert count.step(COUNT)[0] == "2"
+    count.step("2")
+    servers.IDLE.popitem()[1][0].close()
+
+
+def test_a_tool_that_is_not_there_is_no_warning_on_the_screen(caplog):
+    desk = world(DESK, "tasks=tasks.jsonl")
+    desk.reset(task_seed("train", 0))
+    assert not desk.step(call("nowhere"))[3]["valid"]
+    assert "nowhere" not in caplog.text
 
 
 @pytest.mark.slow

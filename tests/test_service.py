@@ -8,6 +8,7 @@ import pytest
 
 from minprm.commands import serve
 from minprm.constants import History
+from minprm.endpoint import conversations
 from minprm.endpoint import service as serving
 from minprm.endpoint.service import Service
 from minprm.load.pretrained import make_sampler
@@ -81,6 +82,16 @@ def test_little_is_kept_however_many_have_asked(agent, monkeypatch):
         answer(url, [user(f"ball under {letter} .")])
     answer(url, [user("ball under a .")])
     assert len(service.talk.ends) <= 3 and len(service.talk.samples) <= 2
+    for _ in range(5):  # as a monitor asks, the same each time
+        answer(url, [user("ball under a .")])
+    assert sum(map(len, service.talk.ends.values())) <= 3
+
+
+def test_what_is_not_obeyed_is_said_without_the_flags_of_a_run(agent, said):
+    conversations._say_ignored.cache_clear()
+    answer(started(agent), [user(FIRST)], top_p=0.5)
+    (line,) = [line for line in said if "'top_p'" in line]
+    assert "--" not in line
 
 
 def test_a_tool_that_is_spelled_otherwise_is_told_once(model, capsys):

@@ -479,6 +479,20 @@ def test_a_value_without_quotation_marks_has_the_type_of_its_schema():
     assert json.loads(c.parse(c.turn(None, c.action(action)))[1])["arguments"] == read
 
 
+def test_a_schema_that_is_none_is_no_reason_to_fail():
+    parameters = {"type": "object", "properties": {"s": {"anyOf": {"type": "string"}}}}
+    tools = [{"type": "function", "function": {"name": "go", "parameters": parameters}}]
+    c = Chat(shipped("qwen3_6"), "auto", tools)
+    action = joined("", [{"name": "go", "arguments": {"s": "x"}}])
+    assert c.parse(c.turn(None, c.action(action)))[1] == action
+
+
+def test_half_a_character_in_a_text_is_named(capsys):
+    with pytest.raises(SystemExit):
+        QWEN_CHAT.content("cut off \ud83d")
+    assert "holds half a character" in capsys.readouterr().err
+
+
 def test_an_action_that_is_read_as_another_one_is_told_once():
     warned = []
     number = logger.add(warned.append, level="WARNING")

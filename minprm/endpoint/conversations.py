@@ -23,7 +23,7 @@ from loguru import logger
 from minprm.constants import refusal
 from minprm.data import Sample, Step
 from minprm.endpoint.server import MODEL, SIZE, Refusal, Reply, as_json, as_stream
-from minprm.logs.books import AS_THEY_ARE, is_nothing
+from minprm.logs.books import AS_THEY_ARE, TO_DROP, is_nothing
 from minprm.logs.normalise import UNSEEN_NOTE
 from minprm.logs.reader import from_chat
 from minprm.model.agent import Player
@@ -32,9 +32,10 @@ from minprm.own import is_number
 from minprm.play import Episode, as_message, forced_opening, keep, turn_limit
 from minprm.text.actions import normalise, parse_json
 from minprm.text.chat import Chat
+from minprm.text.render import QUESTION, placeholder
 
-READ = ("model", "messages", "tools", "stream", "stream_options", "n", "max_tokens",
-        "max_completion_tokens")  # fmt: skip
+LIMITS = ("max_completion_tokens", "max_tokens")
+READ = ("model", "messages", "tools", "stream", "stream_options", "n", *LIMITS)
 OBEYED = ("temperature", "seed")  # where a model is served; in training they are the run's
 EMPTY = "(nothing)"  # stands for an assistant's empty message, which a log could not have
 
@@ -45,7 +46,7 @@ class Asked(NamedTuple):
     messages: list[dict]  # as they were sent
     steps: list[Step]  # the same as turns; the last one is to be written, and has the state alone
     tools: list[dict]  # as they were sent: each spelling of a tool is another prompt
-    limit: int  # tokens; 0: none but ours
+    limit: int | None  # tokens; None: none but ours
     model: str
     temperature: float | None  # None: none was given
     seed: int | None
@@ -115,11 +116,12 @@ def asked(body: bytes | None, obeys: bool = False) -> Asked:
     for name in fields:
         read = name in READ or (obeys and name in OBEYED)
         if not read and not is_nothing(fields[name]):
-            _say_ignored(name)
+            _say_ignored(name, obeys)
     if fields.get("n") not in (None, 1):
         raise Refusal("n must be 1: an episode is drawn turn by turn")
-    limit = fields.get("max_completion_tokens") or fields.get("max_tokens") or 0
-    if not isinstance(limit, int) or limit < 0:
+    limits = [limit for name in LIMITS if (limit := fields.get(name)) is not None]
+    limit = limits[0] if limits else None
+    if limits and not (isinstance(limit, int) and limit >= 1):
         raise Refusal("max_tokens is no number of tokens")
     messages = fields.get("messages")
     tools = fields.get("tools") or []
@@ -143,31 +145,44 @@ def asked(body: bytes | None, obeys: bool = False) -> Asked:
 def steps_of(messages: list, tools: Any) -> list[Step]:
     """The assistant's turns of this conversation, each with its state, read as those of a log."""
     notes: Counter[str] = Counter()
+    texts: dict[str, str] = {}
     try:
-        spoken = [_never_empty(message) for message in messages]
+        spoken = [_as_in_a_log(message, i, texts) for i, message in enumerate(messages)]
         log = from_chat({"messages": spoken, "tools": tools}, AS_THEY_ARE, notes)
     except ValueError as error:
-        raise Refusal(str(error)) from None
+        raise Refusal(str(error).partition(TO_DROP)[0]) from None
     if notes[UNSEEN_NOTE]:
         raise Refusal("a message holds an image, audio or a file, and the model reads text alone")
     if len(log.tools) != len(tools) or any("function" not in tool for tool in tools):
         raise Refusal("each of the tools must be a function with a schema")
+    for step in log.steps:
+        for mark, text in texts.items():
+            step.action = step.action.replace(mark, text)
     return log.steps
 
 
-def _never_empty(message: Any) -> Any:
-    """The message; an assistant's in which there is nothing says so, and is no gap in a log."""
+def _as_in_a_log(message: Any, number: int, texts: dict[str, str]) -> Any:
+    """The message. In one of the assistant's that a log could not have, something else is its text:
+    EMPTY, or a placeholder, under which `texts` gets what the model wrote when it wrote no turn."""
     if not isinstance(message, dict) or message.get("role") != "assistant":
         return message
-    empty = not str(message.get("content") or "").strip() and is_nothing(message.get("tool_calls"))
-    return {**message, "content": EMPTY} if empty else message
+    text = message.get("content")
+    if not str(text or "").strip() and is_nothing(message.get("tool_calls")):
+        return {**message, "content": EMPTY}
+    try:
+        from_chat({"messages": [QUESTION, message]})
+    except ValueError:
+        if isinstance(text, str):
+            texts[placeholder(number)] = text.strip()
+            return {**message, "content": placeholder(number)}
+    return message
 
 
 @cache
-def _say_ignored(name: str) -> None:
+def _say_ignored(name: str, served: bool) -> None:
     """Says once in a process that a field of requests has no effect."""
     why = ""
-    if name in ("temperature", "top_p"):
+    if name in ("temperature", "top_p") and not served:
         why = ": turns are drawn as the run says (--temperature, --eval-temperature)"
     logger.info(f"the agent's requests set {name[:40]!r}, which is not obeyed here{why}")
 

@@ -151,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
             body = self._body()
             episode, place = self._place()
             if place != "chat/completions":
-                raise Refusal(f"/v1/{place} is not served here: use chat/completions", 404)
+                raise Refusal(f"{place or self.path} is not served: use /v1/chat/completions", 404)
             self._answer(Request(episode, body))
         except Refusal as refusal:
             self._send(refusal.reply())
@@ -172,7 +172,10 @@ class Handler(BaseHTTPRequestHandler):
             raise Refusal("a request needs a Content-Length below 1e9 bytes", 411)
         size = int(length)
         if size <= SIZE:
-            return self.rfile.read(size)
+            body = self.rfile.read(size)
+            if len(body) < size:
+                raise ConnectionError("whoever asked has gone in mid-request, and hears no answer")
+            return body
         while size > 0:
             part = self.rfile.read(min(size, 2**16))
             size -= len(part) or size

@@ -78,7 +78,10 @@ class Service:
         for turns in (talk.samples, talk.spans, talk.turns, talk.steps, talk.infos):
             del turns[:-1]
         talk.prompts.clear()
-        while len(talk.ends) > KEPT:
-            del talk.ends[next(iter(talk.ends))]
+        while sum(map(len, talk.ends.values())) > KEPT:
+            place, (_, *newer) = next(iter(talk.ends.items()))
+            talk.ends[place] = newer
+            if not newer:
+                del talk.ends[place]
         if len(self.conversations.roots) > KEPT:
             self.conversations.roots.clear()

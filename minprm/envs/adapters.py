@@ -39,7 +39,7 @@ def adapted(name: str, make: Any) -> type[World]:
     try:
         with own.limited(name):
             env: Any = make() if callable(make) else None
-            observed = env.reset(seed=0)[0] if hasattr(env, "action_space") else None
+            started = env.reset(seed=0) if hasattr(env, "action_space") else None
     except Refused:
         raise
     except (Exception, SystemExit) as error:  # a user's program raises whatever it likes
@@ -49,7 +49,7 @@ def adapted(name: str, make: Any) -> type[World]:
     members = {"__module__": __name__, "make": staticmethod(make), "place": name}
     world: Any = ToolWorld
     if hasattr(env, "action_space"):
-        world = _gymnasium(name, env, observed)
+        world = _gymnasium(name, env, started)
     elif "reset" in methods and not isinstance(env, World):
         # TRL's rule: every public method but two is a tool
         public = [method for method in methods if not method.startswith("_")]
@@ -209,15 +209,21 @@ def prompt_of(row: dict) -> list[dict]:
 # --- gymnasium ---
 
 
-def _gymnasium(name: str, env: Any, observed: Any) -> type[World]:
+def _gymnasium(name: str, env: Any, started: Any) -> type[World]:
     """The kind of world that this environment is. Raises ValueError where it shows no texts, or
     takes no actions that could be written."""
     needs("gymnasium", "gym")
+    from gymnasium import Env
     from gymnasium.spaces import Discrete, Text
 
-    if not isinstance(observed, str) and env.render_mode != "ansi":
+    if not isinstance(env, Env) or not isinstance(started, tuple) or len(started) != 2:
         raise ValueError(
-            f"{name} shows {type(observed).__name__}, and a model reads text: make it with "
+            f"{name} is no environment of gymnasium's: it has to inherit from gymnasium.Env, and "
+            "reset(seed=...) to return (observation, info)"
+        )
+    if not isinstance(started[0], str) and env.render_mode != "ansi":
+        raise ValueError(
+            f"{name} shows {type(started[0]).__name__}, and a model reads text: make it with "
             'render_mode="ansi", or in a gymnasium.ObservationWrapper whose observation() is a text'
         )
     if isinstance(env.action_space, Discrete):

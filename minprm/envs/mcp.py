@@ -42,7 +42,8 @@ def world_of(command: str) -> type[World]:
     needs("mcp", "mcp")
     if not command.strip():
         raise ValueError('mcp: the command of a server is missing, as in "mcp:python desk.py"')
-    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # it would show each line that is no JSON
+    for name in ("mcp", "client"):  # they would show each line that is no JSON, each unknown tool
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         try:
             with closing(Connection(command, log)) as connection:
@@ -110,6 +111,8 @@ class ServerWorld(World):
             self.reply = reply
             self.done = True
             return "", 0.0
+        if any(call["name"] == self.resets_by for call in calls):
+            raise Illegal(f"illegal: there is no tool {self.resets_by}")
         answers = [self._server().call(**call) for call in calls]
         text = "\n".join(answer for answer, _ in answers)
         if not all(legal for _, legal in answers):
@@ -211,6 +214,8 @@ class Connection:
         except Exception as error:  # the protocol allows no such answer
             raise ConnectionError(f"{name}: {cause(error)}") from error
         text = "\n".join(text_of(part) for part in answer.content)
+        if not answer.content and answer.structured_content is not None:
+            text = json.dumps(answer.structured_content, ensure_ascii=False)
         return text if len(text) <= LONGEST else f"{text[:LONGEST]} (cut)", not answer.is_error
 
     def described(self) -> tuple[list[dict], str]:
@@ -269,7 +274,10 @@ def cause(error: BaseException) -> str:
 
 
 def text_of(part: Any) -> str:
-    """A part of an answer. Of what is no text, such as an image, its kind alone is shown."""
+    """A part of an answer. Of what is no text, such as an image, its kind alone is shown; of a link
+    its address too."""
+    if hasattr(part, "uri"):
+        return f"[{part.type} {part.uri}]"
     return getattr(getattr(part, "resource", part), "text", f"[{part.type}]")
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from minprm.constants import Content, fail
 
 NOT_UNDERSTOOD = "not understood: "
+TO_DROP = "; if it is no part of the conversation, --drop"  # requests of an agent know no flags
 # Names that programs have for the parts of a call.
 CALL_IDS = ("tool_call_id", "call_id", "toolCallId", "tool_use_id", "toolUseId")
 TOOL_NAMES = ("name", "tool_name", "toolName", "function_name")
@@ -136,8 +137,8 @@ def refuse_unread(notes: Counter) -> None:
         return
     keys = " ".join(field.split('"')[1] for field in fields)
     raise ValueError(
-        f"{', '.join(fields)}: not understood; if it is no part of the conversation, --drop {keys}"
-        " leaves it out, and else --map KEY=NAME says under which name it is read"
+        f"{', '.join(fields)}: not understood{TO_DROP} {keys} leaves it out, and else --map"
+        " KEY=NAME says under which name it is read"
     )
 
 

@@ -235,7 +235,7 @@ def _types(schema: Any) -> set[str]:
         return set()
     named = schema.get("type") or []
     types = {named} if isinstance(named, str) else set(named)
-    for choice in (schema.get("anyOf") or []) + (schema.get("oneOf") or []):
+    for choice in [*(schema.get("anyOf") or []), *(schema.get("oneOf") or [])]:
         types |= _types(choice)
     if not types and any(isinstance(choice, str) for choice in schema.get("enum") or []):
         types.add("string")

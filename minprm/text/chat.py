@@ -156,6 +156,8 @@ class Chat:
             return [*self._chat_template.render.content_ids(text)]
         except Exception as error:  # tokenizers raises nothing narrower
             start = text[:80]
+            if text != text.encode(errors="replace").decode():
+                fail(f"a text holds half a character, one of \\ud800 to \\udfff: {start!r}")
             fail(f"a text holds a word that the model's vocabulary lacks ({error}): {start!r}")
 
     def thought(self, text: str) -> list[int]:

@@ -39,6 +39,10 @@ def answered(method: str, params: dict) -> dict:
         os.write(1, b"x" * 10_000 + (b"\n" if how == "chatter" else b""))
     if how == "long":
         return {"content": [{"type": "text", "text": "x" * 200_000}]}
+    if how == "structured":
+        return {"content": [], "structuredContent": {"count": calls}}
+    if how == "link":
+        return {"content": [{"type": "resource_link", "uri": "file:///count", "name": "count"}]}
     if how == "image":
         image = {"type": "image", "data": "", "mimeType": "image/png"}
         return {"content": [image, {"type": "text", "text": str(calls)}]}
