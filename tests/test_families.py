@@ -298,6 +298,25 @@ def test_a_folder_names_what_it_does_not_read(tmp_path):
     assert len(report.problems) == 1 and "no log, but an object" in report.problems[0].reason
 
 
+TABLES = [
+    {"prompt": "Hi", "completion": "Hello."},
+    {"messages": json.dumps(CHAT["messages"])},
+    {"query": "Hi", "tools": "[]", "answers": '[{"name": "greet", "arguments": {}}]'},
+]
+
+
+@pytest.mark.parametrize("log", TABLES, ids=lambda log: next(iter(log)))
+def test_logs_of_texts_alone_are_read_beside_other_files_too(log, tmp_path):
+    """As tables have them: shards of one data set, in a folder with settings."""
+    for name, row in (("1.jsonl", log), ("2.jsonl", log | {"task_id": "2"})):
+        (tmp_path / name).write_text(json.dumps(row))
+    settings = {"prompt": "Be kind.", "steps": 100, "output": "runs", "turns": 3}
+    (tmp_path / "settings.json").write_text(json.dumps({**settings, "output": None}))
+    demos, report = read_logs(tmp_path)
+    assert len(demos) == 2 and not report.problems
+    assert report.normalised["files without a conversation, not read: settings.json"] == 1
+
+
 def test_packed_files_are_read_as_what_is_in_them(tmp_path, monkeypatch):
     line = json.dumps(CHAT).encode() + b"\n"
     (tmp_path / "a.zip").touch()

@@ -103,7 +103,7 @@ def logs_of(
             notes[f"lines of role {value['role']}, left out"] += 1
         elif _is_of_session(value):
             events.append(value)
-        elif not alone and isinstance(value, dict) and not _holds_objects(value):
+        elif not alone and isinstance(value, dict) and _is_settings(value):
             notes[f"files without a conversation, not read: {file.name}"] += 1
         else:
             yield from logs_in(place, value, notes)
@@ -121,6 +121,13 @@ def _is_of_session(value: Any) -> bool:
 def _is_of_program(role: Any) -> bool:
     """Is it the role of what a program notes for itself, as Kimi's does?"""
     return isinstance(role, str) and (role == "meta" or role.startswith("_"))
+
+
+def _is_settings(value: dict) -> bool:
+    """Is it what a program keeps beside its logs? A log may be of texts alone, as in tables."""
+    texts = {key: field for key, field in value.items() if isinstance(field, str)}
+    speaks = first(texts, MESSAGES) or (first(texts, REQUESTS) and first(texts, RESPONSES))
+    return not (speaks or _holds_objects(value) or any(is_of(texts) for _, is_of, _ in FAMILIES))
 
 
 def _holds_objects(value: Any) -> bool:
