@@ -425,6 +425,195 @@ def test_what_an_agent_did_in_a_span_is_no_choice(read):
         assert [step.action for step in demo.steps] == actions and not report.problems
 
 
+# --- exports of tools that watch an agent --------------------------------------------------------
+
+ASKED = [{"role": "system", "content": "rules"}, USER]
+FIND = {"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}
+CALLED = {"id": "c1", "function": {"name": "find", "arguments": '{"a.b": 1}'}}
+OPENINFERENCE = {
+    "llm.input_messages.0.message.role": "system",
+    "llm.input_messages.0.message.content": "rules",
+    "llm.input_messages.1.message.role": "user",
+    "llm.input_messages.1.message.contents.0.message_content.type": "text",
+    "llm.input_messages.1.message.contents.0.message_content.text": USER["content"],
+    "llm.output_messages.0.message.role": "assistant",
+    "llm.output_messages.0.message.tool_calls.0.tool_call.id": "c1",
+    "llm.output_messages.0.message.tool_calls.0.tool_call.function.name": "find",
+    "llm.output_messages.0.message.tool_calls.0.tool_call.function.arguments": '{"a.b": 1}',
+    "llm.tools.0.tool.json_schema": json.dumps(FIND),
+}
+PHOENIX = {
+    "attributes.llm.input_messages": [
+        {"message.role": message["role"], "message.content": message["content"]}
+        for message in ASKED
+    ],
+    "attributes.llm.output_messages": [
+        {
+            "message.role": "assistant",
+            "message.tool_calls": [
+                {"tool_call.id": "c1", "tool_call.function.name": "find",
+                 "tool_call.function.arguments": '{"a.b": 1}'}
+            ],
+        }
+    ],
+    "attributes.llm.tools": [{"tool.json_schema": json.dumps(FIND)}],
+}  # fmt: skip
+OPENLLMETRY = {
+    "gen_ai.prompt.0.role": "system",
+    "gen_ai.prompt.0.content": "rules",
+    "gen_ai.prompt.1.role": "user",
+    "gen_ai.prompt.1.content": USER["content"],
+    "gen_ai.completion.0.role": "assistant",
+    "gen_ai.completion.0.finish_reason": "tool_calls",
+    "gen_ai.completion.0.tool_calls.0.id": "c1",
+    "gen_ai.completion.0.tool_calls.0.name": "find",
+    "gen_ai.completion.0.tool_calls.0.arguments": '{"a.b": 1}',
+    "llm.request.functions.0.name": "find",
+    "llm.request.functions.0.parameters": '{"type": "object"}',
+}
+SPOKEN = [{"role": "user", "parts": [{"type": "text", "content": USER["content"]}]}]
+GEN_AI = {
+    "gen_ai.system_instructions": [{"type": "text", "content": "rules"}],
+    "gen_ai.input.messages": SPOKEN,
+    "gen_ai.output.messages": [
+        {
+            "role": "assistant",
+            "parts": [
+                {"type": "tool_call", "id": "c1", "name": "find", "arguments": {"a.b": 1}},
+            ],
+        }
+    ],
+    "gen_ai.tool.definitions": [{**FIND["function"], "type": "function"}],
+}
+GEN_AI_TEXT = {key: json.dumps(field) for key, field in GEN_AI.items()}
+CREATED = {"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": [CALLED]}}]}
+MLFLOW = {
+    "mlflow.spanType": '"CHAT_MODEL"',
+    "mlflow.spanInputs": json.dumps({"messages": ASKED, "tools": [FIND]}),
+    "mlflow.spanOutputs": json.dumps(CREATED),
+}
+OTLP = [{"key": key, "value": {"stringValue": text}} for key, text in GEN_AI_TEXT.items()]
+DETAILS = {"name": "gen_ai.client.inference.operation.details", "attributes": OTLP}
+TAGS = [{"key": key, "type": "string", "value": text} for key, text in GEN_AI_TEXT.items()]
+TOOL_SPAN = {"name": "find", "attributes": {"gen_ai.operation.name": "execute_tool"}}
+
+
+@pytest.mark.parametrize(
+    "exported",
+    [
+        {"name": "chat", "attributes": GEN_AI},
+        {"batches": [{"scopeSpans": [{"spans": [TOOL_SPAN, {"attributes": OTLP}]}]}]},
+        {"trace": {"resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": OTLP}]}]}]}},
+        {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"attributes": OTLP}]}]}]},
+        {"name": "chat", "attributes": {"gen_ai.system": "x"}, "events": [DETAILS]},
+        {"data": [{"spans": [{"operationName": "chat", "tags": TAGS}]}], "total": 0},
+        {"traceId": "t", "name": "chat", "tags": GEN_AI_TEXT},
+        {"name": "chat", "attributes": OPENINFERENCE},
+        {"data": [{"name": "chat", "span_kind": "LLM", "attributes": OPENINFERENCE}]},
+        {"name": "chat", "context.span_id": "s", **PHOENIX},
+        {"name": "chat", "attributes": OPENLLMETRY},
+        {"info": {"trace_id": "t"}, "data": {"spans": [TOOL_SPAN, {"attributes": MLFLOW}]}},
+    ],
+)
+def test_a_call_of_a_model_is_the_same_log_in_every_export_of_its_span(exported, read):
+    (demo,), report = read(exported)
+    assert not report.problems and demo.messages[:2] == ASKED
+    (step,) = demo.steps
+    assert step.action == '{"name": "find", "arguments": {"a.b": 1}}'
+    assert demo.messages[2]["tool_calls"][0]["id"] == "c1"
+    assert [tool["function"]["parameters"] for tool in demo.tools] == [{"type": "object"}]
+
+
+def test_tags_and_attributes_that_are_of_no_span_are_bookkeeping(read):
+    for beside in ({"tags": ["monkey"]}, {"attributes": {"gen_ai.request.model": "m"}}):
+        (demo,), report = read({**TEXT, **beside})
+        assert not report.problems and demo.messages == TEXT["messages"]
+
+
+def test_an_observation_of_a_session_in_langfuse_is_no_event_of_claude_code(read):
+    observed = {"id": "o", "trace_id": "t", "session_id": "s", "type": "GENERATION"}
+    demos, report = read(*({**observed, **io} for io in (
+        {"input": json.dumps([USER]), "output": json.dumps(REPLY)},
+        {"input": json.dumps(ASKED), "output": json.dumps(REPLY)},
+    )))  # fmt: skip
+    assert actions(demos) == [["In the hall."]] * 2 and not report.problems
+
+
+def test_the_tools_that_langfuse_writes_as_messages_are_tools(read):
+    asked = [*ASKED, {"role": "tool", "content": FIND}]
+    (demo,), _ = read({"type": "GENERATION", "traceId": "t", "input": asked, "output": REPLY})
+    assert [message["role"] for message in demo.messages] == ["system", "user", "assistant"]
+    assert demo.tools == [FIND]
+    result = {"role": "tool", "content": {"function": "f(x)", "found": 2}}  # is no tool
+    (demo,), _ = read({"input": [*CALLS["messages"][:3], result], "output": REPLY})
+    assert json.loads(demo.messages[3]["content"]) == result["content"]
+
+
+@pytest.mark.parametrize("beside", [
+    {"metadata": {"tools": [FIND], "task_id": "7"}},
+    {"metadata": json.dumps({"tools": [FIND], "task_id": "7"})},
+    {"extra": {"invocation_params": {"tools": [FIND]}, "metadata": {}}, "task_id": "7"},
+])  # fmt: skip
+def test_tools_in_the_metadata_of_a_call_are_its_tools(beside, read):
+    """As Braintrust, Nemotron and LangSmith have them; what else is there stays."""
+    (demo,), _ = read({"input": ASKED, "output": [CREATED["choices"][0]], **beside})
+    assert demo.tools == [FIND] and demo.task == "7"
+
+
+def test_the_answers_to_several_prompts_are_not_lost_in_silence(read):
+    second = {"generations": [*MODEL_RUN["outputs"]["generations"], [{"text": "rain"}]]}
+    _, report = read({**MODEL_RUN, "outputs": second})
+    assert report.normalised["requests with several answers, of which the first is read"] == 1
+
+
+def test_what_a_refusal_says_to_drop_leaves_out_that_field_alone(tmp_path):
+    log = {**CALLS, "tool_calls": [CALL], "attributes": {"raw": {"request": {"prompt": "x"}}}}
+    path = written(tmp_path, log)
+    reason = read_logs(path)[1].problems[0].reason
+    drop = reason.split("--drop ")[1].split(" leaves")[0].split()
+    assert drop == [".tool_calls", "request.prompt"]
+    (demo,), report = read_logs(path, Reading(drop=drop))
+    assert not report.problems and len(demo.steps) == len(
+        read_logs(written(tmp_path, CALLS))[0][0].steps
+    )
+    assert demo.messages == read_logs(written(tmp_path, CALLS))[0][0].messages
+
+
+@pytest.mark.parametrize("key", ["messages", "conversations"])
+@pytest.mark.parametrize(
+    "roles", [("tool_call", "tool_response"), ("function_call", "observation")]
+)
+def test_a_role_of_calls_holds_calls(key, roles, read):
+    """As ms-swift and LLaMA-Factory write them."""
+    calls, results = roles
+    entries = [USER, {"role": calls, "content": json.dumps(GO)}, {"role": results, "content": "ok"}]
+    (demo,), _ = read({key: [*entries, REPLY]})
+    assert [step.action for step in demo.steps] == [f"{json.dumps(GO)}", "In the hall."]
+    assert demo.messages[2] == {"role": "tool", "content": "ok"}
+    demos, report = read({key: [USER, {"role": calls, "content": str(GO)}, REPLY]})
+    assert not demos and "its function_call is no JSON" in report.problems[0].reason
+
+
+def test_an_error_beside_a_result_is_not_lost(read):
+    """Inspect's model reads the error alone; of others, their user says what it is."""
+    call = {"id": "c", "type": "function", "function": "run", "arguments": {}}
+    failed = {"role": "tool", "tool_call_id": "c", "content": "a\nb", "function": "run"}
+    turns = [
+        {**USER, "source": "input"},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+    ]
+    timeout = {"type": "timeout", "message": "too slow"}
+    sample = {"epoch": 1, "input": "q", "messages": [*turns, {**failed, "error": timeout}, REPLY]}
+    assert read(sample)[0][0].messages[2]["content"] == "too slow"
+    sample["messages"] = [*turns, {**failed, "error": "too slow"}, REPLY]
+    assert '"error" of a message of the tool' in read(sample)[1].problems[0].reason
+
+
+def test_an_answer_without_a_question_is_a_batchs_only_where_it_is(read):
+    _, report = read({"outputs": {"generations": [[{"text": "Hi"}]]}, "run_type": "llm"})
+    assert "there is no list of messages in it" in report.problems[0].reason
+
+
 @pytest.mark.parametrize(
     "stream",
     [

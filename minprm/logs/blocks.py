@@ -16,6 +16,7 @@ from minprm.text.actions import parse_json
 
 OUTPUT = ("message", "assistant")  # type and role of what an assistant says in Responses
 CHAT_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+OF_CALLS = ("function_call", "tool_call")  # roles of a text that is a call
 ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "gpt": "assistant",
          "chatgpt": "assistant", "bot": "assistant", "function_call": "assistant",
          "tool_call": "assistant", "observation": "tool", "tool_response": "tool"}  # fmt: skip
@@ -43,7 +44,7 @@ OF_AN_ANSWER = (*OF_A_CALL, *CONTENTS, "is_error", "isError", "state", "outcome"
 READ = ("role", "content", "parts", "type", "id", "tool_calls", "tool_call_chunks",
         "response_metadata", "usage_metadata", "createdAt", "lc", "status", "turn_idx", "source",
         "stop_sequence", "stop_reason", "finish_reason", "annotations", "model", "usage",
-        "toolInvocations", "phase", "example", "value", "text")  # fmt: skip
+        "toolInvocations", "phase", "example", "value", "text", "contents")  # fmt: skip
 
 
 def role_of(name: Any) -> Any:
@@ -80,7 +81,7 @@ def is_plain(message: Any) -> bool:
     """Is it a message of chat already, with a text as its content?"""
     if not isinstance(message, dict) or message.get("role") not in CHAT_ROLES:
         return False
-    unlike = ("parts", "additional_kwargs", "toolInvocations", "value", "text")
+    unlike = ("parts", "additional_kwargs", "toolInvocations", "value", "text", "contents")
     if any(key in message for key in unlike):
         return False
     content = message.get("content")
@@ -341,7 +342,7 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
         entry = {**entry["kwargs"], "type": (entry.get("id") or ["ai"])[-1]}
     if isinstance(entry.get("data"), dict):
         entry = {**entry["data"], "type": entry["type"]}
-    if "from" in entry and "role" not in entry:
+    if ("from" in entry and "role" not in entry) or entry.get("role") in OF_CALLS:
         entry = from_turn(entry)
     kind = entry.get("type")
     if is_record(entry):
@@ -350,7 +351,7 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
         return _request(entry), {}
     role = role_of(entry.get("role", "user" if kind is None and "parts" in entry else kind))
     fields = {key: entry[key] for key in entry if key not in READ}
-    content = first(entry, ("content", "value", "text"))
+    content = first(entry, ("content", "contents", "value", "text"))
     said = entry["parts"] if isinstance(entry.get("parts"), list) else []
     if any(kind != "end" for part in said for kind, _ in blocks(part)):
         content = entry["parts"]
@@ -402,29 +403,31 @@ def _holds_answers(content: Any) -> bool:
 
 
 def _tool_message(content: Any, entry: dict, fields: dict) -> dict:
-    """The answer of one tool as a message; where it has no content, what its error says."""
+    """The answer of one tool; what its error says, if it has no content or is of Inspect."""
     for key in (*IDS, *NAMES, "additional_kwargs", "artifact"):
         fields.pop(key, None)
     error = fields.pop("error", None)
-    if not content and error:
+    if error and (not content or (isinstance(error, dict) and error.keys() == {"type", "message"})):
         content = first(error, ("message",)) or error if isinstance(error, dict) else str(error)
+    elif not isinstance(error, bool):  # a mark
+        fields["error"] = error
     return {**fields, **answer(content, first(entry, IDS), first(entry, NAMES))}
 
 
 def from_turn(turn: dict) -> dict:
     """A turn of ShareGPT as a message; `loss` is AgentGym's mark of what is learned."""
-    speaker = turn["from"]
+    speaker = turn.get("role", turn.get("from"))
     role = role_of(speaker)
     if role not in CHAT_ROLES:
         names = ", ".join((*CHAT_ROLES, *ROLES))
         raise ValueError(f'its "from" is none of {names}, but {json.dumps(speaker)[:40]}')
     message = {key: turn[key] for key in turn if key not in ("from", "value")}
     message |= {"role": role, "content": turn.get("value", turn.get("content"))}
-    if speaker not in ("function_call", "tool_call"):
+    if speaker not in OF_CALLS:
         return message
     try:
-        called = parse_json(turn["value"])
-    except (KeyError, TypeError, ValueError) as error:
+        called = parse_json(message["content"])
+    except (TypeError, ValueError) as error:
         raise ValueError(f"its function_call is no JSON: {error}") from error
     calls = called if isinstance(called, list) else [called]
     if not calls or not all(isinstance(one, dict) for one in calls):

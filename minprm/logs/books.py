@@ -32,10 +32,11 @@ BOOKS = frozenset(
     number position rank iteration attempt attempts retry retries trial trials epoch epochs length
     size bytes url urls uri link file filename path dir cwd branch commit repo repository license
     language lang locale domain category categories topic topics tag tags label labels difficulty
-    level type kind object status reason logprobs logprob annotations user username org
+    level type kind object status reason logprobs logprob annotations user username org by generator
     organization project session run env environment platform host hostname ip device client agent
     name title author annotator timezone tz cache cached stream tier credits choice calls format
-    stop effort mode verbosity penalty dataset benchmark method error_code requestor lc""".split()
+    stop effort mode verbosity penalty dataset benchmark method error_code requestor lc
+    config""".split()
 )
 # Names that end in such a word and may hold a part of the conversation all the same.
 NO_BOOKS = frozenset("tool_calls function_calls calls tool_choice_reason".split())
@@ -47,7 +48,7 @@ NAMED_BOOKS = frozenset(
 CONTAINERS = frozenset(
     """metadata meta extra extra_info info attributes details response_metadata usage_metadata
     additional_kwargs provider_specific_fields provider_metadata hidden_params litellm_params
-    extra_body metrics timing stats""".split()
+    extra_body metrics timing stats usage_details cost_details events self""".split()
 )
 CONVERSATION = frozenset(
     """messages conversation conversations history system system_prompt instructions prompt
@@ -135,9 +136,12 @@ def refuse_unread(notes: Counter) -> None:
     ]
     if not fields:
         return
-    keys = " ".join(field.split('"')[1] for field in fields)
+    keys = ""
+    for field in fields:
+        key = ".".join(field.split('"')[1].split(".")[-2:])
+        keys += f" .{key}" if key in CONVERSATION and field.endswith("of a log") else f" {key}"
     raise ValueError(
-        f"{', '.join(fields)}: not understood{TO_DROP} {keys} leaves it out, and else --map"
+        f"{', '.join(fields)}: not understood{TO_DROP}{keys} leaves it out, and else --map"
         " KEY=NAME says under which name it is read"
     )
 

@@ -3,13 +3,13 @@
     Claude Code   {"type": "assistant", "message": {...}, "sessionId", "uuid"}, one a line
     Codex         {"type": "response_item", "payload": {...}}, one a line
     OpenHands     {"action", "args"} and {"observation", "content"}; newer ones say their "kind"
-    spans         OpenTelemetry's with gen_ai attributes: each holds the conversation up to it
+    spans         of OpenTelemetry and its kin: each holds the conversation up to it
 
 Each becomes messages, or records of a turn's parts, that blocks.py reads.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from minprm.logs.blocks import answer, is_record, messages_of
@@ -25,13 +25,19 @@ CONDENSED = ("compacted", "Condensation", "condensation")
 OWN_ARGUMENTS = ("thought", "is_input", "hidden", "confirmation_state", "security_risk", "blocking",
                  "keep_prompt", "is_static", "cwd", "kernel_init_code")  # fmt: skip
 REASONED = ("reasoning_content", "thinking_blocks", "responses_reasoning_item")
+# What exports wrap spans in; how attributes of a model begin, and those that spell a tree.
+EXPORTS = ("resourceSpans", "batches", "trace", "data", "scopeSpans", "spans", "events",
+           "resourceLogs", "scopeLogs", "logRecords")  # fmt: skip
+OF_MODELS = ("gen_ai.", "llm.", "openinference", "mlflow.")
+NESTED = ("llm", "gen_ai.prompt.", "gen_ai.completion.")
+WRAPPERS = {"message", "message_content", "tool_call", "tool"}  # of OpenInference
 OF_A_ROW = ("history", "trajectory", "metadata", "metrics", "test_result", "instruction",
             "git_patch", "report", "error", "instance", "attempt")  # fmt: skip
 
 
 def is_event(value: Any) -> bool:
     """Is this one event of an agent's log, and not a log?"""
-    if not isinstance(value, dict) or "messages" in value or "role" in value:
+    if not isinstance(value, dict) or {"messages", "role", "trace_id", "traceId"} & value.keys():
         return False
     return _is_claude_code(value) or _is_codex(value) or _is_openhands(value)
 
@@ -303,24 +309,55 @@ def _newer(event: dict, others: dict) -> list[dict]:
 
 
 def spans_of(value: dict) -> list[dict] | None:
-    """The logs in spans of OpenTelemetry; None where it is none. A span without messages, as of a
-    tool, is none."""
-    if isinstance(value.get("resourceSpans"), list):
-        scopes = [scope for one in value["resourceSpans"] for scope in one.get("scopeSpans") or []]
-        spans = [span for scope in scopes for span in scope.get("spans") or []]
-        return [log for span in spans for log in spans_of(span) or []]
-    attributes = value.get("attributes")
-    if isinstance(attributes, list):
-        attributes = {one["key"]: _otlp(one.get("value")) for one in attributes if "key" in one}
-    if not isinstance(attributes, dict) or not any(key.startswith("gen_ai.") for key in attributes):
-        return None
-    if "gen_ai.input.messages" not in attributes:
-        return []
-    log = {"messages": attributes["gen_ai.input.messages"]}
-    log["instructions"] = attributes.get("gen_ai.system_instructions")
-    log["tools"] = attributes.get("gen_ai.tool.definitions")
-    log["output"] = _answers(attributes.get("gen_ai.output.messages"))
-    return [log]
+    """The logs in an export of spans; None where no span is of a model."""
+    spans = [*_spans_in(value)]
+    of_a_model = any(key.startswith(OF_MODELS) for span in spans for key in span)
+    return [log for log in map(_log_of, spans) if log["messages"]] if of_a_model else None
+
+
+def _spans_in(exported: Any) -> Iterator[dict]:
+    """The attributes of each span, and of each event or record that stands by itself."""
+    listed = exported if isinstance(exported, list) else [exported]
+    for span in [one for one in listed if isinstance(one, dict)]:
+        columns = {key.removeprefix("attributes."): span[key] for key in span if "." in key}
+        attributes = first(span, ("attributes", "tags")) or columns
+        if isinstance(attributes, list):
+            pairs = [one for one in attributes if isinstance(one, dict) and "key" in one]
+            attributes = {pair["key"]: _otlp(pair.get("value")) for pair in pairs}
+        yield attributes if isinstance(attributes, dict) else {}
+        for key in EXPORTS:
+            yield from _spans_in(span.get(key))
+
+
+def _log_of(span: dict) -> dict:
+    """The log in a span's attributes, by OpenTelemetry, OpenInference, OpenLLMetry or MLflow."""
+    tree = _nested({key: field for key, field in span.items() if key.startswith(NESTED)})
+    llm, older = tree.get("llm", {}), tree.get("gen_ai", {})
+    asked = llm.get("input_messages") or older.get("prompt")
+    answered = llm.get("output_messages") or older.get("completion")
+    if str(span.get("mlflow.spanType")).strip('"') in ("CHAT_MODEL", "LLM"):
+        asked, answered = span.get("mlflow.spanInputs"), span.get("mlflow.spanOutputs")
+    tools = llm.get("tools") or llm.get("request", {}).get("functions")
+    return {
+        "messages": span.get("gen_ai.input.messages", asked),
+        "instructions": span.get("gen_ai.system_instructions"),
+        "tools": span.get("gen_ai.tool.definitions", tools),
+        "output": _answers(span.get("gen_ai.output.messages", answered)),
+    }
+
+
+def _nested(tree: Any) -> Any:
+    """What keys with dots spell: {"a.0.message.b": 1} is {"a": [{"b": 1}]}, without the wrapper."""
+    if not isinstance(tree, dict | list):
+        return tree
+    inside: dict[str, dict] = {}
+    for key, field in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        name, _, rest = str(key).partition(".")
+        inside.setdefault(name, {})[rest] = field
+    fields = {name: _nested(keys.get("", keys)) for name, keys in inside.items()}
+    if fields and all(map(str.isdigit, fields)):
+        return [fields[number] for number in sorted(fields, key=int)]
+    return next(iter(fields.values())) if fields and fields.keys() <= WRAPPERS else fields
 
 
 def _answers(output: Any) -> Any:

@@ -73,7 +73,7 @@ OF_REQUESTS = ("truncation", "include", "background", "stop_sequences", "betas",
                "error_information", "guardrail_information", "costDetails", "statusMessage",
                "unit", "headers", "serialized", "child_runs", "dotted_order", "feedback_stats",
                "model_parameters", "optional_params", "modelParameters",
-               "invocation_params")  # fmt: skip
+               "invocation_params", "llmSchema")  # fmt: skip
 OF_SWE_AGENT = ("agent", "message_type", "thought", "action", "tool_call_ids", "is_demo", "tags",
                 "cache_control", "thinking_blocks", "provider_specific_fields")  # fmt: skip
 
@@ -186,7 +186,7 @@ def _many(value: Any) -> list | None:
             if not is_row(value):
                 return sessions
             return [{**value, key: own} for own in sessions] if len(sessions) > 1 else None
-    return spans_of(value)
+    return None if first(value, (*MESSAGES, *REQUESTS)) else spans_of(value)
 
 
 def _is_no_chat(span: dict) -> bool:
@@ -246,13 +246,17 @@ def _named(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, 
     for fields in (others, *responses):
         answers = first(fields, SEVERAL)
         if isinstance(answers, list) and answers and isinstance(answers[0], list):
-            answers = answers[0]  # LangSmith has a list for each prompt
+            answers = [one for prompt in answers for one in prompt]  # as LangSmith lists them
         several = isinstance(answers, list) and len(answers) > 1
         if several and not any("delta" in one for one in answers):
             notes["requests with several answers, of which the first is read"] += 1
     for response in responses:  # OpenAI's Responses say the rules and the tools again
         _take_over(response, others, tools)
     entries = _entries(others, tools)
+    contents = [entry.get("content") if isinstance(entry, dict) else None for entry in entries]
+    schemas = [c for c in contents if isinstance(c, dict) and c.keys() == {"type", "function"}]
+    tools += [tool for tool in schemas if tool not in tools]  # as Langfuse writes LangChain's
+    entries = [entry for entry, one in zip(entries, contents, strict=True) if one not in schemas]
     others = {key: others[key] for key in others if key not in OF_REQUESTS}
     family = _family_of(entries)
     in_parts = sum(isinstance(e, dict) and isinstance(e.get("content"), list) for e in entries)
@@ -294,7 +298,7 @@ def _entries(others: dict, tools: list) -> list:
         if entries is not None:
             del others[key]
             break
-    if entries is None and any(key in others for key in RESPONSES):
+    if entries is None and isinstance(others.get("response"), dict):
         raise ValueError(
             "an answer without its request; if it is of a batch, what was asked is in the requests:"
             ' put each request\'s "body" beside the "response" of the same custom_id'
@@ -440,6 +444,11 @@ def _tools_beside(others: dict) -> list:
         if all(isinstance(tool, dict | list) for tool in inside):
             tools += _declared(listed)
             del others[key]
+    for key in ("metadata", "extra"):
+        inside = _parsed(others.get(key))
+        if isinstance(inside, dict) and (listed := _tools_beside(dict(inside))):
+            tools += [tool for tool in listed if tool not in tools]
+            others[key] = {k: inside[k] for k in inside if k not in (*TOOLS, "invocation_params")}
     for key in PARAMETERS:
         parameters = _parsed(others.get(key))
         beside = isinstance(parameters, dict) and not first(parameters, MESSAGES)
@@ -466,7 +475,7 @@ def _declared(listed: Any) -> list:
         if several:  # Gemini's, which writes types as STRING
             tools += _in_lower_case(several)
         else:
-            tools.append(tool.get("toolSpec") or tool)
+            tools.append(tool.get("toolSpec") or _parsed(tool.get("json_schema")) or tool)
     return tools
 
 
