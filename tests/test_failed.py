@@ -19,7 +19,7 @@ from minprm.commands.playing import transcript
 from minprm.commands.train import main
 from minprm.constants import RL, ActPRM, Config, Relabel
 from minprm.logs.reader import read_demos
-from minprm.look.failure import FORMAT, Tally
+from minprm.look.failure import FORMAT, Tally, _reason
 from minprm.report.table import details
 from minprm.stages.act_prm import walk_logs
 from minprm.stages.relabel import relabelled
@@ -115,6 +115,12 @@ def test_the_embedded_model_is_not_told_to_read_examples():
     for tally in (Tally(drawn=8, turns=5), Tally(drawn=8, cut=8)):
         told = tally.why(embedded)
         assert "--tiny.updates" in told and "--few-shot" not in told and "--model" not in told
+
+
+def test_a_reward_of_ones_own_that_is_always_0_is_named_and_no_model():
+    readable = SimpleNamespace(readable=8)
+    told = _reason(SimpleNamespace(cfg=Config()), ActPRM(reward="mine.py:f"), readable, 0.0)
+    assert "earned a reward of 0; look into mine.py:f" in told and "--model" not in told
 
 
 @pytest.mark.parametrize(("text", "beginnings"), [

@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from hashlib import sha256
 from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
@@ -18,7 +18,7 @@ from minprm.arms import ladder
 from minprm.commands import checks, train
 from minprm.commands.cli import parse
 from minprm.constants import RL, Config, fail, refusal
-from minprm.look.log import Log
+from minprm.look.log import Log, to_json
 from minprm.several import jobs
 from shared.processes import begun
 from shared.stages import CFG, Lines, clockless
@@ -365,6 +365,14 @@ def test_a_run_goes_on_in_as_many_processes_as_are_asked_for_now(tmp_path, monke
     monkeypatch.setenv("WORLD_SIZE", "2")
     flags = [*again, "--shard", "always"]
     assert train.resumed(train.parse(flags), flags).shard == "always"
+    monkeypatch.delenv("WORLD_SIZE")
+    (tmp_path / "runs/one").mkdir()
+    one = to_json(asdict(replace(cfg, arms=["base"])))
+    (tmp_path / "runs/one/config.json").write_text(one)
+    alone = ["--run", "one", "--resume", "--jobs", "4"]
+    assert "--jobs has no effect here: it needs several --arms" in refusal(
+        train.resumed, train.parse(alone), alone
+    )
     other = [*again, "--threads", "2"]
     assert "give only --run, --jobs and --shard" in refusal(
         train.resumed, train.parse(other), other

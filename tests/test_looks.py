@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from minprm.endpoint import agents
 from minprm.envs.base import task_seed
 from minprm.look import looks
 from minprm.look.metrics import turn_metrics
+from minprm.run.events import Began
 from minprm.run.randomness import noise_seed
 from minprm.trainer import Run
 from shared.stages import CFG, Lines, log_of, weights
@@ -163,6 +165,18 @@ def test_a_stage_that_ends_early_drops_what_was_played_ahead(checkpoints, tmp_pa
     stopped = made(checkpoints, tmp_path / "early", "rl", eval_every=1, rl=patient)
     assert len(log_of(stopped).lines) == 2
     assert stopped.prefetch.pending is None  # it is no other stage's
+
+
+@pytest.mark.parametrize("every", [4, 5, 6])
+def test_a_stage_too_short_to_keep_a_checkpoint_says_so(every):
+    said = []
+    told = logger.add(said.append)
+    run = SimpleNamespace(cfg=replace(BASE, keep_every=every))
+    looks.keep_checkpoints(run, Began("act_prm", BASE.act_prm, 0, updates=5))
+    logger.remove(told)
+    assert ["act_prm: --keep-every 6 keeps none of its 5 updates" in x for x in said] == (
+        [True] if every == 6 else []
+    )
 
 
 def load(folder: Path) -> torch.nn.Module:

@@ -24,6 +24,7 @@ from minprm.play import expert_demo
 ROOT = Path(__file__).parents[1]
 SHOP = """
 from __future__ import annotations
+import numpy as np
 from minprm import World
 from minprm.envs.base import Illegal
 
@@ -98,6 +99,15 @@ class Hangs(Shop):
     def act(self, action):
         while True:
             pass
+class Numpy(Shop):
+    def act(self, action):
+        self.success = np.array(action) == self.expert()
+        return "sold", np.float32(self.success)
+    def summary(self, actions): return {"text/words": np.float32(len(actions))}
+class Half(Shop):
+    def act(self, action):
+        self.success = "no"
+        return "sold", 0.5
 class Takes(Shop):
     def summary(self, actions):
         actions.clear()
@@ -210,6 +220,7 @@ def test_its_knobs_are_checked_like_those_of_ours(here, capsys, args, complaint)
         ("Lost", "task 5: expert raised AttributeError: 'Lost' object has no attribute 'goal'"),
         ("Idle", "task 5: actions returned [], and not a list of texts, one at least"),
         ("Endless", "task 5: act returned ('sold', inf), and not (observation, reward), a text an"),
+        ("Half", "task 5: act left success at 'no', and not at True or False"),
         ("Leaves", "task 5: act raised SystemExit: 0 (shop.py, line "),
         ("Hangs", "task 5: act did not end within 0.1 seconds"),
         ("Shy", "task 5: thought returned 3, and not a text, or None"),
@@ -226,6 +237,15 @@ def test_what_raises_in_play_ends_in_a_sentence(here, monkeypatch, capsys, name,
         world.expert()
 
     assert sentence(capsys, played).startswith(f"shop.py:{name}, {complaint}")
+
+
+def test_numbers_of_numpy_are_python_s_own_in_the_files_of_a_run(here):
+    world = shop("Numpy")
+    world.reset(5)
+    _, reward, _, _ = world.step(world.expert())
+    assert world.success and json.dumps([reward, world.summary(["a"])]) == (
+        '[1.0, {"text/words": 1.0}]'
+    )
 
 
 def test_what_a_world_does_to_a_list_stays_with_it(here):

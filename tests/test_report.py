@@ -431,6 +431,7 @@ def test_the_page_is_told_of_knobs_that_are_not_the_usual_ones():
 @pytest.mark.parametrize(("flags", "said"), [
     ("nowhere", "nowhere: there is no such run in runs/; minprm report lists them"),
     ("one one", "one is named twice"),
+    ("one runs/one/", "runs/one is named twice"),
     ("one --wurst 1", "--wurst"),
     ("--compare one empty", "minprm report A B makes one page of both runs"),
     ("one --worst 1", "--worst is gone: minprm report A B makes one page of both"),

@@ -60,7 +60,8 @@ def parse(argv: list[str]) -> Config:
     chosen_knobs |= given_knobs(from_files)
     config = configuration(from_files + argv)
     for knob in ("stages", "config"):
-        nothing = knob in chosen_knobs and not getattr(config, knob)
+        names = getattr(config, knob)
+        nothing = knob in chosen_knobs and not (names and all(names))
         refuse(nothing, f"--{knob} names nothing: name one or more, or leave it out")
     check_effects(config, chosen_knobs, PRESETS[config.preset])
     return config
@@ -129,8 +130,10 @@ def _sentence(box: str) -> str:
     complaint = " ".join(paragraphs[0])
     for title, *lines in paragraphs[1:-1]:
         if title == "Perhaps you meant:":
-            flags = [line.split()[0] for line in lines if line.startswith("--")]
+            flags = [line.split()[0].rstrip(",") for line in lines if line.startswith("--")]
             complaint += f"; perhaps you meant {' or '.join(flags)}"
+    if re.search(r"^Unrecognized.*[ =](true|false)\b", complaint, re.IGNORECASE):
+        complaint += "; a switch takes no word: --gate, or --no-gate"
     return complaint
 
 
@@ -197,6 +200,11 @@ def _toml(path: str) -> dict[str, object]:
             switch, switched = isinstance(ours[name], bool), isinstance(setting, bool)
             refuse(switch and not switched, f"{place} is true or false, and not {setting!r}")
             refuse(switched and not switch, f"{place} takes a value, and not true or false")
+            several = isinstance(setting, list) and len(setting) != 1
+            refuse(
+                several and not isinstance(ours[name], list),
+                f"{place} takes one value, and not {setting!r}",
+            )
         found[name] = setting
     refuse("config" in found, f"--config {path} names another config: give both, --config A B")
     return found

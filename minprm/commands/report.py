@@ -33,10 +33,10 @@ def main(argv: list[str]) -> None:
     """The command."""
     given_knobs(argv, GONE)
     runs = read_flags(Report, argv, "minprm report").runs
-    for run in runs:
-        refuse(runs.count(run) > 1, f"{run} is named twice")
     try:
         folders = [folder_of(run) for run in runs]
+        for folder in folders:
+            refuse(folders.count(folder) > 1, f"{folder} is named twice")
         print(printable(str(write_page(folders)) if folders else list_of_runs()))
     except (Broken, OSError) as error:
         fail(str(error))

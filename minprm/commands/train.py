@@ -18,7 +18,9 @@ from safetensors import SafetensorError
 from minprm.arms.about import read_about
 from minprm.arms.demos import require_logs
 from minprm.commands.cli import as_flags, configuration, differences, given_knobs, parse
+from minprm.commands.effects import check_effects
 from minprm.commands.plan import NEEDS_LESS, plan
+from minprm.commands.presets import PRESETS
 from minprm.constants import Config, fail, flat
 from minprm.envs import check_tasks, make_world
 from minprm.load.names import require_model
@@ -190,6 +192,7 @@ def resumed(cfg: Config, argv: list[str]) -> Config:
     knobs |= {knob: setting for knob, setting in free.items() if knob in chosen_knobs}
     # its name is that of its folder, whatever the file says; its TOML file has been read already
     began = configuration(as_flags({**knobs, "config": [], "run": path.parent.name}))
+    check_effects(began, chosen_knobs & free.keys(), PRESETS[began.preset])
     return replace(began, config=knobs["config"], resume=True)
 
 

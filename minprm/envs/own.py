@@ -95,7 +95,9 @@ def _guard(name: str, method: str, theirs: Callable) -> Callable:
             fail(f"{place}: {method} raised {own.in_a_line(error)}")
         if method in RETURNS and not _fits(method, answer):
             fail(f"{place}: {method} returned {answer!r:.100}, and not {RETURNS[method]}")
-        return answer
+        if method == "act" and not own.is_number(self.success):
+            fail(f"{place}: act left success at {self.success!r:.100}, and not at True or False")
+        return _plain(method, answer)
 
     return guarded
 
@@ -112,6 +114,15 @@ def _fits(method: str, answer: Any) -> bool:
     if method == "summary":
         return isinstance(answer, dict) and all(map(own.is_number, answer.values()))
     return isinstance(answer, str) or (method == "thought" and answer is None)
+
+
+def _plain(method: str, answer: Any) -> Any:
+    """The answer with numbers of Python's own: files of a run hold none of numpy's or torch's."""
+    if method == "act":
+        return answer[0], float(answer[1])
+    if method == "summary":
+        return {name: float(number) for name, number in answer.items()}
+    return answer
 
 
 def _are(kind: Any, answers: Any) -> bool:

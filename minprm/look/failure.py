@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from loguru import logger
 
 from minprm.constants import ActPRM, fail
+from minprm.own import is_own
 from minprm.run.events import Chose, Drew, Event, Grouped
 from minprm.text.chat import Chat
 from minprm.trainer import Run
@@ -151,6 +152,8 @@ def _why_zero(cfg: ActPRM) -> str:
             "after none of them did the model write the expert's action: use --act-prm.reward "
             "action_prob_mean, which is graded"
         )
+    if is_own(cfg.reward):
+        return f"look into {cfg.reward}, or use --act-prm.reward action_prob_mean, which is graded"
     return "use another --model that can follow these demos"
 
 

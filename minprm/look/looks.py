@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 import torch
+from loguru import logger
 
 from minprm.arms.checkpoint import save_checkpoint
 from minprm.arms.evaluation import evaluate, replay, summary
@@ -101,6 +102,10 @@ def keep_checkpoints(run: Run, event: Event) -> None:
     A run that is killed and goes on from an older snapshot writes the same model again.
     """
     every = run.cfg.keep_every
+    if isinstance(event, Began) and event.updates < every:
+        logger.warning(
+            f"{event.stage_id}: --keep-every {every} keeps none of its {event.updates} updates"
+        )
     if not isinstance(event, Updated) or not every or (event.update + 1) % every:
         return
     updates = event.update + 1
