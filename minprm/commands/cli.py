@@ -130,7 +130,7 @@ def _sentence(box: str) -> str:
     complaint = " ".join(paragraphs[0])
     for title, *lines in paragraphs[1:-1]:
         if title == "Perhaps you meant:":
-            flags = [line.split()[0].rstrip(",") for line in lines if line.startswith("--")]
+            flags = re.findall(r"(?:^|, )(--[\w.-]+)", "\n".join(lines), re.MULTILINE)
             complaint += f"; perhaps you meant {' or '.join(flags)}"
     if re.search(r"^Unrecognized.*[ =](true|false)\b", complaint, re.IGNORECASE):
         complaint += "; a switch takes no word: --gate, or --no-gate"
