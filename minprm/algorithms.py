@@ -101,12 +101,13 @@ def mean(r: Tensor) -> Tensor:
 def mean_std(r: Tensor) -> Tensor:
     """A_i = (r_i - mean(r)) / (std(r) + 1e-4), std unbiased.  [G] -> [G]   GRPO, arXiv:2402.03300
 
-    A group of one has no standard deviation. Its advantage is 0, not NaN.
+    Where all earn the same, and so in a group of one, it is 0: the mean is rounded, and what is
+    left of a large reward may be more than 1e-4.
 
     >>> mean_std(torch.tensor([1.0, 0.0, 0.0, 0.0]))
     tensor([ 1.4997, -0.4999, -0.4999, -0.4999])
     """
-    return (r - r.mean()) / (r.std() + 1e-4) if len(r) > 1 else torch.zeros_like(r)
+    return (r - r.mean()) / (r.std() + 1e-4) if r.max() > r.min() else torch.zeros_like(r)
 
 
 # --- CREDIT over several steps --------------------------------------------------------------------

@@ -68,6 +68,12 @@ def test_a_group_of_one_and_a_group_without_variance_teach_nothing(name):
     assert zoo.ADVANTAGES[name](torch.full((4,), 0.7)).abs().max() < 1e-6
 
 
+@pytest.mark.parametrize("name", ["mean_std", "asym_clip"])
+@pytest.mark.parametrize(("reward", "size"), [(12345.678, 6), (100.1, 7), (1 / 3, 7)])
+def test_what_rounding_leaves_of_equal_rewards_is_not_divided_by_almost_nothing(name, reward, size):
+    assert zoo.ADVANTAGES[name](torch.full((size,), reward)).tolist() == [0.0] * size
+
+
 def test_thoughts_that_earned_nothing_have_no_posterior_and_are_never_best():
     for name in ("posterior", "max_rl", "best", "top_k"):
         (a,) = zoo.advantages([torch.zeros(4)], name, [torch.ones(4)])
@@ -248,6 +254,8 @@ def test_a_copy_is_the_action_or_its_argument_values_and_not_from_the_state():
     assert not copies("reopen cc", "open c", "")
     assert copies("So (open c).", "open c", "a ball") and not copies("open c?", "open c", "open c!")
     assert not copies("", "", "a ball")  # a turn that cannot be read is no copy of anything
+    wrap = '{"name": "wrap", "arguments": {"gift": true, "sizes": [1, 2], "card": null}}'
+    assert copies("gift true , sizes [1, 2] , card null", wrap, "")  # as JSON spells them
 
 
 # a run switches subnormal numbers off, so they are not drawn

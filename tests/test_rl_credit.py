@@ -209,6 +209,14 @@ def test_a_group_without_a_turn_takes_no_others_place(parts):
     assert stats["reward/kept"] == 1
 
 
+def test_what_was_played_ahead_is_one_update_old_in_however_many_steps(parts, monkeypatch):
+    """--optim.minibatches makes fewer steps where there are fewer groups."""
+    groups = played(parts)
+    for steps, age in ((0, 0.0), (1, 1.0), (3, 1.0)):
+        monkeypatch.setattr(parts[0], "version", steps)
+        assert rl_samples(groups, RL(), False, parts[0])[1]["policy/staleness"] == age
+
+
 def test_uncertain_groups_are_kept_and_soft_weights_average_to_one():
     std = tensor([0.0, 0.3, 0.1, 0.6])
     assert top_p(std, 1.0).tolist() == [1, 1, 1, 1]

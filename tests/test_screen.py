@@ -88,6 +88,11 @@ def test_long_thoughts_and_large_groups_are_cut_with_a_mark():
     assert told[-3].split()[:2] == ["-0.10", "0.000"]  # the worst one is among them
 
 
+def test_a_large_reward_keeps_apart_from_its_advantage():
+    told = picture(line([thought("a", 12345.678, 0.75)])).splitlines()[-1]
+    assert told.split()[:2] == ["0.75", "12345.678"]
+
+
 def test_of_resampled_paths_it_is_said_what_the_advantage_counts():
     assert "descend" not in picture(line([thought("a", 0.5, 1.0)]))
     group = [thought("a", 0.5, 2.0, descendants=2), thought("b", 0.6, 0.0, descendants=0)]

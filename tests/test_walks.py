@@ -250,6 +250,16 @@ def parts_of(s):
     return [s.ids[i:j] for i in range(len(s.ids)) for j in range(i, len(s.ids) + 1)]
 
 
+def test_a_mean_by_length_counts_all_tokens_that_are_learned_and_so_the_end_of_a_thought(parts):
+    """Thoughts that are empty are as long as each other, and not without any length."""
+    cfg, groups, _ = walk(parts, advantage="opo")
+    for g in groups:
+        for z in g.thoughts:
+            z.sampled, z.ids, z.outcome = z.sampled[-1:], [], 0.5
+    credit(groups, cfg)
+    assert {z.advantage for g in groups for z in g.thoughts} == {0.0}
+
+
 def test_a_group_without_reward_teaches_nothing(parts):
     _, chat, _ = parts
     cfg, groups, _ = walk(parts)

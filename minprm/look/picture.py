@@ -70,7 +70,7 @@ def picture(line: dict) -> str:
                 lines.append(f"    … {left_out} more between these")
             continue
         times = f"{row.times} of {len(group)}"
-        head = f"    {row.advantage:9.2f}{row.reward:8.3f}  {times:<{width}}  "
+        head = f"    {row.advantage:9.2f} {row.reward:7.3f}  {times:<{width}}  "
         lines += _beside(head, row.lines)
     return "\n".join(lines)
 

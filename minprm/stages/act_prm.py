@@ -293,7 +293,7 @@ def credit(groups: list[Group], cfg: ActPRM) -> None:
     for group in groups:
         outcomes = torch.tensor([z.outcome for z in group.thoughts])
         gains.append(gain(outcomes, group.chance))
-        lengths.append(torch.tensor([float(len(z.ids)) for z in group.thoughts]))
+        lengths.append(torch.tensor([float(len(z.sampled)) for z in group.thoughts]))
         posteriors.append(posterior(gains[-1], group.chance))
     advs = posteriors
     if cfg.advantage != "posterior":

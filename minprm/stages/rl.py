@@ -76,8 +76,6 @@ def batches(run: Run, stage_id: str, cfg: RL, dense: bool, by_turn: bool) -> Cal
             fail(f"{stage_id}: no episode of update {update} came to its end")
         baseline = run.running["baseline"]
         samples, stats = rl_samples(groups, cfg, dense, run.agent.policy, baseline)
-        optim = run.cfg.optim
-        stats["policy/staleness"] /= optim.passes * optim.minibatches  # in updates
         run.running["baseline"] = stats.get("reward/baseline", 0.0)
         stats["reward/mean"] = fmean(e.world.success for e in episodes)
         run.running["won"] = run.running.get("won", 0.0) + stats["reward/mean"]
@@ -203,10 +201,8 @@ def rl_samples(
             if weight:
                 samples += e.samples
     stats["reward/kept"] = sum(weight > 0 for weight in weights) / len(groups)
-    # how many steps of the optimizer ago the oldest was written: above 0 where batches are played
-    # ahead
-    oldest = min((sample.version for sample in samples), default=policy.version)
-    stats["policy/staleness"] = policy.version - oldest
+    # one batch is played ahead at most, so what is older was written one update ago
+    stats["policy/staleness"] = float(any(sample.version < policy.version for sample in samples))
     return samples, stats
 
 

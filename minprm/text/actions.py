@@ -153,7 +153,8 @@ def copies(thought: str, action: str, state: str) -> bool:
     if not thought.strip():  # an empty text would be found in it
         return False
     _, calls = parts(action)
-    names = [str(argument) for call in calls for argument in call["arguments"].values()]
+    arguments = [argument for call in calls for argument in call["arguments"].values()]
+    names = [a if isinstance(a, str) else json.dumps(a, ensure_ascii=False) for a in arguments]
     words = [name for name in names if name.strip()] or [normalise(action)]
     named = all(_says(thought, word) for word in words)
     return named and any(not _says(state, word) for word in words)
