@@ -327,7 +327,7 @@ class Config:
     # of everything that is sampled for training
     temperature: Annotated[Positive, ReadBy("act_prm*", "relabel*", "rl*", "sample", "synth")] = 1.0
     eval_temperature: Temperature = 0.0  # of evaluation; 0: greedy
-    thought_tokens: Count = 32  # a longer thought is cut and earns nothing
+    thought_tokens: Count = 32  # longest thought, its end included; a longer one earns nothing
     action_tokens: Count = 8  # longest action, its tags included
     context: Count = 4096  # longest prompt with its answer; what outgrows it is cut, and counted
     micro_tokens: Count = 16384  # tokens of one forward pass, padding included
