@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import AutoTokenizer
 
 from evidence.results import save_run, take_json_flag
-from examples.text_rewards import untrained
+from examples.text_rewards import READ_NOTHING
 from minprm.algorithms import mean_std, ppo_clip
 from minprm.commands.train import CHECKPOINTS
 from minprm.commands.train import main as train
@@ -110,7 +110,7 @@ def main() -> None:
     run = f"nlpo-{time.strftime('%Y%m%d-%H%M%S')}"
     path = str(CHECKPOINTS / run / "stages-0")
     warm = f"--run {run} --world text --stages sft:actions --num-demos 768"
-    train([*warm.split(), "--action-tokens", "24", "--model", untrained(0)])
+    train([*warm.split(), "--action-tokens", "24", *READ_NOTHING])
     chat = Chat(pretrained(AutoTokenizer, path))
     print(f"{'':<38}{'|log ratio|, first':>18}  success, updates 1-10  51-60, seeds 0 1 2")
     for name, p, same_set in (

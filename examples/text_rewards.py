@@ -17,11 +17,8 @@ from statistics import fmean
 from evidence.results import save_run, take_json_flag
 from minprm.commands.cli import read_flags
 from minprm.commands.train import CHECKPOINTS, go_on
-from minprm.constants import Config, Tiny, fail
+from minprm.constants import Config, fail
 from minprm.envs import make_world
-from minprm.envs.text import Text
-from minprm.load import tiny
-from minprm.model.policy import Policy
 
 
 @dataclass
@@ -41,6 +38,7 @@ class Flags:
 
 
 NAMES = ("reward", "right", "kl")
+READ_NOTHING = ["--tiny.updates", "0"]  # the tiny model begins with the warm start
 
 
 def main(argv: list[str], json_file: str = "") -> None:
@@ -73,8 +71,8 @@ def runs_of(flags: Flags, run: str, args: list[str], seed: int) -> dict[str, tup
     shared += ["--action-tokens", str(flags.tokens), "--thought-tokens", "1"]
     shared += ["--eval-temperature", "1"]
     warm = [*shared, "--stages", "sft:actions", "--num-demos", str(flags.demos)]
-    start = flags.model or untrained(seed)
-    rows = {"warm start": result(f"{run}-warm", [*warm, "--model", start])}
+    warm += ["--model", flags.model] if flags.model else READ_NOTHING
+    rows = {"warm start": result(f"{run}-warm", warm)}
     ppo = "--stages rl:dense --rl.advantage gae --rl.loss ppo_clip --optim.passes 2"
     ppo += f" --rl.updates {flags.updates} --model {CHECKPOINTS}/{run}-warm/stages-"
     ppo = [*shared, *f"{ppo}{seed}".split()]
@@ -83,13 +81,6 @@ def runs_of(flags: Flags, run: str, args: list[str], seed: int) -> dict[str, tup
     held = ["--rl.kl", str(flags.kl), "--rl.kl-target", str(flags.kl_target)]
     rows["PPO with adaptive KL"] = result(f"{run}-held", [*ppo, *held])
     return rows
-
-
-def untrained(seed: int) -> str:
-    """A model that has read nothing, where the trainer can load it."""
-    path = CHECKPOINTS / f"untrained-{seed}"
-    Policy(*tiny.untrained(Text(), Tiny(), seed), 1024).save(path)
-    return str(path)
 
 
 def result(run: str, flags: list[str]) -> tuple[float, float, float]:

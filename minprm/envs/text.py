@@ -36,7 +36,9 @@ class Text(World):
         """reward: a name of METRICS, or FILE.py:NAME. enough: a reward that is a success, too."""
         if math.isnan(enough):
             raise ValueError("enough is a number: a reward that is a success")
-        self.reward = metric(reward)
+        self.reward = reward
+        self.metric = metric(reward)
+        self.file = file
         self.pairs = tasks_of(file, _pair) if file else ()
         self.enough = enough
 
@@ -49,7 +51,7 @@ class Text(World):
     def act(self, action: str) -> tuple[str, float]:
         if not action.strip():  # a turn in which none could be read comes as an empty one
             raise Illegal("illegal: there is no answer")
-        reward = self.reward(action, self.references)
+        reward = self.metric(action, self.references)
         self.success = exact_match(action, self.references) == 1 or reward >= self.enough
         return "", reward
 
