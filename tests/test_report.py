@@ -426,6 +426,9 @@ def test_the_page_is_told_of_knobs_that_are_not_the_usual_ones():
     found = settings("act_prm:resample", config)
     assert (found["scored_by"], found["patience"], found["continues"]) == ("base", 3, "resample")
     assert settings("rl", {**config, "rl": {**config["rl"], "groups": "soft"}})["groups"] == "soft"
+    own = {**config, "rl": {**config["rl"], "reward": "mine.py:judge"}}
+    assert settings("rl", own)["reward"] == "mine.py:judge"
+    assert settings("rl:dense", config)["reward"] == "each turn's, from the world"
 
 
 @pytest.mark.parametrize(("flags", "said"), [

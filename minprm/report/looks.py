@@ -88,9 +88,8 @@ def settings(stage: str, config: dict) -> dict:
     rare = {name: knobs[name] for name in RARE if knobs.get(name) != plain.get(name)}
     if stage.endswith(":resample"):
         knobs |= RESAMPLE
-    if kind(stage) == "rl":
-        by_turn = stage.endswith((":dense", ":sum"))
-        knobs["reward"] = "each turn's, from the world" if by_turn else "success"
+    if stage.endswith((":dense", ":sum")):
+        knobs["reward"] = "each turn's, from the world"
     chosen = {name: knobs.get(name) for name in KNOBS} | rare
     return chosen | {"temperature": config.get("temperature")}
 

@@ -29,7 +29,7 @@ function hardBest(r) {
 const isRL = () => theLook().method === "rl";
 const settings = () => theLook().settings ?? {};
 const hasCritic = () => ["gae", "turn_gae"].includes(settings().advantage);
-const isDense = () => isRL() && (settings().reward ?? "success") !== "success";
+const isDense = () => isRL() && (settings().reward ?? "").startsWith("each turn");
 // Advantages that are 0 where all rewards of a group are equal.
 const compares = () => ["mean", "mean_std", "rloo"].includes(settings().advantage);
 // Which advantage is on view, by name: the run's own, or the one of "what if".
