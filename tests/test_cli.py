@@ -56,6 +56,7 @@ ROOT = Path(__file__).parents[1]
         ("--config=", "--config names nothing"),
         ("--gate false", "false; a switch takes no word: --gate, or --no-gate"),
         ("--history.thoughts=False", "a switch takes no word"),
+        ("--seeds 0,1", "['0,1']; several numbers have a space between them"),
         ("--no-history.thoughts", "you meant --history.thoughts or --history.no-thoughts ("),
         ("--stages sft:nothing", "sft:thoughts"),
         (f"--stages {'sft:actions ' * 42}", "at most 10"),

@@ -134,6 +134,8 @@ def _sentence(box: str) -> str:
             complaint += f"; perhaps you meant {' or '.join(flags)}"
     if re.search(r"^Unrecognized.*[ =](true|false)\b", complaint, re.IGNORECASE):
         complaint += "; a switch takes no word: --gate, or --no-gate"
+    if re.search(r"\['\d+,", complaint):
+        complaint += "; several numbers have a space between them"
     return complaint
 
 
