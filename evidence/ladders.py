@@ -70,7 +70,9 @@ def interval_of(ladder: dict[str, list[dict]]) -> str:
     """How the intervals of the arms were made."""
     kinds = {len(rows): interval_kind(rows) for rows in ladder.values()}
     seeds = max(kinds)
-    return f"95 %, t over seeds, n = {seeds}" if seeds > 1 else f"95 %, {kinds[1]}"
+    if seeds == 1:
+        return f"95 %, {kinds[1]}"
+    return f"95 %, t over seeds, n = {seeds}; where they agree Wilson's over tasks"
 
 
 def row_of(row: dict, seeds: list[dict]) -> dict:

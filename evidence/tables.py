@@ -170,7 +170,7 @@ def few_shot(rows: dict) -> str:
         after = row["after"]
         ends = [share(after["mean"]), shares(after["values"])] if after else ["", "stopped"]
         lines.append([name, share(row["before"]["mean"]), shares(row["before"]["values"]), *ends])
-    return grid(["what is read", "before", "seeds", "after", "seeds"], lines)
+    return grid(["what is read", "after 1 update", "seeds", "after 10", "seeds"], lines)
 
 
 def across(rows: dict, what: str, columns: Iterable[str], digits: int = 2) -> str:

@@ -296,3 +296,84 @@ def test_a_row_whose_type_is_a_word_of_a_block_is_a_log(in_an_array, read):
     ]
     demos, report = read(*([rows] if in_an_array else rows))
     assert replies(demos) == [["A."], ["A."]] and not report.problems
+
+
+# --- what was read before these forms were, and is read as it was ---------------------------------
+
+ANSWER = {"role": "assistant", "content": "A."}
+CHAT = [*ASKED, ANSWER]
+
+
+def test_a_message_of_openhands_may_be_a_text_or_have_no_content(read):
+    event = {"kind": "MessageEvent", "source": "user"}
+    answered = {"kind": "MessageEvent", "source": "agent", "llm_message": ANSWER}
+    demos, _ = read({**event, "llm_message": ASKED[0]}, answered)
+    assert state(demos[0]) == [("user", "do A")] and replies(demos) == [["A."]]
+
+
+def test_a_log_that_begins_with_a_summary_is_what_the_model_read(read):
+    history = [item("user", "do A"), item("assistant", "old"), item("user", "short")]
+    demos, report = read(META, compacted(replacement_history=history), *GOES_ON)
+    assert state(demos[0])[-1] == ("user", "do B") and not report.problems
+    assert replies(demos) == [["B."]] and ("assistant", "old") in state(demos[0])
+
+
+def test_a_header_of_codex_without_a_type_is_no_damage(read):
+    oldest = {"id": "1", "instructions": "Be brief."}
+    demos, _ = read(oldest, *TURN[1:], compacted(replacement_history=[item("user", "x")]), *GOES_ON)
+    assert replies(demos) == [["A."], ["B."]]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"kwargs": {"model": "m", "input": ASKED, "tools": TOOLS}, "output": [ANSWER]},
+        {"kwargs": {"prompt": "do A", "system": "Be brief."}, "output": "A."},
+        {"messages": [*ASKED, {"role": "assistant", "content": "Click(id='b12')"}]},
+        {"messages": ASKED, "response": "Order(id='3') is on its way"},
+    ],
+)
+def test_requests_of_a_client_and_actions_with_an_id_are_read(row, read):
+    demos, report = read(row)
+    assert len(demos) == 1 and not report.problems
+
+
+def test_a_record_with_a_body_beside_its_attributes_is_a_span(read):
+    said = json.dumps([{"role": "user", "parts": [{"type": "text", "content": "do A"}]}])
+    answered = json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": "A."}]}])
+    messages = {"gen_ai.input.messages": said, "gen_ai.output.messages": answered}
+    for other in ({}, {"llm": "gpt"}):
+        demos, _ = read({"body": "x", "attributes": messages | other})
+        assert replies(demos) == [["A."]]
+
+
+def test_what_stands_beside_tools_or_rules_in_a_request_is_never_lost_in_silence(read):
+    _, report = read({"messages": CHAT, "info": {"system": "R", "foo": {"content": "lost"}}})
+    assert "info.foo" in report.problems[0].reason
+    inside = {"invocation_params": {"tools": TOOLS, "system": "R"}}
+    _, report = read({"messages": CHAT, "extra": inside})
+    assert "system" in report.problems[0].reason
+
+
+def test_an_answer_of_a_tool_that_looks_like_a_schema_is_an_answer(read):
+    calls = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    called = {"role": "assistant", "content": None, "tool_calls": calls}
+    seen = {"type": "method", "function": "foo"}
+    answered = {"role": "tool", "tool_call_id": "1", "content": seen}
+    demos, _ = read({"messages": [*ASKED, called, answered, ANSWER], "tools": TOOLS})
+    assert len(demos[0].steps) == 2
+
+
+def test_a_thought_beside_an_empty_one_of_swe_agent_stays(read):
+    answered = {**ANSWER, "thought": "", "action": "ls", "reasoning_content": "hm"}
+    demos, _ = read({"history": [{"role": "user", "content": "do A", "agent": "main"}, answered]})
+    assert [thought for thought, _, _ in steps(demos[0])] == ["hm"]
+
+
+def test_settings_of_a_program_are_no_logs(tmp_path):
+    (tmp_path / "logs.jsonl").write_text(json.dumps({"messages": CHAT}) + "\n", encoding="utf-8")
+    settings = ({"input": "data/in.jsonl", "output": "out/"}, {"steps": "100"}, {"history": "h"})
+    for i, one in enumerate(settings):
+        (tmp_path / f"config{i}.json").write_text(json.dumps(one), encoding="utf-8")
+    demos, report = read_logs(tmp_path)
+    assert replies(demos) == [["A."]] and not report.problems

@@ -75,7 +75,7 @@ def test_the_ladder_stands_between_random_play_and_the_expert_with_its_intervals
         assert (x["mean"], x["low"], x["high"]) == interval([row(0, x["mean"])])
     assert data["note"].startswith("95 % intervals over 200 tasks (Wilson's). One seed")
     assert data["what"] == "success"
-    two = {"base": [row(0, 0.5)], "rl": [row(0, 0.5), row(1, 0.5)]}
+    two = {"base": [row(0, 0.5)], "rl": [row(0, 0.5), row(1, 0.6)]}
     (here / "ladder.json").write_text(json.dumps(two))
     said = gather([here])["note"]
     assert "over 200 tasks (Wilson's) or over 2 seeds (Student's t)" in said

@@ -6,7 +6,8 @@ other questions; or the instruction alone, which the others read as well. Then t
 Act-PRM, as in `--preset small`. The seed draws the examples (the three begin with the one, the
 eight with the three), the training and held-out logs, and all noise. Measured is the held-out
 reward: the mean p(expert's action | thought) on 40 logs, eight thoughts each, before and after.
-Without ARM and SEED the runs that are there are joined: add `--json FILE`.
+The first look comes after the first update, so that is what "before" says. Without ARM and SEED the
+runs that are there are joined: add `--json FILE`.
 
 Written before the runs. "More examples raise the start" is false if on a seed eight begin lower
 than one. "Learning makes up for examples" is false if after ten updates one example has less than

@@ -70,7 +70,8 @@ def run(tmp_path):
 def test_a_finished_ladder_becomes_a_file(run):
     found = ladders.of_run(run())
     assert found["command"] == "python train.py --run r" and found["commit"] == "4a84caa"
-    assert found["interval"] == "95 %, t over seeds, n = 2" and found["base_seconds"] == [46.7]
+    assert found["interval"] == "95 %, t over seeds, n = 2; where they agree Wilson's over tasks"
+    assert found["base_seconds"] == [46.7]
     arm = found["rows"]["act_prm"]
     assert arm["values"] == [0.75, 1.0] and arm["mean"] == 0.875 and arm["seconds"] == 2.5
     assert arm["low"] == 0 and arm["high"] == 1  # 12.7 times the standard error

@@ -132,7 +132,7 @@ def _sentence(box: str) -> str:
         if title == "Perhaps you meant:":
             flags = re.findall(r"(?:^|, )(--[\w.-]+)", "\n".join(lines), re.MULTILINE)
             complaint += f"; perhaps you meant {' or '.join(flags)}"
-    if re.search(r"^Unrecognized.*[ =](true|false)\b", complaint, re.IGNORECASE):
+    if re.search(r"^Unrecognized options: (true|false)$", complaint, re.IGNORECASE):
         complaint += "; a switch takes no word: --gate, or --no-gate"
     if re.search(r"\['\d+,", complaint):
         complaint += "; several numbers have a space between them"

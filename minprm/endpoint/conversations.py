@@ -119,9 +119,8 @@ def asked(body: bytes | None, obeys: bool = False) -> Asked:
             _say_ignored(name, obeys)
     if fields.get("n") not in (None, 1):
         raise Refusal("n must be 1: an episode is drawn turn by turn")
-    limits = [limit for name in LIMITS if (limit := fields.get(name)) is not None]
-    limit = limits[0] if limits else None
-    if limits and not (isinstance(limit, int) and limit >= 1):
+    limit = next((fields[name] for name in LIMITS if fields.get(name) is not None), None)
+    if limit is not None and not (isinstance(limit, int) and limit >= 1):
         raise Refusal("max_tokens is no number of tokens")
     messages = fields.get("messages")
     tools = fields.get("tools") or []
@@ -158,6 +157,8 @@ def steps_of(messages: list, tools: Any) -> list[Step]:
     for step in log.steps:
         for mark, text in texts.items():
             step.action = step.action.replace(mark, text)
+            for message in step.state:
+                message["content"] = message["content"] and message["content"].replace(mark, text)
     return log.steps
 
 
@@ -378,7 +379,9 @@ def remember(turn: Pending, message: dict, action: str) -> None:
         return
     thoughts = [step.thought for step in steps]
     end = End(turn.sample, len(turn.sample.ids), action, thoughts)
-    turn.episode.ends.setdefault(key(steps, turn.asked.tools), []).append(end)
+    ends = turn.episode.ends
+    place = key(steps, turn.asked.tools)
+    ends[place] = [*ends.pop(place, []), end]  # the newest place stands last
 
 
 def last_end(e: AgentEpisode, request: Asked) -> tuple[End | None, int]:

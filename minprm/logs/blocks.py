@@ -342,7 +342,8 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
         entry = {**entry["kwargs"], "type": (entry.get("id") or ["ai"])[-1]}
     if isinstance(entry.get("data"), dict):
         entry = {**entry["data"], "type": entry["type"]}
-    if ("from" in entry and "role" not in entry) or entry.get("role") in OF_CALLS:
+    calls = entry.get("role") in OF_CALLS and str(entry.get("content")).lstrip()[:1] in "{["
+    if calls or ("from" in entry and "role" not in entry):
         entry = from_turn(entry)
     kind = entry.get("type")
     if is_record(entry):

@@ -138,12 +138,16 @@ def refuse_unread(notes: Counter) -> None:
         return
     keys = ""
     for field in fields:
-        key = ".".join(field.split('"')[1].split(".")[-2:])
+        key = _short(field.split('"')[1])
         keys += f" .{key}" if key in CONVERSATION and field.endswith("of a log") else f" {key}"
     raise ValueError(
         f"{', '.join(fields)}: not understood{TO_DROP}{keys} leaves it out, and else --map"
         " KEY=NAME says under which name it is read"
     )
+
+
+def _short(path: str) -> str:
+    return ".".join(path.split(".")[-2:])
 
 
 def _not_understood(key: str, field: Any) -> Iterator[str]:
@@ -205,7 +209,7 @@ def renamed(tree: Any, reading: Reading, parent: str = "") -> Any:
     names = dict(pair.split("=", 1) for pair in reading.map)
     fields = {}
     for key, field in tree.items():
-        if key in reading.drop or f"{parent}.{key}" in reading.drop:
+        if key in reading.drop or _short(f"{parent}.{key}") in reading.drop:
             continue
         name = names.get(key, names.get(f"{parent}.{key}", key))
         if name in fields or (name != key and not is_nothing(tree.get(name))):

@@ -37,16 +37,16 @@ OF_A_ROW = ("history", "trajectory", "metadata", "metrics", "test_result", "inst
 
 def is_event(value: Any) -> bool:
     """Is this one event of an agent's log, and not a log?"""
-    if not isinstance(value, dict) or {"messages", "role", "trace_id", "traceId"} & value.keys():
+    if not isinstance(value, dict) or {"messages", "role"} & value.keys():
         return False
     return _is_claude_code(value) or _is_codex(value) or _is_openhands(value)
 
 
 def _is_claude_code(value: dict) -> bool:
     spoken = value.get("type") in ("user", "assistant") and isinstance(value.get("message"), dict)
-    return spoken or (
-        isinstance(value.get("type"), str) and any(key in value for key in CLAUDE_CODE)
-    )
+    observed = {"trace_id", "traceId"} & value.keys()  # an observation of Langfuse
+    is_own = isinstance(value.get("type"), str) and any(key in value for key in CLAUDE_CODE)
+    return spoken or (is_own and not observed)
 
 
 def _is_codex(value: dict) -> bool:
@@ -87,8 +87,9 @@ def split_events(events: list[dict]) -> list[list[dict]]:
 def _says_something(event: dict) -> bool:
     if event.get("remembered") or event.get("isCompactSummary"):
         return False
+    is_own = event.get("action") in OWN_EVENTS or event.get("observation") in OWN_EVENTS
     said = event.get("type") in ("user", "assistant", "response_item")
-    return said or event.get("source") == "agent"
+    return said or (event.get("source") == "agent" and not is_own)
 
 
 def _by_summaries(events: list[dict]) -> list[list[dict]]:
@@ -96,14 +97,18 @@ def _by_summaries(events: list[dict]) -> list[list[dict]]:
     went on from. Where that cannot be read, the summary stays, with what follows it."""
     parts: list[list[dict]] = [[]]
     for event in events:
-        read = None
-        if any(event.get(key) in CONDENSED for key in ("type", "kind", "action")):
-            read = (_replaced if "payload" in event else _remembered)(parts[-1], event)
+        condenses = any(event.get(key) in CONDENSED for key in ("type", "kind", "action"))
+        read = _read_behind(parts[-1], event) if condenses else None
         if read is None:
             parts[-1].append(event)
         else:
             parts.append(read)
     return parts
+
+
+def _read_behind(before: list[dict], event: dict) -> list[dict] | None:
+    """What the model went on from after this summary; None where it cannot be read."""
+    return _replaced(before, event) if "payload" in event else _remembered(before, event)
 
 
 def _replaced(before: list[dict], event: dict) -> list[dict] | None:
@@ -112,7 +117,7 @@ def _replaced(before: list[dict], event: dict) -> list[dict] | None:
     if not items or any("compaction" in str(one.get("type")) for one in items):
         return None
     read = [{"type": "response_item", "payload": one, "remembered": True} for one in items]
-    return [one for one in before if one["type"] == "session_meta"] + read
+    return [one for one in before if one.get("type", "session_meta") == "session_meta"] + read
 
 
 def _remembered(before: list[dict], event: dict) -> list[dict]:
@@ -128,7 +133,7 @@ def _remembered(before: list[dict], event: dict) -> list[dict]:
     if condensed.get("summary"):
         said = {"role": "user", "content": [condensed["summary"]]}
         summary = {"kind": "MessageEvent", "id": "summary", "llm_message": said, "remembered": True}
-        read.insert([*gone, True].index(True), summary)
+        read.insert(gone.index(True) if any(gone) else len(gone), summary)
     return read
 
 
@@ -214,7 +219,8 @@ def from_codex(events: list[dict], notes: Counter) -> dict:
                 payload = {**payload, "output": output["content"]}  # the model reads it alone
             entries.append(payload)
         elif kind == "message":
-            entries.append({key: payload[key] for key in ("type", "role", "content")})
+            mark = {"weight": 0} if event.get("remembered") else {}
+            entries.append({key: payload[key] for key in ("type", "role", "content")} | mark)
         elif kind:
             notes[f"{kind} of Codex, left out"] += 1
     return {"messages": messages_of(entries)}
@@ -289,7 +295,8 @@ def _newer(event: dict, others: dict) -> list[dict]:
     said = event.get("llm_message") or event
     thought = {"type": "thinking", "thinking": first(said, REASONED)}
     if kind == "MessageEvent":
-        content = [thought, *said["content"], *(event.get("extended_content") or [])]
+        parts = said["content"] if isinstance(said["content"], list) else [said["content"]]
+        content = [thought, *parts, *(event.get("extended_content") or [])]
         return [{"role": said["role"], "content": content, "tool_calls": said.get("tool_calls")}]
     call_id = event.get("tool_call_id")
     if kind == "ActionEvent":
@@ -332,7 +339,8 @@ def _spans_in(exported: Any) -> Iterator[dict]:
 def _log_of(span: dict) -> dict:
     """The log in a span's attributes, by OpenTelemetry, OpenInference, OpenLLMetry or MLflow."""
     tree = _nested({key: field for key, field in span.items() if key.startswith(NESTED)})
-    llm, older = tree.get("llm", {}), tree.get("gen_ai", {})
+    llm, older = tree.get("llm"), tree.get("gen_ai", {})
+    llm = llm if isinstance(llm, dict) else {}
     asked = llm.get("input_messages") or older.get("prompt")
     answered = llm.get("output_messages") or older.get("completion")
     if str(span.get("mlflow.spanType")).strip('"') in ("CHAT_MODEL", "LLM"):

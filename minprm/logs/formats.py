@@ -34,7 +34,8 @@ REQUESTS = ("request", "body", "request_body", "responses_create_params", "input
 RESPONSES = ("response", "completion", "choices", "candidates", "output", "outputs",
              "response_body")  # fmt: skip
 STREAM = re.compile(r"(?:(?:event|id)?:.*\n\s*)*data: ?\{.*\n\s*\n")  # as it came over the line
-PRINTED = re.compile(r"[A-Z]\w*\(id=['\"]")  # an object, as Python prints it
+# an object of a client, as Python prints it
+PRINTED = re.compile(r"(ChatCompletion|ModelResponse|Message|Response)\w*\(id=['\"]")
 PIECES = {"delta", "done", "choices"}  # of an answer that was streamed
 ANSWERS = ("choices", "candidates", "generations", "message", "output", "messages", "body",
            "content", "text", "outputBodyJson")  # fmt: skip
@@ -103,7 +104,7 @@ def logs_of(
             notes[f"lines of role {value['role']}, left out"] += 1
         elif _is_of_session(value):
             events.append(value)
-        elif not alone and isinstance(value, dict) and _is_settings(value):
+        elif not alone and isinstance(value, dict) and _is_settings(value, file):
             notes[f"files without a conversation, not read: {file.name}"] += 1
         else:
             yield from logs_in(place, value, notes)
@@ -113,9 +114,10 @@ def logs_of(
 
 def _is_of_session(value: Any) -> bool:
     """Is it an event of an agent, a message, or an item of Responses? A line holds one of them."""
-    if not isinstance(value, dict) or any(key in value for key in (*MESSAGES, "prompt")):
+    if not isinstance(value, dict) or any(key in value for key in MESSAGES):
         return False
-    return isinstance(value.get("role"), str) or is_record(value) or is_event(value)
+    speaks = isinstance(value.get("role"), str) or is_record(value)
+    return is_event(value) or (speaks and "prompt" not in value)
 
 
 def _is_of_program(role: Any) -> bool:
@@ -123,11 +125,13 @@ def _is_of_program(role: Any) -> bool:
     return isinstance(role, str) and (role == "meta" or role.startswith("_"))
 
 
-def _is_settings(value: dict) -> bool:
+def _is_settings(value: dict, file: Path) -> bool:
     """Is it what a program keeps beside its logs? A log may be of texts alone, as in tables."""
     texts = {key: field for key, field in value.items() if isinstance(field, str)}
     speaks = first(texts, MESSAGES) or (first(texts, REQUESTS) and first(texts, RESPONSES))
-    return not (speaks or _holds_objects(value) or any(is_of(texts) for _, is_of, _ in FAMILIES))
+    speaks = speaks or any(is_of(texts) for _, is_of, _ in FAMILIES)
+    is_row = file.suffix != ".json"  # one object alone in a file is no table
+    return not (_holds_objects(value) or (is_row and speaks))
 
 
 def _holds_objects(value: Any) -> bool:
@@ -160,9 +164,9 @@ def _many(value: Any) -> list | None:
     """The logs of a value that holds many of them; None where it is one log."""
     if isinstance(value, list) and any(map(is_event, value)) and all(map(_is_of_session, value)):
         sessions = split_events(value)
-        return sessions if len(sessions) > 1 else None
+        return None if sessions == [value] else sessions
     if isinstance(value, list):
-        speaks = any("role" in one for one in value if isinstance(one, dict))
+        speaks = any(map(_is_of_session, value))
         return _by_conversation(value) if speaks or all(map(is_message, value)) else value
     if not isinstance(value, dict):
         return None
@@ -185,8 +189,9 @@ def _many(value: Any) -> list | None:
             sessions = split_events(inside)
             if not is_row(value):
                 return sessions
-            return [{**value, key: own} for own in sessions] if len(sessions) > 1 else None
-    return None if first(value, (*MESSAGES, *REQUESTS)) else spans_of(value)
+            return [{**value, key: own} for own in sessions] if sessions != [inside] else None
+    logs = spans_of(value)
+    return None if not logs and first(value, (*MESSAGES, *REQUESTS)) else logs
 
 
 def _is_no_chat(span: dict) -> bool:
@@ -201,7 +206,8 @@ def _by_conversation(messages: list[dict]) -> list[list[dict]] | None:
     """The messages of each conversation, if they name several; None where they are one log."""
     conversations: dict[Any, list[dict]] = {}
     for message in messages:
-        conversations.setdefault(first(message, CONVERSATION_IDS), []).append(message)
+        name = first(message, CONVERSATION_IDS) if isinstance(message, dict) else None
+        conversations.setdefault(name, []).append(message)
     if len(conversations.keys() - {None}) < 2:
         return None
     if None in conversations:
@@ -253,10 +259,9 @@ def _named(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, 
     for response in responses:  # OpenAI's Responses say the rules and the tools again
         _take_over(response, others, tools)
     entries = _entries(others, tools)
-    contents = [entry.get("content") if isinstance(entry, dict) else None for entry in entries]
-    schemas = [c for c in contents if isinstance(c, dict) and c.keys() == {"type", "function"}]
-    tools += [tool for tool in schemas if tool not in tools]  # as Langfuse writes LangChain's
-    entries = [entry for entry, one in zip(entries, contents, strict=True) if one not in schemas]
+    schemas = [entry["content"] for entry in entries if _is_schema(entry)]
+    tools += [tool for tool in schemas if tool not in tools]
+    entries = [entry for entry in entries if not _is_schema(entry)]
     others = {key: others[key] for key in others if key not in OF_REQUESTS}
     family = _family_of(entries)
     in_parts = sum(isinstance(e, dict) and isinstance(e.get("content"), list) for e in entries)
@@ -267,6 +272,13 @@ def _named(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, 
     if tools:
         chat["tools"] = tools
     return family, _tools_once(chat, notes)
+
+
+def _is_schema(entry: Any) -> bool:
+    """Is it a tool, which Langfuse writes as a message where LangChain was traced?"""
+    tool = entry.get("content") if isinstance(entry, dict) else None
+    is_tool = isinstance(tool, dict) and tool.keys() == {"type", "function"}
+    return is_tool and tool["type"] == "function"
 
 
 def _family_of(entries: list) -> str:
@@ -446,15 +458,16 @@ def _tools_beside(others: dict) -> list:
             del others[key]
     for key in ("metadata", "extra"):
         inside = _parsed(others.get(key))
-        if isinstance(inside, dict) and (listed := _tools_beside(dict(inside))):
-            tools += [tool for tool in listed if tool not in tools]
-            others[key] = {k: inside[k] for k in inside if k not in (*TOOLS, "invocation_params")}
+        left = dict(inside) if isinstance(inside, dict) and not tools else {}
+        if left and (listed := _tools_beside(left)):
+            tools += listed
+            others[key] = left
     for key in PARAMETERS:
         parameters = _parsed(others.get(key))
-        beside = isinstance(parameters, dict) and not first(parameters, MESSAGES)
+        beside = isinstance(parameters, dict) and not first(parameters, (*MESSAGES, *REQUESTS))
         if beside and first(parameters, (*TOOLS, *RULES)):
             _take_over(parameters, others, tools)
-            del others[key]
+            others[key] = {k: parameters[k] for k in parameters if k not in (*TOOLS, *RULES)}
     return tools
 
 
@@ -581,7 +594,8 @@ def _from_swe_agent(log: dict, notes: Counter) -> dict:
         thought = entry.get("thought")
         if entry.get("role") == "assistant" and isinstance(thought, str):
             thoughts = [thought_of(entry.get("thinking_blocks")), thought]
-            message["reasoning_content"] = "\n".join(one for one in thoughts if one.strip())
+            told = "\n".join(one for one in thoughts if one.strip())
+            message["reasoning_content"] = told or message.get("reasoning_content")
             if thought.strip() and isinstance(entry.get("content"), str):
                 message["content"] = entry["content"].removeprefix(thought).strip() or None
         if entry.get("role") == "assistant" and entry.get("is_demo"):

@@ -155,9 +155,9 @@ def interval_kind(rows: list[dict]) -> str:
     >>> interval_kind([{"tasks": 400}])
     "over 400 tasks (Wilson's)"
     """
-    if len(rows) > 1:
+    if len({row["success"] for row in rows}) > 1:
         return f"over {len(rows)} seeds (Student's t)"
-    (row,) = rows
+    row = rows[0]
     return (
         f"over {row['logs']} logs" if "interval" in row else f"over {row['tasks']} tasks (Wilson's)"
     )
