@@ -10,9 +10,8 @@ import json
 import re
 from typing import Any
 
-from minprm.logs.books import ARGUMENTS, CALL_IDS, TOOL_NAMES, first, is_nothing
+from minprm.logs.books import ARGUMENTS, CALL_IDS, TOOL_NAMES, first, is_nothing, parse_printed
 from minprm.logs.normalise import TEXTS
-from minprm.text.actions import parse_json
 
 OUTPUT = ("message", "assistant")  # type and role of what an assistant says in Responses
 CHAT_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -20,13 +19,15 @@ OF_CALLS = ("function_call", "tool_call")  # roles of a text that is a call
 ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "gpt": "assistant",
          "chatgpt": "assistant", "bot": "assistant", "function_call": "assistant",
          "tool_call": "assistant", "observation": "tool", "tool_response": "tool"}  # fmt: skip
+UNLIKE = {"parts", "additional_kwargs", "toolInvocations", "toolCalls", "value", "text", "contents",
+          "blocks", "items"}  # fmt: skip
 # Kinds of blocks, asked in this order; retry-prompt is pydantic-ai's answer to a bad call.
 ANSWER = re.compile("(tool|function|shell).*(result|response|return|output)$", re.IGNORECASE)
-CALL = re.compile("(tool|function|shell).*(use|call)$", re.IGNORECASE)
+CALL = re.compile("(tool|function|shell).*(use|call)$|toolRequest$", re.IGNORECASE)
 THOUGHT = re.compile("think|reason|^thought$", re.IGNORECASE)
 TEXT = re.compile("text$|prompt$|^refusal$", re.IGNORECASE)
 # Blocks that hold nothing which the model reads.
-EMPTY = re.compile("^(step-start|cachePoint|thoughtSignature|source|data-)")
+EMPTY = re.compile("^(step-|snapshot|patch|retry$|cachePoint|thoughtSig|source|data-|toolConfirm)")
 OUTPUTS = ("text", "json", "content", "error-text", "error-json")  # of Vercel's tools
 BEDROCKS = ("image", "document", "video")  # of which it writes the bytes into a tool's answer
 IMAGE = re.compile("^(inline_?data|file_?data|image)", re.IGNORECASE)
@@ -81,8 +82,7 @@ def is_plain(message: Any) -> bool:
     """Is it a message of chat already, with a text as its content?"""
     if not isinstance(message, dict) or message.get("role") not in CHAT_ROLES:
         return False
-    unlike = ("parts", "additional_kwargs", "toolInvocations", "value", "text", "contents")
-    if any(key in message for key in unlike):
+    if UNLIKE & message.keys():
         return False
     content = message.get("content")
     if not isinstance(content, list):
@@ -139,7 +139,7 @@ def _answer_text(content: Any) -> Any:
         fields = block if isinstance(block, dict) else {}
         if fields.keys() <= {"text", "json", *BEDROCKS}:  # of Bedrock, whose client may write nulls
             fields = {key: field for key, field in fields.items() if field is not None}
-        is_text = fields.keys() == {"text"} or fields.get("type") in TEXTS
+        is_text = fields.keys() == {"text"} or first(fields, ("type", "block_type")) in TEXTS
         seen = [key for key in BEDROCKS if isinstance(fields.get(key), dict)]
         if fields.keys() == {"json"}:  # of Bedrock
             parts.append({"type": "text", "text": json.dumps(fields["json"], ensure_ascii=False)})
@@ -158,7 +158,7 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     """(kind, content) of what a block says: text, thought, call, answer, end or other."""
     if not isinstance(block, dict):
         return [("text", block)]
-    kind = block.get("type") or block.get("part_kind") or block.get("kind")
+    kind = first(block, ("type", "part_kind", "kind", "block_type", "content_type"))
     if not isinstance(kind, str):  # Gemini's and Bedrock's blocks are named by their key
         patterns = (ANSWER, CALL, THOUGHT, TEXT, IMAGE)
         said = [key for key in block if block[key] not in (None, False, "", [], {})]
@@ -170,7 +170,14 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     names_no_tool = "toolCallId" in block and "toolName" not in block
     if kind in ("tool-invocation", "dynamic-tool") or names_no_tool:
         return _invocation(block.get("toolInvocation") or block, kind)
-    if EMPTY.search(kind):
+    nested = first(block, ("toolCall", "toolResult"))
+    if isinstance(nested, dict) and "status" in nested:  # of Goose
+        nested = nested.get("value", nested)
+        block = {**(nested if isinstance(nested, dict) else {"content": nested}), "id": block["id"]}
+    if kind == "tool" and "callID" in block:  # of opencode
+        inside = {"toolCallId": block["callID"], "toolName": block["tool"], **block["state"]}
+        return _invocation({**inside, "state": inside.get("status")}, kind)
+    if EMPTY.search(kind) or block.get("ignored") is True:
         return [("end", None)]
     if ANSWER.search(kind) or (kind == "retry-prompt" and block.get("tool_name")):
         return [("answer", answer(_content(block), first(block, IDS), first(block, NAMES)))]
@@ -181,7 +188,7 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
         return [("call", form), ("answer", seen)] if content is not None else [("call", form)]
     if THOUGHT.search(kind) or block.get("thought") is True:
         return [("thought", thought_of(block))]
-    if TEXT.search(kind):
+    if TEXT.search(kind) and "parts" not in block:
         text = first(block, ("text", "content", "refusal", "value")) or ""
         if isinstance(text, dict):  # of OpenAI's threads
             text = text.get("value", text)
@@ -205,7 +212,7 @@ def thought_of(thought: Any) -> str:
 def _call(block: dict, kind: str = "") -> dict:
     """The call of a block; one with a text for its arguments (a patch) has them named `input`."""
     name = first(block, NAMES)
-    arguments = first(block, (*ARGUMENTS, "action"))
+    arguments = first(block, (*ARGUMENTS, "tool_kwargs", "action"))
     if isinstance(name, dict):  # as chat nests it
         name, arguments = name.get("name"), first(name, ARGUMENTS)
     if arguments is None:
@@ -224,7 +231,7 @@ def _invocation(block: dict, kind: str) -> list[tuple[str, Any]]:
     name = block.get("toolName") or kind.removeprefix("tool-")
     parts = [("call", call(name, first(block, ARGUMENTS), block.get("toolCallId")))]
     content = first(block, CONTENTS)
-    if content is not None or block.get("state") in ("result", "output-available"):
+    if content is not None or block.get("state") in ("result", "output-available", "completed"):
         parts.append(("answer", answer(content, block.get("toolCallId"), name)))
     return parts
 
@@ -308,7 +315,7 @@ def messages_of(entries: list, glue: str = "\n", of_a_program: bool = False) -> 
     conversation = Conversation(glue)
     message_id = None
     rules = None  # which pydantic-ai repeats in each request
-    for i, entry in enumerate(entries):
+    for i, entry in enumerate(one for whole in entries for one in _unwrapped(whole)):
         if not isinstance(entry, dict) or (is_plain(entry) and not of_a_program):
             conversation.end_turn()
             conversation.messages.append(entry)
@@ -336,6 +343,20 @@ def messages_of(entries: list, glue: str = "\n", of_a_program: bool = False) -> 
     return conversation.messages
 
 
+def _unwrapped(entry: Any) -> list:
+    """The messages in an entry, without what a program puts around each."""
+    fields = entry if isinstance(entry, dict) else {}
+    info, message, content, about = map(fields.get, ("info", "message", "content", "metadata"))
+    is_hidden = isinstance(about, dict) and about.get("agentVisible") is False  # of Goose
+    if isinstance(info, dict) and "parts" in entry:  # of opencode
+        entry = {**entry, "role": info.get("role")}
+    elif isinstance(message, dict) and "content" in message and content is None:  # of Continue
+        entry = {**entry, "message": None} | message
+    elif isinstance(content, dict) and "author" in entry and "parts" in content:  # of Google's ADK
+        entry = {**entry, "content": None} | content
+    return [] if is_hidden else fields.get("tool_responses") or [entry]  # AG2 says them twice
+
+
 def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
     """([(role, kind, content)] of one entry, the fields that its message has beside)."""
     if isinstance(entry.get("kwargs"), dict):  # LangChain's, with its class around
@@ -353,6 +374,7 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
     role = role_of(entry.get("role", "user" if kind is None and "parts" in entry else kind))
     fields = {key: entry[key] for key in entry if key not in READ}
     content = first(entry, ("content", "contents", "value", "text"))
+    content = content or fields.pop("blocks", None) or fields.pop("items", None)
     said = entry["parts"] if isinstance(entry.get("parts"), list) else []
     if any(kind != "end" for part in said for kind, _ in blocks(part)):
         content = entry["parts"]
@@ -390,7 +412,7 @@ def _request(entry: dict) -> list[tuple[str, str, Any]]:
 def _calls_beside(entry: dict, fields: dict) -> list[dict]:
     """The calls that stand beside an assistant's content; LangChain also keeps what was sent."""
     sent = fields.pop("additional_kwargs", None) or {}
-    calls = entry.get("tool_calls") or sent.get("tool_calls") or []
+    calls = entry.get("tool_calls") or fields.pop("toolCalls", None) or sent.get("tool_calls") or []
     for key in sent:
         if key == "reasoning_content" or (key == "function_call" and not calls):
             fields[key] = sent[key]
@@ -405,6 +427,7 @@ def _holds_answers(content: Any) -> bool:
 
 def _tool_message(content: Any, entry: dict, fields: dict) -> dict:
     """The answer of one tool; what its error says, if it has no content or is of Inspect."""
+    sent = entry.get("additional_kwargs") or {}
     for key in (*IDS, *NAMES, "additional_kwargs", "artifact"):
         fields.pop(key, None)
     error = fields.pop("error", None)
@@ -412,7 +435,7 @@ def _tool_message(content: Any, entry: dict, fields: dict) -> dict:
         content = first(error, ("message",)) or error if isinstance(error, dict) else str(error)
     elif not isinstance(error, bool):  # a mark
         fields["error"] = error
-    return {**fields, **answer(content, first(entry, IDS), first(entry, NAMES))}
+    return {**fields, **answer(content, first(sent | entry, IDS), first(entry, NAMES))}
 
 
 def from_turn(turn: dict) -> dict:
@@ -427,7 +450,7 @@ def from_turn(turn: dict) -> dict:
     if speaker not in OF_CALLS:
         return message
     try:
-        called = parse_json(message["content"])
+        called = parse_printed(message["content"])
     except (TypeError, ValueError) as error:
         raise ValueError(f"its function_call is no JSON: {error}") from error
     calls = called if isinstance(called, list) else [called]

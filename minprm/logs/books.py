@@ -5,15 +5,18 @@ understood. A log with a field that is not understood is refused, because the fi
 the conversation: its users leave it out by --drop KEY, or say by --map KEY=NAME what it is.
 """
 
+import ast
 import json
 import operator
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from minprm.constants import Content, fail
+from minprm.text.actions import parse_json
 
 NOT_UNDERSTOOD = "not understood: "
 TO_DROP = "; if it is no part of the conversation, --drop"  # requests of an agent know no flags
@@ -42,13 +45,14 @@ BOOKS = frozenset(
 NO_BOOKS = frozenset("tool_calls function_calls calls tool_choice_reason".split())
 # Written beside relabelled logs (stages/relabel.py), and other names without such a word.
 NAMED_BOOKS = frozenset(
-    "rewards rewards_without_thought learned is_error ok store region identity operation".split()
+    """rewards rewards_without_thought learned is_error ok store region identity operation
+    score_chosen score_rejected""".split()
 )
 # What may hold anything; inside, a name of the conversation is looked for.
 CONTAINERS = frozenset(
     """metadata meta extra extra_info info attributes details response_metadata usage_metadata
     additional_kwargs provider_specific_fields provider_metadata hidden_params litellm_params
-    extra_body metrics timing stats usage_details cost_details events self""".split()
+    extra_body metrics timing stats usage_details cost_details events self state_delta""".split()
 )
 CONVERSATION = frozenset(
     """messages conversation conversations history system system_prompt instructions prompt
@@ -108,6 +112,22 @@ def first(fields: dict, keys: Sequence[str]) -> Any:
         if not is_nothing(fields.get(key)):
             return fields[key]
     return None
+
+
+def parse_printed(text: str) -> Any:
+    """What this JSON says, or what Python or NumPy (without commas) prints. Raises ValueError."""
+    if re.match(r"\s*\[?\s*\{\s*'", text):
+        with suppress(ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            text = json.dumps(ast.literal_eval(text.strip().replace("}\n {", "}, {")))
+    return parse_json(text)
+
+
+def parsed(field: Any) -> Any:
+    """A field that holds JSON as text, parsed; any other field as it is."""
+    if isinstance(field, str) and field.lstrip()[:1] in ("{", "["):
+        with suppress(ValueError):
+            return parse_printed(field)
+    return field
 
 
 def note_unread(fields: dict, keys: Sequence[str], of: str, notes: Counter) -> None:

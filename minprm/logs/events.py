@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from minprm.logs.blocks import answer, is_record, messages_of
-from minprm.logs.books import first
-from minprm.text.actions import parse_json
+from minprm.logs.books import first, parsed
 
 CLAUDE_CODE = ("parentUuid", "sessionId", "session_id", "leafUuid", "isSnapshotUpdate")
 OPENHANDS = ("Event", "Observation", "Condensation", "CondensationRequest")  # ends of its kinds
@@ -269,15 +268,18 @@ def _older(event: dict, others: dict, calls: dict[Any, str]) -> list[dict]:
         return [{"role": "system" if action == "system" else role,
                  "content": arguments.get("content")}]  # fmt: skip
     inside = {key: arguments[key] for key in arguments if key not in OWN_ARGUMENTS}
+    thoughts = [arguments.get("thought")]
     for choice in (metadata.get("model_response") or {}).get("choices") or []:
-        for one in (choice.get("message") or {}).get("tool_calls") or []:
+        message = choice.get("message") or {}
+        for i, one in enumerate(message.get("tool_calls") or []):
             if one.get("id") == metadata.get("tool_call_id"):  # as the model wrote it
                 inside = one["function"]["arguments"]
+                thoughts = [message.get("reasoning_content"), *thoughts] if i == 0 else thoughts
     call_id = metadata.get("tool_call_id") or f"event_{event.get('id')}"
     name = metadata.get("function_name") or action
     calls[event.get("id")] = call_id
     record = {"type": "tool_use", "id": call_id, "name": name, "input": inside}
-    thought = arguments.get("thought")
+    thought = "\n".join(one for one in thoughts if one)
     content = [{"type": "thinking", "thinking": thought}, record] if thought else [record]
     # calls of one response are one turn, though each is answered before the next is an event
     response_id = (metadata.get("model_response") or {}).get("id")
@@ -371,10 +373,7 @@ def _nested(tree: Any) -> Any:
 def _answers(output: Any) -> Any:
     """What a span returned. Several messages that each say why they end are answers to choose from;
     without that they are what an agent did, one after the other."""
-    try:
-        answers = parse_json(output) if isinstance(output, str) else output
-    except ValueError:
-        return output
+    answers = parsed(output)
     several = isinstance(answers, list) and len(answers) > 1
     if several and all(isinstance(one, dict) and "finish_reason" in one for one in answers):
         return {"choices": [{"message": answer} for answer in answers]}

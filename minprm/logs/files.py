@@ -84,6 +84,9 @@ def values_of(file: Path, notes: Counter | None = None) -> Iterator[tuple[str, A
         if _names_a_data_set(file):
             yield from _rows_of_hub(file.as_posix())
             return
+        if file.suffix == ".csv":
+            way = 'pandas.read_csv(FILE).to_json(OUT, orient="records", lines=True)'
+            raise Problem(str(file), f"a table in CSV, which is not read: {way} writes it as lines")
         for place, content in _unpacked(str(file), _bytes_of(file)):
             if content.startswith(PARQUET):
                 yield from _rows_of_parquet(place, content)

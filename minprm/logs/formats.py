@@ -10,17 +10,17 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from minprm import own as users
 from minprm.logs.atif import from_atif
 from minprm.logs.blocks import call, is_message, is_plain, is_record, messages_of, thought_of
-from minprm.logs.books import first
+from minprm.logs.books import first, parsed
 from minprm.logs.events import EVENTS, is_event, is_row, spans_of, split_events
 from minprm.logs.files import Problem, values_of
 from minprm.logs.schemas import from_flat
-from minprm.text.actions import parse_json
 
 FORMATS = (
     'a chat ("messages") of any provider, a request with its response, a batch, ShareGPT, ATIF, a'
@@ -64,6 +64,7 @@ SIGNS = {
     "step-start": "Vercel", "part_kind": "pydantic-ai", "function_call": "Responses",
     "function_call_output": "Responses", "output_text": "Responses", "human": "LangChain",
     "ai": "LangChain", "kwargs": "LangChain", "additional_kwargs": "LangChain", "from": "ShareGPT",
+    "info": "opencode", "toolRequest": "Goose", "blocks": "LlamaIndex", "items": "Semantic Kernel",
 }  # fmt: skip
 # A pair of tags with no other one inside.
 TOOLS_LISTED = re.compile(r"<tools>((?:(?!<tools>).)*?)</tools>", re.DOTALL)
@@ -223,6 +224,7 @@ def opened(log: Any, notes: Counter) -> tuple[str, dict]:
     if isinstance(log, list) and log and not is_event(log[0]):
         is_sharegpt = isinstance(log[0], dict) and "from" in log[0]
         log = {"conversations" if is_sharegpt else "messages": log}
+    log = {**log, "messages": parsed(log["messages"])} if _has("messages")(log) else log
     name = "chat"
     try:
         for name, is_of, opener in FAMILIES:
@@ -247,8 +249,8 @@ def _named(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, 
     """(name of the family, the log as a line of chat). of_a_program: see `messages_of`."""
     others = dict(log)
     tools = _tools_beside(others)
-    parsed = [_unwrapped(others.get(key)) for key in RESPONSES]
-    responses = [response for response in parsed if isinstance(response, dict)]
+    answered = [_unwrapped(others.get(key)) for key in RESPONSES]
+    responses = [response for response in answered if isinstance(response, dict)]
     for fields in (others, *responses):
         answers = first(fields, SEVERAL)
         if isinstance(answers, list) and answers and isinstance(answers[0], list):
@@ -288,7 +290,7 @@ def _family_of(entries: list) -> str:
             continue
         inside = first(entry, ("parts", "content")) if isinstance(entry, dict) else None
         for block in [entry, *(inside if isinstance(inside, list) else [])]:
-            for key in [block.get("type"), *block] if isinstance(block, dict) else []:
+            for key in [block.get("type"), *reversed(block)] if isinstance(block, dict) else []:
                 if isinstance(key, str) and key in SIGNS:
                     return SIGNS[key]
         if isinstance(entry, dict) and "parts" in entry and inside:
@@ -303,7 +305,7 @@ def _entries(others: dict, tools: list) -> list:
     """The messages of a log as they are written, with its rules before and its answer behind them;
     what is read is taken out of `others`, and tools of a request go to `tools`."""
     for key in {*MESSAGES, *REQUESTS, *RESPONSES} & others.keys() - SAID:
-        others[key] = _parsed(others[key])
+        others[key] = parsed(others[key])
     entries = None
     for key in (*MESSAGES, *REQUESTS):
         entries = _asked(others.get(key), others, tools)
@@ -326,6 +328,7 @@ def _entries(others: dict, tools: list) -> list:
             said = entries[0] if entries and isinstance(entries[0], dict) else {}
             if rules != _text_of(first(said, ("content", "value"))):
                 entries = [{"role": "system", "content": rules}, *entries]
+    _take_out_repeats(entries, others, tools)
     for key in RESPONSES:
         if not others.get(key):
             others.pop(key, None)
@@ -345,6 +348,19 @@ def _entries(others: dict, tools: list) -> list:
         elif said != asked[-len(said) :]:
             entries = [*entries, *answered]
     return entries
+
+
+def _take_out_repeats(entries: list, others: dict, tools: list) -> None:
+    """Takes out of `others` each request that asks again what the messages say."""
+    for key in [key for key in REQUESTS if key in others]:
+        fields, declared = dict(others), []
+        with suppress(AttributeError, LookupError, TypeError, ValueError):  # it is no request
+            again = [*map(_core, messages_of(_asked(others[key], fields, declared) or []))]
+            rest = map(_core, messages_of(entries))
+            if again and all(core in rest for core in again):
+                others.update(fields)
+                del others[key]
+                tools += [tool for tool in declared if tool not in tools]
 
 
 def _core(message: Any) -> Any:
@@ -408,7 +424,7 @@ def _answered(response: Any) -> list | None:
 
 def _unwrapped(field: Any) -> Any:
     """A text that is JSON of a program, parsed. Other JSON is what was said, and stays a text."""
-    tree = _parsed(field)
+    tree = parsed(field)
     return tree if not isinstance(field, str) or _is_envelope(tree) else field
 
 
@@ -425,16 +441,6 @@ def _is_envelope(tree: Any) -> bool:
     return any(_is_envelope(tree.get(key)) for key in (*MESSAGES, *REQUESTS, *ANSWERS))
 
 
-def _parsed(field: Any) -> Any:
-    """A field that holds JSON as text, parsed; any other field as it is."""
-    if isinstance(field, str) and field.lstrip()[:1] in ("{", "["):
-        try:
-            return parse_json(field)
-        except ValueError:
-            return field
-    return field
-
-
 def _text_of(rules: Any) -> str:
     """The text of rules that stand beside the messages: a text, blocks, or parts."""
     rules = _unwrapped(rules)
@@ -449,7 +455,7 @@ def _tools_beside(others: dict) -> list:
     """The tools that a log or its request declares, taken out of it."""
     tools: list = []
     for key in TOOLS:
-        listed = _parsed(others.get(key))
+        listed = parsed(others.get(key))
         if not listed or not isinstance(listed, dict | list):
             continue
         inside = listed.values() if isinstance(listed, dict) else listed
@@ -457,13 +463,13 @@ def _tools_beside(others: dict) -> list:
             tools += _declared(listed)
             del others[key]
     for key in ("metadata", "extra"):
-        inside = _parsed(others.get(key))
+        inside = parsed(others.get(key))
         left = dict(inside) if isinstance(inside, dict) and not tools else {}
         if left and (listed := _tools_beside(left)):
             tools += listed
             others[key] = left
     for key in PARAMETERS:
-        parameters = _parsed(others.get(key))
+        parameters = parsed(others.get(key))
         beside = isinstance(parameters, dict) and not first(parameters, (*MESSAGES, *REQUESTS))
         if beside and first(parameters, (*TOOLS, *RULES)):
             _take_over(parameters, others, tools)
@@ -488,7 +494,7 @@ def _declared(listed: Any) -> list:
         if several:  # Gemini's, which writes types as STRING
             tools += _in_lower_case(several)
         else:
-            tools.append(tool.get("toolSpec") or _parsed(tool.get("json_schema")) or tool)
+            tools.append(tool.get("toolSpec") or parsed(tool.get("json_schema")) or tool)
     return tools
 
 
@@ -525,9 +531,9 @@ def _tools_once(chat: dict, notes: Counter) -> dict:
     text = messages[0].get("content") if messages and isinstance(messages[0], dict) else None
     pairs = [*TOOLS_LISTED.finditer(text)] if isinstance(text, str) else []
     for pair in reversed(pairs):  # the rules may name the tags before
-        tools = _parsed(pair[1].strip())
+        tools = parsed(pair[1].strip())
         if isinstance(tools, str):  # one a line
-            tools = [_parsed(line) for line in pair[1].split("\n") if line.strip()]
+            tools = [parsed(line) for line in pair[1].split("\n") if line.strip()]
         tools = tools if isinstance(tools, list) else [tools]
         if tools and all(isinstance(tool, dict) for tool in tools):
             notes["tools that the rules list in <tools>, taken out of the rules"] += 1
@@ -574,10 +580,10 @@ def _of_a_program(log: dict, entries: list, notes: Counter, *keys: str) -> dict:
 def _from_xlam(log: dict, notes: Counter) -> dict:
     """xLAM's question with the calls that answer it; a tool's parameters are named flat."""
     tools = []
-    for tool in _parsed(log["tools"]):
+    for tool in parsed(log["tools"]):
         schema = from_flat(tool.get("parameters") or {})
         tools.append({"type": "function", "function": {**tool, "parameters": schema}})
-    calls = [call(one["name"], one.get("arguments")) for one in _parsed(log["answers"])]
+    calls = [call(one["name"], one.get("arguments")) for one in parsed(log["answers"])]
     others = {key: log[key] for key in log if key not in ("query", "tools", "answers")}
     asked = {"role": "user", "content": log["query"]}
     answered = {"role": "assistant", "content": None, "tool_calls": calls}
@@ -587,7 +593,7 @@ def _from_xlam(log: dict, notes: Counter) -> dict:
 def _from_swe_agent(log: dict, notes: Counter) -> dict:
     """SWE-agent's history; the demonstration is shown and not learned."""
     entries = []
-    for entry in log["history"]:
+    for entry in first(log, ("history", "messages")):
         message = {key: entry[key] for key in entry if key not in OF_SWE_AGENT}
         if entry.get("tool_call_ids"):
             message["tool_call_id"] = entry["tool_call_ids"][0]
@@ -602,6 +608,12 @@ def _from_swe_agent(log: dict, notes: Counter) -> dict:
             message["weight"] = 0
         entries.append(message)
     return _of_a_program(log, entries, notes)
+
+
+def _from_adk(log: dict, notes: Counter) -> dict:
+    """A session of Google's ADK; an event without content changes its state alone."""
+    entries = [event for event in log["events"] if event.get("content")]
+    return _of_a_program({**log, "events": None}, entries, notes)
 
 
 def _from_mini(log: dict, notes: Counter) -> dict:
@@ -692,11 +704,13 @@ FAMILIES: list[tuple[str, Callable[[Any], bool], Callable[[Any, Counter], dict]]
     ("preference", _has("chosen", "rejected"), _from_preference),
     ("xLAM", _has("query", "tools", "answers"), _from_xlam),
     ("SWE-agent", _is_swe_agent, _from_swe_agent),
+    ("SWE-agent", _speaks("messages", "message_type", "action"), _from_swe_agent),
     ("ATIF", _has("steps"), from_atif),
     ("mini-swe-agent", _has("messages", "trajectory_format"), _from_mini),
     ("mini-swe-agent", _speaks("messages", "role", "exit"), _from_mini),
     ("Inspect", _has("messages", "input", "epoch"), _from_inspect),
     ("Inspect", _speaks("messages", "source", "input", "generate"), _from_inspect),
+    ("Google ADK", _speaks("events", "author", "user"), _from_adk),
     ("tau-bench", _has("traj"), _from_tau),
     ("tau2-bench", _has("messages", "reward_info"), _from_tau),
     ("tau2-bench", _speaks("messages", "requestor"), _from_tau),

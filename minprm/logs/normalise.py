@@ -32,6 +32,7 @@ from minprm.logs.books import (
     is_nothing,
     note_unasked,
     note_unread,
+    parse_printed,
     refuse_unread,
     snake,
 )
@@ -457,7 +458,7 @@ def _spelled_calls(text: str, notes: Counter) -> tuple[str, list[dict]]:
     calls = []
     for body in bodies:
         try:
-            calls.append(_call(parse_json(body.rstrip().removesuffix(END_OF_CALL)), notes))
+            calls.append(_call(parse_printed(body.rstrip().removesuffix(END_OF_CALL)), notes))
         except ValueError as error:
             raise ValueError(f"what stands behind a {CALL} is no call: {error}") from error
     return reply, calls
