@@ -594,6 +594,83 @@ def test_a_role_of_calls_holds_calls(key, roles, read):
     assert not demos and "its function_call is no JSON" in report.problems[0].reason
 
 
+def test_a_conversation_that_python_printed_is_read(read):
+    """A column of a table that was written as CSV."""
+    (demo,), _ = read({"prompt": str([USER]), "completion": str([REPLY])})
+    assert demo.messages == [USER, REPLY]
+
+
+def test_a_conversation_that_numpy_printed_is_read(read):
+    """An array of messages, without commas between them; a text in it may look like its ends."""
+    said = {"role": "user", "content": "it's }\n {"}
+    (demo,), _ = read({"messages": f"[{said}\n {REPLY}]"})
+    assert demo.messages == [said, REPLY]
+
+
+def test_a_text_that_is_only_like_a_printed_object_stays_a_text(read):
+    for text in (
+        "{'a': 1}",
+        "['a', 'b']",
+        "[{'role': 'user', 'content': x}]",
+        "{'a': " + "-" * 9999,
+    ):
+        (demo,), _ = read({"prompt": text, "completion": "ok"})
+        assert demo.messages[0]["content"] == text
+
+
+@pytest.mark.parametrize("depth", [90, 5000])
+def test_a_printed_object_that_is_too_deep_is_no_crash(depth, read):
+    deep = "{'a': " * depth + "1" + "}" * depth
+    demos, report = read({"messages": [USER, {"role": "function_call", "content": deep}]})
+    assert not demos and report.problems
+
+
+def test_a_call_that_python_printed_is_a_call(read):
+    call = {"name": "go", "arguments": {"to": "hall", "fast": True, "by": None}}
+    spelled = {"role": "assistant", "content": f"<tool_call>\n{call}\n</tool_call>"}
+    for answer in (spelled, {"role": "function_call", "content": str(call)}):
+        (demo,), report = read({"messages": [USER, answer]})
+        assert [json.loads(step.action) for step in demo.steps] == [call]
+        assert not any(note.startswith("not learned") for note in report.normalised)
+
+
+@pytest.mark.parametrize("rules", [[], [{"role": "system", "content": "Be brief."}]])
+def test_a_prompt_that_the_messages_repeat_is_read_once(rules, read):
+    """As in UltraChat."""
+    row = {"prompt": USER["content"], "prompt_id": "x", "messages": [*rules, USER, REPLY]}
+    (demo,), _ = read(row)
+    assert demo.messages == [*rules, USER, REPLY]
+    _, report = read(row | {"prompt": "where is it?"})
+    assert '"prompt" of a log: not understood' in report.problems[0].reason
+
+
+def test_a_preference_pair_with_messages_and_scores_beside_is_read_once(read):
+    """As in UltraFeedback."""
+    row = {"prompt": USER["content"], "messages": [USER, REPLY], "chosen": [USER, REPLY]}
+    row |= {"rejected": [USER, {**REPLY, "content": "No."}], "score_chosen": 8.0}
+    (demo,), report = read(row | {"score_rejected": 2.0})
+    assert demo.messages == [USER, REPLY] and report.formats == {"preference": 1}
+
+
+def test_a_request_that_a_proxy_kept_twice_is_read_once_with_its_tools(read):
+    """As in LiteLLM."""
+    body = {"model": "m", "messages": [USER], "tools": TOOLS}
+    kept = {"url": "u", "method": "POST", "headers": {}, "body": body}
+    log = {"messages": [USER], "response": {"choices": [{"message": REPLY}]}}
+    for beside in ({}, {"model_parameters": {"tools": TOOLS}}):
+        (demo,), _ = read(log | beside | {"proxy_server_request": kept})
+        assert demo.messages == [USER, REPLY] and len(demo.tools) == 1
+    body["messages"] = [{"role": "user", "content": "else"}]
+    _, report = read(log | {"proxy_server_request": kept})
+    assert "proxy_server_request" in report.problems[0].reason
+
+
+def test_a_table_in_csv_is_refused_with_how_it_becomes_lines(tmp_path):
+    (tmp_path / "logs.csv").write_text("prompt,completion\nhi,ho\n", encoding="utf-8")
+    _, report = read_logs(tmp_path / "logs.csv")
+    assert 'to_json(OUT, orient="records", lines=True)' in report.problems[0].reason
+
+
 def test_an_error_beside_a_result_is_not_lost(read):
     """Inspect's model reads the error alone; of others, their user says what it is."""
     call = {"id": "c", "type": "function", "function": "run", "arguments": {}}

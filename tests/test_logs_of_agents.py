@@ -186,6 +186,24 @@ def test_a_thought_of_openhands_is_read_wherever_its_model_put_it(fields, read):
     assert [thought for thought, _, _ in steps(demos[0])] == ["Plan.", "Plan."]
 
 
+def test_what_a_model_of_old_openhands_thought_stands_before_the_first_call_of_its_response(read):
+    calls = []
+    for number in (1, 2):
+        function = {"name": "bash", "arguments": json.dumps({"command": f"ls {number}"})}
+        calls.append({"id": f"c{number}", "type": "function", "function": function})
+    said = {"content": "I look.", "reasoning_content": "Plan.", "tool_calls": calls}
+    events = [{"id": 0, "source": "user", "action": "message", "args": {"content": "do A"}}]
+    for number, thought in ((1, "I look."), (2, "")):
+        metadata = {"function_name": "bash", "tool_call_id": f"c{number}"}
+        metadata["model_response"] = {"id": "r", "choices": [{"message": said}]}
+        run = {"id": number, "source": "agent", "action": "run", "tool_call_metadata": metadata}
+        seen = {"id": number + 2, "source": "agent", "observation": "run", "content": "a"}
+        events += [run | {"args": {"thought": thought}}, seen | {"cause": number}]
+    demos, _ = read(events)
+    ran = [("bash", {"command": "ls 1"}), ("bash", {"command": "ls 2"})]
+    assert steps(demos[0]) == [("Plan.\nI look.", "", ran)]
+
+
 # --- Claude Code, and who writes streams of its shape ---------------------------------------------
 
 
@@ -234,6 +252,184 @@ def test_what_the_model_of_swe_agent_thought_stands_before_what_it_said(said, th
     entry = {"role": "assistant", "content": said, "thought": said, "tool_calls": [call]}
     demos, _ = read({"history": [*ASKED, entry | {"action": "go", "thinking_blocks": blocks}]})
     assert steps(demos[0]) == [(thought, "", [("go", {})])]
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_of_swe_smith_a_thought_that_repeats_the_content_is_learned_once(as_text, read):
+    call = {"id": "c", "type": "function", "function": {"name": "go", "arguments": "{}"}}
+    said = {"role": "assistant", "content": "I look.", "thought": "I look.", "action": "go"}
+    seen = {"role": "tool", "content": "a", "message_type": "observation", "tool_call_ids": ["c"]}
+    messages = [*ASKED, said | {"message_type": "action", "tool_calls": [call]}, seen]
+    row = {"messages": json.dumps(messages) if as_text else messages, "instance_id": "x"}
+    demos, report = read(row | {"resolved": True, "patch": "diff"})
+    assert steps(demos[0]) == [("I look.", "", [("go", {})])]
+    assert demos[0].messages[-1]["tool_call_id"] == "c" and demos[0].outcome == {"resolved": True}
+    assert report.formats == {"SWE-agent": 1}
+
+
+# --- messages with an envelope around each --------------------------------------------------------
+
+CALLED = {"id": "c", "type": "function", "function": {"name": "go", "arguments": '{"to": "hall"}'}}
+WENT = [("Plan.", "I look.", [("go", {"to": "hall"})]), (None, "Done.", [])]
+GOOSE = {"role": "assistant", "created": 1, "metadata": {"agentVisible": True}}
+ENVELOPES = {
+    "opencode": [
+        {"info": {"role": "user", "time": {"created": 1}}, "parts": text("do A")},
+        {
+            "info": {"role": "assistant", "cost": 0.1, "tokens": {"input": 5, "output": 7}},
+            "parts": [
+                {"type": "step-start", "snapshot": "s"},
+                {"type": "reasoning", "text": "Plan.", "time": {"start": 1}},
+                *text("I look."),
+                {
+                    "type": "tool",
+                    "callID": "c",
+                    "tool": "go",
+                    "state": {"status": "completed", "input": {"to": "hall"}, "output": "a hall",
+                              "title": "Went", "metadata": {"output": "a hall"}},
+                },
+                {"type": "step-finish", "reason": "tool-calls", "cost": 0.1},
+                {"type": "patch", "hash": "x", "files": ["a"]},
+            ],
+        },
+        {
+            "info": {"role": "assistant"},
+            "parts": [*text("Done."), {"type": "text", "text": "3 s", "ignored": True}],
+        },
+    ],
+    "Goose": [
+        GOOSE | {"role": "user", "content": text("do A")},
+        GOOSE
+        | {
+            "content": [
+                {"type": "thinking", "thinking": "Plan."},
+                *text("I look."),
+                {
+                    "type": "toolRequest",
+                    "id": "c",
+                    "toolCall": {"status": "success",
+                                 "value": {"name": "go", "arguments": {"to": "hall"}}},
+                },
+            ]
+        },
+        GOOSE
+        | {
+            "role": "user",
+            "content": [
+                {
+                    "type": "toolResponse",
+                    "id": "c",
+                    "toolResult": {"status": "success",
+                                   "value": {"content": text("a hall"), "isError": False}},
+                }
+            ],
+        },
+        GOOSE | {"content": text("12 tokens"), "metadata": {"agentVisible": False}},
+        GOOSE | {"content": text("Done.")},
+    ],
+    "LlamaIndex": [
+        {"role": "user", "additional_kwargs": {},
+         "blocks": [{"block_type": "text", "text": "do A"}]},
+        {
+            "role": "assistant",
+            "additional_kwargs": {"tool_calls": [CALLED]},
+            "blocks": [
+                {"block_type": "thinking", "content": "Plan."},
+                {"block_type": "text", "text": "I look."},
+                {"block_type": "tool_call", "tool_call_id": "c", "tool_name": "go",
+                 "tool_kwargs": {"to": "hall"}},
+            ],
+        },
+        {"role": "tool", "additional_kwargs": {"tool_call_id": "c"},
+         "blocks": [{"block_type": "text", "text": "a hall"}]},
+        {"role": "assistant", "blocks": [{"block_type": "text", "text": "Done."}]},
+    ],
+    "Semantic Kernel": [
+        {"content_type": "message", "role": "user",
+         "items": [{"content_type": "text", "text": "do A"}]},
+        {
+            "content_type": "message",
+            "role": "assistant",
+            "items": [
+                {"content_type": "reasoning", "text": "Plan."},
+                {"content_type": "text", "text": "I look."},
+                {"content_type": "function_call", "id": "c", "name": "go",
+                 "function_name": "go", "arguments": '{"to": "hall"}'},
+            ],
+        },
+        {"content_type": "message", "role": "tool",
+         "items": [{"content_type": "function_result", "id": "c", "name": "go",
+                    "result": "a hall"}]},
+        {"content_type": "message", "role": "assistant",
+         "items": [{"content_type": "text", "text": "Done."}]},
+    ],
+    "chat": [
+        {"message": ASKED[0], "contextItems": []},
+        {"message": {"role": "assistant", "content": "I look.", "toolCalls": [CALLED],
+                     "reasoning": "Plan."}},
+        {"message": {"role": "tool", "content": "a hall", "toolCallId": "c"}},
+        {"role": "assistant", "message": {"content": text("Done.")}},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", ENVELOPES)
+def test_a_message_is_read_without_what_a_program_puts_around_it(family, read):
+    demos, report = read({"messages": ENVELOPES[family]})
+    assert not report.problems and report.formats == {family: 1}
+    assert steps(demos[0]) == WENT and state(demos[0]) == [("user", "do A")]
+    seen = demos[0].messages[2]
+    assert seen["content"] == "a hall" and seen["tool_call_id"] == "c"
+    hidden = "messages that the model does not see, left out"
+    assert report.normalised[hidden] == (family == "Goose")
+
+
+@pytest.mark.parametrize("result", [{"value": text("no hall")}, {"error": "no hall"}])
+def test_older_results_of_goose_and_its_errors_are_read(result, read):
+    messages = ENVELOPES["Goose"].copy()
+    answer = {"type": "toolResponse", "id": "c", "toolResult": {"status": "x", **result}}
+    messages[2] = {"role": "user", "content": [answer]}
+    demos, _ = read({"messages": messages})
+    assert demos[0].messages[2]["content"] == "no hall"
+
+
+def test_what_a_field_beside_the_content_holds_is_not_left_out_in_silence(read):
+    _, report = read([ASKED[0] | {"items": [{"content_type": "text", "text": "do B"}]}])
+    assert "items" in report.problems[0].reason
+
+
+def test_a_session_of_googles_adk_is_its_events_with_content(read):
+    said = {
+        "role": "model",
+        "parts": [
+            {"text": "Plan.", "thought": True},
+            {"text": "I look."},
+            {"functionCall": {"id": "c", "name": "go", "args": {"to": "hall"}}, "text": None},
+        ],
+    }
+    seen = {"id": "c", "name": "go", "response": {"result": "a hall"}}
+    contents = [
+        ("user", {"role": "user", "parts": [{"text": "do A"}]}),
+        ("guide", said),
+        ("guide", {"role": "user", "parts": [{"functionResponse": seen}]}),
+        ("guide", None),
+        ("guide", {"role": "model", "parts": [{"text": "Done."}]}),
+    ]
+    actions = {"stateDelta": {"place": "hall"}, "artifactDelta": {}}
+    events = [{"author": author, "invocationId": "i", "content": content, "actions": actions}
+              for author, content in contents]  # fmt: skip
+    demos, report = read({"id": "s", "appName": "house", "state": {"k": 1}, "events": events})
+    assert not report.problems and report.formats == {"Google ADK": 1}
+    assert steps(demos[0]) == WENT and state(demos[0]) == [("user", "do A")]
+
+
+def test_several_answers_of_ag2_in_one_message_go_to_their_calls(read):
+    calls = [CALLED, CALLED | {"id": "d"}]
+    answers = [{"tool_call_id": one["id"], "role": "tool", "content": one["id"]} for one in calls]
+    both = {"role": "tool", "name": "house", "content": "c\n\nd", "tool_responses": answers}
+    demos, _ = read([*ASKED, {"role": "assistant", "content": "", "tool_calls": calls}, both])
+    seen = [(one["tool_call_id"], one["content"]) for one in demos[0].messages[2:]]
+    assert seen == [("c", "c"), ("d", "d")]
 
 
 # --- frameworks -----------------------------------------------------------------------------------

@@ -346,15 +346,12 @@ def messages_of(entries: list, glue: str = "\n", of_a_program: bool = False) -> 
 def _unwrapped(entry: Any) -> list:
     """The messages in an entry, without what a program puts around each."""
     fields = entry if isinstance(entry, dict) else {}
-    info, message, content, about = map(fields.get, ("info", "message", "content", "metadata"))
-    is_hidden = isinstance(about, dict) and about.get("agentVisible") is False  # of Goose
+    info, message, content = map(fields.get, ("info", "message", "content"))
     if isinstance(info, dict) and "parts" in entry:  # of opencode
         entry = {**entry, "role": info.get("role")}
     elif isinstance(message, dict) and "content" in message and content is None:  # of Continue
         entry = {**entry, "message": None} | message
-    elif isinstance(content, dict) and "author" in entry and "parts" in content:  # of Google's ADK
-        entry = {**entry, "content": None} | content
-    return [] if is_hidden else fields.get("tool_responses") or [entry]  # AG2 says them twice
+    return fields.get("tool_responses") or [entry]  # of AG2, whose content says them again
 
 
 def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:

@@ -39,7 +39,7 @@ BOOKS = frozenset(
     organization project session run env environment platform host hostname ip device client agent
     name title author annotator timezone tz cache cached stream tier credits choice calls format
     stop effort mode verbosity penalty dataset benchmark method error_code requestor lc
-    config""".split()
+    config directory""".split()
 )
 # Names that end in such a word and may hold a part of the conversation all the same.
 NO_BOOKS = frozenset("tool_calls function_calls calls tool_choice_reason".split())

@@ -17,7 +17,7 @@ from typing import Any
 from minprm import own as users
 from minprm.logs.atif import from_atif
 from minprm.logs.blocks import call, is_message, is_plain, is_record, messages_of, thought_of
-from minprm.logs.books import first, parsed
+from minprm.logs.books import field_at, first, parsed
 from minprm.logs.events import EVENTS, is_event, is_row, spans_of, split_events
 from minprm.logs.files import Problem, values_of
 from minprm.logs.schemas import from_flat
@@ -261,9 +261,12 @@ def _named(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, 
     for response in responses:  # OpenAI's Responses say the rules and the tools again
         _take_over(response, others, tools)
     entries = _entries(others, tools)
-    schemas = [entry["content"] for entry in entries if _is_schema(entry)]
+    seen = [entry for entry in entries if field_at(entry, "metadata.agentVisible") is not False]
+    if len(seen) < len(entries):  # of Goose
+        notes["messages that the model does not see, left out"] += len(entries) - len(seen)
+    schemas = [entry["content"] for entry in seen if _is_schema(entry)]
     tools += [tool for tool in schemas if tool not in tools]
-    entries = [entry for entry in entries if not _is_schema(entry)]
+    entries = [entry for entry in seen if not _is_schema(entry)]
     others = {key: others[key] for key in others if key not in OF_REQUESTS}
     family = _family_of(entries)
     in_parts = sum(isinstance(e, dict) and isinstance(e.get("content"), list) for e in entries)
@@ -612,7 +615,7 @@ def _from_swe_agent(log: dict, notes: Counter) -> dict:
 
 def _from_adk(log: dict, notes: Counter) -> dict:
     """A session of Google's ADK; an event without content changes its state alone."""
-    entries = [event for event in log["events"] if event.get("content")]
+    entries = [one | one["content"] for one in log["events"] if field_at(one, "content.parts")]
     return _of_a_program({**log, "events": None}, entries, notes)
 
 
