@@ -274,7 +274,8 @@ WENT = [("Plan.", "I look.", [("go", {"to": "hall"})]), (None, "Done.", [])]
 GOOSE = {"role": "assistant", "created": 1, "metadata": {"agentVisible": True}}
 ENVELOPES = {
     "opencode": [
-        {"info": {"role": "user", "time": {"created": 1}}, "parts": text("do A")},
+        {"info": {"role": "user", "time": {"created": 1}},
+         "parts": [*text("do A"), {"type": "file", "mime": "text/plain", "url": "file:///a"}]},
         {
             "info": {"role": "assistant", "cost": 0.1, "tokens": {"input": 5, "output": 7}},
             "parts": [

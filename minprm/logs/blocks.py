@@ -177,7 +177,7 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     if kind == "tool" and "callID" in block:  # of opencode
         inside = {"toolCallId": block["callID"], "toolName": block["tool"], **block["state"]}
         return _invocation({**inside, "state": inside.get("status")}, kind)
-    if EMPTY.search(kind) or block.get("ignored") is True:
+    if EMPTY.search(kind) or block.get("ignored") or block.get("mime") == "text/plain":
         return [("end", None)]
     if ANSWER.search(kind) or (kind == "retry-prompt" and block.get("tool_name")):
         return [("answer", answer(_content(block), first(block, IDS), first(block, NAMES)))]
