@@ -194,7 +194,7 @@ def test_what_a_model_of_old_openhands_thought_stands_before_the_first_call_of_i
     said = {"content": "I look.", "reasoning_content": "Plan.", "tool_calls": calls}
     events = [{"id": 0, "source": "user", "action": "message", "args": {"content": "do A"}}]
     for number, thought in ((1, "I look."), (2, "")):
-        metadata = {"function_name": "bash", "tool_call_id": f"c{number}"}
+        metadata: dict = {"function_name": "bash", "tool_call_id": f"c{number}"}
         metadata["model_response"] = {"id": "r", "choices": [{"message": said}]}
         run = {"id": number, "source": "agent", "action": "run", "tool_call_metadata": metadata}
         seen = {"id": number + 2, "source": "agent", "observation": "run", "content": "a"}
