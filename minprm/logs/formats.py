@@ -224,7 +224,8 @@ def opened(log: Any, notes: Counter) -> tuple[str, dict]:
     if isinstance(log, list) and log and not is_event(log[0]):
         is_sharegpt = isinstance(log[0], dict) and "from" in log[0]
         log = {"conversations" if is_sharegpt else "messages": log}
-    log = {**log, "messages": parsed(log["messages"])} if _has("messages")(log) else log
+    text = field_at(log, "messages")
+    log = dict(log, messages=parsed(text)) if isinstance(text, str) else log
     name = "chat"
     try:
         for name, is_of, opener in FAMILIES:
@@ -356,12 +357,11 @@ def _entries(others: dict, tools: list) -> list:
 def _take_out_repeats(entries: list, others: dict, tools: list) -> None:
     """Takes out of `others` each request that asks again what the messages say."""
     for key in [key for key in REQUESTS if key in others]:
-        fields, declared = dict(others), []
+        declared: list = []
         with suppress(AttributeError, LookupError, TypeError, ValueError):  # it is no request
-            again = [*map(_core, messages_of(_asked(others[key], fields, declared) or []))]
+            again = [*map(_core, messages_of(_asked(others[key], others, declared) or []))]
             rest = map(_core, messages_of(entries))
             if again and all(core in rest for core in again):
-                others.update(fields)
                 del others[key]
                 tools += [tool for tool in declared if tool not in tools]
 
