@@ -283,8 +283,9 @@ def _named(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, 
 def _is_schema(entry: Any) -> bool:
     """Is it a tool, which Langfuse writes as a message where LangChain was traced?"""
     tool = entry.get("content") if isinstance(entry, dict) else None
-    is_tool = isinstance(tool, dict) and tool.keys() == {"type", "function"}
-    return is_tool and tool["type"] == "function"
+    if not isinstance(tool, dict) or tool.keys() != {"type", "function"}:
+        return False
+    return tool["type"] == "function"
 
 
 def _family_of(entries: list) -> str:
