@@ -351,7 +351,7 @@ def test_models_are_those_of_the_api_and_other_places_are_not_served(recorder):
     connection.request("GET", "/v1/models")
     assert json.loads(connection.getresponse().read())["data"] == [{"id": "theirs"}]
     response = asked(url_of(recorder), {}, "/responses")
-    assert response.status == 404 and b"use chat/completions" in response.read()
+    assert response.status == 404 and b"use /v1/chat/completions" in response.read()
 
 
 @pytest.mark.slow

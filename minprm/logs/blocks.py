@@ -360,7 +360,8 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
         entry = {**entry["kwargs"], "type": (entry.get("id") or ["ai"])[-1]}
     if isinstance(entry.get("data"), dict):
         entry = {**entry["data"], "type": entry["type"]}
-    calls = entry.get("role") in OF_CALLS and str(entry.get("content")).lstrip()[:1] in "{["
+    text = entry.get("content")
+    calls = entry.get("role") in OF_CALLS and isinstance(text, str) and text.lstrip()[:1] != "<"
     if calls or ("from" in entry and "role" not in entry):
         entry = from_turn(entry)
     kind = entry.get("type")
