@@ -22,12 +22,9 @@ from evidence import tables
 from evidence.experiments.contact import OTHER
 from evidence.results import (
     file_of,
-    over_seeds,
     rows_of_seeds,
     save_run,
     save_seed,
-    seeds_of_all,
-    t_interval,
     take_json_flag,
 )
 from examples import refund
@@ -77,18 +74,14 @@ def measured(arm: str, seed: int, folder: Path) -> dict:
 
 
 def joined() -> dict[str, dict]:
-    """Of each arm the held-out reward before and after, over the seeds whose runs are there."""
+    """Of each arm what its seeds measured, as far as their runs are there."""
     rows = {}
     for arm in ARMS:
-        seeds = seeds_of_all([f"few_shot/{file_of(arm)}"], SEEDS)
-        runs = rows_of_seeds(f"few_shot/{file_of(arm)}", seeds)
-        ended = [run["after"] for run in runs if run["after"] is not None]
+        runs = rows_of_seeds(f"few_shot/{file_of(arm)}", SEEDS)
         if runs:
-            rows[arm] = {
-                "before": over_seeds([run["before"] for run in runs]),
-                "after": over_seeds(ended) if ended else None,
-                "seeds": seeds, "unclosed": [run["unclosed"][0] for run in runs],
-            }  # fmt: skip
+            unclosed = [[run["unclosed"][i] for i in (0, -1)] for run in runs]
+            rows[arm] = {key: [run[key] for run in runs] for key in ("before", "after")}
+            rows[arm]["unclosed"] = unclosed
     return rows
 
 
@@ -101,7 +94,7 @@ def main() -> None:
         return
     rows = joined()
     print(tables.few_shot(rows))
-    save_run(path, SEEDS, t_interval(SEEDS), rows)
+    save_run(path, SEEDS, "none: every seed that has run is given", rows)
 
 
 if __name__ == "__main__":
