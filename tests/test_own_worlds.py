@@ -271,7 +271,7 @@ def test_a_model_that_reads_nothing_before_sft_needs_words_alone(here, capsys):
     assert "cannot be raised on Wordle, which lacks words, self.guesses (docs/worlds.md)" in error
     error = sentence(capsys, lambda: train.main([*flags.split(), "--tiny.act-only", "0.5"]))
     assert "--tiny.act-only" in error and "--tiny.updates above 0" in error
-    require_narrator(Text(reward="bleu"), Tiny(updates=0))
+    require_narrator(Text(reward="numbers"), Tiny(updates=0))
     small = ["--world", "sokoban", "--world-args", "size=5", "walls=2", "shortest=2"]
     train.main([*small, *flags.split(), "--dry-run"])
     assert not (here / "checkpoints").exists()

@@ -152,7 +152,7 @@ def note(runs: list[Files]) -> str:
 def interval_kind(rows: list[dict]) -> str:
     """Over what the interval of these rows was made.
 
-    >>> interval_kind([{"tasks": 400}])
+    >>> interval_kind([{"tasks": 400, "success": 0.5}])
     "over 400 tasks (Wilson's)"
     """
     if len({row["success"] for row in rows}) > 1:
