@@ -574,3 +574,176 @@ def test_settings_of_a_program_are_no_logs(tmp_path):
         (tmp_path / f"config{i}.json").write_text(json.dumps(one), encoding="utf-8")
     demos, report = read_logs(tmp_path)
     assert replies(demos) == [["A."]] and not report.problems
+
+
+def test_only_what_opencode_keeps_for_itself_is_left_out_of_a_content(read):
+    said = {"type": "text", "text": "page:"}
+    for block in ({"type": "snapshot", "text": "<p>"}, {"type": "patch", "text": "+"}):
+        _, report = read([{"role": "user", "content": [said, block]}, ANSWER])
+        assert block["type"] in report.problems[0].reason
+    untyped = [{"text": "page:"}, {"snapshot": "<p>"}]
+    _, report = read([{"role": "user", "content": untyped}, ANSWER])
+    assert "snapshot" in report.problems[0].reason
+    typed = said | {"mime": "text/plain"}
+    demos, _ = read([{"role": "user", "content": [typed]}, ANSWER])
+    assert state(demos[0]) == [("user", "page:")]
+    file = {"type": "file", "mime": "text/plain", "data": "SGk="}
+    _, report = read([{"role": "user", "content": [said, file]}, ANSWER])
+    assert "audio or a file" in report.problems[0].reason
+
+
+def test_a_block_may_say_the_mime_type_of_its_text(read):
+    said = {"text": "do A", "content_type": "text/plain"}
+    demos, _ = read([{"role": "user", "content": [said]}, ANSWER])
+    assert state(demos[0]) == [("user", "do A")]
+
+
+def test_an_info_beside_a_role_is_no_envelope(read):
+    asked = {"role": "user", "parts": [{"text": "do A"}], "info": {"id": 1}}
+    demos, report = read({"messages": [asked, {"role": "model", "parts": [{"text": "A."}]}]})
+    assert state(demos[0]) == [("user", "do A")] and report.formats == {"Gemini": 1}
+
+
+@pytest.mark.parametrize("beside", [{"info": {"id": 1}}, {"items": None}, {"blocks": []}])
+def test_an_empty_field_or_an_info_makes_no_other_format_of_a_chat(beside, read):
+    asked = {"role": "user", "content": [*text("do "), *text("A")], **beside}
+    demos, report = read({"messages": [asked, ANSWER]})
+    assert state(demos[0]) == [("user", "do A")] and report.formats == {"chat": 1}
+
+
+def test_a_content_is_not_lost_beside_answers_that_say_something_else(read):
+    called = {"role": "assistant", "content": None, "tool_calls": [CALLED]}
+    answers = [{"role": "tool", "tool_call_id": "c", "content": "a hall"}]
+    both = {"role": "tool", "content": "a hall\n\nNow do B.", "tool_responses": answers}
+    _, report = read([*ASKED, called, both, ANSWER])
+    assert "tool_responses" in report.problems[0].reason
+
+
+def test_an_answer_inside_of_a_call_is_read(read):
+    called = {"id": "c", "name": "go", "args": {"to": "hall"}, "result": "a hall"}
+    demos, _ = read([*ASKED, {"role": "assistant", "content": "", "toolCalls": [called]}, ANSWER])
+    assert demos[0].messages[2]["content"] == "a hall"
+
+
+def test_a_call_of_goose_without_an_id_is_no_damage(read):
+    value = {"name": "go", "arguments": {}}
+    block = {"type": "toolRequest", "toolCall": {"status": "success", "value": value}}
+    demos, _ = read([*ASKED, {"role": "assistant", "content": [block]}])
+    assert steps(demos[0]) == [(None, "", [("go", {})])]
+
+
+def test_tools_that_metadata_says_again_are_read_once(read):
+    demos, report = read({"messages": CHAT, "tools": TOOLS, "metadata": {"tools": TOOLS}})
+    assert len(demos[0].tools) == 1 and not report.problems
+
+
+@pytest.mark.parametrize("key", ["thinking", "reasoning"])
+def test_how_langsmith_says_that_a_model_thinks_is_no_conversation(key, read):
+    run = {"run_type": "llm", "inputs": {"messages": ASKED}, "outputs": {"output": ANSWER}}
+    sampled = {"model": "m", "tools": TOOLS, key: {"effort": "high"}}
+    demos, _ = read({**run, "extra": {"invocation_params": sampled}})
+    assert replies(demos) == [["A."]] and len(demos[0].tools) == 1
+
+
+@pytest.mark.parametrize("key", ["events", "attributes"])
+def test_messages_come_before_spans_beside_them(key, read):
+    said = {f"gen_ai.{way}.messages": json.dumps(one)
+            for way, one in (("input", ASKED), ("output", [ANSWER]))}  # fmt: skip
+    beside = [{"attributes": said}] if key == "events" else said
+    demos, _ = read({"messages": [*CHAT, *CHAT], key: beside})
+    assert replies(demos) == [["A.", "A."]]
+
+
+def test_rows_of_an_array_are_logs_though_one_has_the_type_of_a_block(tmp_path):
+    rows = [{"type": "reasoning", "input": "a", "output": "A."},
+            {"type": "math", "input": "b", "output": "B."}]  # fmt: skip
+    (tmp_path / "logs.json").write_text(json.dumps(rows), encoding="utf-8")
+    demos, report = read_logs(tmp_path)
+    assert replies(demos) == [["A."], ["B."]] and not report.problems
+
+
+def test_texts_in_files_that_end_in_json_are_logs(tmp_path):
+    row = {"prompt": "do A", "response": "A."}
+    (tmp_path / "a.json").write_text(2 * f"{json.dumps(row)}\n", encoding="utf-8")
+    alone = {"b": {"prompt": "do B", "completion": "B."}, "c": {"messages": json.dumps(CHAT)}}
+    for name, one in alone.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(one), encoding="utf-8")
+    demos, _ = read_logs(tmp_path)
+    assert sorted(replies(demos)) == [["A."], ["A."], ["A."], ["B."]]
+
+
+def test_a_tool_in_two_notations_is_one_tool(read):
+    function = TOOLS[0]["function"]
+    other = {"name": function["name"], "input_schema": function["parameters"]}
+    again = {"messages": ASKED, "tools": [other]}
+    demos, _ = read({"messages": CHAT, "tools": TOOLS, "request": again})
+    assert demos[0].tools == TOOLS[:1]
+
+
+def test_json_of_a_tool_that_looks_like_a_block_of_opencode_is_its_answer(read):
+    called = {"role": "assistant", "content": None, "tool_calls": [CALLED]}
+    seen = [{"type": "tool", "callID": "x"}]
+    answered = {"role": "tool", "tool_call_id": "c", "content": seen}
+    demos, _ = read([*ASKED, called, answered, ANSWER])
+    assert json.loads(demos[0].messages[2]["content"]) == seen
+
+
+def test_a_log_of_no_family_that_is_damaged_is_called_a_chat(read):
+    _, report = read({"messages": CHAT, "choices": [1, 2]})
+    assert "damaged as a log of chat" in report.problems[0].reason
+
+
+@pytest.mark.parametrize("reasoned", ["Plan.", [{"text": "Plan."}]])
+def test_a_thought_that_old_openhands_keeps_twice_is_read_once(reasoned, read):
+    call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+    said = {"content": "Plan.", "reasoning_content": reasoned, "tool_calls": [call]}
+    metadata = {"function_name": "bash", "tool_call_id": "c"}
+    metadata |= {"model_response": {"id": "r", "choices": [{"message": said}]}}
+    run = {"id": 1, "source": "agent", "action": "run", "args": {"thought": "Plan."}}
+    asked = {"id": 0, "source": "user", "action": "message", "args": {"content": "do A"}}
+    demos, _ = read([asked, run | {"tool_call_metadata": metadata}])
+    assert steps(demos[0]) == [("Plan.", "", [("bash", {})])]
+
+
+def test_a_span_without_its_answer_does_not_hide_what_stands_beside_it(read):
+    said = {"llm.input_messages": [{"message.role": "user", "message.content": "do A"}]}
+    demos, _ = read({"input": ASKED, "output": ANSWER, "attributes": said})
+    assert replies(demos) == [["A."]]
+
+
+def test_what_opencode_notes_beside_a_text_costs_no_answer(read):
+    folder = {"type": "file", "mime": "application/x-directory", "url": "file:///a"}
+    parts = [*text("do A"), folder, {"type": "agent", "name": "build"}]
+    asked = {"info": {"role": "user"}, "parts": parts}
+    demos, report = read(
+        {"messages": [asked, {"info": {"role": "assistant"}, "parts": text("A.")}]}
+    )
+    assert state(demos[0]) == [("user", "do A")] and report.formats == {"opencode": 1}
+
+
+def test_a_new_answer_of_codex_is_no_part_of_one_that_was_remembered(read):
+    call = {"type": "function_call", "call_id": "c", "name": "go", "arguments": "{}"}
+    seen = {"type": "function_call_output", "call_id": "c", "output": "ok"}
+    history = [item("user", "do A"), call, seen, item("assistant", "old")]
+    behind = compacted(replacement_history=history)
+    demos, _ = read(*TURN, behind, response(item("assistant", "B.")))
+    assert replies(demos) == [["A."], ["B."]]
+
+
+@pytest.mark.parametrize("speaker", [("role", "content"), ("from", "value")])
+def test_a_role_of_calls_may_hold_tags_or_an_object(speaker, read):
+    role, content = speaker
+    call = {"name": "go", "arguments": {"to": "hall"}}
+    for said in (f"<tool_call>{json.dumps(call)}</tool_call>", call):
+        log = [{role: "user", content: "do A"}, {role: "function_call", content: said}]
+        demos, _ = read({"conversations" if role == "from" else "messages": log})
+        assert [json.loads(step.action) for step in demos[0].steps] == [call]
+
+
+def test_an_answer_of_opencode_that_failed_is_not_learned(read):
+    def said(role, text, **info):
+        return {"info": {"role": role, **info}, "parts": [{"type": "text", "text": text}]}
+
+    turns = [said("user", "do A"), said("assistant", "half", error={"name": "APIError"})]
+    demos, _ = read({"messages": [*turns, said("user", "go on"), said("assistant", "A.")]})
+    assert replies(demos) == [["A."]]

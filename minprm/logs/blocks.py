@@ -26,8 +26,10 @@ ANSWER = re.compile("(tool|function|shell).*(result|response|return|output)$", r
 CALL = re.compile("(tool|function|shell).*(use|call)$|toolRequest$", re.IGNORECASE)
 THOUGHT = re.compile("think|reason|^thought$", re.IGNORECASE)
 TEXT = re.compile("text$|prompt$|^refusal$", re.IGNORECASE)
-# Blocks that hold nothing which the model reads.
-EMPTY = re.compile("^(step-|snapshot|patch|retry$|cachePoint|thoughtSig|source|data-|toolConfirm)")
+# Blocks that hold nothing which the model reads; of opencode by their kind and a field of theirs.
+EMPTY = re.compile("^(step-|cachePoint|thoughtSig|source|data-|toolConfirm)")
+OF_OPENCODE = {"snapshot": "snapshot", "patch": "hash", "retry": "attempt", "agent": "name"}
+SAID_AGAIN = ("text/plain", "application/x-directory")  # files that it also writes as a text
 OUTPUTS = ("text", "json", "content", "error-text", "error-json")  # of Vercel's tools
 BEDROCKS = ("image", "document", "video")  # of which it writes the bytes into a tool's answer
 IMAGE = re.compile("^(inline_?data|file_?data|image)", re.IGNORECASE)
@@ -159,7 +161,8 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     if not isinstance(block, dict):
         return [("text", block)]
     kind = first(block, ("type", "part_kind", "kind", "block_type", "content_type"))
-    if not isinstance(kind, str):  # Gemini's and Bedrock's blocks are named by their key
+    is_mime = "/" in str(kind) and kind == block.get("content_type")
+    if is_mime or not isinstance(kind, str):  # Gemini's and Bedrock's are named by their key
         patterns = (ANSWER, CALL, THOUGHT, TEXT, IMAGE)
         said = [key for key in block if block[key] not in (None, False, "", [], {})]
         keys = [key for key in said if any(pattern.search(key) for pattern in patterns)]
@@ -173,11 +176,14 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     nested = first(block, ("toolCall", "toolResult"))
     if isinstance(nested, dict) and "status" in nested:  # of Goose
         nested = nested.get("value", nested)
-        block = {**(nested if isinstance(nested, dict) else {"content": nested}), "id": block["id"]}
-    if kind == "tool" and "callID" in block:  # of opencode
-        inside = {"toolCallId": block["callID"], "toolName": block["tool"], **block["state"]}
+        inside = nested if isinstance(nested, dict) else {"content": nested}
+        block = {**inside, "id": block.get("id")}
+    if kind == "tool" and "callID" in block and isinstance(block.get("state"), dict):  # of opencode
+        inside = {"toolCallId": block["callID"], "toolName": block.get("tool"), **block["state"]}
         return _invocation({**inside, "state": inside.get("status")}, kind)
-    if EMPTY.search(kind) or block.get("ignored") or block.get("mime") == "text/plain":
+    is_said_again = kind == "file" and "url" in block and block.get("mime") in SAID_AGAIN
+    is_own = "type" in block and OF_OPENCODE.get(kind) in block  # kept beside what was said
+    if EMPTY.search(kind) or is_said_again or is_own or block.get("ignored") is True:
         return [("end", None)]
     if ANSWER.search(kind) or (kind == "retry-prompt" and block.get("tool_name")):
         return [("answer", answer(_content(block), first(block, IDS), first(block, NAMES)))]
@@ -346,12 +352,24 @@ def messages_of(entries: list, glue: str = "\n", of_a_program: bool = False) -> 
 def _unwrapped(entry: Any) -> list:
     """The messages in an entry, without what a program puts around each."""
     fields = entry if isinstance(entry, dict) else {}
-    info, message, content = map(fields.get, ("info", "message", "content"))
-    if isinstance(info, dict) and "parts" in entry:  # of opencode
-        entry = {**entry, "role": info.get("role")}
+    message, content, answers = map(fields.get, ("message", "content", "tool_responses"))
+    if is_opencodes(entry):
+        failed = {"weight": 0} if entry["info"].get("error") else {}
+        entry = {**entry, "role": entry["info"].get("role"), **failed}
     elif isinstance(message, dict) and "content" in message and content is None:  # of Continue
         entry = {**entry, "message": None} | message
-    return fields.get("tool_responses") or [entry]  # of AG2, whose content says them again
+    if isinstance(answers, list) and answers and all(isinstance(one, dict) for one in answers):
+        texts = [str(one.get("content", "")) for one in answers]
+        if is_nothing(content) or content == "\n\n".join(texts):  # of AG2, which says them again
+            return answers
+    return [entry]
+
+
+def is_opencodes(entry: Any) -> bool:
+    """Is it a message of opencode, whose role stands in its `info`?"""
+    if not isinstance(entry, dict) or "role" in entry or "parts" not in entry:
+        return False
+    return isinstance(entry.get("info"), dict)
 
 
 def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
@@ -360,9 +378,7 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
         entry = {**entry["kwargs"], "type": (entry.get("id") or ["ai"])[-1]}
     if isinstance(entry.get("data"), dict):
         entry = {**entry["data"], "type": entry["type"]}
-    text = entry.get("content")
-    calls = entry.get("role") in OF_CALLS and isinstance(text, str) and text.lstrip()[:1] != "<"
-    if calls or ("from" in entry and "role" not in entry):
+    if ("from" in entry and "role" not in entry) or entry.get("role") in OF_CALLS:
         entry = from_turn(entry)
     kind = entry.get("type")
     if is_record(entry):
@@ -391,7 +407,13 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
     if role == "user" and entry.get("tool_calls"):
         fields["tool_calls"] = entry["tool_calls"]
     elif role == "assistant":
-        parts += [(role, "call", _call(one)) for one in _calls_beside(entry, fields)]
+        for one in _calls_beside(entry, fields):
+            form = _call(one)
+            parts.append((role, "call", form))
+            seen = first(one, ("result", "output"))
+            if seen is not None:  # some write a call's answer into it
+                name = form["function"]["name"]
+                parts.append((role, "answer", answer(seen, form.get("id"), name)))
     return parts, fields
 
 
@@ -445,11 +467,13 @@ def from_turn(turn: dict) -> dict:
         raise ValueError(f'its "from" is none of {names}, but {json.dumps(speaker)[:40]}')
     message = {key: turn[key] for key in turn if key not in ("from", "value")}
     message |= {"role": role, "content": turn.get("value", turn.get("content"))}
-    if speaker not in OF_CALLS:
+    called = message["content"]
+    is_text = is_nothing(called) or str(called).lstrip()[:1] == "<"  # its tags are read later
+    if speaker not in OF_CALLS or is_text:
         return message
     try:
-        called = parse_printed(message["content"])
-    except (TypeError, ValueError) as error:
+        called = parse_printed(called) if isinstance(called, str) else called
+    except ValueError as error:
         raise ValueError(f"its function_call is no JSON: {error}") from error
     calls = called if isinstance(called, list) else [called]
     if not calls or not all(isinstance(one, dict) for one in calls):

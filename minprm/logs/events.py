@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from minprm.logs.blocks import answer, is_record, messages_of
+from minprm.logs.blocks import answer, is_record, messages_of, thought_of
 from minprm.logs.books import first, parsed
 
 CLAUDE_CODE = ("parentUuid", "sessionId", "session_id", "leafUuid", "isSnapshotUpdate")
@@ -198,6 +198,7 @@ def _is_prompt(event: dict) -> bool:
 def from_codex(events: list[dict], notes: Counter) -> dict:
     """A rollout of Codex: its response items; the other events say the same for the screen."""
     entries = []
+    remembered = 0  # how many of them a new history holds, and were learned where they were said
     for i, event in enumerate(events):
         payload = event.get("payload", event)  # the oldest versions wrote items as they are
         kind = payload.get("type")
@@ -218,11 +219,13 @@ def from_codex(events: list[dict], notes: Counter) -> dict:
                 payload = {**payload, "output": output["content"]}  # the model reads it alone
             entries.append(payload)
         elif kind == "message":
-            mark = {"weight": 0} if event.get("remembered") else {}
-            entries.append({key: payload[key] for key in ("type", "role", "content")} | mark)
+            entries.append({key: payload[key] for key in ("type", "role", "content")})
         elif kind:
             notes[f"{kind} of Codex, left out"] += 1
-    return {"messages": messages_of(entries)}
+        remembered = len(entries) if event.get("remembered") else remembered
+    before = messages_of(entries[:remembered])
+    shown = [one | {"weight": 0} if one["role"] == "assistant" else one for one in before]
+    return {"messages": shown + messages_of(entries[remembered:])}
 
 
 def from_openhands(log: Any, notes: Counter) -> dict:
@@ -274,12 +277,13 @@ def _older(event: dict, others: dict, calls: dict[Any, str]) -> list[dict]:
         for i, one in enumerate(message.get("tool_calls") or []):
             if one.get("id") == metadata.get("tool_call_id"):  # as the model wrote it
                 inside = one["function"]["arguments"]
-                thoughts = [message.get("reasoning_content"), *thoughts] if i == 0 else thoughts
+                reasoned = thought_of(message.get("reasoning_content"))
+                thoughts = [reasoned, *thoughts] if i == 0 else thoughts
     call_id = metadata.get("tool_call_id") or f"event_{event.get('id')}"
     name = metadata.get("function_name") or action
     calls[event.get("id")] = call_id
     record = {"type": "tool_use", "id": call_id, "name": name, "input": inside}
-    thought = "\n".join(one for one in thoughts if one)
+    thought = "\n".join(dict.fromkeys(one for one in thoughts if one))
     content = [{"type": "thinking", "thinking": thought}, record] if thought else [record]
     # calls of one response are one turn, though each is answered before the next is an event
     response_id = (metadata.get("model_response") or {}).get("id")

@@ -11,13 +11,22 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from minprm import own as users
 from minprm.logs.atif import from_atif
-from minprm.logs.blocks import call, is_message, is_plain, is_record, messages_of, thought_of
-from minprm.logs.books import field_at, first, parsed
+from minprm.logs.blocks import (
+    call,
+    is_message,
+    is_opencodes,
+    is_plain,
+    is_record,
+    messages_of,
+    thought_of,
+)
+from minprm.logs.books import field_at, first, is_nothing, parsed
 from minprm.logs.events import EVENTS, is_event, is_row, spans_of, split_events
 from minprm.logs.files import Problem, values_of
 from minprm.logs.schemas import from_flat
@@ -64,7 +73,7 @@ SIGNS = {
     "step-start": "Vercel", "part_kind": "pydantic-ai", "function_call": "Responses",
     "function_call_output": "Responses", "output_text": "Responses", "human": "LangChain",
     "ai": "LangChain", "kwargs": "LangChain", "additional_kwargs": "LangChain", "from": "ShareGPT",
-    "info": "opencode", "toolRequest": "Goose", "blocks": "LlamaIndex", "items": "Semantic Kernel",
+    "toolRequest": "Goose", "blocks": "LlamaIndex", "items": "Semantic Kernel",
 }  # fmt: skip
 # A pair of tags with no other one inside.
 TOOLS_LISTED = re.compile(r"<tools>((?:(?!<tools>).)*?)</tools>", re.DOTALL)
@@ -97,7 +106,10 @@ def logs_of(
     if own:
         users.require("--format", own, (), {1: "a JSON value alone"})
     opener = users.users(own, ()) if own else None
-    for place, value in values_of(file, notes):
+    values = values_of(file, notes)
+    beginning = [*islice(values, 2)]
+    is_table = file.suffix != ".json" or len(beginning) > 1
+    for place, value in chain(beginning, values):
         theirs = opener(value) if opener and not isinstance(value, Problem) else None
         if theirs is not None:
             yield from logs_in(place, theirs, notes)
@@ -105,7 +117,7 @@ def logs_of(
             notes[f"lines of role {value['role']}, left out"] += 1
         elif _is_of_session(value):
             events.append(value)
-        elif not alone and isinstance(value, dict) and _is_settings(value, file):
+        elif not alone and isinstance(value, dict) and _is_settings(value, is_table):
             notes[f"files without a conversation, not read: {file.name}"] += 1
         else:
             yield from logs_in(place, value, notes)
@@ -126,13 +138,15 @@ def _is_of_program(role: Any) -> bool:
     return isinstance(role, str) and (role == "meta" or role.startswith("_"))
 
 
-def _is_settings(value: dict, file: Path) -> bool:
-    """Is it what a program keeps beside its logs? A log may be of texts alone, as in tables."""
+def _is_settings(value: dict, is_row: bool) -> bool:
+    """Is it what a program keeps beside its logs? A log may be of texts alone, as in the rows of a
+    table; an object alone in a file needs a prompt and a completion, or a list of objects."""
     texts = {key: field for key, field in value.items() if isinstance(field, str)}
-    speaks = first(texts, MESSAGES) or (first(texts, REQUESTS) and first(texts, RESPONSES))
-    speaks = speaks or any(is_of(texts) for _, is_of, _ in FAMILIES)
-    is_row = file.suffix != ".json"  # one object alone in a file is no table
-    return not (_holds_objects(value) or (is_row and speaks))
+    speaks = {"prompt", "completion"} <= texts.keys()
+    if is_row:
+        speaks = speaks or first(texts, MESSAGES) or any(is_of(texts) for _, is_of, _ in FAMILIES)
+        speaks = speaks or (first(texts, REQUESTS) and first(texts, RESPONSES))
+    return not (speaks or any(_holds_objects(parsed(field)) for field in value.values()))
 
 
 def _holds_objects(value: Any) -> bool:
@@ -167,7 +181,7 @@ def _many(value: Any) -> list | None:
         sessions = split_events(value)
         return None if sessions == [value] else sessions
     if isinstance(value, list):
-        speaks = any(map(_is_of_session, value))
+        speaks = any(_is_of_session(one) and "role" in one for one in value)
         return _by_conversation(value) if speaks or all(map(is_message, value)) else value
     if not isinstance(value, dict):
         return None
@@ -191,8 +205,11 @@ def _many(value: Any) -> list | None:
             if not is_row(value):
                 return sessions
             return [{**value, key: own} for own in sessions] if sessions != [inside] else None
+    if first(value, MESSAGES):
+        return None
     logs = spans_of(value)
-    return None if not logs and first(value, (*MESSAGES, *REQUESTS)) else logs
+    answered = any(log["output"] for log in logs or ())
+    return None if first(value, REQUESTS) and not answered else logs
 
 
 def _is_no_chat(span: dict) -> bool:
@@ -228,8 +245,9 @@ def opened(log: Any, notes: Counter) -> tuple[str, dict]:
     log = dict(log, messages=parsed(text)) if isinstance(text, str) else log
     name = "chat"
     try:
-        for name, is_of, opener in FAMILIES:
+        for family, is_of, opener in FAMILIES:
             if is_of(log):
+                name = family
                 return name, opener(log, notes)
         if isinstance(log, dict) and any(key in log for key in (*MESSAGES, *REQUESTS, *RESPONSES)):
             return _named(log, notes)
@@ -293,9 +311,13 @@ def _family_of(entries: list) -> str:
     for entry in entries:
         if is_plain(entry) and "finish_reason" not in entry:
             continue
+        if is_opencodes(entry):
+            return "opencode"
         inside = first(entry, ("parts", "content")) if isinstance(entry, dict) else None
         for block in [entry, *(inside if isinstance(inside, list) else [])]:
-            for key in [block.get("type"), *reversed(block)] if isinstance(block, dict) else []:
+            fields = block if isinstance(block, dict) else {}
+            said = [key for key in reversed(fields) if not is_nothing(fields[key])]
+            for key in [fields.get("type"), *said]:
                 if isinstance(key, str) and key in SIGNS:
                     return SIGNS[key]
         if isinstance(entry, dict) and "parts" in entry and inside:
@@ -364,7 +386,7 @@ def _take_out_repeats(entries: list, others: dict, tools: list) -> None:
             rest = map(_core, messages_of(entries))
             if again and all(core in rest for core in again):
                 del others[key]
-                tools += [tool for tool in declared if tool not in tools]
+                _add_tools(declared, tools)
 
 
 def _core(message: Any) -> Any:
@@ -468,24 +490,38 @@ def _tools_beside(others: dict) -> list:
             del others[key]
     for key in ("metadata", "extra"):
         inside = parsed(others.get(key))
-        left = dict(inside) if isinstance(inside, dict) and not tools else {}
+        left = dict(inside) if isinstance(inside, dict) else {}
         if left and (listed := _tools_beside(left)):
-            tools += listed
+            _add_tools(listed, tools)
             others[key] = left
     for key in PARAMETERS:
         parameters = parsed(others.get(key))
         beside = isinstance(parameters, dict) and not first(parameters, (*MESSAGES, *REQUESTS))
         if beside and first(parameters, (*TOOLS, *RULES)):
             _take_over(parameters, others, tools)
-            others[key] = {k: parameters[k] for k in parameters if k not in (*TOOLS, *RULES)}
+            # what says how to sample is not looked into any further
+            read = [*parameters] if key in OF_REQUESTS else [*TOOLS, *RULES]
+            others[key] = {k: parameters[k] for k in parameters if k not in read}
     return tools
 
 
 def _take_over(inside: dict, others: dict, tools: list) -> None:
     """Takes tools and rules that stand in an object inside a log, where the log has none."""
-    tools += [tool for tool in _tools_beside(dict(inside)) if tool not in tools]
+    _add_tools(_tools_beside(dict(inside)), tools)
     for name in RULES:
         others[name] = others.get(name) or inside.get(name)
+
+
+def _add_tools(listed: list, tools: list) -> None:
+    """Adds those whose name no other tool has; the same one may be written in two notations."""
+    names = [_name_of(tool) for tool in tools]
+    tools += [tool for tool in listed if tool not in tools and _name_of(tool) not in names]
+
+
+def _name_of(tool: dict) -> Any:
+    """The name of a tool; a provider's own has none, and is itself the name."""
+    function = tool.get("function")
+    return first(function if isinstance(function, dict) else tool, ("name",)) or tool
 
 
 def _declared(listed: Any) -> list:
