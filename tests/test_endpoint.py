@@ -581,3 +581,24 @@ def test_rewards_and_texts_are_those_of_any_episode(agent):
     assert e.steps[0].state[0]["content"].startswith("ball under")
     assert e.tokens([0, 1, 2]) == sum(end - begin for _, begin, end in e.spans)
     assert torch.tensor(e.samples[0].advantages).abs().sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"content": "<tool_call>{bad", "weight": 0}, "<tool_call>{bad"),
+        (
+            {"content": "I try", "tool_calls": [{"function": {"name": "f", "arguments": "{bad"}}]},
+            "I try\nf {bad",
+        ),
+    ],
+)
+def test_what_an_agent_wrote_and_a_log_could_not_have_is_shown_as_it_was_written(message, text):
+    messages = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", **message},
+        {"role": "user", "content": "on"},
+        {"role": "assistant", "content": conversations.EMPTY},
+    ]
+    (step,) = conversations.steps_of(messages, [])
+    assert [said["content"] for said in step.state] == ["go", text, "on"]
