@@ -1,6 +1,6 @@
 """The notebooks run, what they show is of the results, and they end in the page of a run.
 
-The one of logs trains for a few updates only. To run them as they are, and keep what they print:
+Their ladders train for a few updates only. To run them as they are, and keep what they print:
 python -m tests.test_notebooks
 """
 
@@ -22,8 +22,9 @@ NAMES = ("idea", "logs")
 HOME = "https://colab.research.google.com/github/minprm/minprm/blob/main/notebooks"
 # Tag of a cell whose numbers are a matter of rounding, so that another machine may print others.
 TRAINED = "trained"
-# What the test runs the notebook of logs with: a fifth of the time. No number of it is asserted.
+# What the test runs in less time. No number of these cells is asserted; the gate runs `smoke` too.
 FEW_UPDATES = {
+    "idea": {'["--preset", "smoke"]': '"--preset smoke --act-prm.updates 2 --episodes 20".split()'},
     "logs": {
         "raised(model)": "raised(model, updates=60)",
         "--act-prm.updates 15": "--act-prm.updates 1",
