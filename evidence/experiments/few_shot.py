@@ -20,13 +20,7 @@ from pathlib import Path
 
 from evidence import tables
 from evidence.experiments.contact import OTHER
-from evidence.results import (
-    file_of,
-    rows_of_seeds,
-    save_run,
-    save_seed,
-    take_json_flag,
-)
+from evidence.results import file_of, rows_of_seeds, save_run, save_seed, take_json_flag
 from examples import refund
 from examples.smollm2 import smollm2
 from minprm.commands.train import go_on
@@ -50,7 +44,7 @@ def shown(arm: str, seed: int) -> list[dict]:
 
 
 def measured(arm: str, seed: int, folder: Path) -> dict:
-    """Held-out reward before and after, and the share of thoughts that end at both times."""
+    """Held-out reward at the two looks, and of each update the share of thoughts without an end."""
     refund.write_all(folder, seed=0)
     flags = f"--preset small --model {smollm2()} --demos {folder / 'refund.jsonl'} --stages act_prm"
     flags += f" --act-prm.updates {UPDATES} --eval-every {UPDATES} --seeds {seed}"

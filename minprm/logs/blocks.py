@@ -188,10 +188,8 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     if ANSWER.search(kind) or (kind == "retry-prompt" and block.get("tool_name")):
         return [("answer", answer(_content(block), first(block, IDS), first(block, NAMES)))]
     if CALL.search(kind):
-        form = _call(block, kind)
         content = first(block, ("result", "output", "error"))  # of a tool that the provider runs
-        seen = answer(content, form.get("id"), form["function"]["name"])
-        return [("call", form), ("answer", seen)] if content is not None else [("call", form)]
+        return _with_answer(_call(block, kind), content)
     if THOUGHT.search(kind) or block.get("thought") is True:
         return [("thought", thought_of(block))]
     if TEXT.search(kind) and "parts" not in block:
@@ -202,6 +200,13 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
             return [part for one in text for part in blocks(one)]
         return [("text", text)]
     return [("other", {**block, "type": "image" if IMAGE.search(kind) else kind})]
+
+
+def _with_answer(form: dict, content: Any) -> list[tuple[str, Any]]:
+    """A call, and the answer that stands in it, if any does."""
+    if content is None:
+        return [("call", form)]
+    return [("call", form), ("answer", answer(content, form.get("id"), form["function"]["name"]))]
 
 
 def thought_of(thought: Any) -> str:
@@ -321,7 +326,7 @@ def messages_of(entries: list, glue: str = "\n", of_a_program: bool = False) -> 
     conversation = Conversation(glue)
     message_id = None
     rules = None  # which pydantic-ai repeats in each request
-    for i, entry in enumerate(one for whole in entries for one in _unwrapped(whole)):
+    for i, entry in enumerate(one for whole in entries for one in _messages_in(whole)):
         if not isinstance(entry, dict) or (is_plain(entry) and not of_a_program):
             conversation.end_turn()
             conversation.messages.append(entry)
@@ -349,7 +354,7 @@ def messages_of(entries: list, glue: str = "\n", of_a_program: bool = False) -> 
     return conversation.messages
 
 
-def _unwrapped(entry: Any) -> list:
+def _messages_in(entry: Any) -> list:
     """The messages in an entry, without what a program puts around each."""
     fields = entry if isinstance(entry, dict) else {}
     message, content, answers = map(fields.get, ("message", "content", "tool_responses"))
@@ -408,12 +413,8 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
         fields["tool_calls"] = entry["tool_calls"]
     elif role == "assistant":
         for one in _calls_beside(entry, fields):
-            form = _call(one)
-            parts.append((role, "call", form))
-            seen = first(one, ("result", "output"))
-            if seen is not None:  # some write a call's answer into it
-                name = form["function"]["name"]
-                parts.append((role, "answer", answer(seen, form.get("id"), name)))
+            content = first(one, ("result", "output"))  # some write a call's answer into it
+            parts += [(role, *part) for part in _with_answer(_call(one), content)]
     return parts, fields
 
 

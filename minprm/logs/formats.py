@@ -383,7 +383,7 @@ def _take_out_repeats(entries: list, others: dict, tools: list) -> None:
         declared: list = []
         with suppress(AttributeError, LookupError, TypeError, ValueError):  # it is no request
             again = [*map(_core, messages_of(_asked(others[key], others, declared) or []))]
-            rest = map(_core, messages_of(entries))
+            rest = map(_core, messages_of(entries))  # `in` reads it on: they stand in this order
             if again and all(core in rest for core in again):
                 del others[key]
                 _add_tools(declared, tools)
