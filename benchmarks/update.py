@@ -3,15 +3,16 @@
 SmolLM2-135M-Instruct (examples/smollm2.py makes it) thinks about 8 logs of the refund desk with
 three examples in its prompt, 8 thoughts each of at most 32 tokens; all are scored with the expert's
 action, and then learned from. The states and thoughts that are scored and learned are read from one
-file, so every program has the same ids. A product of two matrices as large as the model's, timed
-between the updates, tells what the processor could do.
+file, so every program has the same ids. Layers compute in fp32, and, if the processor multiplies
+bf16, once more in that. Products of two matrices as large as the model's, timed between the
+updates, tell what the processor could do.
 
     --before FOLDER    a checkout of this repository at another commit, to be compared with
-    --rounds N         updates that count, of each code: 3
+    --rounds N         updates that count, of each code in each precision: 3
 
-The code of FOLDER makes the same update, in a process of its own, and the two take turns. Both must
-find the same log-probs and gradients. Seconds are those of the processor; OMP_NUM_THREADS sets
-threads. Together they take 16 GB.
+The code of FOLDER makes the same update, in a process of its own, and the two take turns. In fp32
+both must find the same log-probs and gradients. Seconds are those of the processor; OMP_NUM_THREADS
+sets threads. Together they take 16 GB.
 """
 
 import argparse
@@ -35,11 +36,13 @@ PARTS = ("think", "score", "learn")
 
 
 def updates(file: Path) -> None:
-    """Makes an update for each line of input, and prints what it cost. file: the ids."""
+    """Makes an update for each line of input, and prints what it cost. A line names the precision.
+    file: the ids."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from minprm.constants import ActPRM
     from minprm.data import Sample
+    from minprm.model import precision
     from minprm.model.policy import Policy
     from minprm.model.sampler import Sampler
 
@@ -47,6 +50,7 @@ def updates(file: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(ids["model"], dtype=torch.float32).eval()
     policy = Policy(model, AutoTokenizer.from_pretrained(ids["model"]), ids["micro_tokens"])
     sampler = Sampler(model)
+    keep_freed_memory()
 
     def samples(trained: str) -> list[Sample]:
         """Of each thought, and, where the action is trained, of the action after it."""
@@ -62,7 +66,10 @@ def updates(file: Path) -> None:
         return some
 
     print("ready", flush=True)
-    for _ in sys.stdin:
+    for line in sys.stdin:
+        in_bf16 = line.strip() == "bf16"
+        precision.in_bf16 = lambda model, answer=in_bf16: answer
+        precision.BF16_DEVICES = {"cpu"} if in_bf16 else set()  # its name until 74c4b5e
         cost = {}
         sampler.begin()
         start = time.process_time()
@@ -77,6 +84,16 @@ def updates(file: Path) -> None:
         cost["norm"] = policy.update(samples("thought"), ActPRM(), 0.0)["policy/grad_norm"]
         cost["learn"] = time.process_time() - start
         print(json.dumps(cost), flush=True)
+
+
+def keep_freed_memory() -> None:
+    """As the commands do, where the code has it."""
+    try:
+        from minprm.commands import threads
+    except ImportError:
+        return
+    if hasattr(threads, "keep_freed_memory"):
+        threads.keep_freed_memory()
 
 
 # --- the ids, and who makes updates with them ---
@@ -125,10 +142,10 @@ def started(code: Path, file: Path) -> subprocess.Popen:
     return process
 
 
-def one_update(process: subprocess.Popen) -> dict[str, float]:
+def one_update(process: subprocess.Popen, precision: str) -> dict[str, float]:
     """Asks for an update: what it cost, and what it found."""
     assert process.stdin and process.stdout
-    process.stdin.write("\n")
+    process.stdin.write(f"{precision}\n")
     process.stdin.flush()
     line = process.stdout.readline()
     if not line:
@@ -136,19 +153,21 @@ def one_update(process: subprocess.Popen) -> dict[str, float]:
     return json.loads(line)
 
 
-def gigaflops() -> float:
+def gigaflops(precision: str) -> float:
     """10^9 operations a CPU second, of a product as large as the model's widest layer has."""
-    one, other = torch.rand(2048, 576), torch.rand(576, 1536)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    one, other = torch.rand(2048, 576).to(dtype), torch.rand(576, 1536).to(dtype)
+    torch.matmul(one, other)
     began = time.process_time()
     for _ in range(50):
         torch.matmul(one, other)
     return 50 * 2 * one.shape[0] * other.numel() / (time.process_time() - began) / 1e9
 
 
-def operations(file: Path, drawn: int) -> dict[str, float]:
-    """10^9 multiplications and additions that each part takes at least: every distinct token once
-    through all layers, the table of words only where a token is drawn, scored or learned. What is
-    drawn is counted as if no two thoughts began alike: nobody knows before."""
+def operations(file: Path, drawn: int) -> dict[str, tuple[float, float]]:
+    """10^9 multiplications and additions that each part takes at least: those of every distinct
+    token once through all layers, and those with the table of words where a token is drawn, scored
+    or learned. What is drawn is counted as if no two thoughts began alike: nobody knows before."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     ids = json.loads(file.read_text(encoding="utf-8"))
@@ -165,11 +184,11 @@ def operations(file: Path, drawn: int) -> dict[str, float]:
         thoughts += distinct(group)
         turns += distinct([thought + action for thought in group])
     counts = {
-        "think": layers * (states + drawn) + table * drawn,
-        "score": layers * (states + turns) + table * actions,
-        "learn": 3 * (layers * (states + thoughts) + table * thoughts),
+        "think": (layers * (states + drawn), table * drawn),
+        "score": (layers * (states + turns), table * actions),
+        "learn": (3 * layers * (states + thoughts), 3 * table * thoughts),
     }
-    return {part: 2 * count / 1e9 for part, count in counts.items()}
+    return {part: (2 * one / 1e9, 2 * other / 1e9) for part, (one, other) in counts.items()}
 
 
 def distinct(sequences: list[list[int]]) -> int:
@@ -181,39 +200,50 @@ def distinct(sequences: list[list[int]]) -> int:
 
 
 def compare(before: Path | None, file: Path, count: int) -> dict[str, dict]:
-    """Rounds in which each code makes an update; the first is not counted."""
+    """Rounds in which each code makes an update in each precision; the first is not counted.
+    The rows: a code and a precision, as "now, fp32"."""
+    from minprm.model.precision import cpu_has_bf16
+
     codes = {"now": started(ROOT, file)}
     if before:
         codes["before"] = started(before.resolve(), file)
-    rounds: dict[str, list[dict]] = {name: [] for name in codes}
-    ceilings = []
+    precisions = ("fp32", "bf16") if cpu_has_bf16() else ("fp32",)
+    rounds: dict[str, list[dict]] = {}
+    speeds: dict[str, list[float]] = {}
     for i in range(count + 1):
-        for name, process in codes.items():
-            cost = one_update(process)
-            seconds = ", ".join(f"{part} {cost[part]:.1f}" for part in PARTS)
-            print(f"{name}: {seconds} s, log p {cost['logprob']:.4f}, |g| {cost['norm']:.4f}")
-            if i:
-                rounds[name].append(cost)
-        ceilings.append(gigaflops())
+        for precision in precisions:
+            for code, process in codes.items():
+                cost = one_update(process, precision)
+                row = f"{code}, {precision}"
+                seconds = ", ".join(f"{part} {cost[part]:.1f}" for part in PARTS)
+                print(f"{row}: {seconds} s, log p {cost['logprob']:.4f}, |g| {cost['norm']:.4f}")
+                if i:
+                    rounds.setdefault(row, []).append(cost)
+            speeds.setdefault(precision, []).append(gigaflops(precision))
     for process in codes.values():
         process.communicate()
     rows = {}
-    for name, costs in rounds.items():
-        rows[name] = {part: median(cost[part] for cost in costs) for part in PARTS}
-        rows[name]["update"] = sum(rows[name].values())
-        rows[name] |= {key: costs[0][key] for key in ("drawn", "logprob", "norm")}
-    ceiling = median(ceilings)
-    for part, needed in operations(file, rows["now"]["drawn"]).items():
-        rows["now"][f"{part}_of_ceiling"] = needed / rows["now"][part] / ceiling
-    rows["now"]["gigaflops"] = ceiling
+    for row, costs in rounds.items():
+        rows[row] = {part: median(cost[part] for cost in costs) for part in PARTS}
+        rows[row]["update"] = sum(rows[row].values())
+        rows[row] |= {key: costs[0][key] for key in ("drawn", "logprob", "norm")}
+    # a part at the speed of these products alone; the table of words is multiplied in fp32
+    fp32 = median(speeds["fp32"])
+    for precision in precisions:
+        now = rows[f"now, {precision}"]
+        now["gigaflops"] = median(speeds[precision])
+        for part, (layers, table) in operations(file, now["drawn"]).items():
+            least = layers / now["gigaflops"] + table / fp32
+            now[f"{part}_of_ceiling"] = least / now[part]
     return rows
 
 
 def require_same(rows: dict[str, dict]) -> None:
-    """Ends the program unless both find the same log-probs and gradients."""
+    """Ends the program unless both find the same log-probs and gradients in fp32."""
+    before, now = rows["before, fp32"], rows["now, fp32"]
     for key in ("logprob", "norm"):
-        if abs(rows["before"][key] / rows["now"][key] - 1) > 1e-3:
-            raise SystemExit(f"{key}: {rows['before'][key]} before, {rows['now'][key]} now")
+        if abs(before[key] / now[key] - 1) > 1e-3:
+            raise SystemExit(f"{key}: {before[key]} before, {now[key]} now")
 
 
 def main() -> None:
@@ -230,8 +260,6 @@ def main() -> None:
         rows = compare(flags.before, file, flags.rounds)
     if flags.before:
         require_same(rows)
-        for part in (*PARTS, "update"):
-            rows["now"][f"{part}_ratio"] = rows["before"][part] / rows["now"][part]
     print(json.dumps(rows, indent=1))
     save_run(path, [0], f"CPU seconds, medians of {flags.rounds}", rows)
 

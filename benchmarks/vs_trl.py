@@ -199,7 +199,7 @@ def train(
     work: Work, loss: str, lr: float, steps: int, steppers: list[Stepper], bf16: bool = False
 ) -> dict:
     """TRL and minprm in turns, from equal weights. Seconds and tokens, without the first step."""
-    precision.BF16_DEVICES = {"cuda"} if bf16 else set()
+    precision.in_bf16 = lambda model: bf16
     p = Policy(deepcopy(work.model), work.tokenizer, 16_384)
     trainer = trainer_of(replace(work, model=deepcopy(work.model)), loss, lr, steps, bf16=bf16)
     read = {"TRL": count_learned(trainer.model), "minprm": count_learned(p.model)}

@@ -194,9 +194,9 @@ def test_attention_by_blocks_that_says_something_else_is_switched_off(
     who = loaded("Llama", tmp_path)
     check(who)
     assert who.policy.reads_blocks
-    kernel = blocks.kernel
-    halved = lambda q, k, *rest, **options: kernel(q, k / 2, *rest, **options)  # noqa: E731
-    monkeypatch.setattr(blocks, "kernel", halved)
+    kernel = blocks.attention
+    halved = lambda module, q, k, *rest, **how: kernel(module, q, k / 2, *rest, **how)  # noqa: E731
+    monkeypatch.setitem(transformers.AttentionInterface._global_mapping, blocks.ON_CPU, halved)
     check(who)
     assert who.policy.shares_prefixes and not who.policy.reads_blocks
     assert any("read with a dense mask" in line for line in said)

@@ -1,6 +1,7 @@
 """Memory and precision of the plain sampler: what fits is written, and scored as it was written.
 
-bf16 autocast is a GPU's; here it is switched on for the CPU, where it rounds in the same places.
+bf16 is for a GPU and for large models; here it is switched on for a small one, which rounds in the
+same places.
 """
 
 import random
@@ -18,6 +19,11 @@ from minprm.model.sampler import ROWS, Sampler, bytes_of_row, rows_at_once
 from shared.policies import policy, sample
 
 PROMPTS = [[3, 4, 5, 6], [7], [8, 9, 1]]
+
+
+def everywhere(model) -> bool:
+    """Stands for `in_bf16`."""
+    return True
 
 
 @pytest.fixture
@@ -46,7 +52,7 @@ def gap(p: Policy, prompts=PROMPTS, n: int = 4) -> float:
 def test_what_is_written_in_bf16_is_scored_in_bf16(loaded, monkeypatch):
     exact = Sampler(loaded.model).generate(PROMPTS, 4, 8, [], 1.0, 0)
     with monkeypatch.context() as patch:
-        patch.setattr(precision, "BF16_DEVICES", {"cpu"})
+        patch.setattr(precision, "in_bf16", everywhere)
         assert Sampler(loaded.model).generate(PROMPTS, 4, 8, [], 1.0, 0) != exact
     # a sum that differs in its last bit may round to the next number of bf16, on some processors
     written, rounding = gaps(loaded, monkeypatch, together=False)
@@ -61,7 +67,7 @@ def gaps(p: Policy, monkeypatch, together: bool) -> tuple[float, float]:
     writer.reuses_cache = together
     samples = []
     with monkeypatch.context() as patch:
-        patch.setattr(precision, "BF16_DEVICES", {"cpu"})
+        patch.setattr(precision, "in_bf16", everywhere)
         for prompt, group in zip(prompts, writer.generate(prompts, 8, 12, [], 1.0, 0), strict=True):
             state = sample(prompt, [False] * len(prompt))
             samples += [Sample(parent=state).extend(c.ids, 0.0, c.logprobs) for c in group]
@@ -82,10 +88,10 @@ def test_in_bf16_completions_that_stand_together_are_as_near_to_the_trainer_as_t
 
 
 def test_the_output_layer_computes_in_fp32(loaded, monkeypatch):
-    monkeypatch.setattr(precision, "BF16_DEVICES", {"cpu"})
+    monkeypatch.setattr(precision, "in_bf16", everywhere)
     head = loaded.model.get_output_embeddings()
     hidden = torch.randn(5, head.in_features)
-    with precision.autocast(torch.device("cpu")):
+    with precision.autocast(loaded.model):
         logits = head(hidden)
         rounded = functional.linear(hidden, head.weight)
     assert logits.dtype == torch.float32 and rounded.dtype == torch.bfloat16

@@ -182,7 +182,8 @@ def test_block_masks_give_the_numbers_of_dense_ones(shape, kernel, checkpointing
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
-def test_queries_that_share_a_key_attend_as_in_transformers_to_the_bit(heads):
+def test_queries_that_share_a_key_attend_as_in_transformers(heads):
+    """To the bit where each has a key of its own: so the embedded model's numbers stay."""
     torch.manual_seed(0)
     module = torch.nn.Module()
     module.num_key_value_groups = 4 // heads
@@ -196,7 +197,8 @@ def test_queries_that_share_a_key_attend_as_in_transformers_to_the_bit(heads):
             kinds.append((output, *torch.autograd.grad(output.square().sum(), (query, key))))
         for ours, theirs in zip(*kinds, strict=True):
             assert torch.allclose(ours, theirs, atol=1e-6)
-        assert torch.equal(kinds[0][0].nan_to_num(), kinds[1][0].nan_to_num())
+        if heads == 4:
+            assert torch.equal(kinds[0][0].nan_to_num(), kinds[1][0].nan_to_num())
 
 
 def test_a_model_on_a_cpu_reads_its_cache_without_copies():

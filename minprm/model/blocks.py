@@ -15,9 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
-from torch.nn import functional
 from torch.nn.attention.flex_attention import BlockMask
-from torch.nn.functional import scaled_dot_product_attention as kernel
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -111,19 +110,31 @@ def grouped(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """transformers' sdpa to the bit, where several queries share a key.
+    """transformers' sdpa where several heads of queries share one of keys.
 
-    Under a mask transformers copies the keys of the whole cache for each of these queries, in each
-    layer, for each token that is written. torch's kernel can read them where they are.
+    Under a mask transformers copies the keys of the whole cache for each of these heads, in each
+    layer, for each token that is written.
     """
-    if attention_mask is None or options.get("position_bias") is not None:
+    biased = options.get("position_bias") is not None
+    if attention_mask is None or attention_mask.shape[1] > 1 or biased:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout, scaling, **options
         )
-    output = functional.scaled_dot_product_attention(
-        query, key, value, attention_mask, dropout, scale=scaling, enable_gqa=True
-    )
+    output = kernel(query, key, value, attention_mask, dropout, scaling)
     return output.transpose(1, 2).contiguous(), None
+
+
+def kernel(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float, scaling: float | None
+) -> Tensor:
+    """torch's kernel. Heads of queries that share one of keys stand behind each other, as queries
+    of one head, so keys are read where they are, once for all of them.
+    [B, heads, Q, dim], [B, fewer, K, dim] twice, [B, 1, Q, K] -> [B, heads, Q, dim]"""
+    shared = query.shape[1] // key.shape[1]
+    queries = query.unflatten(1, (-1, shared)).flatten(2, 3)
+    masks = mask.repeat(1, 1, shared, 1)
+    output = scaled_dot_product_attention(queries, key, value, masks, dropout, scale=scaling)
+    return output.reshape(query.shape)
 
 
 def attention(
@@ -143,8 +154,6 @@ def attention(
     """
     if position_bias is not None:
         raise ValueError("attention by blocks knows no position bias")
-    groups = query.shape[1] // key.shape[1]  # queries that share a key
-    key, value = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (key, value))
     rows = []
     for b, parts in enumerate(_parts(attention_mask)):
         # cut once, not sliced part by part: the gradient of a slice is as long as the row
@@ -154,7 +163,7 @@ def attention(
             seen_keys = [keys[i] for i in blocks]
             seen_values = [values[i] for i in blocks]
             with _joined(seen_keys, seen_values) as (k, v):
-                outputs.append(kernel(queried, k, v, mask, dropout, scale=scaling))
+                outputs.append(kernel(queried, k, v, mask, dropout, scaling))
         rows.append(torch.cat(outputs, 2))
     return torch.cat(rows).transpose(1, 2).contiguous(), None
 

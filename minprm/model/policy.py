@@ -191,7 +191,7 @@ class Policy:
         # what the sampler drew is scored at its temperature, what an expert wrote at 1
         is_drawn = _drawn([sample for row in rows for sample in row]).to(device)
         temperatures = torch.where(is_drawn, temperature, 1.0)[:, None]  # [T, 1]
-        with switched_off(self.model) if base else nullcontext(), autocast(device):
+        with switched_off(self.model) if base else nullcontext(), autocast(self.model):
             model = under_adapters(self.model)
             if base and not has_adapters(self.model):
                 model = self.frozen

@@ -1,9 +1,12 @@
 """Which numbers are in 16 bit: one answer for writing, for scoring and for learning.
 
-On a GPU the layers compute in bf16, on a CPU in the precision of their weights. The output layer
-computes in fp32 everywhere. A bf16 logit near 20 is up to .06 off, and so is the log-prob that
-comes out of it, whatever precision the softmax has.
+On a GPU the layers compute in bf16. On a CPU a large model does, if the processor multiplies bf16;
+the others compute in the precision of their weights. The output layer computes in fp32 everywhere.
+A bf16 logit near 20 is up to .06 off, and so is the log-prob that comes out of it, whatever
+precision the softmax has.
 """
+
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -13,12 +16,26 @@ from transformers import PreTrainedModel
 from minprm.constants import fail
 from minprm.model.blocks import attend
 
-BF16_DEVICES = {"cuda"}
+LARGE = 10**8  # weights; smaller layers gain little, and fp32 has the same numbers on more machines
 
 
-def autocast(device: torch.device) -> torch.autocast:
-    """The context in which a model is read on this device, whoever reads it."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=device.type in BF16_DEVICES)
+def autocast(model: PreTrainedModel) -> torch.autocast:
+    """The context in which this model is read, whoever reads it."""
+    return torch.autocast(model.device.type, torch.bfloat16, enabled=in_bf16(model))
+
+
+def in_bf16(model: PreTrainedModel) -> bool:
+    """Do its layers compute in bf16?"""
+    if model.device.type != "cpu":
+        return model.device.type == "cuda"
+    return cpu_has_bf16() and sum(weight.numel() for weight in model.parameters()) >= LARGE
+
+
+@cache
+def cpu_has_bf16() -> bool:
+    """Does this processor multiply bf16 faster than fp32?"""
+    able = torch.cpu.get_capabilities()
+    return able.get("avx512_bf16", False) or able.get("amx_bf16", False)
 
 
 @torch.no_grad()
@@ -27,7 +44,7 @@ def own_logprobs(model: PreTrainedModel, ids: list[int], n: int) -> Tensor:
     what the trainer and the samplers are compared with.  [n], on the CPU"""
     row = torch.tensor([ids], device=model.device)
     attend(model, None)
-    with autocast(model.device):
+    with autocast(model):
         logits = model(input_ids=row, use_cache=False, logits_to_keep=n + 1).logits
     all_logp = logits[0, -n - 1 : -1].float().log_softmax(-1)
     return all_logp.gather(1, row[0, -n:, None])[:, 0].cpu()

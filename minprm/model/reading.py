@@ -22,6 +22,7 @@ from minprm.model.tree import Rows
 
 LEAST = torch.finfo(torch.float32).min  # stands for a log-prob of -inf
 CHUNK = 2**27  # logits computed at once: half a gigabyte in fp32
+FEW = 16  # distributions that stay in a processor's cache while their entropies are computed
 
 
 class Reading(NamedTuple):
@@ -98,13 +99,21 @@ def _score_chunk(
     target_ids: Tensor,
 ) -> tuple[Tensor, ...]:
     """The same of one chunk, in fp32.  [t, D], [t, 1], [t] -> [t], [t], [t, k], [t, k]"""
-    all_logp = (logits(hidden).float() / temperature).log_softmax(-1)  # [t, V]
+    scaled = logits(hidden).float()  # [t, V]
+    if (temperature != 1).any():
+        scaled = scaled / temperature
+    all_logp = scaled.log_softmax(-1)
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
-        # a token that cannot come adds 0, and not 0 times its log-prob, -inf
-        entropy = -(all_logp.exp() * all_logp.clamp(min=LEAST)).sum(-1)
+        entropy = torch.cat([_entropy(some) for some in all_logp.split(FEW)])
     logp = all_logp.gather(-1, target_ids[:, None])[:, 0]
     top = all_logp.detach().topk(min(likely, all_logp.shape[-1]))
     return logp, entropy, top.indices, top.values
+
+
+def _entropy(all_logp: Tensor) -> Tensor:
+    """[t, V] -> [t]"""
+    # a token that cannot come adds 0, and not 0 times its log-prob, -inf
+    return -(all_logp.exp() * all_logp.clamp(min=LEAST)).sum(-1)
 
 
 def _logits(model: PreTrainedModel, output: ModelOutput, hidden: Tensor) -> Tensor:

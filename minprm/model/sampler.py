@@ -116,7 +116,7 @@ class Sampler:
             self.write, group=group, max_tokens=max_tokens, stop=stop, temperature=temperature
         )
         completions = []
-        with autocast(device):
+        with autocast(self.model):
             for first in range(0, len(prompts_of_all), rows):
                 batch = prompts_of_all[first : first + rows]
                 noise = partial(noise_of, first, len(batch))
