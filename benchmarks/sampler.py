@@ -5,13 +5,15 @@ weights, in one process, and take turns. Each draws the same number of tokens fo
 prompts, from the whole vocabulary at temperature 1; none stops early. The plain sampler and vLLM
 also give log-probs, `generate` does not. What was kept of a prompt is dropped before each round, so
 all of them read all prompts. OMP_NUM_THREADS sets threads; seven minutes on one, four of them vLLM.
-`--sizes SmolLM2` is the pretrained model itself, as examples/smollm2.py makes it; half an hour.
+`--sizes SmolLM2` is the pretrained model itself, as examples/smollm2.py makes it; half an hour. All
+write in fp32, and in `--sizes "SmolLM2, bf16"` in bf16, for a processor that multiplies it.
 """
 
 import argparse
 import os
 import random
 from collections.abc import Callable
+from copy import deepcopy
 from importlib import import_module
 from importlib.util import find_spec
 from statistics import median
@@ -34,6 +36,7 @@ from examples.smollm2 import smollm2
 from minprm.commands.threads import set_threads
 from minprm.constants import Engine
 from minprm.load import vllm
+from minprm.model import precision
 from minprm.model.sampler import Sampler
 
 ROUNDS = 5
@@ -54,6 +57,7 @@ class Size(NamedTuple):
     shortest: int  # tokens of a prompt, at least
     longest: int
     new: int  # tokens of a completion
+    bf16: bool = False
 
     @property
     def drawn(self) -> int:
@@ -65,13 +69,14 @@ SIZES = {
     "4 x 256": Size(4, 256, 64, 4, 1008, 4, 8, 208, 256, 64),
     "12 x 512": Size(12, 512, 64, 8, 30_000, 16, 4, 112, 144, 64),
     "SmolLM2": Size(30, 576, 64, 3, 49_152, 8, 8, 290, 290, 32),
+    "SmolLM2, bf16": Size(30, 576, 64, 3, 49_152, 8, 8, 290, 290, 32, bf16=True),
 }
-RANDOM = [name for name in SIZES if name != "SmolLM2"]
+RANDOM = [name for name in SIZES if "SmolLM2" not in name]
 
 
 def model_of(size: Size) -> PreTrainedModel:
     """A Qwen3 of this size, with random weights, or SmolLM2."""
-    if size == SIZES["SmolLM2"]:
+    if size._replace(bf16=False) == SIZES["SmolLM2"]:
         model = AutoModelForCausalLM.from_pretrained(smollm2(), dtype=torch.float32).eval()
         model.generation_config.eos_token_id = None  # it ends no completion here
         return model
@@ -125,6 +130,7 @@ def drawing(writer, size: Size, forget: Callable) -> Callable[[int], int]:
 
 def generate(model: PreTrainedModel, size: Size) -> Callable[[int], int]:
     """transformers' generate."""
+    model = deepcopy(model).bfloat16() if size.bf16 else model
     ids, mask = left_padded(prompts_of(size))
     settings = GenerationConfig(
         do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=size.new,
@@ -151,6 +157,8 @@ def left_padded(prompts: list[list[int]]) -> tuple[Tensor, Tensor]:
 
 def measure(size: Size, rounds: int = ROUNDS) -> dict[str, dict | None]:
     """Tokens a CPU second of each writer; None where it is not installed."""
+    for module in (precision, vllm):
+        module.in_bf16 = lambda model: size.bf16
     model = model_of(size)
     writers = {"plain sampler": plain(model, size), "generate": generate(model, size)}
     if find_spec("vllm"):
@@ -189,7 +197,7 @@ if __name__ == "__main__":
     set_threads("tiny", int(os.environ.get("OMP_NUM_THREADS", "1")))
     transformers.utils.logging.set_verbosity_error()
     print(f"tokens a CPU second, transformers {transformers.__version__}, "
-          f"torch {torch.__version__}, {torch.get_num_threads()} threads, fp32")  # fmt: skip
+          f"torch {torch.__version__}, {torch.get_num_threads()} threads")  # fmt: skip
     results = {}
     for name in flags.sizes:
         results[name] = measure(SIZES[name], flags.rounds)

@@ -232,9 +232,12 @@ def compare(before: Path | None, file: Path, count: int) -> dict[str, dict]:
     for precision in precisions:
         now = rows[f"now, {precision}"]
         now["gigaflops"] = median(speeds[precision])
+        needed = 0.0
         for part, (layers, table) in operations(file, now["drawn"]).items():
             least = layers / now["gigaflops"] + table / fp32
             now[f"{part}_of_ceiling"] = least / now[part]
+            needed += least
+        now["update_of_ceiling"] = needed / now["update"]
     return rows
 
 
@@ -260,6 +263,9 @@ def main() -> None:
         rows = compare(flags.before, file, flags.rounds)
     if flags.before:
         require_same(rows)
+        for row in list(rows):
+            if row.startswith("now"):
+                rows[row]["faster"] = rows["before, fp32"]["update"] / rows[row]["update"]
     print(json.dumps(rows, indent=1))
     save_run(path, [0], f"CPU seconds, medians of {flags.rounds}", rows)
 

@@ -419,16 +419,16 @@ def growth(rows: dict) -> str:
 
 
 def update(rows: dict) -> str:
-    """A whole update of Act-PRM, part by part."""
-    before, now = rows["before"], rows["now"]
-    parts = ("think", "score", "learn")
-    shares = {part: now[f"{part}_of_ceiling"] for part in parts}
-    shares["update"] = sum(shares[part] * now[part] for part in parts) / now["update"]
+    """A whole update of Act-PRM, part by part, in both precisions."""
     lines = []
-    for part, share in shares.items():
-        seconds = [f"{code[part]:.1f}" for code in (before, now)]
-        lines.append([part, *seconds, f"{before[part] / now[part]:.2f}x", f"{share:.2f}"])
-    return grid(["part", "before, s", "now, s", "before / now", "of the ceiling"], lines)
+    for precision in ("fp32", "bf16"):
+        before, now = rows[f"before, {precision}"], rows[f"now, {precision}"]
+        for part in ("think", "score", "learn", "update"):
+            seconds = [f"{code[part]:.1f}" for code in (before, now)]
+            ratio = f"{before[part] / now[part]:.2f}x"
+            share = f"{now[f'{part}_of_ceiling']:.2f}"
+            lines.append([precision, part, *seconds, ratio, share])
+    return grid(["", "part", "before, s", "now, s", "before / now", "of the ceiling"], lines)
 
 
 def tokens(rows: dict) -> str:

@@ -14,6 +14,7 @@ from minprm.load.names import is_small, uses_vllm
 from minprm.load.pretrained import base_for, base_of, device_of, load_model, load_shape, pretrained
 from minprm.load.shipped import shipped
 from minprm.model.policy import Policy
+from minprm.model.precision import in_bf16
 from minprm.model.tensors import require_finite
 from minprm.several.processes import copy_from_first, count, rank
 from minprm.several.shares import Shares
@@ -74,6 +75,8 @@ def _loaded(cfg: Config, seed: int) -> PreTrainedModel:
 
 def _learning(model: PreTrainedModel, tokenizer, cfg: Config) -> Policy:
     """The model as one that learns, in as many processes as there are."""
+    if in_bf16(model):
+        logger.info("layers compute in bf16, the output layer in fp32")
     if count() == 1:
         return Policy(model, tokenizer, cfg.micro_tokens)
     spread_on = device_of(cfg.device) if is_spread(cfg) else None

@@ -28,7 +28,7 @@ from minprm.data import Sample
 from minprm.model import blocks
 from minprm.model.agent import Agent, Player
 from minprm.model.policy import Policy
-from minprm.model.precision import own_logprobs
+from minprm.model.precision import in_bf16, own_logprobs
 from minprm.model.sampler import Sampler
 from minprm.text.chat import Chat
 
@@ -292,7 +292,7 @@ def differs(model: PreTrainedModel, logp: Tensor, own: Tensor) -> bool:
     """Is this more than rounding? In fp32 that is 1e-3 nats for any token. In bf16 single tokens
     round far, and their mean counts: .1 nats, as for --engine.max-gap."""
     gap = (logp - own).abs()
-    if model.dtype == torch.float32 and model.device.type != "cuda":
+    if model.dtype == torch.float32 and not in_bf16(model):
         return not gap.max() < 1e-3  # NaN differs too
     return not gap.mean() < 0.1
 
