@@ -7,15 +7,26 @@ also give log-probs, `generate` does not. What was kept of a prompt is dropped b
 all of them read all prompts. OMP_NUM_THREADS sets threads; seven minutes on one, four of them vLLM.
 `--sizes SmolLM2` is the pretrained model itself, as examples/smollm2.py makes it; half an hour. All
 write in fp32, and in `--sizes "SmolLM2, bf16"` in bf16, for a processor that multiplies it.
+
+    --llama FOLDER   llama.cpp writes with SmolLM2, too: by its `llama-batched-bench`, which must be
+                     found, and by fp32.gguf, bf16.gguf and q4_1.gguf in this folder. q4_1.gguf is
+                     what PyPI has, and `llama-quantize --allow-requantize` makes the others of it.
+
+llama.cpp reads one prompt for all completions there and draws from no distribution. So its speeds
+of reading and of writing are put together here: of all prompts, and of all completions at once.
 """
 
 import argparse
+import json
 import os
 import random
+import subprocess
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
@@ -74,9 +85,14 @@ SIZES = {
 RANDOM = [name for name in SIZES if "SmolLM2" not in name]
 
 
+def is_smollm2(size: Size) -> bool:
+    """In either precision."""
+    return size._replace(bf16=False) == SIZES["SmolLM2"]
+
+
 def model_of(size: Size) -> PreTrainedModel:
     """A Qwen3 of this size, with random weights, or SmolLM2."""
-    if size._replace(bf16=False) == SIZES["SmolLM2"]:
+    if is_smollm2(size):
         model = AutoModelForCausalLM.from_pretrained(smollm2(), dtype=torch.float32).eval()
         model.generation_config.eos_token_id = None  # it ends no completion here
         return model
@@ -152,10 +168,31 @@ def left_padded(prompts: list[list[int]]) -> tuple[Tensor, Tensor]:
     return ids, (ids > 0).long()  # no prompt has token 0
 
 
+def llama(file: Path, size: Size) -> Callable[[int], tuple[int, float]]:
+    """llama.cpp: a function that returns tokens and seconds; they pass on one thread."""
+    completions = size.prompts * size.group
+    flags = {
+        "-m": file, "-c": completions * (size.longest + size.new), "-npp": size.longest,
+        "-ntg": size.new, "-npl": completions, "-t": 1, "-tb": 1, "--output-format": "jsonl",
+    }  # fmt: skip
+    command = ["llama-batched-bench", "-pps"]
+    for flag, value in flags.items():
+        command += [flag, str(value)]
+
+    def draw(seed: int) -> tuple[int, float]:
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        (line,) = [text for text in done.stdout.splitlines() if text.startswith("{")]
+        speeds = json.loads(line)
+        reading = size.prompts * size.longest / speeds["speed_pp"]
+        return size.drawn, reading + size.drawn / speeds["speed_tg"]
+
+    return draw
+
+
 # --- who draws how fast ---
 
 
-def measure(size: Size, rounds: int = ROUNDS) -> dict[str, dict | None]:
+def measure(size: Size, rounds: int = ROUNDS, ggufs: Path | None = None) -> dict[str, dict | None]:
     """Tokens a CPU second of each writer; None where it is not installed."""
     for module in (precision, vllm):
         module.in_bf16 = lambda model: size.bf16
@@ -163,29 +200,32 @@ def measure(size: Size, rounds: int = ROUNDS) -> dict[str, dict | None]:
     writers = {"plain sampler": plain(model, size), "generate": generate(model, size)}
     if find_spec("vllm"):
         writers["vLLM"] = engine(model, size)
-    speeds = {name: [] for name in writers}
+    timers = {name: partial(timed, draw) for name, draw in writers.items()}
+    if ggufs and is_smollm2(size):
+        timers["llama.cpp"] = llama(ggufs / ("bf16.gguf" if size.bf16 else "fp32.gguf"), size)
+        timers["llama.cpp, 4 bits"] = llama(ggufs / "q4_1.gguf", size)
+    speeds = {name: [] for name in timers}
     for turn in range(1 + rounds):
-        for name, draw in writers.items():
-            drawn, seconds = timed(draw, turn)
+        for name, timer in timers.items():
+            drawn, seconds = timer(turn)
             speeds[name].append(drawn / seconds)
             if drawn != size.drawn:
                 raise SystemExit(f"{name} drew {drawn} tokens, not {size.drawn}")
-    rows: dict[str, dict | None] = {"vLLM": None}
+    rows: dict[str, dict | None] = {"plain sampler": None, "generate": None, "vLLM": None}
     for name, (_, *found) in speeds.items():
         rows[name] = {"median": median(found), "low": min(found), "high": max(found)}
-    for name in ("generate", "vLLM"):
-        if row := rows[name]:
-            row["ratio"] = rows["plain sampler"]["median"] / row["median"]
-    return {name: rows[name] for name in ("plain sampler", "generate", "vLLM")}
+        if name != "plain sampler":
+            rows[name]["ratio"] = rows["plain sampler"]["median"] / rows[name]["median"]
+    return rows
 
 
 def told(name: str, writer: str, row: dict | None) -> str:
     """One line."""
     if row is None:
-        return f"{name:<12}{writer:<16}not installed"
+        return f"{name:<14}{writer:<18}not installed"
     spread = f"[{row['low']:,.0f}, {row['high']:,.0f}]"
     ratio = f"   plain / this {row['ratio']:.2f}x" if "ratio" in row else ""
-    return f"{name:<12}{writer:<16}{row['median']:>8,.0f} {spread:<18}{ratio}"
+    return f"{name:<14}{writer:<18}{row['median']:>8,.0f} {spread:<18}{ratio}"
 
 
 if __name__ == "__main__":
@@ -193,6 +233,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=RANDOM)
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="after one that is not timed")
+    parser.add_argument("--llama", type=Path, help="a folder of GGUF files for llama.cpp")
     flags = parser.parse_args()
     set_threads("tiny", int(os.environ.get("OMP_NUM_THREADS", "1")))
     transformers.utils.logging.set_verbosity_error()
@@ -200,7 +241,7 @@ if __name__ == "__main__":
           f"torch {torch.__version__}, {torch.get_num_threads()} threads")  # fmt: skip
     results = {}
     for name in flags.sizes:
-        results[name] = measure(SIZES[name], flags.rounds)
+        results[name] = measure(SIZES[name], flags.rounds, flags.llama)
         for writer, row in results[name].items():
             print(told(name, writer, row), flush=True)
     installed = import_module("vllm").__version__ if find_spec("vllm") else "not installed"

@@ -472,7 +472,9 @@ def sampler(rows: dict) -> str:
             text = f"{row['median']:,.0f}" if row else "not installed"
             line.append(f"{text} ({row['ratio']:.2f}x)" if row and "ratio" in row else text)
         lines.append(line)
-    return grid(["model", "plain sampler", "`generate`", "vLLM"], lines)
+    writers = list(next(iter(rows.values())))
+    heads = ["`generate`" if name == "generate" else name for name in writers]
+    return grid(["model", *heads], lines)
 
 
 def parallel(rows: dict) -> str:
