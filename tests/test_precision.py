@@ -5,6 +5,7 @@ same places.
 """
 
 import random
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from minprm.data import Sample
 from minprm.load.pretrained import load_model
 from minprm.model import precision
 from minprm.model import sampler as module
+from minprm.model.cache import GrowingLayer
 from minprm.model.policy import Policy
 from minprm.model.sampler import ROWS, Sampler, bytes_of_row, rows_at_once
 from shared.policies import policy, sample
@@ -85,6 +87,35 @@ def test_in_bf16_completions_that_stand_together_are_as_near_to_the_trainer_as_t
     together, rounding = gaps(loaded, monkeypatch, together=True)
     apart, _ = gaps(loaded, monkeypatch, together=False)
     assert together < rounding / 4 and together < 2 * apart
+
+
+@pytest.mark.parametrize("able", [True, False])
+def test_a_large_model_computes_in_bf16_where_the_processor_does(monkeypatch, able):
+    monkeypatch.setattr(precision, "cpu_has_bf16", lambda: able)
+    weights = torch.empty(precision.LARGE, device="meta")
+    on_cpu, on_gpu = (
+        SimpleNamespace(device=torch.device(kind), parameters=lambda: [weights])
+        for kind in ("cpu", "cuda")
+    )
+    assert precision.in_bf16(on_cpu) == able and precision.in_bf16(on_gpu)
+    assert not precision.in_bf16(policy().model)
+
+
+def test_what_was_read_is_held_in_the_precision_of_attention(loaded, monkeypatch):
+    """transformers holds keys in fp32 under autocast: they were rounded anew at every token."""
+    held = set()
+    update = GrowingLayer.update
+
+    def watched(layer, *states, **options):
+        held.add(layer.keys.dtype)
+        return update(layer, *states, **options)
+
+    monkeypatch.setattr(GrowingLayer, "update", watched)
+    for wanted in (torch.float32, torch.bfloat16):
+        held.clear()
+        Sampler(loaded.model).generate(PROMPTS, 4, 8, [], 1.0, 0)
+        assert held == {wanted}
+        monkeypatch.setattr(precision, "in_bf16", everywhere)
 
 
 def test_the_output_layer_computes_in_fp32(loaded, monkeypatch):

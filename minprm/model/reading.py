@@ -22,7 +22,6 @@ from minprm.model.tree import Rows
 
 LEAST = torch.finfo(torch.float32).min  # stands for a log-prob of -inf
 CHUNK = 2**27  # logits computed at once: half a gigabyte in fp32
-FEW = 16  # distributions that stay in a processor's cache while their entropies are computed
 
 
 class Reading(NamedTuple):
@@ -104,16 +103,11 @@ def _score_chunk(
         scaled = scaled / temperature
     all_logp = scaled.log_softmax(-1)
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
-        entropy = torch.cat([_entropy(some) for some in all_logp.split(FEW)])
+        # a token that cannot come adds 0, and not 0 times its log-prob, -inf
+        entropy = -(all_logp.exp() * all_logp.clamp(min=LEAST)).sum(-1)
     logp = all_logp.gather(-1, target_ids[:, None])[:, 0]
     top = all_logp.detach().topk(min(likely, all_logp.shape[-1]))
     return logp, entropy, top.indices, top.values
-
-
-def _entropy(all_logp: Tensor) -> Tensor:
-    """[t, V] -> [t]"""
-    # a token that cannot come adds 0, and not 0 times its log-prob, -inf
-    return -(all_logp.exp() * all_logp.clamp(min=LEAST)).sum(-1)
 
 
 def _logits(model: PreTrainedModel, output: ModelOutput, hidden: Tensor) -> Tensor:
