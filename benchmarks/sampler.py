@@ -87,7 +87,7 @@ RANDOM = [name for name in SIZES if "SmolLM2" not in name]
 
 def is_smollm2(size: Size) -> bool:
     """In either precision."""
-    return size._replace(bf16=False) == SIZES["SmolLM2"]
+    return size in (SIZES["SmolLM2"], SIZES["SmolLM2, bf16"])
 
 
 def model_of(size: Size) -> PreTrainedModel:

@@ -35,6 +35,7 @@ from evidence import audit
 from minprm.arms.starts import libraries
 from minprm.constants import fail
 from minprm.look.log import to_json, write_atomically
+from minprm.model.precision import cpu_has_bf16
 from minprm.report import table
 
 ROOT = Path(__file__).parents[1]
@@ -152,6 +153,8 @@ def machine(threads: int) -> str:
         names = [line.split(": ")[1] for line in lines if line.startswith("model name")]
         name = names[0] if names else name
     name = f"{name} with {torch.backends.cpu.get_cpu_capability()}"
+    if cpu_has_bf16():  # large models compute in it
+        name += " and bf16"
     told = f"{name}, {threads} of {os.cpu_count()} cores, {platform.system()}"
     return f"{torch.cuda.get_device_name()}, {told}" if torch.cuda.is_available() else told
 
