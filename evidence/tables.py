@@ -431,6 +431,15 @@ def update(rows: dict) -> str:
     return grid(["", "part", "before, s", "now, s", "before / now", "of the ceiling"], lines)
 
 
+def update_whole(rows: dict) -> str:
+    """The same, all parts together."""
+    precisions = ("fp32", "bf16")
+    lines = []
+    for code, name in (("before", "commit `af726a6`"), ("now", "now")):
+        lines.append([name, *(f"{rows[f'{code}, {p}']['update']:.1f}" for p in precisions)])
+    return grid(["", *precisions], lines)
+
+
 def tokens(rows: dict) -> str:
     """What is read over what has to be read."""
     phases = ("sampling", "scoring", "training")
@@ -633,8 +642,8 @@ TABLES = {
     "choosing_first": partial(successes, what="arm"), "few_shot": few_shot,
     "agent": partial(successes, what="arm"), "won": partial(successes, what="round"),
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
-    "update": update, "actprm": actprm, "growth": growth, "tokens": tokens, "vs_trl": vs_peer,
-    "vs_verl": vs_peer, "vs_trl_pretrained": vs_peer,
+    "update": update, "update:whole": update_whole, "actprm": actprm, "growth": growth,
+    "tokens": tokens, "vs_trl": vs_peer, "vs_verl": vs_peer, "vs_trl_pretrained": vs_peer,
     "vs_trl:ratios": vs_trl_ratios,
     "parallel": parallel, "parallel:sent": parallel_sent, "parallel:waiting": parallel_waiting,
     "parallel:trl": parallel_trl,
