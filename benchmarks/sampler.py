@@ -12,8 +12,9 @@ write in fp32, and in `--sizes "SmolLM2, bf16"` in bf16, for a processor that mu
                      found, and by fp32.gguf, bf16.gguf and q4_1.gguf in this folder. q4_1.gguf is
                      what PyPI has, and `llama-quantize --allow-requantize` makes the others of it.
 
-llama.cpp reads one prompt for all completions there and draws from no distribution. So its speeds
-of reading and of writing are put together here: of all prompts, and of all completions at once.
+llama.cpp reads one prompt for all completions there and draws from no distribution. So its time is
+put together from two speeds: that of reading, for all prompts, and that of writing all completions
+at once.
 """
 
 import argparse
@@ -95,6 +96,7 @@ def model_of(size: Size) -> PreTrainedModel:
     if is_smollm2(size):
         model = AutoModelForCausalLM.from_pretrained(smollm2(), dtype=torch.float32).eval()
         model.generation_config.eos_token_id = None  # it ends no completion here
+        precision.make_head_fp32(model)  # as whoever loads it for a run
         return model
     torch.manual_seed(0)
     config = Qwen3Config(
@@ -145,7 +147,7 @@ def drawing(writer, size: Size, forget: Callable) -> Callable[[int], int]:
 
 
 def generate(model: PreTrainedModel, size: Size) -> Callable[[int], int]:
-    """transformers' generate."""
+    """transformers' generate. In bf16 all of the model is, but for its output layer."""
     model = deepcopy(model).bfloat16() if size.bf16 else model
     ids, mask = left_padded(prompts_of(size))
     settings = GenerationConfig(

@@ -48,6 +48,7 @@ def updates(file: Path) -> None:
 
     ids = json.loads(file.read_text(encoding="utf-8"))
     model = AutoModelForCausalLM.from_pretrained(ids["model"], dtype=torch.float32).eval()
+    precision.make_head_fp32(model)  # as whoever loads it for a run
     policy = Policy(model, AutoTokenizer.from_pretrained(ids["model"]), ids["micro_tokens"])
     sampler = Sampler(model)
     keep_freed_memory()

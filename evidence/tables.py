@@ -421,7 +421,7 @@ def growth(rows: dict) -> str:
 def update(rows: dict) -> str:
     """A whole update of Act-PRM, part by part, in both precisions."""
     lines = []
-    for precision in ("fp32", "bf16"):
+    for precision in precisions_of(rows):
         before, now = rows[f"before, {precision}"], rows[f"now, {precision}"]
         for part in ("think", "score", "learn", "update"):
             seconds = [f"{code[part]:.1f}" for code in (before, now)]
@@ -431,9 +431,14 @@ def update(rows: dict) -> str:
     return grid(["", "part", "before, s", "now, s", "before / now", "of the ceiling"], lines)
 
 
+def precisions_of(rows: dict) -> list[str]:
+    """Those in which an update was measured: not every processor multiplies bf16."""
+    return [precision for precision in ("fp32", "bf16") if f"now, {precision}" in rows]
+
+
 def update_whole(rows: dict) -> str:
     """The same, all parts together."""
-    precisions = ("fp32", "bf16")
+    precisions = precisions_of(rows)
     lines = []
     for code, name in (("before", "commit `af726a6`"), ("now", "now")):
         lines.append([name, *(f"{rows[f'{code}, {p}']['update']:.1f}" for p in precisions)])
@@ -474,14 +479,15 @@ def vs_trl_ratios(rows: dict) -> str:
 
 def sampler(rows: dict) -> str:
     """Tokens a CPU second of each writer, and how often faster the plain sampler is."""
+    writers = list({writer: None for measured in rows.values() for writer in measured})
     lines = []
-    for size, writers in rows.items():
+    for size, measured in rows.items():
         line = [size]
-        for row in writers.values():
-            text = f"{row['median']:,.0f}" if row else "not installed"
+        for writer in writers:
+            row = measured.get(writer)
+            text = f"{row['median']:,.0f}" if row else "not installed" * (writer in measured)
             line.append(f"{text} ({row['ratio']:.2f}x)" if row and "ratio" in row else text)
         lines.append(line)
-    writers = list(next(iter(rows.values())))
     heads = ["`generate`" if name == "generate" else name for name in writers]
     return grid(["model", *heads], lines)
 

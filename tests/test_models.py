@@ -59,6 +59,11 @@ MODELS = {
     "Cohere": SIZES | {"logit_scale": 0.3},
     "Cohere2": HEADS | WINDOW | {"logit_scale": 0.3},
     "Granite": SIZES | {"logits_scaling": 4.0, "embedding_multiplier": 3.0},
+    "DeepseekV3": SIZES | {  # its values are smaller than its keys
+        "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_dim": 8,
+        "qk_rope_head_dim": 8, "v_head_dim": 8, "n_routed_experts": 4, "num_experts_per_tok": 2,
+        "n_group": 1, "topk_group": 1, "moe_intermediate_size": 16, "first_k_dense_replace": 1,
+    },
     "GPT2": {"vocab_size": 96, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 128},
     "Qwen3Next": HEADS | EXPERTS | {
         "linear_num_key_heads": 2, "linear_num_value_heads": 2, "linear_key_head_dim": 8,

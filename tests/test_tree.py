@@ -17,7 +17,7 @@ from minprm.constants import Config, Optim, Sampled, Training
 from minprm.data import Sample
 from minprm.load.check import check
 from minprm.load.pretrained import checkpoint_activations
-from minprm.model import blocks
+from minprm.model import blocks, precision
 from minprm.model.packing import filled, micro_batches
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
@@ -181,16 +181,18 @@ def test_block_masks_give_the_numbers_of_dense_ones(shape, kernel, checkpointing
     assert draw() == drawn and p.model.config._attn_implementation == blocks.GROUPED
 
 
+@pytest.mark.parametrize("length", [2, blocks.FEW + 1])
+@pytest.mark.parametrize("dim", [8, 6])  # of values: DeepSeek's are smaller than its keys
 @pytest.mark.parametrize("heads", [1, 2, 4])
-def test_queries_that_share_a_key_attend_as_in_transformers(heads):
+def test_queries_that_share_a_key_attend_as_in_transformers(heads, dim, length):
     """To the bit where each has a key of its own: so the embedded model's numbers stay."""
     torch.manual_seed(0)
     module = torch.nn.Module()
     module.num_key_value_groups = 4 // heads
-    query = torch.randn(3, 4, 2, 8, requires_grad=True)
-    key, value = torch.randn(2, 3, heads, 9, 8).unbind()
-    key.requires_grad_()
-    for mask in (torch.rand(3, 1, 2, 9) < 0.7, torch.randn(3, 1, 2, 9), None):
+    query = torch.randn(3, 4, length, 8, requires_grad=True)
+    key, value = torch.randn(3, heads, 9, 8, requires_grad=True), torch.randn(3, heads, 9, dim)
+    one, many = torch.randn(3, 1, length, 9), torch.randn(3, 4, length, 9)
+    for mask in (one < 0.7, one, many, None):
         kinds = []
         for kernel in (sdpa_attention_forward, blocks.grouped):
             output = kernel(module, query, key, value, mask, scaling=0.3)[0]
@@ -311,8 +313,10 @@ def test_varied_batches_compile_nothing_anew_once_two_lengths_were_read(flex, mo
     assert 0 < warm == counter.frame_count < blocks.KERNELS / 4
 
 
-def test_joined_keys_are_not_kept_for_the_gradient(by_blocks, monkeypatch):
+@pytest.mark.parametrize("bf16", [False, True])
+def test_joined_keys_are_not_kept_for_the_gradient(bf16, by_blocks, monkeypatch):
     """For each block of queries they are copies: all of them take the square of a row's length."""
+    monkeypatch.setattr(precision, "in_bf16", lambda model: bf16)
     trunk = Sample().extend([1] * 64)
     limbs = [Sample(parent=trunk).extend([2 + n] * 64, 1.0) for n in range(5)]
     logp = policy().read([limbs], 1.0).logp

@@ -13,6 +13,7 @@ from minprm.load import tiny
 from minprm.load.names import is_small, uses_vllm
 from minprm.load.pretrained import base_for, base_of, device_of, load_model, load_shape, pretrained
 from minprm.load.shipped import shipped
+from minprm.model.alone import ALONE, Alone
 from minprm.model.policy import Policy
 from minprm.model.precision import in_bf16
 from minprm.model.tensors import require_finite
@@ -75,15 +76,15 @@ def _loaded(cfg: Config, seed: int) -> PreTrainedModel:
 
 def _learning(model: PreTrainedModel, tokenizer, cfg: Config) -> Policy:
     """The model as one that learns, in as many processes as there are."""
+    shares: Alone = ALONE
+    if count() > 1:
+        spread_on = device_of(cfg.device) if is_spread(cfg) else None
+        holding = "all weights" if spread_on is None else "a part of each weight"
+        logger.info(f"{count()} processes share the work, each with {holding}")
+        shares = Shares(cfg.engine.tensor_parallel)
+        shares.hand_out(model, spread_on)
     if in_bf16(model):
         logger.info("layers compute in bf16, the output layer in fp32")
-    if count() == 1:
-        return Policy(model, tokenizer, cfg.micro_tokens)
-    spread_on = device_of(cfg.device) if is_spread(cfg) else None
-    holding = "all weights" if spread_on is None else "a part of each weight"
-    logger.info(f"{count()} processes share the work, each with {holding}")
-    shares = Shares(cfg.engine.tensor_parallel)
-    shares.hand_out(model, spread_on)
     return Policy(model, tokenizer, cfg.micro_tokens, shares)
 
 

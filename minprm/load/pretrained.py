@@ -77,10 +77,10 @@ def load_model(
 ) -> PreTrainedModel:
     """The causal language model of a hub id or a local path, on the device.
 
-    All weights are trained in fp32 (under bf16 autocast on a GPU), because AdamW at 1e-6 does not
-    move bf16 weights. With adapters those are fp32, and the frozen base is bf16. A path that holds
-    adapters gives their base model with these, and they go on learning. Any other model is given
-    new ones of rank `lora`, drawn from the seed; alpha and targets as in `adapted`.
+    All weights are trained in fp32 (where layers compute in bf16, too), because AdamW at 1e-6 does
+    not move bf16 weights. With adapters those are fp32, and the frozen base is bf16. A path that
+    holds adapters gives their base model with these, and they go on learning. Any other model is
+    given new ones of rank `lora`, drawn from the seed; alpha and targets as in `adapted`.
     """
     base, rank = base_for(path, lora, alpha, targets)
     dtype = torch.bfloat16 if lora or rank else torch.float32

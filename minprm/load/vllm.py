@@ -44,7 +44,7 @@ def start_engine(
     _require_divisible(model, cfg.tensor_parallel)
     config = architecture(under_adapters(model), shares)
     team = cfg.tensor_parallel if shares.count > 1 else 0
-    dtype = "bfloat16" if in_bf16(model) else "float32"
+    dtype = "bfloat16" if torch.cuda.is_available() or in_bf16(model) else "float32"
     engine = _engine(config, dtype, cfg.memory, context, cfg.sleep, team)
     shares.at_end(engine.llm_engine.engine_core.shutdown)
     return VLLM(model, engine, cfg, shares)

@@ -27,6 +27,7 @@ LONG = {"cuda": 1024, "cpu": 0}
 # What blocks cost each query, in keys beyond those it sees: strangers in its blocks, and the calls.
 # Counted so, the cheaper way was the faster one in updates of two models on a CPU.
 OVERHEAD = 128
+FEW = 64  # queries of a head; more of them torch reads as fast where heads share keys
 KERNELS = 64  # compiled for blocks, at most: with and without gradients, for one row and for many
 ON_CPU = "minprm_blocks"
 GROUPED = "minprm_grouped"
@@ -115,26 +116,38 @@ def grouped(
     Under a mask transformers copies the keys of the whole cache for each of these heads, in each
     layer, for each token that is written.
     """
-    biased = options.get("position_bias") is not None
-    if attention_mask is None or attention_mask.shape[1] > 1 or biased:
+    if attention_mask is None or options.get("position_bias") is not None:
         return sdpa_attention_forward(
             module, query, key, value, attention_mask, dropout, scaling, **options
         )
-    output = kernel(query, key, value, attention_mask, dropout, scaling)
+    shared = query.shape[1] // key.shape[1]
+    if query.shape[2] <= FEW and attention_mask.shape[1] == 1:
+        masks = attention_mask.repeat(1, 1, shared, 1)
+        output = kernel(query, key, value, masks, dropout, scaling)
+    else:
+        output = scaled_dot_product_attention(
+            query, key, value, attention_mask, dropout, scale=scaling, enable_gqa=True
+        )
     return output.transpose(1, 2).contiguous(), None
 
 
 def kernel(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float, scaling: float | None
+    query: Tensor, key: Tensor, value: Tensor, masks: Tensor, dropout: float, scaling: float | None
 ) -> Tensor:
-    """torch's kernel. Heads of queries that share one of keys stand behind each other, as queries
-    of one head, so keys are read where they are, once for all of them.
-    [B, heads, Q, dim], [B, fewer, K, dim] twice, [B, 1, Q, K] -> [B, heads, Q, dim]"""
+    """torch's kernel. The queries of heads that share keys are laid end to end, as if one head had
+    asked them all. So the keys are read where they are, once for these heads.
+    [B, heads, Q, dim], [B, fewer, K, dim], [B, fewer, K, own], [B, 1, heads / fewer * Q, K] ->
+    [B, heads, Q, own]"""
     shared = query.shape[1] // key.shape[1]
     queries = query.unflatten(1, (-1, shared)).flatten(2, 3)
-    masks = mask.repeat(1, 1, shared, 1)
     output = scaled_dot_product_attention(queries, key, value, masks, dropout, scale=scaling)
-    return output.reshape(query.shape)
+    return output.unflatten(2, (shared, -1)).flatten(1, 2)
+
+
+def rounded(x: Tensor) -> Tensor:
+    """In the precision in which attention reads it under autocast."""
+    device = x.device.type
+    return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
 
 
 def attention(
@@ -154,16 +167,18 @@ def attention(
     """
     if position_bias is not None:
         raise ValueError("attention by blocks knows no position bias")
+    query, key, value = (rounded(x) for x in (query, key, value))  # once, and not block by block
+    shared = query.shape[1] // key.shape[1]
     rows = []
-    for b, parts in enumerate(_parts(attention_mask)):
+    for b, parts in enumerate(_parts(attention_mask, shared, query.dtype)):
         # cut once, not sliced part by part: the gradient of a slice is as long as the row
         queries, keys, values = (x[b : b + 1].split(SIZES["cpu"], 2) for x in (query, key, value))
         outputs = []
-        for queried, (blocks, mask) in zip(queries, parts, strict=True):
+        for queried, (blocks, masks) in zip(queries, parts, strict=True):
             seen_keys = [keys[i] for i in blocks]
             seen_values = [values[i] for i in blocks]
             with _joined(seen_keys, seen_values) as (k, v):
-                outputs.append(kernel(queried, k, v, mask, dropout, scaling))
+                outputs.append(kernel(queried, k, v, masks, dropout, scaling))
         rows.append(torch.cat(outputs, 2))
     return torch.cat(rows).transpose(1, 2).contiguous(), None
 
@@ -191,9 +206,14 @@ def _joined(*lists: list[Tensor]) -> Iterator[list[Tensor]]:
 
 
 @lru_cache(maxsize=1)  # every layer asks for the same
-def _parts(mask: BlockMask) -> list[list[tuple[list[int], Tensor]]]:
-    """For each row and each block of queries: the blocks of keys, and which of them it sees.
-    [1, 1, queries, keys]"""
+def _parts(
+    mask: BlockMask, shared: int, dtype: torch.dtype
+) -> list[list[tuple[list[int], Tensor]]]:
+    """For each row and each block of queries: the blocks of keys, and what is added to the scores:
+    0 where a query sees a key, else -inf.  [1, 1, shared * queries, keys]
+
+    Of bools torch would make these numbers in each layer, and keep them for the gradient.
+    """
     size, _ = mask.BLOCK_SIZE
     within = torch.arange(size)
     rows = []
@@ -204,7 +224,8 @@ def _parts(mask: BlockMask) -> list[list[tuple[list[int], Tensor]]]:
             query = i * size + within[:, None]
             keys = (blocks * size + within).flatten()
             sees = mask.mask_mod(torch.tensor(b), torch.tensor(0), query, keys)[None, None]
-            parts.append((blocks[:, 0].tolist(), sees))
+            masks = torch.zeros(sees.shape, dtype=dtype).masked_fill(~sees, -torch.inf)
+            parts.append((blocks[:, 0].tolist(), masks.repeat(1, 1, shared, 1)))
         rows.append(parts)
     return rows
 

@@ -14,6 +14,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from minprm.model.adapters import under_adapters
+from minprm.model.blocks import rounded
 
 
 class GrowingLayer(DynamicLayer):
@@ -21,7 +22,8 @@ class GrowingLayer(DynamicLayer):
 
     def __init__(self, layer: DynamicLayer, rows: Tensor, more: int, columns: Tensor | None):
         super().__init__()
-        keys, values = (_chosen(_rounded(old), rows, columns) for old in held(layer))
+        # transformers holds fp32 under autocast, too, which would be rounded again at every token
+        keys, values = (_chosen(rounded(old), rows, columns) for old in held(layer))
         self.lazy_initialization(keys, values)
         self.rooms = (_with_room(keys, more), _with_room(values, more))
         self._show(keys.shape[2])
@@ -41,13 +43,6 @@ class GrowingLayer(DynamicLayer):
     def _show(self, end: int) -> None:
         """The keys and values are those of the first `end` tokens."""
         self.keys, self.values = (room[:, :, :end] for room in self.rooms)
-
-
-def _rounded(old: Tensor) -> Tensor:
-    """As attention reads it: transformers holds fp32 under autocast, too, which would be rounded
-    again at every token."""
-    device = old.device.type
-    return old.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else old
 
 
 def _chosen(old: Tensor, rows: Tensor, columns: Tensor | None) -> Tensor:

@@ -1,7 +1,7 @@
 """Which numbers are in 16 bit: one answer for writing, for scoring and for learning.
 
-On a GPU the layers compute in bf16. On a CPU a large model does, if the processor multiplies bf16;
-the others compute in the precision of their weights. The output layer computes in fp32 everywhere.
+On Nvidia's GPUs the layers compute in bf16, and on a CPU that multiplies bf16 those of large models
+do. All others compute in the precision of their weights. The output layer computes in fp32.
 A bf16 logit near 20 is up to .06 off, and so is the log-prob that comes out of it, whatever
 precision the softmax has.
 """
@@ -28,14 +28,15 @@ def in_bf16(model: PreTrainedModel) -> bool:
     """Do its layers compute in bf16?"""
     if model.device.type != "cpu":
         return model.device.type == "cuda"
-    return cpu_has_bf16() and sum(weight.numel() for weight in model.parameters()) >= LARGE
+    return sum(weight.numel() for weight in model.parameters()) >= LARGE and cpu_has_bf16()
 
 
 @cache
 def cpu_has_bf16() -> bool:
-    """Does this processor multiply bf16 faster than fp32?"""
-    able = torch.cpu.get_capabilities()
-    return able.get("avx512_bf16", False) or able.get("amx_bf16", False)
+    """Has this processor instructions for bf16, and does torch have the library that uses them?"""
+    able = getattr(torch.cpu, "get_capabilities", dict)()  # an older torch does not say
+    has = able.get("avx512_bf16", False) or able.get("amx_bf16", False)
+    return has and torch.backends.mkldnn.is_available()
 
 
 @torch.no_grad()

@@ -98,10 +98,7 @@ def _score_chunk(
     target_ids: Tensor,
 ) -> tuple[Tensor, ...]:
     """The same of one chunk, in fp32.  [t, D], [t, 1], [t] -> [t], [t], [t, k], [t, k]"""
-    scaled = logits(hidden).float()  # [t, V]
-    if (temperature != 1).any():
-        scaled = scaled / temperature
-    all_logp = scaled.log_softmax(-1)
+    all_logp = (logits(hidden).float() / temperature).log_softmax(-1)  # [t, V]
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         # a token that cannot come adds 0, and not 0 times its log-prob, -inf
         entropy = -(all_logp.exp() * all_logp.clamp(min=LEAST)).sum(-1)

@@ -294,7 +294,7 @@ def bytes_of_row(model: PreTrainedModel, tokens: int) -> int:
     queries = getattr(shape, "num_attention_heads", 1)  # a recurrent model has none, and no keys
     heads = getattr(shape, "num_key_value_heads", None) or queries
     dim = getattr(shape, "head_dim", None) or shape.hidden_size // queries
-    # under autocast keys stay in the precision of the norm's weights
+    # under autocast prompts stay in the precision of the weights; the batch is rounded
     pair = 2 * heads * dim * model.dtype.itemsize
     return shape.num_hidden_layers * pair * tokens + 4 * 4 * shape.vocab_size
 
