@@ -148,7 +148,10 @@ def drawing(writer, size: Size, forget: Callable) -> Callable[[int], int]:
 
 def generate(model: PreTrainedModel, size: Size) -> Callable[[int], int]:
     """transformers' generate. In bf16 all of the model is, but for its output layer."""
-    model = deepcopy(model).bfloat16() if size.bf16 else model
+    if size.bf16:
+        head = model.get_output_embeddings().weight
+        model = deepcopy(model).bfloat16()
+        model.get_output_embeddings().weight = torch.nn.Parameter(head.detach().clone())
     ids, mask = left_padded(prompts_of(size))
     settings = GenerationConfig(
         do_sample=True, temperature=1.0, top_k=0, top_p=1.0, max_new_tokens=size.new,

@@ -324,7 +324,8 @@ def test_joined_keys_are_not_kept_for_the_gradient(bf16, by_blocks, monkeypatch)
     joined = []
     monkeypatch.setattr(torch, "cat", lambda x, *dim: joined.append(len(x)) or join(x, *dim))
     logp.sum().backward()
-    assert sorted(joined) == 2 * 2 * [1] + 2 * 2 * 5 * [2]  # layers, keys and values, blocks
+    # layers, keys and values, blocks; and the mask of each block
+    assert sorted(joined) == 2 * 2 * [1] + 2 * 6 * [1] + 2 * 2 * 5 * [2]
 
 
 def test_blocks_are_learned_from_with_whatever_kernel_torch_takes(by_blocks):

@@ -170,14 +170,14 @@ def attention(
     query, key, value = (rounded(x) for x in (query, key, value))  # once, and not block by block
     shared = query.shape[1] // key.shape[1]
     rows = []
-    for b, parts in enumerate(_parts(attention_mask, shared, query.dtype)):
+    for b, parts in enumerate(_parts(attention_mask, query.dtype)):
         # cut once, not sliced part by part: the gradient of a slice is as long as the row
         queries, keys, values = (x[b : b + 1].split(SIZES["cpu"], 2) for x in (query, key, value))
         outputs = []
-        for queried, (blocks, masks) in zip(queries, parts, strict=True):
+        for queried, (blocks, mask) in zip(queries, parts, strict=True):
             seen_keys = [keys[i] for i in blocks]
             seen_values = [values[i] for i in blocks]
-            with _joined(seen_keys, seen_values) as (k, v):
+            with _joined(seen_keys, seen_values, [mask] * shared) as (k, v, masks):
                 outputs.append(kernel(queried, k, v, masks, dropout, scaling))
         rows.append(torch.cat(outputs, 2))
     return torch.cat(rows).transpose(1, 2).contiguous(), None
@@ -186,7 +186,8 @@ def attention(
 @contextmanager
 def _joined(*lists: list[Tensor]) -> Iterator[list[Tensor]]:
     """Each list of blocks as one tensor. For the gradient the blocks are kept, and joined again:
-    kept joined, for each block of queries, they would take the square of a row's length."""
+    kept joined, for each block of queries, they would take the square of a row's length. So they do
+    where torch has no fast kernel, as for values smaller than keys: its slow one keeps copies."""
     joined = [torch.cat(blocks, 2) for blocks in lists]
     sources = {x.data_ptr(): blocks for x, blocks in zip(joined, lists, strict=True)}
 
@@ -206,11 +207,9 @@ def _joined(*lists: list[Tensor]) -> Iterator[list[Tensor]]:
 
 
 @lru_cache(maxsize=1)  # every layer asks for the same
-def _parts(
-    mask: BlockMask, shared: int, dtype: torch.dtype
-) -> list[list[tuple[list[int], Tensor]]]:
+def _parts(mask: BlockMask, dtype: torch.dtype) -> list[list[tuple[list[int], Tensor]]]:
     """For each row and each block of queries: the blocks of keys, and what is added to the scores:
-    0 where a query sees a key, else -inf.  [1, 1, shared * queries, keys]
+    0 where a query sees a key, else -inf.  [1, 1, queries, keys]
 
     Of bools torch would make these numbers in each layer, and keep them for the gradient.
     """
@@ -224,8 +223,8 @@ def _parts(
             query = i * size + within[:, None]
             keys = (blocks * size + within).flatten()
             sees = mask.mask_mod(torch.tensor(b), torch.tensor(0), query, keys)[None, None]
-            masks = torch.zeros(sees.shape, dtype=dtype).masked_fill(~sees, -torch.inf)
-            parts.append((blocks[:, 0].tolist(), masks.repeat(1, 1, shared, 1)))
+            added = torch.zeros(sees.shape, dtype=dtype).masked_fill(~sees, -torch.inf)
+            parts.append((blocks[:, 0].tolist(), added))
         rows.append(parts)
     return rows
 
