@@ -21,6 +21,7 @@ from minprm.arms.evaluation import scoring_agent
 from minprm.commands.cli import parse
 from minprm.load.check import other_seams
 from minprm.logs.reader import read_demos
+from minprm.model import precision
 from minprm.stages.act_prm import walk_logs
 from minprm.text.chat import Chat
 
@@ -106,6 +107,8 @@ def test_an_update_a_relabelled_log_and_a_score_by_the_commands_that_a_user_type
 @pytest.mark.extras
 def test_an_agent_over_its_sdk_trains_it(desk, tmp_path, monkeypatch):
     pytest.importorskip("openai", reason='needs openai: pip install ".[agents]"')
+    # equal ids show in fp32: in bf16 writer and trainer differ by its rounding
+    monkeypatch.setattr(precision, "in_bf16", lambda model: False)
     (tmp_path / "desk.py").write_text(AGENT)
     monkeypatch.chdir(tmp_path)
     flags = f"--preset small --model {smollm2()} --few-shot {desk.folder / 'examples.jsonl'} "
