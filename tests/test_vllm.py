@@ -184,7 +184,9 @@ def test_two_processes_have_the_numbers_of_one(flags, alone, tmp_path):
     for one, two in zip(sorted(alone, key=by_place), sorted(together, key=by_place), strict=True):
         assert one.keys() == two.keys()
         for name in one:
-            if isinstance(one[name], float) and not name.startswith(("time/", "speed/")):
+            if name == "policy/gap_max":  # the size of rounding, which other sums have another of
+                assert max(one[name], two[name]) < 1e-4
+            elif isinstance(one[name], float) and not name.startswith(("time/", "speed/")):
                 assert two[name] == pytest.approx(one[name], abs=1e-5), (one["stage"], name)
 
 
