@@ -6,7 +6,8 @@ prompts, from the whole vocabulary at temperature 1; none stops early. The plain
 also give log-probs, `generate` does not. What was kept of a prompt is dropped before each round, so
 all of them read all prompts. OMP_NUM_THREADS sets threads; seven minutes on one, four of them vLLM.
 `--sizes SmolLM2` is the pretrained model itself, as examples/smollm2.py makes it; half an hour. All
-write in fp32, and in `--sizes "SmolLM2, bf16"` in bf16, for a processor that multiplies it.
+write in fp32. In `--sizes "SmolLM2, bf16"` all but vLLM write in bf16, for a processor that
+multiplies it.
 
     --llama FOLDER   llama.cpp writes with SmolLM2, too: by its `llama-batched-bench`, which must be
                      found, and by fp32.gguf, bf16.gguf and q4_1.gguf in this folder. q4_1.gguf is
@@ -199,8 +200,7 @@ def llama(file: Path, size: Size) -> Callable[[int], tuple[int, float]]:
 
 def measure(size: Size, rounds: int = ROUNDS, ggufs: Path | None = None) -> dict[str, dict | None]:
     """Tokens a CPU second of each writer; None where it is not installed."""
-    for module in (precision, vllm):
-        module.in_bf16 = lambda model: size.bf16
+    precision.in_bf16 = lambda model: size.bf16
     model = model_of(size)
     writers = {"plain sampler": plain(model, size), "generate": generate(model, size)}
     if find_spec("vllm"):

@@ -5,7 +5,6 @@ import pytest
 from benchmarks import sampler as benchmark
 from benchmarks.sampler import Size, measure, told
 from evidence.tables import sampler as table
-from minprm.load import vllm
 from minprm.model import precision
 
 TINY = Size(1, 8, 4, 2, 20, prompts=2, group=3, shortest=3, longest=5, new=4)
@@ -15,8 +14,7 @@ TINY = Size(1, 8, 4, 2, 20, prompts=2, group=3, shortest=3, longest=5, new=4)
 def no_engine(monkeypatch):
     """As where vLLM is not installed. What the program sets for itself is set back."""
     monkeypatch.setattr(benchmark, "find_spec", lambda name: None)
-    for module in (precision, vllm):
-        monkeypatch.setattr(module, "in_bf16", module.in_bf16)
+    monkeypatch.setattr(precision, "in_bf16", precision.in_bf16)
 
 
 def test_each_writer_draws_the_same_number_of_tokens_and_an_absent_one_is_told():

@@ -29,7 +29,7 @@ from transformers.core_model_loading import revert_weight_conversion
 from minprm.constants import Engine, fail
 from minprm.model.adapters import under_adapters
 from minprm.model.alone import ALONE, Alone
-from minprm.model.precision import in_bf16, own_logprobs
+from minprm.model.precision import own_logprobs
 from minprm.model.sampler import Completion
 
 PROBE_PROMPT = list(range(8))  # what the engine continues after each sync, to be compared
@@ -44,8 +44,7 @@ def start_engine(
     _require_divisible(model, cfg.tensor_parallel)
     config = architecture(under_adapters(model), shares)
     team = cfg.tensor_parallel if shares.count > 1 else 0
-    dtype = "bfloat16" if torch.cuda.is_available() or in_bf16(model) else "float32"
-    engine = _engine(config, dtype, cfg.memory, context, cfg.sleep, team)
+    engine = _engine(config, cfg.memory, context, cfg.sleep, team)
     shares.at_end(engine.llm_engine.engine_core.shutdown)
     return VLLM(model, engine, cfg, shares)
 
@@ -281,7 +280,7 @@ def weights(model: PreTrainedModel, shares: Alone = ALONE) -> Iterator[tuple[str
 
 
 @cache
-def _engine(config: str, dtype: str, memory: float, context: int, sleep: bool, team: int):
+def _engine(config: str, memory: float, context: int, sleep: bool, team: int):
     """The engine for models of this architecture (JSON). team: how many processes have it together;
     0 where there is only one process.
 
@@ -293,9 +292,10 @@ def _engine(config: str, dtype: str, memory: float, context: int, sleep: bool, t
     from vllm import LLM  # pyright: ignore[reportAttributeAccessIssue]
 
     if torch.cuda.is_available():
-        room = {"gpu_memory_utilization": memory}
+        room = {"gpu_memory_utilization": memory, "dtype": "bfloat16"}
     else:
-        room = {"kv_cache_memory_bytes": CPU_CACHE, "enforce_eager": True}
+        # in bf16 it holds all activations so: SmolLM2's log-probs were .2 nats off the model's
+        room = {"kv_cache_memory_bytes": CPU_CACHE, "dtype": "float32", "enforce_eager": True}
         room["enable_chunked_prefill"] = False  # on a CPU it breaks requests that have a seed
     if team:  # it takes the place of this process, and its card, from torchrun's variables
         room |= {"distributed_executor_backend": "external_launcher"}
@@ -305,7 +305,6 @@ def _engine(config: str, dtype: str, memory: float, context: int, sleep: bool, t
         llm = LLM(
             model=folder,
             load_format="dummy",
-            dtype=dtype,
             skip_tokenizer_init=True,
             max_model_len=context,
             logprobs_mode="processed_logprobs",  # at the temperature that was sampled at
