@@ -90,11 +90,10 @@ def updates(file: Path) -> None:
 def keep_freed_memory() -> None:
     """As the commands do, where the code has it."""
     try:
-        from minprm.commands import threads
+        from minprm.commands.threads import keep_freed_memory as keep
     except ImportError:
         return
-    if hasattr(threads, "keep_freed_memory"):
-        threads.keep_freed_memory()
+    keep()
 
 
 # --- the ids, and who makes updates with them ---

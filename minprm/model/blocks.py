@@ -121,7 +121,7 @@ def grouped(
             module, query, key, value, attention_mask, dropout, scaling, **options
         )
     shared = query.shape[1] // key.shape[1]
-    if query.shape[2] <= FEW and attention_mask.shape[1] == 1:
+    if shared > 1 and query.shape[2] <= FEW and attention_mask.shape[1] == 1:
         masks = attention_mask.repeat(1, 1, shared, 1)
         output = kernel(query, key, value, masks, dropout, scaling)
     else:

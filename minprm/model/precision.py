@@ -28,7 +28,7 @@ def in_bf16(model: PreTrainedModel) -> bool:
     """Do its layers compute in bf16?"""
     if model.device.type != "cpu":
         return model.device.type == "cuda"
-    return sum(weight.numel() for weight in model.parameters()) >= LARGE and cpu_has_bf16()
+    return cpu_has_bf16() and sum(weight.numel() for weight in model.parameters()) >= LARGE
 
 
 @cache
