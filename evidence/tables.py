@@ -163,6 +163,17 @@ def successes(rows: dict, what: str = "what", ends: bool = True) -> str:
     return grid([*what.split(" | "), "success", "95 %", "seeds"], lines)
 
 
+def ground(rows: dict) -> str:
+    """Desks and arms: success, and in the mean over seeds the share of thoughts that are right in
+    every step, and of those that are not and were paid."""
+    lines = []
+    for name, row in rows.items():
+        means = [share(sum(row[key]) / len(row[key])) for key in ("right", "paid")]
+        wins = [share(row["mean"]), interval(row), shares(row["values"])]
+        lines.append([*name.split(" | "), *wins, *means])
+    return grid(["desk", "arm", "success", "95 %", "seeds", "right thought", "wrong, paid"], lines)
+
+
 def few_shot(rows: dict) -> str:
     """What examples give: the held-out reward after the first update and the last, by seed."""
     lines = []
@@ -645,7 +656,7 @@ TABLES = {
     "pretrained": partial(successes, what="arm"),
     "ablations": ablations, "objectives": objectives, "text_rewards": text_rewards, "nlpo": nlpo,
     "recipes": recipes, "cafes": cafes, "choosing": partial(successes, what="arm"),
-    "choosing_first": partial(successes, what="arm"), "few_shot": few_shot,
+    "choosing_first": partial(successes, what="arm"), "few_shot": few_shot, "ground": ground,
     "agent": partial(successes, what="arm"), "won": partial(successes, what="round"),
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
     "update": update, "update:whole": update_whole, "actprm": actprm, "growth": growth,

@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "evidence/experiments"
 # of other chapters, or a run for each arm and seed
 OF_OTHER_CHAPTERS = {
-    "ablations", "cafes", "choosing", "choosing_first", "contact", "few_shot", "idea",
-    "objectives", "pretrained", "recipes", "right_thoughts",
+    "ablations", "cafes", "choosing", "choosing_first", "contact", "few_shot", "ground",
+    "idea", "objectives", "pretrained", "recipes", "right_thoughts",
 }  # fmt: skip
 SAVES = """
 import time

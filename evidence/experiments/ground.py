@@ -1,0 +1,174 @@
+"""python -m evidence.experiments.ground DESK ARM SEED: where do thoughts help a pretrained model?
+
+SmolLM2-135M-Instruct at three desks of a shop (evidence/desks.py), by `--preset small` as it
+stands, which was made on the first of them: nothing is tuned on the others. 160 logs of actions, of
+which 120 are learned from; examples with thoughts (three; four for `returns`, one of each kind),
+which the model reads until it is fine-tuned; 200 further logs as the test. Each desk, arm and seed
+is a run of its own, and one that was interrupted goes on. The seed draws the training and held-out
+logs, and all noise. Without DESK, ARM and SEED the runs that are there are joined: add
+`--json FILE`.
+
+    action_sft_all        SFT on the actions of all logs but those of the test, three times as many
+    best_of_base_matched  choosing: the base's best of as many thoughts as act_prm draws; a log
+                          whose thought earns less than .5 is left out, in act_prm too
+    all_kept              the same, and no log is left out
+    repeated              choosing in four rounds, a quarter of the thoughts in each
+
+Measured: `success`, the share of test logs all of whose actions are the expert's, greedy;
+`right`, the share of its last thoughts that are right in every step; `paid`, the share whose action
+is the expert's although the thought is not right; `held_out`, the mean p(action | thought) while
+act_prm learns; and `kept`, the share of right thoughts among those that were written into logs.
+
+Written before the runs, when of the two new desks the base alone had been seen. Of each desk:
+"thoughts help" is false if act_prm is not above action_sft_all by more than their intervals over
+three seeds. "They help where something must be computed": false if they do not help at `orders`, or
+if they help at `returns`, where two words are to choose from. "A reward of the action does not
+teach the facts": false if at `returns` the share of right thoughts of act_prm is above the base's
+by more than their intervals.
+"""
+
+import sys
+from pathlib import Path
+
+from evidence import desks, tables
+from evidence.experiments.pretrained import CHECKPOINTS, asked
+from evidence.results import over_seeds, rows_of_seeds, save_run, save_seed, take_json_flag
+from examples import refund
+from minprm.arms.demos import fitting_demos, measured
+from minprm.arms.evaluation import Answer, answer_logs, scoring_agent
+from minprm.commands.threads import set_threads
+from minprm.commands.train import go_on
+from minprm.logs.reader import read_demos
+from minprm.report.files import RUNS
+from minprm.run.randomness import noise_seed
+from minprm.text.actions import all_tools, exact_match
+
+SEEDS = [0, 1, 2]
+LOGS, TEST = 160, 200
+REPEATED = "relabel sft:thoughts " * 4
+ARMS = {
+    "base": "--arms base",
+    "action_sft": "--arms action_sft",
+    "action_sft_all": "--arms action_sft",
+    "best_of_base_matched": "--arms best_of_base_matched",
+    "all_kept": "--arms best_of_base_matched --relabel.min-reward 0",
+    "repeated": f"--stages {REPEATED}--relabel.group 10",
+    "act_prm": "--arms act_prm",
+    "expert_thoughts": "--arms expert_thoughts",
+}
+READS_NOTHING = ("action_sft", "action_sft_all", "expert_thoughts")  # the base writes nothing there
+
+
+def write_logs(desk: str, arm: str, folder: Path) -> list[dict]:
+    """Writes examples, logs and test. Returns the test with the expert's thoughts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    logs = desks.DESKS[desk](0)
+    first = desks.EXAMPLES[desk]
+    examples, test, others = logs[:first], logs[first : first + TEST], logs[first + TEST :]
+    if arm != "action_sft_all":
+        others = others[:LOGS]
+    if arm != "expert_thoughts":
+        others = [desks.without_thoughts(log) for log in others]
+    refund.write(examples, folder / "examples.jsonl")
+    refund.write(others, folder / "logs.jsonl")
+    refund.write([desks.without_thoughts(log) for log in test], folder / "test.jsonl")
+    return test
+
+
+def run(desk: str, arm: str, seed: int) -> dict:
+    """The row of one run."""
+    folder = RUNS / f"evidence-ground-logs/{desk}-{arm}-{seed}"
+    test = write_logs(desk, arm, folder)
+    name = f"evidence-ground-{desk}-{arm}-{seed}"
+    flags = f"--preset small --model {desks.model(desk, folder / 'model')} {ARMS[arm]}"
+    flags += f" --demos {folder / 'logs.jsonl'} --seeds {seed}"
+    if arm not in READS_NOTHING:
+        flags += f" --few-shot {folder / 'examples.jsonl'}"
+    ladder, metrics = go_on(name, flags.split())
+    ((trained, (row,)),) = ladder.items()
+    thoughts = [log["messages"][-1]["reasoning_content"] for log in test]
+    answers = answered(CHECKPOINTS / name / f"{trained}-{seed}", folder / "test.jsonl")
+    looks = [line["eval/held_out_reward"] for line in metrics if "eval/held_out_reward" in line]
+    return {
+        **summary(answers, thoughts), "kept": kept(RUNS / name, desk), "held_out": looks,
+        "seconds": row["seconds"],
+    }  # fmt: skip
+
+
+def answered(checkpoint: Path, test: Path) -> list[list[Answer]]:
+    """What the checkpoint writes at each step of each test log."""
+    cfg, flags = asked([str(checkpoint), "--demos", str(test)])
+    demos, _ = read_demos(str(test))
+    set_threads(cfg.model)
+    agent = scoring_agent(cfg, all_tools(demos))
+    fit = fitting_demos(measured(demos, agent.chat), agent, cfg)
+    answers = [[] for _ in fit]
+    for answer in answer_logs(agent, cfg, fit, noise_seed(flags.seed, "evaluate", 0)):
+        answers[answer.log].append(answer)
+    return answers
+
+
+def summary(answers: list[list[Answer]], thoughts: list[str]) -> dict[str, float]:
+    """thoughts: of the expert, at the last step of each log."""
+    won, right, paid = [], [], []
+    for log, thought in zip(answers, thoughts, strict=True):
+        won.append(all(exact_match(answer.action, answer.step.action) for answer in log))
+        last = log[-1]
+        right.append(desks.is_right(thought, last.thought or ""))
+        paid.append(exact_match(last.action, last.step.action) and not right[-1])
+    n = len(answers)
+    likelihoods = [log[-1].likelihood for log in answers]
+    return {
+        "success": sum(won) / n, "right": sum(right) / n, "paid": sum(paid) / n,
+        "likelihood": sum(likelihoods) / n,
+    }  # fmt: skip
+
+
+def kept(folder: Path, desk: str) -> dict[str, int] | None:
+    """The last logs that a run relabelled: how many are learned from, and how many of them have a
+    right thought at their last step. None: it relabelled none."""
+    files = sorted(folder.glob("relabelled-*.jsonl"), key=lambda file: len(file.name))
+    if not files:
+        return None
+    expert = {}
+    for log in desks.DESKS[desk](0):
+        expert[read(log["messages"])] = log["messages"][-1]["reasoning_content"]
+    demos, _ = read_demos(str(files[-1]))
+    right = 0
+    for demo in demos:
+        right += desks.is_right(expert[read(demo.messages)], demo.steps[-1].thought or "")
+    return {"logs": len(demos), "right": right}
+
+
+def read(messages: list[dict]) -> str:
+    """What the agent has read in a log, by which it is known."""
+    return "\n".join(m["content"] for m in messages if m["role"] in ("user", "tool"))
+
+
+def joined() -> dict[str, dict]:
+    """Of each desk and arm what its seeds measured, as far as their runs are there."""
+    rows = {}
+    for desk in desks.DESKS:
+        for arm in ARMS:
+            runs = rows_of_seeds(f"ground/{desk}-{arm}", SEEDS)
+            if runs:
+                row = over_seeds([run["success"] for run in runs])
+                for key in ("right", "paid", "likelihood", "kept", "held_out", "seconds"):
+                    row[key] = [run[key] for run in runs]
+                rows[f"{desk} | {arm}"] = row
+    return rows
+
+
+def main() -> None:
+    path = take_json_flag()
+    if len(sys.argv) == 4:
+        desk, arm, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])
+        save_seed(path, f"ground/{desk}-{arm}", seed, run(desk, arm, seed))
+        return
+    rows = joined()
+    print(tables.ground(rows))
+    save_run(path, SEEDS, "95 % t interval over seeds", rows)
+
+
+if __name__ == "__main__":
+    main()
