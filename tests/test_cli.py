@@ -293,11 +293,14 @@ def checkpoint(tmp_path_factory) -> Path:
         ("c --engine.memory .5 --sampler transformers", "it needs the vLLM sampler"),
         ("--worlds --seed 1", "--worlds stands alone"),
         ("c --atif out", "--transcripts FILE writes every episode"),
+        ("runs/d", "runs/d is a run: name one of checkpoints/d/"),
     ],
 )
 def test_evaluate_refuses_before_it_plays(flags, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("old.jsonl").write_text("")
+    Path("runs/d").mkdir(parents=True)
+    Path("runs/d/metrics.jsonl").write_text("")
     assert said in refusal(evaluate.main, flags.split(), capsys)
 
 
