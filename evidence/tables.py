@@ -174,6 +174,16 @@ def ground(rows: dict) -> str:
     return grid(["desk", "arm", "success", "95 %", "seeds", "right thought", "wrong, paid"], lines)
 
 
+def transfer(rows: dict) -> str:
+    """What a model that learned at one desk does at another: success, right thoughts, and how well
+    it reads plain text, by seed."""
+    lines = []
+    for name, row in rows.items():
+        read = " ".join(f"{perplexity:.1f}" for perplexity in row["perplexity"])
+        lines.append([*name.split(" | "), shares(row["success"]), shares(row["right"]), read])
+    return grid(["asked", "learned", "success", "right thought", "perplexity"], lines)
+
+
 def few_shot(rows: dict) -> str:
     """What examples give: the held-out reward after the first update and the last, by seed."""
     lines = []
@@ -657,6 +667,7 @@ TABLES = {
     "ablations": ablations, "objectives": objectives, "text_rewards": text_rewards, "nlpo": nlpo,
     "recipes": recipes, "cafes": cafes, "choosing": partial(successes, what="arm"),
     "choosing_first": partial(successes, what="arm"), "few_shot": few_shot, "ground": ground,
+    "transfer": transfer,
     "agent": partial(successes, what="arm"), "won": partial(successes, what="round"),
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
     "update": update, "update:whole": update_whole, "actprm": actprm, "growth": growth,

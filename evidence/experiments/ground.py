@@ -95,9 +95,9 @@ def run(desk: str, arm: str, seed: int) -> dict:
     }  # fmt: skip
 
 
-def answered(checkpoint: Path, test: Path) -> list[list[Answer]]:
-    """What the checkpoint writes at each step of each test log."""
-    cfg, flags = asked([str(checkpoint), "--demos", str(test)])
+def answered(checkpoint: Path, test: Path, *more: str) -> list[list[Answer]]:
+    """What the checkpoint writes at each step of each test log. more: other flags of evaluate."""
+    cfg, flags = asked([str(checkpoint), "--demos", str(test), *more])
     demos, _ = read_demos(str(test))
     set_threads(cfg.model)
     agent = scoring_agent(cfg, all_tools(demos))

@@ -16,6 +16,7 @@ EXPERIMENTS = ROOT / "evidence/experiments"
 OF_OTHER_CHAPTERS = {
     "ablations", "cafes", "choosing", "choosing_first", "contact", "few_shot", "ground",
     "idea", "objectives", "pretrained", "recipes", "right_thoughts",
+    "transfer",
 }  # fmt: skip
 SAVES = """
 import time
