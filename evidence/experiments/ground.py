@@ -17,7 +17,9 @@ logs, and all noise. Without DESK, ARM and SEED the runs that are there are join
 Measured: `success`, the share of test logs all of whose actions are the expert's, greedy;
 `right`, the share of its last thoughts that are right in every step; `paid`, the share whose action
 is the expert's although the thought is not right; `held_out`, the mean p(action | thought) while
-act_prm learns; and `kept`, the share of right thoughts among those that were written into logs.
+act_prm learns; and `kept`, of the logs that the last fine-tuning learned from: how many there are,
+how many have a right thought, and, at `returns`, in how many the thought says that it is food, by
+the action. (The last was added when seed 0 had been seen.)
 
 Written before the runs, when of the two new desks the base alone had been seen. Of each desk:
 "thoughts help" is false if act_prm is not above action_sft_all by more than their intervals over
@@ -27,6 +29,7 @@ teach the facts": false if at `returns` the share of right thoughts of act_prm i
 by more than their intervals.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -124,9 +127,8 @@ def summary(answers: list[list[Answer]], thoughts: list[str]) -> dict[str, float
     }  # fmt: skip
 
 
-def kept(folder: Path, desk: str) -> dict[str, int] | None:
-    """The last logs that a run relabelled: how many are learned from, and how many of them have a
-    right thought at their last step. None: it relabelled none."""
+def kept(folder: Path, desk: str) -> dict | None:
+    """What the last logs that a run relabelled are. None: it relabelled none."""
     files = sorted(folder.glob("relabelled-*.jsonl"), key=lambda file: len(file.name))
     if not files:
         return None
@@ -134,10 +136,15 @@ def kept(folder: Path, desk: str) -> dict[str, int] | None:
     for log in desks.DESKS[desk](0):
         expert[read(log["messages"])] = log["messages"][-1]["reasoning_content"]
     demos, _ = read_demos(str(files[-1]))
-    right = 0
+    row = {"logs": len(demos), "right": 0}
     for demo in demos:
-        right += desks.is_right(expert[read(demo.messages)], demo.steps[-1].thought or "")
-    return {"logs": len(demos), "right": right}
+        last = demo.steps[-1]
+        row["right"] += desks.is_right(expert[read(demo.messages)], last.thought or "")
+        if desk == "returns":
+            food = "food" if re.search(r"(?<!no )(?<!not )food", last.thought or "") else "no food"
+            said = f"{last.action}, {food}"
+            row[said] = row.get(said, 0) + 1
+    return row
 
 
 def read(messages: list[dict]) -> str:
