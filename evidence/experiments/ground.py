@@ -35,7 +35,7 @@ from pathlib import Path
 
 from evidence import desks, tables
 from evidence.experiments.pretrained import CHECKPOINTS, asked
-from evidence.results import over_seeds, rows_of_seeds, save_run, save_seed, take_json_flag
+from evidence.results import rows_of_seeds, save_run, save_seed, take_json_flag
 from examples import refund
 from minprm.arms.demos import fitting_demos, measured
 from minprm.arms.evaluation import Answer, answer_logs, scoring_agent
@@ -43,10 +43,12 @@ from minprm.commands.threads import set_threads
 from minprm.commands.train import go_on
 from minprm.logs.reader import read_demos
 from minprm.report.files import RUNS
+from minprm.report.table import interval
 from minprm.run.randomness import noise_seed
 from minprm.text.actions import all_tools, exact_match
 
 SEEDS = [0, 1, 2]
+INTERVAL = "95 %: t over seeds; where there is one, or seeds agree, Wilson's over the 200 logs"
 LOGS, TEST = 160, 200
 REPEATED = "relabel sft:thoughts " * 4
 ARMS = {
@@ -159,7 +161,10 @@ def joined() -> dict[str, dict]:
         for arm in ARMS:
             runs = rows_of_seeds(f"ground/{desk}-{arm}", SEEDS)
             if runs:
-                row = over_seeds([run["success"] for run in runs])
+                values = [run["success"] for run in runs]
+                tests = [{"success": value, "tasks": TEST} for value in values]
+                mean, low, high = interval(tests)
+                row = {"mean": mean, "low": low, "high": high, "values": values}
                 for key in ("right", "paid", "likelihood", "kept", "held_out", "seconds"):
                     row[key] = [run[key] for run in runs]
                 rows[f"{desk} | {arm}"] = row
@@ -174,7 +179,7 @@ def main() -> None:
         return
     rows = joined()
     print(tables.ground(rows))
-    save_run(path, SEEDS, "95 % t interval over seeds", rows)
+    save_run(path, SEEDS, INTERVAL, rows)
 
 
 if __name__ == "__main__":
