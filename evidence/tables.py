@@ -165,13 +165,15 @@ def successes(rows: dict, what: str = "what", ends: bool = True) -> str:
 
 def ground(rows: dict) -> str:
     """Desks and arms: success, and in the mean over seeds the share of thoughts that are right in
-    every step, and of those that are not and were paid."""
+    every step, and of wins without one."""
     lines = []
     for name, row in rows.items():
-        means = [share(sum(row[key]) / len(row[key])) for key in ("right", "paid")]
+        means = [share(row["means"][key]) for key in ("right", "paid")]
         wins = [share(row["mean"]), interval(row), shares(row["values"])]
         lines.append([*name.split(" | "), *wins, *means])
-    return grid(["desk", "arm", "success", "95 %", "seeds", "right thought", "wrong, paid"], lines)
+    return grid(
+        ["desk", "arm", "success", "95 %", "seeds", "right thought", "won without one"], lines
+    )
 
 
 def transfer(rows: dict) -> str:

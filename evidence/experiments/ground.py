@@ -16,7 +16,7 @@ logs, and all noise. Without DESK, ARM and SEED the runs that are there are join
 
 Measured: `success`, the share of test logs all of whose actions are the expert's, greedy;
 `right`, the share of its last thoughts that are right in every step; `paid`, the share whose action
-is the expert's although the thought is not right; `held_out`, the mean p(action | thought) while
+is the expert's without a right thought; `held_out`, the mean p(action | thought) while
 act_prm learns; and `kept`, of the logs that the last fine-tuning learned from: how many there are,
 how many have a right thought, and, at `returns`, in how many the thought says that it is food, by
 the action. (The last was added when seed 0 had been seen.)
@@ -32,6 +32,7 @@ by more than their intervals.
 import re
 import sys
 from pathlib import Path
+from statistics import fmean
 
 from evidence import desks, tables
 from evidence.experiments.pretrained import CHECKPOINTS, asked
@@ -167,6 +168,7 @@ def joined() -> dict[str, dict]:
                 row = {"mean": mean, "low": low, "high": high, "values": values}
                 for key in ("right", "paid", "likelihood", "kept", "held_out", "seconds"):
                     row[key] = [run[key] for run in runs]
+                row["means"] = {key: fmean(row[key]) for key in ("right", "paid")}
                 rows[f"{desk} | {arm}"] = row
     return rows
 
