@@ -15,13 +15,14 @@ import sys
 from pathlib import Path
 
 from evidence import tables
-from evidence.experiments.ground import SEEDS, answered, summary, write_logs
+from evidence.experiments.ground import SEEDS, TEST, answered, summary, write_logs
 from evidence.experiments.pretrained import CHECKPOINTS
 from evidence.results import ROOT, rows_of_seeds, save_run, save_seed, take_json_flag
 from examples.smollm2 import smollm2
 from minprm.arms.evaluation import load_agent
 from minprm.data import Sample
 from minprm.report.files import RUNS
+from minprm.report.table import wilson
 
 ASKED = {"returns": "refund", "refund": "returns"}  # the desk that is asked after this one
 ARMS = ["base", "action_sft", "best_of_base_matched", "act_prm", "expert_thoughts"]
@@ -64,7 +65,9 @@ def joined() -> dict[str, dict]:
             runs = rows_of_seeds(f"transfer/{desk}-{arm}", SEEDS)
             if runs:
                 keys = ("success", "right", "perplexity")
-                rows[f"{other} | {desk}, {arm}"] = {key: [run[key] for run in runs] for key in keys}
+                row = {key: [run[key] for run in runs] for key in keys}
+                row["intervals"] = [wilson(share, TEST) for share in row["success"]]
+                rows[f"{other} | {desk}, {arm}"] = row
     return rows
 
 
@@ -76,7 +79,7 @@ def main() -> None:
         return
     rows = joined()
     print(tables.transfer(rows))
-    save_run(path, SEEDS, "none: every seed that has run is given", rows)
+    save_run(path, SEEDS, "95 %: Wilson's over the 200 logs, of each seed", rows)
 
 
 if __name__ == "__main__":
