@@ -62,8 +62,6 @@ USED = (
     "I had it in use since May.", "I used it at work.", "I lent it to a friend, who used it.",
     "It has a stain, because I used it.",
 )  # fmt: skip
-
-
 CASES = (
     ("food", FOOD, "spoilt", SPOILT, "accept"),
     ("food", FOOD, "not spoilt", FRESH, "refuse"),
@@ -91,8 +89,6 @@ TEMPLATE = """\
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{% endif %}
 """
-
-
 FIND = {
     "name": "find_order",
     "description": "The price of one item, and the fee.",

@@ -58,7 +58,7 @@ ARMS = {
     "action_sft_all": "--arms action_sft",
     "best_of_base_matched": "--arms best_of_base_matched",
     "all_kept": "--arms best_of_base_matched --relabel.min-reward 0",
-    "repeated": f"--stages {REPEATED}--relabel.group 10",
+    "repeated": f"--stages {REPEATED}--relabel.group 5",
     "act_prm": "--arms act_prm",
     "expert_thoughts": "--arms expert_thoughts",
 }
