@@ -146,24 +146,12 @@ def returned(goods: str, reason: str, kind: str, state: str, action: str) -> dic
     """One log of `returns`."""
     thought = f"The {goods} is {kind}, and it is {state}: {action}."
     question = f"I would like to send back the {goods}. {reason}"
-    return {
-        "messages": [
-            {"role": "system", "content": RETURNS},
-            {"role": "user", "content": question},
-            {"role": "assistant", "content": action, "reasoning_content": thought},
-        ]
-    }
+    return refund.conversation(question, thought, action, RETURNS)
 
 
 DESKS: dict[str, Callable[[int], list[dict]]] = {
     "refund": refund.conversations, "orders": orders, "returns": returns,
 }  # fmt: skip
-
-
-def without_thoughts(log: dict) -> dict:
-    """The same log with its actions alone."""
-    messages = [{k: v for k, v in m.items() if k != "reasoning_content"} for m in log["messages"]]
-    return log | {"messages": messages}
 
 
 def model(desk: str, folder: Path) -> Path:

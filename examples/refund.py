@@ -46,21 +46,21 @@ def conversations(seed: int) -> list[dict]:
     return conversations
 
 
-def conversation(question: str, thought: str, action: str) -> dict:
+def conversation(question: str, thought: str, action: str, rules: str = RULES) -> dict:
     """A log in the form that chat models have."""
     return {
         "messages": [
-            {"role": "system", "content": RULES},
+            {"role": "system", "content": rules},
             {"role": "user", "content": question},
             {"role": "assistant", "content": action, "reasoning_content": thought},
         ]
     }
 
 
-def without_thought(log: dict) -> dict:
-    """The same log with the action alone."""
-    *before, answer = log["messages"]
-    return {"messages": [*before, {"role": "assistant", "content": answer["content"]}]}
+def without_thoughts(log: dict) -> dict:
+    """The same log with its actions alone."""
+    messages = [{k: v for k, v in m.items() if k != "reasoning_content"} for m in log["messages"]]
+    return log | {"messages": messages}
 
 
 def write(logs: list[dict], file: Path) -> None:
@@ -77,8 +77,8 @@ def write_all(folder: Path, seed: int) -> list[dict]:
     examples, logs = logs[:EXAMPLES], logs[EXAMPLES:]
     training, test = logs[:LOGS], logs[LOGS : LOGS + TEST]
     write(examples, folder / "examples.jsonl")
-    write([without_thought(log) for log in training], folder / "refund.jsonl")
-    write([without_thought(log) for log in test], folder / "test.jsonl")
+    write([without_thoughts(log) for log in training], folder / "refund.jsonl")
+    write([without_thoughts(log) for log in test], folder / "test.jsonl")
     return training
 
 

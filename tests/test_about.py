@@ -175,9 +175,11 @@ def test_evaluate_finds_the_ladders_numbers_without_a_flag(trained, monkeypatch,
 def test_held_out_logs_are_replayed_with_the_history_that_was_trained(trained, monkeypatch, capsys):
     monkeypatch.chdir(trained)
     shown = []
-    replay = playing.replay
+    answer_logs = playing.answer_logs
     monkeypatch.setattr(
-        playing, "replay", lambda agent, *rest: shown.append(agent.history) or replay(agent, *rest)
+        playing,
+        "answer_logs",
+        lambda agent, *rest: shown.append(agent.history) or answer_logs(agent, *rest),
     )
     evaluate.main("checkpoints/r/base-0 base --demos held.jsonl".split())
     told, noted = capsys.readouterr()

@@ -38,15 +38,13 @@ from evidence import desks, tables
 from evidence.experiments.pretrained import CHECKPOINTS, asked
 from evidence.results import rows_of_seeds, save_run, save_seed, take_json_flag
 from examples import refund
-from minprm.arms.demos import fitting_demos, measured
-from minprm.arms.evaluation import Answer, answer_logs, scoring_agent
-from minprm.commands.threads import set_threads
+from minprm.arms.evaluation import Answer
+from minprm.commands.playing import answer_checkpoint
 from minprm.commands.train import go_on
 from minprm.logs.reader import read_demos
 from minprm.report.files import RUNS
 from minprm.report.table import interval
-from minprm.run.randomness import noise_seed
-from minprm.text.actions import all_tools, exact_match
+from minprm.text.actions import exact_match
 
 SEEDS = [0, 1, 2]
 INTERVAL = "95 %: t over seeds; where there is one, or seeds agree, Wilson's over the 200 logs"
@@ -65,8 +63,8 @@ ARMS = {
 READS_NOTHING = ("action_sft", "action_sft_all", "expert_thoughts")  # the base writes nothing there
 
 
-def write_logs(desk: str, arm: str, folder: Path) -> list[dict]:
-    """Writes examples, logs and test. Returns the test with the expert's thoughts."""
+def write_logs(desk: str, arm: str, folder: Path) -> list[str]:
+    """Writes examples, logs and test. Returns the expert's last thought in each log of the test."""
     folder.mkdir(parents=True, exist_ok=True)
     logs = desks.DESKS[desk](0)
     first = desks.EXAMPLES[desk]
@@ -74,17 +72,17 @@ def write_logs(desk: str, arm: str, folder: Path) -> list[dict]:
     if arm != "action_sft_all":
         others = others[:LOGS]
     if arm != "expert_thoughts":
-        others = [desks.without_thoughts(log) for log in others]
+        others = [refund.without_thoughts(log) for log in others]
     refund.write(examples, folder / "examples.jsonl")
     refund.write(others, folder / "logs.jsonl")
-    refund.write([desks.without_thoughts(log) for log in test], folder / "test.jsonl")
-    return test
+    refund.write([refund.without_thoughts(log) for log in test], folder / "test.jsonl")
+    return [log["messages"][-1]["reasoning_content"] for log in test]
 
 
 def run(desk: str, arm: str, seed: int) -> dict:
     """The row of one run."""
     folder = RUNS / f"evidence-ground-logs/{desk}-{arm}-{seed}"
-    test = write_logs(desk, arm, folder)
+    thoughts = write_logs(desk, arm, folder)
     name = f"evidence-ground-{desk}-{arm}-{seed}"
     flags = f"--preset small --model {desks.model(desk, folder / 'model')} {ARMS[arm]}"
     flags += f" --demos {folder / 'logs.jsonl'} --seeds {seed}"
@@ -92,7 +90,6 @@ def run(desk: str, arm: str, seed: int) -> dict:
         flags += f" --few-shot {folder / 'examples.jsonl'}"
     ladder, metrics = go_on(name, flags.split())
     ((trained, (row,)),) = ladder.items()
-    thoughts = [log["messages"][-1]["reasoning_content"] for log in test]
     answers = answered(CHECKPOINTS / name / f"{trained}-{seed}", folder / "test.jsonl")
     looks = [line["eval/held_out_reward"] for line in metrics if "eval/held_out_reward" in line]
     return {
@@ -105,11 +102,9 @@ def answered(checkpoint: Path, test: Path, *more: str) -> list[list[Answer]]:
     """What the checkpoint writes at each step of each test log. more: other flags of evaluate."""
     cfg, flags = asked([str(checkpoint), "--demos", str(test), *more])
     demos, _ = read_demos(str(test))
-    set_threads(cfg.model)
-    agent = scoring_agent(cfg, all_tools(demos))
-    fit = fitting_demos(measured(demos, agent.chat), agent, cfg)
+    fit, written = answer_checkpoint(demos, cfg, flags)
     answers = [[] for _ in fit]
-    for answer in answer_logs(agent, cfg, fit, noise_seed(flags.seed, "evaluate", 0)):
+    for answer in written:
         answers[answer.log].append(answer)
     return answers
 

@@ -47,7 +47,7 @@ def run(desk: str, arm: str, seed: int) -> dict:
     """What a checkpoint does at the other desk, and with plain text."""
     other = ASKED[desk]
     folder = RUNS / f"evidence-transfer-logs/{desk}-{arm}-{seed}"
-    thoughts = [log["messages"][-1]["reasoning_content"] for log in write_logs(other, arm, folder)]
+    thoughts = write_logs(other, arm, folder)
     checkpoint = smollm2()
     if arm != "base":
         checkpoint = CHECKPOINTS / f"evidence-ground-{desk}-{arm}-{seed}/{arm}-{seed}"

@@ -8,6 +8,7 @@ from jinja2 import Environment
 
 from evidence import desks
 from evidence.experiments.ground import ARMS, TEST, write_logs
+from examples import refund
 
 
 def read(file) -> list[dict]:
@@ -21,7 +22,7 @@ def test_no_log_of_the_test_is_learned_from_and_all_arms_have_the_same_test(desk
         thoughts = write_logs(desk, arm, tmp_path / arm)
         logs, test = read(tmp_path / arm / "logs.jsonl"), read(tmp_path / arm / "test.jsonl")
         assert len(test) == len(thoughts) == TEST
-        asked = {str(log["messages"][:-1]) for log in map(desks.without_thoughts, logs)}
+        asked = {str(log["messages"][:-1]) for log in map(refund.without_thoughts, logs)}
         assert len(asked) == len(logs) and not asked & {str(log["messages"][:-1]) for log in test}
         with_thoughts = "reasoning_content" in logs[0]["messages"][-1]
         assert with_thoughts == (arm == "expert_thoughts")

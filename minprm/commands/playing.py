@@ -7,7 +7,16 @@ from pathlib import Path
 from transformers import AutoTokenizer
 
 from minprm.arms.demos import examples_of, fitting_demos, measured
-from minprm.arms.evaluation import Row, evaluate, reference_rows, replay, scoring_agent, summary
+from minprm.arms.evaluation import (
+    Answer,
+    Row,
+    answer_logs,
+    evaluate,
+    reference_rows,
+    replay_summary,
+    scoring_agent,
+    summary,
+)
 from minprm.commands.ask import Evaluation, configured, say
 from minprm.commands.threads import set_threads
 from minprm.constants import Config
@@ -101,10 +110,17 @@ def player_of(cfg: Config, tools: list[dict]) -> Player:
 
 def replay_checkpoint(demos: list[Demo], cfg: Config, flags: Evaluation) -> Row:
     """The row of one checkpoint that writes a turn at each step of the logs."""
+    return replay_summary(*answer_checkpoint(demos, cfg, flags))
+
+
+def answer_checkpoint(
+    demos: list[Demo], cfg: Config, flags: Evaluation
+) -> tuple[list[Demo], list[Answer]]:
+    """The logs that fit, and what one checkpoint writes at each of their steps."""
     set_threads(cfg.model)
     agent = scoring_agent(cfg, all_tools(demos))
     fit = fitting_demos(measured(demos, agent.chat), agent, cfg)
-    return replay(agent, cfg, fit, noise_seed(flags.seed, "evaluate", 0))
+    return fit, answer_logs(agent, cfg, fit, noise_seed(flags.seed, "evaluate", 0))
 
 
 def passes(episodes: list[Episode], samples: int) -> dict[str, float]:
