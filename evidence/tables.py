@@ -164,13 +164,13 @@ def successes(rows: dict, what: str = "what", ends: bool = True) -> str:
 
 
 def ground(rows: dict) -> str:
-    """Desks and arms: success, and in the mean over seeds the share of thoughts that are right in
-    every step, and of wins without one."""
+    """Desks and arms: success, the share of thoughts that are right in every step, and in the mean
+    over seeds that of wins without one."""
     lines = []
     for name, row in rows.items():
-        means = [share(row["means"][key]) for key in ("right", "paid")]
+        thoughts = [shares(row["right"]), share(row["means"]["paid"])]
         wins = [share(row["mean"]), interval(row), shares(row["values"])]
-        lines.append([*name.split(" | "), *wins, *means])
+        lines.append([*name.split(" | "), *wins, *thoughts])
     return grid(
         ["desk", "arm", "success", "95 %", "seeds", "right thought", "won without one"], lines
     )
