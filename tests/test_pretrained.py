@@ -52,7 +52,7 @@ def desk(tmp_path_factory) -> SimpleNamespace:
     logs = refund.conversations(seed=0)
     refund.write(logs[:3], folder / "examples.jsonl")
     refund.write(logs[3:11], folder / "thoughts.jsonl")
-    refund.write([refund.without_thought(log) for log in logs[3:11]], folder / "refund.jsonl")
+    refund.write([refund.without_thoughts(log) for log in logs[3:11]], folder / "refund.jsonl")
     flags = f"--preset small --model {smollm2()} --demos {folder / 'refund.jsonl'} "
     flags += f"--few-shot {folder / 'examples.jsonl'} --held-out 4 --device cpu"
     cfg = parse([*flags.split(), "--sampler", "transformers"])
