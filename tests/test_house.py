@@ -1,6 +1,7 @@
 """The house: arrows point down, parts that promise to need little do, files stay short."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -176,6 +177,33 @@ def test_nobody_reaches_into_anothers_private_parts():
         text = re.sub(public, "", file.read_text())
         found = re.findall(r"\b(?!self\b)\w+\._[a-z]\w*|__dict__|__new__", text)
         assert not found, f"{file.name}: {found}"
+
+
+def test_what_other_programs_name_is_there():
+    """A name of ours that was changed is seen at once, also where only slow tests ask for it."""
+    folders = ("tests", "evidence", "benchmarks", "examples")
+    for file in [file for folder in folders for file in ROOT.glob(f"{folder}/**/*.py")]:
+        nodes = [*ast.walk(ast.parse(file.read_text()))]
+        ours = {
+            alias.asname or alias.name: f"{node.module}.{alias.name}"
+            for node in nodes
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("minprm")
+            for alias in node.names
+            if (ROOT / f"{node.module}.{alias.name}".replace(".", "/")).with_suffix(".py").exists()
+        }
+        for node in nodes:
+            match node:
+                case ast.Attribute(ast.Name(module), name, ast.Load()):
+                    pass
+                case ast.Call(
+                    ast.Attribute(_, "setattr"), [ast.Name(module), ast.Constant(name), _]
+                ):
+                    pass
+                case _:
+                    continue
+            if module in ours:
+                asked = f"{file.name} asks {ours[module]} for {name}"
+                assert hasattr(importlib.import_module(ours[module]), name), asked
 
 
 def test_no_test_file_imports_another():

@@ -74,15 +74,15 @@ def folder(tmp_path_factory) -> Path:
 
 def test_adapters_are_evaluated_with_the_engine(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    replay = playing.replay
+    answer_logs = playing.answer_logs
     drawn = []
 
     def watched(agent, *rest):
         drawn.append(agent.sampler.generate([[*range(40, 60)]], 1, 12, [], 0.0, seed=0))
         drawn.append(type(agent.sampler).__name__)
-        return replay(agent, *rest)
+        return answer_logs(agent, *rest)
 
-    monkeypatch.setattr(playing, "replay", watched)
+    monkeypatch.setattr(playing, "answer_logs", watched)
     for sampler in ("vllm", "transformers"):
         flags = f"checkpoints/r/action_sft-0 --demos logs.jsonl --sampler {sampler}"
         evaluate.main(flags.split())
