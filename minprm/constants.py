@@ -330,7 +330,8 @@ class Config:
     thought_tokens: Count = 32  # longest thought, its end included; a longer one earns nothing
     action_tokens: Count = 8  # longest action, its tags included
     context: Count = 4096  # longest prompt with its answer; what outgrows it is cut, and counted
-    micro_tokens: Count = 16384  # tokens of one forward pass, padding included
+    # tokens of one forward pass, padding included; at least 1.5 times those of the longest log
+    micro_tokens: Count = 16384
     eval_every: Annotated[CountOrNone, TRAINED, LOOKS] = 10  # updates between two looks; 0: none
     # validation tasks (or held-out logs) played at a look; 0: none
     eval_tasks: Annotated[CountOrNone, TRAINED, Needs("eval_every")] = 32

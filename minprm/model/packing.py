@@ -36,6 +36,9 @@ def micro_batches(
 ) -> list[Members]:
     """Indices of Samples by row, rows by micro-batch of at most `tokens` padded tokens.
 
+    A Sample is never cut. Where the longest one leaves little of `tokens`, a row may have half as
+    many tokens more than it: else each thought would read a long log for itself.
+
     Several plans are made, and the cheapest is taken. A token costs `linear`, and a pair of tokens
     that attention looks at costs `square`. A longer row shares more and looks at more pairs, but
     for those that blocks leave out; without a `device` there are no blocks. Without `share` each
@@ -50,7 +53,8 @@ def micro_batches(
     alone = filled(paths, 0)
     plans = [alone]
     limit = alone[0].tokens
-    if share and 0 < limit <= tokens:
+    if share and limit > 0:
+        tokens = max(tokens, limit * 3 // 2)
         plans.append(filled(paths, tokens, room=tokens))  # long rows, in which nothing is padded
         while limit <= tokens:
             plans.append(filled(paths, limit))
