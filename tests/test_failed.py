@@ -20,6 +20,7 @@ from minprm.commands.train import main
 from minprm.constants import RL, ActPRM, Config, Relabel
 from minprm.logs.reader import read_demos
 from minprm.look.failure import FORMAT, Tally, _reason
+from minprm.model.trunks import Trunks
 from minprm.report.table import details
 from minprm.stages.act_prm import walk_logs
 from minprm.stages.relabel import relabelled
@@ -260,7 +261,8 @@ def test_the_chance_of_an_action_is_what_it_earns_in_a_turn_without_a_thought(
     (walk,), _ = walk_logs(asked, demos[:1], cfg, seed=3)
     thoughts = walk.paths[-1].thoughts
     steps = [(g, z.path) for g, z in zip(walk.groups, thoughts, strict=True)]
-    chances = without_thought(steps, asked, cfg)
+    trunks = Trunks(asked.policy, cfg.scored_by == "base")
+    chances = without_thought(steps, asked.chat, cfg, trunks)
     for group, z, chance in zip(walk.groups, thoughts, chances, strict=True):
         opening = z.path.history.whole() + chat.opening(None)
         ids = chat.turn(None, group.action)

@@ -3,6 +3,7 @@
 import math
 import threading
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -17,6 +18,8 @@ from minprm.envs import cups
 from minprm.envs.cups import Cups
 from minprm.model.precision import own_logprobs
 from minprm.model.tree import lineage, row
+from minprm.model.trunks import Trunks
+from minprm.stages import act_prm
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.stages.rl import compare, paid
 from minprm.text.chat import Chat, Turn
@@ -35,6 +38,18 @@ def walk(parts, **knobs):
 
 def flat(segments: list[list[int]]) -> list[int]:
     return [i for ids in segments for i in ids]
+
+
+@pytest.mark.parametrize("continues", ["best", "own", "resample"])
+@pytest.mark.parametrize("baseline", ["none", "no_thought"])
+def test_thoughts_earn_the_same_where_trunks_are_kept(parts, continues, baseline, monkeypatch):
+    _, groups, _ = walk(parts, continues=continues, baseline=baseline)
+    monkeypatch.setattr(act_prm, "Trunks", partial(Trunks, least=1))
+    _, again, _ = walk(parts, continues=continues, baseline=baseline)
+    for group, other in zip(groups, again, strict=True):
+        assert group.chance == pytest.approx(other.chance, rel=1e-4)
+        for z, same in zip(group.thoughts, other.thoughts, strict=True):
+            assert z.ids == same.ids and z.reward == pytest.approx(same.reward, rel=1e-4)
 
 
 def give(groups, rewards):

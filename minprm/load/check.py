@@ -2,11 +2,12 @@
 
 The trainer puts many samples in one row, and the sampler continues from what it has cached. Not
 every architecture allows both: sliding windows and recurrent layers do not. So a small walk is
-scored in five ways, and they must agree:
+scored in six ways, and they must agree:
 
     the model's own forward, one sample at a time     the truth
     the trainer, each sample in a row of its own      or else the model is refused
     the trainer, all samples as trees in one row      or else each sample gets its own row
+    the trainer, from what it keeps of a long log     or else it reads every log anew at each step
     the sampler, completions of a prompt in a row     or else each gets its own row
     the sampler, from the cache of its last call      or else it reads every prompt anew
 
@@ -30,6 +31,7 @@ from minprm.model.agent import Agent, Player
 from minprm.model.policy import Policy
 from minprm.model.precision import in_bf16, own_logprobs
 from minprm.model.sampler import Sampler
+from minprm.model.trunks import Trunks
 from minprm.text.chat import Chat
 
 BEYOND = 16  # tokens of a prompt beyond the longest window
@@ -46,7 +48,7 @@ KINDS = {"a sliding window": DynamicSlidingWindowLayer, "recurrent layers": Line
 
 
 def check(player: Player) -> None:
-    """Compares the five ways. What the model does not allow is switched off with a sentence, and a
+    """Compares the six ways. What the model does not allow is switched off with a sentence, and a
     model whose log-probs we do not get right is refused.
 
     A player that is no agent only writes: it has no trainer to compare. A sampler that is vLLM is
@@ -122,12 +124,18 @@ def check_trainer(policy: Policy, samples: list[Sample], context: int) -> None:
             )
     by_blocks, policy.reads_blocks = policy.reads_blocks, False
     if forgets(model, context) or differs(model, scored(policy, [samples]), own):
-        policy.shares_prefixes = False
+        policy.shares_prefixes = policy.keeps_trunks = False
         logger.warning(
             f"{name_of(model)}: samples that share a beginning cannot be read in one row "
             f"({cause(model)}), so each sample gets its own row"
         )
         return
+    if policy.keeps_trunks and not same_behind_trunks(policy, samples, own):
+        policy.keeps_trunks = False
+        logger.warning(
+            f"{name_of(model)}: the trainer cannot go on from what it has read of a log "
+            f"({cause(model)}), so it reads each log anew at each of its steps"
+        )
     if by_blocks:
         policy.reads_blocks = same_by_blocks(policy)
         if not policy.reads_blocks:
@@ -135,6 +143,15 @@ def check_trainer(policy: Policy, samples: list[Sample], context: int) -> None:
                 f"{name_of(model)}: its attention cannot leave out what nobody sees, so long rows "
                 "are read with a dense mask"
             )
+
+
+def same_behind_trunks(policy: Policy, samples: list[Sample], own: Tensor) -> bool:
+    """Are they scored the same where what they continue is kept (trunks.py)?"""
+    try:
+        logps = Trunks(policy, base=False, least=1).logprobs(samples)
+    except CANNOT:
+        return False
+    return not differs(policy.model, torch.cat(logps), own)
 
 
 def same_by_blocks(policy: Policy) -> bool:
@@ -260,7 +277,7 @@ def write(sampler: Sampler, states: list[Sample], n: int) -> list[Sample]:
     return samples
 
 
-# --- its log-probs, in five ways.  [T] each, sample after sample ---
+# --- its log-probs, in six ways.  [T] each, sample after sample ---
 
 
 def truth(model: PreTrainedModel, samples: list[Sample]) -> Tensor:

@@ -1,4 +1,4 @@
-"""The sampler's cache: keys and values of what was read, in tensors with room for what is drawn.
+"""Keys and values of what was read; those of the sampler have room for what is drawn.
 
 transformers' layer joins old and new keys in a new tensor, so each token costs a copy of all that
 was read before it: on a CPU half of the time of a step. Here a new token is written behind the old.
@@ -88,3 +88,12 @@ def cache_name(model: PreTrainedModel) -> str:
         if name in parameters:
             return name
     return "past_key_values"
+
+
+def keeps_all(model: PreTrainedModel) -> bool:
+    """Does every layer keep the keys and values of all tokens?
+
+    A sliding window forgets them, and linear attention has one state instead. What such a layer
+    holds belongs to the end of what it has read, and not to a prompt that was continued since.
+    """
+    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)

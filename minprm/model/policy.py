@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.optim import AdamW
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 from minprm.constants import RL, Optim, Training, fail, to_base
@@ -23,6 +23,7 @@ from minprm.data import Sample
 from minprm.model.adapters import has_adapters, switched_off, under_adapters
 from minprm.model.alone import ALONE, Alone
 from minprm.model.blocks import attend, loaded_attention
+from minprm.model.cache import keeps_all
 from minprm.model.movement import Movement
 from minprm.model.objective import at_trained, make_batch, objective
 from minprm.model.packing import Members, micro_batches
@@ -55,6 +56,8 @@ class Policy:
         # are Samples with a common beginning read in one row? check.py asks the model whether it
         # honours a tree's mask and positions
         self.shares_prefixes = True
+        # may Samples be read behind the keys and values of what they continue? (trunks.py)
+        self.keeps_trunks = shares.count == 1 and keeps_all(model)
         # may attention leave out what nobody sees? On a CPU that is done with sdpa's arithmetic; it
         # keeps for the gradient what checkpointing is there to let go
         recomputes = any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
@@ -184,10 +187,14 @@ class Policy:
         base: bool = False,
         entropy_gradient: bool = False,
         likely: int = 0,
+        cache: DynamicCache | None = None,
     ) -> Reading:
-        """One forward pass over rows of Samples, for scoring as for training."""
+        """One forward pass over rows of Samples, for scoring as for training.
+
+        cache: of the first tokens of the only row; then it holds those of the whole row.
+        """
         device = self.model.device
-        laid_out = layout(rows, device, self.reads_blocks)
+        laid_out = layout(rows, device, self.reads_blocks, cache)
         # what the sampler drew is scored at its temperature, what an expert wrote at 1
         is_drawn = _drawn([sample for row in rows for sample in row]).to(device)
         temperatures = torch.where(is_drawn, temperature, 1.0)[:, None]  # [T, 1]

@@ -58,11 +58,14 @@ def of_rows(
     The vocabulary is projected only where a log-prob is read, in chunks, which are computed again
     for the gradient where they would not fit into memory at once.
     """
+    before: dict[str, Any] = {"use_cache": False}
+    if rows.cache is not None:
+        before = {"use_cache": True, "past_key_values": rows.cache}
     output = model.base_model(
         input_ids=rows.ids,
         position_ids=rows.positions,
         attention_mask=rows.attention_mask,
-        use_cache=False,
+        **before,
     )
     hidden = output.last_hidden_state.flatten(0, 1)[rows.before]  # [B, L, D] -> [T, D]
     target_ids = rows.ids.flatten()[rows.scored]  # [T]

@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer
 
 from minprm.model.alone import ALONE, Alone
 from minprm.model.blocks import attend
-from minprm.model.cache import cache_name, held
+from minprm.model.cache import cache_name, held, keeps_all
 from minprm.model.decode import Apart, Together
 from minprm.model.precision import autocast
 
@@ -306,15 +305,6 @@ def free_memory(device: torch.device) -> int:
     free, _ = torch.cuda.mem_get_info(device)
     # what torch holds and does not use is free as well
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-
-
-def keeps_all(model: PreTrainedModel) -> bool:
-    """Does every layer keep the keys and values of all tokens?
-
-    A sliding window forgets them, and linear attention has one state instead. What such a layer
-    holds belongs to the end of what it has read, and not to a prompt that was continued since.
-    """
-    return all(type(layer) is DynamicLayer for layer in DynamicCache(config=model.config).layers)
 
 
 def draw(logits: Tensor, uniform: Tensor, temperature: float) -> tuple[Tensor, Tensor]:

@@ -29,6 +29,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask
+from transformers import DynamicCache
 
 from minprm.data import Sample
 from minprm.model.blocks import SIZES, block_mask, pair_count
@@ -46,9 +47,10 @@ class Rows(NamedTuple):
 
     ids: Tensor  # [B, L]
     positions: Tensor  # [B, L]
-    attention_mask: Tensor | BlockMask | None  # [B, 1, L, L]; None: every token sees all before it
+    attention_mask: Tensor | BlockMask | None  # [B, 1, L, C + L]; None: causal
     scored: Tensor  # [T], places of the trained tokens, sample after sample
     before: Tensor  # [T], the places where these tokens are predicted
+    cache: DynamicCache | None  # of the C tokens before the row, which then is the only one
 
 
 @dataclass
@@ -71,11 +73,18 @@ class Node(NamedTuple):
     position: int  # the position of a token that comes next
 
 
-def layout(rows: list[list[Sample]], device: torch.device = CPU, blocks: bool = True) -> Rows:
+def layout(
+    rows: list[list[Sample]],
+    device: torch.device = CPU,
+    blocks: bool = True,
+    cache: DynamicCache | None = None,
+) -> Rows:
     """Lays out each row's Samples with their ancestors, equal nodes once.
 
     blocks: may the mask be a list of blocks? It is one where that is cheaper than a dense mask.
+    cache: of the first tokens of the only row, of which the Rows have the others.
     """
+    cached = cache.get_seq_length() if cache else 0
     packed = [row(samples) for samples in rows]
     length = max(len(r.ids) for r in packed)
     plain = all(_is_chain(r.above) for r in packed)
@@ -83,7 +92,7 @@ def layout(rows: list[list[Sample]], device: torch.device = CPU, blocks: bool = 
     for r in packed:
         visible += sum(r.positions) + len(r.ids)  # a token sees itself and as many as stand above
     cheaper = pair_count(device, len(packed), length, visible) < len(packed) * length**2
-    blocks = blocks and cheaper and not plain
+    blocks = blocks and cheaper and not plain and not cached
     if blocks:
         length += -length % SIZES[device.type]  # whole blocks
     ids = torch.zeros(len(packed), length, dtype=torch.long)
@@ -99,17 +108,20 @@ def layout(rows: list[list[Sample]], device: torch.device = CPU, blocks: bool = 
         scored += [b * length + place for place in r.scored]
         before += [b * length + place for place in r.before]
     mask = None
-    if not plain:
-        mask = attention_mask(
-            nodes.to(device), ancestors_of([r.above for r in packed]).to(device), blocks
-        )
-    places = torch.tensor([scored, before], dtype=torch.long, device=device)
-    return Rows(ids.to(device), positions.to(device), mask, *places)
+    if cached or not plain:
+        ancestors = ancestors_of([r.above for r in packed]).to(device)
+        mask = attention_mask(nodes.to(device), ancestors, blocks, cached)
+    places = torch.tensor([scored, before], dtype=torch.long, device=device) - cached
+    new = slice(cached, None)
+    ids, positions = ids[:, new].to(device), positions[:, new].to(device)
+    return Rows(ids, positions, mask, places[0], places[1], cache)
 
 
-def attention_mask(nodes: Tensor, ancestors: Tensor, blocks: bool) -> Tensor | BlockMask:
+def attention_mask(
+    nodes: Tensor, ancestors: Tensor, blocks: bool, cached: int = 0
+) -> Tensor | BlockMask:
     """Which token sees which, from the node of each token and the ancestors of each node.
-    [B, L], [B, N, N] -> [B, 1, L, L]"""
+    [B, L], [B, N, N] -> [B, 1, L - cached, L]"""
 
     def sees(b, head, query, key):
         return (query >= key) & ancestors[b, nodes[b, query], nodes[b, key]]
@@ -118,7 +130,7 @@ def attention_mask(nodes: Tensor, ancestors: Tensor, blocks: bool) -> Tensor | B
         return block_mask(nodes, ancestors, sees)
     b = torch.arange(len(nodes), device=nodes.device)
     place = torch.arange(nodes.shape[1], device=nodes.device)
-    return sees(b[:, None, None], 0, place[:, None], place)[:, None]
+    return sees(b[:, None, None], 0, place[cached:, None], place)[:, None]
 
 
 def row(samples: list[Sample]) -> Row:

@@ -24,6 +24,7 @@ from minprm.chosen import advantages
 from minprm.constants import ActPRM
 from minprm.data import Demo, Sample, Step, chain
 from minprm.model.agent import Agent
+from minprm.model.trunks import Trunks
 from minprm.run.events import Grouped
 from minprm.run.randomness import noise_seed, pick
 from minprm.stages import variants
@@ -166,12 +167,13 @@ def walk_logs(
     walks = [Walk(demo, cfg) for demo in demos]
     all_groups = []
     shared = {}
+    trunks = Trunks(agent.policy, cfg.scored_by == "base")
     rng = random.Random(seed)
     for t in range(max(len(demo.steps) for demo in demos)):
         live = [walk for walk in walks if t < len(walk.demo.steps)]
         groups = [walk.arrive(t, agent, shared) for walk in live]  # every log's state at step t
         think(groups, agent, cfg, seed + t)  # z_1 ... z_G ~ p(z | state)
-        score(groups, agent, cfg, noise_seed(seed, "score", t))  # r = p(action | state, z)
+        score(groups, agent, cfg, noise_seed(seed, "score", t), trunks)  # r = p(action | state, z)
         check_rewards(live, t)
         for walk, group in zip(live, groups, strict=True):
             walk.commit(group, agent.chat, cfg, rng.random())  # what the next step will see
@@ -224,10 +226,10 @@ def think(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
 # --- SCORE ----------------------------------------------------------------------------------------
 
 
-def score(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
+def score(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int, trunks: Trunks) -> None:
     """Writes each thought's reward. A thought that never ended, or is no text, keeps its 0."""
     if cfg.baseline == "no_thought":
-        variants.write_chances(groups, agent, cfg)
+        variants.write_chances(groups, agent.chat, cfg, trunks)
     pairs = [(group, z) for group in groups for z in group.thoughts if z.usable]
     if not pairs:
         return
@@ -235,7 +237,7 @@ def score(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int) -> None:
         rewards = variants.rewards_by_writing(groups, pairs, agent, seed)
     else:
         samples = [_action_after(z, group, agent.chat, cfg) for group, z in pairs]
-        logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")
+        logps = trunks.logprobs(samples)  # as policy.logprobs, and no long log is read twice
         rewards = variants.rewards_by_reading(pairs, logps, cfg.reward, agent.chat)
     for (_, z), reward in zip(pairs, rewards, strict=True):
         z.reward = reward

@@ -21,6 +21,7 @@ from minprm import own
 from minprm.constants import ActPRM, Relabel, fail
 from minprm.data import Demo, Step
 from minprm.model.agent import Agent
+from minprm.model.trunks import Trunks
 from minprm.run.events import Chose, Drew, Left
 from minprm.run.randomness import noise_seed
 from minprm.stages import variants
@@ -190,7 +191,8 @@ def relabelled(walk: Walk, agent: Agent, cfg: ActPRM) -> Relabelled:
     # a chance by writing would be 0 or 1, and of no thought there is no text to judge
     if log.readable and cfg.reward != "exact_match" and not own.reads_texts(cfg.reward):
         steps = [(g, z.path) for g, z in zip(walk.groups, thoughts, strict=True)]
-        log = log._replace(chances=variants.without_thought(steps, agent, cfg))
+        trunks = Trunks(agent.policy, cfg.scored_by == "base")
+        log = log._replace(chances=variants.without_thought(steps, chat, cfg, trunks))
     return log
 
 

@@ -14,6 +14,7 @@ from minprm import chosen, own
 from minprm.constants import ActPRM
 from minprm.data import Sample
 from minprm.model.agent import Agent
+from minprm.model.trunks import Trunks
 from minprm.text.actions import exact_match
 from minprm.text.chat import Chat
 
@@ -42,25 +43,23 @@ def rewards_by_reading(
     return chosen.rewards(name, logps, texts)
 
 
-def write_chances(groups: list, agent: Agent, cfg: ActPRM) -> None:
+def write_chances(groups: list, chat: Chat, cfg: ActPRM, trunks: Trunks) -> None:
     """Writes the baseline of each group: its reward without a thought."""
     steps = [(group, group.paths[0]) for group in groups]
-    for group, chance in zip(groups, without_thought(steps, agent, cfg), strict=True):
+    for group, chance in zip(groups, without_thought(steps, chat, cfg, trunks), strict=True):
         group.chance = chance
 
 
-def without_thought(steps: list[tuple], agent: Agent, cfg: ActPRM) -> list[float]:
+def without_thought(steps: list[tuple], chat: Chat, cfg: ActPRM, trunks: Trunks) -> list[float]:
     """The reward of each step's action if the turn had no thought. steps: (group, path), where the
     path is a Path that leads to the group."""
     tags = 0.0 if cfg.reward_span == "turn" else None
-    chat = agent.chat
     samples = []
     for group, path in steps:
         sample = Sample(parent=path.history).extend(chat.opening(None), tags)
         sample.extend(group.action, 0.0).extend([*chat.act_end, *chat.end], tags)
         samples.append(sample)
-    logps = agent.policy.logprobs(samples, base=cfg.scored_by == "base")
-    return chosen.rewards(cfg.reward, logps)
+    return chosen.rewards(cfg.reward, trunks.logprobs(samples))
 
 
 def rewards_by_writing(groups: list, pairs: list[tuple], agent: Agent, seed: int) -> list[float]:

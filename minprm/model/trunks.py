@@ -1,0 +1,114 @@
+"""What was read of a long log is kept while it is scored, so each step reads what it adds.
+
+A log is scored step by step (stages/act_prm.py), and the thoughts of a step stand behind all that
+came before them: their trunk. Without this file each step reads its whole trunk again, so the
+tokens that are read grow with the square of a log's steps. With it they grow with the steps.
+
+Of each log the keys and values of its trunk are kept until the walk ends. No weight changes while
+it lasts. Short trunks are read together, as in training: one pass over many is faster there.
+"""
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from minprm.data import Sample
+from minprm.model.blocks import rounded
+from minprm.model.cache import held
+from minprm.model.policy import Policy
+from minprm.model.precision import autocast
+from minprm.model.sampler import CPU_MEMORY
+from minprm.model.tree import lineage
+
+LONG = 1024  # tokens of a trunk, from which on it is read alone and kept
+SHARE = 4  # what is kept may take one part in so many of the memory
+
+Layers = list[tuple[Tensor, Tensor]]  # keys and values, [1, heads, tokens, head_dim] each
+
+
+class Trunks:
+    """Scores Samples as `Policy.logprobs` does, for as long as no weight changes."""
+
+    def __init__(self, policy: Policy, base: bool, least: int = LONG):
+        """base: the frozen base model scores. least: tokens of the shortest trunk that is kept."""
+        self.policy = policy
+        self.base = base
+        self.least = least
+        # of each Sample of a trunk: what was read of the trunk, and which tokens of it end here
+        self.kept: dict[Sample, tuple[Layers, int]] = {}
+
+    @torch.no_grad()
+    def logprobs(self, samples: list[Sample]) -> list[Tensor]:
+        """log p of each Sample's trained tokens: one fp32 tensor [n] a Sample."""
+        groups: dict[Sample | None, list[int]] = {}  # numbers of Samples, by their trunk
+        for i, sample in enumerate(samples):
+            groups.setdefault(self._trunk(sample), []).append(i)
+        logps = {}
+        for trunk, numbers in groups.items():
+            group = [samples[i] for i in numbers]
+            if trunk:
+                scored = self._behind(trunk, group)
+            else:
+                scored = self.policy.logprobs(group, base=self.base)
+            logps |= zip(numbers, scored, strict=True)
+        return [logps[i] for i in range(len(samples))]
+
+    def _trunk(self, sample: Sample) -> Sample | None:
+        """The trunk behind which a Sample is read alone; None: it is read as in training."""
+        trunk = sample.parent
+        if not self.policy.keeps_trunks or trunk is None or len(trunk.whole()) < self.least:
+            return None
+        return trunk
+
+    def _behind(self, trunk: Sample, group: list[Sample]) -> list[Tensor]:
+        """The log-probs of Samples that have one trunk."""
+        cache = self._resumed(trunk)
+        reading = self.policy.read([group], 1.0, self.base, cache=cache)
+        self._keep(trunk, cache)
+        return [*reading.logp.split([sum(sample.trained) for sample in group])]
+
+    def _resumed(self, trunk: Sample) -> DynamicCache:
+        """A cache that holds what an earlier step has read of this trunk."""
+        cache = DynamicCache(config=self.policy.model.config)
+        for sample in reversed(lineage(trunk)):
+            if sample in self.kept:
+                layers, tokens = self.kept[sample]
+                tokens = min(tokens, len(trunk.whole()) - 1)  # the last one predicts what follows
+                for number, (keys, values) in enumerate(layers):
+                    cache.update(keys[:, :, :tokens], values[:, :, :tokens], number)
+                break
+        return cache
+
+    def _keep(self, trunk: Sample, cache: DynamicCache) -> None:
+        """Keeps what the cache holds of the trunk in the place of a shorter beginning of it. Where
+        there is no memory for it, the shorter one stays."""
+        samples = lineage(trunk)
+        ends = []
+        tokens = 0
+        for sample in samples:
+            tokens += len(sample.ids)
+            ends.append(tokens)
+        layers = []
+        with autocast(self.policy.model):
+            for layer in cache.layers:  # as attention reads them, without what stands behind
+                keys, values = (rounded(x[:, :, :tokens]).clone() for x in held(layer))
+                layers.append((keys, values))
+        others = {}
+        for sample, (kept, _) in self.kept.items():
+            if sample not in samples:
+                others[id(kept)] = kept
+        total = sum(map(_bytes, [layers, *others.values()]))
+        if total <= _memory(self.policy.model.device) // SHARE:
+            for sample, end in zip(samples, ends, strict=True):
+                self.kept[sample] = (layers, end)
+
+
+def _bytes(layers: Layers) -> int:
+    return sum(keys.nbytes + values.nbytes for keys, values in layers)
+
+
+def _memory(device: torch.device) -> int:
+    """Of the device, free or not: a rerun must keep the same."""
+    if device.type != "cuda":
+        return CPU_MEMORY
+    return torch.cuda.get_device_properties(device).total_memory
