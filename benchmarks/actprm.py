@@ -6,6 +6,7 @@ tokens computed against tokens that are unique, and CPU seconds; docs/figures/tr
 as T grows. 11 minutes, most of them rows. In place of this table
 
     --growth     CPU seconds and memory of updates as trees up to T 32, G 32: three minutes
+    --scoring    scoring logs step by step, what was read kept and read anew: three minutes
     --profile    where the time of one update of T 8, G 8 goes
     --peak       how much memory the process has taken after it, both ways
 """
@@ -18,7 +19,7 @@ from statistics import median
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from benchmarks.cost import count_learned, in_a_process, most_memory, timed
+from benchmarks.cost import count_learned, in_a_process, most_memory, on_each_pass, timed
 from evidence import tables
 from evidence.results import save_run, take_json_flag
 from minprm.commands.threads import set_threads
@@ -26,9 +27,21 @@ from minprm.constants import Sampled
 from minprm.data import Sample
 from minprm.model.policy import Policy
 from minprm.model.tree import row
+from minprm.model.trunks import LONG, Trunks
 
 THOUGHT, ACTION, ROUNDS = 24, 6, 3
 GROWTH = [(4, 8), (8, 8), (16, 8), (32, 8), (8, 4), (8, 16), (8, 32), (32, 32)]
+SCORED = [
+    (1, 4, 200),
+    (1, 8, 200),
+    (1, 16, 200),
+    (1, 32, 200),
+    (16, 4, 50),
+    (16, 8, 50),
+    (16, 16, 50),
+    (16, 32, 50),
+]  # logs, steps of each, tokens of a state
+NEVER = 10**9  # tokens: no trunk is that long
 GRID = [*((t, 8, 200) for t in (1, 2, 4, 8, 16)), (8, 4, 200), (8, 16, 200), (8, 8, 50),
         (8, 8, 400)]  # fmt: skip
 
@@ -124,6 +137,40 @@ def grown(p: Policy, steps: int, group: int) -> dict:
             "seconds": seconds, "gigabytes": gigabytes()}  # fmt: skip
 
 
+def scoring(p: Policy) -> dict[str, dict]:
+    """What it costs to score logs step by step: with each trunk kept, with none, and as a run does,
+    which keeps long ones alone. Six thoughts a step. Exits where the log-probs differ."""
+    tokens = []
+    on_each_pass(p.model, tokens.append)
+    told = {}
+    for logs, steps, state in SCORED:
+        walks = [episode(steps, 6, state) for _ in range(logs)]
+        row = {"logs": logs, "T": steps, "state": state}
+        scored = []
+        for way, least in (("kept", 1), ("anew", NEVER), ("run", LONG)):
+            tokens.clear()
+            logps, seconds = timed(score, Trunks(p, False, least), walks, steps)
+            row[way] = {"tokens": sum(tokens), "seconds": seconds}
+            scored.append(logps)
+        if max((scored[0] - other).abs().max() for other in scored[1:]) > 1e-4:
+            raise SystemExit("log-probs behind a kept trunk differ from others")
+        told[f"{logs} logs, T {steps}, state {state}"] = row
+        print(logs, steps, state, row, flush=True)
+    print(tables.scoring(told))
+    return told
+
+
+def score(trunks: Trunks, walks: list[list[Sample]], steps: int) -> torch.Tensor:
+    """Log-probs of all thoughts and actions, step by step, as act_prm.py asks for them."""
+    logps = []
+    for t in range(steps):
+        samples = []
+        for walk in walks:
+            samples += walk[6 * t : 6 * (t + 1)]
+        logps += trunks.logprobs(samples)
+    return torch.cat(logps)
+
+
 def main() -> None:
     path = take_json_flag()
     set_threads("tiny", int(os.environ.get("OMP_NUM_THREADS", "1")))
@@ -142,6 +189,8 @@ def main() -> None:
             return peak(p, way)
         case ["--growth"]:
             return save_run(path, [0], "one update each", growth())
+        case ["--scoring"]:
+            return save_run(path, [0], "each once", scoring(p))
         case ["--grown", steps, group]:
             return print(json.dumps(grown(p, int(steps), int(group))))
     print(

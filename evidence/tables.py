@@ -441,6 +441,29 @@ def growth(rows: dict) -> str:
     return grid(["T", "G", "tokens read", "unique", "CPU seconds", "GiB"], lines)
 
 
+def scoring(rows: dict) -> str:
+    lines = []
+    for row in rows.values():
+        line = [f"{row[key]:,}" for key in ("logs", "T", "state")]
+        for way in ("anew", "kept"):
+            line += [f"{row[way]['tokens']:,}", f"{row[way]['seconds']:.2f}"]
+        ratio = row["anew"]["seconds"] / row["kept"]["seconds"]
+        line += [f"{ratio:.2f}x", f"{row['run']['seconds']:.2f}"]
+        lines.append(line)
+    heads = [
+        "logs",
+        "T",
+        "state",
+        "anew: tokens",
+        "s",
+        "kept: tokens",
+        "s",
+        "anew / kept",
+        "run, s",
+    ]
+    return grid(heads, lines)
+
+
 def update(rows: dict) -> str:
     """A whole update of Act-PRM, part by part, in both precisions."""
     lines = []
@@ -673,6 +696,7 @@ TABLES = {
     "agent": partial(successes, what="arm"), "won": partial(successes, what="round"),
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
     "update": update, "update:whole": update_whole, "actprm": actprm, "growth": growth,
+    "scoring": scoring,
     "tokens": tokens, "vs_trl": vs_peer, "vs_verl": vs_peer, "vs_trl_pretrained": vs_peer,
     "vs_trl:ratios": vs_trl_ratios,
     "parallel": parallel, "parallel:sent": parallel_sent, "parallel:waiting": parallel_waiting,

@@ -41,7 +41,7 @@ def read(monkeypatch):
 @pytest.mark.parametrize("base", [False, True])
 def test_scores_are_those_of_the_policy_and_only_what_is_new_is_read(read, base):
     p, tokens = read.policy, read.tokens
-    two = [log(6), log(5, state=31)]
+    two = [log(6), log(5, state=31)]  # the second log begins with all that the first begins with
     samples = [sample for by_step in two for group in by_step for sample in group]
     p.update(samples, Sampled(), lr=1e-2)  # now the base is another model
     kept = Trunks(p, base, least=1)
@@ -52,8 +52,10 @@ def test_scores_are_those_of_the_policy_and_only_what_is_new_is_read(read, base)
         tokens.clear()
         for ours, theirs in zip(kept.logprobs(samples), expected, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
-        new = 20 if t == 0 else 12  # of a log whose state has at most ten tokens more
-        assert len(tokens) == len(groups) and max(tokens) <= (31 if t == 0 else new) + 3 * 2 + 1
+        new = (
+            20 if t == 0 else 12
+        )  # of a turn; and two tokens of each thought, one predicts the first
+        assert len(tokens) == len(groups) and max(tokens) <= new + 3 * 2 + 1
     # the same trunk once more, its end and what is below an empty Sample
     again = [two[0][5][0], Sample(parent=Sample(parent=two[0][5][0].parent)).extend([4, 5], 0.0)]
     tokens.clear()
@@ -69,9 +71,11 @@ def test_short_trunks_are_read_together_and_where_memory_ends_all_is_read_anew(r
     for group in by_step:
         kept.logprobs(group)
     longest = len(by_step[-1][0].parent.whole())
-    assert set(kept.kept) and min(end for _, end in kept.kept.values()) > 0
-    short = [group for group in by_step if len(group[0].parent.whole()) < 60]
-    assert short and not any(group[0].parent in Trunks(p, False, 60).kept for group in short)
+    assert [len(ids) for ids, _ in kept.kept] == [longest]  # the shorter ones have gone
+    kept = Trunks(p, False, least=longest)
+    for group in by_step[:-1]:
+        kept.logprobs(group)
+    assert not kept.kept
     monkeypatch.setattr(module, "_memory", lambda device: 0)
     kept = Trunks(p, False, least=60)
     tokens.clear()

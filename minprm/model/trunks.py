@@ -18,9 +18,8 @@ from minprm.model.cache import held
 from minprm.model.policy import Policy
 from minprm.model.precision import autocast
 from minprm.model.sampler import CPU_MEMORY
-from minprm.model.tree import lineage
 
-LONG = 1024  # tokens of a trunk, from which on it is read alone and kept
+LONG = 512  # tokens of a trunk, from which on it is read alone and kept
 SHARE = 4  # what is kept may take one part in so many of the memory
 
 Layers = list[tuple[Tensor, Tensor]]  # keys and values, [1, heads, tokens, head_dim] each
@@ -34,8 +33,7 @@ class Trunks:
         self.policy = policy
         self.base = base
         self.least = least
-        # of each Sample of a trunk: what was read of the trunk, and which tokens of it end here
-        self.kept: dict[Sample, tuple[Layers, int]] = {}
+        self.kept: list[tuple[Tensor, Layers]] = []  # the ids of each trunk, and what was read
 
     @torch.no_grad()
     def logprobs(self, samples: list[Sample]) -> list[Tensor]:
@@ -47,7 +45,7 @@ class Trunks:
         for trunk, numbers in groups.items():
             group = [samples[i] for i in numbers]
             if trunk:
-                scored = self._behind(trunk, group)
+                scored = self._behind(torch.tensor(trunk.whole()), group)
             else:
                 scored = self.policy.logprobs(group, base=self.base)
             logps |= zip(numbers, scored, strict=True)
@@ -60,47 +58,46 @@ class Trunks:
             return None
         return trunk
 
-    def _behind(self, trunk: Sample, group: list[Sample]) -> list[Tensor]:
-        """The log-probs of Samples that have one trunk."""
-        cache = self._resumed(trunk)
+    def _behind(self, ids: Tensor, group: list[Sample]) -> list[Tensor]:
+        """The log-probs of Samples that have one trunk, with these ids."""
+        cache = self._resumed(ids)
         reading = self.policy.read([group], 1.0, self.base, cache=cache)
-        self._keep(trunk, cache)
+        self._keep(ids, cache)
         return [*reading.logp.split([sum(sample.trained) for sample in group])]
 
-    def _resumed(self, trunk: Sample) -> DynamicCache:
-        """A cache that holds what an earlier step has read of this trunk."""
+    def _resumed(self, ids: Tensor) -> DynamicCache:
+        """A cache that holds what was read already of a trunk, by its own log or by another one
+        that begins with the same tokens."""
         cache = DynamicCache(config=self.policy.model.config)
-        for sample in reversed(lineage(trunk)):
-            if sample in self.kept:
-                layers, tokens = self.kept[sample]
-                tokens = min(tokens, len(trunk.whole()) - 1)  # the last one predicts what follows
-                for number, (keys, values) in enumerate(layers):
-                    cache.update(keys[:, :, :tokens], values[:, :, :tokens], number)
-                break
+        tokens = 0
+        found: Layers = []
+        for known, layers in self.kept:
+            if _alike(known, ids) > tokens:
+                tokens, found = _alike(known, ids), layers
+        tokens = min(tokens, len(ids) - 1)  # the last one is read again: it predicts what follows
+        for number, (keys, values) in enumerate(found):
+            cache.update(keys[:, :, :tokens], values[:, :, :tokens], number)
         return cache
 
-    def _keep(self, trunk: Sample, cache: DynamicCache) -> None:
-        """Keeps what the cache holds of the trunk in the place of a shorter beginning of it. Where
-        there is no memory for it, the shorter one stays."""
-        samples = lineage(trunk)
-        ends = []
-        tokens = 0
-        for sample in samples:
-            tokens += len(sample.ids)
-            ends.append(tokens)
+    def _keep(self, ids: Tensor, cache: DynamicCache) -> None:
+        """Keeps what the cache holds of the trunk, in the place of its own beginning. Where there
+        is no memory for it, that stays."""
         layers = []
         with autocast(self.policy.model):
             for layer in cache.layers:  # as attention reads them, without what stands behind
-                keys, values = (rounded(x[:, :, :tokens]).clone() for x in held(layer))
+                keys, values = (rounded(x[:, :, : len(ids)]).clone() for x in held(layer))
                 layers.append((keys, values))
-        others = {}
-        for sample, (kept, _) in self.kept.items():
-            if sample not in samples:
-                others[id(kept)] = kept
-        total = sum(map(_bytes, [layers, *others.values()]))
-        if total <= _memory(self.policy.model.device) // SHARE:
-            for sample, end in zip(samples, ends, strict=True):
-                self.kept[sample] = (layers, end)
+        kept = [(known, others) for known, others in self.kept if _alike(known, ids) < len(known)]
+        kept.append((ids, layers))
+        if sum(_bytes(layers) for _, layers in kept) <= _memory(self.policy.model.device) // SHARE:
+            self.kept = kept
+
+
+def _alike(one: Tensor, other: Tensor) -> int:
+    """With how many equal ids they begin."""
+    length = min(len(one), len(other))
+    differ = (one[:length] != other[:length]).nonzero()
+    return int(differ[0]) if len(differ) else length
 
 
 def _bytes(layers: Layers) -> int:
