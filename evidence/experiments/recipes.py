@@ -1,10 +1,11 @@
 """python -m evidence.experiments.recipes WORLD SEED: what RL adds to SFT, on a laptop.
 
 A recipe is a file of examples/laptop/: SFT on what the world's expert does, then GRPO in the world,
-without thoughts. The model is the embedded one, and has read nothing before. The last checkpoint of
-SFT and that of RL play the same 400 test tasks, greedily. The recipes were chosen on validation
-tasks of seed 11. A run that was interrupted goes on. Without WORLD and SEED the runs that are there
-are joined: `python -m evidence.experiments.recipes --json FILE`.
+without thoughts. The model is the embedded one, and has read nothing before; for `alphabet_sort` it
+is SmolLM2-135M-Instruct. The last checkpoint of SFT and that of RL play the same 400 test tasks,
+greedily. The recipes were chosen on validation tasks of seed 11. A run that was interrupted goes
+on. Without WORLD and SEED the runs that are there are joined: `python -m
+evidence.experiments.recipes --json FILE`.
 
 Written before the runs of seeds 0, 1 and 2: in each world success after RL is above that of SFT
 alone on each seed, and by more than the intervals over the seeds.
@@ -25,18 +26,23 @@ from evidence.results import (
     t_interval,
     take_json_flag,
 )
+from examples.smollm2 import smollm2
 from minprm.arms.evaluation import summary
 from minprm.commands.playing import play_checkpoint
 from minprm.commands.train import CHECKPOINTS, go_on
 
-WORLDS = ("frozenlake",)
+WORLDS = ("frozenlake", "alphabet_sort")
+PRETRAINED = ("alphabet_sort",)
 SEEDS = [0, 1, 2]
 
 
 def measured(world: str, seed: int) -> dict:
     """Success of one run: of SFT alone, of SFT and RL, of random play; and its seconds."""
     run = f"recipe-{world}-{seed}"
-    ladder, _ = go_on(run, f"--config examples/laptop/{world}.toml --seeds {seed}".split())
+    flags = f"--config examples/laptop/{world}.toml --seeds {seed}"
+    if world in PRETRAINED:
+        flags += f" --model {smollm2()}"
+    ladder, _ = go_on(run, flags.split())
     kept = (CHECKPOINTS / run / "kept" / f"sft-actions-{seed}").iterdir()
     return {
         "random": ladder["random"][0]["success"],
