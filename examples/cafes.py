@@ -67,4 +67,6 @@ def write(file: Path) -> None:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("python examples/cafes.py FILE")
+    if Path(sys.argv[1]).exists():
+        sys.exit(f"{sys.argv[1]} is there already: name a new file, or remove it")
     write(Path(sys.argv[1]))

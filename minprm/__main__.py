@@ -7,12 +7,15 @@ import os
 import sys
 from importlib import import_module
 
-from loguru import logger
-
 from minprm import __version__
 from minprm.constants import fail
 from minprm.printable import ShownRecord, as_printable
 from minprm.several.together import refuse_several
+
+try:
+    from loguru import logger
+except ValueError as error:  # of the variable from which loguru reads its level
+    fail(f"LOGURU_LEVEL: {error}; use DEBUG, INFO, WARNING or ERROR")
 
 COMMANDS = {
     "train": "trains the arms of a ladder and prints their table",

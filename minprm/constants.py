@@ -343,6 +343,7 @@ class Config:
     # how many arms are trained at once, each in a process of its own; 0: with the embedded model on
     # a CPU one for each core, at most four, and else 1
     jobs: Annotated[Few, Needs("several --arms, and no torchrun that shares out each arm")] = 0
+
     tiny: Annotated[Tiny, Needs("model", "tiny")] = field(default_factory=Tiny)
     optim: Annotated[Optim, TRAINED] = field(default_factory=Optim)
     sft: Annotated[SFT, ReadBy("sft*")] = field(default_factory=SFT)

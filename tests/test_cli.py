@@ -109,6 +109,7 @@ ROOT = Path(__file__).parents[1]
         ("--rl.format-penalty 0.1 --rl.advantage posterior", "posterior"),
         ("--rl.kl .1 --rl.kl-to sampler --rl.correction mask", "use one"),
         ("--rl.kl .1 --rl.kl-to sampler", "--optim.passes or --optim.minibatches above 1"),
+        ("--stages rl --rl.batch 4 --optim.minibatches 5", "a larger --rl.batch"),
         ("--sampler vllm --rl.max-async-level 1 --engine.sleep", "never sleeps"),
         ("--no-think --arms act_prm", "--no-think"),
         ("--no-think --stages synth", "turns that begin with a thought"),

@@ -418,8 +418,13 @@ def test_files_of_ones_own_are_read(tmp_path):
     puzzles = write(
         "c.jsonl", *({"words": [], "solution": {"groups": groups(i)}} for i in range(30))
     )
+    canonical = write(
+        "n.json",
+        [{"answers": [{"level": k, "group": g["reason"], "members": g["words"]}
+                      for k, g in enumerate(groups(i))]} for i in range(30)],
+    )  # fmt: skip
     files = [("gsm8k", sums), ("gsm8k", meta), ("hotpot", hop), ("hotpot", array)]
-    for name, file in (*files, ("connections", puzzles)):
+    for name, file in (*files, ("connections", puzzles), ("connections", canonical)):
         for split in ("train", "validation", "test"):
             world = make(name, file=file)
             play(world, task_seed(split, 0), lambda w: w.expert())
@@ -469,8 +474,15 @@ def test_a_size_that_takes_minutes_to_plan_for_is_refused():
     [("gsm8k", '{"question": 5, "answer": "#### 5"}', "needs"),
      ("gsm8k", '{"question": "?", "answer": 5}\n{}', "line 1: another format"),
      ("gsm8k", '[{"query": "?", "response": "The answer is: x"}]', "number 1: needs"),
+     ("gsm8k", '{"query": "?", "response": "The answer is: \\\\frac{23}{7}"}', "no number alone"),
+     ("gsm8k", '{"query": "?", "response": "The answer is: (9, 9)"}', "no number alone"),
+     ("gsm8k", '{"question": "?", "answer": "Paris, since 1823 or so"}', "no number alone"),
      ("gsm8k", "", "different tasks"),
      ("connections", '{"solution": {"groups": []}}', "four groups of four words"),
+     ("connections", '{"grid": []}', "needs .*solution.* or .*answers"),
+     ("hotpot", '{"question": "?", "context": []}', "a test file has no answers"),
+     ("hotpot", '{"question": "?", "answer": "x", "context": ["A"], "supporting_facts": ["A"]}',
+      "needs"),
      ("hotpot", '{"question": 5, "answer": "x", "context": [], "supporting_facts": []}', "texts")],
 )  # fmt: skip
 def test_a_file_that_holds_no_tasks_is_refused_by_what_is_wrong_in_it(world, text, said, tmp_path):

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -238,6 +239,10 @@ def test_the_package_says_which_commands_there_are():
         [sys.executable, "-m", "minprm", *words], cwd=ROOT, capture_output=True, text=True
     )
     assert "train" in run().stdout and "evaluate" in run("--help").stdout
+    loud = {**os.environ, "LOGURU_LEVEL": "loud"}
+    command = [sys.executable, "-m", "minprm", "logs", "x"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=loud)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "use DEBUG" in done.stderr
     wrong = run("trian")
     assert wrong.returncode == 2 and "train, evaluate" in wrong.stderr
 

@@ -242,9 +242,11 @@ def model(tmp_path_factory) -> Path:
 def test_a_reward_that_a_stage_would_not_be_paid_by_is_refused(arm, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     flags = f"--world text --model none --arms {arm} --world-args reward=distinct"
-    with pytest.raises(SystemExit) as stop:
-        train(flags.split())
-    assert stop.value.code == 2 and "use the stage rl:dense" in capsys.readouterr().err
+    mixed = f"--world mixed --model none --arms {arm} --world-args".split()
+    for asked_flags in (flags.split(), [*mixed, "worlds=cups rounds=1, text*2 reward=distinct"]):
+        with pytest.raises(SystemExit) as stop:
+            train(asked_flags)
+        assert stop.value.code == 2 and "use the stage rl:dense" in capsys.readouterr().err
     for more in (["enough=0.9"], ["enough=0.9", "--arms", arm, "rl_dense"]):
         with pytest.raises(SystemExit):
             train([*flags.split(), *more])

@@ -121,6 +121,8 @@ def main() -> None:
             interval = t_interval(SEEDS)
             save(FOLDER / f"{row_file}.json", **this_program(), seeds=SEEDS, interval=interval,
                  rows=row)  # fmt: skip
+        else:
+            print(f"{name} was measured: remove {FOLDER / row_file}.json to measure it again")
         rows |= load(row_file)["rows"]
     print(tables.objectives(rows))
     save_run(path, SEEDS, t_interval(SEEDS), rows)

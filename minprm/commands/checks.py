@@ -49,6 +49,11 @@ def check(config: Config) -> None:
         refuse(alone, f"--{name}.group 1: a group of one has no signal to compare")
     for name, stage in (("sft", config.sft), ("act-prm", config.act_prm), ("rl", config.rl)):
         _check_patience(name, stage, config)
+        refuse(
+            trains(name, config) and config.optim.minibatches > stage.batch,
+            f"--optim.minibatches {config.optim.minibatches}: a batch of {stage.batch} has no more "
+            f"parts than that; ask for fewer, or for a larger --{name}.batch",
+        )
 
 
 def refuse(impossible: object, sentence: str) -> None:
@@ -60,6 +65,11 @@ def refuse(impossible: object, sentence: str) -> None:
 def stages_of(config: Config) -> set[str]:
     """All stages that are run, whatever the arm."""
     return {stage for stages in arms_of(config).values() for stage in stages}
+
+
+def trains(name: str, config: Config) -> bool:
+    """Is there a stage with the knobs of this section?"""
+    return any(flag(kind(stage)) == f"--{name}" for stage in stages_of(config))
 
 
 def _check_names(config: Config) -> None:
@@ -225,7 +235,13 @@ def _check_rl(config: Config) -> None:
 
 def _check_text(config: Config) -> None:
     """The world `text` pays a reward that `rl` would never see: there success is the reference."""
-    knobs = pairs(config.world_args, str) if config.world == "text" else {}
+    of_text = config.world_args if config.world == "text" else []
+    if config.world == "mixed":
+        for part in pairs(config.world_args, str).get("worlds", "").split(","):
+            name, *of_part = part.split() or [""]
+            if name.partition("*")[0] == "text":
+                of_text = of_part
+    knobs = pairs(of_text, str)
     reward = knobs.get("reward", "exact_match")
     stages = stages_of(config)
     unpaid = stages & {"rl", "rl:finetune"} and "rl:dense" not in stages and "enough" not in knobs
@@ -242,8 +258,7 @@ def _check_patience(name: str, stage: Training, config: Config) -> None:
     measured, tasks = "success on --eval-tasks tasks", config.eval_tasks
     if name == "act-prm" and config.act_prm.best_by == "held_out_reward":
         measured, tasks = "reward on --held-out demos", config.held_out
-    stops = stage.patience and any(flag(kind(each)) == f"--{name}" for each in stages_of(config))
     refuse(
-        stops and not (config.eval_every and tasks),
+        stage.patience and trains(name, config) and not (config.eval_every and tasks),
         f"--{name}.patience goes by the {measured}, every --eval-every updates: neither may be 0",
     )

@@ -128,9 +128,16 @@ def _puzzle_of(groups: dict[str, list[str]]) -> Puzzle:
 
 
 def _from_row(row: dict) -> Puzzle:
+    if isinstance(row.get("solution"), dict):  # MinRL's generated puzzles, and its canonical ones
+        answers = [(group["reason"], group["words"]) for group in row["solution"]["groups"]]
+    elif isinstance(row.get("answers"), list):
+        answers = [(group["group"], group["members"]) for group in row["answers"]]
+    else:
+        raise ValueError('needs {"solution": {"groups": [{"reason", "words"}]}}, or {"answers": '
+                         '[{"group", "members"}]}')  # fmt: skip
     groups = {}
-    for group in row["solution"]["groups"]:
-        groups[group["reason"]] = [word.strip().lower() for word in group["words"]]
+    for reason, words in answers:
+        groups[reason] = [word.strip().lower() for word in words]
     words = [*chain(*groups.values())]
     if len({*words}) != 16 or any(len(group) != 4 for group in groups.values()):
         raise ValueError("a puzzle has four groups of four words, all different")

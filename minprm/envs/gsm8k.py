@@ -75,14 +75,16 @@ class Gsm8k(World):
 def _problem(row: dict) -> tuple[str, str, float]:
     """(question, work, answer) of a row."""
     if "query" in row:
-        question, (work, _, final) = row["query"], row["response"].rpartition("The answer is:")
+        question, (work, mark, final) = row["query"], row["response"].rpartition("The answer is:")
     else:
-        question, (work, _, final) = row["question"], row["answer"].rpartition("####")
+        question, (work, mark, final) = row["question"], row["answer"].rpartition("####")
     answer = number(final)
-    if answer is None or not isinstance(question, str):
+    # a fraction, a pair, a formula: its last number would be taken for the answer
+    alone = re.fullmatch(r"\s*[$€£]?-?[0-9][0-9,]*(\.[0-9]*)?\s*%?\.?\s*", final)
+    if not mark or not alone or answer is None or not isinstance(question, str):
         raise ValueError(
             'needs "question" and "answer" with "#### number", or "query" and "response" with '
-            '"The answer is: number"; leave out problems whose answer is no number'
+            '"The answer is: number"; leave out problems whose answer is no number alone'
         )
     return question, work.strip(), answer
 

@@ -22,6 +22,11 @@ TOWNS = (
 THINGS = "River Garden Mirror Harbour Winter Lantern Bridge Orchard Tower Island".split()
 SHADES = "Silver Silent Broken Golden Hidden Distant Burning Empty".split()
 
+SHAPE = (
+    'needs "question", "answer", "context" with [title, sentences] of each page, and '
+    '"supporting_facts" with [title, number]'
+)
+
 
 class Question(NamedTuple):
     text: str
@@ -112,15 +117,20 @@ class Hotpot(World):
 
 
 def _from_row(row: dict) -> Question:
+    if not {"question", "answer", "context", "supporting_facts"} <= {*row}:
+        raise ValueError(f"{SHAPE}; a test file has no answers")
     context, facts = row["context"], row["supporting_facts"]
     if isinstance(context, dict):  # of the hub: columns in the place of rows
         context = zip(context["title"], context["sentences"], strict=True)
         facts = zip(facts["title"], facts["sent_id"], strict=True)
-    pages = {title: " ".join(sentences) for title, sentences in context}
-    titles = [title for title, _ in facts]
+    try:
+        pages = {title: " ".join(sentences) for title, sentences in context}
+        titles = [title for title, _ in facts]
+    except (TypeError, ValueError) as error:
+        raise ValueError(SHAPE) from error
     chain = list(dict.fromkeys(titles))  # each title once, in order
     if not set(chain) <= set(pages):
-        raise ValueError("a supporting fact is on no page of the context")
+        raise ValueError("a supporting fact is on no page of the context: leave the row out")
     if not isinstance(row["question"], str) or not isinstance(row["answer"], str):
         raise ValueError("question and answer are texts")
     return Question(row["question"], row["answer"], pages, chain)

@@ -42,6 +42,9 @@ def world_of(command: str) -> type[World]:
     needs("mcp", "mcp")
     if not command.strip():
         raise ValueError('mcp: the command of a server is missing, as in "mcp:python desk.py"')
+    if "://" in command.split()[0]:
+        said = "an address; name the command that starts the server, which is spoken to over stdio"
+        raise ValueError(f"mcp:{command}: {said}")
     for name in ("mcp", "client"):  # they would show each line that is no JSON, each unknown tool
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:

@@ -36,9 +36,14 @@ class Mixed(World):
         self.tools = [tool for world in every for tool in world.tools]
         self.waits = any(world.waits for world in every)
         self.few_tasks = any(world.few_tasks for world in every)
-        names = [tool["function"]["name"] for tool in self.tools]
-        if len({*names}) < len(names):
-            raise ValueError("two of the worlds have a tool of the same name")
+        owners: dict[str, str] = {}  # of each tool
+        for part, world in self.worlds.items():
+            for tool in world.tools:
+                other = owners.setdefault(tool["function"]["name"], part)
+                if other != part:
+                    shared = tool["function"]["name"]
+                    raise ValueError(f"{other} and {part} have a tool of one name, {shared}: "
+                                     "leave one of them out")  # fmt: skip
 
     def reset(self, seed: int, noise: int = 0) -> str:
         draw = random.Random(f"{seed} world")

@@ -22,7 +22,7 @@ from minprm.text.actions import parse_json
 
 ENDINGS = (".jsonl", ".json", ".ndjson", ".traj", ".eval", ".parquet", ".gz", ".zst", ".zip")
 GZIP, ZIP, ZSTANDARD, PARQUET = b"\x1f\x8b", b"PK\x03\x04", b"\x28\xb5\x2f\xfd", b"PAR1"
-HUB_NAME = re.compile(r"\w[\w.-]*/[\w.-]+")
+HUB_NAME = re.compile(r"\w[\w.-]*/[\w.-]+(:[\w.-]+)?")
 
 
 class Problem(ValueError):
@@ -58,7 +58,8 @@ def files_of(path: str | Path) -> list[Path]:
 
 
 def _names_a_data_set(path: Path) -> bool:
-    """Is this no path, but what a data set of the hub may be called: owner/name?"""
+    """Is this no path, but what a data set of the hub may be called: owner/name, and behind a colon
+    the one of its configurations that is meant?"""
     is_name = HUB_NAME.fullmatch(path.as_posix()) and path.suffix not in ENDINGS
     return bool(is_name) and not path.exists()
 
@@ -152,15 +153,22 @@ def _rows_of_parquet(place: str, content: bytes) -> Iterator[tuple[str, Any]]:
 
 
 def _rows_of_hub(name: str) -> Iterator[tuple[str, Any]]:
-    """The rows of a data set of the hub: of its split "train", or else of its first."""
+    """The rows of a data set of the hub: of its split "train", or of its only one."""
     datasets = _installed(
         "datasets", name, "no such file or folder; if it is a data set of the hub"
     )
+    data_set, _, configuration = name.partition(":")
     try:
-        splits = datasets.load_dataset(name)
+        splits = datasets.load_dataset(data_set, configuration or None)
     except Exception as error:  # the network's, the hub's or the data set's
         reason = f"no such file or folder, nor a data set that can be read ({error})"
-        raise Problem(name, " ".join(reason.split())[:300]) from error
+        reason = " ".join(reason.split())[:300]
+        if not configuration and "onfig" in reason:
+            reason += f"; a configuration stands behind the name, as in {data_set}:NAME"
+        raise Problem(name, reason) from error
+    if "train" not in splits and len(splits) > 1:
+        names = ", ".join(map(str, splits))
+        raise Problem(name, f"has no split train; save one of {names} as a file, and name that")
     split = "train" if "train" in splits else next(iter(splits))
     for number, row in enumerate(splits[split], start=1):
         yield f"{name}, {split} {number}", _as_json(row)
