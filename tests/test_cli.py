@@ -248,6 +248,20 @@ def test_a_broken_toml_file_ends_in_one_sentence(text, said, tmp_path, monkeypat
     assert said in refusal(parse, ["--config", "my.toml"], capsys)
 
 
+def test_arms_replace_stages_and_a_world_the_knobs_of_another(tmp_path):
+    path, more = tmp_path / "a.toml", tmp_path / "b.toml"
+    path.write_text('arms = ["base"]\nworld = "frozenlake"\nworld-args = ["size=4"]')
+    more.write_text('stages = ["rl"]\nworld = "sokoban"')
+    config = parse(["--config", str(path), "--stages", "rl", "--world", "sokoban"])
+    assert (config.stages, config.world, config.world_args) == (["rl"], "sokoban", [])
+    config = parse(["--config", str(path), str(more)])
+    assert (config.stages, config.world, config.world_args) == (["rl"], "sokoban", [])
+    config = parse(["--config", str(path), str(more), "--arms", "base", "act_prm"])
+    assert (config.stages, config.arms) == ([], ["base", "act_prm"])
+    config = parse(["--config", str(path), "--world", "frozenlake"])
+    assert config.world_args == ["size=4"]
+
+
 def test_toml_gives_the_same_knobs_and_flags_override_it(tmp_path):
     path = tmp_path / "my.toml"
     path.write_text(

@@ -179,8 +179,23 @@ def _toml_flags(argv: list[str]) -> list[str]:
         else:
             path = word
         if is_path and path:
-            knobs |= _toml(path)
-    return as_flags(knobs)
+            newer = _toml(path)
+            knobs = _that_remain(knobs, newer) | newer
+    given = {knob: _setting(argv, flag(knob)) for knob in given_knobs(argv)}
+    return as_flags(_that_remain(knobs, given))
+
+
+def _that_remain(knobs: dict[str, object], newer: dict) -> dict[str, object]:
+    """The knobs without those that only belong to what newer ones replace: arms and stages are two
+    ways to say what is run, and the knobs of a world are no other world's."""
+    replaced = set()
+    if "stages" in newer:
+        replaced.add("arms")
+    if "arms" in newer:
+        replaced.add("stages")
+    if "world" in knobs and newer.get("world", knobs["world"]) != knobs["world"]:
+        replaced.add("world_args")
+    return {knob: setting for knob, setting in knobs.items() if knob not in replaced}
 
 
 def _toml(path: str) -> dict[str, object]:
