@@ -29,13 +29,18 @@ CONTROL = 3  # the kind of a control token in a GGUF
 
 def smollm2(folder: Path = FOLDER) -> Path:
     """The folder with the model. It is downloaded and written where it is not there yet."""
-    if (folder / "config.json").exists():
+    if (folder / "model.safetensors").exists():
         return folder
+    if folder.exists():
+        sys.exit(f"{folder} is there and holds no model: remove it, or name another folder")
     if not find_spec("gguf"):
         sys.exit("a GGUF file is read by the package gguf: pip install gguf")
-    with TemporaryDirectory() as temporary:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent) as temporary:
         download(Path(temporary))
-        write_model(Path(temporary) / FILE, folder)
+        whole = Path(temporary) / "model"
+        write_model(Path(temporary) / FILE, whole)
+        whole.rename(folder)  # all of it or nothing
     return folder
 
 
@@ -75,7 +80,7 @@ def write_model(file: Path, folder: Path) -> None:
     model.load_state_dict(read.state_dict())
     model.generation_config = GenerationConfig(**control)
     tokenizer_of(fields).save_pretrained(folder)
-    model.save_pretrained(folder)  # last: config.json says that all is there
+    model.save_pretrained(folder)
 
 
 def tokenizer_of(fields: dict[str, Any]):
@@ -111,4 +116,6 @@ def tokenizer_of(fields: dict[str, Any]):
 
 
 if __name__ == "__main__":
+    if sys.argv[2:] or [word for word in sys.argv[1:] if word.startswith("-")]:
+        sys.exit("python examples/smollm2.py [FOLDER]")
     print(smollm2(Path(sys.argv[1]) if sys.argv[1:] else FOLDER))

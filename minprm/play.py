@@ -121,11 +121,15 @@ def turn_limit(agent: "Player") -> int:
 
 
 def forced_opening(agent: "Player") -> list[int]:
-    """Ids that every turn has to begin with: none, but for an agent that may not think."""
-    if agent.think:
+    """Ids that every turn has to begin with: none, but for an agent that may not think.
+
+    Then they are those that open an action where SFT learns one without a thought. A template that
+    has thoughts, and nothing that opens such an action, is given an empty thought.
+    """
+    chat = agent.chat
+    if agent.think or (not chat.act_without_thought and not chat.native_thoughts):
         return []
-    # a template in which nothing opens an action is given an empty thought
-    return agent.chat.act_without_thought or agent.chat.opening([])
+    return chat.act_without_thought or chat.opening(chat.thought(""))
 
 
 def ask(

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,6 +21,7 @@ from minprm.logs.reader import from_chat, read_demos, write_demos
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
 from minprm.model.tree import row
+from minprm.play import forced_opening
 from minprm.run.stage_ids import reads_instruction
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.stages.sft import to_samples as logged
@@ -205,6 +207,20 @@ def test_a_thought_that_sees_its_action_is_asked_to_explain_it():
     knobs = {"act_prm": ActPRM(thoughts_from="state_action")}
     assert told("qwen3", "think", **knobs).endswith(EXPLAIN)
     assert "do not name it" in EXPLAIN
+
+
+@pytest.mark.parametrize(
+    ("name", "opening"),
+    [("qwen3_instruct_2507", ""), ("llama3_1", ""), ("qwen3", "<think>\n\n</think>\n\n")],
+)
+def test_an_agent_that_may_not_think_acts_behind_what_sft_on_actions_learned(name, opening):
+    """A template without thoughts has nothing there; one that has them is given an empty one."""
+    chat = Chat(tokenizer(name), "think")
+    for think in (True, False):
+        forced = forced_opening(SimpleNamespace(think=think, chat=chat))
+        assert chat.text(forced) == ("" if think else opening)
+    if not opening:
+        assert chat.turn(None, chat.action("b"))[: len(forced)] == forced == chat.opening(None)
 
 
 def test_nothing_is_told_where_nothing_would_be_understood_or_thought(folder):

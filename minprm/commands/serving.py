@@ -71,6 +71,11 @@ def command(
 
 def how_to_serve(tokenizer: PreTrainedTokenizerBase, about: dict) -> Serving:
     """How vLLM serves a model with this tokenizer. about: what its minprm.json says, or {}."""
+    if not tokenizer.chat_template:
+        fail(
+            f"{tokenizer.name_or_path}: its tokenizer has no chat template, which vLLM's server "
+            "needs; --engine minprm gives it a plain one"
+        )
     knobs = asked_of(about)
     # as it was measured: it may have learned to act at once
     thinks = knobs["think"] and about.get("row", {}).get("thought_rate", 1.0) >= 0.5

@@ -15,7 +15,7 @@ from minprm.load.pretrained import base_for, base_of, device_of, load_model, loa
 from minprm.load.shipped import shipped
 from minprm.model.alone import ALONE, Alone
 from minprm.model.policy import Policy
-from minprm.model.precision import in_bf16
+from minprm.model.precision import in_bf16, is_large
 from minprm.model.tensors import require_finite
 from minprm.several.processes import copy_from_first, count, rank
 from minprm.several.shares import Shares
@@ -85,6 +85,8 @@ def _learning(model: PreTrainedModel, tokenizer, cfg: Config) -> Policy:
         shares.hand_out(model, spread_on)
     if in_bf16(model):
         logger.info("layers compute in bf16, the output layer in fp32")
+    elif model.device.type == "cpu" and is_large(model):
+        logger.info("all computes in fp32: this processor does not multiply bf16, which is faster")
     return Policy(model, tokenizer, cfg.micro_tokens, shares)
 
 

@@ -231,8 +231,9 @@ def other_seams(chat: Chat) -> list[str]:
     opening = f"{layout.think}So.{layout.gap}{layout.stop}{layout.act}"
     others = []
     for beginning, action in ACTIONS.items():
-        pieces = [*chat.opening(chat.thought("So.")), *chat.action(action), *chat.act_end]
-        whole = f"{opening}{action}{layout.act_gap}{layout.act_end}"
+        ids = chat.action(action)
+        pieces = [*chat.opening(chat.thought("So.")), *ids, *chat.act_end]
+        whole = f"{opening}{chat.text(ids)}{layout.act_end}"  # a template may trim an action
         if chat.encode(whole) != pieces:
             others.append(beginning)
     return others

@@ -28,7 +28,12 @@ def in_bf16(model: PreTrainedModel) -> bool:
     """Do its layers compute in bf16?"""
     if model.device.type != "cpu":
         return model.device.type == "cuda"
-    return cpu_has_bf16() and sum(weight.numel() for weight in model.parameters()) >= LARGE
+    return cpu_has_bf16() and is_large(model)
+
+
+def is_large(model: PreTrainedModel) -> bool:
+    """Is bf16 faster on a CPU that multiplies it?"""
+    return sum(weight.numel() for weight in model.parameters()) >= LARGE
 
 
 @cache

@@ -115,7 +115,7 @@ def good_enough(logs: list[Relabelled], cfg: Relabel, stage_id: str) -> list[Rel
     if not good:
         fail(
             f"{stage_id}: no demo reached --relabel.min-reward {cfg.min_reward}; begin a run with "
-            "a lower one, or with more updates"
+            "a lower one, with examples of thoughts (--few-shot), or with more updates"
         )
     # a step whose action is certain anyway cannot gain, so what counts is the whole demo's gain
     gaining = [log for log in good if not log.chances or log.gain() >= cfg.min_gain]

@@ -91,11 +91,18 @@ class Chat:
         self._last_tools: tuple[Sequence[dict], str] = ((), "[]")  # and the same as JSON
         self.tools = bool(tools)
         self.layout = self._chat_template.layout
+        # does the template have thoughts of its own, or are ours told by an instruction
+        self.native_thoughts = self._chat_template.turns.newest.key is not None
 
         # The segments that are the same in every turn.
         self.think = self.encode(self.layout.think)
         self.think_end, self.act = self._behind_thought()
         self.stop = self.think_end[:1]  # where sampling of a thought ends
+        if tokenizer.unk_token_id in (*self.think, *self.think_end, *self.act):
+            fail(
+                f"the vocabulary of {tokenizer.name_or_path} cannot say "
+                f"{self.layout.think + self.layout.stop!r}: use another --model or --layout"
+            )
         self.act_without_thought = self.encode(self.layout.act_without_thought)
         self.act_end = self.encode(self.layout.act_end)
         ends = self._chat_template.turns.ends
@@ -274,8 +281,12 @@ class Chat:
         return decoded(self.tokenizer, ids)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of text in which a control token is one token."""
-        return self._chat_template.render.encode(text)
+        """Ids of text in which a control token is one token. Exits at what the vocabulary lacks."""
+        try:
+            return self._chat_template.render.encode(text)
+        except Exception as error:  # tokenizers raises nothing narrower
+            name = self.tokenizer.name_or_path
+            fail(f"the vocabulary of {name} cannot say {text!r} ({error}): use another --model")
 
     def reads_any_text(self) -> bool:
         """False where the vocabulary is the words of one world."""
