@@ -196,6 +196,7 @@ def fitting_demos(logs: list[Measured], agent: "Prompter", cfg: Config) -> list[
         fail(
             f"--context {cfg.context} does not hold the first step of any of these "
             f"{len(logs)} logs: choose a longer one, or fewer --thought-tokens"
+            + (", or fewer examples (--few-shot)" if cfg.few_shot else "")
         )
     return fit
 
