@@ -13,7 +13,6 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
-from minprm.model.adapters import under_adapters
 from minprm.model.blocks import rounded
 
 
@@ -79,11 +78,11 @@ def held(layer: Any) -> tuple[Tensor, Tensor]:
 
 
 def cache_name(model: PreTrainedModel) -> str:
-    """What the model's forward calls its cache.
+    """What the forward of a model, which lies under no adapters, calls its cache.
 
     transformers 5.24 gave all of them one name; a model with code of its own may keep an older one.
     """
-    parameters = signature(type(under_adapters(model)).forward).parameters
+    parameters = signature(type(model).forward).parameters
     for name in ("cache", "cache_params"):
         if name in parameters:
             return name

@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 from transformers.utils.generic import ModelOutput
 
+from minprm.model.cache import cache_name
 from minprm.model.precision import output_layer
 from minprm.model.tree import Rows
 
@@ -60,7 +61,7 @@ def of_rows(
     """
     before: dict[str, Any] = {"use_cache": False}
     if rows.cache is not None:
-        before = {"use_cache": True, "past_key_values": rows.cache}
+        before = {"use_cache": True, cache_name(model): rows.cache}
     output = model.base_model(
         input_ids=rows.ids,
         position_ids=rows.positions,

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache, PreTrainedModel
 
+from minprm.model.adapters import under_adapters
 from minprm.model.alone import ALONE, Alone
 from minprm.model.blocks import attend
 from minprm.model.cache import cache_name, held, keeps_all
@@ -71,7 +72,7 @@ class Sampler:
         self.shares = shares
         self.learner = model
         self.model = shares.copy_of(model) if own_weights else model
-        self.cache_name = cache_name(self.model)
+        self.cache_name = cache_name(under_adapters(self.model))
         self.last_call: LastCall | None = None
         # may prompts be read on from those of the last call, and may the completions of a prompt
         # stand in one row behind it? check.py asks the model whether that is right
