@@ -196,7 +196,7 @@ def test_answers_that_cannot_be_read_are_told(trained, monkeypatch, capsys):
     unread = lambda *given: [answer._replace(action=None) for answer in answer_logs(*given)]  # noqa: E731
     monkeypatch.setattr(playing, "answer_logs", unread)
     evaluate.main("checkpoints/r/base-0 --demos held.jsonl".split())
-    assert "base-0: in 100% of its turns no action can be read" in capsys.readouterr().out
+    assert "base-0: in 100% of its turns no action can be read" in capsys.readouterr().err
 
 
 def test_training_on_tells_what_differs_from_the_checkpoint(trained, monkeypatch, capsys):
