@@ -190,15 +190,6 @@ def test_held_out_logs_are_replayed_with_the_history_that_was_trained(trained, m
     assert "p(a | s, z)" in told and "random" not in told
 
 
-def test_answers_that_cannot_be_read_are_told(trained, monkeypatch, capsys):
-    monkeypatch.chdir(trained)
-    answer_logs = playing.answer_logs
-    unread = lambda *given: [answer._replace(action=None) for answer in answer_logs(*given)]  # noqa: E731
-    monkeypatch.setattr(playing, "answer_logs", unread)
-    evaluate.main("checkpoints/r/base-0 --demos held.jsonl".split())
-    assert "base-0: in 100% of its turns no action can be read" in capsys.readouterr().err
-
-
 def test_training_on_tells_what_differs_from_the_checkpoint(trained, monkeypatch, capsys):
     monkeypatch.chdir(trained)
     flags = "--model checkpoints/r/base-0 --run on --world-args rounds=1 swaps=1 --arms base "

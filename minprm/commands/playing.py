@@ -74,9 +74,6 @@ def replay_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
         began = time.perf_counter()
         row = replay_checkpoint(demos[content], configured(path, evaluations[path]), flags)
         rows[name] = [{"seed": flags.seed, **row, "seconds": time.perf_counter() - began}]
-    for name, (row,) in rows.items():
-        if row["unreadable"]:
-            say(f"{name}: in {row['unreadable']:.0%} of its turns no action can be read")
     print(printable(table(rows)))
 
 
