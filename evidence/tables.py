@@ -450,18 +450,8 @@ def scoring(rows: dict) -> str:
         ratio = row["anew"]["seconds"] / row["kept"]["seconds"]
         line += [f"{ratio:.2f}x", f"{row['run']['seconds']:.2f}"]
         lines.append(line)
-    heads = [
-        "logs",
-        "T",
-        "state",
-        "anew: tokens",
-        "s",
-        "kept: tokens",
-        "s",
-        "anew / kept",
-        "run, s",
-    ]
-    return grid(heads, lines)
+    ways = ["anew: tokens", "s", "kept: tokens", "s", "anew / kept", "run, s"]
+    return grid(["logs", "T", "state", *ways], lines)
 
 
 def update(rows: dict) -> str:

@@ -127,9 +127,11 @@ def forced_opening(agent: "Player") -> list[int]:
     has thoughts, and nothing that opens such an action, is given an empty thought.
     """
     chat = agent.chat
-    if agent.think or (not chat.act_without_thought and not chat.native_thoughts):
+    if agent.think:
         return []
-    return chat.act_without_thought or chat.opening(chat.thought(""))
+    if chat.native_thoughts and not chat.act_without_thought:
+        return chat.opening(chat.thought(""))
+    return chat.act_without_thought
 
 
 def ask(

@@ -52,10 +52,8 @@ def test_scores_are_those_of_the_policy_and_only_what_is_new_is_read(read, base)
         tokens.clear()
         for ours, theirs in zip(kept.logprobs(samples), expected, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
-        new = (
-            20 if t == 0 else 12
-        )  # of a turn; and two tokens of each thought, one predicts the first
-        assert len(tokens) == len(groups) and max(tokens) <= new + 3 * 2 + 1
+        turn = 20 if t == 0 else 12  # what is new of the trunk; a thought has two tokens
+        assert len(tokens) == len(groups) and max(tokens) <= turn + 3 * 2 + 1
     # the same trunk once more, its end and what is below an empty Sample
     again = [two[0][5][0], Sample(parent=Sample(parent=two[0][5][0].parent)).extend([4, 5], 0.0)]
     tokens.clear()

@@ -5,6 +5,7 @@ may not contradict each other. Knobs without any effect are refused in effects.p
 """
 
 import sys
+from contextlib import suppress
 from typing import get_args
 
 from minprm import own
@@ -12,6 +13,7 @@ from minprm.arms.demos import few_shot
 from minprm.commands.knobs import flag, ranges
 from minprm.constants import ARMS, Advantage, Baseline, Config, Reward, Training, arms_of, fail
 from minprm.envs import pairs
+from minprm.envs.mixed import entries
 from minprm.load.names import on_gpu, require_device
 from minprm.load.narration import require_mixture
 from minprm.run.stage_ids import kind
@@ -235,13 +237,12 @@ def _check_rl(config: Config) -> None:
 
 def _check_text(config: Config) -> None:
     """The world `text` pays a reward that `rl` would never see: there success is the reference."""
-    of_text = config.world_args if config.world == "text" else []
+    worlds = {config.world: config.world_args}
     if config.world == "mixed":
-        for part in pairs(config.world_args, str).get("worlds", "").split(","):
-            name, *of_part = part.split() or [""]
-            if name.partition("*")[0] == "text":
-                of_text = of_part
-    knobs = pairs(of_text, str)
+        with suppress(KeyError, ValueError):  # where it is made, a bad entry is refused by its text
+            named = entries(pairs(config.world_args, str)["worlds"])
+            worlds = {name: knobs for name, _, knobs in named}
+    knobs = pairs(worlds.get("text", []), str)
     reward = knobs.get("reward", "exact_match")
     stages = stages_of(config)
     unpaid = stages & {"rl", "rl:finetune"} and "rl:dense" not in stages and "enough" not in knobs

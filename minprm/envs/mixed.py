@@ -22,8 +22,7 @@ class Mixed(World):
         where none is given."""
         self.worlds: dict[str, World] = {}
         self.weights: list[float] = []
-        for text in worlds.split(","):
-            name, weight, knobs = _read(text)
+        for name, weight, knobs in entries(worlds):
             if name in self.worlds:
                 raise ValueError(f"{name} is named twice: give it one weight")
             self.worlds[name] = _made(name, knobs)
@@ -39,11 +38,12 @@ class Mixed(World):
         owners: dict[str, str] = {}  # of each tool
         for part, world in self.worlds.items():
             for tool in world.tools:
-                other = owners.setdefault(tool["function"]["name"], part)
-                if other != part:
-                    shared = tool["function"]["name"]
-                    raise ValueError(f"{other} and {part} have a tool of one name, {shared}: "
-                                     "leave one of them out")  # fmt: skip
+                name = tool["function"]["name"]
+                if name in owners:
+                    raise ValueError(
+                        f"{owners[name]} and {part} both have a tool {name}: leave one of them out"
+                    )
+                owners[name] = part
 
     def reset(self, seed: int, noise: int = 0) -> str:
         draw = random.Random(f"{seed} world")
@@ -79,8 +79,13 @@ class Mixed(World):
         return self.world.key()
 
 
+def entries(worlds: str) -> list[tuple[str, float, list[str]]]:
+    """(name, weight, knobs) of each world. Raises ValueError where one has no name or no weight."""
+    return [_read(text) for text in worlds.split(",")]
+
+
 def _read(text: str) -> tuple[str, float, list[str]]:
-    """(name, weight, knobs) of one entry. Raises ValueError where it has no name or no weight.
+    """The same of one entry.
 
     >>> _read(" cups*3 rounds=1")
     ('cups', 3.0, ['rounds=1'])

@@ -204,12 +204,10 @@ def _town(town: str, feast: str, founder: str, rng: random.Random) -> str:
 
 
 def _question(row: dict) -> Question:
-    texts = [
-        row[key] for key in ("question", "answer", "document") if isinstance(row.get(key), str)
-    ]
-    if len(texts) < 3:
+    text, answer, document = (row.get(key) for key in ("question", "answer", "document"))
+    if not (isinstance(text, str) and isinstance(answer, str) and isinstance(document, str)):
         raise ValueError('needs "question", "answer" and "document" (a file of the folder), texts')
-    return Question(*texts, query=row["question"])
+    return Question(text, answer, document, query=text)
 
 
 @cache

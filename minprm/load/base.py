@@ -86,7 +86,7 @@ def _learning(model: PreTrainedModel, tokenizer, cfg: Config) -> Policy:
     if in_bf16(model):
         logger.info("layers compute in bf16, the output layer in fp32")
     elif model.device.type == "cpu" and is_large(model):
-        logger.info("all computes in fp32: this processor does not multiply bf16, which is faster")
+        logger.info("all computes in fp32, because this processor does not multiply bf16")
     return Policy(model, tokenizer, cfg.micro_tokens, shares)
 
 

@@ -163,7 +163,7 @@ def _rows_of_hub(name: str) -> Iterator[tuple[str, Any]]:
     except Exception as error:  # the network's, the hub's or the data set's
         reason = f"no such file or folder, nor a data set that can be read ({error})"
         reason = " ".join(reason.split())[:300]
-        if not configuration and "onfig" in reason:
+        if not configuration and "config" in reason.lower():
             reason += f"; a configuration stands behind the name, as in {data_set}:NAME"
         raise Problem(name, reason) from error
     if "train" not in splits and len(splits) > 1:

@@ -38,25 +38,24 @@ class Trunks:
     @torch.no_grad()
     def logprobs(self, samples: list[Sample]) -> list[Tensor]:
         """log p of each Sample's trained tokens: one fp32 tensor [n] a Sample."""
+        if not self.policy.keeps_trunks:
+            return self.policy.logprobs(samples, base=self.base)
         groups: dict[Sample | None, list[int]] = {}  # numbers of Samples, by their trunk
         for i, sample in enumerate(samples):
-            groups.setdefault(self._trunk(sample), []).append(i)
+            groups.setdefault(sample.parent, []).append(i)
+        short = []  # numbers of those that are read together
         logps = {}
         for trunk, numbers in groups.items():
-            group = [samples[i] for i in numbers]
-            if trunk:
-                scored = self._behind(torch.tensor(trunk.whole()), group)
-            else:
-                scored = self.policy.logprobs(group, base=self.base)
+            ids = trunk.whole() if trunk else []
+            if len(ids) < self.least:
+                short += numbers
+                continue
+            scored = self._behind(torch.tensor(ids), [samples[i] for i in numbers])
             logps |= zip(numbers, scored, strict=True)
+        short.sort()
+        scored = self.policy.logprobs([samples[i] for i in short], base=self.base)
+        logps |= zip(short, scored, strict=True)
         return [logps[i] for i in range(len(samples))]
-
-    def _trunk(self, sample: Sample) -> Sample | None:
-        """The trunk behind which a Sample is read alone; None: it is read as in training."""
-        trunk = sample.parent
-        if not self.policy.keeps_trunks or trunk is None or len(trunk.whole()) < self.least:
-            return None
-        return trunk
 
     def _behind(self, ids: Tensor, group: list[Sample]) -> list[Tensor]:
         """The log-probs of Samples that have one trunk, with these ids."""
@@ -72,8 +71,9 @@ class Trunks:
         tokens = 0
         found: Layers = []
         for known, layers in self.kept:
-            if _alike(known, ids) > tokens:
-                tokens, found = _alike(known, ids), layers
+            shared = _alike(known, ids)
+            if shared > tokens:
+                tokens, found = shared, layers
         tokens = min(tokens, len(ids) - 1)  # the last one is read again: it predicts what follows
         for number, (keys, values) in enumerate(found):
             cache.update(keys[:, :, :tokens], values[:, :, :tokens], number)
