@@ -4,8 +4,8 @@ A log is scored step by step (stages/act_prm.py), and the thoughts of a step sta
 came before them: their trunk. Without this file each step reads its whole trunk again, so the
 tokens that are read grow with the square of a log's steps. With it they grow with the steps.
 
-Of each log the keys and values of its trunk are kept until the walk ends. No weight changes while
-it lasts. Short trunks are read together, as in training: one pass over many is faster there.
+The keys and values of a trunk are kept until the walk through the logs ends; no weight changes
+before that. Short trunks are read together, many in one pass, as in training.
 """
 
 import torch
@@ -19,8 +19,8 @@ from minprm.model.policy import Policy
 from minprm.model.precision import autocast
 from minprm.model.sampler import CPU_MEMORY
 
-LONG = 512  # tokens of a trunk, from which on it is read alone and kept
-SHARE = 4  # what is kept may take one part in so many of the memory
+LONG = 512  # tokens of the shortest trunk that is read alone and kept
+SHARE = 4  # at most a quarter of the memory is kept
 
 Layers = list[tuple[Tensor, Tensor]]  # keys and values, [1, heads, tokens, head_dim] each
 
@@ -40,10 +40,10 @@ class Trunks:
         """log p of each Sample's trained tokens: one fp32 tensor [n] a Sample."""
         if not self.policy.keeps_trunks:
             return self.policy.logprobs(samples, base=self.base)
-        groups: dict[Sample | None, list[int]] = {}  # numbers of Samples, by their trunk
+        groups: dict[Sample | None, list[int]] = {}  # indices of Samples, by their trunk
         for i, sample in enumerate(samples):
             groups.setdefault(sample.parent, []).append(i)
-        short = []  # numbers of those that are read together
+        short = []  # indices of those that are read together
         logps = {}
         for trunk, numbers in groups.items():
             ids = trunk.whole() if trunk else []
@@ -80,11 +80,11 @@ class Trunks:
         return cache
 
     def _keep(self, ids: Tensor, cache: DynamicCache) -> None:
-        """Keeps what the cache holds of the trunk, in the place of its own beginning. Where there
-        is no memory for it, that stays."""
+        """Keeps what the cache holds of the trunk, in the place of a beginning of it that was kept.
+        Without memory for the longer one the shorter one stays."""
         layers = []
         with autocast(self.policy.model):
-            for layer in cache.layers:  # as attention reads them, without what stands behind
+            for layer in cache.layers:  # as attention reads them, without the thoughts behind
                 keys, values = (rounded(x[:, :, : len(ids)]).clone() for x in held(layer))
                 layers.append((keys, values))
         kept = [(known, others) for known, others in self.kept if _alike(known, ids) < len(known)]
@@ -105,7 +105,7 @@ def _bytes(layers: Layers) -> int:
 
 
 def _memory(device: torch.device) -> int:
-    """Of the device, free or not: a rerun must keep the same."""
+    """All of a GPU's, or a fixed number, free or not: a rerun must keep the same."""
     if device.type != "cuda":
         return CPU_MEMORY
     return torch.cuda.get_device_properties(device).total_memory
