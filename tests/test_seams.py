@@ -2,9 +2,11 @@
 
 import pytest
 
-from minprm.load.check import other_seams
+from minprm.load.check import other_opening, other_seams
 from minprm.text.chat import Chat
+from minprm.text.template import PLAIN
 from shared.splits import KINDS, splitting
+from shared.templates import TYPED, shipped
 
 QUESTION = [{"role": "user", "content": "I bought 3 mugs."}]
 THOUGHTS = ("3 x 4 = 12.", "12", "so", "a >")
@@ -40,6 +42,50 @@ def test_a_turn_in_pieces_has_the_ids_of_the_whole_text(kind, layout):
 def test_what_stands_before_an_action_does_not_depend_on_how_it_begins(kind):
     chat = Chat(splitting(kind), "think")
     assert other_seams(chat) == []
+    assert other_opening(chat) == ""
+
+
+# Templates without control tokens around a message: texts of it and of the template touch.
+SPELLED = {
+    "a role and a colon": (
+        "{% for m in messages %}{{ m.role + ': ' + m.content }}"
+        "{{ eos_token if m.role == 'assistant' else ' ' }}{% endfor %}"
+        "{% if add_generation_prompt %}assistant:{% endif %}"
+    ),
+    "brackets": (
+        "{% for m in messages %}{{ '[INST] ' + m.content + ' [/INST]' if m.role == 'user' else "
+        "m.content + eos_token }}{% endfor %}"
+    ),
+    "the plain one": PLAIN,
+}
+
+
+@pytest.mark.parametrize("template", SPELLED)
+@pytest.mark.parametrize("kind", ["GPT-2", "Llama 3", "Qwen"])
+def test_where_nothing_but_text_stands_between_messages_the_ids_are_those_of_the_whole(
+    kind, template
+):
+    words = splitting(kind)
+    words.chat_template = SPELLED[template]
+    chat = Chat(words, "think")
+    assert other_opening(chat) == "" and other_seams(chat) == []
+    for content in ("I bought 3 mugs.", '"no"', "a >\n", "12"):
+        asked = [{"role": "user", "content": content}]
+        text = words.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+        ids = chat.state(asked, [], None) + chat.turn(chat.thought("so"), chat.action("12"))
+        text += chat.layout.think + "so\n</think>\n12<|im_end|>"
+        assert ids == words.encode(text, add_special_tokens=False), content
+
+
+def test_a_prompt_whose_end_is_read_together_with_a_thought_s_opening_is_named():
+    """GPT-2 reads two line breaks as two tokens, but as one at the end of a prompt."""
+    chat = Chat(shipped("llama3"), "think")
+    assert other_opening(chat) == "<think>\n"
+
+
+def test_the_seams_of_replies_are_looked_at_where_there_are_tools():
+    chat = Chat(shipped("qwen3"), "think", TYPED)
+    assert other_seams(chat) == ["a letter", "a digit", "<", "a quotation mark"]
 
 
 def test_a_seam_that_a_template_fixes_otherwise_is_named():

@@ -33,6 +33,7 @@ from minprm.model.precision import in_bf16, own_logprobs
 from minprm.model.sampler import Sampler
 from minprm.model.trunks import Trunks
 from minprm.text.chat import Chat
+from minprm.text.render import QUESTION
 
 BEYOND = 16  # tokens of a prompt beyond the longest window
 TREES = 16  # a row of this many trees is read by blocks
@@ -211,8 +212,17 @@ def check_sizes(model: PreTrainedModel, tokenizer: Tokenizer, context: int) -> N
 
 
 def check_seams(chat: Chat, model: PreTrainedModel) -> None:
-    """Warns where an action behind a thought has other ids than in whole text: the model would find
-    the right action unlikely, whatever the thought."""
+    """Warns where a turn has other ids than in whole text: the model would find the right action
+    unlikely, whatever the thought."""
+    if not chat.reads_any_text():
+        return
+    opening = other_opening(chat)
+    if opening:
+        logger.warning(
+            f"{name_of(model)}: a turn that opens with {opening!r} has other ids than in whole "
+            "text, because of what its chat template writes before it: the model has seldom read "
+            "them so; choose another --layout or another chat template"
+        )
     others = other_seams(chat)
     if others:
         logger.warning(
@@ -223,10 +233,15 @@ def check_seams(chat: Chat, model: PreTrainedModel) -> None:
         )
 
 
+def other_opening(chat: Chat) -> str:
+    """What opens a thought, where it has other ids behind a state than in one text with it."""
+    state = chat.text(chat.state([QUESTION], [], None))
+    pieces = [*chat.encode(state), *chat.think]
+    return "" if chat.encode(state + chat.layout.think) == pieces else chat.layout.think
+
+
 def other_seams(chat: Chat) -> list[str]:
-    """The beginnings of an action whose turn has other ids in pieces than as one text."""
-    if chat.tools or not chat.reads_any_text():  # a call is written by the template, as one text
-        return []
+    """The beginnings of an action that has other ids behind a thought than in one text with it."""
     layout = chat.layout
     opening = f"{layout.think}So.{layout.gap}{layout.stop}{layout.act}"
     others = []

@@ -25,7 +25,8 @@ texts that open and close a call, and the end of the turn where calls have one o
 Text is tokenised piece by piece, never a whole conversation at once, for two reasons:
 
 - Content never becomes a control token. Only in the template's own pieces is a control token one
-  token. A web page that spells </think> stays ordinary text, and cannot end a thought.
+  token. A web page that spells </think> stays ordinary text, and cannot end a thought. (A state
+  whose contents spell none is tokenised at once.)
 - Nothing sampled is tokenised again. Decoding ids and encoding the text may give other ids, and
   the sampler's log-probs belong to the ids that it drew. So the history grows by appending.
 
@@ -40,6 +41,7 @@ vocabulary has no closing tag and spells it in several tokens, `stop` is the fir
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -125,19 +127,13 @@ class Chat:
         self, messages: list[dict], tools: list[dict], after: str | None
     ) -> tuple[list[int], list[int]]:
         """The first two fields of a Turn: the state, and the state without what was observed."""
-        state: list[int] = []
-        hidden: list[int] = []
-        for piece in self._state_pieces(messages, tools, after):
-            if not isinstance(piece, Hole):
-                state += piece
-                hidden += piece
-                continue
-            message = messages[piece.number]
-            ids = self.content(piece.fill(message["content"]))
-            state += ids
-            if message["role"] == "system":  # the rules are no observation
-                hidden += ids
-        return state, hidden
+        pieces = self._state_pieces(messages, tools, after)
+        contents = []
+        rules = []  # a system message is no observation
+        for message in messages:
+            contents.append(message["content"])
+            rules.append(message["content"] if message["role"] == "system" else "")
+        return self._filled(pieces, contents), self._filled(pieces, rules)
 
     @staticmethod
     def history(turns: list[Turn], cfg: History) -> list[list[int]]:
@@ -296,8 +292,8 @@ class Chat:
 
     def _state_pieces(
         self, messages: list[dict], tools: list[dict], after: str | None
-    ) -> list[list[int] | Hole]:
-        """The template's pieces of a state as ids, and the holes for the messages between them.
+    ) -> list[str]:
+        """The template's pieces of a state, and the holes for the messages between them.
 
         They depend on all of a message but its content: some templates write the name of a tool.
         """
@@ -314,21 +310,31 @@ class Chat:
             self._last_tools = tools, as_text
         return self._pieces_of(json.dumps(fields), as_text, called)
 
-    def _new_pieces(
-        self, messages: str, tools: str, called: tuple[str, ...] | None
-    ) -> list[list[int] | Hole]:
+    def _new_pieces(self, messages: str, tools: str, called: tuple[str, ...] | None) -> list[str]:
         """The same, of messages without contents and tools as JSON, and the names of the calls
         before."""
-        pieces = []
         try:
-            texts = self._chat_template.state_pieces(
-                json.loads(messages), json.loads(tools), called
-            )
+            return self._chat_template.state_pieces(json.loads(messages), json.loads(tools), called)
         except ValueError as error:
             fail(f"{error}: use another --model, or logs and a world without such messages")
-        for piece in texts:
-            pieces.append(piece if isinstance(piece, Hole) else self.encode(piece))
-        return pieces
+
+    def _filled(self, pieces: list[str], contents: list[str]) -> list[int]:
+        """Ids of the pieces with these contents in their holes."""
+        render = self._chat_template.render
+        if not any(map(render.controls, contents)):
+            texts = []
+            for piece in pieces:
+                hole = isinstance(piece, Hole)
+                texts.append(piece.fill(contents[piece.number]) if hole else piece)
+            with suppress(Exception):  # a word that the vocabulary lacks: `content` names it
+                return render.encode("".join(texts))
+        ids: list[int] = []
+        for piece in pieces:
+            if isinstance(piece, Hole):
+                ids += self.content(piece.fill(contents[piece.number]))
+            else:
+                ids += self.encode(piece)
+        return ids
 
     def _body(self, ids: list[int], opening: list[int]) -> str | None:
         """The text between the opening and the end of the action. None: the turn lacks either."""

@@ -69,7 +69,16 @@ def find_newest(render: Renderer, messages: list[dict]) -> Newest:
         if tags:
             newest = Newest(render, prompt, key, *tags)
             break
-    return newest._replace(prompt=newest.bare(prompt))
+    newest = newest._replace(prompt=newest.bare(prompt))
+    if newest.key is None and _ends_in_a_sign(render, newest.prompt):
+        return newest._replace(open=" " + newest.open)  # or ":<" would be a token of some models
+    return newest
+
+
+def _ends_in_a_sign(render: Renderer, prompt: str) -> bool:
+    """Is the prompt's last character no white space, and no part of a control token?"""
+    ends = [match.end() for match in render.controls(prompt)]
+    return not prompt[-1:].isspace() and len(prompt) not in ends
 
 
 def _tags(render: Renderer, prompt: str, before: str, after: str) -> tuple[str, str, str] | None:
