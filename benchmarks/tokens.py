@@ -1,6 +1,6 @@
 """python -m benchmarks.tokens: how many tokens the model reads for each that it has to read.
 
-Padded tokens are those that its trunk is really given: rows times columns of each forward pass.
+Padded tokens are those that its layers are really given: rows times columns of each forward pass.
 Distinct ones are the nodes of the prefix tree of all that a phase reads between two updates, in
 which what several sequences begin with is one path. The quotient is 1 where nothing is read twice
 and nothing is padded.

@@ -63,7 +63,7 @@ class Policy:
         recomputes = any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
         sdpa = loaded_attention(model) == "sdpa" and not recomputes
         self.reads_blocks = model.device.type != "cpu" or sdpa
-        # the critic reads the policy's own trunk; where no advantage asks for it, nothing moves it
+        # the critic reads what the policy's last layer gives; where no advantage asks for it, nothing moves it
         width = model.get_input_embeddings().get_parameter("weight").shape[1]
         self.critic = torch.nn.Parameter(torch.zeros(width + 1, device=model.device))
         # adapters are in the model by now: an optimizer that is built before them trains nothing
@@ -104,8 +104,8 @@ class Policy:
         self.version = 0  # updates since then
         self.skipped = 0  # updates in a row that were not finite
         self.movement = Movement(self.shares.counted(self.parameters))
-        trunk = [p for p in self.parameters.values() if p is not self.critic]
-        groups = [{"params": trunk, "scale": 1}, {"params": [self.critic], "scale": CRITIC_LR}]
+        weights = [p for p in self.parameters.values() if p is not self.critic]
+        groups = [{"params": weights, "scale": 1}, {"params": [self.critic], "scale": CRITIC_LR}]
         # on a GPU torch would do all tensors at once, in a further copy of all weights
         self.optimizer = AdamW(groups, foreach=False)
 

@@ -114,13 +114,13 @@ def _score_chunk(
 def _logits(model: PreTrainedModel, output: ModelOutput, hidden: Tensor) -> Tensor:
     """The model's own logits of these hidden states.  [t, D] -> [t, V]
 
-    Runs the model's `forward` with a trunk that returns at once what it has given: `output`. What
-    follows the trunk differs between models (soft caps, scales), and their own code knows it. A
-    thread that plays ahead has a model of its own, so nobody else meets this trunk.
+    Runs the model's `forward` with layers that return at once what they have given: `output`. What
+    follows the layers differs between models (soft caps, scales), and their own code knows it. A
+    thread that plays ahead has a model of its own, so nobody else meets these layers.
     """
-    trunk_output = copy(output)
-    trunk_output.last_hidden_state = hidden[None]
-    with replaced(model.base_model, lambda *args, **knobs: trunk_output):
+    layers_output = copy(output)
+    layers_output.last_hidden_state = hidden[None]
+    with replaced(model.base_model, lambda *args, **knobs: layers_output):
         # its class's own: a forward that somebody put on the object may belong to a copy of it
         return type(model).forward(model, use_cache=False).logits[0]
 
