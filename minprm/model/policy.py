@@ -63,7 +63,7 @@ class Policy:
         recomputes = any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
         sdpa = loaded_attention(model) == "sdpa" and not recomputes
         self.reads_blocks = model.device.type != "cpu" or sdpa
-        # the critic reads what the policy's last layer gives; where no advantage asks for it, nothing moves it
+        # the critic reads the last layer; where no advantage asks for it, nothing moves it
         width = model.get_input_embeddings().get_parameter("weight").shape[1]
         self.critic = torch.nn.Parameter(torch.zeros(width + 1, device=model.device))
         # adapters are in the model by now: an optimizer that is built before them trains nothing
