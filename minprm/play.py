@@ -121,17 +121,9 @@ def turn_limit(agent: "Player") -> int:
 
 
 def forced_opening(agent: "Player") -> list[int]:
-    """Ids that every turn has to begin with: none, but for an agent that may not think.
-
-    Then they are those that open an action where SFT learns one without a thought. A template that
-    has thoughts, and nothing that opens such an action, is given an empty thought.
-    """
-    chat = agent.chat
-    if agent.think:
-        return []
-    if chat.native_thoughts and not chat.act_without_thought:
-        return chat.opening(chat.thought(""))
-    return chat.act_without_thought
+    """Ids that every turn has to begin with: none, but for an agent that may not think. Then they
+    are those before an action from which SFT learns a step that has no thought."""
+    return [] if agent.think else agent.chat.opening(agent.no_thought())
 
 
 def ask(

@@ -49,7 +49,7 @@ def to_samples(demo: Demo, agent: Agent) -> list[Sample]:
     shared = {}  # what edited histories have in common
     for i, step in enumerate(demo.steps):
         state_ids = agent.state_ids(step.state, demo.tools, demo.action_before(i))
-        thought = None if step.thought is None else chat.thought(step.thought)
+        thought = agent.no_thought() if step.thought is None else chat.thought(step.thought)
         action = chat.action(step.action)
         turn = chat.turn(thought, action)
         if turns and agent.history.edits():
