@@ -23,7 +23,7 @@ LEFT_OUT = (
     "pipeline", "verl", "Ray", "Tinker", "sandboxes", "verifiers", "WebShop", "ALFWorld",
     "tau-bench", "BrowseComp+", "Zork", "Lean", "DeepCoder", "seq2seq", "TRPO", "A2C", "NLPO",
     "reward model", "BERTScore", "DPO", "offline RL", "replay", "asynchronous", "distillation",
-    "images", "LoRA", "FP8", "sweeps", "OpenRouter",
+    "images", "LoRA", "FP8", "sweeps", "OpenRouter", "environment variables",
 )  # fmt: skip
 
 

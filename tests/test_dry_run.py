@@ -36,6 +36,20 @@ def test_the_first_sample_is_shown_as_the_model_reads_it(tmp_path, model):
     assert "how big is Paris?" in before and '"title": "Paris"' in after
 
 
+def test_where_no_stage_has_thoughts_the_first_sample_has_none(tmp_path, model, monkeypatch):
+    monkeypatch.setattr(dry_run, "weights_here", lambda base: False)
+    logs = tmp_path / "logs.jsonl"
+    logs.write_text("".join(json.dumps(line(page, "look at")) + "\n" for page in PAGES))
+    flags = f"--preset logs --demos {logs} --model {model} --lora 0 --held-out 2 --dry-run"
+    told = {}
+    for arms in ("action_sft", "action_sft act_prm"):
+        cfg = parse([*flags.split(), "--arms", *arms.split()])
+        told[arms] = "\n".join(whole_plan(cfg, tmp_path))
+    assert all('"title": "Paris"' in text for text in told.values())
+    assert [text.count("look at visit Paris") for text in told.values()] == [0, 1]
+    assert "<think>" not in told["action_sft"]
+
+
 # --- it refuses what a run refuses, and writes nothing ---
 
 FLAGS = "--preset logs --demos logs.jsonl --held-out 2 --thought-tokens 6 --lora 0 --dry-run "

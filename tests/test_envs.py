@@ -350,9 +350,11 @@ def test_a_game_is_made_once_also_by_two_processes_at_once(tmp_path):
     code = "from minprm.envs.textworld import TextWorld; print(repr(TextWorld(level=1).reset(0)))"
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code]
-    both = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE) for _ in range(2)]
-    out = [process.communicate()[0] for process in both]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    both = [subprocess.Popen(command, env=env, **pipes) for _ in range(2)]
+    out, told = zip(*[process.communicate() for process in both], strict=True)
     assert out[0] == out[1] and b"cookbook" in out[0]
+    assert max(text.count(b"textworld makes its games") for text in told) == 1
     (folder,) = (tmp_path / "minprm").iterdir()
     assert sorted(p.suffix for p in folder.iterdir()) == [".json", ".ni", ".z8"]
 
@@ -380,7 +382,8 @@ def test_several_worlds_are_drawn_by_weight_and_each_tells_its_success():
 @pytest.mark.parametrize(
     ("worlds", "said"),
     [("cups*x", "NAME*WEIGHT"), ("cups*0", "NAME*WEIGHT"), ("cups,", "an empty entry"),
-     ("cups, cups", "named twice"), ("mixed", "cannot hold itself"), ("cups rounds=z", "rounds=z")],
+     ("cups, cups", "named twice"), ("mixed", "cannot hold itself"), ("cups rounds=z", "rounds=z"),
+     ("mcp:python server.py tasks=t.jsonl, cups", "an MCP server has none: play it alone")],
 )  # fmt: skip
 def test_a_mixture_that_is_none_is_refused_in_a_sentence(worlds, said, capsys):
     with pytest.raises(SystemExit):

@@ -225,6 +225,17 @@ def test_checkpoints_are_kept_and_load_and_a_killed_run_keeps_the_same(
     assert names and all(found[name] == expected[name] for name in names)
 
 
+def test_a_look_at_several_worlds_tells_the_success_in_each(monkeypatch):
+    row = {"success": 0.75, "success/cups": 1.0, "success/errand": 0.5, "interval": [0.1, 0.9]}
+    monkeypatch.setattr(looks, "evaluate", lambda *args: [])
+    monkeypatch.setattr(looks, "summary", lambda episodes: row)
+    cfg = replace(CFG, world="mixed", world_args=["worlds=cups, errand"], eval_tasks=8)
+    measured = looks.success(SimpleNamespace(cfg=cfg, seed=0, agent=None))
+    assert {name: measured[f"eval/{name}"] for name in row if name != "interval"} == {
+        "success": 0.75, "success/cups": 1.0, "success/errand": 0.5,
+    }  # fmt: skip
+
+
 @pytest.mark.slow
 def test_what_was_played_is_measured_as_an_evaluation_measures_it(checkpoints, tmp_path):
     run = made(checkpoints, tmp_path, "sft:expert")

@@ -281,6 +281,17 @@ def test_a_server_that_does_not_start_is_refused_before_the_run(name, said, caps
     assert said in error and "\n" not in error.strip()
 
 
+def test_a_server_that_dies_when_an_episode_starts_it_says_why(tmp_path):
+    script = tmp_path / "server.py"
+    script.write_text((SHARED / "mcp_raw.py").read_text())
+    count = world(f"mcp:{sys.executable} {script}")
+    script.write_text("raise SystemExit('the port is taken')")
+    count.reset(task_seed("train", 0))
+    done, info = count.step(COUNT)[2:]
+    why = "the server did not start: Connection closed: the port is taken"
+    assert done and info["failure"] == why
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [

@@ -392,6 +392,18 @@ def test_a_run_is_named_by_its_folder_and_a_new_one_by_its_world(here):
     assert train.with_new_name(Config(preset="smoke")).run.startswith("smoke-")
 
 
+@pytest.mark.parametrize("name", ["runs", "checkpoints"])
+def test_a_link_to_a_folder_that_is_not_there_is_named(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path(name).symlink_to("disk")
+    with pytest.raises(SystemExit):
+        train.with_new_name(Config())
+    told = f"{name} is a link to disk, which is not there: make that folder\n"
+    assert capsys.readouterr().err == told
+    Path("disk").mkdir()
+    assert train.with_new_name(Config()).run
+
+
 @pytest.mark.slow
 def test_config_json_gives_back_every_knob(here):
     Path("knobs.toml").write_text("[sft]\nlr = 0.1\n")

@@ -16,7 +16,8 @@ from minprm.commands.checks import check, refuse
 from minprm.commands.effects import check_effects
 from minprm.commands.knobs import flag, short_help
 from minprm.commands.presets import PRESETS
-from minprm.constants import Config, fail, flat
+from minprm.constants import Config, fail, flat, refusal
+from minprm.envs import WORLDS
 from minprm.load.names import holds_adapters
 
 Flags = TypeVar("Flags")  # a dataclass of flags
@@ -136,6 +137,8 @@ def _sentence(box: str) -> str:
         complaint += "; a switch takes no word: --gate, or --no-gate"
     if re.search(r"\['\d+,", complaint):
         complaint += "; several numbers have a space between them"
+    if re.search(rf"^Unrecognized options: ({'|'.join(WORLDS)})\b", complaint):
+        complaint += '; several worlds are --world mixed --world-args "worlds=cups, errand"'
     return complaint
 
 
@@ -224,6 +227,9 @@ def _toml(path: str) -> dict[str, object]:
             )
         found[name] = setting
     refuse("config" in found, f"--config {path} names another config: give both, --config A B")
+    flags = as_flags(found)
+    said = refusal(given_knobs, flags) or refusal(read_flags, Config, flags, "minprm train")
+    refuse(said, f"--config {path}: {said}")
     return found
 
 

@@ -30,6 +30,7 @@ from minprm.arms.demos import (
     tools_of,
 )
 from minprm.arms.ladder import start
+from minprm.commands.checks import stages_of
 from minprm.commands.logs import describe, tokens_of
 from minprm.commands.threads import set_threads
 from minprm.constants import Config, Training, arms_of
@@ -50,9 +51,10 @@ from minprm.look.failure import Tally
 from minprm.look.log import Log
 from minprm.model.agent import Agent, make_prompter
 from minprm.printable import printable
-from minprm.run.stage_ids import kind, stage_ids, updates_of
+from minprm.run.stage_ids import kind, reads_instruction, stage_ids, updates_of
 from minprm.several.jobs import processes
 from minprm.several.together import several
+from minprm.stages import READ_GIVEN, READ_LEFT
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.stages.relabel import thoughts_a_step, with_thoughts
 from minprm.stages.sft import to_samples as logged
@@ -82,9 +84,10 @@ def of_model(
     train_demos, *_ = split(fitting_demos(logs, prompter, cfg), cfg)
     total, trained = model.num_parameters(), model.num_parameters(only_trainable=True)
     yield f"{cfg.model}: {total:,} parameters, {trained:,} of them trained"
-    yield from instruction.plan(prompter.instruction, cfg.sft.keep_instruction)
+    if any(reads_instruction(stages[:1], cfg) for stages in arms_of(cfg).values()):
+        yield from instruction.plan(prompter.instruction, cfg.sft.keep_instruction)
     if train_demos:
-        yield "\n" + rendered(train_demos[0], prompter.chat) + "\n"
+        yield "\n" + rendered(as_learned(train_demos[0], cfg), prompter.chat) + "\n"
     if several():
         yield "Not measured: a plan measures one process, without torchrun. Of several, those that"
         yield "share weights (--shard) need less each."
@@ -105,6 +108,12 @@ def shape_of(cfg: Config) -> tuple[PreTrainedModel, Tokenizer]:
     if rank:
         return with_saved_adapters(model, cfg.model, checkpointing=False), tokenizer
     return adapted(model, cfg.lora, checkpointing=False, targets=cfg.lora_targets), tokenizer
+
+
+def as_learned(demo: Demo, cfg: Config) -> Demo:
+    """The demo, without its thoughts where no stage of this run has any."""
+    thinks = (READ_GIVEN | READ_LEFT) - {"sft:actions"}
+    return demo if stages_of(cfg) & thinks else demo.without_thoughts()
 
 
 def rendered(demo: Demo, chat: Chat) -> str:
@@ -188,7 +197,7 @@ def measure(run: Run) -> tuple[Tally, dict[str, float]]:
         samples = []
         batch = run.cfg.sft.batch
         for demo in islice(cycle(demos), batch):
-            samples += logged(demo, agent)
+            samples += logged(as_learned(demo, run.cfg), agent)
         samples.sort(key=lambda sample: len(sample.whole()), reverse=True)
         seconds[IMITATE] = seconds_of_update(run, samples[:batch], run.cfg.sft)
     return tally, seconds

@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack, closing
 from functools import cache
 from tempfile import TemporaryFile
 from threading import Thread
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 from minprm.envs.base import Illegal, World, needs
 from minprm.envs.tasks import tasks_of
@@ -47,14 +47,11 @@ def world_of(command: str) -> type[World]:
         raise ValueError(f"mcp:{command}: {said}")
     for name in ("mcp", "client"):  # they would show each line that is no JSON, each unknown tool
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
-        try:
-            with closing(Connection(command, log)) as connection:
-                tools, instructions = connection.described()
-        except Exception as error:
-            log.seek(0)
-            last = log.read()[-LONGEST:].splitlines()[-1:]
-            raise ValueError(f"mcp:{command}: {': '.join([cause(error), *last])}") from error
+    try:
+        with closing(Connection(command)) as connection:
+            tools, instructions = connection.described()
+    except Exception as error:
+        raise ValueError(f"mcp:{command}: {cause(error)}") from error
     if not tools:
         raise ValueError(f"mcp:{command}: the server has no tools")
     system = f"{instructions}\n\n{RULES}" if instructions else RULES
@@ -174,34 +171,34 @@ class ServerWorld(World):
 
 
 class Connection:
-    """A server that runs; `log` takes its error output. The task that opens a session has to close
-    it, and lives in an event loop of its own thread; calls may come from any other."""
+    """A server that runs. The task that opens a session has to close it, and lives in an event loop
+    of its own thread; calls may come from any other."""
 
-    def __init__(self, command: str, log: TextIO | None = None):
+    def __init__(self, command: str):
         self.closing = asyncio.Event()
         self.opened: Future[Any] = Future()
-        asyncio.run_coroutine_threadsafe(self._hold(command, log), loop())
+        asyncio.run_coroutine_threadsafe(self._hold(command), loop())
         self.client = self.opened.result()
 
-    async def _hold(self, command: str, log: TextIO | None) -> None:
+    async def _hold(self, command: str) -> None:
         from mcp import Client, StdioServerParameters
         from mcp.client.stdio import stdio_client
 
-        try:
-            with open(os.devnull, "w", encoding="utf-8") as nowhere:
+        with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:  # its error output
+            try:
                 program, *arguments = shlex.split(command)
                 server = StdioServerParameters(command=program, args=arguments, env={**os.environ})
-                client = Client(stdio_client(server, log or nowhere))
+                client = Client(stdio_client(server, log))
                 async with AsyncExitStack() as stack:
                     async with starts(), asyncio.timeout(SECONDS):
                         await stack.enter_async_context(client)
                     self.opened.set_result(client)
                     await self.closing.wait()
-        except Exception as error:
-            if not self.opened.done():
-                self.opened.set_exception(
-                    ConnectionError(f"the server did not start: {cause(error)}")
-                )
+            except Exception as error:
+                if not self.opened.done():
+                    log.seek(0)
+                    why = ": ".join([cause(error), *log.read()[-LONGEST:].splitlines()[-1:]])
+                    self.opened.set_exception(ConnectionError(f"the server did not start: {why}"))
 
     def call(self, name: str, arguments: dict) -> tuple[str, bool]:
         """(the answer's text, was the call legal). Raises ConnectionError where none comes."""

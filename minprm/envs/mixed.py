@@ -104,4 +104,9 @@ def _read(text: str) -> tuple[str, float, list[str]]:
 def _made(name: str, knobs: list[str]) -> World:
     if name == "mixed":
         fail("--world-args worlds: mixed cannot hold itself")
+    if name.startswith("mcp:"):
+        fail(
+            "--world-args worlds: mixed needs an expert of each world, and an MCP server has none: "
+            "play it alone, by --world"
+        )
     return make_world(Config(world=name, world_args=knobs))

@@ -10,9 +10,12 @@ import os
 import re
 import tempfile
 import warnings
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from loguru import logger
 
 from minprm.envs.base import SPLITS, Illegal, World, call, called, needs, tool
 
@@ -133,6 +136,7 @@ def _made(level: int, split: str, number: int) -> Path:
     path = folder / f"cooking-{level}-{split}-{number}.z8"
     if path.exists():
         return path
+    _tell_once(folder)
     # Two processes may make the same game at once. Each makes it in a folder of its own and then
     # moves the files. The .z8, which is looked for above, comes last: when it is there, all are.
     folder.mkdir(parents=True, exist_ok=True)
@@ -142,6 +146,12 @@ def _made(level: int, split: str, number: int) -> Path:
         for suffix in (".ni", ".json", ".z8"):
             os.replace(half_made.with_suffix(suffix), path.with_suffix(suffix))
     return path
+
+
+@cache
+def _tell_once(folder: Path) -> None:
+    """Says what the user waits for."""
+    logger.info(f"textworld makes its games, some seconds each; they are kept in {folder}")
 
 
 def _compile(level: int, split: str, number: int, path: Path) -> None:

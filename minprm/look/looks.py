@@ -74,7 +74,9 @@ def success(run: Run) -> dict[str, float]:
         measured = summary(evaluate(run.agent, cfg, noise))
     else:
         measured = replay(run.agent, run.cfg, run.held_out[:tasks], noise)
-    return {f"eval/{name}": measured[name] for name in MEASURED if name in measured}
+    by_world = [name for name in measured if name.startswith("success/")]  # in `mixed`
+    names = [name for name in MEASURED if name in measured] + by_world
+    return {f"eval/{name}": measured[name] for name in names}
 
 
 def held_out_reward(run: Run, cfg: ActPRM) -> dict[str, float]:
