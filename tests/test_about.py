@@ -10,7 +10,7 @@ from minprm.arms.about import ASKED, FILE, about, read_about, write_about
 from minprm.commands import ask, evaluate, playing, train
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.constants import Config, History
-from minprm.logs.reader import write_demos
+from minprm.logs.reader import read_demos, write_demos
 from minprm.play import expert_demos
 from minprm.text.instruction import Instruction
 from shared.commands import TRAINED, WORLD, checkpoint, refusal
@@ -97,7 +97,6 @@ def test_checkpoints_keep_knobs_of_their_own_in_one_world(tmp_path, capsys):
 @pytest.mark.parametrize(("flags", "said"), [
     ("", "--demos"),
     ("--demos logs.jsonl --split test", "--split has no effect"),
-    ("--demos logs.jsonl --transcripts all.jsonl", "--transcripts has no effect"),
     ("--history.first 2", "--history.first is gone"),
     ("--demos nowhere.jsonl", "no such file or folder; name one that holds logs"),
 ])  # fmt: skip
@@ -188,6 +187,28 @@ def test_held_out_logs_are_replayed_with_the_history_that_was_trained(trained, m
     # the arm `base` trains nothing, so both are one model
     assert line_of(told, "base-0")[1:6] == line_of(told, "base ")[1:6]
     assert "p(a | s, z)" in told and "random" not in told
+
+
+def test_each_step_of_a_log_is_written_beside_the_expert_and_what_cannot_be_read_is_counted(
+    trained, monkeypatch, capsys
+):
+    monkeypatch.chdir(trained)
+    evaluate.main("checkpoints/r/base-0 base --demos held.jsonl --transcripts steps.jsonl".split())
+    head, row, _ = capsys.readouterr().out.splitlines()
+    lines = [json.loads(line) for line in Path("steps.jsonl").read_text().splitlines()]
+    demos, _ = read_demos("held.jsonl")
+    steps = []
+    for log, demo in enumerate(demos):
+        steps += [(log, step.state, step.action) for step in demo.steps]
+    told = [(line["log"], line["state"], line["expert"]) for line in lines]
+    assert told == steps * 2
+    assert {line["task"] for line in lines} == {demo.task for demo in demos}
+    mine = [line for line in lines if line["checkpoint"] == "checkpoints/r/base-0"]
+    lost = [line for line in mine if "unreadable" in line]
+    assert lost and all(line["unreadable"] and not line["action"] for line in lost)
+    assert all(line["action"] for line in mine if line not in lost)
+    column = head.index("unreadable") + len("unreadable")
+    assert float(row[:column].split()[-1]) == pytest.approx(len(lost) / len(mine), abs=6e-4)
 
 
 def test_training_on_tells_what_differs_from_the_checkpoint(trained, monkeypatch, capsys):

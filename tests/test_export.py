@@ -115,7 +115,9 @@ def test_an_exported_folder_is_evaluated_as_it_was_trained(tmp_path, capsys):
     evaluate.main([str(out), str(apart), "--demos", "logs.jsonl"])
     told, noted = capsys.readouterr()
     rows = {x.split()[0]: x.split()[1:6] for x in told.splitlines()[1:]}
-    assert rows["out"] == rows["apart"] and noted == ""
+    assert rows["out"] == rows["apart"]
+    # Qwen3's template has two line breaks behind a thought, which this vocabulary joins
+    assert all("other ids than in whole text" in line for line in noted.splitlines())
     assert read_about(str(out))["asked"]["history"]["last"] == 2
 
 

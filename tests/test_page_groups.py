@@ -229,6 +229,16 @@ def test_an_rl_look_shows_episodes_turn_by_turn_and_no_picture(show):
     assert "Left out for RL" in tab.locator("main").inner_text()
 
 
+def test_a_turn_without_an_action_stands_as_it_was_written_and_is_counted(show):
+    lost = episode(False)
+    lost["turns"][1] = {**lost["turns"][1], "action": "", "unreadable": "<think> left"}
+    tab = show(report([[lost, episode(True)]], "rl", action=None, where="batch"))
+    assert words(tab, ".row .why") == ["won, 2 turns", "lost, 2 turns · 1 unreadable"]
+    assert words(tab, ".row .text")[1] == "open a → (unreadable) <think> left"
+    tab.locator(".row").nth(1).click()
+    assert words(tab, ".did .text") == ["open a", "(unreadable) <think> left"]
+
+
 SAID = [  # (the method, its settings, what the page says then, what it says no more)
     ("act_prm", {"reward": "my.py:brief"}, "one of its own, my.py:brief", "is the product over"),
     ("act_prm", {"reward": "exact_match", "scored_by": "base"}, "writes the very", "frozen base"),

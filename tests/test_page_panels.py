@@ -295,6 +295,12 @@ def test_each_filter_finds_its_episodes(show):
             assert tab.locator(".task-name .text").inner_text() == value
 
 
+def test_a_turn_without_an_action_stands_as_it_was_written(show):
+    turns = turn(action="", unreadable="<think> left"), turn(action="")
+    tab = show(episodes=[played("base", episode("a", False, *turns))])
+    assert texts(tab, ".action > .text") == ["(unreadable) <think> left", "(no action)"]
+
+
 def test_tasks_are_paired_by_name_and_the_first_on_view_is_one_that_parts_the_arms(show):
     base = played("base", episode("a", True), episode("b", False), episode(7, False))
     other = played("act_prm", episode("7", True), episode("b", False), episode("a", True))

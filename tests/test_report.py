@@ -487,7 +487,7 @@ def test_a_page_that_fails_does_not_lose_the_run(here, monkeypatch, capsys):
     monkeypatch.setattr(train, "write_page", full)
     rows = json.loads((here / "ladder.json").read_text())
     log = Log(here)
-    train.show_ladder(Config(run="one"), rows, here)
+    train.show_ladder(Config(run="one", arms=["base", "act_prm"]), rows, here)
     log.close()
     said = capsys.readouterr()
     assert "ladder.json" in said.out and "report.html" not in said.out

@@ -110,6 +110,23 @@ def test_an_episode_has_a_line_for_each_turn():
     assert told[-1].strip() == "… 10 more turns" and len(told) == 6 + 1 + 8 + 1
 
 
+def test_a_turn_without_an_action_stands_as_it_was_written_and_is_counted():
+    cut = {"thought": None, "action": "", "unreadable": "<think> so\n\x1b[2J" + " left" * 40}
+    turns = [{"thought": "so", "action": "go left"}, cut]
+    other = {**cut, "unreadable": "<think> no"}
+    episodes = [
+        {"turns": [turns[0], turn], "reward": 0.0, "advantage": 0.0, "won": False}
+        for turn in (cut, other, cut)
+    ]
+    told = picture(line(episodes, stage="rl", action=None)).splitlines()[-6:]
+    assert [text[21:].strip() for text in told[0::3]] == [
+        "2 of 3  lost in 2 turns, 1 unreadable", "1 of 3  lost in 2 turns, 1 unreadable",
+    ]  # fmt: skip
+    assert told[1].strip() == "so → go left" and told[5].strip() == "(unreadable) <think> no"
+    marked = told[2].strip()
+    assert marked.startswith("(unreadable) <think> so \\x1b[2J left left") and marked.endswith(CUT)
+
+
 def test_an_episode_without_a_turn_is_shown_too():
     nothing = {"turns": [], "reward": 0.0, "advantage": None, "won": False}
     told = picture(line([nothing], action=None))

@@ -38,9 +38,21 @@ def test_steps_that_cancel_within_their_log_leave_no_doubt():
     assert by_log([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]]) == pytest.approx((0.5, 0.5))
 
 
+def test_an_arm_that_was_stopped_is_a_row_that_says_so():
+    row = {"success": 0.5, "tasks": 4, "thought_rate": 1.0, "copy_rate": 0.0, "seconds": 1.0}
+    _, whole, half, none = table({"a": [row, row], "b": [row], "c": []}).splitlines()
+    assert whole.endswith("  0.500 0.500") and half.endswith("  0.500 stopped")
+    assert none.split() == ["c", "stopped"]
+
+
 def test_a_replay_says_that_steps_were_matched_and_that_its_intervals_are_over_logs():
     row = {"success": 0.5, "interval": (0.25, 0.75), "likelihood": 0.5, "thought_rate": 1.0,
-           "likelihood_interval": (0.125, 0.875), "copy_rate": 0.0, "seconds": 1.0}  # fmt: skip
+           "likelihood_interval": (0.125, 0.875), "copy_rate": 0.0, "seconds": 1.0,
+           "unreadable": 0.0}  # fmt: skip
     head, line = table({"base": [row]}).splitlines()
     assert "matched" in head.split() and "95 % (logs)" in head and "success" not in head
     assert "[0.250, 0.750]" in line and "0.500 [0.125, 0.875]" in line
+    assert "unreadable" not in head
+    head, line, other = table({"base": [row], "c": [row | {"unreadable": 0.125}]}).splitlines()
+    column = head.index("unreadable") + len("unreadable")
+    assert [text[:column].split()[-1] for text in (line, other)] == ["0.000", "0.125"]

@@ -23,9 +23,10 @@ from pathlib import Path
 from evidence.results import rows_of_seeds, save_run, save_seed, take_json_flag
 from examples import refund
 from examples.smollm2 import smollm2
+from minprm.arms.evaluation import replay_summary
 from minprm.commands.ask import PROGRAM, Evaluation, as_trained, configured
 from minprm.commands.cli import given_knobs, read_flags
-from minprm.commands.playing import replay_checkpoint
+from minprm.commands.playing import answer_checkpoint
 from minprm.commands.train import CHECKPOINTS, go_on
 from minprm.constants import Config
 from minprm.logs.reader import read_demos
@@ -61,7 +62,8 @@ def measured(arm: str, seed: int, folder: Path) -> dict:
 def evaluated(checkpoint: Path, test: Path) -> dict:
     """What `minprm evaluate CHECKPOINT --demos TEST` measures."""
     demos, _ = read_demos(str(test))
-    return replay_checkpoint(demos, *asked([str(checkpoint), "--demos", str(test)]))
+    written = answer_checkpoint(demos, *asked([str(checkpoint), "--demos", str(test)]))
+    return replay_summary(*written)
 
 
 def asked(argv: list[str]) -> tuple[Config, Evaluation]:

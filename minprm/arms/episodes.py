@@ -81,9 +81,9 @@ def of_logs(answers: list[Answer], demos: list[Demo], chat: Chat) -> list[dict]:
         for answer in answers:
             if answer.log != number:
                 continue
-            unreadable = chat.text(answer.ids) if answer.action is None else ""
-            expert = answer.step.action
-            turn = _turn(answer.step, answer.thought, answer.action or "", expert, unreadable)
+            step = answer.step
+            action = answer.action or ""
+            turn = _turn(step, answer.thought, action, step.action, answer.unreadable)
             thought_ids, _ = chat.split(answer.ids)
             turn |= {"reward": float(turn["right"]), "tokens": len(thought_ids or [])}
             closed = answer.ids[-1] in chat.ends

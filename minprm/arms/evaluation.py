@@ -166,6 +166,7 @@ class Answer(NamedTuple):
     ids: list[int]
     thought: str | None
     action: str | None  # None: none could be read
+    unreadable: str  # all that it wrote, where none could be read
     likelihood: float  # p(a | s, z) of the expert's action after the agent's thought
 
 
@@ -213,9 +214,9 @@ def _answer_portion(
             step = demos[i].steps[t]
             turn, sample = _replayed(agent, step, completion.ids, state, node)
             turns[i].append(turn)
-            answer = Answer(
-                first + i, step, completion.ids, *agent.chat.parse(completion.ids), likelihood=0.0
-            )
+            thought, action = agent.chat.parse(completion.ids)
+            unreadable = agent.chat.text(completion.ids) if action is None else ""
+            answer = Answer(first + i, step, completion.ids, thought, action, unreadable, 0.0)
             if _can_be_scored(agent.chat, answer):
                 scored[len(answers)] = sample
             answers.append(answer)

@@ -33,6 +33,7 @@ from minprm.constants import (
     Temperature,
 )
 from minprm.load.names import require_device, uses_vllm
+from minprm.logs.books import Reading
 from minprm.own import is_own
 from minprm.printable import printable
 
@@ -78,7 +79,7 @@ class Evaluation:
     sampler: SamplerName = "auto"  # auto: vllm if there is an Nvidia GPU
     device: DeviceName = "auto"  # where the model computes; auto: cuda if it is there, else cpu
     engine: Engine = field(default_factory=Engine)
-    transcripts: str = ""  # new file to write every episode to, JSONL
+    transcripts: str = ""  # new file to write every episode to, or every step of --demos, JSONL
 
 
 def check(flags: Evaluation, chosen_knobs: set[str]) -> None:
@@ -162,7 +163,7 @@ def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> Non
         (
             played,
             "a world that is played, so no --demos",
-            "world world_args agent agent_seconds episodes samples split think transcripts",
+            "world world_args agent agent_seconds episodes samples split think",
         ),
         (not played, "--demos", "content skip_bad drop map task_key keep thought format"),
     )
@@ -206,7 +207,7 @@ def _check_world(evaluations: dict[str, Evaluation], chosen_knobs: set[str]) -> 
 def configured(path: str, flags: Evaluation) -> Config:
     """The configuration of an agent whose model is at this path, and that is asked so."""
     names = ("agent_seconds", "episodes", "split", "sampler", "device", "engine", "demos",
-             "skip_bad", *ASKED)  # fmt: skip
+             "skip_bad", *Reading._fields, *ASKED)  # fmt: skip
     knobs = {name: getattr(flags, name) for name in names}
     # it trains no arm, so that no arm asks for more room in the context
     return Config(model=path, arms=[], eval_temperature=flags.temperature, **knobs)

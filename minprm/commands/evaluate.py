@@ -1,10 +1,9 @@
 """minprm evaluate CHECKPOINT [CHECKPOINT ...]: success by real rollouts, or by held-out logs.
 
 A checkpoint may think or not: each turn it decides for itself. Beside it, on the same tasks, random
-play and the expert. With several samples a task, pass@k in closed form; with --transcripts every
-episode as a line of JSONL.
-Where there is no world to play in, --demos replays logs that no training saw. The flags: ask.py.
-The play: playing.py.
+play and the expert. With several samples a task, pass@k in closed form. Where there is no world to
+play in, --demos replays logs that no training saw. With --transcripts every episode, or every step
+of those logs, is a line of JSONL. The flags: ask.py. The play: playing.py.
 """
 
 from minprm.arms.demos import require_logs

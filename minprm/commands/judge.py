@@ -74,8 +74,8 @@ def complete(row: dict, before: str) -> dict:
         if not isinstance(row.get(key), kind):
             other = ", or give --before success" if key == "reward" else ""
             raise ValueError(
-                f'its "{key}" is missing, or of another type: a reward is given whole episodes, '
-                f"as minprm evaluate --transcripts writes them{other}"
+                f'its "{key}" is missing, or of another type: a reward is given episodes that '
+                f"were played, as minprm evaluate --transcripts writes them{other}"
             )
     return row
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from transformers import AutoTokenizer
@@ -9,7 +10,6 @@ from transformers import AutoTokenizer
 from minprm.arms.demos import examples_of, fitting_demos, measured
 from minprm.arms.evaluation import (
     Answer,
-    Row,
     answer_logs,
     evaluate,
     reference_rows,
@@ -31,7 +31,7 @@ from minprm.play import Episode, messages_of
 from minprm.printable import printable
 from minprm.report.table import details, pass_at_k, table
 from minprm.run.randomness import noise_seed
-from minprm.text.actions import all_tools
+from minprm.text.actions import all_tools, exact_match
 
 
 def play_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
@@ -48,10 +48,7 @@ def play_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
         row |= passes(episodes, flags.samples)
         row["seconds"] = time.perf_counter() - began
         rows[name] = [row]
-        if flags.transcripts:
-            with open(flags.transcripts, "a", encoding="utf-8") as file:
-                for e in episodes:
-                    file.write(json.dumps(transcript(path, e)) + "\n")
+        write_transcripts(flags.transcripts, (transcript(path, e) for e in episodes))
     lines = {name: [row] for name, row in reference_rows(cfg, flags.seed).items()}
     expert = {"expert": lines.pop("expert")} if "expert" in lines else {}
     ladder = {**lines, **rows, **expert}
@@ -72,8 +69,10 @@ def replay_all(evaluations: dict[str, Evaluation], flags: Evaluation) -> None:
             if report.in_a_line():
                 say(f"{flags.demos}: {report.in_a_line()}")
         began = time.perf_counter()
-        row = replay_checkpoint(demos[content], configured(path, evaluations[path]), flags)
-        rows[name] = [{"seed": flags.seed, **row, "seconds": time.perf_counter() - began}]
+        fit, answers = answer_checkpoint(demos[content], configured(path, evaluations[path]), flags)
+        row = {"seed": flags.seed, **replay_summary(fit, answers)}
+        rows[name] = [{**row, "seconds": time.perf_counter() - began}]
+        write_transcripts(flags.transcripts, answer_lines(path, fit, answers))
     print(printable(table(rows)))
 
 
@@ -108,17 +107,19 @@ def player_of(cfg: Config, tools: list[dict]) -> Player:
     return player
 
 
-def replay_checkpoint(demos: list[Demo], cfg: Config, flags: Evaluation) -> Row:
-    """The row of one checkpoint that writes a turn at each step of the logs."""
-    return replay_summary(*answer_checkpoint(demos, cfg, flags))
-
-
 def answer_checkpoint(
     demos: list[Demo], cfg: Config, flags: Evaluation
 ) -> tuple[list[Demo], list[Answer]]:
     """The logs that fit, and what one checkpoint writes at each of their steps."""
     set_threads(cfg.model)
     agent = scoring_agent(cfg, all_tools(demos))
+    shown = {demo.task for demo in agent.instruction.examples}
+    answered = sum(demo.task in shown for demo in demos)
+    if answered:
+        say(
+            f"{cfg.model} is shown the answers to {answered} of these {len(demos)} logs, which are "
+            "also examples of --few-shot: take them out of one of the two"
+        )
     fit = fitting_demos(measured(demos, agent.chat), agent, cfg)
     return fit, answer_logs(agent, cfg, fit, noise_seed(flags.seed, "evaluate", 0))
 
@@ -146,3 +147,23 @@ def transcript(path: str, e: Episode) -> dict:
     success = bool(e.world.success)
     facts = {"checkpoint": path, "task": e.world.seed, "success": success, "reward": e.outcome()}
     return {**facts, "steps": steps, "messages": messages_of(e)}
+
+
+def answer_lines(path: str, demos: list[Demo], answers: list[Answer]) -> Iterator[dict]:
+    """What was written at each step, as lines of JSONL, log by log."""
+    for answer in sorted(answers, key=lambda answer: answer.log):
+        step = answer.step
+        facts = {"checkpoint": path, "task": demos[answer.log].task, "log": answer.log}
+        line = {"state": step.state, "expert": step.action, "thought": answer.thought}
+        line["action"] = answer.action or ""
+        if answer.unreadable:
+            line["unreadable"] = answer.unreadable
+        matched = bool(exact_match(answer.action, step.action))
+        yield {**facts, **line, "matched": matched, "likelihood": answer.likelihood}
+
+
+def write_transcripts(file: str, lines: Iterable[dict]) -> None:
+    """Adds these lines to the file of --transcripts, where there is one."""
+    if file:
+        with open(file, "a", encoding="utf-8") as transcripts:
+            transcripts.writelines(json.dumps(line) + "\n" for line in lines)

@@ -8,8 +8,9 @@
              0.89   0.200  4 of 8  ball under d . swap d a . swap c d . swap a c .
              0.00   0.000  3 of 8  ball under c . swap d d c swap c d d swap a c d
 
-Of RL a row is an episode, with a line for each turn: the thought, an arrow, the action. A group is
-a line of samples.jsonl. What a model wrote is shown, never obeyed, and cut where it is long.
+Of RL a row is an episode, with a line for each turn: the thought, an arrow, the action; or all of a
+turn in which no action can be read, marked. A group is a line of samples.jsonl. What a model wrote
+is shown, never obeyed, and cut where it is long.
 """
 
 import math
@@ -100,9 +101,15 @@ def _episode(entry: dict) -> tuple[list[str], list[str]]:
     """The same with a line for each turn: most of it is for the thought."""
     turns = entry["turns"]
     plural = "" if len(turns) == 1 else "s"
-    texts = [f"{'won' if entry.get('won') else 'lost'} in {len(turns)} turn{plural}"]
+    unreadable = sum("unreadable" in turn for turn in turns)
+    mark = f", {unreadable} unreadable" if unreadable else ""
+    texts = [f"{'won' if entry.get('won') else 'lost'} in {len(turns)} turn{plural}{mark}"]
     lines = texts[:]
     for turn in turns:
+        if "unreadable" in turn:
+            texts.append(f"(unreadable) {one_line(turn['unreadable'])}")
+            lines += _wrapped(texts[-1], lines=1)
+            continue
         thought, action = one_line(turn["thought"]), one_line(turn["action"])
         texts.append(f"{thought} → {action}")
         (act,) = _wrapped(action, WIDTH // 2, lines=1)

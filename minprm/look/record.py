@@ -302,6 +302,8 @@ def _episode(e: Episode) -> dict:
     turns = []
     for step, reward in zip(e.steps, e.rewards, strict=True):
         turn = {"thought": step.thought, "action": step.action, "reward": short(reward)}
+        if step.unreadable:
+            turn["unreadable"] = step.unreadable
         turns.append({"state": state_text(step), **turn})
     advantage = None
     if e.spans:

@@ -88,22 +88,31 @@ def interval(rows: list[dict]) -> tuple[float, float, float]:
 
 
 def table(ladder: dict[str, list[dict]]) -> str:
-    """The ladder, one line for each arm: mean success, interval, other means, every seed."""
-    seeds = max(map(len, ladder.values()))
+    """The ladder, one line for each arm: mean success, interval, other means, every seed. An arm
+    that was stopped has no row of that seed."""
+    seeds = max(1, *map(len, ladder.values()))
     replayed = all("likelihood" in row for rows in ladder.values() for row in rows)
     what, units = ("matched", "logs") if replayed else ("success", "Wilson, tasks")
     kind = f"95 % ({units})" if seeds == 1 else f"95 % (t, {seeds} seeds)"
-    head = f"{'arm':<22}{what:>8}  {kind:<24}{'thoughts':>9}{'copies':>8}{'seconds':>9}  seeds"
+    head = f"{'arm':<22}{what:>8}  {kind:<24}{'thoughts':>9}{'copies':>8}"
+    unreadable = replayed and any(row["unreadable"] for rows in ladder.values() for row in rows)
+    head += f"{'unreadable':>12}" if unreadable else ""  # of a world `details` has it
+    head += f"{'seconds':>9}  seeds"
     if replayed:
         head += "  p(a | s, z) of the expert's action; matched: share of steps with that action"
     lines = [head]
     for arm, rows in ladder.items():
+        if not rows:
+            lines.append(f"{arm:<22}{'stopped':>8}")
+            continue
         mean, low, high = interval(rows)
         line = f"{arm:<22}{mean:>8.3f}  {f'[{low:.3f}, {high:.3f}]':<24}"
         line += f"{fmean(row['thought_rate'] for row in rows):>9.2f}"
         line += f"{fmean(row['copy_rate'] for row in rows):>8.2f}"
+        if unreadable:
+            line += f"{fmean(row['unreadable'] for row in rows):>12.3f}"
         line += f"{fmean(row['seconds'] for row in rows):>9.1f}  "
-        line += " ".join(f"{row['success']:.3f}" for row in rows)
+        line += " ".join(f"{row['success']:.3f}" for row in rows) + " stopped" * (seeds - len(rows))
         if replayed:
             for row in rows:
                 low, high = row["likelihood_interval"]

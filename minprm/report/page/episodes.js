@@ -324,7 +324,7 @@ function actionLine(turn) {
     {
       class: `action ${right === false ? "differs" : ""} ${turn.valid === false ? "illegal" : ""}`,
     },
-    text(turn.action || (turn.unreadable ? `(unreadable) ${turn.unreadable}` : "(no action)")),
+    text(didOf(turn)),
     notes.filter(known).map((note) => make("span", { class: "key" }, note)),
   );
 }

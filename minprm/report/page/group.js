@@ -218,7 +218,7 @@ function drawRow(parts, z, { on, twin }) {
   parts.row.setAttribute("aria-checked", String(on));
   parts.row.tabIndex = on ? 0 : -1;
   parts.row.classList.toggle("twin", twin && !on);
-  const words = isRL() ? z.turns.map((turn) => turn.action).join(" → ") : z.thought;
+  const words = isRL() ? z.turns.map(didOf).join(" → ") : z.thought;
   fill(parts.words, text(words || "(empty)"), make("span", { class: "why" }, remarks(z, twin)));
   drawMoved(parts.moved, z);
 }
@@ -226,7 +226,11 @@ function drawRow(parts, z, { on, twin }) {
 // What is to be said of a thought or an episode, in a line.
 function remarks(z, twin) {
   const said = [];
-  if (isRL()) said.push(`${z.won ? "won" : "lost"}, ${plural(z.turns.length, "turn")}`);
+  if (isRL()) {
+    said.push(`${z.won ? "won" : "lost"}, ${plural(z.turns.length, "turn")}`);
+    const unreadable = z.turns.filter((turn) => turn.unreadable).length;
+    if (unreadable) said.push(`${unreadable} unreadable`);
+  }
   if (twin) said.push("the same again");
   else if (z.kind) said.push(good(z) ? make("em", {}, kindOf(z)) : kindOf(z));
   if (z.closed === false && isRL()) said.push("a thought never closed");
@@ -339,7 +343,7 @@ function drawTurn(turn, i) {
       make(
         "dd",
         { class: "did" },
-        longText(turn.action ?? "(none)"),
+        longText(didOf(turn)),
         make("span", { class: "key" }, paid),
       ),
     ),

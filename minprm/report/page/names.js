@@ -70,6 +70,9 @@ const breakable = (name) =>
     .split(/(?<=[_:+])/)
     .flatMap((part, i) => (i ? [make("wbr"), part] : [part]));
 const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
+// What a turn did; all of it where no action can be read.
+const didOf = (turn) =>
+  turn.action || (turn.unreadable ? `(unreadable) ${turn.unreadable}` : "(no action)");
 
 // A stage is known by all stages up to it: act_prm+relabel+sft:thoughts
 const stageName = (stage) => clean(stage.split("+").at(-1));
