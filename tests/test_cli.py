@@ -22,6 +22,7 @@ from minprm.constants import Config, Tiny
 from minprm.constants import refusal as refused
 from minprm.envs.cups import Cups
 from minprm.load import tiny
+from minprm.load.names import require_model
 from minprm.look.screen import bar
 from minprm.model.policy import Policy
 from minprm.text.actions import exact_match
@@ -56,6 +57,7 @@ ROOT = Path(__file__).parents[1]
         ("--config=", "--config names nothing"),
         ("--gate false", "false; a switch takes no word: --gate, or --no-gate"),
         ("--history.thoughts=False", "a switch takes no word"),
+        ("--world cups errand", 'worlds are --world mixed --world-args "worlds=cups, errand"'),
         ("--seeds 0,1", "['0,1']; several numbers have a space between them"),
         ("--no-history.thoughts", "you meant --history.thoughts or --history.no-thoughts ("),
         ("--stages sft:nothing", "sft:thoughts"),
@@ -104,7 +106,7 @@ ROOT = Path(__file__).parents[1]
         ("--act-prm.patience 2 --act-prm.best-by success --eval-tasks 0", "--eval-tasks tasks"),
         ("--sft.patience 2 --eval-tasks 0", "--sft.patience goes by the success"),
         ("--rl.patience 2 --eval-every 0", "--rl.patience goes by the success"),
-        ("--preset logs --eval-every 0 --demos x", "--act-prm.patience goes by"),
+        ("--preset logs --eval-every 0 --demos x --act-prm.patience 4", "--act-prm.patience goes"),
         ("--rl.group 1 --rl.groups top_p --rl.advantage ema", "variance"),
         ("--rl.format-penalty 0.1 --rl.advantage posterior", "posterior"),
         ("--rl.kl .1 --rl.kl-to sampler --rl.correction mask", "use one"),
@@ -248,6 +250,26 @@ def test_a_broken_toml_file_ends_in_one_sentence(text, said, tmp_path, monkeypat
     assert said in refusal(parse, ["--config", "my.toml"], capsys)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sft.lrr = 1e-3", "perhaps you meant --sft.lr"),
+        ("sft.lr = 'fast'", "--sft.lr"),
+        ("sft.warmup = 0", "--sft.warmup is gone"),
+        ("sft.lr =", "is not TOML"),
+    ],
+)
+def test_of_several_toml_files_the_one_with_the_fault_is_named(
+    text, said, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("good.toml").write_text("sft.lr = 1e-3")
+    Path("bad.toml").write_text(text)
+    for files in (["good.toml", "bad.toml"], ["bad.toml", "good.toml"]):
+        error = refusal(parse, ["--config", *files], capsys)
+        assert error.startswith("--config bad.toml") and said in error
+
+
 def test_arms_replace_stages_and_a_world_the_knobs_of_another(tmp_path):
     path, more = tmp_path / "a.toml", tmp_path / "b.toml"
     path.write_text('arms = ["base"]\nworld = "frozenlake"\nworld-args = ["size=4"]')
@@ -328,14 +350,19 @@ def test_a_broken_checkpoint_ends_in_one_sentence(file, checkpoint, tmp_path, ca
     assert "is no model that transformers loads" in error
 
 
-@pytest.mark.parametrize("name", ["model.gguf", "", "models/model.Q4_K_M.gguf"])
+@pytest.mark.parametrize("name", ["model.gguf", "", "models/model.Q4_K_M.gguf", "MODEL.GGUF", "b"])
 def test_a_gguf_file_is_told_from_a_folder(name, tmp_path, capsys):
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "model.Q4_K_M.gguf").write_bytes(b"GGUF")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "B.GGUF").write_bytes(b"GGUF")
+    (tmp_path / "b" / "config.json").write_text("{}")
     path = str(tmp_path / name) if name else str(tmp_path / "models")
     error = refusal(train.main, ["--arms", "rl", "--model", path], capsys)
     assert "is a GGUF file" in error
     assert "name the model that it was made from" in error
+    (tmp_path / "b" / "model.safetensors").touch()  # the GGUF beside it is no matter
+    require_model(str(tmp_path / "b"))
 
 
 def test_a_preset_says_nothing_of_another_world_or_of_trained_adapters(tmp_path):

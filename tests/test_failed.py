@@ -17,11 +17,13 @@ from minprm.arms.ladder import run_stage, start
 from minprm.commands.cli import parse
 from minprm.commands.playing import transcript
 from minprm.commands.train import main
-from minprm.constants import RL, ActPRM, Config, Relabel
+from minprm.constants import RL, ActPRM, Config, Relabel, fail
 from minprm.logs.reader import read_demos
 from minprm.look.failure import FORMAT, Tally, _reason
+from minprm.look.record import note_tasks
 from minprm.model.trunks import Trunks
 from minprm.report.table import details
+from minprm.run.events import Played
 from minprm.stages.act_prm import walk_logs
 from minprm.stages.relabel import relabelled
 from minprm.stages.rl import synth
@@ -96,10 +98,12 @@ def test_thoughts_that_are_all_empty_stop_the_run(made, tmp_path, monkeypatch, c
     assert "32 of 32 thoughts are empty" in sentence and "another --instruction" in sentence
 
 
+CHAT = SimpleNamespace(layout=SimpleNamespace(stop="</think>"))
+ASKED = SimpleNamespace(thought_tokens=6, chat=CHAT)
+
+
 def test_the_cause_is_one_that_was_met():
-    chat = SimpleNamespace(layout=SimpleNamespace(stop="</think>"))
-    agent = SimpleNamespace(thought_tokens=6, chat=chat)
-    here = SimpleNamespace(agent=agent, cfg=Config(model="a pretrained one"))
+    here = SimpleNamespace(agent=ASKED, cfg=Config(model="a pretrained one"))
     found = Tally(drawn=256, readable=254, controls=Counter({"</act>": 1, "<end>": 1}))
     assert found.why(here).startswith("2 of 256 thoughts hold a control token, such as </act>")
     assert "1 of 8 thoughts were cut" in Tally(drawn=8, readable=7, cut=1).why(here)
@@ -109,10 +113,22 @@ def test_the_cause_is_one_that_was_met():
     assert "--few-shot" in own and "</think>" in own
 
 
+def test_causes_that_share_most_thoughts_are_named_together_and_a_rare_one_is_not():
+    here = SimpleNamespace(agent=ASKED, cfg=Config(model="a pretrained one"))
+    both = Tally(drawn=8, turns=3, cut=5).why(here)
+    assert "3 of 8 thoughts ended the turn" in both and both.count("--few-shot") == 1
+    assert "and 5 of 8 thoughts were cut at --thought-tokens 6: allow longer ones" in both
+    formats = Counter({"action:": 3, "so:": 1})
+    own = Tally(drawn=8, turns=4, cut=4, lines=formats).why(here)
+    assert "4 of 8 thoughts ended the turn" in own and "3 of 8 thoughts never end and have" in own
+    assert "were cut" not in own  # but for one, in that format
+    rare = Tally(drawn=8, turns=1, cut=7, lines=Counter({"action:": 1})).why(here)
+    assert rare.startswith("7 of 8 thoughts were cut at --thought-tokens 6: allow longer ones")
+    assert "1 of 8 thoughts were cut" in Tally(drawn=8, readable=6, empty=1, cut=1).why(here)
+
+
 def test_the_embedded_model_is_not_told_to_read_examples():
-    chat = SimpleNamespace(layout=SimpleNamespace(stop="</think>"))
-    agent = SimpleNamespace(thought_tokens=6, chat=chat)
-    embedded = SimpleNamespace(agent=agent, cfg=Config())
+    embedded = SimpleNamespace(agent=ASKED, cfg=Config())
     for tally in (Tally(drawn=8, turns=5), Tally(drawn=8, cut=8)):
         told = tally.why(embedded)
         assert "--tiny.updates" in told and "--few-shot" not in told and "--model" not in told
@@ -145,6 +161,39 @@ def test_a_turn_without_an_action_is_kept_as_it_was_written():
     assert transcript("c", e)["steps"][0]["unreadable"] == unreadable
     (record,) = of_world([e], cfg, who.chat, 0)
     assert record["turns"][0]["unreadable"] == unreadable
+    e.rewards = [step.reward for step in e.steps]
+    run = SimpleNamespace(agent=who, cfg=cfg)
+    (row,) = note_tasks(run, Played("rl", 0, cfg.rl, [[e]], [e])).rows
+    assert row["group"][0]["turns"][0]["unreadable"] == unreadable
+
+
+# --- one arm of several ---
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_arms_that_need_a_stage_which_stopped_stop_too_and_the_others_go_on(
+    jobs, ungated, tmp_path, monkeypatch, capfd
+):
+    def stop(run, stage_id):
+        fail(f"{stage_id}: nothing was learned")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(ladder.STAGES, "act_prm", stop)
+    flags = "--preset smoke --no-gate --tiny.updates 5 --tiny.dim 32 --num-demos 4 --held-out 2 "
+    flags += "--episodes 2 --sft.epochs 1 --thought-tokens 16 --threads 1 --run r --arms base "
+    flags += f"act_prm shuffled_thoughts copied_actions --jobs {jobs}"
+    for argv in (flags.split(), ["--run", "r", "--resume"]):
+        with pytest.raises(SystemExit) as end:
+            main(argv)
+        out, err = capfd.readouterr()
+        stopped = [line.split()[0] for line in out.splitlines() if line.endswith("  stopped")]
+        assert end.value.code == 2 and stopped == ["act_prm", "shuffled_thoughts"]
+        assert err.count("act_prm: nothing was learned") == 1
+        rows = json.loads(Path("runs/r/ladder.json").read_text())
+        assert {arm: len(of_arm) for arm, of_arm in rows.items()} == {
+            "random": 1, "base": 1, "copied_actions": 1, "expert": 1
+        }  # fmt: skip
 
 
 # --- a stage of Act-PRM ---

@@ -3,21 +3,22 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from minprm.arms import ladder
 from minprm.arms.checkpoint import save_checkpoint
-from minprm.arms.demos import few_shot
+from minprm.arms.demos import examples_of, few_shot
 from minprm.arms.evaluation import evaluate
 from minprm.arms.ladder import run_arm, start
 from minprm.commands import ask, train
+from minprm.commands import evaluate as evaluate_command
 from minprm.commands.cli import as_flags, configuration, parse, read_flags
 from minprm.constants import SFT, ActPRM, Config, Relabel, refusal
 from minprm.data import Demo, Sample, Step
 from minprm.envs.cups import Cups
 from minprm.logs.reader import from_chat, read_demos, write_demos
+from minprm.model.agent import make_prompter
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
 from minprm.model.tree import row
@@ -213,14 +214,17 @@ def test_a_thought_that_sees_its_action_is_asked_to_explain_it():
     ("name", "opening"),
     [("qwen3_instruct_2507", ""), ("llama3_1", ""), ("qwen3", "<think>\n\n</think>\n\n")],
 )
-def test_an_agent_that_may_not_think_acts_behind_what_sft_on_actions_learned(name, opening):
+def test_an_agent_that_may_not_think_acts_behind_what_sft_on_actions_learns(name, opening):
     """A template without thoughts has nothing there; one that has them is given an empty one."""
-    chat = Chat(tokenizer(name), "think")
     for think in (True, False):
-        forced = forced_opening(SimpleNamespace(think=think, chat=chat))
+        agent = make_prompter(tokenizer(name), Config(layout="think", think=think), [])
+        chat = agent.chat
+        forced = forced_opening(agent)
         assert chat.text(forced) == ("" if think else opening)
-    if not opening:
-        assert chat.turn(None, chat.action("b"))[: len(forced)] == forced == chat.opening(None)
+        step = Step([{"role": "user", "content": "a"}], None, "b")
+        (sample,) = logged(Demo("t", [], [], [step]), agent)
+        turn = sample.whole()[len(chat.state(step.state, [], None)) :]
+        assert turn == [*forced, *chat.action("b"), *chat.end]
 
 
 def test_nothing_is_told_where_nothing_would_be_understood_or_thought(folder):
@@ -363,6 +367,42 @@ def test_a_call_in_an_example_is_the_text_of_the_action(tmp_path):
     assert (step.thought, step.action) == ("Paris is next", json.dumps(function))
 
 
+READER = 'def talk(value): return {"messages": value["talk"], "task": value["n"]}\n'
+
+
+def test_examples_are_read_as_the_logs_are_or_else_as_they_stand(folder, tmp_path):
+    (tmp_path / "mine.py").write_text(READER)
+    plain = written([log(7)], tmp_path / "plain.jsonl")
+    messages = log(7)["messages"]
+    own = written([{"talk": messages, "n": "7"}], tmp_path / "own.jsonl")
+    renamed = written([{"dialog": messages, "task": "7"}], tmp_path / "renamed.jsonl")
+    by_reader = config(folder, format=f"{tmp_path}/mine.py:talk", keep=["won"])
+    by_name = config(folder, map=["dialog=messages"])
+    for cfg, file in [(by_reader, own), (by_name, renamed), (by_reader, plain), (by_name, plain)]:
+        assert examples_of(replace(cfg, few_shot=file)) == few_shot(plain)
+    said = refusal(examples_of, replace(by_reader, few_shot=renamed))
+    assert said.startswith(f"--few-shot {renamed}, read as --demos is: {tmp_path}/mine.py:talk")
+    assert f"as it stands: {renamed}, line 1: no log" in said and "\n" not in said
+
+
+def test_a_thought_that_the_model_may_not_write_is_told(said):
+    chat = Chat(tokenizer("qwen3"), "think")
+    example = from_chat(log(1, "seven it is"))
+    length = len(chat.thought("seven it is")) + 1  # its end, too
+    for longest in (length, length - 1):
+        cfg = Config(model="its name", instruction=TOLD, thought_tokens=longest)
+        instruction_of(cfg, chat, [example])
+    (line,) = said
+    assert f"thoughts of up to {length} tokens" in line and f"--thought-tokens {longest}:" in line
+
+
+def test_a_replay_of_logs_that_are_examples_says_so(folder, tmp_path, capsys):
+    shown = written([log(5), log(7)], tmp_path / "few.jsonl")
+    flags = [f"{folder}/model", "--demos", f"{folder}/demos.jsonl", "--few-shot", shown]
+    evaluate_command.main(flags)
+    assert "is shown the answers to 1 of these 6 logs" in capsys.readouterr().err
+
+
 def test_an_example_that_is_also_learned_from_is_refused(folder, tmp_path, capsys):
     with pytest.raises(SystemExit):
         start(config(folder, few_shot=f"{folder}/demos.jsonl"), 0, Lines(), tmp_path)
@@ -380,6 +420,7 @@ def test_an_example_that_is_also_learned_from_is_refused(folder, tmp_path, capsy
         ("--instruction latin.txt", "latin.txt: not in UTF-8"),
         ("--few-shot nowhere.jsonl", "nowhere.jsonl: no such file"),
         ("--few-shot bare.jsonl", "--few-shot bare.jsonl: a turn of log 1 has no thought"),
+        ("--few-shot blank.jsonl", "--few-shot blank.jsonl: a turn of log 1 has no thought"),
         ("--instruction none --sft.keep-instruction", "--sft.keep-instruction has no effect here"),
         ("--arms action_sft --instruction Think", "--instruction has no effect here"),
         ("--arms copied_actions --few-shot few.jsonl", "--few-shot has no effect here"),
@@ -393,6 +434,7 @@ def test_what_cannot_be_told_is_refused_in_a_sentence(
     (tmp_path / "empty.md").write_text("\n")
     (tmp_path / "latin.txt").write_bytes(b"d\xe9j\xe0 vu")
     (tmp_path / "bare.jsonl").write_text(json.dumps(log(1, "")))
+    (tmp_path / "blank.jsonl").write_text(json.dumps(log(1, " \n")))
     (tmp_path / "few.jsonl").write_text(json.dumps(log(1)))
     with pytest.raises(SystemExit) as stop:
         parse(["--model", str(folder / "model"), *flags.split()])

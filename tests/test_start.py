@@ -150,13 +150,10 @@ def test_a_small_model_computes_on_one_thread_and_a_large_one_as_torch_chooses(
     assert [set_threads(model, 3) for model in ("tiny", large)] == [3, 3]
 
 
-@pytest.mark.parametrize(("flags", "number", "why"), [
-    ([], 1, "CPU threads: 1, so that numbers do not depend on how many cores there are"),
-    (["--threads", "3"], 3, "CPU threads: 3, which sleep while they wait"),
-])  # fmt: skip
-def test_a_run_says_once_how_many_threads_compute_and_keeps_the_number(
-    tmp_path, monkeypatch, flags, number, why
-):
+@pytest.fixture
+def untrained(tmp_path, monkeypatch) -> None:
+    """Runs end when they have been opened."""
+
     def opened(cfg, log, *_):
         log.open(cfg)
         return {}
@@ -164,13 +161,34 @@ def test_a_run_says_once_how_many_threads_compute_and_keeps_the_number(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
     monkeypatch.setattr(torch, "set_flush_denormal", lambda yes: None)
-    monkeypatch.setattr(threads, "TORCHS", 5)
     monkeypatch.setattr(ladder, "ladder", opened)
     monkeypatch.setattr(train, "show_ladder", lambda *_: None)
+
+
+@pytest.mark.parametrize(("flags", "number", "why"), [
+    ([], 1, "CPU threads: 1, so that numbers do not depend on how many cores there are"),
+    (["--threads", "3"], 3, "CPU threads: 3, which sleep while they wait"),
+])  # fmt: skip
+def test_a_run_says_once_how_many_threads_compute_and_keeps_the_number(
+    untrained, monkeypatch, flags, number, why
+):
+    monkeypatch.setattr(threads, "TORCHS", 5)
     train.main(["--run", "r", *flags])
     assert json.loads(Path("runs/r/config.json").read_text())["threads"] == number
     told = Path("runs/r/log.txt").read_text()
     assert told.count("CPU threads") == told.count(f" {why}\n") == 1
+
+
+def test_the_patience_of_a_preset_goes_off_where_nothing_is_looked_at(untrained):
+    """One that is typed is refused: test_cli.py."""
+    preset = "--preset logs --model tiny --world cups --run"
+    for run, flags, patience in (("r", "--eval-every 0", 0), ("s", "", 4)):
+        train.main(f"{preset} {run} {flags}".split())
+        config = json.loads(Path(f"runs/{run}/config.json").read_text())
+        told = Path(f"runs/{run}/log.txt").read_text()
+        off = "--act-prm.patience goes by the reward on --held-out demos"
+        assert config["act_prm"]["patience"] == patience
+        assert told.count(off) == told.count("that of --preset logs is off") == (not patience)
 
 
 def test_the_threads_of_a_large_model_are_told_as_they_are(monkeypatch):

@@ -11,7 +11,7 @@ from loguru import logger
 from minprm.constants import Config, arms_of, fail, refusal
 from minprm.data import Demo, Step
 from minprm.envs import tools_of_world, world_class
-from minprm.logs.books import reading_of
+from minprm.logs.books import AS_THEY_ARE, Reading, reading_of
 from minprm.logs.files import Problem, files_of
 from minprm.logs.reader import Report, read_demos, split_tasks
 from minprm.play import expert_demos
@@ -81,13 +81,23 @@ def require_logs(path: str) -> None:
         fail(str(problem))
 
 
-def few_shot(file: str) -> list[Demo]:
-    """The logs of a --few-shot file; no file: none. Exits where a step has no thought."""
-    if not file:
-        return []
-    demos, _ = read_demos(file)
+def few_shot(file: str, reading: Reading = AS_THEY_ARE) -> list[Demo]:
+    """The logs of a --few-shot file, read as those of --demos are, or else as they stand."""
+    reading = reading._replace(keep=())
+    as_demos = refusal(_with_thoughts, file, reading)
+    if not as_demos:
+        return _with_thoughts(file, reading)
+    as_it_stands = refusal(_with_thoughts, file, AS_THEY_ARE)
+    if as_it_stands not in ("", as_demos):
+        fail(f"--few-shot {file}, read as --demos is: {as_demos}; as it stands: {as_it_stands}")
+    return _with_thoughts(file, AS_THEY_ARE)
+
+
+def _with_thoughts(file: str, reading: Reading) -> list[Demo]:
+    """The logs of a file, read in this way. Exits where a step has no thought."""
+    demos, _ = read_demos(file, reading)
     for number, demo in enumerate(demos, start=1):
-        if any(not step.thought for step in demo.steps):
+        if any(not (step.thought or "").strip() for step in demo.steps):
             fail(
                 f"--few-shot {file}: a turn of log {number} has no thought, and that is what the"
                 " examples are to show: write one into its reasoning_content"
@@ -97,7 +107,9 @@ def few_shot(file: str) -> list[Demo]:
 
 def examples_of(cfg: Config) -> list[Demo]:
     """What `make_prompter` shows a model of --few-shot; the embedded one could not read it."""
-    return [] if cfg.model == "tiny" else few_shot(cfg.few_shot)
+    if cfg.model == "tiny" or not cfg.few_shot:
+        return []
+    return few_shot(cfg.few_shot, reading_of(cfg))
 
 
 def require_other_tasks(demos: list[Demo], examples: list[Demo], cfg: Config) -> None:

@@ -36,7 +36,7 @@ from minprm.arms.evaluation import (
     replay_summary,
     summary,
 )
-from minprm.constants import Config, arms_of, fail, flat
+from minprm.constants import Config, Refused, arms_of, fail, flat
 from minprm.endpoint.agents import play_of, require_room
 from minprm.load.base import base_policy
 from minprm.load.check import check
@@ -56,6 +56,7 @@ from minprm.run.randomness import noise_seed
 from minprm.run.snapshots import Snapshots, fingerprint_of_demos
 from minprm.run.stage_ids import ids_of, kind, last_stage, reads_instruction, stage_ids
 from minprm.several.jobs import processes, side_by_side
+from minprm.several.together import several
 from minprm.stages import NAMES, RESAMPLE, STAGES
 from minprm.stages.act_prm import act_prm
 from minprm.stages.relabel import copy, relabel, sample, shuffle
@@ -113,6 +114,9 @@ def ladder(
         _require_same(rows, run, path)
         log.open(cfg)  # what can be refused is refused by now
         for arm, (row, episodes) in _outcomes(run, missing, log, checkpoints, on_save):
+            if not row:
+                logger.warning(f"seed {seed}  {arm}: stopped; the run goes on without it")
+                continue
             keep_episodes(log.folder, arm, seed, episodes)
             rows.setdefault(arm, []).append(row)
             rows = _in_order(rows, cfg)
@@ -122,8 +126,9 @@ def ladder(
             logger.info(f"seed {seed}  {arm}: success {row['success']:.3f}{lost}")
         # no score in a world stands without random play and the expert beside it
         for name, row in reference_rows(cfg, seed).items():
-            rows.setdefault(name, []).append(row)
-            log.row(row, name)
+            if not _has(rows, name, seed):
+                rows.setdefault(name, []).append(row)
+                log.row(row, name)
         rows = _in_order(rows, cfg)
         write_atomically(path, to_json(rows, indent=1))
     return rows
@@ -139,16 +144,34 @@ def _outcomes(
 ) -> Iterator[tuple[str, Outcome]]:
     """What each of these arms came to: one after the other, or in the order in which --jobs end."""
     jobs = processes(run.cfg, len(arms))
+    stopped: set[str] = set()  # stages that could not go on, and those behind them
+    outcomes: Iterator = ((arm, _outcome(run, arm, checkpoints, stopped)) for arm in arms)
     if jobs > 1:
         logger.info(f"seed {run.seed}: {len(arms)} arms in {jobs} processes")
         todo = {arm: _unfinished(run, arms_of(run.cfg)[arm]) for arm in arms}
-        work = partial(_in_worker, run.cfg, run.seed, checkpoints)
-        for arm, outcome in side_by_side(work, todo, jobs, log.folder):
+        work = partial(_in_worker, run.cfg, run.seed, checkpoints, stopped)
+        outcomes = side_by_side(work, todo, jobs, log.folder)
+    for arm, (row, episodes) in outcomes:
+        if jobs > 1:
             on_save()
-            yield arm, outcome
-        return
-    for arm in arms:
-        yield arm, run_arm(run, arm, arms_of(run.cfg)[arm], checkpoints / run.cfg.run)
+        if not row:
+            stopped |= _unfinished(run, arms_of(run.cfg)[arm])
+        yield arm, (row, episodes)
+
+
+def _outcome(run: Run, arm: str, checkpoints: Path, stopped: set[str]) -> Outcome:
+    """What an arm came to. Its row is empty where a stage of it has said why it cannot go on."""
+    stages = arms_of(run.cfg)[arm]
+    if not stopped.isdisjoint(ids_of(stages)):
+        return {}, []
+    try:
+        return run_arm(run, arm, stages, checkpoints / run.cfg.run)
+    except Refused:
+        if len(arms_of(run.cfg)) == 1 or several():  # of several processes all have to go on
+            raise
+    run.prefetch.drop()
+    run.tell(Ended(arm))
+    return {}, []
 
 
 def _unfinished(run: Run, stages: list[str]) -> set[str]:
@@ -160,10 +183,12 @@ def _unfinished(run: Run, stages: list[str]) -> set[str]:
     return unfinished
 
 
-def _in_worker(cfg: Config, seed: int, checkpoints: Path, log: Log) -> Callable[[str], Outcome]:
+def _in_worker(
+    cfg: Config, seed: int, checkpoints: Path, stopped: set[str], log: Log
+) -> Callable[[str], Outcome]:
     """What runs an arm in another process: it starts the seed there, from the same base model."""
     run = start(cfg, seed, log, checkpoints)
-    return lambda arm: run_arm(run, arm, arms_of(cfg)[arm], checkpoints / cfg.run)
+    return lambda arm: _outcome(run, arm, checkpoints, stopped)
 
 
 def run_arm(run: Run, name: str, stages: list[str], checkpoints: Path) -> Outcome:

@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import get_args
 
 from minprm import own
-from minprm.arms.demos import few_shot
+from minprm.arms.demos import examples_of
 from minprm.commands.knobs import flag, ranges
-from minprm.constants import ARMS, Advantage, Baseline, Config, Reward, Training, arms_of, fail
+from minprm.constants import ARMS, Advantage, Baseline, Config, Reward, arms_of, fail
 from minprm.envs import pairs
 from minprm.envs.mixed import entries
 from minprm.load.names import on_gpu, require_device
@@ -39,7 +39,7 @@ def check(config: Config) -> None:
     _check_names(config)
     _check_functions(config)
     instruction.text_of(config.instruction)
-    few_shot(config.few_shot)
+    examples_of(config)
     _check_run(config)
     _check_order(config.stages)
     require_mixture(config)
@@ -49,12 +49,11 @@ def check(config: Config) -> None:
     for name, stage in (("act-prm", config.act_prm), ("rl", config.rl)):
         alone = stage.group < 2 and stage.advantage in CENTRED
         refuse(alone, f"--{name}.group 1: a group of one has no signal to compare")
-    for name, stage in (("sft", config.sft), ("act-prm", config.act_prm), ("rl", config.rl)):
-        _check_patience(name, stage, config)
+    for name, stage in (("sft", config.sft), ("act_prm", config.act_prm), ("rl", config.rl)):
         refuse(
             trains(name, config) and config.optim.minibatches > stage.batch,
             f"--optim.minibatches {config.optim.minibatches}: a batch of {stage.batch} has no more "
-            f"parts than that; ask for fewer, or for a larger --{name}.batch",
+            f"parts than that; ask for fewer, or for a larger {flag(name)}.batch",
         )
 
 
@@ -71,7 +70,7 @@ def stages_of(config: Config) -> set[str]:
 
 def trains(name: str, config: Config) -> bool:
     """Is there a stage with the knobs of this section?"""
-    return any(flag(kind(stage)) == f"--{name}" for stage in stages_of(config))
+    return name in map(kind, stages_of(config))
 
 
 def _check_names(config: Config) -> None:
@@ -254,12 +253,15 @@ def _check_text(config: Config) -> None:
     )
 
 
-def _check_patience(name: str, stage: Training, config: Config) -> None:
-    """Early stopping needs something to go by: held-out demos, or tasks that are played."""
-    measured, tasks = "success on --eval-tasks tasks", config.eval_tasks
-    if name == "act-prm" and config.act_prm.best_by == "held_out_reward":
-        measured, tasks = "reward on --held-out demos", config.held_out
-    refuse(
-        stage.patience and trains(name, config) and not (config.eval_every and tasks),
-        f"--{name}.patience goes by the {measured}, every --eval-every updates: neither may be 0",
-    )
+def idle_patience(config: Config) -> dict[str, str]:
+    """The sections whose early stopping has nothing to go by, no held-out demos and no tasks that
+    are played, and a sentence about each."""
+    sentences = {}
+    for name, stage in (("sft", config.sft), ("act_prm", config.act_prm), ("rl", config.rl)):
+        measured, tasks = "success on --eval-tasks tasks", config.eval_tasks
+        if name == "act_prm" and config.act_prm.best_by == "held_out_reward":
+            measured, tasks = "reward on --held-out demos", config.held_out
+        if stage.patience and trains(name, config) and not (config.eval_every and tasks):
+            goes_by = f"{flag(name)}.patience goes by the {measured}, every --eval-every updates"
+            sentences[name] = goes_by
+    return sentences

@@ -7,7 +7,7 @@ runs small ladders and compares: what is read has to be allowed here, and the re
 from dataclasses import asdict
 from fnmatch import filter as matching
 
-from minprm.commands.checks import refuse, stages_of
+from minprm.commands.checks import idle_patience, refuse, stages_of
 from minprm.commands.knobs import flag, knobs
 from minprm.constants import DRAWN, INSTRUCTED, LOOKS, SCORED, Config, Needs, ReadBy, arms_of, flat
 from minprm.load.names import uses_vllm
@@ -116,6 +116,8 @@ def check_effects(config: Config, given: set[str], preset: Config) -> None:
     A knob that is switched off, or back from the preset's value to the plain default, may be given
     anywhere: it asks for nothing.
     """
+    for section, goes_by in idle_patience(config).items():
+        refuse(f"{section}.patience" in given, f"{goes_by}: neither may be 0")
     settings, usual, plain = (dict(flat(asdict(x))) for x in (config, preset, Config()))
     sentences = []
     for knob, need in idle(config).items():

@@ -17,11 +17,12 @@ from safetensors import SafetensorError
 
 from minprm.arms.about import read_about
 from minprm.arms.demos import require_logs
+from minprm.commands.checks import idle_patience
 from minprm.commands.cli import as_flags, configuration, differences, given_knobs, parse
 from minprm.commands.effects import check_effects
 from minprm.commands.plan import NEEDS_LESS, plan
 from minprm.commands.presets import PRESETS
-from minprm.constants import Config, fail, flat
+from minprm.constants import Config, arms_of, fail, flat
 from minprm.envs import check_tasks, make_world
 from minprm.load.names import require_model
 from minprm.load.narration import require_narrator
@@ -100,6 +101,9 @@ def run(cfg: Config, log: Log, place: Place, on_save: Callable[[], None]) -> Non
         log.open(cfg)  # a new ladder opens it later, when nothing can be refused any more
     logger.info(why(cfg.model, cfg.threads))
     tell_differences(cfg)
+    for section, goes_by in idle_patience(cfg).items():  # of a preset: a typed one was refused
+        logger.info(f"{goes_by}, and one of them is 0: that of --preset {cfg.preset} is off")
+        cfg = replace(cfg, **{section: replace(getattr(cfg, section), patience=0)})
     try:
         rows = ladder(cfg, log, place.checkpoints, on_save)
     except KeyboardInterrupt:
@@ -124,13 +128,16 @@ def tell_differences(cfg: Config) -> None:
 
 
 def show_ladder(cfg: Config, rows: dict[str, list[dict]], folder: Path) -> None:
-    """The ladder's table, and the run's page."""
-    print(printable(table(rows)))
+    """The ladder's table, and the run's page. Exits where an arm was stopped, and has said why."""
+    arms = {arm: rows.get(arm, []) for arm in arms_of(cfg)}
+    print(printable(table(rows | arms)))
     print(f"\n{folder}/ladder.json  {CHECKPOINTS / cfg.run}/")
     try:
         print(f"{write_page([folder])}  (open it in a browser)")
     except Exception as error:  # the run is whole without its page
         logger.warning(f"no page was written: {error}. Try again: minprm report {cfg.run}")
+    if any(len(of_arm) < len(cfg.seeds) for of_arm in arms.values()):
+        raise SystemExit(2)
 
 
 def write_expert_demos(cfg: Config, log: Log) -> None:
@@ -157,6 +164,9 @@ def with_new_name(cfg: Config) -> Config:
     world = re.sub("[^A-Za-z0-9_]", "_", played)[:60]
     begins = cfg.preset if cfg.preset != Config().preset else world or "logs"
     name = checked_name(cfg.run or f"{begins}-{time.strftime('%Y%m%d-%H%M%S')}")
+    for folder in (RUNS, CHECKPOINTS):
+        if folder.is_symlink() and not folder.exists():
+            fail(f"{folder} is a link to {folder.readlink()}, which is not there: make that folder")
     require_new(RUNS / name)
     old = CHECKPOINTS / name
     if old.exists():

@@ -21,11 +21,15 @@ def require_model(path: str) -> None:
     """Exits where no model can be: a folder that holds none, or a name of no folder."""
     require_place(path)
     folder = Path(path)
-    if folder.is_dir() and not (folder / CONFIG).exists() and not holds_adapters(path):
-        for file in folder.glob("*.gguf"):
+    if not folder.is_dir() or holds_adapters(path):
+        return
+    inside = sorted(folder.iterdir())
+    for file in inside:
+        if _is_gguf(file.name) and not any(folder.glob("*.safetensors")):
             _refuse_gguf(str(file))
+    if not (folder / CONFIG).exists():
         models = []
-        for child in sorted(folder.iterdir()):
+        for child in inside:
             if (child / CONFIG).exists() or holds_adapters(str(child)):
                 models.append(str(child))
         if models:
@@ -40,7 +44,7 @@ def holds_adapters(path: str) -> bool:
 
 def require_place(path: str) -> None:
     """Exits where neither a folder nor a model of the hub can have this name; and at a GGUF."""
-    if path.endswith(".gguf"):
+    if _is_gguf(path):
         _refuse_gguf(path)
     if "/" in path and not Path(path).exists():
         try:
@@ -49,10 +53,15 @@ def require_place(path: str) -> None:
             fail(f"{path} is no model that transformers loads: there is no such folder")
 
 
+def _is_gguf(path: str) -> bool:
+    return path.lower().endswith(".gguf")
+
+
 def _refuse_gguf(path: str) -> NoReturn:
     fail(
         f"{path} is a GGUF file, which holds rounded weights for writing: name the model that "
-        "it was made from, a folder or hub id with safetensors"
+        "it was made from, a folder or hub id with safetensors, or write it as such a folder, as "
+        "examples/smollm2.py does"
     )
 
 

@@ -34,7 +34,7 @@ class Tally:
     readable: int = 0
     cut: int = 0  # ended by their length
     turns: int = 0  # ended with the turn
-    lines: Counter = field(default_factory=Counter)  # how many unclosed ones have a line like this
+    lines: Counter = field(default_factory=Counter)  # how many that were cut have a line like this
     empty: int = 0  # ended at once
     controls: Counter = field(default_factory=Counter)  # how many hold this control token
 
@@ -46,7 +46,7 @@ class Tally:
                 self.readable += z.usable
                 self.cut += z.cut
                 self.turns += not z.closed and not z.cut
-                if not z.closed:
+                if z.cut:
                     self.lines.update(set(FORMAT.findall(chat.text(z.ids))))
                 self.empty += z.usable and not chat.text(z.ids).strip()
                 self.controls.update({chat.special[i] for i in z.ids if i in chat.special})
@@ -54,41 +54,55 @@ class Tally:
 
     def why(self, run: Run) -> str:
         """Why thoughts cannot be read, and what to do about it."""
-        agent = run.agent
-        stop = agent.chat.layout.stop
         other = "choose another --layout or another --model"
         shown = f"show it how by --few-shot, or {other}"
         asked = "use another --instruction or another --model"
         if run.cfg.model == "tiny":
             other = shown = asked = "raise it longer, with more --tiny.updates"
-        if self.turns > self.drawn / 2:
-            return (
-                f"{self.turns} of {self.drawn} thoughts ended the turn, so this model answers "
-                f"without ending a thought by {stop}: {shown}"
-            )
-        ((line, times),) = self.lines.most_common(1) or [("", 0)]
-        if times > self.drawn / 2:
-            return (
-                f"{times} of {self.drawn} thoughts never end and have a line that begins with "
-                f"{line!r}, so this model writes in another format than the one that ends a "
-                f"thought by {stop}: {shown}"
-            )
+        causes = self._causes_of_no_end(run.agent.chat.layout.stop, run.agent.thought_tokens)
+        mend = shown
+        if "cut" in causes:
+            mend = f"allow longer ones; if the model never ends a thought by itself, {shown}"
+        no_end = f"{', and '.join(causes.values())}: {mend}"
+        without_end = self.turns + self.cut
+        if without_end > self.drawn / 2 and [*causes] != ["cut"]:
+            return no_end
         ((token, times),) = self.controls.most_common(1) or [("", 0)]
         if times > self.drawn / 2 or (times > self.empty and not self.cut):
             return (
                 f"{self.drawn - self.readable} of {self.drawn} thoughts hold a control token, such "
                 f"as {token}: where many do, {other}"
             )
-        if self.empty > self.cut:
+        if self.empty > without_end:
             return (
                 f"{self.empty} of {self.drawn} thoughts are empty, so this model ends a thought at "
                 f"once: {asked}"
             )
-        return (
-            f"{self.cut} of {self.drawn} thoughts were cut at --thought-tokens "
-            f"{agent.thought_tokens}: allow longer ones; if the model never ends a thought by "
-            f"itself, {shown}"
-        )
+        return no_end
+
+    def _causes_of_no_end(self, stop: str, longest: int) -> dict[str, str]:
+        """Why thoughts have no end: each cause of more than a quarter of these, in words."""
+        rare = (self.turns + self.cut) / 4
+        ((line, other_format),) = self.lines.most_common(1) or [("", 0)]
+        if other_format <= rare:
+            other_format = 0
+        causes = {
+            "turn": (
+                self.turns,
+                f"ended the turn, so this model answers without ending a thought by {stop}",
+            ),
+            "format": (
+                other_format,
+                f"never end and have a line that begins with {line!r}, so this model writes in "
+                f"another format than the one that ends a thought by {stop}",
+            ),
+            "cut": (self.cut - other_format, f"were cut at --thought-tokens {longest}"),
+        }
+        return {
+            name: f"{times} of {self.drawn} thoughts {what}"
+            for name, (times, what) in causes.items()
+            if times > rare
+        }
 
 
 class Hopeless:
@@ -104,8 +118,8 @@ class Hopeless:
             case Drew():
                 self.tally.add(event.groups, run.agent.chat)
             case Chose():
-                require_thoughts(run, event, self.tally)
-                self.tally = Tally()
+                tally, self.tally = self.tally, Tally()
+                require_thoughts(run, event, tally)
 
 
 def check_signal(run: Run, event: Grouped) -> None:

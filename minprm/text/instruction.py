@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from loguru import logger
+
 from minprm.constants import Config, fail, refusal
 from minprm.data import Demo
 from minprm.printable import printable
@@ -98,6 +100,13 @@ def instruction_of(cfg: Config, chat: Chat, examples: Sequence[Demo] = ()) -> In
     reason = refusal(as_turns, told, [], all_tools([*examples]), chat)
     if reason:
         fail(f"--few-shot: the model's chat template cannot show these logs as turns: {reason}")
+    thoughts = [step.thought or "" for demo in examples for step in demo.steps]
+    longest = max((len(chat.thought(text)) + 1 for text in thoughts), default=0)  # and its end
+    if longest > cfg.thought_tokens:
+        logger.warning(
+            f"--few-shot shows thoughts of up to {longest} tokens, and the model's are cut at "
+            f"--thought-tokens {cfg.thought_tokens}: allow longer ones, or show shorter ones"
+        )
     chat.content(told.text)
     return told
 
