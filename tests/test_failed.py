@@ -67,7 +67,7 @@ def said(flags: str, folder: Path, monkeypatch, capsys) -> str:
 
 
 @pytest.mark.parametrize(("name", "cause"), [
-    ("never ends", "thoughts were cut at --thought-tokens 6: allow longer ones"),
+    ("never ends", "thoughts were cut at --thought-tokens 6: show it how by --few-shot"),
     ("ends the turn", "thoughts ended the turn, so this model answers without ending a thought"),
 ])  # fmt: skip
 @pytest.mark.parametrize("stages", [
@@ -117,12 +117,15 @@ def test_causes_that_share_most_thoughts_are_named_together_and_a_rare_one_is_no
     here = SimpleNamespace(agent=ASKED, cfg=Config(model="a pretrained one"))
     both = Tally(drawn=8, turns=3, cut=5).why(here)
     assert "3 of 8 thoughts ended the turn" in both and both.count("--few-shot") == 1
-    assert "and 5 of 8 thoughts were cut at --thought-tokens 6: allow longer ones" in both
+    assert "and 5 of 8 thoughts were cut at --thought-tokens 6: show it how by --few-shot" in both
     formats = Counter({"action:": 3, "so:": 1})
     own = Tally(drawn=8, turns=4, cut=4, lines=formats).why(here)
     assert "4 of 8 thoughts ended the turn" in own and "3 of 8 thoughts never end and have" in own
     assert "were cut" not in own  # but for one, in that format
     rare = Tally(drawn=8, turns=1, cut=7, lines=Counter({"action:": 1})).why(here)
+    assert rare.startswith("7 of 8 thoughts were cut at --thought-tokens 6: show it how by")
+    here.cfg.few_shot = "examples.jsonl"  # it was shown already
+    rare = Tally(drawn=8, turns=1, cut=7).why(here)
     assert rare.startswith("7 of 8 thoughts were cut at --thought-tokens 6: allow longer ones")
     assert "1 of 8 thoughts were cut" in Tally(drawn=8, readable=6, empty=1, cut=1).why(here)
 

@@ -61,7 +61,7 @@ SPELLED = {
 
 
 @pytest.mark.parametrize("template", SPELLED)
-@pytest.mark.parametrize("kind", ["GPT-2", "Llama 3", "Qwen"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_where_nothing_but_text_stands_between_messages_the_ids_are_those_of_the_whole(
     kind, template
 ):
@@ -75,6 +75,14 @@ def test_where_nothing_but_text_stands_between_messages_the_ids_are_those_of_the
         ids = chat.state(asked, [], None) + chat.turn(chat.thought("so"), chat.action("12"))
         text += chat.layout.think + "so\n</think>\n12<|im_end|>"
         assert ids == words.encode(text, add_special_tokens=False), content
+
+
+def test_an_action_without_a_thought_is_tried_too():
+    """The first template writes a space before each answer, which signs are joined with."""
+    for template, others in (("a role and a colon", ["<", "a quotation mark"]), ("brackets", [])):
+        words = splitting("GPT-2")
+        words.chat_template = SPELLED[template]
+        assert other_seams(Chat(words, "think"), thinks=False) == others
 
 
 def test_a_prompt_whose_end_is_read_together_with_a_thought_s_opening_is_named():

@@ -223,33 +223,39 @@ def check_seams(chat: Chat, model: PreTrainedModel) -> None:
             "text, because of what its chat template writes before it: the model has seldom read "
             "them so; choose another --layout or another chat template"
         )
-    others = other_seams(chat)
-    if others:
-        logger.warning(
-            f"{name_of(model)}: behind a thought, an action that begins with "
-            f"{' or '.join(others)} has other ids than in whole text, because its chat template "
-            f"writes {chat.layout.stop + chat.layout.act!r} there: thoughts earn less before such "
-            "actions; choose another --layout or another chat template"
-        )
+    for thinks, where in ((True, "behind a thought"), (False, "without a thought")):
+        others = other_seams(chat, thinks)
+        if others:
+            logger.warning(
+                f"{name_of(model)}: {where}, an action that begins with {' or '.join(others)} has "
+                "other ids than in whole text, because of what its chat template writes before it: "
+                "such actions are less likely; choose another --layout or another chat template"
+            )
 
 
 def other_opening(chat: Chat) -> str:
     """What opens a thought, where it has other ids behind a state than in one text with it."""
     state = chat.text(chat.state([QUESTION], [], None))
-    pieces = [*chat.encode(state), *chat.think]
-    return "" if chat.encode(state + chat.layout.think) == pieces else chat.layout.think
+    pieces = [*chat.encode(state, begins=True), *chat.think]
+    whole = chat.encode(state + chat.layout.think, begins=True)
+    return "" if whole == pieces else chat.layout.think
 
 
-def other_seams(chat: Chat) -> list[str]:
-    """The beginnings of an action that has other ids behind a thought than in one text with it."""
+def other_seams(chat: Chat, thinks: bool = True) -> list[str]:
+    """The beginnings of an action that has other ids than in one text with what stands before it: a
+    thought, or, if the turn does not think, the state."""
     layout = chat.layout
-    opening = f"{layout.think}So.{layout.gap}{layout.stop}{layout.act}"
+    before = f"{layout.think}So.{layout.gap}{layout.stop}{layout.act}"
+    ids_before = chat.opening(chat.thought("So."))
+    if not thinks:
+        state = chat.text(chat.state([QUESTION], [], None))
+        before = state + layout.act_without_thought
+        ids_before = [*chat.encode(state, begins=True), *chat.opening(None)]
     others = []
     for beginning, action in ACTIONS.items():
         ids = chat.action(action)
-        pieces = [*chat.opening(chat.thought("So.")), *ids, *chat.act_end]
-        whole = f"{opening}{chat.text(ids)}{layout.act_end}"  # a template may trim an action
-        if chat.encode(whole) != pieces:
+        whole = f"{before}{chat.text(ids)}{layout.act_end}"  # a template may trim an action
+        if chat.encode(whole, begins=not thinks) != [*ids_before, *ids, *chat.act_end]:
             others.append(beginning)
     return others
 

@@ -46,6 +46,8 @@ def require_place(path: str) -> None:
     """Exits where neither a folder nor a model of the hub can have this name; and at a GGUF."""
     if _is_gguf(path):
         _refuse_gguf(path)
+    if Path(path).is_file():
+        fail(f"{path} is a file: name the folder in which a model lies with its tokenizer")
     if "/" in path and not Path(path).exists():
         try:
             validate_repo_id(path)

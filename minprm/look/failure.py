@@ -61,8 +61,10 @@ class Tally:
             other = shown = asked = "raise it longer, with more --tiny.updates"
         causes = self._causes_of_no_end(run.agent.chat.layout.stop, run.agent.thought_tokens)
         mend = shown
-        if "cut" in causes:
+        if [*causes] == ["cut"] and (self.readable or run.cfg.few_shot):
             mend = f"allow longer ones; if the model never ends a thought by itself, {shown}"
+        elif "cut" in causes:
+            mend = f"{shown}; if the thoughts are good ones, allow longer ones"
         no_end = f"{', and '.join(causes.values())}: {mend}"
         without_end = self.turns + self.cut
         if without_end > self.drawn / 2 and [*causes] != ["cut"]:

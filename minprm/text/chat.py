@@ -133,7 +133,8 @@ class Chat:
         for message in messages:
             contents.append(message["content"])
             rules.append(message["content"] if message["role"] == "system" else "")
-        return self._filled(pieces, contents), self._filled(pieces, rules)
+        begins = after is None
+        return self._filled(pieces, contents, begins), self._filled(pieces, rules, begins)
 
     @staticmethod
     def history(turns: list[Turn], cfg: History) -> list[list[int]]:
@@ -276,10 +277,13 @@ class Chat:
         """The text of ids, for worlds and people. Losses never see it."""
         return decoded(self.tokenizer, ids)
 
-    def encode(self, text: str) -> list[int]:
-        """Ids of text in which a control token is one token. Exits at what the vocabulary lacks."""
+    def encode(self, text: str, begins: bool = False) -> list[int]:
+        """Ids of text in which a control token is one token. Exits at what the vocabulary lacks.
+
+        begins: the conversation begins with it.
+        """
         try:
-            return self._chat_template.render.encode(text)
+            return self._chat_template.render.encode(text, begins)
         except Exception as error:  # tokenizers raises nothing narrower
             name = self.tokenizer.name_or_path
             fail(f"the vocabulary of {name} cannot say {text!r} ({error}): use another --model")
@@ -318,8 +322,8 @@ class Chat:
         except ValueError as error:
             fail(f"{error}: use another --model, or logs and a world without such messages")
 
-    def _filled(self, pieces: list[str], contents: list[str]) -> list[int]:
-        """Ids of the pieces with these contents in their holes."""
+    def _filled(self, pieces: list[str], contents: list[str], begins: bool) -> list[int]:
+        """Ids of the pieces with these contents in their holes. begins: nothing stands before."""
         render = self._chat_template.render
         if not any(map(render.controls, contents)):
             texts = []
@@ -327,13 +331,13 @@ class Chat:
                 hole = isinstance(piece, Hole)
                 texts.append(piece.fill(contents[piece.number]) if hole else piece)
             with suppress(Exception):  # a word that the vocabulary lacks: `content` names it
-                return render.encode("".join(texts))
+                return render.encode("".join(texts), begins)
         ids: list[int] = []
         for piece in pieces:
             if isinstance(piece, Hole):
                 ids += self.content(piece.fill(contents[piece.number]))
-            else:
-                ids += self.encode(piece)
+            elif piece:
+                ids += self.encode(piece, begins and not ids)
         return ids
 
     def _body(self, ids: list[int], opening: list[int]) -> str | None:

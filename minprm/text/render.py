@@ -215,10 +215,11 @@ class Renderer:
             ids += self.encode(part, split_special_tokens=True)
         return ids
 
-    def encode(self, text: str, **knobs) -> list[int]:
-        """Ids of a piece of text, as they are where the piece stands behind a line break."""
+    def encode(self, text: str, begins: bool = False, **knobs) -> list[int]:
+        """Ids of a piece of text, as they are where the piece stands behind a line break, or where
+        it begins a text."""
         line = self._line
-        if line:
+        if line and not begins:
             behind = self.tokenizer.encode("\n" + text, add_special_tokens=False, **knobs)
             if behind[: len(line)] == line:
                 return behind[len(line) :]
