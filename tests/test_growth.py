@@ -159,7 +159,7 @@ def test_what_many_logs_have_in_common_is_tokenised_once(monkeypatch):
     encode = words.encode
     monkeypatch.setattr(words, "encode", lambda t, **knobs: encoded.append(t) or encode(t, **knobs))
     measured(chat_logs(300), chat)
-    assert encoded.count("be brief") == 1
+    assert sum("be brief" in text for text in encoded) == 1
     first = chat.content("be brief")
     first.append(0)  # what is kept is nobody's to change
     assert chat.content("be brief") == first[:-1]

@@ -331,7 +331,7 @@ class Chat:
                 hole = isinstance(piece, Hole)
                 texts.append(piece.fill(contents[piece.number]) if hole else piece)
             with suppress(Exception):  # a word that the vocabulary lacks: `content` names it
-                return render.encode("".join(texts), begins)
+                return render.state_ids("".join(texts), begins)
         ids: list[int] = []
         for piece in pieces:
             if isinstance(piece, Hole):

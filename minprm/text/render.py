@@ -13,6 +13,7 @@ JSON, and the text that takes its place has to be written so too.
 import json
 import re
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ class Renderer:
         self._line = self._line_before()
         # Some texts stand in many logs: rules, instructions, examples. They are long.
         self.content_ids = lru_cache(maxsize=256)(self._content_ids)
+        self._message_ids = lru_cache(maxsize=256)(self.encode)
 
     def __call__(self, messages: list[dict], tools: list[dict], prompt: bool) -> str:
         """The template's text. Raises ValueError where the template raises anything."""
@@ -213,6 +215,16 @@ class Renderer:
         ids: list[int] = []
         for part in [*parts, text]:
             ids += self.encode(part, split_special_tokens=True)
+        return ids
+
+    def state_ids(self, text: str, begins: bool) -> list[int]:
+        """Ids of the template's text. A control token parts what stands before it from itself, so
+        the parts are tokenised one by one: many states have some in common."""
+        starts = [match.start() for match in self.controls(text)]
+        ids: list[int] = []
+        for start, stop in pairwise([0, *starts, len(text)]):
+            if start < stop:
+                ids += self._message_ids(text[start:stop], begins and start == 0)
         return ids
 
     def encode(self, text: str, begins: bool = False, **knobs) -> list[int]:
