@@ -84,12 +84,13 @@ def require_logs(path: str) -> None:
 def few_shot(file: str, reading: Reading = AS_THEY_ARE) -> list[Demo]:
     """The logs of a --few-shot file, read as those of --demos are, or else as they stand."""
     reading = reading._replace(keep=())
-    as_demos = refusal(_with_thoughts, file, reading)
-    if not as_demos:
-        return _with_thoughts(file, reading)
-    as_it_stands = refusal(_with_thoughts, file, AS_THEY_ARE)
-    if as_it_stands not in ("", as_demos):
-        fail(f"--few-shot {file}, read as --demos is: {as_demos}; as it stands: {as_it_stands}")
+    if reading != AS_THEY_ARE:
+        as_demos = refusal(_with_thoughts, file, reading)
+        if not as_demos:
+            return _with_thoughts(file, reading)
+        as_it_stands = refusal(_with_thoughts, file, AS_THEY_ARE)
+        if as_it_stands not in ("", as_demos):
+            fail(f"--few-shot {file}, read as --demos is: {as_demos}; as it stands: {as_it_stands}")
     return _with_thoughts(file, AS_THEY_ARE)
 
 

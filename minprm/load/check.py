@@ -233,9 +233,14 @@ def check_seams(chat: Chat, model: PreTrainedModel) -> None:
             )
 
 
+def some_state(chat: Chat) -> str:
+    """The text of a conversation up to the assistant's first turn."""
+    return chat.text(chat.state([QUESTION], [], None))
+
+
 def other_opening(chat: Chat) -> str:
     """What opens a thought, where it has other ids behind a state than in one text with it."""
-    state = chat.text(chat.state([QUESTION], [], None))
+    state = some_state(chat)
     pieces = [*chat.encode(state, begins=True), *chat.think]
     whole = chat.encode(state + chat.layout.think, begins=True)
     return "" if whole == pieces else chat.layout.think
@@ -248,7 +253,7 @@ def other_seams(chat: Chat, thinks: bool = True) -> list[str]:
     before = f"{layout.think}So.{layout.gap}{layout.stop}{layout.act}"
     ids_before = chat.opening(chat.thought("So."))
     if not thinks:
-        state = chat.text(chat.state([QUESTION], [], None))
+        state = some_state(chat)
         before = state + layout.act_without_thought
         ids_before = [*chat.encode(state, begins=True), *chat.opening(None)]
     others = []

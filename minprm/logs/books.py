@@ -83,7 +83,11 @@ AS_THEY_ARE = Reading()
 
 def reading_of(knobs: Any) -> Reading:
     """The knobs of this configuration that say how logs are read. Exits where one cannot be."""
-    reading = Reading(*(getattr(knobs, name) for name in Reading._fields))
+    fields = []
+    for name in Reading._fields:
+        field = getattr(knobs, name)
+        fields.append(tuple(field) if isinstance(field, list) else field)
+    reading = Reading(*fields)
     for pair in reading.map:
         key, _, name = pair.partition("=")
         if not key or not name:

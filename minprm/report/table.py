@@ -1,6 +1,7 @@
 """The ladder as a table, and the intervals in it."""
 
 import math
+from itertools import chain
 from statistics import fmean, stdev
 
 Z = 1.959963984540054  # what a normal distribution leaves outside in 5 % of cases
@@ -91,11 +92,12 @@ def table(ladder: dict[str, list[dict]]) -> str:
     """The ladder, one line for each arm: mean success, interval, other means, every seed. An arm
     that was stopped has no row of that seed."""
     seeds = max(1, *map(len, ladder.values()))
-    replayed = all("likelihood" in row for rows in ladder.values() for row in rows)
+    all_rows = list(chain.from_iterable(ladder.values()))
+    replayed = all("likelihood" in row for row in all_rows)
     what, units = ("matched", "logs") if replayed else ("success", "Wilson, tasks")
     kind = f"95 % ({units})" if seeds == 1 else f"95 % (t, {seeds} seeds)"
     head = f"{'arm':<22}{what:>8}  {kind:<24}{'thoughts':>9}{'copies':>8}"
-    unreadable = replayed and any(row["unreadable"] for rows in ladder.values() for row in rows)
+    unreadable = replayed and any(row["unreadable"] for row in all_rows)
     head += f"{'unreadable':>12}" if unreadable else ""  # of a world `details` has it
     head += f"{'seconds':>9}  seeds"
     if replayed:

@@ -25,8 +25,8 @@ texts that open and close a call, and the end of the turn where calls have one o
 Text is tokenised piece by piece, never a whole conversation at once, for two reasons:
 
 - Content never becomes a control token. Only in the template's own pieces is a control token one
-  token. A web page that spells </think> stays ordinary text, and cannot end a thought. (A state
-  whose contents spell none is tokenised at once.)
+  token. A web page that spells </think> stays ordinary text, and cannot end a thought. (Where no
+  content of a state spells one, it is tokenised together with the template's text around it.)
 - Nothing sampled is tokenised again. Decoding ids and encoding the text may give other ids, and
   the sampler's log-probs belong to the ids that it drew. So the history grows by appending.
 
