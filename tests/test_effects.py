@@ -168,6 +168,8 @@ def other(config: Config, knob: str) -> object:
         return value + 1 if isinstance(value, int) else value / 2 + 0.1
     if isinstance(value, list):
         return {"arms": ["rl"], "tiny.mixture": ["bare=1"]}.get(knob, ["rounds=1"])
+    if knob == "model":
+        return "model"  # the folder of one
     return next((choice for choice in choices if choice != value), "logs.jsonl")
 
 
