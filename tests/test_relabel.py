@@ -41,7 +41,7 @@ def test_a_log_without_a_good_step_is_left_out(demos):
 def test_if_there_is_none_the_run_ends_in_a_sentence(demos, capsys):
     with pytest.raises(SystemExit):
         marked(demos[2:])
-    assert "no step reached --relabel.min-step-reward 0.9; begin" in capsys.readouterr().err
+    assert "no step reached --relabel.min-step-reward 0.9, the best has" in capsys.readouterr().err
 
 
 def test_a_step_with_a_bad_thought_is_read_and_not_learned(demos):

@@ -278,7 +278,8 @@ def _probabilities(policy: Policy, samples: list[Sample]) -> torch.Tensor:
 
 def check_gate(skills: dict[str, float], stop: bool) -> None:
     """Logs the skills. Exits where they are too low, for whatever is built on such a model."""
-    logger.info("base model: " + "  ".join(f"{k} {v:.3g}" for k, v in sorted(skills.items())))
+    named = {"garbled" if kind == "?" else kind: share for kind, share in skills.items()}
+    logger.info("base model: " + "  ".join(f"{k} {v:.3g}" for k, v in sorted(named.items())))
     cut = skills.get("cut", 0.0)
     poor = skills["?"] + cut > 0.2
     if stop and (skills["acts"] < 0.97 or poor):

@@ -111,18 +111,21 @@ def thoughts_a_step(cfg: Relabel, act: ActPRM, run: Run, matched: bool) -> int:
 def good_enough(logs: list[Relabelled], cfg: Relabel, stage_id: str) -> list[Relabelled]:
     """Those that --relabel.min-reward and --relabel.min-gain keep. Exits where none is kept."""
     # one bad thought spoils an episode, so a demo is as good as its worst step
-    good = [log for log in logs if min(s.reward for s in log.demo.steps) >= cfg.min_reward]
+    worst = [min(step.reward for step in log.demo.steps) for log in logs]
+    good = [log for log, reward in zip(logs, worst, strict=True) if reward >= cfg.min_reward]
     if not good:
         fail(
-            f"{stage_id}: no demo reached --relabel.min-reward {cfg.min_reward}; begin a run with "
-            "a lower one, with examples of thoughts (--few-shot), or with more updates"
+            f"{stage_id}: no demo reached --relabel.min-reward {cfg.min_reward}, the best has "
+            f"{max(worst):.3g}; begin a run with a lower one, or make thoughts better before: by "
+            "examples (--few-shot), more updates of Act-PRM, or another --model"
         )
     # a step whose action is certain anyway cannot gain, so what counts is the whole demo's gain
     gaining = [log for log in good if not log.chances or log.gain() >= cfg.min_gain]
     if not gaining:
         fail(
             f"{stage_id}: no demo reached --relabel.min-gain {cfg.min_gain}: these thoughts do not "
-            "help to predict the actions; begin a run with a lower one, or with more updates"
+            "help to predict the actions; begin a run with a lower one, or make thoughts better "
+            "before"
         )
     if len(gaining) < len(logs):
         logger.info(
@@ -141,8 +144,8 @@ def good_steps(logs: list[Relabelled], cfg: Relabel, stage_id: str) -> list[Rela
     learned = sum(step.learned for step in steps)
     if not learned:
         fail(
-            f"{stage_id}: no step reached --relabel.min-step-reward {cfg.min_step_reward}; begin a "
-            "run with a lower one, or with more updates"
+            f"{stage_id}: no step reached --relabel.min-step-reward {cfg.min_step_reward}, the "
+            f"best has {max(step.reward for step in steps):.3g}; begin a run with a lower one"
         )
     if learned < len(steps):
         logger.info(
