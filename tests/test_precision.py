@@ -154,14 +154,18 @@ def test_no_more_rows_are_written_at_once_than_fit(monkeypatch, rows):
     p = policy()
     row = bytes_of_row(p.model, tokens=4 + 8)
     monkeypatch.setattr(module, "free_memory", lambda device: 2 * rows * row)
-    writer, sizes = Sampler(p.model), []
+    writer, sizes, held = Sampler(p.model), [], []
     write = writer.write
-    writer.write = lambda prompts, noise, **how: (
-        sizes.append(len(prompts)),
-        write(prompts, noise, **how),
-    )[1]
+
+    def watched(prompts, noise, **how):
+        sizes.append(len(prompts))
+        held.append(writer.last_call)
+        return write(prompts, noise, **how)
+
+    writer.write = watched
     groups = writer.generate(PROMPTS, 3, 8, [], 1.0, 0)
     assert sizes == {1: [1] * 9, 4: [3, 3, 3], 8: [6, 3]}[rows]
+    assert held == [None] * len(sizes)  # the memory of the rows before is free
     assert [len(group) for group in groups] == [3, 3, 3]
     assert gap(p) < 1e-4
     assert len({tuple(c.ids) for group in groups for c in group}) == 9  # each with its own noise

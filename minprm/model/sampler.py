@@ -118,6 +118,8 @@ class Sampler:
         completions = []
         with autocast(self.model):
             for first in range(0, len(prompts_of_all), rows):
+                if first:
+                    self.last_call = None  # of other prompts: none of these goes on from there
                 batch = prompts_of_all[first : first + rows]
                 noise = partial(noise_of, first, len(batch))
                 completions += self.shares.complete(batch, noise, write)
