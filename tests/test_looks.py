@@ -1,6 +1,7 @@
 """Looks measure a stage while it learns, change nothing of it, and can end it."""
 
 import math
+import sys
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +15,7 @@ from transformers import AutoModelForCausalLM
 from minprm.arms.about import read_about
 from minprm.arms.evaluation import evaluate, summary
 from minprm.arms.ladder import run_stage, start
+from minprm.commands.threads import keep_freed_memory
 from minprm.constants import SFT, ActPRM, Config
 from minprm.endpoint import agents
 from minprm.envs.base import task_seed
@@ -260,3 +262,21 @@ def test_what_was_played_is_measured_as_an_evaluation_measures_it(checkpoints, t
     assert found["policy/thought_length"] == expected["thought_length"]
     logps = [logp for e in episodes for sample in e.samples for logp in sample.logprobs]
     assert found["policy/drawn_tokens"] == sum(not math.isnan(logp) for logp in logps)
+
+
+def resident() -> int:
+    """Bytes of memory that this process holds."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith("VmRSS")]
+    return int(line.split()[1]) * 1024
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the C library of Linux keeps freed memory")
+def test_a_look_gives_back_what_tensors_have_freed():
+    keep_freed_memory()
+    held = [torch.ones(500_000) for _ in range(200)]
+    peak = resident()
+    held = held[-1:]  # behind all that is free now
+    assert resident() > peak - 20e6
+    looks.give_back_memory()
+    assert resident() < peak - 300e6

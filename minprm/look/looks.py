@@ -3,6 +3,8 @@
 A look draws noise of its own and moves no weight, so training is the same with it and without.
 """
 
+import ctypes
+import sys
 import time
 from dataclasses import replace
 
@@ -45,9 +47,11 @@ class Looks:
                 self.played = collapse(run.agent, of_play(episodes, run.agent.chat))
             case Updated() if self._is_due(run, event.update):
                 began = time.perf_counter()
+                give_back_memory()
                 measured = self.played | success(run)
                 if isinstance(event.cfg, ActPRM) and run.held_out:
                     measured |= held_out_reward(run, event.cfg)
+                give_back_memory()
                 # what a stage does next may depend on them: all processes go by the same ones
                 event.stats |= run.agent.policy.shares.agreed(measured)
                 event.stats["time/look"] = time.perf_counter() - began
@@ -58,6 +62,18 @@ class Looks:
         if not every:
             return False
         return update == 0 or (update + 1) % every == 0 or update + 1 == self.updates
+
+
+def give_back_memory() -> None:
+    """Gives the system back what tensors have freed, where glibc keeps it (commands/threads.py).
+
+    A look writes more at once than an update does, and what an update has freed lies in pieces that
+    are too small for it: the memory of the two would add up.
+    """
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "malloc_trim"):  # another C library may lack it
+            libc.malloc_trim(0)
 
 
 def success(run: Run) -> dict[str, float]:
