@@ -220,6 +220,7 @@ def _answer_portion(
             if _can_be_scored(agent.chat, answer):
                 scored[len(answers)] = sample
             answers.append(answer)
+    agent.sampler.sleep()  # scoring needs its memory
     logps = agent.policy.logprobs([*scored.values()])
     for i, logp in zip(scored, logps, strict=True):
         answers[i] = answers[i]._replace(likelihood=logp.sum().exp().item())
