@@ -64,6 +64,20 @@ def test_kept_prompts_share_no_memory_with_what_is_drawn_after_them(caches):
     assert [keys.shape[2] for keys, _ in kept] == [6, 6]
 
 
+@pytest.mark.parametrize("more", [[10, 11], []])
+def test_the_prompts_of_the_last_call_are_let_go_when_they_are_read_on_from(more):
+    """Or, where nothing goes on from them, before others are read."""
+    writer = Sampler(policy().model)
+    writer.generate(PROMPTS, 1, 8, [], 1.0, 0)
+    last = writer.last_call
+    goes_on = [prompt + more for prompt in PROMPTS] if more else [[4, 5]]
+    before = [writer.last_call is last]
+    writer.model.register_forward_hook(lambda *_: before.append(writer.last_call is last))
+    writer.generate(goes_on, 1, 8, [], 1.0, 0)
+    assert before[:2] == [True, False]
+    assert len(last.layers) == (0 if more else 2)
+
+
 @pytest.mark.parametrize("tokens", [1, 8])
 def test_the_room_is_counted_before_it_is_taken(caches, tokens):
     """All but the last token drawn are read, so that one has no room. Where three completions stand

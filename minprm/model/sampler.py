@@ -234,17 +234,13 @@ class Sampler:
     def _resume(
         self, prompts: list[tuple[int, ...]], stamp: int
     ) -> tuple[list[int], Tensor, DynamicCache]:
-        """(how many tokens of each prompt are read already, their mask, their cache)."""
+        """(how many tokens of each prompt are read already, their mask, their cache). Lets go of
+        the last call."""
+        cached = self._cached(prompts, stamp)
         last = self.last_call
-        if last is None or last.stamp != stamp:  # its keys and values are outdated
-            return self._begin_alike(prompts)
-        sizes = sorted(set(map(len, last.rows)), reverse=True)
-        cached = [_longest_cached(prompt, sizes, last.rows) for prompt in prompts]
-        longest = max(map(len, prompts))
-        width = max(len(prompt) - n for prompt, n in zip(prompts, cached, strict=True))
-        # each prompt that is all new makes every row as much wider, by padding: after two of those
-        # all is read anew, or the cache would grow by a whole prompt at every step
-        if not any(cached) or last.mask.shape[1] + width > 2 * longest:
+        self.last_call = None
+        if last is None or not any(cached):
+            del last  # or its memory would not be free yet
             return self._begin_alike(prompts)
         # a prompt that is all new takes row 0, and its mask hides what is there
         places = [last.rows.get(prompt[:n], 0) for prompt, n in zip(prompts, cached, strict=True)]
@@ -252,9 +248,27 @@ class Sampler:
         rows = torch.tensor(places, device=device)
         continued = torch.tensor(cached, device=device) > 0
         cache = DynamicCache(config=self.model.config)
-        for number, (keys, values) in enumerate(last.layers):
+        for number in range(len(last.layers)):
+            keys, values = last.layers.pop(0)  # and they are free as soon as they are copied
             cache.update(keys[rows], values[rows], number)
         return cached, last.mask[rows] * continued[:, None], cache
+
+    def _cached(self, prompts: list[tuple[int, ...]], stamp: int) -> list[int]:
+        """How many tokens of each prompt the last call has read. Zeros where reading on from there
+        is wrong, or not worth it."""
+        nothing = [0] * len(prompts)
+        last = self.last_call
+        if last is None or last.stamp != stamp:  # its keys and values are outdated
+            return nothing
+        sizes = sorted(set(map(len, last.rows)), reverse=True)
+        cached = [_longest_cached(prompt, sizes, last.rows) for prompt in prompts]
+        longest = max(map(len, prompts))
+        width = max(len(prompt) - n for prompt, n in zip(prompts, cached, strict=True))
+        # each prompt that is all new makes every row as much wider, by padding: after two of those
+        # all is read anew, or the cache would grow by a whole prompt at every step
+        if last.mask.shape[1] + width > 2 * longest:
+            return nothing
+        return cached
 
     def _begin_alike(
         self, prompts: list[tuple[int, ...]]
