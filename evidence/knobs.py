@@ -21,7 +21,10 @@ file, the file before the preset, and the preset before the defaults below. A kn
 no effect is refused. `python -m evidence.knobs` writes this page from `minprm/constants.py`.
 
 A yes-or-no knob is switched on by its name and off by `no-` before the name: `--no-gate`,
-`--rl.no-backfill`. A list takes several words: `--seeds 0 1 2`.
+`--rl.no-backfill`. In a TOML file `no-gate = true` is the same as `gate = false`. A list takes
+several words: `--seeds 0 1 2`. `--world-args` replaces all world-args of a file, and the log says
+which. With another `--model` or `--world`, what a file says of the embedded model or of its own
+world is left out.
 """
 PRESET_HEAD = """\
 ## Presets

@@ -177,6 +177,8 @@ def keep(
     e.turns.append(Turn(*e.state_ids, ended, chat.without_thought(ended)))
     thought, action = chat.parse(turn)
     thought_ids, _ = chat.split(turn)
+    if opening:  # a thought that was given, an empty one, is not the agent's
+        thought, thought_ids = None, None
     unreadable = chat.text(turn) if action is None else ""
     return thought, action, len(thought_ids or []), unreadable
 

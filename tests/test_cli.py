@@ -44,6 +44,12 @@ ROOT = Path(__file__).parents[1]
         ("--rl.advantage nowhere.py:f", "nowhere.py: No such file"),
         (f"--act-prm.reward {__file__}:refusal", "it has to take logp alone, or logp, thought"),
         (f"--rl.advantage {__file__}:refusal", "it has to take the rewards of a group"),
+        ("--top-p 0.9", "--top-p is not here: the loss holds for tokens of the whole vocabulary"),
+        ("--min-length=3", "--min-length is not here: the loss holds for tokens of the whole"),
+        ("--load-in-4bit", "--load-in-4bit is not here: weights are fp32 or bf16: leave it out"),
+        ("--rl.loss aipo", "aipo is --rl.loss cispo here"),
+        ("--act-prm.loss grpo", "grpo is --act-prm.advantage mean_std here"),
+        ("--rl.advantage GRPO", "--rl.advantage GRPO is --rl.advantage mean_std here"),
         ("--config nowhere.toml", "nowhere.toml"),
         ("--rl.lr 1e-3 --rl.lr 1e-4", "--rl.lr is given twice"),
         ("--think --no-think", "--think is given twice"),
@@ -237,6 +243,8 @@ def test_every_preset_and_every_command_of_a_benchmark_is_accepted():
         (b'gate = "yes"', "my.toml: gate is true or false, and not 'yes'"),
         (b"run = true", "my.toml: run takes a value, and not true or false"),
         (b"num-demos = 9\nnum_demos = 8", "my.toml names num_demos twice"),
+        (b"think = true\nno-think = false", "my.toml names think twice"),
+        (b"no-think = 1", "my.toml: no-think is true or false, and not 1"),
         (b"stages = []", "--stages names nothing"),
         (b"sft.lr = [1e-3, 1e-4]", "my.toml: sft.lr takes one value, and not [0.001, 0.0001]"),
         (b"sft.lr = []", "my.toml: sft.lr takes one value, and not []"),
@@ -282,6 +290,37 @@ def test_arms_replace_stages_and_a_world_the_knobs_of_another(tmp_path):
     assert (config.stages, config.arms) == ([], ["base", "act_prm"])
     config = parse(["--config", str(path), "--world", "frozenlake"])
     assert config.world_args == ["size=4"]
+
+
+def test_a_switch_of_a_toml_file_may_be_named_by_what_it_switches_off(tmp_path):
+    off, on = tmp_path / "off.toml", tmp_path / "on.toml"
+    off.write_text('stages = ["rl"]\nno-think = true\nrl.no-backfill = false')
+    on.write_text("think = true")
+    config = parse(["--config", str(off)])
+    assert not config.think and config.rl.backfill
+    assert parse(["--config", str(off), str(on)]).think
+    assert not parse(["--config", str(on), str(off)]).think
+    assert parse(["--config", str(off), "--think"]).think
+
+
+def test_another_model_replaces_what_a_file_says_of_the_embedded_one(tmp_path):
+    path, more = tmp_path / "a.toml", tmp_path / "b.toml"
+    path.write_text("gate = false\nsft.lr = 0.5\ntiny.updates = 7")
+    more.write_text('model = "chat"')
+    assert parse(["--config", str(path)]).tiny.updates == 7
+    for flags in ([str(path), "--model", "chat"], [str(path), str(more)]):
+        config = parse(["--config", *flags])
+        assert (config.model, config.sft.lr, config.tiny) == ("chat", 0.5, Tiny())
+
+
+def test_world_args_of_a_file_that_flags_replace_are_told(tmp_path, said):
+    path = tmp_path / "a.toml"
+    path.write_text('world = "frozenlake"\nworld-args = ["size=4", "path=3"]')
+    flags = ["--config", str(path), "--world-args"]
+    assert parse([*flags, "size=4", "path=3", "ice=0.8"]).world_args[2] == "ice=0.8"
+    assert said == []  # nothing is lost
+    assert parse([*flags, "slip=0.5"]).world_args == ["slip=0.5"]
+    assert said == ["--world-args replaces all that --config has: --world-args size=4 path=3"]
 
 
 def test_toml_gives_the_same_knobs_and_flags_override_it(tmp_path):

@@ -221,6 +221,36 @@ def test_a_mark_of_the_encoding_and_windows_line_ends_are_read(tmp_path):
         read_rows("nowhere.jsonl", str)
 
 
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"b": 1}, 'line 1: another format: "a" is missing'),
+        ({"a": 1}, "line 1: another format: one of a is of another type"),
+        (3, "line 1: another format: a row is an object, {...}"),
+    ],
+)
+def test_a_row_in_another_format_is_told_without_pythons_names(row, said, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(row))
+    with pytest.raises(ValueError, match="another format") as refused:
+        read_rows(path, lambda row: row["a"].strip())
+    assert said in str(refused.value) and "Error" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (".", "a folder, and one file is read here; name a file in it"),
+        ("x*.jsonl", "a pattern is not read here; name one file"),
+        ("hf://openai/gsm8k", "a data set of the hub as owner/name or owner/name:configuration"),
+    ],
+)
+def test_what_is_no_file_is_called_what_it_is(name, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=said):
+        read_rows(name, str)
+
+
 def test_a_task_is_on_one_side_of_the_split_only():
     lines = [{**TEXT, "task": t} for t in "aabbcc"]
     train, held_out = split_tasks([from_chat(line) for line in lines], held_out=1)

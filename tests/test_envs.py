@@ -20,6 +20,7 @@ from minprm.constants import Config
 from minprm.envs import WORLDS, base, check_tasks, world_class
 from minprm.envs import __main__ as by_hand
 from minprm.envs.base import called, task_seed
+from minprm.envs.mixed import entries
 from minprm.logs.reader import from_chat, read_demos, to_chat
 from minprm.play import Episode, act, expert_demo
 from shared.worlds import HOSTILE, SEEDS, Doors, installed, make, observations, play
@@ -166,7 +167,7 @@ ADVERSARIAL = {
     "reverse_text": lambda w: [w.text * 2, w.text[::-1] * 2, w.text[::-1] + " ?", w.text[:0:-1]],
     "alphabet_sort": lambda w: [w.expert() + ", Zoe", w.expert() * 2, w.expert()[:-1], ", " * 99],
     "text": lambda w: ["1 2", w.expert() * 2, w.expert() + " 99", w.expert()[:-1]],
-    "gsm8k": lambda w: [f"{w.answer + 1:g}", f"{w.answer:g} or {w.answer + 1:g}", "0"],
+    "gsm8k": lambda w: [f"{int(w.expert()) + 1}", f"{w.expert()} or 7.5", "0"],
     "countdown": lambda w: [f"{w.target}", f"{w.solution} + 0", f"{w.solution} * 1", "1 - - 1"],
     "connections": lambda w: [", ".join(w.left), ", ".join(w.left[:5]), (w.left[0] + ",") * 4],
     "hotpot": lambda w: [
@@ -382,6 +383,9 @@ def test_several_worlds_are_drawn_by_weight_and_each_tells_its_success():
 @pytest.mark.parametrize(
     ("worlds", "said"),
     [("cups*x", "NAME*WEIGHT"), ("cups*0", "NAME*WEIGHT"), ("cups,", "an empty entry"),
+     ("cups *3, rooms", "cups *3: write NAME*WEIGHT knob=value ..., without a space before"),
+     ("hotpot file=my file.jsonl, cups", "hotpot file=my file.jsonl: write NAME*WEIGHT"),
+     ("hotpot file='my file.jsonl, cups", "a quote is left open: write file='my file.jsonl'"),
      ("cups, cups", "named twice"), ("mixed", "cannot hold itself"), ("cups rounds=z", "rounds=z"),
      ("mcp:python server.py tasks=t.jsonl, cups", "an MCP server has none: play it alone")],
 )  # fmt: skip
@@ -389,6 +393,14 @@ def test_a_mixture_that_is_none_is_refused_in_a_sentence(worlds, said, capsys):
     with pytest.raises(SystemExit):
         check_tasks(Config(world="mixed", world_args=[f"worlds={worlds}"]))
     assert said in capsys.readouterr().err
+
+
+def test_quotes_hold_a_value_with_spaces_or_commas_together():
+    worlds = """text file='a, b.jsonl',cups*2 , "a b.py:W" x="c d" y=#1 folder=C:\\e"""
+    assert entries(worlds) == [
+        ("text", 1.0, ["file=a, b.jsonl"]), ("cups", 2.0, []),
+        ("a b.py:W", 1.0, ["x=c d", "y=#1", "folder=C:\\e"]),
+    ]  # fmt: skip
 
 
 # --- a user's own files ---
@@ -475,14 +487,24 @@ def test_a_size_that_takes_minutes_to_plan_for_is_refused():
 @pytest.mark.parametrize(
     ("world", "text", "said"),
     [("gsm8k", '{"question": 5, "answer": "#### 5"}', "needs"),
-     ("gsm8k", '{"question": "?", "answer": 5}\n{}', "line 1: another format"),
-     ("gsm8k", '[{"query": "?", "response": "The answer is: x"}]', "number 1: needs"),
-     ("gsm8k", '{"query": "?", "response": "The answer is: \\\\frac{23}{7}"}', "no number alone"),
-     ("gsm8k", '{"query": "?", "response": "The answer is: (9, 9)"}', "no number alone"),
-     ("gsm8k", '{"question": "?", "answer": "Paris, since 1823 or so"}', "no number alone"),
+     ("gsm8k", '{"question": "?", "answer": 5}\n{}', 'line 1: needs "question" and "answer"'),
+     ("gsm8k", '{"problem": "?", "solution": "5"}', 'line 1: needs "question" and "answer"'),
+     ("gsm8k", '{"query": "?"}', 'line 1: needs .* or "query" and "response"'),
+     ("gsm8k", '[{"query": "?", "response": "The answer is: x"}]', "no answer in it is a number"),
+     ("gsm8k", '{"query": "?", "response": "The answer is: \\\\frac{23}{7}"}', "no answer in it"),
+     ("gsm8k", '{"query": "?", "response": "The answer is: (9, 9)"}', "no answer in it"),
+     ("gsm8k", '{"question": "?", "answer": "Paris, since 1823 or so"}', "no answer in it"),
      ("gsm8k", "", "different tasks"),
      ("connections", '{"solution": {"groups": []}}', "four groups of four words"),
      ("connections", '{"grid": []}', "needs .*solution.* or .*answers"),
+     ("connections", "[3, null]", "number 1: needs .*solution"),
+     ("connections", '{"answers": [{"group": "g", "words": []}]}', "line 1: needs .*members"),
+     ("connections", '{"answers": [{"group": "g", "members": "abcd"}]}', "needs .*members"),
+     ("hotpot", "null", "line 1: needs"), ("hotpot", "3", "line 1: needs"),
+     ("hotpot", '{"question": "?", "answer": "x", "context": {"pages": []}, '
+      '"supporting_facts": []}', "line 1: needs"),
+     ("hotpot", '{"question": "?", "answer": "x", "context": [["A", [1]]], '
+      '"supporting_facts": []}', "line 1: needs"),
      ("hotpot", '{"question": "?", "context": []}', "a test file has no answers"),
      ("hotpot", '{"question": "?", "answer": "x", "context": ["A"], "supporting_facts": ["A"]}',
       "needs"),
@@ -494,6 +516,74 @@ def test_a_file_that_holds_no_tasks_is_refused_by_what_is_wrong_in_it(world, tex
     with pytest.raises(ValueError, match=said) as refused:
         make(world, file=str(file))
     assert str(file) in str(refused.value) and "\n" not in str(refused.value)
+    assert "Error" not in str(refused.value)
+
+
+def rows_in(path: Path, rows: list) -> str:
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return str(path)
+
+
+def test_a_page_of_hotpot_may_be_one_text_and_pages_of_one_title_are_read_as_one(tmp_path):
+    pages = [["A", "A is by B."], ["A", ["A is old.", "It is long."]], ["B", ["From Rome."]]]
+    facts = {"answer": "Rome", "context": pages, "supporting_facts": [["A", 0], ["B", 0]]}
+    rows = [{"question": f"where is {i}?", **facts} for i in range(30)]
+    world = make("hotpot", file=rows_in(tmp_path / "h.jsonl", rows))
+    world.reset(0)
+    assert world.question.pages == {"A": "A is by B. A is old. It is long.", "B": "From Rome."}
+
+
+def test_all_wordings_of_a_problem_of_metamathqa_are_in_one_split(tmp_path):
+    rows = []
+    for i in range(90):
+        row = {"query": f"wording {i}?", "response": f"The answer is: {i}"}
+        rows.append({**row, "original_question": f"problem {i // 3}?"})
+    world = make("gsm8k", file=rows_in(tmp_path / "m.jsonl", rows))
+    splits_of = {}
+    for split in base.SPLITS:
+        for i in range(100):
+            wording = int(world.reset(task_seed(split, i)).split()[1][:-1])
+            splits_of.setdefault(wording // 3, set()).add(split)
+    assert len(splits_of) == 30 and all(len(splits) == 1 for splits in splits_of.values())
+
+
+def test_problems_whose_answer_is_no_number_are_left_out_and_counted(tmp_path, capsys):
+    rows = [{"question": f"{i}+1?", "answer": f"#### {i + 1}"} for i in range(30)]
+    rows += [{"question": "half?", "answer": "#### 1/2"}, {"question": "who?", "answer": "I"}]
+    file = rows_in(tmp_path / "g.jsonl", rows)
+    assert len(make("gsm8k", file=file).problems) == 30
+    told = f"{file}: 2 of 32 problems are left out, whose answer is no number alone\n"
+    assert capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize("name", ["rome", "rome.txt"])
+def test_a_document_is_named_with_or_without_its_ending(name, tmp_path, capsys):
+    make("search")
+    (tmp_path / "rome.txt").write_text("Its founder was Romulus.")
+    (tmp_path / "paris.md").write_text("Paris is big.")
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "oslo.txt").write_text("Oslo is cold.")
+    asked = [{"question": f"Whose is Rome? ({i})", "answer": "Romulus", "document": name}
+             for i in range(30)]  # fmt: skip
+    questions = rows_in(tmp_path / "q.jsonl", asked)
+    world = make("search", docs=str(tmp_path), questions=questions)
+    world.reset(0)
+    assert world.question.document == "rome"
+    said = "2 of its files are left out: only .txt files right in it are read"
+    assert capsys.readouterr().err == f"{tmp_path}: {said}\n"
+
+
+def test_a_document_that_the_folder_lacks_is_refused_by_its_name(tmp_path):
+    make("search")
+    (tmp_path / "rome.txt").write_text("Its founder was Romulus.")
+    for row, said in (
+        ({"question": "?", "answer": "x", "document": "oslo.md"}, "line 1: document 'oslo.md': "),
+        ({"question": "?", "answer": "x"}, 'line 1: needs "question", "answer" and "document"'),
+        (None, 'line 1: needs "question", "answer" and "document"'),
+    ):
+        questions = rows_in(tmp_path / f"{len(row or [])}.jsonl", [row])
+        with pytest.raises(ValueError, match=said):
+            make("search", docs=str(tmp_path), questions=questions)
 
 
 def test_a_missing_extra_is_one_sentence_with_its_install_line(monkeypatch, capsys):

@@ -671,6 +671,15 @@ def test_a_table_in_csv_is_refused_with_how_it_becomes_lines(tmp_path):
     assert 'to_json(OUT, orient="records", lines=True)' in report.problems[0].reason
 
 
+def test_a_file_that_cannot_be_read_is_no_bad_line(tmp_path, capsys):
+    (tmp_path / "logs.csv").write_text("prompt,completion\nhi,ho\n", encoding="utf-8")
+    for way in (lambda path: read_demos(path), lambda path: main([str(path)])):
+        with pytest.raises(SystemExit):
+            way(tmp_path / "logs.csv")
+        out, error = capsys.readouterr()
+        assert "a table in CSV" in error and "--skip-bad" not in error and not out
+
+
 def test_an_error_beside_a_result_is_not_lost(read):
     """Inspect's model reads the error alone; of others, their user says what it is."""
     call = {"id": "c", "type": "function", "function": "run", "arguments": {}}

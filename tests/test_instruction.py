@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,9 +21,9 @@ from minprm.envs.cups import Cups
 from minprm.logs.reader import from_chat, read_demos, write_demos
 from minprm.model.agent import make_prompter
 from minprm.model.policy import Policy
-from minprm.model.sampler import Sampler
+from minprm.model.sampler import Completion, Sampler
 from minprm.model.tree import row
-from minprm.play import forced_opening
+from minprm.play import forced_opening, keep
 from minprm.run.stage_ids import reads_instruction
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 from minprm.stages.sft import to_samples as logged
@@ -225,6 +226,11 @@ def test_an_agent_that_may_not_think_acts_behind_what_sft_on_actions_learns(name
         (sample,) = logged(Demo("t", [], [], [step]), agent)
         turn = sample.whole()[len(chat.state(step.state, [], None)) :]
         assert turn == [*forced, *chat.action("b"), *chat.end]
+    # what was given is no thought of the agent's
+    acted = [*chat.action("b"), *chat.end]
+    e = SimpleNamespace(spans=[], turns=[], state_ids=([], []))
+    completion = Completion(acted, [0.0] * len(acted))
+    assert keep(e, Sample(), completion, chat, forced) == (None, "b", 0, "")
 
 
 def test_nothing_is_told_where_nothing_would_be_understood_or_thought(folder):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -300,6 +301,7 @@ def test_a_server_that_dies_when_an_episode_starts_it_says_why(tmp_path):
         (["tasks=counts.jsonl", "reset=empty"], "reset=empty: no such tool. Tools: count, clear"),
         (["tasks=few.jsonl"], "it needs more tasks"),
         (["tasks=keys.jsonl"], """a task has "question", "answer", and may have "check", not ["""),
+        (["tasks=list.jsonl"], 'list.jsonl, line 1: a task has "question", "answer", and may have'),
         (["tasks=blank.jsonl"], "question and answer are texts, and"),
         (["tasks=number.jsonl"], "question and answer are texts, and"),
         (["tasks=check.jsonl"], '"check" is a call, {"name": ..., "arguments": {...}}'),
@@ -310,6 +312,7 @@ def test_tasks_and_knobs_that_make_no_world_are_refused(args, said, tmp_path, ca
     row = {"question": "a", "answer": "b"}
     write("few.jsonl", [row], tmp_path)
     write("keys.jsonl", [{**row, "anwser": "b"}], tmp_path)
+    write("list.jsonl", [3], tmp_path)
     write("blank.jsonl", [{**row, "answer": " ."}], tmp_path)
     write("number.jsonl", [{**row, "answer": 3}], tmp_path)
     write("check.jsonl", [{**row, "check": {"name": "count"}}], tmp_path)
@@ -318,6 +321,46 @@ def test_tasks_and_knobs_that_make_no_world_are_refused(args, said, tmp_path, ca
     write("typo.jsonl", typo, tmp_path)
     make = lambda flags: check_tasks(Config(world=RAW, world_args=args))  # noqa: E731
     assert said in refusal(make, args, capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "check find is called with {}, and the tool requires number too"),
+        ({"number": 1, "no": 2}, "check find is called with no, and the tool takes number"),
+    ],
+)
+def test_a_call_that_the_tools_schema_forbids_is_refused(arguments, said):
+    schema = {"properties": {"number": {}}, "required": ["number"], "additionalProperties": False}
+    tool = {"function": {"name": "find", "parameters": schema}}
+    with pytest.raises(ValueError, match=re.escape(said)):
+        servers.check_call("check find", arguments, tool)
+    servers.check_call("check find", {"number": 1}, tool)
+    del schema["additionalProperties"]
+    servers.check_call("check find", {"number": 1, "no": 2}, tool)
+
+
+def test_a_check_and_a_reset_that_lack_an_argument_are_refused(tmp_path):
+    check = {"name": "find", "arguments": {"no": 1}}
+    rows = [{"question": f"Where, {n}?", "answer": "Rome", "check": check} for n in range(40)]
+    write("find.jsonl", rows, tmp_path)
+    kind = world_class(DESK)
+    with pytest.raises(ValueError, match=r"check find is called with .*requires number too"):
+        kind(tasks="find.jsonl")
+    with pytest.raises(ValueError, match=r"reset=put is called with \{\}.*requires thing too"):
+        kind(tasks="tasks.jsonl", reset="put")
+
+
+def test_a_null_in_the_column_of_checks_is_no_check(tmp_path):
+    rows = [{"question": f"Count, {n}.", "answer": "2", "check": None} for n in range(40)]
+    write("null.jsonl", rows, tmp_path)
+    assert {task.check for task in world(RAW, "tasks=null.jsonl").tasks} == {None}
+
+
+def test_a_backslash_of_a_windows_path_stays_and_quotes_hold_a_path_together():
+    command = r"""python "my desk\server.py" 'a\b c'"""
+    assert servers.words(command, windows=True) == ["python", r"my desk\server.py", r"a\b c"]
+    assert servers.words(r"python my\ desk.py", windows=False) == ["python", "my desk.py"]
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys):

@@ -10,17 +10,19 @@ import pytest
 
 from evidence import audit
 from minprm.arms.evaluation import references
+from minprm.arms.ladder import start
 from minprm.commands import evaluate, train
 from minprm.commands.ask import Evaluation, as_trained
 from minprm.commands.checks import check
 from minprm.constants import Config, Tiny
 from minprm.envs import __main__ as by_hand
-from minprm.envs import make_world, world_class
+from minprm.envs import check_tasks, make_world, world_class
 from minprm.envs.base import World, task_seed
 from minprm.envs.cups import Cups
 from minprm.envs.text import Text
 from minprm.load.narration import require_narrator
 from minprm.play import expert_demo
+from shared.stages import Lines
 
 ROOT = Path(__file__).parents[1]
 SHOP = """
@@ -343,6 +345,25 @@ def test_it_is_trained_on_evaluated_and_shown_like_ours(here, ungated, capsys):
     evaluate.main(["checkpoints/r/base-0", "--episodes", "4"])
     (line,) = [row for row in capsys.readouterr().out.splitlines() if row.startswith("expert ")][:1]
     assert " 1.000 " in line  # of the world that the checkpoint remembers
+
+
+def test_in_mixed_it_is_checked_as_it_is_alone(here, capsys):
+    wrong = SHOP.replace("turns = 2", "turns = 2\n    words = [3]", 1)
+    (here / "wrong.py").write_text(wrong)
+    for name, complaint in (("wrong.py:Shop", "its words"), ("wrong.py:Nothing", "defines no")):
+        cfg = Config(world="mixed", world_args=[f"worlds=cups*1000, {name}"])
+        assert complaint in sentence(capsys, lambda cfg=cfg: check_tasks(cfg))
+
+
+def test_in_mixed_the_files_of_worlds_and_rewards_are_part_of_a_run(here, model):
+    (here / "mine.py").write_text(mine())
+    (here / "brief.py").write_text("def brief(answer, reference):\n    return 1.0\n")
+    cfg = Config(
+        world="mixed", model=str(model), num_demos=4, held_out=0, stages=["rl"],
+        world_args=["worlds=mine.py:Mine rounds=1, text reward=brief.py:brief"],
+    )  # fmt: skip
+    run = start(cfg, 0, Lines(), here / "checkpoints")
+    assert {"mine.py", "brief.py"} <= run.snapshots.made_by.keys()
 
 
 @pytest.mark.slow

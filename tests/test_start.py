@@ -52,7 +52,7 @@ import sys
 from minprm.commands.cli import parse
 from minprm.commands.plan import plan
 parts = plan(parse(["--dry-run"]), None)
-while "takes a moment" not in (part := next(parts)):
+while "found out by one batch" not in (part := next(parts)):
     print(part)
 assert not {"torch", "transformers"} & {*sys.modules}
 """

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from minprm.report.table import by_log, interval, student_t, table, wilson
+from minprm.report.table import by_log, details, interval, student_t, table, wilson
 
 
 @pytest.mark.parametrize("freedom", [1, 2, 13, 14, 15, 30, 99, 400])
@@ -43,6 +43,14 @@ def test_an_arm_that_was_stopped_is_a_row_that_says_so():
     _, whole, half, none = table({"a": [row, row], "b": [row], "c": []}).splitlines()
     assert whole.endswith("  0.500 0.500") and half.endswith("  0.500 stopped")
     assert none.split() == ["c", "stopped"]
+
+
+def test_a_long_name_moves_no_column_into_another():
+    row = dict.fromkeys(["reward", "turns", "valid", "effective", "unreadable"], 0.5)
+    row |= {"thought_length": 1.0, "success/reverse_text": 0.25}
+    head, *lines = details({"checkpoints/warm/stages-0": [row], "b": [row]}).splitlines()
+    assert {len(line) for line in lines} == {len(head)} and head.split()[-1] in row
+    assert [line.split()[-1] for line in lines] == ["0.250", "0.250"]
 
 
 def test_a_replay_says_that_steps_were_matched_and_that_its_intervals_are_over_logs():

@@ -137,6 +137,12 @@ def test_any_of_several_references_is_right_and_the_system_prompt_comes_first(tm
     assert len(seen) == 40
 
 
+def test_a_null_in_the_column_of_rules_is_no_rule(tmp_path):
+    w = world(f"file={write(tmp_path, *asked(system=None))}")
+    w.reset(0)
+    assert w.system == ""
+
+
 def test_random_play_answers_what_others_were_answered_with(tmp_path):
     w = world(f"file={write(tmp_path, *asked())}")
     w.reset(0)
@@ -155,7 +161,7 @@ def test_random_play_answers_what_others_were_answered_with(tmp_path):
         ({"prompt": "", "reference": "b"}, "not empty"),
         ({"reference": "b"}, "not empty"),
         ({"prompt": "a", "reference": "b", "system": 3}, '"system" is no text'),
-        (["a", "b"], "another format"),
+        (["a", "b"], 'a row is {"prompt": a text, "reference": a text or a list of texts}'),
     ],
 )
 def test_a_row_that_is_no_task_is_named_by_its_line(row, said, tmp_path, capsys):
@@ -246,7 +252,13 @@ def test_a_reward_that_a_stage_would_not_be_paid_by_is_refused(arm, tmp_path, mo
     for asked_flags in (flags.split(), [*mixed, "worlds=cups rounds=1, text*2 reward=distinct"]):
         with pytest.raises(SystemExit) as stop:
             train(asked_flags)
-        assert stop.value.code == 2 and "use the stage rl:dense" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert stop.value.code == 2 and "use the stage rl:dense" in said
+    entry = "text reward=distinct enough=0.5"
+    assert f"say in its entry of worlds=, {entry}, which reward is a success" in said
+    with pytest.raises(SystemExit):
+        train([*mixed, f"worlds=cups rounds=1, {entry}"])
+    assert "rl:dense" not in capsys.readouterr().err
     for more in (["enough=0.9"], ["enough=0.9", "--arms", arm, "rl_dense"]):
         with pytest.raises(SystemExit):
             train([*flags.split(), *more])

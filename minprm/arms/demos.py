@@ -204,7 +204,16 @@ def fitting_demos(logs: list[Measured], agent: "Prompter", cfg: Config) -> list[
         if demo.steps:
             fit.append(demo)
     if cut:
-        logger.warning(f"{cut} of {len(logs)} logs are cut where they outgrow --context")
+        logger.warning(
+            f"{cut} of {len(logs)} logs are cut where they would outgrow --context {cfg.context}, "
+            f"if each thought had --thought-tokens {cfg.thought_tokens}"
+        )
+    too_long = sum(max(log.actions) > cfg.action_tokens for log in logs)
+    if too_long:
+        logger.warning(
+            f"{too_long} of {len(logs)} logs have an action that is longer than --action-tokens "
+            f"{cfg.action_tokens}, so the model cannot write it whole: allow longer ones"
+        )
     if logs and not fit:
         fail(
             f"--context {cfg.context} does not hold the first step of any of these "

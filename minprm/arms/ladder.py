@@ -38,6 +38,7 @@ from minprm.arms.evaluation import (
 )
 from minprm.constants import Config, Refused, arms_of, fail, flat
 from minprm.endpoint.agents import play_of, require_room
+from minprm.envs.mixed import parts
 from minprm.load.base import base_policy
 from minprm.load.check import check
 from minprm.load.pretrained import make_sampler
@@ -299,9 +300,10 @@ def start(
     # a task is on one side only, with all of its demos
     train_demos, held_out, test = split(fitting_demos(measured(demos, agent.chat), agent, cfg), cfg)
     made_by = {name: setting for name, setting in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
-    named = [cfg.world, cfg.agent, cfg.act_prm.reward, cfg.act_prm.advantage]
+    named = [cfg.agent, cfg.act_prm.reward, cfg.act_prm.advantage]
     named += [cfg.rl.reward, cfg.rl.advantage]
-    named += [text.rpartition("=")[2] for text in cfg.world_args]
+    for name, knobs in parts(cfg.world, cfg.world_args):
+        named += [name, *(knob.partition("=")[2] for knob in knobs)]
     made_by |= own.fingerprints(named)
     made_by["what the model is told"] = agent.instruction.text
     made_by["the examples"] = fingerprint_of_demos([*agent.instruction.examples])

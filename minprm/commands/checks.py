@@ -13,7 +13,7 @@ from minprm.arms.demos import examples_of
 from minprm.commands.knobs import flag, ranges
 from minprm.constants import ARMS, Advantage, Baseline, Config, Reward, arms_of, fail
 from minprm.envs import pairs
-from minprm.envs.mixed import entries
+from minprm.envs.mixed import parts
 from minprm.load.names import on_gpu, require_device
 from minprm.load.narration import require_mixture
 from minprm.run.stage_ids import kind
@@ -22,6 +22,14 @@ from minprm.stages import NAMES, READ_GIVEN, READ_LEFT, STAGES
 from minprm.text import instruction
 
 CENTRED = ("max_rl", "mean", "mean_std", "asym_clip", "rloo", "opo")
+# Names that others use for a loss or an advantage of ours.
+OURS = {
+    "aipo": "loss cispo",
+    "ppo": "loss ppo_clip",
+    "grpo": "advantage mean_std",
+    "dr_grpo": "advantage mean",
+    "gpg": "advantage batch",
+}
 MOST_STAGES = 10  # of --stages: the names of a stage's files hold all stages before it
 
 
@@ -93,6 +101,9 @@ def _check_names(config: Config) -> None:
 def _check_functions(config: Config) -> None:
     """Rewards and advantages: names of ours, or functions of the user's own, which are loaded."""
     advantages = get_args(Advantage)
+    for section, stage in (("act-prm", config.act_prm), ("rl", config.rl)):
+        ours = OURS.get(stage.advantage.lower())
+        refuse(ours, f"--{section}.advantage {stage.advantage} is --{section}.{ours} here")
     own.require("--act-prm.reward", config.act_prm.reward, get_args(Reward), own.REWARD_TAKES)
     own.require("--rl.reward", config.rl.reward, ["success"], own.EPISODE_TAKES)
     own.require("--act-prm.advantage", config.act_prm.advantage, advantages, own.ADVANTAGE_TAKES)
@@ -236,20 +247,21 @@ def _check_rl(config: Config) -> None:
 
 def _check_text(config: Config) -> None:
     """The world `text` pays a reward that `rl` would never see: there success is the reference."""
-    worlds = {config.world: config.world_args}
-    if config.world == "mixed":
-        with suppress(KeyError, ValueError):  # where it is made, a bad entry is refused by its text
-            named = entries(pairs(config.world_args, str)["worlds"])
-            worlds = {name: knobs for name, _, knobs in named}
-    knobs = pairs(worlds.get("text", []), str)
+    texts: list[str] = []
+    with suppress(ValueError):  # where it is made, a bad entry of mixed is refused by its text
+        texts = dict(parts(config.world, config.world_args)).get("text", [])
+    knobs = pairs(texts, str)
     reward = knobs.get("reward", "exact_match")
     stages = stages_of(config)
     unpaid = stages & {"rl", "rl:finetune"} and "rl:dense" not in stages and "enough" not in knobs
     unpaid = unpaid and config.rl.reward == "success"
+    place = "by --world-args enough=0.5"
+    if config.world == "mixed":
+        place = f"in its entry of worlds=, text {' '.join(texts)} enough=0.5,"
     refuse(
         unpaid and reward != "exact_match",
         f"rl is paid by success, and not by the reward {reward}: use the stage rl:dense (--arms "
-        "rl_dense), or say by --world-args enough=0.5 which reward is a success",
+        f"rl_dense), or say {place} which reward is a success",
     )
 
 

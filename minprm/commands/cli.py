@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import tyro
+from loguru import logger
 
-from minprm.commands.checks import check, refuse
+from minprm.commands.checks import OURS, check, refuse
 from minprm.commands.effects import check_effects
 from minprm.commands.knobs import flag, short_help
 from minprm.commands.presets import PRESETS
@@ -21,6 +22,7 @@ from minprm.envs import WORLDS
 from minprm.load.names import holds_adapters
 
 Flags = TypeVar("Flags")  # a dataclass of flags
+NEGATION = re.compile(r"(^|\.)no_")  # rl.no_backfill
 # Flags of `minprm train` in earlier versions, and what to do without them.
 GONE = {
     "tiny.layers": "the embedded model has two layers: leave it out",
@@ -48,6 +50,21 @@ for _stage in ("act_prm", "rl"):
 for _knob in ("loss", "kl", "kl_to", "kl_target", "entropy", "correction"):
     GONE[f"sft.{_knob}"] = "it is about sampled tokens, and nobody sampled the demos: leave it out"
 GONE["sft.decay"] = "the learning rate of SFT always decays: leave it out"
+# Flags of other projects that are not here, and why (docs/failures.md).
+LEFT_OUT = {
+    **dict.fromkeys(
+        ("top-p", "top-k", "min-p", "min-length", "repetition-penalty"),
+        "the loss holds for tokens of the whole vocabulary, drawn at --temperature: leave it out "
+        "(docs/examples.md has top-p)",
+    ),
+    **dict.fromkeys(
+        ("load-in-4bit", "load-in-8bit"),
+        "weights are fp32 or bf16: leave it out; --lora 32 takes less memory",
+    ),
+    "output-dir": "runs/ and checkpoints/ lie where the command starts; a symbolic link moves them",
+    "ref-model": "a KL is to the base model: give --rl.kl 0.01 alone",
+    "teacher": "one model alone is asked at each token: use TRL or PRIME-RL",
+}
 
 
 def parse(argv: list[str]) -> Config:
@@ -129,6 +146,9 @@ def _sentence(box: str) -> str:
         elif paragraphs[-1]:
             paragraphs.append([])
     complaint = " ".join(paragraphs[0])
+    unknown = re.match(r"Unrecognized options: --([\w-]+)", complaint)
+    if unknown and unknown[1] in LEFT_OUT:
+        return f"--{unknown[1]} is not here: {LEFT_OUT[unknown[1]]}"
     for title, *lines in paragraphs[1:-1]:
         if title == "Perhaps you meant:":
             flags = re.findall(r"(?:^|, )(--[\w.-]+)", "\n".join(lines), re.MULTILINE)
@@ -139,6 +159,9 @@ def _sentence(box: str) -> str:
         complaint += "; several numbers have a space between them"
     if re.search(rf"^Unrecognized options: ({'|'.join(WORLDS)})\b", complaint):
         complaint += '; several worlds are --world mixed --world-args "worlds=cups, errand"'
+    choice = re.match(r"invalid choice '(\w+)' for argument '--(rl|act-prm)\.loss'", complaint)
+    if choice and choice[1].lower() in OURS:
+        complaint += f" {choice[1]} is --{choice[2]}.{OURS[choice[1].lower()]} here"
     return complaint
 
 
@@ -154,7 +177,7 @@ def given_knobs(argv: list[str], gone: dict[str, str] = GONE) -> set[str]:
         if not word.startswith("--"):
             continue
         knob = word.split("=")[0].removeprefix("--").replace("-", "_")
-        knob = re.sub(r"(^|\.)no_", r"\1", knob)  # --rl.no-backfill
+        knob = re.sub(NEGATION, r"\1", knob)
         refuse(knob in knobs, f"{flag(knob)} is given twice")
         refuse(knob in gone, f"{flag(knob)} is gone: {gone.get(knob)}")
         knobs.add(knob)
@@ -185,12 +208,17 @@ def _toml_flags(argv: list[str]) -> list[str]:
             newer = _toml(path)
             knobs = _that_remain(knobs, newer) | newer
     given = {knob: _setting(argv, flag(knob)) for knob in given_knobs(argv)}
-    return as_flags(_that_remain(knobs, given))
+    knobs = _that_remain(knobs, given)
+    if "world_args" in knobs and "world_args" in given:
+        texts = as_flags({"world_args": knobs["world_args"]})
+        if not {*texts} <= {*argv}:
+            logger.info(f"--world-args replaces all that --config has: {' '.join(texts)}")
+    return as_flags(knobs)
 
 
 def _that_remain(knobs: dict[str, object], newer: dict) -> dict[str, object]:
     """The knobs without those that only belong to what newer ones replace: arms and stages are two
-    ways to say what is run, and the knobs of a world are no other world's."""
+    ways to say what is run, and the knobs of a world or of the embedded model are no other's."""
     replaced = set()
     if "stages" in newer:
         replaced.add("arms")
@@ -198,6 +226,8 @@ def _that_remain(knobs: dict[str, object], newer: dict) -> dict[str, object]:
         replaced.add("stages")
     if "world" in knobs and newer.get("world", knobs["world"]) != knobs["world"]:
         replaced.add("world_args")
+    if newer.get("model", "tiny") != "tiny":
+        replaced |= {"gate", *(knob for knob in knobs if knob.startswith("tiny."))}
     return {knob: setting for knob, setting in knobs.items() if knob not in replaced}
 
 
@@ -214,6 +244,9 @@ def _toml(path: str) -> dict[str, object]:
     found = {}
     for key, setting in settings:
         name = key.replace("-", "_")
+        positive = re.sub(NEGATION, r"\1", name)
+        negated = positive != name and isinstance(ours.get(positive), bool)
+        name = positive if negated else name
         refuse(name in found, f"--config {path} names {name} twice")
         place = f"--config {path}: {key}"
         if name in ours:
@@ -225,7 +258,7 @@ def _toml(path: str) -> dict[str, object]:
                 several and not isinstance(ours[name], list),
                 f"{place} takes one value, and not {setting!r}",
             )
-        found[name] = setting
+        found[name] = not setting if negated else setting
     refuse("config" in found, f"--config {path} names another config: give both, --config A B")
     flags = as_flags(found)
     said = refusal(given_knobs, flags) or refusal(read_flags, Config, flags, "minprm train")

@@ -23,7 +23,7 @@ from minprm.logs.atif import to_atif
 from minprm.logs.books import Reading, reading_of
 from minprm.logs.files import Problem
 from minprm.logs.normalise import FLAW
-from minprm.logs.reader import Report, read_logs, to_openai, write_lines
+from minprm.logs.reader import Report, read_logs, require_file, to_openai, write_lines
 from minprm.logs.schemas import RECONSTRUCTED, is_reconstructed
 from minprm.printable import printable
 from minprm.text.actions import all_tools, parts
@@ -76,6 +76,7 @@ def main(argv: list[str]) -> None:
         **{name: getattr(flags, name) for name in Reading._fields},
     )  # fmt: skip
     demos, report = read_logs(cfg.demos, reading_of(cfg))
+    require_file(cfg.demos, report)
     tokens = []
     if flags.model and demos:
         from transformers import AutoTokenizer  # a second or two, which logs alone need not

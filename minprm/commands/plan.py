@@ -26,7 +26,7 @@ def plan(cfg: Config, checkpoints: Path) -> Iterator[str]:
     yield f"{'stage':<50}{'updates':>9}"
     for stage_id in stage_ids(cfg):
         yield f"{stage_id:<50}{updates_of(stage_id, cfg, train_demos) or '-':>9}"
-    yield "\nWhether that fits, and how long it takes, takes a moment to find out.\n"
+    yield "\nWhether that fits, and how long it takes, is found out by one batch.\n"
     from torch import OutOfMemoryError  # what stands above waited for no torch
 
     from minprm.commands.dry_run import of_model

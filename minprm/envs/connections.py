@@ -46,6 +46,10 @@ CATEGORIES = {
     "trees": "palm elm oak plane ash beech",
 }
 MISTAKES = 4
+SHAPE = (
+    'needs {"solution": {"groups": [{"reason": a text, "words": [four texts]}, ...]}}, or '
+    '{"answers": [{"group": a text, "members": [four texts]}, ...]}'
+)
 
 
 class Puzzle(NamedTuple):
@@ -127,16 +131,27 @@ def _puzzle_of(groups: dict[str, list[str]]) -> Puzzle:
     return Puzzle(", ".join(sorted(chain(*groups.values()))), groups)
 
 
+def _groups_in(row: dict) -> list:
+    match row:
+        case {"solution": {"groups": [*groups]}}:  # MinRL's generated puzzles
+            return groups
+        case {"answers": [*groups]}:  # and its canonical ones
+            return groups
+    raise ValueError(SHAPE)
+
+
 def _from_row(row: dict) -> Puzzle:
-    if isinstance(row.get("solution"), dict):  # MinRL's generated puzzles, and its canonical ones
-        answers = [(group["reason"], group["words"]) for group in row["solution"]["groups"]]
-    elif isinstance(row.get("answers"), list):
-        answers = [(group["group"], group["members"]) for group in row["answers"]]
-    else:
-        raise ValueError('needs {"solution": {"groups": [{"reason", "words"}]}}, or {"answers": '
-                         '[{"group", "members"}]}')  # fmt: skip
     groups = {}
-    for reason, words in answers:
+    for group in _groups_in(row):
+        match group:
+            case {"reason": str(reason), "words": [*words]}:
+                pass
+            case {"group": str(reason), "members": [*words]}:
+                pass
+            case _:
+                raise ValueError(SHAPE)
+        if not all(isinstance(word, str) for word in words):
+            raise ValueError(SHAPE)
         groups[reason] = [word.strip().lower() for word in words]
     words = [*chain(*groups.values())]
     if len({*words}) != 16 or any(len(group) != 4 for group in groups.values()):

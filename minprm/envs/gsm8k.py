@@ -3,15 +3,33 @@
 The world teaches arithmetic in steps, in one turn. A file is GSM8K's ("question", and "answer" with
 the number after "####") or MetaMathQA's ("query", and "response" with the number after "The answer
 is:"). Only the last number of a model's answer counts.
+
+MetaMathQA asks one problem in several wordings. They are one task, named by "original_question".
 """
 
 import re
+import sys
+from functools import cache
+from typing import NamedTuple
 
 from minprm.envs.base import Illegal, World
-from minprm.envs.tasks import tasks_of
+from minprm.envs.tasks import check_splits
 from minprm.envs.words import NAMES
+from minprm.logs.reader import read_rows
+from minprm.printable import printable
 
 ITEMS = ("apples", "books", "candles", "coins", "eggs", "pens", "shells", "stamps")
+SHAPE = (
+    'needs "question" and "answer", a text that ends in "#### number", or "query" and "response", '
+    'a text that ends in "The answer is: number"'
+)
+
+
+class Problem(NamedTuple):
+    task: str  # the same in all wordings of a problem
+    question: str
+    work: str
+    answer: float
 
 
 class Gsm8k(World):
@@ -22,32 +40,34 @@ class Gsm8k(World):
         """file: JSONL of problems. steps: of a problem that is made here."""
         if not 1 <= steps <= 8:
             raise ValueError("1 to 8 steps")
-        self.problems = tasks_of(file, _problem) if file else ()
+        self.problems = _problems(file) if file else ()
         self.steps = steps
 
     def begin(self) -> str:
-        problem = self.rng.choice(self.problems) if self.problems else self._story()
-        question, self.work, self.answer = problem
-        return question
+        self.problem = self.rng.choice(self.problems) if self.problems else self._story()
+        return self.problem.question
+
+    def task(self) -> str:
+        return self.problem.task
 
     def act(self, action: str) -> tuple[str, float]:
         answer = number(action)
         if answer is None:
             raise Illegal("illegal: there is no number in the answer")
-        self.success = answer == self.answer
+        self.success = answer == self.problem.answer
         return "", float(self.success)
 
     def actions(self) -> list[str]:
         return [str(guess) for guess in range(100)]  # most answers lie in this range
 
     def expert(self) -> str:
-        return f"{self.answer:g}"
+        return f"{self.problem.answer:.15g}"
 
     def thought(self) -> str:
-        return self.work
+        return self.problem.work
 
-    def _story(self) -> tuple[str, str, float]:
-        """Makes a story of gains, losses and doublings. Returns (question, work, answer)."""
+    def _story(self) -> Problem:
+        """Makes a story of gains, losses and doublings."""
         name = self.rng.choice(NAMES)
         things = self.rng.choice(ITEMS)
         count = self.rng.randint(5, 20)
@@ -69,24 +89,41 @@ class Gsm8k(World):
                 work.append(f"{count} * 2 = {2 * count}.")
                 count *= 2
         story.append(f"How many {things} does {name} have now?")
-        return " ".join(story), " ".join(work), float(count)
+        question = " ".join(story)
+        return Problem(question, question, " ".join(work), float(count))
 
 
-def _problem(row: dict) -> tuple[str, str, float]:
-    """(question, work, answer) of a row."""
-    if "query" in row:
-        question, (work, mark, final) = row["query"], row["response"].rpartition("The answer is:")
-    else:
-        question, (work, mark, final) = row["question"], row["answer"].rpartition("####")
+@cache
+def _problems(file: str) -> list[Problem]:
+    """The problems of a file. Those whose answer is no number are left out, which a line tells."""
+    rows = read_rows(file, _problem)
+    problems = [row for row in rows if row]
+    if rows and not problems:
+        raise ValueError(f"{file}: no answer in it is a number alone; it {SHAPE}")
+    if len(problems) < len(rows):
+        left_out = f"{len(rows) - len(problems):,} of {len(rows):,} problems are left out"
+        print(printable(f"{file}: {left_out}, whose answer is no number alone"), file=sys.stderr)
+    check_splits([problem.task for problem in problems], file)
+    return problems
+
+
+def _problem(row: dict) -> Problem | None:
+    """The problem of a row; None where its answer is no number alone."""
+    match row:
+        case {"query": str(question), "response": str(text)}:
+            work, mark, final = text.rpartition("The answer is:")
+        case {"question": str(question), "answer": str(text)}:
+            work, mark, final = text.rpartition("####")
+        case _:
+            raise ValueError(SHAPE)
     answer = number(final)
     # a fraction, a pair, a formula: its last number would be taken for the answer
     alone = re.fullmatch(r"\s*[$€£]?-?[0-9][0-9,]*(\.[0-9]*)?\s*%?\.?\s*", final)
-    if not mark or not alone or answer is None or not isinstance(question, str):
-        raise ValueError(
-            'needs "question" and "answer" with "#### number", or "query" and "response" with '
-            '"The answer is: number"; leave out problems whose answer is no number alone'
-        )
-    return question, work.strip(), answer
+    if not mark or not alone or answer is None:
+        return None
+    original = row.get("original_question")
+    task = original if isinstance(original, str) else question
+    return Problem(task, question, work.strip(), answer)
 
 
 def number(text: str) -> float | None:

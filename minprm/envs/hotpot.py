@@ -117,23 +117,37 @@ class Hotpot(World):
 
 
 def _from_row(row: dict) -> Question:
-    if not {"question", "answer", "context", "supporting_facts"} <= {*row}:
+    needed = {"question", "answer", "context", "supporting_facts"}
+    if not isinstance(row, dict) or not needed <= {*row}:
         raise ValueError(f"{SHAPE}; a test file has no answers")
     context, facts = row["context"], row["supporting_facts"]
-    if isinstance(context, dict):  # of the hub: columns in the place of rows
-        context = zip(context["title"], context["sentences"], strict=True)
-        facts = zip(facts["title"], facts["sent_id"], strict=True)
     try:
-        pages = {title: " ".join(sentences) for title, sentences in context}
-        titles = [title for title, _ in facts]
-    except (TypeError, ValueError) as error:
+        if isinstance(context, dict):  # of the hub: columns in the place of rows
+            context = [*zip(context["title"], context["sentences"], strict=True)]
+            facts = [*zip(facts["title"], facts["sent_id"], strict=True)]
+        pages = _pages(context)
+        chain = list(dict.fromkeys(title for title, _ in facts))  # each title once, in order
+    except (LookupError, TypeError, ValueError) as error:
         raise ValueError(SHAPE) from error
-    chain = list(dict.fromkeys(titles))  # each title once, in order
     if not set(chain) <= set(pages):
         raise ValueError("a supporting fact is on no page of the context: leave the row out")
     if not isinstance(row["question"], str) or not isinstance(row["answer"], str):
         raise ValueError("question and answer are texts")
     return Question(row["question"], row["answer"], pages, chain)
+
+
+def _pages(context: list) -> dict[str, str]:
+    """The text of each page. Pages of one title are read as one. Raises ValueError for others."""
+    texts: dict[str, list[str]] = {}
+    for page in context:
+        match page:
+            case [str(title), str(text)]:
+                texts.setdefault(title, []).append(text)
+            case [str(title), [*sentences]]:
+                texts.setdefault(title, []).extend(sentences)
+            case _:
+                raise ValueError(SHAPE)
+    return {title: " ".join(sentences) for title, sentences in texts.items()}
 
 
 def normalised(text: str) -> str:

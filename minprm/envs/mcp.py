@@ -27,6 +27,7 @@ from minprm.text.actions import parts
 SECONDS = 60  # that a server may take to start, and for each call
 LONGEST = 100_000  # characters of an answer; what is longer is cut
 RULES = "Use the tools. When the task is done, answer in words, with nothing but the answer."
+SHAPE = 'a task has "question", "answer", and may have "check"'
 IDLE: dict[str, list["Connection"]] = {}  # by command, servers that wait for the next episode
 
 
@@ -73,14 +74,19 @@ class ServerWorld(World):
         self.tasks = tasks_of(tasks, _task)
         self.turns = turns
         self.resets_by = reset
-        names = [schema["function"]["name"] for schema in self.tools]
-        if reset not in ("", "none", *names):
-            raise ValueError(f"reset={reset}: no such tool. Tools: {', '.join(names)}")
+        tools = {schema["function"]["name"]: schema for schema in self.tools}
+        names = ", ".join(tools)
+        if reset not in ("", "none", *tools):
+            raise ValueError(f"reset={reset}: no such tool. Tools: {names}")
+        if reset in tools:
+            check_call(f"reset={reset}", {}, tools[reset])
         for task in self.tasks:
-            if task.check and task.check["name"] not in names:
-                raise ValueError(
-                    f"check {task.check['name']}: no such tool. Tools: {', '.join(names)}"
-                )
+            if not task.check:
+                continue
+            name = task.check["name"]
+            if name not in tools:
+                raise ValueError(f"check {name}: no such tool. Tools: {names}")
+            check_call(f"check {name}", task.check["arguments"], tools[name])
         self.tools = [schema for schema in self.tools if schema["function"]["name"] != reset]
 
     def begin(self) -> str:
@@ -186,7 +192,7 @@ class Connection:
 
         with TemporaryFile("w+", encoding="utf-8", errors="replace") as log:  # its error output
             try:
-                program, *arguments = shlex.split(command)
+                program, *arguments = words(command)
                 server = StdioServerParameters(command=program, args=arguments, env={**os.environ})
                 client = Client(stdio_client(server, log))
                 async with AsyncExitStack() as stack:
@@ -264,6 +270,36 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=begin_anew)
 
 
+def check_call(name: str, arguments: dict, tool: dict) -> None:
+    """Raises ValueError where the tool's schema says that no such call succeeds."""
+    schema = tool["function"]["parameters"]
+    properties = schema.get("properties", {})
+    missing = [key for key in schema.get("required", ()) if key not in arguments]
+    if missing:
+        raise ValueError(
+            f"{name} is called with {json.dumps(arguments)}, and the tool requires "
+            f"{', '.join(missing)} too"
+        )
+    unknown = [key for key in arguments if key not in properties]
+    if unknown and schema.get("additionalProperties") is False:
+        takes = ", ".join(properties) or "no arguments"
+        raise ValueError(f"{name} is called with {', '.join(unknown)}, and the tool takes {takes}")
+
+
+def words(command: str, windows: bool = os.name == "nt") -> list[str]:
+    r"""The words of a command. On Windows a backslash divides a path, and escapes nothing.
+
+    >>> words(r'python "my desk\server.py"', windows=True)
+    ['python', 'my desk\\server.py']
+    """
+    lexer = shlex.shlex(command, posix=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    if windows:
+        lexer.escape = ""
+    return list(lexer)
+
+
 def cause(error: BaseException) -> str:
     """Why a server failed; anyio hands on errors in groups."""
     while isinstance(error, BaseExceptionGroup):
@@ -287,11 +323,14 @@ def plain(text: str) -> str:
 
 
 def _task(row: dict) -> Task:
+    if not isinstance(row, dict):
+        raise ValueError(SHAPE)
     if not {"question", "answer"} <= row.keys() <= {"question", "answer", "check"}:
-        raise ValueError(f'a task has "question", "answer", and may have "check", not {[*row]}')
+        raise ValueError(f"{SHAPE}, not {[*row]}")
     for text in (row["question"], row["answer"]):
         if not isinstance(text, str) or not plain(text):
             raise ValueError("question and answer are texts, and not empty")
-    if "check" in row and not parts(json.dumps(row["check"]))[1]:
+    # a table cannot leave the check out of one row: there it is None
+    if row.get("check") is not None and not parts(json.dumps(row["check"]))[1]:
         raise ValueError('"check" is a call, {"name": ..., "arguments": {...}}')
     return Task(**row)

@@ -3,21 +3,27 @@
     --world mixed --world-args "worlds=cups*3 rounds=1, sokoban size=6"
     three tasks of cups to one of sokoban, each world with knobs of its own
 
+A value with a space or a comma stands in quotes: worlds=hotpot file='my file.jsonl', cups
+
 The seed of a task decides on its world too. An evaluation tells success world by world.
 """
 
 import random
+import shlex
 from collections.abc import Hashable
+from functools import cache
 
 from minprm.constants import Config, fail
-from minprm.envs import make_world
+from minprm.envs import check_tasks, make_world, pairs
 from minprm.envs.base import World
+
+DEFAULT = "cups, errand"
 
 
 class Mixed(World):
     teaches = "several worlds at once, drawn by weight"
 
-    def __init__(self, worlds: str = "cups, errand"):
+    def __init__(self, worlds: str = DEFAULT):
         """worlds: `NAME*WEIGHT knob=value ...` of each, with commas between them; the weight is 1
         where none is given."""
         self.worlds: dict[str, World] = {}
@@ -80,28 +86,43 @@ class Mixed(World):
 
 
 def entries(worlds: str) -> list[tuple[str, float, list[str]]]:
-    """(name, weight, knobs) of each world. Raises ValueError where one has no name or no weight."""
-    return [_read(text) for text in worlds.split(",")]
+    """(name, weight, knobs) of each world. Raises ValueError where one has no name or no weight.
 
-
-def _read(text: str) -> tuple[str, float, list[str]]:
-    """The same of one entry.
-
-    >>> _read(" cups*3 rounds=1")
-    ('cups', 3.0, ['rounds=1'])
+    >>> entries("cups*3 rounds=1, hotpot file='my file.jsonl'")
+    [('cups', 3.0, ['rounds=1']), ('hotpot', 1.0, ['file=my file.jsonl'])]
     """
-    head, *knobs = text.split() or [""]
-    name, _, weight = head.partition("*")
+    lexer = shlex.shlex(worlds, posix=True, punctuation_chars=",")
+    lexer.whitespace_split = True
+    lexer.commenters = lexer.escape = ""  # a # and a Windows path's \ stand for themselves
+    found: list[list[str]] = [[]]
     try:
-        share = float(weight or 1)
-    except ValueError:
-        share = 0.0
-    if not name or not 0 < share < float("inf"):
-        raise ValueError(f"{text.strip() or 'an empty entry'}: write NAME*WEIGHT knob=value ...")
-    return name, share, knobs
+        for word in lexer:
+            if set(word) == {","}:
+                found += [[] for _ in word]  # two commas are one word
+            else:
+                found[-1].append(word)
+    except ValueError as error:
+        raise ValueError("a quote is left open: write file='my file.jsonl'") from error
+    return [_read(words) for words in found]
 
 
-def _made(name: str, knobs: list[str]) -> World:
+def parts(world: str, knobs: list[str]) -> list[tuple[str, list[str]]]:
+    """(name, knobs) of the world, or of each world in it where it is `mixed`.
+
+    >>> parts("mixed", ["worlds=cups*3 rounds=1, errand"])
+    [('cups', ['rounds=1']), ('errand', [])]
+    """
+    if world != "mixed":
+        return [(world, knobs)]
+    inside = entries(pairs(knobs, str).get("worlds", DEFAULT))
+    return [(name, its_knobs) for name, _, its_knobs in inside]
+
+
+def _read(words: list[str]) -> tuple[str, float, list[str]]:
+    """The same of one entry, which is cut into words."""
+    entry = " ".join(words) or "an empty entry"
+    head, *knobs = words or [""]
+    name, _, weight = head.partition("*")
     if name == "mixed":
         fail("--world-args worlds: mixed cannot hold itself")
     if name.startswith("mcp:"):
@@ -109,4 +130,26 @@ def _made(name: str, knobs: list[str]) -> World:
             "--world-args worlds: mixed needs an expert of each world, and an MCP server has none: "
             "play it alone, by --world"
         )
+    try:
+        share = float(weight or 1)
+    except ValueError:
+        share = 0.0
+    if not name or not 0 < share < float("inf"):
+        raise ValueError(f"{entry}: write NAME*WEIGHT knob=value ...")
+    if not all("=" in knob for knob in knobs):
+        raise ValueError(
+            f"{entry}: write NAME*WEIGHT knob=value ..., without a space before the weight, and "
+            "with quotes around a value that has a space: file='my file.jsonl'"
+        )
+    return name, share, knobs
+
+
+def _made(name: str, knobs: list[str]) -> World:
+    _check(name, *knobs)
     return make_world(Config(world=name, world_args=knobs))
+
+
+@cache
+def _check(name: str, *knobs: str) -> None:
+    """Exits where one of the worlds could not be played alone. Asked once in a process."""
+    check_tasks(Config(world=name, world_args=[*knobs]))

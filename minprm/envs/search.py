@@ -6,7 +6,9 @@ files with a JSONL of questions ("question", "answer", "document").
 """
 
 import random
-from functools import cache
+import sys
+from collections.abc import Container
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -15,11 +17,14 @@ from minprm.envs.base import Illegal, World, call, called, needs, tool
 from minprm.envs.hotpot import normalised
 from minprm.envs.tasks import tasks_of
 from minprm.envs.words import FIRST, LAST
+from minprm.logs.files import unread_files
+from minprm.printable import printable
 
 CHUNK = 60  # words of a chunk
 STRIDE = 50  # words from the start of a chunk to the next: chunks overlap, so no sentence is torn
 SHOWN = 5  # results of a search
 PREVIEW = 12  # words of a result
+SHAPE = 'needs "question", "answer" and "document" (a .txt file of the folder), all of them texts'
 Place = tuple[str, int]  # a document's title, and the number of a chunk in it
 
 
@@ -84,11 +89,7 @@ class Search(World):
         if not 3 <= turns <= 1000 or bool(docs) != bool(questions):
             raise ValueError("turns from 3 to 1000; docs (a folder) goes with questions (a JSONL)")
         self.turns = turns
-        if docs:
-            self.questions = tasks_of(questions, _question)
-            self.corpus = _folder(docs)
-        else:
-            self.questions, self.corpus = _made()
+        self.questions, self.corpus = _read(docs, questions) if docs else _made()
 
     def begin(self) -> str:
         self.question = self.rng.choice(self.questions)
@@ -203,19 +204,35 @@ def _town(town: str, feast: str, founder: str, rng: random.Random) -> str:
     return " ".join(facts)
 
 
-def _question(row: dict) -> Question:
-    text, answer, document = (row.get(key) for key in ("question", "answer", "document"))
-    if not (isinstance(text, str) and isinstance(answer, str) and isinstance(document, str)):
-        raise ValueError('needs "question", "answer" and "document" (a file of the folder), texts')
-    return Question(text, answer, document, query=text)
-
-
 @cache
-def _folder(path: str) -> Corpus:
-    files = sorted(Path(path).glob("*.txt"))
+def _read(docs: str, questions: str) -> tuple[list[Question], Corpus]:
+    """A user's questions and documents. A line tells how many files of the folder are not read."""
+    folder = Path(docs).resolve()
+    files = sorted(folder.glob("*.txt"))
+    others = unread_files(folder, [*files, Path(questions).resolve()]).total()
     if not files:
-        raise ValueError(f"{path}: there is no .txt file in it")
+        raise ValueError(
+            f"{docs}: there is no .txt file right in this folder, which has {others:,} other files"
+        )
     try:
-        return Corpus({file.stem: file.read_text(encoding="utf-8") for file in files})
+        documents = {file.stem: file.read_text(encoding="utf-8") for file in files}
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: a .txt file in it is not UTF-8 ({error})") from error
+        raise ValueError(f"{docs}: a .txt file in it is not UTF-8 ({error})") from error
+    asked = tasks_of(questions, partial(_question, frozenset(documents), docs))
+    if others:
+        unread = f"{others:,} of its files are left out: only .txt files right in it are read"
+        print(printable(f"{docs}: {unread}"), file=sys.stderr)
+    return asked, Corpus(documents)
+
+
+def _question(documents: Container[str], docs: str, row: dict) -> Question:
+    match row:
+        case {"question": str(text), "answer": str(answer), "document": str(name)}:
+            document = name if name in documents else name.removesuffix(".txt")
+        case _:
+            raise ValueError(SHAPE)
+    if document not in documents:
+        raise ValueError(
+            f"document {name!r}: there is no {document}.txt right in the folder {docs}"
+        )
+    return Question(text, answer, document, query=text)

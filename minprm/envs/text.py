@@ -19,6 +19,11 @@ from minprm.envs.metrics import LIBRARIES, METRICS, Metric, diversity, exact_mat
 from minprm.envs.tasks import tasks_of
 from minprm.own import as_number, function, takes
 
+SHAPE = (
+    'a row is {"prompt": a text, "reference": a text or a list of texts}, with {"system": a text} '
+    "if it has one"
+)
+
 
 class Pair(NamedTuple):
     """A task: what is asked, and texts that answer it."""
@@ -79,17 +84,21 @@ def counting(rng: random.Random) -> Pair:
 
 
 def _pair(row: dict) -> Pair:
+    if not isinstance(row, dict):
+        raise ValueError(SHAPE)
     references = row.get("reference")
     if isinstance(references, str):
         references = [references]
     if not isinstance(references, list) or not references:
-        raise ValueError('"reference" is no text, and no list of texts')
+        raise ValueError(f'"reference" is no text, and no list of texts: {SHAPE}')
     for text in (row.get("prompt"), *references):
         if not isinstance(text, str) or not text.strip():
-            raise ValueError("the prompt and each reference are texts that are not empty")
-    system = row.get("system", "")
+            raise ValueError(f"the prompt and each reference are texts that are not empty: {SHAPE}")
+    system = row.get("system")
+    if system is None:  # a table cannot leave it out of one row
+        system = ""
     if not isinstance(system, str):
-        raise ValueError('"system" is no text')
+        raise ValueError(f'"system" is no text: {SHAPE}')
     return Pair(row["prompt"], references, system)
 
 

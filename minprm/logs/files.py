@@ -188,11 +188,21 @@ def _as_json(row: dict) -> dict:
 
 def _bytes_of(path: str | Path) -> bytes:
     if not Path(path).is_file():
-        raise Problem(str(path), "no such file")
+        raise Problem(str(path), _why_no_file(Path(path)))
     try:
         return Path(path).read_bytes()
     except OSError as error:
         raise Problem(str(path), str(error.strerror)) from error
+
+
+def _why_no_file(path: Path) -> str:
+    if path.is_dir():
+        return "a folder, and one file is read here; name a file in it"
+    if path.as_posix().startswith("hf:/"):
+        return "no such file; write a data set of the hub as owner/name or owner/name:configuration"
+    if glob.has_magic(str(path)):
+        return "no such file, and a pattern is not read here; name one file"
+    return "no such file"
 
 
 def _lines_in(place: str, content: bytes) -> list[str]:

@@ -278,11 +278,19 @@ def read_demos(
     Exits with file, line and what is wrong at a bad log; with skip_bad only where none is good.
     """
     demos, report = read_logs(path, reading)
+    require_file(path, report)
     if report.problems and not skip_bad:
         fail(f"{report.problems[0]} ({_way_on(path, len(report.problems) - 1)})")
     if not demos:
         fail(f"{path}: there is no log in it that can be read; write one a line")
     return demos, report
+
+
+def require_file(path: str | Path, report: Report) -> None:
+    """Exits where it is the file itself that cannot be read, and not a line of it."""
+    for problem in report.problems:
+        if problem.place == str(path):
+            fail(str(problem))
 
 
 def _way_on(path: str | Path, others: int) -> str:
@@ -295,7 +303,7 @@ def read_rows(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
     """`parse` of each row of a file (JSONL, an array in JSON, Parquet, packed or not), or of a data
     set of the hub. Raises ValueError with the place of a row and what is wrong.
 
-    A row in another format, which `parse` trips over for want of a key say, is told as such.
+    A row in another format, which `parse` trips over, is told as such.
     """
     rows = [*values_of(Path(path))]
     place, array = rows[0] if len(rows) == 1 else ("", None)
@@ -309,9 +317,17 @@ def read_rows(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
             parsed.append(parse(row))
         except ValueError as error:
             raise ValueError(f"{place}: {error}") from error
-        except (AttributeError, LookupError, TypeError) as error:
-            raise ValueError(f"{place}: another format ({error!r})") from error
+        except KeyError as error:
+            raise ValueError(f'{place}: another format: "{error.args[0]}" is missing') from error
+        except (AttributeError, IndexError, TypeError) as error:
+            raise ValueError(f"{place}: another format: {_wanted(row)}") from error
     return parsed
+
+
+def _wanted(row: Any) -> str:
+    if not isinstance(row, dict):
+        return "a row is an object, {...}"
+    return f"one of {', '.join(row)} is of another type than the one that is read here"
 
 
 def write_demos(demos: list[Demo], path: str | Path, numbers: list[dict] | None = None) -> None:

@@ -1,6 +1,7 @@
 """The ladder as a table, and the intervals in it."""
 
 import math
+from collections.abc import Iterable
 from itertools import chain
 from statistics import fmean, stdev
 
@@ -92,11 +93,12 @@ def table(ladder: dict[str, list[dict]]) -> str:
     """The ladder, one line for each arm: mean success, interval, other means, every seed. An arm
     that was stopped has no row of that seed."""
     seeds = max(1, *map(len, ladder.values()))
+    names = _width(22, ladder)
     all_rows = list(chain.from_iterable(ladder.values()))
     replayed = all("likelihood" in row for row in all_rows)
     what, units = ("matched", "logs") if replayed else ("success", "Wilson, tasks")
     kind = f"95 % ({units})" if seeds == 1 else f"95 % (t, {seeds} seeds)"
-    head = f"{'arm':<22}{what:>8}  {kind:<24}{'thoughts':>9}{'copies':>8}"
+    head = f"{'arm':<{names}}{what:>8}  {kind:<24}{'thoughts':>9}{'copies':>8}"
     unreadable = replayed and any(row["unreadable"] for row in all_rows)
     head += f"{'unreadable':>12}" if unreadable else ""  # of a world `details` has it
     head += f"{'seconds':>9}  seeds"
@@ -105,10 +107,10 @@ def table(ladder: dict[str, list[dict]]) -> str:
     lines = [head]
     for arm, rows in ladder.items():
         if not rows:
-            lines.append(f"{arm:<22}{'stopped':>8}")
+            lines.append(f"{arm:<{names}}{'stopped':>8}")
             continue
         mean, low, high = interval(rows)
-        line = f"{arm:<22}{mean:>8.3f}  {f'[{low:.3f}, {high:.3f}]':<24}"
+        line = f"{arm:<{names}}{mean:>8.3f}  {f'[{low:.3f}, {high:.3f}]':<24}"
         line += f"{fmean(row['thought_rate'] for row in rows):>9.2f}"
         line += f"{fmean(row['copy_rate'] for row in rows):>8.2f}"
         if unreadable:
@@ -131,11 +133,17 @@ def details(ladder: dict[str, list[dict]]) -> str:
         for key in rows[0]:
             if key.startswith(("pass@", "text/", "success/", "failed")) and key not in keys:
                 keys.append(key)
-    lines = [f"{'':<22}" + "".join(f"{key:>16}" for key in keys)]
+    names = _width(22, ladder)
+    lines = [" " * names + "".join(f"{key:>{_width(16, [key])}}" for key in keys)]
     for arm, rows in ladder.items():
-        line = f"{arm:<22}"
+        line = f"{arm:<{names}}"
         for key in keys:
             number = f"{fmean(row[key] for row in rows):.3f}" if key in rows[0] else "-"
-            line += f"{number:>16}"
+            line += f"{number:>{_width(16, [key])}}"
         lines.append(line)
     return "\n".join(lines)
+
+
+def _width(least: int, names: Iterable[str]) -> int:
+    """Of a column that holds these names, with a space beside the longest."""
+    return max([least, *(len(name) + 1 for name in names)])

@@ -46,8 +46,8 @@ def rl(
     if by_success and not run.running.get("won"):
         logger.warning(
             f"{stage_id}: no episode was won in its updates, so there was no success to "
-            "learn from: begin with a model that wins now and then (--stages act_prm relabel "
-            "sft:thoughts rl:finetune), or with easier tasks (--world-args)"
+            "learn from: begin with a model that wins now and then, as after SFT on logs of "
+            "such tasks, or with easier tasks"
         )
 
 
