@@ -7,7 +7,7 @@ import pytest
 
 # A tiny model is no quicker with two threads. The processes share the cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # for who asks for more (commands/threads.py)
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # for who asks for more (load/threads.py)
 # No test needs a download. Without a network the hub's library would try again for half a minute.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 

@@ -22,9 +22,9 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from benchmarks.cost import count_learned, in_a_process, most_memory, on_each_pass, timed
 from evidence import tables
 from evidence.results import save_run, take_json_flag
-from minprm.commands.threads import set_threads
 from minprm.constants import Sampled
 from minprm.data import Sample
+from minprm.load.threads import set_threads
 from minprm.model.policy import Policy
 from minprm.model.tree import row
 from minprm.model.trunks import LONG, Trunks

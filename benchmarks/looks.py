@@ -13,8 +13,8 @@ from evidence import tables
 from evidence.results import save_run, take_json_flag
 from minprm.arms import ladder
 from minprm.commands.cli import parse
-from minprm.commands.threads import set_threads
 from minprm.commands.train import CHECKPOINTS, RUNS
+from minprm.load.threads import set_threads
 from minprm.look.log import Log
 from minprm.look.record import Recorder
 

@@ -22,10 +22,10 @@ from benchmarks.cost import in_a_process, most_memory, timed
 from evidence.results import save_run, take_json_flag
 from minprm.arms.demos import fitting_demos, logs_of, measured, split
 from minprm.arms.evaluation import replay
-from minprm.commands.threads import set_threads
 from minprm.constants import ActPRM, Config, Tiny
 from minprm.data import Demo, Step
 from minprm.envs.cups import Cups
+from minprm.load.threads import set_threads
 from minprm.load.tiny import untrained
 from minprm.look.looks import held_out_reward
 from minprm.model.agent import Agent, make_agent, make_prompter

@@ -15,8 +15,8 @@ import transformers
 from transformers import PreTrainedTokenizerBase, Qwen3Config, Qwen3ForCausalLM
 
 from examples.refund import EXAMPLES, conversations
-from minprm.commands.threads import set_threads
 from minprm.data import Sample
+from minprm.load.threads import set_threads
 from minprm.load.tiny import make_tokenizer
 
 WORDS, PROMPTS, GROUP = 1000, 4, 8

@@ -12,10 +12,10 @@ from evidence import tables
 from evidence.results import save_run, take_json_flag
 from minprm.arms.ladder import run_stage, start
 from minprm.commands.cli import parse
-from minprm.commands.threads import set_threads
 from minprm.commands.train import CHECKPOINTS
 from minprm.envs import WORLDS
 from minprm.envs.cups import Cups
+from minprm.load.threads import set_threads
 from minprm.look.log import Log
 from minprm.report.files import RUNS, read_lines
 

@@ -46,9 +46,9 @@ from transformers import (
 from benchmarks.cost import timed
 from evidence.results import save_run, take_json_flag
 from examples.smollm2 import smollm2
-from minprm.commands.threads import set_threads
 from minprm.constants import Engine
 from minprm.load import vllm
+from minprm.load.threads import set_threads
 from minprm.model import precision
 from minprm.model.sampler import Sampler
 

@@ -27,11 +27,11 @@ from evidence import tables
 from evidence.results import save_run, take_json_flag
 from minprm.arms.ladder import base_policy
 from minprm.commands.presets import PRESETS
-from minprm.commands.threads import set_threads
 from minprm.commands.train import CHECKPOINTS
 from minprm.constants import ActPRM, Config, Tiny
 from minprm.data import Demo, Sample, Step
 from minprm.envs.errand import Errand
+from minprm.load.threads import set_threads
 from minprm.load.tiny import untrained
 from minprm.model.agent import Agent, make_agent
 from minprm.model.policy import Policy

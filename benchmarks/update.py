@@ -90,7 +90,7 @@ def updates(file: Path) -> None:
 def keep_freed_memory() -> None:
     """As the commands do, where the code has it."""
     try:
-        from minprm.commands.threads import keep_freed_memory as keep
+        from minprm.load.threads import keep_freed_memory as keep
     except ImportError:
         return
     keep()

@@ -45,9 +45,11 @@ ROOT = Path(__file__).parents[1]
         (f"--act-prm.reward {__file__}:refusal", "it has to take logp alone, or logp, thought"),
         (f"--rl.advantage {__file__}:refusal", "it has to take the rewards of a group"),
         ("--top-p 0.9", "--top-p is not here: the loss holds for tokens of the whole vocabulary"),
+        ("--max-stepz 3 --top_p 0.9", "--top_p is not here: the loss holds for tokens"),
         ("--min-length=3", "--min-length is not here: the loss holds for tokens of the whole"),
-        ("--load-in-4bit", "--load-in-4bit is not here: weights are fp32 or bf16: leave it out"),
+        ("--load-in-4bit", "--load-in-4bit is not here: weights are fp32 or bf16"),
         ("--rl.loss aipo", "aipo is --rl.loss cispo here"),
+        ("--rl.loss dr-grpo", "dr-grpo is --rl.advantage mean here"),
         ("--act-prm.loss grpo", "grpo is --act-prm.advantage mean_std here"),
         ("--rl.advantage GRPO", "--rl.advantage GRPO is --rl.advantage mean_std here"),
         ("--config nowhere.toml", "nowhere.toml"),
@@ -308,6 +310,8 @@ def test_another_model_replaces_what_a_file_says_of_the_embedded_one(tmp_path):
     path.write_text("gate = false\nsft.lr = 0.5\ntiny.updates = 7")
     more.write_text('model = "chat"')
     assert parse(["--config", str(path)]).tiny.updates == 7
+    small = parse(["--config", str(path), "--preset", "small", "--demos", "x.jsonl"])
+    assert (small.sft.lr, small.tiny) == (0.5, Tiny())
     for flags in ([str(path), "--model", "chat"], [str(path), str(more)]):
         config = parse(["--config", *flags])
         assert (config.model, config.sft.lr, config.tiny) == ("chat", 0.5, Tiny())
@@ -318,9 +322,12 @@ def test_world_args_of_a_file_that_flags_replace_are_told(tmp_path, said):
     path.write_text('world = "frozenlake"\nworld-args = ["size=4", "path=3"]')
     flags = ["--config", str(path), "--world-args"]
     assert parse([*flags, "size=4", "path=3", "ice=0.8"]).world_args[2] == "ice=0.8"
+    path.write_text('world = "frozenlake"\nworld-args = ["size=4"]')
+    assert parse([*flags[:2], "--world-args=size=4"]).world_args == ["size=4"]
     assert said == []  # nothing is lost
+    path.write_text('world = "frozenlake"\nworld-args = ["size=4", "path=3"]')
     assert parse([*flags, "slip=0.5"]).world_args == ["slip=0.5"]
-    assert said == ["--world-args replaces all that --config has: --world-args size=4 path=3"]
+    assert said == ["--world-args replaces all that --config has: size=4 path=3"]
 
 
 def test_toml_gives_the_same_knobs_and_flags_override_it(tmp_path):

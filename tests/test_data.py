@@ -225,7 +225,7 @@ def test_a_mark_of_the_encoding_and_windows_line_ends_are_read(tmp_path):
     ("row", "said"),
     [
         ({"b": 1}, 'line 1: another format: "a" is missing'),
-        ({"a": 1}, "line 1: another format: one of a is of another type"),
+        ({"a": 1}, "line 1: another format: one of the fields a has another type"),
         (3, "line 1: another format: a row is an object, {...}"),
     ],
 )

@@ -385,7 +385,7 @@ def test_several_worlds_are_drawn_by_weight_and_each_tells_its_success():
     [("cups*x", "NAME*WEIGHT"), ("cups*0", "NAME*WEIGHT"), ("cups,", "an empty entry"),
      ("cups *3, rooms", "cups *3: write NAME*WEIGHT knob=value ..., without a space before"),
      ("hotpot file=my file.jsonl, cups", "hotpot file=my file.jsonl: write NAME*WEIGHT"),
-     ("hotpot file='my file.jsonl, cups", "a quote is left open: write file='my file.jsonl'"),
+     ("hotpot file='my file.jsonl, cups", "a quote is left open; a value with ' in it stands in"),
      ("cups, cups", "named twice"), ("mixed", "cannot hold itself"), ("cups rounds=z", "rounds=z"),
      ("mcp:python server.py tasks=t.jsonl, cups", "an MCP server has none: play it alone")],
 )  # fmt: skip
@@ -547,17 +547,16 @@ def test_all_wordings_of_a_problem_of_metamathqa_are_in_one_split(tmp_path):
     assert len(splits_of) == 30 and all(len(splits) == 1 for splits in splits_of.values())
 
 
-def test_problems_whose_answer_is_no_number_are_left_out_and_counted(tmp_path, capsys):
+def test_problems_whose_answer_is_no_number_are_left_out_and_counted(tmp_path, said):
     rows = [{"question": f"{i}+1?", "answer": f"#### {i + 1}"} for i in range(30)]
     rows += [{"question": "half?", "answer": "#### 1/2"}, {"question": "who?", "answer": "I"}]
     file = rows_in(tmp_path / "g.jsonl", rows)
     assert len(make("gsm8k", file=file).problems) == 30
-    told = f"{file}: 2 of 32 problems are left out, whose answer is no number alone\n"
-    assert capsys.readouterr().err == told
+    assert said == [f"{file}: 2 of 32 problems are left out, whose answer is no number alone"]
 
 
 @pytest.mark.parametrize("name", ["rome", "rome.txt"])
-def test_a_document_is_named_with_or_without_its_ending(name, tmp_path, capsys):
+def test_a_document_is_named_with_or_without_its_ending(name, tmp_path, said):
     make("search")
     (tmp_path / "rome.txt").write_text("Its founder was Romulus.")
     (tmp_path / "paris.md").write_text("Paris is big.")
@@ -569,8 +568,8 @@ def test_a_document_is_named_with_or_without_its_ending(name, tmp_path, capsys):
     world = make("search", docs=str(tmp_path), questions=questions)
     world.reset(0)
     assert world.question.document == "rome"
-    said = "2 of its files are left out: only .txt files right in it are read"
-    assert capsys.readouterr().err == f"{tmp_path}: {said}\n"
+    unread = "2 of its files are left out: only .txt files right in it are read"
+    assert said == [f"{tmp_path}: {unread}"]
 
 
 def test_a_document_that_the_folder_lacks_is_refused_by_its_name(tmp_path):

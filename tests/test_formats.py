@@ -673,11 +673,12 @@ def test_a_table_in_csv_is_refused_with_how_it_becomes_lines(tmp_path):
 
 def test_a_file_that_cannot_be_read_is_no_bad_line(tmp_path, capsys):
     (tmp_path / "logs.csv").write_text("prompt,completion\nhi,ho\n", encoding="utf-8")
-    for way in (lambda path: read_demos(path), lambda path: main([str(path)])):
-        with pytest.raises(SystemExit):
-            way(tmp_path / "logs.csv")
-        out, error = capsys.readouterr()
-        assert "a table in CSV" in error and "--skip-bad" not in error and not out
+    for path in (tmp_path / "logs.csv", f"{tmp_path}//logs.csv"):
+        for way in (read_demos, lambda path: main([str(path)])):
+            with pytest.raises(SystemExit):
+                way(path)
+            out, error = capsys.readouterr()
+            assert "a table in CSV" in error and "--skip-bad" not in error and not out
 
 
 def test_an_error_beside_a_result_is_not_lost(read):
@@ -1302,6 +1303,17 @@ def test_training_refuses_what_its_template_cannot_write_or_leaves_it_out(tmp_pa
     with pytest.raises(SystemExit):
         fitting_demos(measured(logs[1:], prompter.chat), prompter, skipping)
     assert "can write none of 1 logs" in capsys.readouterr().err
+
+
+def test_an_action_for_which_there_are_too_few_tokens_is_told(said):
+    cfg = Config(demos="mine.jsonl", model="llama", instruction="none", context=9999)
+    prompter = make_prompter(tokenizer("llama3_1"), cfg, tools=[])
+    logs = measured([from_chat(TEXT)], prompter.chat)
+    tags = len(prompter.chat.act) + len(prompter.chat.act_end)
+    longest = max(logs[0].actions) + tags
+    for limit, told in ((longest, 0), (longest - 1, 1)):
+        fitting_demos(logs, prompter, replace(cfg, action_tokens=limit))
+        assert sum("longer than --action-tokens" in line for line in said) == told
 
 
 def test_a_form_that_is_not_known_is_refused(tmp_path, capsys):

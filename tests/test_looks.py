@@ -15,10 +15,10 @@ from transformers import AutoModelForCausalLM
 from minprm.arms.about import read_about
 from minprm.arms.evaluation import evaluate, summary
 from minprm.arms.ladder import run_stage, start
-from minprm.commands.threads import keep_freed_memory
 from minprm.constants import SFT, ActPRM, Config
 from minprm.endpoint import agents
 from minprm.envs.base import task_seed
+from minprm.load.threads import give_back_memory, keep_freed_memory
 from minprm.look import looks
 from minprm.look.metrics import turn_metrics
 from minprm.run.events import Began
@@ -278,5 +278,5 @@ def test_a_look_gives_back_what_tensors_have_freed():
     peak = resident()
     held = held[-1:]  # behind all that is free now
     assert resident() > peak - 20e6
-    looks.give_back_memory()
+    give_back_memory()
     assert resident() < peak - 300e6

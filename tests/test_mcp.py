@@ -336,7 +336,9 @@ def test_a_call_that_the_tools_schema_forbids_is_refused(arguments, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         servers.check_call("check find", arguments, tool)
     servers.check_call("check find", {"number": 1}, tool)
-    del schema["additionalProperties"]
+    schema["patternProperties"] = {"^no": {}}
+    servers.check_call("check find", {"number": 1, "no": 2}, tool)
+    del schema["additionalProperties"], schema["patternProperties"]
     servers.check_call("check find", {"number": 1, "no": 2}, tool)
 
 

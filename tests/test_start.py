@@ -13,10 +13,11 @@ import torch
 from benchmarks import busy
 from minprm import __main__
 from minprm.arms import ladder
-from minprm.commands import threads, train
+from minprm.commands import train
 from minprm.commands.cli import parse
-from minprm.commands.threads import set_threads
+from minprm.load import threads
 from minprm.load.names import SMALL, require_model
+from minprm.load.threads import set_threads
 from shared.commands import refusal
 
 ROOT = Path(__file__).parents[1]

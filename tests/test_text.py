@@ -255,7 +255,7 @@ def test_a_reward_that_a_stage_would_not_be_paid_by_is_refused(arm, tmp_path, mo
         said = capsys.readouterr().err
         assert stop.value.code == 2 and "use the stage rl:dense" in said
     entry = "text reward=distinct enough=0.5"
-    assert f"say in its entry of worlds=, {entry}, which reward is a success" in said
+    assert "say by enough=0.5 in its entry of worlds= which reward is a success" in said
     with pytest.raises(SystemExit):
         train([*mixed, f"worlds=cups rounds=1, {entry}"])
     assert "rl:dense" not in capsys.readouterr().err

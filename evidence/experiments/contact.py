@@ -15,8 +15,8 @@ from examples.smollm2 import smollm2
 from minprm.arms.evaluation import scoring_agent
 from minprm.commands.cli import parse
 from minprm.commands.presets import PRESETS
-from minprm.commands.threads import set_threads
 from minprm.data import Demo, Sample
+from minprm.load.threads import set_threads
 from minprm.logs.reader import from_chat
 from minprm.model.agent import Agent
 from minprm.stages.act_prm import walk_logs

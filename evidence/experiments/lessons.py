@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from minprm.commands.threads import set_threads
 from minprm.commands.train import CHECKPOINTS
 from minprm.constants import Config, Optim, Tiny, Training
 from minprm.data import Sample
 from minprm.envs.base import World
+from minprm.load.threads import set_threads
 from minprm.load.tiny import learning_rate, untrained
 from minprm.model.policy import Policy, schedule
 from minprm.text.chat import Chat

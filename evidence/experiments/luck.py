@@ -13,10 +13,10 @@ from evidence.experiments.fresh import SEEDS
 from evidence.experiments.runs import CENTRED, recipe, successes
 from evidence.results import save_run, take_json_flag
 from minprm.commands.cli import parse
-from minprm.commands.threads import set_threads
 from minprm.commands.train import CHECKPOINTS
 from minprm.envs.cups import Cups
 from minprm.load import tiny
+from minprm.load.threads import set_threads
 
 SHARE = 0.003
 AGAIN = [321, 322]  # of the logs and of the noise; the test tasks are the same

@@ -206,13 +206,14 @@ def fitting_demos(logs: list[Measured], agent: "Prompter", cfg: Config) -> list[
     if cut:
         logger.warning(
             f"{cut} of {len(logs)} logs are cut where they would outgrow --context {cfg.context}, "
-            f"if each thought had --thought-tokens {cfg.thought_tokens}"
+            f"with thoughts as long as --thought-tokens {cfg.thought_tokens} allows"
         )
-    too_long = sum(max(log.actions) > cfg.action_tokens for log in logs)
+    tags = len(agent.chat.act) + len(agent.chat.act_end)
+    too_long = sum(max(log.actions) + tags > cfg.action_tokens for log in logs)
     if too_long:
         logger.warning(
             f"{too_long} of {len(logs)} logs have an action that is longer than --action-tokens "
-            f"{cfg.action_tokens}, so the model cannot write it whole: allow longer ones"
+            f"{cfg.action_tokens}, its tags included: allow longer ones, or the model's are cut"
         )
     if logs and not fit:
         fail(

@@ -38,7 +38,7 @@ from minprm.arms.evaluation import (
 )
 from minprm.constants import Config, Refused, arms_of, fail, flat
 from minprm.endpoint.agents import play_of, require_room
-from minprm.envs.mixed import parts
+from minprm.envs.mixed import worlds_in
 from minprm.load.base import base_policy
 from minprm.load.check import check
 from minprm.load.pretrained import make_sampler
@@ -302,7 +302,7 @@ def start(
     made_by = {name: setting for name, setting in flat(asdict(cfg)) if name not in WHAT_TO_RUN}
     named = [cfg.agent, cfg.act_prm.reward, cfg.act_prm.advantage]
     named += [cfg.rl.reward, cfg.rl.advantage]
-    for name, knobs in parts(cfg.world, cfg.world_args):
+    for name, knobs in worlds_in(cfg.world, cfg.world_args):
         named += [name, *(knob.partition("=")[2] for knob in knobs)]
     made_by |= own.fingerprints(named)
     made_by["what the model is told"] = agent.instruction.text

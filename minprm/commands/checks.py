@@ -13,7 +13,7 @@ from minprm.arms.demos import examples_of
 from minprm.commands.knobs import flag, ranges
 from minprm.constants import ARMS, Advantage, Baseline, Config, Reward, arms_of, fail
 from minprm.envs import pairs
-from minprm.envs.mixed import parts
+from minprm.envs.mixed import worlds_in
 from minprm.load.names import on_gpu, require_device
 from minprm.load.narration import require_mixture
 from minprm.run.stage_ids import kind
@@ -23,7 +23,7 @@ from minprm.text import instruction
 
 CENTRED = ("max_rl", "mean", "mean_std", "asym_clip", "rloo", "opo")
 # Names that others use for a loss or an advantage of ours.
-OURS = {
+NAMES_ELSEWHERE = {
     "aipo": "loss cispo",
     "ppo": "loss ppo_clip",
     "grpo": "advantage mean_std",
@@ -102,7 +102,7 @@ def _check_functions(config: Config) -> None:
     """Rewards and advantages: names of ours, or functions of the user's own, which are loaded."""
     advantages = get_args(Advantage)
     for section, stage in (("act-prm", config.act_prm), ("rl", config.rl)):
-        ours = OURS.get(stage.advantage.lower())
+        ours = NAMES_ELSEWHERE.get(stage.advantage.lower().replace("-", "_"))
         refuse(ours, f"--{section}.advantage {stage.advantage} is --{section}.{ours} here")
     own.require("--act-prm.reward", config.act_prm.reward, get_args(Reward), own.REWARD_TAKES)
     own.require("--rl.reward", config.rl.reward, ["success"], own.EPISODE_TAKES)
@@ -249,7 +249,7 @@ def _check_text(config: Config) -> None:
     """The world `text` pays a reward that `rl` would never see: there success is the reference."""
     texts: list[str] = []
     with suppress(ValueError):  # where it is made, a bad entry of mixed is refused by its text
-        texts = dict(parts(config.world, config.world_args)).get("text", [])
+        texts = dict(worlds_in(config.world, config.world_args)).get("text", [])
     knobs = pairs(texts, str)
     reward = knobs.get("reward", "exact_match")
     stages = stages_of(config)
@@ -257,7 +257,7 @@ def _check_text(config: Config) -> None:
     unpaid = unpaid and config.rl.reward == "success"
     place = "by --world-args enough=0.5"
     if config.world == "mixed":
-        place = f"in its entry of worlds=, text {' '.join(texts)} enough=0.5,"
+        place = "by enough=0.5 in its entry of worlds="
     refuse(
         unpaid and reward != "exact_match",
         f"rl is paid by success, and not by the reward {reward}: use the stage rl:dense (--arms "

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import tyro
 from loguru import logger
 
-from minprm.commands.checks import OURS, check, refuse
+from minprm.commands.checks import NAMES_ELSEWHERE, check, refuse
 from minprm.commands.effects import check_effects
 from minprm.commands.knobs import flag, short_help
 from minprm.commands.presets import PRESETS
@@ -50,20 +50,18 @@ for _stage in ("act_prm", "rl"):
 for _knob in ("loss", "kl", "kl_to", "kl_target", "entropy", "correction"):
     GONE[f"sft.{_knob}"] = "it is about sampled tokens, and nobody sampled the demos: leave it out"
 GONE["sft.decay"] = "the learning rate of SFT always decays: leave it out"
-# Flags of other projects that are not here, and why (docs/failures.md).
+# Flags of other projects that are not here, and why.
 LEFT_OUT = {
     **dict.fromkeys(
         ("top-p", "top-k", "min-p", "min-length", "repetition-penalty"),
-        "the loss holds for tokens of the whole vocabulary, drawn at --temperature: leave it out "
-        "(docs/examples.md has top-p)",
+        "the loss holds for tokens of the whole vocabulary, drawn at --temperature",
     ),
     **dict.fromkeys(
         ("load-in-4bit", "load-in-8bit"),
         "weights are fp32 or bf16: leave it out; --lora 32 takes less memory",
     ),
     "output-dir": "runs/ and checkpoints/ lie where the command starts; a symbolic link moves them",
-    "ref-model": "a KL is to the base model: give --rl.kl 0.01 alone",
-    "teacher": "one model alone is asked at each token: use TRL or PRIME-RL",
+    "teacher": "there is no second model to learn from; TRL and PRIME-RL have one",
 }
 
 
@@ -146,9 +144,11 @@ def _sentence(box: str) -> str:
         elif paragraphs[-1]:
             paragraphs.append([])
     complaint = " ".join(paragraphs[0])
-    unknown = re.match(r"Unrecognized options: --([\w-]+)", complaint)
-    if unknown and unknown[1] in LEFT_OUT:
-        return f"--{unknown[1]} is not here: {LEFT_OUT[unknown[1]]}"
+    if complaint.startswith("Unrecognized options:"):
+        for name in re.findall(r"--([\w-]+)", complaint):
+            reason = LEFT_OUT.get(name.replace("_", "-"))
+            if reason:
+                return f"--{name} is not here: {reason}"
     for title, *lines in paragraphs[1:-1]:
         if title == "Perhaps you meant:":
             flags = re.findall(r"(?:^|, )(--[\w.-]+)", "\n".join(lines), re.MULTILINE)
@@ -159,9 +159,10 @@ def _sentence(box: str) -> str:
         complaint += "; several numbers have a space between them"
     if re.search(rf"^Unrecognized options: ({'|'.join(WORLDS)})\b", complaint):
         complaint += '; several worlds are --world mixed --world-args "worlds=cups, errand"'
-    choice = re.match(r"invalid choice '(\w+)' for argument '--(rl|act-prm)\.loss'", complaint)
-    if choice and choice[1].lower() in OURS:
-        complaint += f" {choice[1]} is --{choice[2]}.{OURS[choice[1].lower()]} here"
+    choice = re.match(r"invalid choice '([\w-]+)' for argument '--(rl|act-prm)\.loss'", complaint)
+    ours = NAMES_ELSEWHERE.get(choice[1].lower().replace("-", "_")) if choice else None
+    if choice and ours:
+        complaint += f" {choice[1]} is --{choice[2]}.{ours} here"
     return complaint
 
 
@@ -210,8 +211,8 @@ def _toml_flags(argv: list[str]) -> list[str]:
     given = {knob: _setting(argv, flag(knob)) for knob in given_knobs(argv)}
     knobs = _that_remain(knobs, given)
     if "world_args" in knobs and "world_args" in given:
-        texts = as_flags({"world_args": knobs["world_args"]})
-        if not {*texts} <= {*argv}:
+        _, *texts = as_flags({"world_args": knobs["world_args"]})
+        if not {*texts} <= {word.removeprefix("--world-args=") for word in argv}:
             logger.info(f"--world-args replaces all that --config has: {' '.join(texts)}")
     return as_flags(knobs)
 
@@ -226,7 +227,8 @@ def _that_remain(knobs: dict[str, object], newer: dict) -> dict[str, object]:
         replaced.add("stages")
     if "world" in knobs and newer.get("world", knobs["world"]) != knobs["world"]:
         replaced.add("world_args")
-    if newer.get("model", "tiny") != "tiny":
+    preset = PRESETS.get(str(newer.get("preset")), Config())
+    if newer.get("model", preset.model) != "tiny":
         replaced |= {"gate", *(knob for knob in knobs if knob.startswith("tiny."))}
     return {knob: setting for knob, setting in knobs.items() if knob not in replaced}
 

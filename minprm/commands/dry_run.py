@@ -32,7 +32,6 @@ from minprm.arms.demos import (
 from minprm.arms.ladder import start
 from minprm.commands.checks import stages_of
 from minprm.commands.logs import describe, tokens_of
-from minprm.commands.threads import set_threads
 from minprm.constants import Config, Training, arms_of
 from minprm.data import Demo, Sample
 from minprm.envs import make_world
@@ -46,6 +45,7 @@ from minprm.load.pretrained import (
     weights_here,
     with_saved_adapters,
 )
+from minprm.load.threads import set_threads
 from minprm.logs.reader import Report
 from minprm.look.failure import Tally
 from minprm.look.log import Log

@@ -18,12 +18,12 @@ from minprm.arms.evaluation import (
     summary,
 )
 from minprm.commands.ask import Evaluation, configured, say
-from minprm.commands.threads import set_threads
 from minprm.constants import Config
 from minprm.data import Demo
 from minprm.envs import check_tasks, tools_of_world
 from minprm.load.check import check as check_model
 from minprm.load.pretrained import load_model, make_sampler, pretrained
+from minprm.load.threads import set_threads
 from minprm.logs.books import reading_of
 from minprm.logs.reader import read_demos
 from minprm.model.agent import Player, make_player

@@ -93,7 +93,7 @@ def run(cfg: Config, log: Log, place: Place, on_save: Callable[[], None]) -> Non
     from minprm.arms.ladder import (
         ladder,  # torch and all that needs it: whoever is refused waits less
     )
-    from minprm.commands.threads import set_threads, why
+    from minprm.load.threads import set_threads, why
 
     # the number of threads is part of the numbers, so a run that goes on elsewhere keeps it
     cfg = replace(cfg, threads=set_threads(cfg.model, cfg.threads))

@@ -8,15 +8,15 @@ MetaMathQA asks one problem in several wordings. They are one task, named by "or
 """
 
 import re
-import sys
 from functools import cache
 from typing import NamedTuple
+
+from loguru import logger
 
 from minprm.envs.base import Illegal, World
 from minprm.envs.tasks import check_splits
 from minprm.envs.words import NAMES
 from minprm.logs.reader import read_rows
-from minprm.printable import printable
 
 ITEMS = ("apples", "books", "candles", "coins", "eggs", "pens", "shells", "stamps")
 SHAPE = (
@@ -102,7 +102,7 @@ def _problems(file: str) -> list[Problem]:
         raise ValueError(f"{file}: no answer in it is a number alone; it {SHAPE}")
     if len(problems) < len(rows):
         left_out = f"{len(rows) - len(problems):,} of {len(rows):,} problems are left out"
-        print(printable(f"{file}: {left_out}, whose answer is no number alone"), file=sys.stderr)
+        logger.info(f"{file}: {left_out}, whose answer is no number alone")
     check_splits([problem.task for problem in problems], file)
     return problems
 

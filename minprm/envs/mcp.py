@@ -281,7 +281,8 @@ def check_call(name: str, arguments: dict, tool: dict) -> None:
             f"{', '.join(missing)} too"
         )
     unknown = [key for key in arguments if key not in properties]
-    if unknown and schema.get("additionalProperties") is False:
+    closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+    if unknown and closed:
         takes = ", ".join(properties) or "no arguments"
         raise ValueError(f"{name} is called with {', '.join(unknown)}, and the tool takes {takes}")
 

@@ -102,14 +102,14 @@ def entries(worlds: str) -> list[tuple[str, float, list[str]]]:
             else:
                 found[-1].append(word)
     except ValueError as error:
-        raise ValueError("a quote is left open: write file='my file.jsonl'") from error
+        raise ValueError('a quote is left open; a value with \' in it stands in ""') from error
     return [_read(words) for words in found]
 
 
-def parts(world: str, knobs: list[str]) -> list[tuple[str, list[str]]]:
+def worlds_in(world: str, knobs: list[str]) -> list[tuple[str, list[str]]]:
     """(name, knobs) of the world, or of each world in it where it is `mixed`.
 
-    >>> parts("mixed", ["worlds=cups*3 rounds=1, errand"])
+    >>> worlds_in("mixed", ["worlds=cups*3 rounds=1, errand"])
     [('cups', ['rounds=1']), ('errand', [])]
     """
     if world != "mixed":

@@ -6,19 +6,19 @@ files with a JSONL of questions ("question", "answer", "document").
 """
 
 import random
-import sys
 from collections.abc import Container
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+from loguru import logger
+
 from minprm.envs.base import Illegal, World, call, called, needs, tool
 from minprm.envs.hotpot import normalised
 from minprm.envs.tasks import tasks_of
 from minprm.envs.words import FIRST, LAST
 from minprm.logs.files import unread_files
-from minprm.printable import printable
 
 CHUNK = 60  # words of a chunk
 STRIDE = 50  # words from the start of a chunk to the next: chunks overlap, so no sentence is torn
@@ -208,6 +208,8 @@ def _town(town: str, feast: str, founder: str, rng: random.Random) -> str:
 def _read(docs: str, questions: str) -> tuple[list[Question], Corpus]:
     """A user's questions and documents. A line tells how many files of the folder are not read."""
     folder = Path(docs).resolve()
+    if not folder.is_dir():
+        raise ValueError(f"{docs}: no such folder")
     files = sorted(folder.glob("*.txt"))
     others = unread_files(folder, [*files, Path(questions).resolve()]).total()
     if not files:
@@ -221,7 +223,7 @@ def _read(docs: str, questions: str) -> tuple[list[Question], Corpus]:
     asked = tasks_of(questions, partial(_question, frozenset(documents), docs))
     if others:
         unread = f"{others:,} of its files are left out: only .txt files right in it are read"
-        print(printable(f"{docs}: {unread}"), file=sys.stderr)
+        logger.info(f"{docs}: {unread}")
     return asked, Corpus(documents)
 
 

@@ -32,6 +32,7 @@ class Problem(ValueError):
         super().__init__(f"{place}: {reason}")
         self.place = place
         self.reason = reason
+        self.of_file = False  # is it the file that cannot be read, and not a line of it
 
 
 def files_of(path: str | Path) -> list[Path]:
@@ -67,9 +68,10 @@ def _names_a_data_set(path: Path) -> bool:
 def unread_files(path: str | Path, files: list[Path]) -> Counter[str]:
     """How many files of the folder at this path are not read, by their endings."""
     notes: Counter[str] = Counter()
+    read = {*files}
     if Path(path).is_dir():
         for file in Path(path).rglob("*"):
-            if file.is_file() and file not in files:
+            if file.is_file() and file not in read:
                 ending = file.suffix or "without an ending"
                 notes[f"files of the folder that are not read: {ending}"] += 1
     return notes
@@ -94,6 +96,7 @@ def values_of(file: Path, notes: Counter | None = None) -> Iterator[tuple[str, A
             else:
                 yield from _values_in(place, _lines_in(place, content), notes)
     except Problem as problem:
+        problem.of_file = True
         yield problem.place, problem
 
 

@@ -278,7 +278,7 @@ def read_demos(
     Exits with file, line and what is wrong at a bad log; with skip_bad only where none is good.
     """
     demos, report = read_logs(path, reading)
-    require_file(path, report)
+    require_file(report)
     if report.problems and not skip_bad:
         fail(f"{report.problems[0]} ({_way_on(path, len(report.problems) - 1)})")
     if not demos:
@@ -286,11 +286,10 @@ def read_demos(
     return demos, report
 
 
-def require_file(path: str | Path, report: Report) -> None:
-    """Exits where it is the file itself that cannot be read, and not a line of it."""
-    for problem in report.problems:
-        if problem.place == str(path):
-            fail(str(problem))
+def require_file(report: Report) -> None:
+    """Exits where the only file cannot be read at all: no line of it is to blame."""
+    if report.files == 1 and report.problems and report.problems[0].of_file:
+        fail(str(report.problems[0]))
 
 
 def _way_on(path: str | Path, others: int) -> str:
@@ -327,7 +326,7 @@ def read_rows(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
 def _wanted(row: Any) -> str:
     if not isinstance(row, dict):
         return "a row is an object, {...}"
-    return f"one of {', '.join(row)} is of another type than the one that is read here"
+    return f"one of the fields {', '.join(row)} has another type than is read here"
 
 
 def write_demos(demos: list[Demo], path: str | Path, numbers: list[dict] | None = None) -> None:

@@ -3,8 +3,6 @@
 A look draws noise of its own and moves no weight, so training is the same with it and without.
 """
 
-import ctypes
-import sys
 import time
 from dataclasses import replace
 
@@ -14,6 +12,7 @@ from loguru import logger
 from minprm.arms.checkpoint import save_checkpoint
 from minprm.arms.evaluation import evaluate, replay, summary
 from minprm.constants import ActPRM
+from minprm.load.threads import give_back_memory
 from minprm.look.collapse import collapse, of_play, of_walk
 from minprm.run.events import Began, Event, Played, Updated
 from minprm.run.randomness import noise_seed
@@ -62,18 +61,6 @@ class Looks:
         if not every:
             return False
         return update == 0 or (update + 1) % every == 0 or update + 1 == self.updates
-
-
-def give_back_memory() -> None:
-    """Gives the system back what tensors have freed, where glibc keeps it (commands/threads.py).
-
-    A look writes more at once than an update does, and what an update has freed lies in pieces that
-    are too small for it: the memory of the two would add up.
-    """
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        if hasattr(libc, "malloc_trim"):  # another C library may lack it
-            libc.malloc_trim(0)
 
 
 def success(run: Run) -> dict[str, float]:

@@ -119,7 +119,7 @@ class Sampler:
         with autocast(self.model):
             for first in range(0, len(prompts_of_all), rows):
                 if first:
-                    self.last_call = None  # of other prompts: none of these goes on from there
+                    self.last_call = None  # of other prompts; its memory is free for these
                 batch = prompts_of_all[first : first + rows]
                 noise = partial(noise_of, first, len(batch))
                 completions += self.shares.complete(batch, noise, write)

@@ -145,5 +145,5 @@ def details(ladder: dict[str, list[dict]]) -> str:
 
 
 def _width(least: int, names: Iterable[str]) -> int:
-    """Of a column that holds these names, with a space beside the longest."""
+    """The width of a column that holds these names, each with a space beside it."""
     return max([least, *(len(name) + 1 for name in names)])

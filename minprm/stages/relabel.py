@@ -116,7 +116,7 @@ def good_enough(logs: list[Relabelled], cfg: Relabel, stage_id: str) -> list[Rel
     if not good:
         fail(
             f"{stage_id}: no demo reached --relabel.min-reward {cfg.min_reward}, the best has "
-            f"{max(worst):.3g}; begin a run with a lower one, or make thoughts better before: by "
+            f"{max(worst):.3g}; begin a run with a lower one, or make thoughts better first: by "
             "examples (--few-shot), more updates of Act-PRM, or another --model"
         )
     # a step whose action is certain anyway cannot gain, so what counts is the whole demo's gain
@@ -125,7 +125,7 @@ def good_enough(logs: list[Relabelled], cfg: Relabel, stage_id: str) -> list[Rel
         fail(
             f"{stage_id}: no demo reached --relabel.min-gain {cfg.min_gain}: these thoughts do not "
             "help to predict the actions; begin a run with a lower one, or make thoughts better "
-            "before"
+            "first"
         )
     if len(gaining) < len(logs):
         logger.info(

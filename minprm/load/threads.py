@@ -45,6 +45,17 @@ def keep_freed_memory() -> None:
         libc.mallopt(M_TRIM_THRESHOLD, -1)
 
 
+def give_back_memory() -> None:
+    """Gives the system back what was freed and kept.
+
+    A look writes more at once than an update does, and what an update has freed lies in pieces that
+    are too small for it: the memory of the two would add up.
+    """
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
+
+
 def why(model: str, threads: int) -> str:
     """The number of threads in a sentence for the log, and why it is no larger one."""
     sentence = f"CPU threads: {threads}"
