@@ -46,8 +46,10 @@ def main(argv: list[str] | None = None) -> None:
         refuse_several(name)
     if name in COMMANDS:
         try:
-            import_module(f"minprm.commands.{name}").main(argv[1:])
-            sys.stdout.flush()
+            try:
+                import_module(f"minprm.commands.{name}").main(argv[1:])
+            finally:  # --help raises SystemExit
+                sys.stdout.flush()
         except KeyboardInterrupt:  # where no command has more to say of it, as while torch is read
             raise SystemExit(130) from None
         except BrokenPipeError:  # whoever reads has read enough, as head does
