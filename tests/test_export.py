@@ -44,7 +44,7 @@ def folder(tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.chdir(folder)
         flags = "--world= --demos logs.jsonl --model base --held-out 2 --thought-tokens 4 "
-        flags += "--action-tokens 40 --layout think --arms base action_sft --sft.epochs 2 "
+        flags += "--action-tokens 80 --layout think --arms base action_sft --sft.epochs 2 "
         flags += "--sft.lr .01 --optim.warmup 0 --history.last 2 "
         train.main(f"{flags} --run adapters --lora 4".split())
         train.main(f"{flags} --run whole".split())
@@ -116,11 +116,8 @@ def test_an_exported_folder_is_evaluated_as_it_was_trained(tmp_path, capsys):
     told, noted = capsys.readouterr()
     rows = {x.split()[0]: x.split()[1:6] for x in told.splitlines()[1:]}
     assert rows["out"] == rows["apart"]
-    # Qwen3's template has two line breaks behind a thought, which this vocabulary joins; and it
-    # writes letters in several tokens
-    lines = noted.splitlines()
-    expected = ("other ids than in whole text", "longer than --action-tokens")
-    assert all(any(words in line for words in expected) for line in lines)
+    # Qwen3's template has two line breaks behind a thought, which this vocabulary joins
+    assert all("other ids than in whole text" in line for line in noted.splitlines())
     assert read_about(str(out))["asked"]["history"]["last"] == 2
 
 

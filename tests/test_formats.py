@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import zipfile
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime
@@ -679,6 +680,18 @@ def test_a_file_that_cannot_be_read_is_no_bad_line(tmp_path, capsys):
                 way(path)
             out, error = capsys.readouterr()
             assert "a table in CSV" in error and "--skip-bad" not in error and not out
+
+
+def test_what_was_read_of_a_file_before_it_cannot_be_read_on_is_kept_by_skip_bad(tmp_path, capsys):
+    path = tmp_path / "logs.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.jsonl", json.dumps(TEXT))
+        archive.writestr("b.jsonl", b"\xff")
+    demos, report = read_demos(path, skip_bad=True)
+    assert len(demos) == len(report.problems) == 1
+    with pytest.raises(SystemExit):
+        read_demos(path)
+    assert "--skip-bad" in capsys.readouterr().err
 
 
 def test_an_error_beside_a_result_is_not_lost(read):

@@ -71,7 +71,5 @@ def test_the_engine_writes_what_a_mixture_of_experts_would_also_after_updates(na
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_mixture_that_the_engine_computes_otherwise_is_refused_by_name(name):
     p = mixture(name, 0)
-    # on a processor with AMX the engine itself refuses experts in fp32, before we compare
-    said = f"{p.model.config.model_type}|expect weight to be bfloat16"
-    with pytest.raises(RuntimeError, match=said):
+    with pytest.raises(RuntimeError, match=p.model.config.model_type):
         module.start_engine(p.model, FP32, 512).begin()

@@ -98,11 +98,16 @@ def _check_names(config: Config) -> None:
     )
 
 
+def called_here(name: str) -> str | None:
+    """What we call a loss or an advantage that others call so."""
+    return NAMES_ELSEWHERE.get(name.lower().replace("-", "_"))
+
+
 def _check_functions(config: Config) -> None:
     """Rewards and advantages: names of ours, or functions of the user's own, which are loaded."""
     advantages = get_args(Advantage)
     for section, stage in (("act-prm", config.act_prm), ("rl", config.rl)):
-        ours = NAMES_ELSEWHERE.get(stage.advantage.lower().replace("-", "_"))
+        ours = called_here(stage.advantage)
         refuse(ours, f"--{section}.advantage {stage.advantage} is --{section}.{ours} here")
     own.require("--act-prm.reward", config.act_prm.reward, get_args(Reward), own.REWARD_TAKES)
     own.require("--rl.reward", config.rl.reward, ["success"], own.EPISODE_TAKES)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import tyro
 from loguru import logger
 
-from minprm.commands.checks import NAMES_ELSEWHERE, check, refuse
+from minprm.commands.checks import called_here, check, refuse
 from minprm.commands.effects import check_effects
 from minprm.commands.knobs import flag, short_help
 from minprm.commands.presets import PRESETS
@@ -160,7 +160,7 @@ def _sentence(box: str) -> str:
     if re.search(rf"^Unrecognized options: ({'|'.join(WORLDS)})\b", complaint):
         complaint += '; several worlds are --world mixed --world-args "worlds=cups, errand"'
     choice = re.match(r"invalid choice '([\w-]+)' for argument '--(rl|act-prm)\.loss'", complaint)
-    ours = NAMES_ELSEWHERE.get(choice[1].lower().replace("-", "_")) if choice else None
+    ours = called_here(choice[1]) if choice else None
     if choice and ours:
         complaint += f" {choice[1]} is --{choice[2]}.{ours} here"
     return complaint
@@ -178,7 +178,7 @@ def given_knobs(argv: list[str], gone: dict[str, str] = GONE) -> set[str]:
         if not word.startswith("--"):
             continue
         knob = word.split("=")[0].removeprefix("--").replace("-", "_")
-        knob = re.sub(NEGATION, r"\1", knob)
+        knob = NEGATION.sub(r"\1", knob)
         refuse(knob in knobs, f"{flag(knob)} is given twice")
         refuse(knob in gone, f"{flag(knob)} is gone: {gone.get(knob)}")
         knobs.add(knob)
@@ -246,7 +246,7 @@ def _toml(path: str) -> dict[str, object]:
     found = {}
     for key, setting in settings:
         name = key.replace("-", "_")
-        positive = re.sub(NEGATION, r"\1", name)
+        positive = NEGATION.sub(r"\1", name)
         negated = positive != name and isinstance(ours.get(positive), bool)
         name = positive if negated else name
         refuse(name in found, f"--config {path} names {name} twice")

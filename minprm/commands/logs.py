@@ -76,7 +76,7 @@ def main(argv: list[str]) -> None:
         **{name: getattr(flags, name) for name in Reading._fields},
     )  # fmt: skip
     demos, report = read_logs(cfg.demos, reading_of(cfg))
-    require_file(report)
+    require_file(demos, report)
     tokens = []
     if flags.model and demos:
         from transformers import AutoTokenizer  # a second or two, which logs alone need not

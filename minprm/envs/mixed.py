@@ -94,16 +94,16 @@ def entries(worlds: str) -> list[tuple[str, float, list[str]]]:
     lexer = shlex.shlex(worlds, posix=True, punctuation_chars=",")
     lexer.whitespace_split = True
     lexer.commenters = lexer.escape = ""  # a # and a Windows path's \ stand for themselves
-    found: list[list[str]] = [[]]
+    words_of: list[list[str]] = [[]]  # of each entry
     try:
         for word in lexer:
             if set(word) == {","}:
-                found += [[] for _ in word]  # two commas are one word
+                words_of += [[] for _ in word]  # two commas are one word
             else:
-                found[-1].append(word)
+                words_of[-1].append(word)
     except ValueError as error:
         raise ValueError('a quote is left open; a value with \' in it stands in ""') from error
-    return [_read(words) for words in found]
+    return [_read(words) for words in words_of]
 
 
 def worlds_in(world: str, knobs: list[str]) -> list[tuple[str, list[str]]]:

@@ -51,8 +51,10 @@ def give_back_memory() -> None:
     A look writes more at once than an update does, and what an update has freed lies in pieces that
     are too small for it: the memory of the two would add up.
     """
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if hasattr(libc, "malloc_trim"):
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):  # another C library may lack it
         libc.malloc_trim(0)
 
 

@@ -44,7 +44,15 @@ def start_engine(
     _require_divisible(model, cfg.tensor_parallel)
     config = architecture(under_adapters(model), shares)
     team = cfg.tensor_parallel if shares.count > 1 else 0
-    engine = _engine(config, cfg.memory, context, cfg.sleep, team)
+    try:
+        engine = _engine(config, cfg.memory, context, cfg.sleep, team)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:  # as of DeepSeek-V3 in fp32, on a processor with AMX
+        raise RuntimeError(
+            f"vLLM does not run {model.config.model_type} here ({error}): use --sampler "
+            "transformers"
+        ) from error
     shares.at_end(engine.llm_engine.engine_core.shutdown)
     return VLLM(model, engine, cfg, shares)
 

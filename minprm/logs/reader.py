@@ -278,7 +278,7 @@ def read_demos(
     Exits with file, line and what is wrong at a bad log; with skip_bad only where none is good.
     """
     demos, report = read_logs(path, reading)
-    require_file(report)
+    require_file(demos, report)
     if report.problems and not skip_bad:
         fail(f"{report.problems[0]} ({_way_on(path, len(report.problems) - 1)})")
     if not demos:
@@ -286,9 +286,9 @@ def read_demos(
     return demos, report
 
 
-def require_file(report: Report) -> None:
-    """Exits where the only file cannot be read at all: no line of it is to blame."""
-    if report.files == 1 and report.problems and report.problems[0].of_file:
+def require_file(demos: list[Demo], report: Report) -> None:
+    """Exits where nothing was read because the only file cannot be: no line of it is to blame."""
+    if report.files == 1 and not demos and report.problems and report.problems[0].of_file:
         fail(str(report.problems[0]))
 
 

@@ -134,12 +134,13 @@ def details(ladder: dict[str, list[dict]]) -> str:
             if key.startswith(("pass@", "text/", "success/", "failed")) and key not in keys:
                 keys.append(key)
     names = _width(22, ladder)
-    lines = [" " * names + "".join(f"{key:>{_width(16, [key])}}" for key in keys)]
+    widths = {key: _width(16, [key]) for key in keys}
+    lines = [" " * names + "".join(f"{key:>{widths[key]}}" for key in keys)]
     for arm, rows in ladder.items():
         line = f"{arm:<{names}}"
         for key in keys:
             number = f"{fmean(row[key] for row in rows):.3f}" if key in rows[0] else "-"
-            line += f"{number:>{_width(16, [key])}}"
+            line += f"{number:>{widths[key]}}"
         lines.append(line)
     return "\n".join(lines)
 
