@@ -1,6 +1,6 @@
-"""Figures of chapter 10: success of a pretrained model; where good thoughts are scarce."""
+"""Figures of chapter 10: a pretrained model, at one desk and at three; scarce good thoughts."""
 
-from evidence.drawings.ladder import draw_arm, place
+from evidence.drawings.ladder import GAP, ROW, draw_arm, place
 from evidence.drawings.style import (
     ACCENT,
     GREY,
@@ -16,6 +16,11 @@ from evidence.drawings.style import (
 from evidence.results import load
 from evidence.tables import share
 
+DESKS = {  # what the expert does there
+    "refund": "refund: a sum",
+    "orders": "orders: a question to a tool, then a sum",
+    "returns": "returns: one of two words",
+}
 ARMS = {"expert_thoughts": GREY, "best_of_base_matched": SOFT, "act_prm": ACCENT}
 SAID = {  # of each arm, and where the words stand
     "expert_thoughts": ("the world's own thoughts", 0.89, GREY),
@@ -36,6 +41,34 @@ def pretrained():
         write(axes, place(x), height - 6, f"{x:g}".replace("0.", "."), color=SOFT, ha="center")
     for i, (arm, row) in enumerate(rows.items()):
         draw_arm(axes, 14 + 18 * i, arm, row, ACCENT if arm == "act_prm" else SOFT)
+    return figure
+
+
+def ground():
+    """Success of SmolLM2 at three desks of a shop. Where a sum must be done Act-PRM wins more than
+    SFT on actions, and each win comes after a right thought. Where two words are to choose from it
+    does not, and its thoughts are wrong."""
+    rows = load("ground")["rows"]
+    height = 30 + ROW * len(rows) + GAP * len(DESKS)
+    figure, axes = page(height)
+    for x in (0, 0.5, 1):
+        axes.plot([place(x)] * 2, [14, height - 14], color=LINE, linewidth=0.8)
+        write(axes, place(x), 10, f"{x:g}".replace("0.", "."), color=SOFT, ha="center")
+    y = 10
+    for desk, told in DESKS.items():
+        y += GAP
+        write(axes, 0, y, told, color=SOFT)
+        for name, row in rows.items():
+            if not name.startswith(f"{desk} | "):
+                continue
+            y += ROW
+            arm = name.removeprefix(f"{desk} | ")
+            colour = ACCENT if arm == "act_prm" else SOFT
+            draw_arm(axes, y, arm, row, colour)
+            right = place(row["means"]["right"])
+            axes.scatter([right], [y - 2.8], s=42, facecolor="none", edgecolor=colour, zorder=4)
+    ends = "success: a dot for each seed, 95 % interval, mean; ring: share of right thoughts"
+    write(axes, 0, height, ends, color=SOFT, size=8)
     return figure
 
 
@@ -82,4 +115,9 @@ def paid():
     return figure
 
 
-FIGURES = {"evidence-pretrained": pretrained, "scarce": scarce, "paid": paid}
+FIGURES = {
+    "evidence-pretrained": pretrained,
+    "evidence-ground": ground,
+    "scarce": scarce,
+    "paid": paid,
+}
