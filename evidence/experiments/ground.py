@@ -13,6 +13,8 @@ logs, and all noise. Without DESK, ARM and SEED the runs that are there are join
                           whose thought earns less than .5 is left out, in act_prm too
     all_kept              the same, and no log is left out
     repeated              choosing in four rounds, a quarter of the thoughts in each
+    act_prm_mean          the reward is the geometric mean over the action's tokens, and not their
+                          product: so it is in the presets for larger models
 
 Measured: `success`, the share of test logs all of whose actions are the expert's, greedy;
 `right`, the share of its last thoughts that are right in every step; `paid`, the share whose action
@@ -27,6 +29,11 @@ three seeds. "They help where something must be computed": false if they do not 
 if they help at `returns`, where two words are to choose from. "A reward of the action does not
 teach the facts": false if at `returns` the share of right thoughts of act_prm is above the base's
 by more than their intervals.
+
+Written before its runs, when all other arms of `refund` but the choosing ones were known: "the mean
+pays wrong thoughts, too" is false if of the logs that act_prm_mean keeps the share with a right
+thought is, over three seeds, not below that of act_prm by more than the intervals. "It teaches
+less" is false if act_prm_mean does not win less than act_prm by more than the intervals.
 """
 
 import re
@@ -58,6 +65,7 @@ ARMS = {
     "all_kept": "--arms best_of_base_matched --relabel.min-reward 0",
     "repeated": f"--stages {REPEATED}--relabel.group 5",
     "act_prm": "--arms act_prm",
+    "act_prm_mean": "--arms act_prm --act-prm.reward action_prob_mean",
     "expert_thoughts": "--arms expert_thoughts",
 }
 READS_NOTHING = ("action_sft", "action_sft_all", "expert_thoughts")  # the base writes nothing there
