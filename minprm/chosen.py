@@ -45,8 +45,10 @@ def judged(name: str, messages: list[dict], success: bool, seed: int) -> float:
     if not is_own(name):
         return float(success)
     judge = function(name, {})
-    told = (deepcopy(messages), success, seed)
-    return as_number(name, judge(*told) if takes(judge, len(told)) else judge(*told[:2]))
+    arguments = (deepcopy(messages), success, seed)
+    return as_number(
+        name, judge(*arguments) if takes(judge, len(arguments)) else judge(*arguments[:2])
+    )
 
 
 def advantages(groups: list[Tensor], name: str, lengths: list[Tensor]) -> list[Tensor]:

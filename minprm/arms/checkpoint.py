@@ -11,12 +11,12 @@ from minprm.trainer import Run
 def save_checkpoint(run: Run, folder: Path, name: str, stages: list[str]) -> dict:
     """Saves the model as it is now. Returns what minprm.json says of it."""
     run.agent.policy.save(folder)
-    told = run.agent.instruction if run.agent.reads_instruction else Instruction("")
-    if told.examples:
+    instruction = run.agent.instruction if run.agent.reads_instruction else Instruction("")
+    if instruction.examples:
         (folder / EXAMPLES).unlink(missing_ok=True)
-        write_demos([*told.examples], folder / EXAMPLES)
+        write_demos([*instruction.examples], folder / EXAMPLES)
     description = about(
-        run.cfg, name, stages, run.seed, told, run.train_demos, run.held_out, run.test
+        run.cfg, name, stages, run.seed, instruction, run.train_demos, run.held_out, run.test
     )
     write_about(folder, description)
     return description

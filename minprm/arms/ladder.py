@@ -294,9 +294,9 @@ def start(
     agent = make_agent(policy, sampler, cfg, tools_of(demos, cfg), examples)
     check(agent)
     if cfg.world and not cfg.agent:  # not after hours of training
-        told = [reads_instruction(stages, cfg) for stages in arms_of(cfg).values()]
-        asked = replace(agent, reads_instruction=any(told))
-        require_room(cfg, asked, tasks_of("train", seed, TRIED))
+        reading = [reads_instruction(stages, cfg) for stages in arms_of(cfg).values()]
+        reader = replace(agent, reads_instruction=any(reading))
+        require_room(cfg, reader, tasks_of("train", seed, TRIED))
     # a task is on one side only, with all of its demos
     train_demos, held_out, test = split(fitting_demos(measured(demos, agent.chat), agent, cfg), cfg)
     made_by = {name: setting for name, setting in flat(asdict(cfg)) if name not in WHAT_TO_RUN}

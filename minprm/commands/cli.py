@@ -208,9 +208,9 @@ def _toml_flags(argv: list[str]) -> list[str]:
         if is_path and path:
             newer = _toml(path)
             knobs = _that_remain(knobs, newer) | newer
-    given = {knob: _setting(argv, flag(knob)) for knob in given_knobs(argv)}
-    knobs = _that_remain(knobs, given)
-    if "world_args" in knobs and "world_args" in given:
+    settings = {knob: _setting(argv, flag(knob)) for knob in given_knobs(argv)}
+    knobs = _that_remain(knobs, settings)
+    if "world_args" in knobs and "world_args" in settings:
         _, *texts = as_flags({"world_args": knobs["world_args"]})
         if not {*texts} <= {word.removeprefix("--world-args=") for word in argv}:
             logger.info(f"--world-args replaces all that --config has: {' '.join(texts)}")
@@ -243,13 +243,13 @@ def _toml(path: str) -> dict[str, object]:
     except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or nested too deeply
         fail(f"--config {path} is not TOML: {error}")
     ours = dict(flat(asdict(Config())))
-    found = {}
+    knobs = {}
     for key, setting in settings:
         name = key.replace("-", "_")
         positive = NEGATION.sub(r"\1", name)
         negated = positive != name and isinstance(ours.get(positive), bool)
         name = positive if negated else name
-        refuse(name in found, f"--config {path} names {name} twice")
+        refuse(name in knobs, f"--config {path} names {name} twice")
         place = f"--config {path}: {key}"
         if name in ours:
             switch, switched = isinstance(ours[name], bool), isinstance(setting, bool)
@@ -260,12 +260,12 @@ def _toml(path: str) -> dict[str, object]:
                 several and not isinstance(ours[name], list),
                 f"{place} takes one value, and not {setting!r}",
             )
-        found[name] = not setting if negated else setting
-    refuse("config" in found, f"--config {path} names another config: give both, --config A B")
-    flags = as_flags(found)
-    said = refusal(given_knobs, flags) or refusal(read_flags, Config, flags, "minprm train")
-    refuse(said, f"--config {path}: {said}")
-    return found
+        knobs[name] = not setting if negated else setting
+    refuse("config" in knobs, f"--config {path} names another config: give both, --config A B")
+    flags = as_flags(knobs)
+    sentence = refusal(given_knobs, flags) or refusal(read_flags, Config, flags, "minprm train")
+    refuse(sentence, f"--config {path}: {sentence}")
+    return knobs
 
 
 def as_flags(knobs: dict) -> list[str]:

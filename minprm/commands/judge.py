@@ -94,9 +94,9 @@ def new_file(name: str) -> AbstractContextManager[TextIO | None]:
 
 def paid_anew(episode: dict, flags: Judge) -> Judged:
     """The episode, paid by both rewards."""
-    told = (episode["messages"], episode["success"], episode["task"])
-    before = judged(flags.before, *told) if flags.before else episode["reward"]
-    after = judged(flags.reward, *told)
+    arguments = (episode["messages"], episode["success"], episode["task"])
+    before = judged(flags.before, *arguments) if flags.before else episode["reward"]
+    after = judged(flags.reward, *arguments)
     return Judged(episode["checkpoint"], episode["task"], episode["success"], before, after)
 
 

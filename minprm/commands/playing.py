@@ -113,8 +113,8 @@ def answer_checkpoint(
     """The logs that fit, and what one checkpoint writes at each of their steps."""
     set_threads(cfg.model)
     agent = scoring_agent(cfg, all_tools(demos))
-    shown = {demo.task for demo in agent.instruction.examples}
-    answered = sum(demo.task in shown for demo in demos)
+    tasks = {demo.task for demo in agent.instruction.examples}
+    answered = sum(demo.task in tasks for demo in demos)
     if answered:
         say(
             f"{cfg.model} is shown the answers to {answered} of these {len(demos)} logs, which are "

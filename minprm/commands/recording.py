@@ -63,11 +63,11 @@ class Recorder(Endpoint):
         if sum(len(step.state) + 1 for step in steps) != len(messages):
             steps = []
         for turns in range(len(steps) - 1, 0, -1):
-            said = key(steps[:turns], tools)
-            if said in self.ends:
-                file, before = self.ends[said].pop()
-                if not self.ends[said]:
-                    del self.ends[said]
+            beginning = key(steps[:turns], tools)
+            if beginning in self.ends:
+                file, before = self.ends[beginning].pop()
+                if not self.ends[beginning]:
+                    del self.ends[beginning]
                 messages[: len(before)] = before  # the agent may have dropped thoughts
                 break
         else:

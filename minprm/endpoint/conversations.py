@@ -114,8 +114,8 @@ def asked(body: bytes | None, obeys: bool = False) -> Asked:
     if not isinstance(fields, dict):
         raise Refusal("the request is no JSON object")
     for name in fields:
-        read = name in READ or (obeys and name in OBEYED)
-        if not read and not is_nothing(fields[name]):
+        known = name in READ or (obeys and name in OBEYED)
+        if not known and not is_nothing(fields[name]):
             _say_ignored(name, obeys)
     if fields.get("n") not in (None, 1):
         raise Refusal("n must be 1: an episode is drawn turn by turn")
@@ -365,8 +365,8 @@ def write(player: Player, steps: list[Step], tools: list[dict], after: str | Non
     for step in steps[:-1]:
         ids += player.state_ids(step.state, tools, after)[0]
         thought = step.thought if player.history.thoughts else None
-        written = None if thought is None else chat.thought(thought)
-        ids += chat.turn(written, chat.action(step.action))
+        thought_ids = None if thought is None else chat.thought(thought)
+        ids += chat.turn(thought_ids, chat.action(step.action))
         after = step.action
     return ids + player.state_ids(steps[-1].state, tools, after)[0]
 

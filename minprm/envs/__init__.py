@@ -49,19 +49,19 @@ def pairs(texts: list[str], kind: type) -> dict:
     >>> pairs(["rounds=1", "swaps=5"], int)
     {'rounds': 1, 'swaps': 5}
     """
-    found = {}
+    numbers = {}
     for text in texts:
         name, separator, value = text.partition("=")
-        if name in found:
+        if name in numbers:
             fail(f"{' '.join(texts)}: {name} is given twice")
         try:
-            found[name] = kind(value)
+            numbers[name] = kind(value)
         except ValueError:
             separator = ""
         if not separator:
             number = "" if kind is str else ", the value a number"
             fail(f"{text}: write name=value{number}")
-    return found
+    return numbers
 
 
 def check_tasks(cfg: Config) -> None:

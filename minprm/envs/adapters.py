@@ -107,10 +107,10 @@ class ToolWorld(World):
         *rules, question = prompt_of(row)
         self.system = rules[0]["content"] if rules else ""
         with seeded(self.number):
-            shown = self._settled(self.env.reset(**row))
-        if not isinstance(shown, str | None) or not question["content"] + (shown or ""):
-            fail(f"{self.place}: `reset` returned {shown!r:.100}, and not a text to begin with")
-        return question["content"] + (shown or "")
+            text = self._settled(self.env.reset(**row))
+        if not isinstance(text, str | None) or not question["content"] + (text or ""):
+            fail(f"{self.place}: `reset` returned {text!r:.100}, and not a text to begin with")
+        return question["content"] + (text or "")
 
     def task(self) -> str:
         """One row says nothing of what `reset` draws: then the seed is the task."""

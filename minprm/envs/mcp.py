@@ -44,8 +44,8 @@ def world_of(command: str) -> type[World]:
     if not command.strip():
         raise ValueError('mcp: the command of a server is missing, as in "mcp:python desk.py"')
     if "://" in command.split()[0]:
-        said = "an address; name the command that starts the server, which is spoken to over stdio"
-        raise ValueError(f"mcp:{command}: {said}")
+        why = "an address; name the command that starts the server, which is spoken to over stdio"
+        raise ValueError(f"mcp:{command}: {why}")
     for name in ("mcp", "client"):  # they would show each line that is no JSON, each unknown tool
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:

@@ -220,11 +220,11 @@ def _read(docs: str, questions: str) -> tuple[list[Question], Corpus]:
         documents = {file.stem: file.read_text(encoding="utf-8") for file in files}
     except UnicodeDecodeError as error:
         raise ValueError(f"{docs}: a .txt file in it is not UTF-8 ({error})") from error
-    asked = tasks_of(questions, partial(_question, documents, docs))
+    tasks = tasks_of(questions, partial(_question, documents, docs))
     if others:
         unread = f"{others:,} of its files are left out: only .txt files right in it are read"
         logger.info(f"{docs}: {unread}")
-    return asked, Corpus(documents)
+    return tasks, Corpus(documents)
 
 
 def _question(documents: Container[str], docs: str, row: dict) -> Question:

@@ -142,13 +142,13 @@ def _answer_text(content: Any) -> Any:
         if fields.keys() <= {"text", "json", *BEDROCKS}:  # of Bedrock, whose client may write nulls
             fields = {key: field for key, field in fields.items() if field is not None}
         is_text = fields.keys() == {"text"} or first(fields, ("type", "block_type")) in TEXTS
-        seen = [key for key in BEDROCKS if isinstance(fields.get(key), dict)]
+        media = [key for key in BEDROCKS if isinstance(fields.get(key), dict)]
         if fields.keys() == {"json"}:  # of Bedrock
             parts.append({"type": "text", "text": json.dumps(fields["json"], ensure_ascii=False)})
         elif is_text and isinstance(fields.get("text"), str):
             parts.append({"type": "text", "text": fields["text"]})
-        elif seen and fields.keys() == {*seen} and "source" in fields[seen[0]]:
-            parts.append({"type": seen[0]})
+        elif media and fields.keys() == {*media} and "source" in fields[media[0]]:
+            parts.append({"type": media[0]})
         else:
             return content
     if all("text" in part for part in parts):
@@ -164,9 +164,9 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     is_mime = "/" in str(kind) and kind == block.get("content_type")
     if is_mime or not isinstance(kind, str):  # Gemini's and Bedrock's are named by their key
         patterns = (ANSWER, CALL, THOUGHT, TEXT, IMAGE)
-        said = [key for key in block if block[key] not in (None, False, "", [], {})]
-        keys = [key for key in said if any(pattern.search(key) for pattern in patterns)]
-        kind = [*keys, *said, *block, ""][0]
+        filled = [key for key in block if block[key] not in (None, False, "", [], {})]
+        keys = [key for key in filled if any(pattern.search(key) for pattern in patterns)]
+        kind = [*keys, *filled, *block, ""][0]
     opens = "type" not in block or CALL.search(kind) or ANSWER.search(kind)
     if isinstance(block.get(kind), dict) and opens and not IMAGE.search(kind):
         block = block[kind]
@@ -212,9 +212,9 @@ def _with_answer(form: dict, content: Any) -> list[tuple[str, Any]]:
 def thought_of(thought: Any) -> str:
     """The text of a thought, which may be a list of summaries, or stand two levels down."""
     if isinstance(thought, dict):
-        said = {key: one for key, one in thought.items() if not isinstance(one, bool)}
+        texts = {key: one for key, one in thought.items() if not isinstance(one, bool)}
         is_cipher = thought.get("redacted") is True  # of Inspect
-        return thought_of(first(said, THOUGHTS[-1:] if is_cipher else THOUGHTS))
+        return thought_of(first(texts, THOUGHTS[-1:] if is_cipher else THOUGHTS))
     if isinstance(thought, list):
         return "\n".join(map(thought_of, thought))
     return thought if isinstance(thought, str) else ""

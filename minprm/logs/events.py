@@ -87,8 +87,8 @@ def _says_something(event: dict) -> bool:
     if event.get("remembered") or event.get("isCompactSummary"):
         return False
     is_own = event.get("action") in OWN_EVENTS or event.get("observation") in OWN_EVENTS
-    said = event.get("type") in ("user", "assistant", "response_item")
-    return said or (event.get("source") == "agent" and not is_own)
+    is_message = event.get("type") in ("user", "assistant", "response_item")
+    return is_message or (event.get("source") == "agent" and not is_own)
 
 
 def _by_summaries(events: list[dict]) -> list[list[dict]]:
@@ -97,11 +97,11 @@ def _by_summaries(events: list[dict]) -> list[list[dict]]:
     parts: list[list[dict]] = [[]]
     for event in events:
         condenses = any(event.get(key) in CONDENSED for key in ("type", "kind", "action"))
-        read = _read_behind(parts[-1], event) if condenses else None
-        if read is None:
+        history = _read_behind(parts[-1], event) if condenses else None
+        if history is None:
             parts[-1].append(event)
         else:
-            parts.append(read)
+            parts.append(history)
     return parts
 
 
@@ -115,8 +115,8 @@ def _replaced(before: list[dict], event: dict) -> list[dict] | None:
     items = event["payload"].get("replacement_history") or []
     if not items or any("compaction" in str(one.get("type")) for one in items):
         return None
-    read = [{"type": "response_item", "payload": one, "remembered": True} for one in items]
-    return [one for one in before if one.get("type", "session_meta") == "session_meta"] + read
+    history = [{"type": "response_item", "payload": one, "remembered": True} for one in items]
+    return [one for one in before if one.get("type", "session_meta") == "session_meta"] + history
 
 
 def _remembered(before: list[dict], event: dict) -> list[dict]:
@@ -128,12 +128,12 @@ def _remembered(before: list[dict], event: dict) -> list[dict]:
     if start is not None:
         ids += range(start, condensed["forgotten_events_end_id"] + 1)
     gone = [one.get("id") in ids for one in before]
-    read = [{**before[i], "remembered": True} for i in range(len(before)) if not gone[i]]
+    history = [{**before[i], "remembered": True} for i in range(len(before)) if not gone[i]]
     if condensed.get("summary"):
-        said = {"role": "user", "content": [condensed["summary"]]}
-        summary = {"kind": "MessageEvent", "id": "summary", "llm_message": said, "remembered": True}
-        read.insert(gone.index(True) if any(gone) else len(gone), summary)
-    return read
+        turn = {"role": "user", "content": [condensed["summary"]]}
+        summary = {"kind": "MessageEvent", "id": "summary", "llm_message": turn, "remembered": True}
+        history.insert(gone.index(True) if any(gone) else len(gone), summary)
+    return history
 
 
 def from_claude_code(events: list[dict], notes: Counter) -> dict:
@@ -224,8 +224,8 @@ def from_codex(events: list[dict], notes: Counter) -> dict:
             notes[f"{kind} of Codex, left out"] += 1
         remembered = len(entries) if event.get("remembered") else remembered
     before = messages_of(entries[:remembered])
-    shown = [one | {"weight": 0} if one["role"] == "assistant" else one for one in before]
-    return {"messages": shown + messages_of(entries[remembered:])}
+    unlearned = [one | {"weight": 0} if one["role"] == "assistant" else one for one in before]
+    return {"messages": unlearned + messages_of(entries[remembered:])}
 
 
 def from_openhands(log: Any, notes: Counter) -> dict:
@@ -238,9 +238,9 @@ def from_openhands(log: Any, notes: Counter) -> dict:
     entries: list[dict] = []
     calls: dict[Any, str] = {}  # of older versions: the id of the call of each event
     for event in events:
-        said = _newer(event, others) if "kind" in event else _older(event, others, calls)
+        new = _newer(event, others) if "kind" in event else _older(event, others, calls)
         mark = {"weight": 0} if event.get("remembered") else {}
-        entries += [{**entry, **mark} for entry in said]
+        entries += [{**entry, **mark} for entry in new]
     return {**others, "messages": messages_of(entries, of_a_program=True)}
 
 
@@ -298,12 +298,12 @@ def _newer(event: dict, others: dict) -> list[dict]:
         others.update({"tools": tools} if tools else {})
         rules = [event["system_prompt"], event.get("dynamic_context")]
         return [{"role": "system", "content": rules}]
-    said = event.get("llm_message") or event
-    thought = {"type": "thinking", "thinking": first(said, REASONED)}
+    turn = event.get("llm_message") or event
+    thought = {"type": "thinking", "thinking": first(turn, REASONED)}
     if kind == "MessageEvent":
-        parts = said["content"] if isinstance(said["content"], list) else [said["content"]]
+        parts = turn["content"] if isinstance(turn["content"], list) else [turn["content"]]
         content = [thought, *parts, *(event.get("extended_content") or [])]
-        return [{"role": said["role"], "content": content, "tool_calls": said.get("tool_calls")}]
+        return [{"role": turn["role"], "content": content, "tool_calls": turn.get("tool_calls")}]
     call_id = event.get("tool_call_id")
     if kind == "ActionEvent":
         called = event.get("tool_call") or {}
@@ -313,9 +313,9 @@ def _newer(event: dict, others: dict) -> list[dict]:
                   "input": called.get("arguments") or action}  # fmt: skip
         content = [thought, *(event.get("thought") or []), record]
         return [{"role": "assistant", "content": content, "id": event.get("llm_response_id")}]
-    seen = event.get("observation") or {}
-    content = first(event, ("error", "rejection_reason")) or first(seen, ("content", "output"))
-    return [answer(content or seen, call_id)] if call_id else []
+    output = event.get("observation") or {}
+    content = first(event, ("error", "rejection_reason")) or first(output, ("content", "output"))
+    return [answer(content or output, call_id)] if call_id else []
 
 
 # --- spans ----------------------------------------------------------------------------------------
@@ -347,13 +347,13 @@ def _log_of(span: dict) -> dict:
     tree = _nested({key: field for key, field in span.items() if key.startswith(NESTED)})
     llm, older = tree.get("llm"), tree.get("gen_ai", {})
     llm = llm if isinstance(llm, dict) else {}
-    asked = llm.get("input_messages") or older.get("prompt")
+    prompt = llm.get("input_messages") or older.get("prompt")
     answered = llm.get("output_messages") or older.get("completion")
     if str(span.get("mlflow.spanType")).strip('"') in ("CHAT_MODEL", "LLM"):
-        asked, answered = span.get("mlflow.spanInputs"), span.get("mlflow.spanOutputs")
+        prompt, answered = span.get("mlflow.spanInputs"), span.get("mlflow.spanOutputs")
     tools = llm.get("tools") or llm.get("request", {}).get("functions")
     return {
-        "messages": span.get("gen_ai.input.messages", asked),
+        "messages": span.get("gen_ai.input.messages", prompt),
         "instructions": span.get("gen_ai.system_instructions"),
         "tools": span.get("gen_ai.tool.definitions", tools),
         "output": _answers(span.get("gen_ai.output.messages", answered)),
@@ -366,8 +366,8 @@ def _nested(tree: Any) -> Any:
         return tree
     inside: dict[str, dict] = {}
     for key, field in tree.items() if isinstance(tree, dict) else enumerate(tree):
-        name, _, rest = str(key).partition(".")
-        inside.setdefault(name, {})[rest] = field
+        name, _, inner = str(key).partition(".")
+        inside.setdefault(name, {})[inner] = field
     fields = {name: _nested(keys.get("", keys)) for name, keys in inside.items()}
     if fields and all(map(str.isdigit, fields)):
         return [fields[number] for number in sorted(fields, key=int)]

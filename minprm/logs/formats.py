@@ -280,12 +280,12 @@ def _named(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, 
     for response in responses:  # OpenAI's Responses say the rules and the tools again
         _take_over(response, others, tools)
     entries = _entries(others, tools)
-    seen = [entry for entry in entries if field_at(entry, "metadata.agentVisible") is not False]
-    if len(seen) < len(entries):  # of Goose
-        notes["messages that the model does not see, left out"] += len(entries) - len(seen)
-    schemas = [entry["content"] for entry in seen if _is_schema(entry)]
+    visible = [entry for entry in entries if field_at(entry, "metadata.agentVisible") is not False]
+    if len(visible) < len(entries):  # of Goose
+        notes["messages that the model does not see, left out"] += len(entries) - len(visible)
+    schemas = [entry["content"] for entry in visible if _is_schema(entry)]
     tools += [tool for tool in schemas if tool not in tools]
-    entries = [entry for entry in seen if not _is_schema(entry)]
+    entries = [entry for entry in visible if not _is_schema(entry)]
     others = {key: others[key] for key in others if key not in OF_REQUESTS}
     family = _family_of(entries)
     in_parts = sum(isinstance(e, dict) and isinstance(e.get("content"), list) for e in entries)
@@ -316,8 +316,8 @@ def _family_of(entries: list) -> str:
         inside = first(entry, ("parts", "content")) if isinstance(entry, dict) else None
         for block in [entry, *(inside if isinstance(inside, list) else [])]:
             fields = block if isinstance(block, dict) else {}
-            said = [key for key in reversed(fields) if not is_nothing(fields[key])]
-            for key in [fields.get("type"), *said]:
+            filled = [key for key in reversed(fields) if not is_nothing(fields[key])]
+            for key in [fields.get("type"), *filled]:
                 if isinstance(key, str) and key in SIGNS:
                     return SIGNS[key]
         if isinstance(entry, dict) and "parts" in entry and inside:
@@ -352,8 +352,8 @@ def _entries(others: dict, tools: list) -> list:
         rules = _text_of(others.get(key))
         if rules:
             del others[key]
-            said = entries[0] if entries and isinstance(entries[0], dict) else {}
-            if rules != _text_of(first(said, ("content", "value"))):
+            opening = entries[0] if entries and isinstance(entries[0], dict) else {}
+            if rules != _text_of(first(opening, ("content", "value"))):
                 entries = [{"role": "system", "content": rules}, *entries]
     _take_out_repeats(entries, others, tools)
     for key in RESPONSES:
@@ -367,12 +367,12 @@ def _entries(others: dict, tools: list) -> list:
         if answered is None or (isinstance(others[key], str) and last.get("role") == "assistant"):
             continue  # it may be no part of the conversation: it stays, and is named
         del others[key]
-        asked = [_core(message) for message in messages_of(entries)]
-        said = [_core(message) for message in messages_of(answered)]
-        rest = iter(said)
-        if all(message in rest for message in asked):  # the request is in the response too
+        requests = [_core(message) for message in messages_of(entries)]
+        answers = [_core(message) for message in messages_of(answered)]
+        rest = iter(answers)
+        if all(message in rest for message in requests):  # the request is in the response too
             entries = answered
-        elif said != asked[-len(said) :]:
+        elif answers != requests[-len(answers) :]:
             entries = [*entries, *answered]
     return entries
 
@@ -393,11 +393,11 @@ def _core(message: Any) -> Any:
     """What a message says, without ids and empty fields: the same however it is written."""
     if not isinstance(message, dict):
         return message
-    said = []
+    calls = []
     for one in message.get("tool_calls") or []:
         function = one.get("function", one)
-        said.append((function.get("name"), str(function.get("arguments"))))
-    return message.get("role"), message.get("content") or "", said
+        calls.append((function.get("name"), str(function.get("arguments"))))
+    return message.get("role"), message.get("content") or "", calls
 
 
 def _asked(request: Any, others: dict, tools: list) -> list | None:
@@ -500,8 +500,8 @@ def _tools_beside(others: dict) -> list:
         if beside and first(parameters, (*TOOLS, *RULES)):
             _take_over(parameters, others, tools)
             # what says how to sample is not looked into any further
-            read = [*parameters] if key in OF_REQUESTS else [*TOOLS, *RULES]
-            others[key] = {k: parameters[k] for k in parameters if k not in read}
+            taken = [*parameters] if key in OF_REQUESTS else [*TOOLS, *RULES]
+            others[key] = {k: parameters[k] for k in parameters if k not in taken}
     return tools
 
 
@@ -559,10 +559,10 @@ def _tools_once(chat: dict, notes: Counter) -> dict:
             _, *answers = content.split("<tool_response>")  # some write them as the user's
             texts = []
             for answer in answers:
-                told, _, behind = answer.rpartition("</tool_response>")
+                inside, _, behind = answer.rpartition("</tool_response>")
                 if "</tool_response>" not in answer:  # it was cut
-                    told, behind = answer, ""
-                messages.append({**message, "role": "tool", "content": told.strip("\n ")})
+                    inside, behind = answer, ""
+                messages.append({**message, "role": "tool", "content": inside.strip("\n ")})
                 texts += [behind.strip()] * bool(behind.strip())
             if texts:
                 messages.append({**message, "role": "user", "content": "\n".join(texts)})
@@ -595,9 +595,9 @@ def _from_preference(log: dict, notes: Counter) -> dict:
     pair = ("input", "prompt", "preferred_output", "non_preferred_output", "chosen", "rejected")
     others = {key: log[key] for key in log if key not in pair}
     best = _answered(first(log, ("preferred_output", "chosen"))) or []
-    asked = conversation["messages"]
-    asked = [] if best[: len(asked)] == asked else asked
-    return _named({**others, **conversation, "messages": [*asked, *best]}, notes)[1]
+    prompt = conversation["messages"]
+    prompt = [] if best[: len(prompt)] == prompt else prompt
+    return _named({**others, **conversation, "messages": [*prompt, *best]}, notes)[1]
 
 
 def _from_batch(log: dict, notes: Counter) -> dict:
@@ -625,9 +625,9 @@ def _from_xlam(log: dict, notes: Counter) -> dict:
         tools.append({"type": "function", "function": {**tool, "parameters": schema}})
     calls = [call(one["name"], one.get("arguments")) for one in parsed(log["answers"])]
     others = {key: log[key] for key in log if key not in ("query", "tools", "answers")}
-    asked = {"role": "user", "content": log["query"]}
+    question = {"role": "user", "content": log["query"]}
     answered = {"role": "assistant", "content": None, "tool_calls": calls}
-    return {**others, "messages": [asked, answered], "tools": tools}
+    return {**others, "messages": [question, answered], "tools": tools}
 
 
 def _from_swe_agent(log: dict, notes: Counter) -> dict:
@@ -640,8 +640,8 @@ def _from_swe_agent(log: dict, notes: Counter) -> dict:
         thought = entry.get("thought")
         if entry.get("role") == "assistant" and isinstance(thought, str):
             thoughts = [thought_of(entry.get("thinking_blocks")), thought]
-            told = "\n".join(one for one in thoughts if one.strip())
-            message["reasoning_content"] = told or message.get("reasoning_content")
+            reasoning = "\n".join(one for one in thoughts if one.strip())
+            message["reasoning_content"] = reasoning or message.get("reasoning_content")
             if thought.strip() and isinstance(entry.get("content"), str):
                 message["content"] = entry["content"].removeprefix(thought).strip() or None
         if entry.get("role") == "assistant" and entry.get("is_demo"):

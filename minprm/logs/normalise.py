@@ -245,10 +245,10 @@ def _with_content(message: dict) -> dict:
     key = next((key for key in SEEN if not is_nothing(message.get(key))), None)
     if key is None:
         return message
-    seen = message[key]
-    if isinstance(seen, dict) and isinstance(seen.get("message"), str):
-        seen = seen["message"]
-    return {k: v for k, v in message.items() if k != key} | {"content": seen}
+    content = message[key]
+    if isinstance(content, dict) and isinstance(content.get("message"), str):
+        content = content["message"]
+    return {k: v for k, v in message.items() if k != key} | {"content": content}
 
 
 def _answer(content: Any, notes: Counter) -> str:
@@ -287,9 +287,9 @@ def _of_assistant(
     except ValueError as error:
         flaws.append(str(error))
         notes[f"{FLAW}calls that cannot be read, shown as text"] += 1
-        written = message.get("tool_calls") or message.get("function_call")
-        lines = [text, *map(_as_written, written if isinstance(written, list) else [written])]
-        text = "\n".join(line for line in lines if line) or json.dumps(written)
+        broken = message.get("tool_calls") or message.get("function_call")
+        lines = [text, *map(_as_written, broken if isinstance(broken, list) else [broken])]
+        text = "\n".join(line for line in lines if line) or json.dumps(broken)
         text = _with_media(text, message, notes)
         return form | {"content": text, "weight": 0, "tool_calls": []}  # so the answers are its own
     if calls and text.strip() and reading.content == "thought" and not thought:
@@ -417,17 +417,17 @@ def _without_tags(text: str, thought: str, notes: Counter) -> tuple[str, str]:
                 opened = opening  # the last one
         if not opened and not (before.endswith("\n") or after.startswith("\n")):
             break  # the text speaks of the tag
-        said = before[: opened.start()] if opened else ""
+        ahead = before[: opened.start()] if opened else ""
         word = opened[0].lower() if opened else ""
-        of_text = said.strip() and (not after.strip() or "think" not in word)
-        if of_text or said.endswith("`") or said.count("```") % 2:
+        of_text = ahead.strip() and (not after.strip() or "think" not in word)
+        if of_text or ahead.endswith("`") or ahead.count("```") % 2:
             break
         inside = before[opened.end() :] if opened else before
         notes[f"thoughts that end in {tag[0]}, taken out of content"] += 1
         if inside.strip() and thought and thought.strip() != inside.strip():
             raise ValueError(f"it has more than one thought, in content or {REASONING}: keep one")
         # what follows a thought is set off by empty lines; its first line keeps its spaces
-        text = said + after.lstrip() if said.strip() else re.sub(r"^\s*\n|^ ", "", after)
+        text = ahead + after.lstrip() if ahead.strip() else re.sub(r"^\s*\n|^ ", "", after)
         thought = inside.strip() or thought
     return text, thought
 
@@ -600,15 +600,15 @@ def _asked_for(argument: Any, schema: Any) -> Any:
         return [_asked_for(entry, schema.get("items")) for entry in argument]
     if not isinstance(argument, dict) or not isinstance(schema.get("properties"), dict):
         return argument
-    asked = {}
+    arguments = {}
     for key, field in argument.items():
         inner = schema["properties"].get(key)
         required = key in (schema.get("required") or ())
         lacking = key not in schema["properties"] and not schema.get("additionalProperties")
         if field is None and not required and (lacking or _allows_no_null(inner)):
             continue
-        asked[key] = _asked_for(field, inner)
-    return asked
+        arguments[key] = _asked_for(field, inner)
+    return arguments
 
 
 def _allows_no_null(schema: Any) -> bool:

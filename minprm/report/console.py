@@ -20,10 +20,10 @@ def list_of_runs() -> str:
     names = ("run", "world", "arms", "state", "when", "best success", "command")
     lines = [dict(zip(names, names, strict=True)), *rows]
     widths = {name: max(len(line[name]) for line in lines) for name in names}
-    told = []
+    table = []
     for line in lines:
-        told.append("  ".join(line[name].ljust(widths[name]) for name in names).rstrip())
-    return "\n".join(told)
+        table.append("  ".join(line[name].ljust(widths[name]) for name in names).rstrip())
+    return "\n".join(table)
 
 
 def row_of_run(folder: Path) -> dict[str, str]:

@@ -74,10 +74,12 @@ def evenly(items: list, most: int | None) -> list:
 def _look(look: dict, limits: Limits) -> dict:
     """A stage with the same updates kept for all of its states, so that the slider stays whole."""
     updates = {frame["update"] for state in look["states"] for frame in state["frames"]}
-    shown = evenly(sorted(updates), limits.looks)
+    updates_shown = evenly(sorted(updates), limits.looks)
     states = []
     for state in look["states"]:
-        frames = [_frame(frame, limits) for frame in state["frames"] if frame["update"] in shown]
+        frames = [
+            _frame(frame, limits) for frame in state["frames"] if frame["update"] in updates_shown
+        ]
         if frames:
             states.append({**state, "frames": frames})
     return {**look, "states": states}
@@ -87,12 +89,12 @@ def _frame(frame: dict, limits: Limits) -> dict:
     """A group. Of each thought stays how likely it was as a whole: the sum of its tokens, of which
     the page may not have all, nor all digits."""
     group = frame["group"]
-    told = {"all": [*range(len(group))], "some": telling(group), "none": []}[limits.tokens]
+    detailed = {"all": [*range(len(group))], "some": telling(group), "none": []}[limits.tokens]
     thoughts = []
     for i, z in enumerate(group):
         z = {**z, "written": written(z["tokens"])}
-        z["tokens"] = z["tokens"] if i in told else None
-        z["action"] = likely(z["action"]) if i in told else None
+        z["tokens"] = z["tokens"] if i in detailed else None
+        z["action"] = likely(z["action"]) if i in detailed else None
         thoughts.append(z)
     return {**frame, "group": thoughts, "without_thought": likely(frame["without_thought"])}
 

@@ -96,8 +96,8 @@ def instruction_of(cfg: Config, chat: Chat, examples: Sequence[Demo] = ()) -> In
     if cfg.instruction == "auto":
         text = _default(cfg, chat)
     in_system = _knows_system(chat.tokenizer)
-    told = Instruction(text, in_system, tuple(examples))
-    reason = refusal(as_turns, told, [], all_tools([*examples]), chat)
+    instruction = Instruction(text, in_system, tuple(examples))
+    reason = refusal(as_turns, instruction, [], all_tools([*examples]), chat)
     if reason:
         fail(f"--few-shot: the model's chat template cannot show these logs as turns: {reason}")
     thoughts = [step.thought or "" for demo in examples for step in demo.steps]
@@ -107,8 +107,8 @@ def instruction_of(cfg: Config, chat: Chat, examples: Sequence[Demo] = ()) -> In
             f"--few-shot shows thoughts of up to {longest} tokens, and the model's are cut at "
             f"--thought-tokens {cfg.thought_tokens}: allow longer ones, or show shorter ones"
         )
-    chat.content(told.text)
-    return told
+    chat.content(instruction.text)
+    return instruction
 
 
 def as_turns(
