@@ -49,6 +49,8 @@ ROOT = Path(__file__).parents[1]
         ("--min-length=3", "--min-length is not here: the loss holds for tokens of the whole"),
         ("--load-in-4bit", "--load-in-4bit is not here: weights are fp32 or bf16"),
         ("--rl.loss aipo", "aipo is --rl.loss cispo here"),
+        ("--rl.loss reinforce", "reinforce is --rl.loss pg here"),
+        ("--arms rl --rl.advantage a2c", "--rl.advantage a2c is --rl.advantage gae here"),
         ("--rl.loss dr-grpo", "dr-grpo is --rl.advantage mean here"),
         ("--act-prm.loss grpo", "grpo is --act-prm.advantage mean_std here"),
         ("--rl.advantage GRPO", "--rl.advantage GRPO is --rl.advantage mean_std here"),

@@ -29,6 +29,8 @@ NAMES_ELSEWHERE = {
     "grpo": "advantage mean_std",
     "dr_grpo": "advantage mean",
     "gpg": "advantage batch",
+    "reinforce": "loss pg",
+    "a2c": "advantage gae",
 }
 MOST_STAGES = 10  # of --stages: the names of a stage's files hold all stages before it
 
