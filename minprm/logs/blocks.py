@@ -10,10 +10,20 @@ import json
 import re
 from typing import Any
 
-from minprm.logs.books import ARGUMENTS, CALL_IDS, TOOL_NAMES, first, is_nothing, parse_printed
+from minprm.logs.books import (
+    ARGUMENTS,
+    CALL_IDS,
+    TOOL_NAMES,
+    field_at,
+    first,
+    is_nothing,
+    parse_printed,
+    parsed,
+)
 from minprm.logs.normalise import TEXTS
 
 OUTPUT = ("message", "assistant")  # type and role of what an assistant says in Responses
+ASKERS = ("system", "developer", "user", "tool", "function")
 CHAT_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 OF_CALLS = ("function_call", "tool_call")  # roles of a text that is a call
 ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "gpt": "assistant",
@@ -32,17 +42,22 @@ OF_OPENCODE = {"snapshot": "snapshot", "patch": "hash", "retry": "attempt", "age
 SAID_AGAIN = ("text/plain", "application/x-directory")  # files that it also writes as a text
 OUTPUTS = ("text", "json", "content", "error-text", "error-json")  # of Vercel's tools
 BEDROCKS = ("image", "document", "video")  # of which it writes the bytes into a tool's answer
-IMAGE = re.compile("^(inline_?data|file_?data|image)", re.IGNORECASE)
+IMAGE = re.compile("^(inline_?data|file_?data|image|(uri|blob)$)", re.IGNORECASE)
 IDS = (*CALL_IDS, "id")
 NAMES = (*TOOL_NAMES, "function")
 CONTENTS = ("content", "output", "response", "result", "errorText", "error", "text", "value",
-            "data", "stdout", "message")  # fmt: skip
-THOUGHTS = ("thinking", "reasoning", "thought", "reasoning_content", "reasoningContent",
+            "data", "stdout", "message", "tools")  # fmt: skip
+THOUGHTS = ("thinking", "reasoning", "thought", "think", "reasoning_content", "reasoningContent",
             "reasoningText", "reasoning_text", "text", "content", "value", "details",
             "summary")  # fmt: skip
+# Why an answer ended, as programs call it, where it had not come to its end.
+REASONS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "status")
+CUT = ("length", "max_tokens", "max_output_tokens", "model_context_window_exceeded", "incomplete",
+       "content_filter", "safety", "recitation", "refusal")  # fmt: skip
 OF_A_CALL = ("type", "kind", "part_kind", "index", "status", "caller", "cache_control", *IDS,
              *NAMES, *ARGUMENTS, "action")  # fmt: skip
-OF_AN_ANSWER = (*OF_A_CALL, *CONTENTS, "is_error", "isError", "state", "outcome", "timestamp")
+OF_AN_ANSWER = (*OF_A_CALL, *CONTENTS, "is_error", "isError", "state", "outcome", "timestamp",
+                "origin", "execution")  # fmt: skip
 # Fields of a message that are read here, or that hold nothing of the conversation.
 READ = ("role", "content", "parts", "type", "id", "tool_calls", "tool_call_chunks",
         "response_metadata", "usage_metadata", "createdAt", "lc", "status", "turn_idx", "source",
@@ -92,6 +107,17 @@ def is_plain(message: Any) -> bool:
     return message["role"] in ("tool", "function") and not _holds_answers(content)
 
 
+def is_cut(answer: dict) -> bool:
+    """Did it end at a limit or by a filter? Then it is marked "cut", and not learned.
+
+    >>> is_cut({"finish_reason": "length"}), is_cut({"finish_reason": "stop"})
+    (True, False)
+    """
+    metadata = answer.get("response_metadata")
+    fields = metadata | answer if isinstance(metadata, dict) else answer
+    return any(str(fields.get(key)).lower() in CUT for key in REASONS)
+
+
 # --- blocks ---------------------------------------------------------------------------------------
 
 
@@ -139,6 +165,9 @@ def _answer_text(content: Any) -> Any:
     parts = []
     for block in content if isinstance(content, list) else [content]:
         fields = block if isinstance(block, dict) else {}
+        notes = fields.get("annotations")
+        if isinstance(notes, dict) and "assistant" not in (notes.get("audience") or ["assistant"]):
+            continue  # of MCP: it is shown to the user alone
         if fields.keys() <= {"text", "json", *BEDROCKS}:  # of Bedrock, whose client may write nulls
             fields = {key: field for key, field in fields.items() if field is not None}
         is_text = fields.keys() == {"text"} or first(fields, ("type", "block_type")) in TEXTS
@@ -186,7 +215,9 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     if EMPTY.search(kind) or is_said_again or is_own or block.get("ignored") is True:
         return [("end", None)]
     if ANSWER.search(kind) or (kind == "retry-prompt" and block.get("tool_name")):
-        return [("answer", answer(_content(block), first(block, IDS), first(block, NAMES)))]
+        origin = block.get("origin")  # of Haystack: the call
+        named = {**origin, **block} if isinstance(origin, dict) else block
+        return [("answer", answer(_content(block), first(named, IDS), first(named, NAMES)))]
     if CALL.search(kind):
         content = first(block, ("result", "output", "error"))  # of a tool that the provider runs
         return _with_answer(_call(block, kind), content)
@@ -242,6 +273,8 @@ def _invocation(block: dict, kind: str) -> list[tuple[str, Any]]:
     name = block.get("toolName") or kind.removeprefix("tool-")
     parts = [("call", call(name, first(block, ARGUMENTS), block.get("toolCallId")))]
     content = first(block, CONTENTS)
+    if block.get("state") == "output-denied":  # by its user
+        content = field_at(block, "approval.reason") or "denied"
     if content is not None or block.get("state") in ("result", "output-available", "completed"):
         parts.append(("answer", answer(content, block.get("toolCallId"), name)))
     return parts
@@ -283,6 +316,8 @@ class Conversation:
             self.turn = {**fields, "role": role, "content": None}
             self.messages.append(self.turn)
         turn = self.turn
+        if fields.get("cut"):  # the last of its records
+            turn["cut"] = True
         before = turn["content"]
         if kind == "call":
             calls = turn.setdefault("tool_calls", [])
@@ -327,6 +362,8 @@ def messages_of(entries: list, glue: str = "\n", of_a_program: bool = False) -> 
     message_id = None
     rules = None  # which pydantic-ai repeats in each request
     for i, entry in enumerate(one for whole in entries for one in _messages_in(whole)):
+        if isinstance(entry, dict) and entry.get("role") not in ASKERS and is_cut(entry):
+            entry = {**entry, "cut": True}
         if not isinstance(entry, dict) or (is_plain(entry) and not of_a_program):
             conversation.end_turn()
             conversation.messages.append(entry)
@@ -386,10 +423,11 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
     if ("from" in entry and "role" not in entry) or entry.get("role") in OF_CALLS:
         entry = from_turn(entry)
     kind = entry.get("type")
+    mark = {key: entry[key] for key in ("weight", "cut") if key in entry}
     if is_record(entry):
-        return [("assistant", *part) for part in blocks(entry)], {}
+        return [("assistant", *part) for part in blocks(entry)], mark
     if entry.get("kind") in ("request", "response"):
-        return _request(entry), {}
+        return _request(entry), mark
     role = role_of(entry.get("role", "user" if kind is None and "parts" in entry else kind))
     fields = {key: entry[key] for key in entry if key not in READ}
     content = first(entry, ("content", "contents", "value", "text"))
@@ -437,7 +475,8 @@ def _calls_beside(entry: dict, fields: dict) -> list[dict]:
     for key in sent:
         if key == "reasoning_content" or (key == "function_call" and not calls):
             fields[key] = sent[key]
-    return [*calls, *(fields.pop("invalid_tool_calls", None) or [])]
+    calls = [*calls, *(fields.pop("invalid_tool_calls", None) or [])]
+    return [one for one in map(parsed, calls) if one]  # verifiers writes each as a text
 
 
 def _holds_answers(content: Any) -> bool:

@@ -12,10 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from minprm.logs.blocks import answer, is_record, messages_of, thought_of
+from minprm.logs.blocks import answer, is_cut, is_record, messages_of, thought_of
 from minprm.logs.books import first, parsed
 
-CLAUDE_CODE = ("parentUuid", "sessionId", "session_id", "leafUuid", "isSnapshotUpdate")
+CLAUDE_CODE = ("parentUuid", "sessionId", "session_id", "leafUuid", "isSnapshotUpdate",
+               "snapshotMessageId")  # fmt: skip
+SPEAKERS = ("user", "assistant", "tool_result")  # the last is of Qwen Code
+# Where Claude Code names the lines that an answer by another model stands for.
+RETRACTED = ("retractedMessageUuids", "retracted_message_uuids", "supersedesUuids", "supersedes")
+SUMMARIES = ("compact_boundary", "chat_compression")  # the latter of Qwen Code
 OPENHANDS = ("Event", "Observation", "Condensation", "CondensationRequest")  # ends of its kinds
 # What OpenHands notes of itself, which its model does not see.
 OWN_EVENTS = ("change_agent_state", "recall", "condensation", "condensation_request", "null",
@@ -73,8 +78,9 @@ def split_events(events: list[dict]) -> list[list[dict]]:
             agents[event.get("uuid")] = agent
         session = str(event.get("sessionId") or event.get("session_id"))
         session = of_event.get(str(event.get("parentUuid")), session)
-        of_event[str(event.get("uuid"))] = session
-        is_boundary = event.get("subtype") == "compact_boundary"
+        if event.get("uuid"):
+            of_event[str(event["uuid"])] = session
+        is_boundary = event.get("subtype") in SUMMARIES
         summaries[session] += bool(event.get("isCompactSummary") or is_boundary)
         key = session, str(agent or None), summaries[session]
         sessions.setdefault(key, []).append(event)
@@ -142,16 +148,25 @@ def from_claude_code(events: list[dict], notes: Counter) -> dict:
     entries = []
     seen = set()
     taken_back = _taken_back(events)
+    retracted = {uuid for event in events for key in RETRACTED for uuid in event.get(key) or []}
+    stopped = {event["message"].get("id") for event in events if _is_stopped(event)} - {None}
     for event in events:
         uuid = event.get("uuid")
         if uuid is not None and uuid in seen:
             notes["events that are written twice, read once"] += 1
         elif uuid is not None and uuid in taken_back:
             notes["events of a branch that its user went back from, left out"] += 1
-        elif event["type"] in ("user", "assistant"):
-            is_own = event["message"].get("model") == "<synthetic>"
-            mark = {"weight": 0} if is_own or event.get("isApiErrorMessage") else {}
-            entries.append({**event["message"], **mark})
+        elif uuid in retracted:
+            notes["answers that another one has replaced, left out"] += 1
+        elif event["type"] in SPEAKERS:
+            message = event["message"]
+            is_own = message.get("model") == "<synthetic>" or event.get("isApiErrorMessage")
+            is_stopped = message.get("id") in stopped or _is_stopped(event)
+            marks = {"weight": 0} if is_own else {"cut": True} if is_stopped else {}
+            entries.append({**message, **marks})
+        elif event.get("subtype") == "chat_compression":
+            for message in event["systemPayload"]["compressedHistory"]:
+                entries.append({**message, "weight": 0} if message["role"] == "model" else message)
         elif event["type"] == "tool_call":
             raise ValueError("a stream of Cursor, whose events of type tool_call are not read here")
         elif event["type"] == "attachment":
@@ -162,6 +177,12 @@ def from_claude_code(events: list[dict], notes: Counter) -> dict:
                 notes[f"attachments of Claude Code, left out: {attached.get('type')}"] += 1
         seen.add(uuid)
     return {"messages": messages_of(entries, of_a_program=True)}
+
+
+def _is_stopped(event: dict) -> bool:
+    """Is it a piece of an answer that did not come to its end?"""
+    cut = event["type"] == "assistant" and is_cut(event["message"])
+    return cut or bool(event.get("isAbortedMidStream"))
 
 
 def _taken_back(events: list[dict]) -> set[str]:
@@ -220,6 +241,8 @@ def from_codex(events: list[dict], notes: Counter) -> dict:
             entries.append(payload)
         elif kind == "message":
             entries.append({key: payload[key] for key in ("type", "role", "content")})
+        elif kind == "agent_message":  # what another agent answered
+            entries.append({"role": "user", "content": payload["content"]})
         elif kind:
             notes[f"{kind} of Codex, left out"] += 1
         remembered = len(entries) if event.get("remembered") else remembered
@@ -332,14 +355,30 @@ def _spans_in(exported: Any) -> Iterator[dict]:
     """The attributes of each span, and of each event or record that stands by itself."""
     listed = exported if isinstance(exported, list) else [exported]
     for span in [one for one in listed if isinstance(one, dict)]:
-        columns = {key.removeprefix("attributes."): span[key] for key in span if "." in key}
-        attributes = first(span, ("attributes", "tags")) or columns
-        if isinstance(attributes, list):
-            pairs = [one for one in attributes if isinstance(one, dict) and "key" in one]
-            attributes = {pair["key"]: _otlp(pair.get("value")) for pair in pairs}
-        yield attributes if isinstance(attributes, dict) else {}
+        attributes = attributes_of(span)
+        if str(attributes.get("gen_ai.operation.name")).startswith("execute_"):  # of a tool
+            continue
+        events = span.get("events")
+        events = events if isinstance(events, list) else []
+        halves = [attributes_of(event) for event in events if isinstance(event, dict)]
+        asked = [half for half in halves if "gen_ai.input.messages" in half]
+        answered = [half for half in halves if "gen_ai.output.messages" in half]
+        if len(asked) == len(answered) == 1 and asked != answered:  # of Strands, an event each
+            yield {**attributes, **asked[0], **answered[0]}
+            continue
+        yield attributes
         for key in EXPORTS:
             yield from _spans_in(span.get(key))
+
+
+def attributes_of(span: dict) -> dict:
+    """The attributes of a span, of an event or of a record, in any of the ways to write them."""
+    columns = {key.removeprefix("attributes."): span[key] for key in span if "." in key}
+    attributes = first(span, ("attributes", "tags")) or columns
+    if isinstance(attributes, list):
+        pairs = [one for one in attributes if isinstance(one, dict) and "key" in one]
+        attributes = {pair["key"]: _otlp(pair.get("value")) for pair in pairs}
+    return attributes if isinstance(attributes, dict) else {}
 
 
 def _log_of(span: dict) -> dict:

@@ -19,6 +19,7 @@ from minprm import own as users
 from minprm.logs.atif import from_atif
 from minprm.logs.blocks import (
     call,
+    is_cut,
     is_message,
     is_opencodes,
     is_plain,
@@ -27,7 +28,14 @@ from minprm.logs.blocks import (
     thought_of,
 )
 from minprm.logs.books import field_at, first, is_nothing, parsed
-from minprm.logs.events import EVENTS, is_event, is_row, spans_of, split_events
+from minprm.logs.events import (
+    EVENTS,
+    attributes_of,
+    is_event,
+    is_row,
+    spans_of,
+    split_events,
+)
 from minprm.logs.files import Problem, values_of
 from minprm.logs.schemas import from_flat
 
@@ -57,8 +65,9 @@ RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system
          "system_message", "instructions")  # fmt: skip
 TOOLS = ("tools", "toolConfig", "tool_config", "tool_defs", "oai_tools", "available_tools")
 # Spans in which no model answers, and those in which one may: its answer is then a message.
-OTHER_SPANS = ("tool", "retriever", "embedding", "prompt", "parser", "evaluator", "guardrail")
-CHAINS = ("chain", "agent", "span", "op", "event")
+OTHER_SPANS = ("tool", "retriever", "embedding", "prompt", "parser", "evaluator", "guardrail",
+               "score", "facet")  # fmt: skip
+CHAINS = ("chain", "agent", "span", "op", "event", "task", "function", "eval")
 # Of a message: which conversation it is of, where a file holds those of several.
 CONVERSATION_IDS = ("conversation_id", "conversationId", "thread_id", "threadId", "session_id",
                     "sessionId", "chat_id", "chatId")  # fmt: skip
@@ -113,6 +122,8 @@ def logs_of(
         theirs = opener(value) if opener and not isinstance(value, Problem) else None
         if theirs is not None:
             yield from logs_in(place, theirs, notes)
+        elif isinstance(value, dict) and value.get("role") == "_system_prompt":  # of Kimi
+            events.append({**value, "role": "system"})
         elif isinstance(value, dict) and _is_of_program(value.get("role")):
             notes[f"lines of role {value['role']}, left out"] += 1
         elif _is_of_session(value):
@@ -159,7 +170,7 @@ def _holds_objects(value: Any) -> bool:
 def logs_in(place: str, logs: Any, notes: Counter) -> Iterator[tuple[str, Any]]:
     """(place, log) of each log in a JSON value: one log, a list of them, or what holds many."""
     try:
-        several = _many(logs)
+        several = _many(logs, notes)
     except (AttributeError, KeyError, IndexError, TypeError) as error:
         yield place, Problem(place, f"it is damaged, and what logs it holds is unclear ({error!r})")
         return
@@ -175,7 +186,7 @@ def logs_in(place: str, logs: Any, notes: Counter) -> Iterator[tuple[str, Any]]:
         yield from logs_in(f"{place}, log {number}", log, notes)
 
 
-def _many(value: Any) -> list | None:
+def _many(value: Any, notes: Counter) -> list | None:
     """The logs of a value that holds many of them; None where it is one log."""
     if isinstance(value, list) and any(map(is_event, value)) and all(map(_is_of_session, value)):
         sessions = split_events(value)
@@ -189,6 +200,8 @@ def _many(value: Any) -> list | None:
         environment = (value.get("info") or {}).get("environment_info") or {}
         beside = {"system": environment.get("policy"), "tools": environment.get("tool_defs")}
         return [{**beside, **log} for log in value["simulations"]]
+    if _is_adk(value):
+        return _parts_of_adk(value, notes)
     if isinstance(value.get("samples"), list) and "eval" in value:  # Inspect
         return value["samples"]
     if isinstance(value.get("observations"), list):  # Langfuse
@@ -215,6 +228,9 @@ def _many(value: Any) -> list | None:
 def _is_no_chat(span: dict) -> bool:
     """Is it a span of LangSmith, Langfuse or Weave, and no model's answer is what it returned?"""
     named = span.get("type") if "traceId" in span or "trace_id" in span else None
+    named = named or field_at(span, "span_attributes.type")  # of Braintrust
+    operation = str(attributes_of(span).get("gen_ai.operation.name"))
+    named = "tool" if operation.startswith("execute_") else named
     kind = str(span.get("run_type") or named or ("op_name" in span and "op")).lower()
     returned = _unwrapped(first(span, ("outputs", "output")))
     return kind in OTHER_SPANS or (kind in CHAINS and not _is_envelope(returned))
@@ -442,6 +458,9 @@ def _answered(response: Any) -> list | None:
     if is_message(response):
         return [response]
     inside = first(response, ANSWERS) if isinstance(response, dict) else None
+    if inside and is_cut(response):
+        *before, last = _answered(inside) or [None]
+        return [*before, {**last, "cut": True}] if isinstance(last, dict) else None
     if isinstance(inside, str) and response.keys() - {"text", "content"}:  # it lacks its role
         beside = {key: response[key] for key in response if response[key] is not inside}
         return [{**beside, "role": "assistant", "content": inside}]
@@ -653,7 +672,41 @@ def _from_swe_agent(log: dict, notes: Counter) -> dict:
 def _from_adk(log: dict, notes: Counter) -> dict:
     """A session of Google's ADK; an event without content changes its state alone."""
     entries = [one | one["content"] for one in log["events"] if field_at(one, "content.parts")]
+    authors = {str(entry.get("author")) for entry in entries} - {"user"}
+    if len(authors) > 1:
+        notes[f"sessions of several agents, read as one: {', '.join(sorted(authors))}"] += 1
     return _of_a_program({**log, "events": None}, entries, notes)
+
+
+def _parts_of_adk(session: dict, notes: Counter) -> list[dict] | None:
+    """The part of a session up to each summary, and what its model read behind it; None where it
+    was never summarised. What its user took back is in none."""
+    events: list[dict] = []
+    parts = []
+    for event in session["events"]:
+        actions = event.get("actions") or {}
+        back_to = first(actions, ("rewindBeforeInvocationId", "rewind_before_invocation_id"))
+        names = [first(one, ("invocationId", "invocation_id")) for one in events]
+        if back_to and back_to in names:
+            notes["events that its user took back, left out"] += len(events) - names.index(back_to)
+            events = events[: names.index(back_to)]
+        summary = actions.get("compaction")
+        if not summary:
+            events.append(event)
+            continue
+        parts.append(events)
+        end = first(summary, ("endTimestamp", "end_timestamp")) or 0
+        content = first(summary, ("compactedContent", "compacted_content"))
+        later = [{**one, "weight": 0} for one in events if one.get("timestamp", 0) > end]
+        events = [{"author": "user", "content": {**content, "role": "user"}}, *later]
+    if not parts and events == session["events"]:
+        return None
+    answered = [part for part in (*parts, events) if any(map(_answers_now, part))]
+    return [{**session, "events": part} for part in answered or [events]]
+
+
+def _answers_now(event: dict) -> bool:
+    return event.get("author") != "user" and "weight" not in event
 
 
 def _from_mini(log: dict, notes: Counter) -> dict:
@@ -704,6 +757,8 @@ def _from_inspect(log: dict, notes: Counter) -> dict:
 def _from_verifiers(log: dict, notes: Counter) -> dict:
     """A row of verifiers' results; rows of one example are of one task."""
     entries = [*(_asked(log["prompt"], {}, []) or []), *(_answered(log["completion"]) or [])]
+    if log.get("is_truncated") is True:
+        entries[-1] = {**entries[-1], "cut": True}
     beside: dict = {"tools": _tools_beside(dict(log))}
     if "example_id" in log:
         beside["task"] = f"{log.get('task', '')} {log['example_id']}".strip()
@@ -728,6 +783,9 @@ def _speaks(key: str, sign: str, *values: str) -> Callable[[Any], bool]:
     return is_of
 
 
+_is_adk = _speaks("events", "author", "user")
+
+
 def _is_swe_agent(log: Any) -> bool:
     asks = _has("prompt")(log) or _has("completion")(log)  # then its history is the one before
     return _speaks("history", "role")(log) and not asks
@@ -750,7 +808,7 @@ FAMILIES: list[tuple[str, Callable[[Any], bool], Callable[[Any, Counter], dict]]
     ("mini-swe-agent", _speaks("messages", "role", "exit"), _from_mini),
     ("Inspect", _has("messages", "input", "epoch"), _from_inspect),
     ("Inspect", _speaks("messages", "source", "input", "generate"), _from_inspect),
-    ("Google ADK", _speaks("events", "author", "user"), _from_adk),
+    ("Google ADK", _is_adk, _from_adk),
     ("tau-bench", _has("traj"), _from_tau),
     ("tau2-bench", _has("messages", "reward_info"), _from_tau),
     ("tau2-bench", _speaks("messages", "requestor"), _from_tau),

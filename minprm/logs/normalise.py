@@ -77,8 +77,8 @@ CALL, END_OF_CALL = "<tool_call>", "</tool_call>"
 READ = {
     "system": ("role", "content", "name", *MARKS, *MEDIA),
     "user": ("role", "content", "name", *MARKS, *MEDIA),
-    "assistant": ("role", "content", "name", *THOUGHTS, "refusal", "tool_calls", "function_call",
-                  *MARKS, *MEDIA),
+    "assistant": ("role", "content", "name", *THOUGHTS, "refusal", "cut", "tool_calls",
+                  "function_call", *MARKS, *MEDIA),
     "tool": ("role", "content", *TOOL_NAMES, *CALL_IDS, *MARKS, *MEDIA),
 }  # fmt: skip
 READ_OF_A_LINE = ("task", *TASK_KEYS, "messages", "tools", "functions", *OUTCOMES, *MARKS)
@@ -279,6 +279,10 @@ def _of_assistant(
     if BEGINS.match(text):
         flaws.append("its thought was cut off: the tag that begins it is never closed")
         notes[f"{FLAW}thoughts that are cut off, shown as text"] += 1
+        form["weight"] = 0
+    if message.get("cut"):
+        flaws.append("its answer was cut off, at a limit or by a filter")
+        notes[f"{FLAW}answers that are cut off"] += 1
         form["weight"] = 0
     try:
         calls = _calls(message, notes)

@@ -1,0 +1,284 @@
+"""What a program or its user took back, cut off or summarised is not learned as an expert's turn;
+and the answer of a tool goes to its own call, however a program writes it."""
+
+import json
+
+import pytest
+
+from minprm.logs.reader import read_logs
+from shared.logs import state, steps
+
+CUT = "not learned: answers that are cut off"
+CALL = {"type": "function", "id": "c1", "function": {"name": "ls", "arguments": "{}"}}
+
+
+@pytest.fixture
+def read(tmp_path):
+    """Reads these JSON values from a file, one a line: (demos, report)."""
+
+    def of(*rows):
+        lines = [json.dumps(row) + "\n" for row in rows]
+        (tmp_path / "logs.jsonl").write_text("".join(lines), encoding="utf-8")
+        return read_logs(tmp_path / "logs.jsonl")
+
+    return of
+
+
+def replies(demos) -> list[list[str]]:
+    return [[reply for _, reply, _ in steps(demo)] for demo in demos]
+
+
+# --- Claude Code and Qwen Code --------------------------------------------------------------------
+
+
+def spoken(uuid: str, role: str, said: str, **fields) -> dict:
+    """A line of a session; `fields` of it, and under `message` of what it says."""
+    content = [{"type": "text", "text": said}]
+    message = {"role": role, "content": content, **fields.pop("message", {})}
+    return {"sessionId": "S", "uuid": uuid, "type": role, "message": message, **fields}
+
+
+ASKS = spoken("u1", "user", "do A")
+REFUSED = spoken("a1", "assistant", "I will start by", message={"stop_reason": "refusal"})
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [spoken("a2", "assistant", "A.", supersedesUuids=["a1"])],
+        [spoken("a2", "assistant", "A.", supersedes=["a1"])],
+        [
+            {"sessionId": "S", "type": "system", "uuid": "s", "retractedMessageUuids": ["a1"]},
+            spoken("a2", "assistant", "A."),
+        ],
+        [
+            spoken("a2", "assistant", "A."),
+            {"session_id": "S", "type": "system", "uuid": "s", "retracted_message_uuids": ["a1"]},
+        ],
+    ],
+)
+def test_an_answer_that_another_one_replaced_is_left_out_and_counted(others, read):
+    demos, report = read(ASKS, REFUSED, *others)
+    assert replies(demos) == [["A."]] and state(demos[0]) == [("user", "do A")]
+    assert report.normalised["answers that another one has replaced, left out"] == 1
+
+
+def test_of_a_turn_that_was_stopped_no_line_is_learned(read):
+    first = spoken("a1", "assistant", "I will ", message={"id": "m"})
+    last = spoken("a2", "assistant", "first del", message={"id": "m"}, isAbortedMidStream=True)
+    demos, report = read(ASKS, first, last, spoken("u2", "user", "do B"),
+                         spoken("a3", "assistant", "B.", message={"id": "n"}))  # fmt: skip
+    assert replies(demos) == [["B."]]
+    assert report.normalised[CUT] == 1
+
+
+def test_a_line_about_files_is_an_event_of_its_session(read):
+    about = {"type": "file-history-delta", "messageId": "x", "snapshotMessageId": "y"}
+    demos, report = read(ASKS, about, spoken("a", "assistant", "A."))
+    assert replies(demos) == [["A."]] and not report.problems
+
+
+def in_parts(uuid: str, kind: str, role: str, *parts: dict) -> dict:
+    message = {"role": role, "parts": [*parts]}
+    return {"sessionId": "S", "uuid": uuid, "type": kind, "message": message}
+
+
+def test_a_session_of_qwen_code_has_its_tools_answers_and_goes_on_behind_a_summary(read):
+    called = {"functionCall": {"id": "c", "name": "ls", "args": {"p": "/"}}}
+    answered = {"functionResponse": {"id": "c", "name": "ls", "response": {"output": "a.txt"}}}
+    history = [{"role": "user", "parts": [{"text": "did A"}]},
+               {"role": "model", "parts": [{"text": "Got it."}]}]  # fmt: skip
+    summary = {"sessionId": "S", "uuid": "5", "type": "system", "subtype": "chat_compression",
+               "systemPayload": {"compressedHistory": history}}  # fmt: skip
+    demos, _ = read(
+        in_parts("1", "user", "user", {"text": "do A"}),
+        in_parts("2", "assistant", "model", {"text": "I look.", "thought": True}, called),
+        in_parts("3", "tool_result", "user", answered),
+        in_parts("4", "assistant", "model", {"text": "A."}),
+        summary,
+        in_parts("6", "user", "user", {"text": "do B"}),
+        in_parts("7", "assistant", "model", {"text": "B."}),
+    )
+    assert replies(demos) == [["", "A."], ["B."]]
+    assert demos[0].messages[2]["tool_call_id"] == "c" and demos[0].steps[0].thought == "I look."
+    assert state(demos[1]) == [("user", "did A"), ("assistant", "Got it."), ("user", "do B")]
+
+
+# --- answers that were cut ------------------------------------------------------------------------
+
+ASKED = {"messages": [{"role": "user", "content": "do A"}]}
+SAID = {"role": "assistant", "content": "First, I wi"}
+ITEM = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I"}]}
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"choices": [{"finish_reason": "length", "message": SAID}]},
+        {"choices": [{"finish_reason": "content_filter", "message": SAID}]},
+        {**SAID, "id": "m", "type": "message", "stop_reason": "max_tokens"},
+        {"candidates": [{"finishReason": "MAX_TOKENS",
+                         "content": {"role": "model", "parts": [{"text": "I"}]}}]},
+        {"status": "incomplete", "output": [ITEM]},
+        {"output": [{"type": "reasoning", "summary": [{"text": "so"}]},
+                    {**ITEM, "status": "incomplete"}]},
+    ],
+)  # fmt: skip
+def test_an_answer_that_a_limit_cut_is_not_learned_and_the_sentence_says_why(response, read):
+    whole = {"request": ASKED, "response": {"choices": [{"message": SAID}]}}
+    demos, report = read({"request": ASKED, "response": response}, whole)
+    assert replies(demos) == [["First, I wi"]]
+    (problem,) = report.problems
+    assert "its answer was cut off, at a limit or by a filter" in problem.reason
+
+
+def test_the_last_answer_of_a_rollout_that_was_truncated_is_not_learned(read):
+    turns = [{"role": "assistant", "content": "A."}, {"role": "user", "content": "on"}, SAID]
+    row = {"prompt": ASKED["messages"], "completion": turns, "reward": 1.0}
+    demos, report = read({**row, "is_truncated": True})
+    assert replies(demos) == [["A."]] and report.normalised[CUT] == 1
+    assert replies(read({**row, "is_truncated": False})[0]) == [["A.", "First, I wi"]]
+
+
+# --- sessions of Google's ADK ---------------------------------------------------------------------
+
+
+def adk(author: str, said: str, invocation: str, time: float = 1.0) -> dict:
+    role = "user" if author == "user" else "model"
+    content = {"role": role, "parts": [{"text": said}]}
+    return {"author": author, "invocationId": invocation, "timestamp": time, "content": content}
+
+
+def test_turns_that_a_user_of_adk_took_back_are_left_out(read):
+    back = {"author": "user", "invocationId": "i3", "actions": {"rewindBeforeInvocationId": "i2"}}
+    demos, report = read({"events": [
+        adk("user", "do A", "i1"), adk("root", "A.", "i1"), adk("user", "do B", "i2"),
+        adk("root", "B is wrong.", "i2"), back, adk("user", "do C", "i4"), adk("root", "C.", "i4"),
+    ]})  # fmt: skip
+    assert replies(demos) == [["A.", "C."]]
+    assert report.normalised["events that its user took back, left out"] == 2
+
+
+def test_what_follows_a_summary_of_adk_is_a_log_of_its_own(read):
+    content = {"role": "model", "parts": [{"text": "did A"}]}
+    summary = {"startTimestamp": 1, "endTimestamp": 1, "compactedContent": content}
+    demos, _ = read({"events": [
+        adk("user", "do A", "i1"), adk("root", "A.", "i1"),
+        {"author": "user", "invocationId": "i", "actions": {"compaction": summary}},
+        adk("user", "do B", "i2", 2.0), adk("root", "B.", "i2", 2.0),
+    ]})  # fmt: skip
+    assert replies(demos) == [["A."], ["B."]]
+    assert state(demos[1]) == [("user", "did A"), ("user", "do B")]
+
+
+def test_several_agents_in_one_session_of_adk_are_told(read):
+    events = [adk("user", "do A", "i1"), adk("root", "A.", "i1"), adk("sub", "B.", "i1")]
+    _, report = read({"events": events})
+    assert "sessions of several agents, read as one: root, sub" in report.normalised
+
+
+# --- answers of tools, and thoughts ---------------------------------------------------------------
+
+
+def test_results_of_haystack_go_to_the_calls_that_they_name(read):
+    calls = [{"tool_name": "weather", "arguments": {"city": city}, "id": city}
+             for city in ("Bern", "Rome")]  # fmt: skip
+    answers = [{"role": "tool", "content": [{"tool_call_result": {
+        "result": f"sun in {call['id']}", "origin": call, "error": False}}]}
+        for call in reversed(calls)]  # fmt: skip
+    asks = {"role": "assistant", "content": [{"tool_call": call} for call in calls]}
+    question = {"role": "user", "content": [{"text": "both?"}]}
+    last = {"role": "assistant", "content": [{"text": "Sun."}]}
+    demos, _ = read({"messages": [question, asks, *answers, last]})
+    assert [m["content"] for m in demos[0].messages[2:4]] == ["sun in Bern", "sun in Rome"]
+
+
+def test_what_a_tool_shows_to_the_user_alone_is_no_part_of_its_answer(read):
+    told = [{"type": "text", "text": "a.txt", "annotations": {"audience": ["assistant"]}},
+            {"type": "text", "text": "Listed 1.", "annotations": {"audience": ["user"]}},
+            {"type": "text", "text": "b.txt", "annotations": {"priority": 0.0}}]  # fmt: skip
+    result = {"status": "success", "value": {"content": told, "isError": False}}
+    call = {"status": "success", "value": {"name": "ls", "arguments": {}}}
+    called = {"type": "toolRequest", "id": "c", "toolCall": call}
+    demos, _ = read({"messages": [
+        {"role": "user", "content": [{"type": "text", "text": "do A"}]},
+        {"role": "assistant", "content": [called]},
+        {"role": "user", "content": [{"type": "toolResponse", "id": "c", "toolResult": result}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "A."}]},
+    ]})  # fmt: skip
+    assert demos[0].messages[2]["content"] == "a.txt\nb.txt"
+
+
+def test_a_call_that_its_user_denied_has_the_denial_as_its_answer(read):
+    denied = {"type": "tool-rm", "toolCallId": "c", "state": "output-denied", "input": {},
+              "approval": {"id": "a", "approved": False, "reason": "keep it"}}  # fmt: skip
+    parts = [{"type": "step-start"}, denied, {"type": "step-start"},
+             {"type": "text", "text": "I left it."}]  # fmt: skip
+    demos, _ = read([{"role": "user", "parts": [{"type": "text", "text": "delete it"}]},
+                     {"role": "assistant", "parts": parts}])  # fmt: skip
+    assert replies(demos) == [["", "I left it."]]
+    assert demos[0].messages[2]["content"] == "keep it"
+
+
+def test_a_context_of_kimi_has_its_rules_and_its_thoughts(read):
+    thinks = {"type": "think", "think": "plan", "encrypted": None}
+    demos, _ = read(
+        {"role": "_system_prompt", "content": "rules"},
+        {"role": "_checkpoint", "id": 0},
+        {"role": "user", "content": [{"type": "text", "text": "do A"}]},
+        {"role": "assistant", "content": [thinks, {"type": "text", "text": "A."}]},
+    )
+    assert state(demos[0]) == [("system", "rules"), ("user", "do A")]
+    assert demos[0].steps[0].thought == "plan"
+
+
+def test_calls_that_verifiers_wrote_as_texts_are_calls(read):
+    turns = [{"role": "assistant", "content": "", "tool_calls": [json.dumps(CALL)]},
+             {"role": "tool", "tool_call_id": "c1", "content": "a.txt"},
+             {"role": "assistant", "content": "A."}]  # fmt: skip
+    demos, _ = read({"prompt": ASKED["messages"], "completion": turns, "reward": 1.0})
+    assert demos[0].steps[0].action == '{"name": "ls", "arguments": {}}'
+
+
+# --- spans ----------------------------------------------------------------------------------------
+
+
+def test_a_request_and_its_answer_in_two_events_of_a_span_are_one_log(read):
+    halves = [{"input": [{"role": "user", "parts": [{"type": "text", "content": "do A"}]}]},
+              {"output": [{"role": "assistant", "parts": [{"type": "text", "content": "A."}],
+                           "finish_reason": "stop"}]}]  # fmt: skip
+    events = [{"name": "details", "attributes": {f"gen_ai.{key}.messages": json.dumps(messages)}}
+              for half in halves for key, messages in half.items()]  # fmt: skip
+    span = {"name": "chat", "attributes": {"gen_ai.operation.name": "chat"}, "events": events}
+    tool = {"name": "ls", "attributes": {"gen_ai.operation.name": "execute_tool"}, "events": events}
+    demos, report = read(span, tool)
+    assert replies(demos) == [["A."]] and not report.problems
+    assert report.normalised["spans without messages, left out"] == 1
+
+
+def test_of_braintrust_the_spans_of_models_are_read(read):
+    def span(kind: str, asked, answered) -> dict:
+        return {"id": kind, "span_id": kind, "root_span_id": "r", "input": asked,
+                "span_attributes": {"name": kind, "type": kind}, "output": answered}  # fmt: skip
+
+    choice = {"finish_reason": "stop", "message": {"role": "assistant", "content": "A."}}
+    demos, report = read(
+        span("task", "do A", "A."),
+        span("llm", ASKED["messages"], [choice]),
+        span("tool", "/", "a.txt"),
+        span("score", "do A", '{"score": 1}'),
+    )
+    assert replies(demos) == [["A."]] and not report.problems
+    assert report.normalised["spans without messages, left out"] == 3
+
+
+def test_what_another_agent_of_codex_said_is_what_its_model_read(read):
+    payloads = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "do A"}]},
+        {"type": "agent_message", "author": "/root/sub", "recipient": "/root",
+         "content": [{"type": "input_text", "text": "it is 42"}]},
+        {"type": "message", "role": "assistant",
+         "content": [{"type": "output_text", "text": "42."}]},
+    ]  # fmt: skip
+    demos, _ = read(*[{"type": "response_item", "payload": payload} for payload in payloads])
+    assert state(demos[0]) == [("user", "do A"), ("user", "it is 42")]
