@@ -177,6 +177,45 @@ def test_several_agents_in_one_session_of_adk_are_told(read):
     assert "sessions of several agents, read as one: root, sub" in report.normalised
 
 
+def of_opencode(role: str, *parts: dict, **fields) -> dict:
+    return {"info": {"id": "m", "role": role, **fields}, "parts": [*parts]}
+
+
+def text(said: str) -> dict:
+    return {"type": "text", "text": said}
+
+
+def test_what_follows_a_summary_of_opencode_is_a_log_of_its_own(read):
+    demos, report = read({"info": {"id": "s"}, "messages": [
+        of_opencode("user", text("do A")), of_opencode("assistant", text("A.")),
+        of_opencode("user", {"type": "compaction", "auto": True}),
+        of_opencode("assistant", text("did A"), summary=True),
+        of_opencode("user", text("do B")), of_opencode("assistant", text("B.")),
+    ]})  # fmt: skip
+    assert replies(demos) == [["A."], ["B."]] and not report.problems
+    asked = [("user", "What did we do so far?"), ("assistant", "did A"), ("user", "do B")]
+    assert state(demos[1]) == asked
+
+
+def test_a_session_of_opencode_that_ends_with_its_summary_is_one_log(read):
+    demos, report = read({"info": {"id": "s"}, "messages": [
+        of_opencode("user", text("do A")), of_opencode("assistant", text("A.")),
+        of_opencode("user", {"type": "compaction", "auto": True}),
+        of_opencode("assistant", text("did A"), summary=True),
+    ]})  # fmt: skip
+    assert replies(demos) == [["A."]] and not report.problems
+
+
+def test_what_a_program_says_for_its_model_is_not_learned(read):
+    demos, _ = read({"contents": [
+        {"role": "user", "parts": [{"text": "This is the Gemini CLI."}]},
+        {"role": "model", "parts": [{"text": "Got it. Thanks for the context!"}]},
+        {"role": "user", "parts": [{"text": "do A"}]},
+        {"role": "model", "parts": [{"text": "A."}]},
+    ]})  # fmt: skip
+    assert replies(demos) == [["A."]]
+
+
 # --- answers of tools, and thoughts ---------------------------------------------------------------
 
 
@@ -251,9 +290,10 @@ def test_a_request_and_its_answer_in_two_events_of_a_span_are_one_log(read):
               for half in halves for key, messages in half.items()]  # fmt: skip
     span = {"name": "chat", "attributes": {"gen_ai.operation.name": "chat"}, "events": events}
     tool = {"name": "ls", "attributes": {"gen_ai.operation.name": "execute_tool"}, "events": events}
-    demos, report = read(span, tool)
+    agent = {**span, "attributes": {"gen_ai.operation.name": "invoke_agent"}}
+    demos, report = read(span, tool, agent)
     assert replies(demos) == [["A."]] and not report.problems
-    assert report.normalised["spans without messages, left out"] == 1
+    assert report.normalised["spans without messages, left out"] == 2
 
 
 def test_of_braintrust_the_spans_of_models_are_read(read):

@@ -37,7 +37,7 @@ CALL = re.compile("(tool|function|shell).*(use|call)$|toolRequest$", re.IGNORECA
 THOUGHT = re.compile("think|reason|^thought$", re.IGNORECASE)
 TEXT = re.compile("text$|prompt$|^refusal$", re.IGNORECASE)
 # Blocks that hold nothing which the model reads; of opencode by their kind and a field of theirs.
-EMPTY = re.compile("^(step-|cachePoint|thoughtSig|source|data-|toolConfirm)")
+EMPTY = re.compile("^(step-|cachePoint|thoughtSig|source|data-|toolConfirm|fallback$)")
 OF_OPENCODE = {"snapshot": "snapshot", "patch": "hash", "retry": "attempt", "agent": "name"}
 SAID_AGAIN = ("text/plain", "application/x-directory")  # files that it also writes as a text
 OUTPUTS = ("text", "json", "content", "error-text", "error-json")  # of Vercel's tools
@@ -396,8 +396,10 @@ def _messages_in(entry: Any) -> list:
     fields = entry if isinstance(entry, dict) else {}
     message, content, answers = map(fields.get, ("message", "content", "tool_responses"))
     if is_opencodes(entry):
-        failed = {"weight": 0} if entry["info"].get("error") else {}
-        entry = {**entry, "role": entry["info"].get("role"), **failed}
+        about = entry["info"]
+        is_other = about.get("error") or about.get("summary") is True  # a failure, or a summary
+        mark = {"weight": 0} if is_other else {}
+        entry = {**entry, "role": about.get("role"), **mark}
     elif isinstance(message, dict) and "content" in message and content is None:  # of Continue
         entry = {**entry, "message": None} | message
     if isinstance(answers, list) and answers and all(isinstance(one, dict) for one in answers):

@@ -355,12 +355,12 @@ def _spans_in(exported: Any) -> Iterator[dict]:
     """The attributes of each span, and of each event or record that stands by itself."""
     listed = exported if isinstance(exported, list) else [exported]
     for span in [one for one in listed if isinstance(one, dict)]:
-        attributes = attributes_of(span)
-        if str(attributes.get("gen_ai.operation.name")).startswith("execute_"):  # of a tool
+        if not calls_a_model(span):
             continue
+        attributes = _attributes_of(span)
         events = span.get("events")
         events = events if isinstance(events, list) else []
-        halves = [attributes_of(event) for event in events if isinstance(event, dict)]
+        halves = [_attributes_of(event) for event in events if isinstance(event, dict)]
         asked = [half for half in halves if "gen_ai.input.messages" in half]
         answered = [half for half in halves if "gen_ai.output.messages" in half]
         if len(asked) == len(answered) == 1 and asked != answered:  # of Strands, an event each
@@ -371,8 +371,15 @@ def _spans_in(exported: Any) -> Iterator[dict]:
             yield from _spans_in(span.get(key))
 
 
-def attributes_of(span: dict) -> dict:
-    """The attributes of a span, of an event or of a record, in any of the ways to write them."""
+def calls_a_model(span: dict) -> bool:
+    """May an answer of a model be in it? A tool's span has none, and that of an agent without calls
+    only says how it ended: the spans inside of it say how it came there."""
+    operation = str(_attributes_of(span).get("gen_ai.operation.name"))
+    ends_alone = operation == "invoke_agent" and "tool_call" not in str(span)
+    return not (operation.startswith("execute_") or ends_alone)
+
+
+def _attributes_of(span: dict) -> dict:
     columns = {key.removeprefix("attributes."): span[key] for key in span if "." in key}
     attributes = first(span, ("attributes", "tags")) or columns
     if isinstance(attributes, list):

@@ -30,7 +30,7 @@ from minprm.logs.blocks import (
 from minprm.logs.books import field_at, first, is_nothing, parsed
 from minprm.logs.events import (
     EVENTS,
-    attributes_of,
+    calls_a_model,
     is_event,
     is_row,
     spans_of,
@@ -202,6 +202,8 @@ def _many(value: Any, notes: Counter) -> list | None:
         return [{**beside, **log} for log in value["simulations"]]
     if _is_adk(value):
         return _parts_of_adk(value, notes)
+    if any(map(_summarises, value.get("messages") or [])):
+        return _parts_of_opencode(value)
     if isinstance(value.get("samples"), list) and "eval" in value:  # Inspect
         return value["samples"]
     if isinstance(value.get("observations"), list):  # Langfuse
@@ -229,10 +231,10 @@ def _is_no_chat(span: dict) -> bool:
     """Is it a span of LangSmith, Langfuse or Weave, and no model's answer is what it returned?"""
     named = span.get("type") if "traceId" in span or "trace_id" in span else None
     named = named or field_at(span, "span_attributes.type")  # of Braintrust
-    operation = str(attributes_of(span).get("gen_ai.operation.name"))
-    named = "tool" if operation.startswith("execute_") else named
     kind = str(span.get("run_type") or named or ("op_name" in span and "op")).lower()
     returned = _unwrapped(first(span, ("outputs", "output")))
+    if not calls_a_model(span):
+        return True
     return kind in OTHER_SPANS or (kind in CHAINS and not _is_envelope(returned))
 
 
@@ -707,6 +709,30 @@ def _parts_of_adk(session: dict, notes: Counter) -> list[dict] | None:
 
 def _answers_now(event: dict) -> bool:
     return event.get("author") != "user" and "weight" not in event
+
+
+def _summarises(message: Any) -> bool:
+    """Is it what opencode asks its model when the conversation is too long?"""
+    parts = message["parts"] if is_opencodes(message) else []
+    return any(isinstance(part, dict) and part.get("type") == "compaction" for part in parts)
+
+
+def _parts_of_opencode(session: dict) -> list[dict]:
+    """The part of a session up to each summary, and what its model read behind it."""
+    parts: list[list] = [[]]
+    for message in session["messages"]:
+        if _summarises(message):
+            question = {"type": "text", "text": "What did we do so far?"}
+            parts.append([])
+            message = {**message, "parts": [question]}
+        parts[-1].append(message)
+    answered = [part for part in parts if any(map(_is_answer_of_opencode, part))]
+    return [{**session, "messages": part} for part in answered or parts[:1]]
+
+
+def _is_answer_of_opencode(message: Any) -> bool:
+    fields = message["info"] if is_opencodes(message) else {}
+    return fields.get("role") == "assistant" and fields.get("summary") is not True
 
 
 def _from_mini(log: dict, notes: Counter) -> dict:

@@ -83,6 +83,8 @@ READ = {
 }  # fmt: skip
 READ_OF_A_LINE = ("task", *TASK_KEYS, "messages", "tools", "functions", *OUTCOMES, *MARKS)
 READ_OF_A_CALL = ("id", *CALL_IDS, "type", "function", "name", "index")
+# What Gemini CLI and Qwen Code put behind the context that they give.
+CANNED = ("Got it. Thanks for the context!", "Got it. Thanks for the additional context!")
 FLAW = "not learned: "  # begins the notes of what costs a step
 UNSEEN_NOTE = FLAW + "images, audio or files, read as a word in their place; the answer to them"
 
@@ -280,6 +282,9 @@ def _of_assistant(
         flaws.append("its thought was cut off: the tag that begins it is never closed")
         notes[f"{FLAW}thoughts that are cut off, shown as text"] += 1
         form["weight"] = 0
+    if text.strip() in CANNED:
+        form["weight"] = 0
+        notes["answers that a program put in the place of its model's, not learned"] += 1
     if message.get("cut"):
         flaws.append("its answer was cut off, at a limit or by a filter")
         notes[f"{FLAW}answers that are cut off"] += 1
