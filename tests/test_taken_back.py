@@ -279,6 +279,20 @@ def test_calls_that_verifiers_wrote_as_texts_are_calls(read):
     assert demos[0].steps[0].action == '{"name": "ls", "arguments": {}}'
 
 
+def test_what_a_table_fills_into_calls_is_taken_out(tmp_path):
+    table, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    calls = [("ls", {"path": "/"}), ("grep", {"pattern": "x", "flags": {"deep": True}})]
+    listed = [{"id": name, "type": "function", "function": {"name": name, "arguments": arguments}}
+              for name, arguments in calls]  # fmt: skip
+    messages = [*ASKED["messages"], {"role": "assistant", "content": "", "tool_calls": listed}]
+    parquet.write_table(table.Table.from_pylist([{"messages": messages}]), tmp_path / "a.parquet")
+    demos, report = read_logs(tmp_path / "a.parquet")
+    arguments = [json.loads(call["function"]["arguments"])
+                 for call in demos[0].messages[1]["tool_calls"]]  # fmt: skip
+    assert arguments == [arguments for _, arguments in calls]
+    assert report.normalised["calls of a table with nulls, left out"] == 2
+
+
 # --- spans ----------------------------------------------------------------------------------------
 
 
