@@ -216,6 +216,50 @@ def test_what_a_program_says_for_its_model_is_not_learned(read):
     assert replies(demos) == [["A."]]
 
 
+# --- sessions of Gemini CLI -----------------------------------------------------------------------
+
+
+def of_gemini(number: str, kind: str, said, **fields) -> dict:
+    return {"id": number, "timestamp": "t", "type": kind, "content": said, **fields}
+
+
+RESPONSE = {"id": "c", "name": "ls", "response": {"output": "a.txt"}}
+CALLS = [{"id": "c", "name": "ls", "args": {"p": "/"}, "result": [{"functionResponse": RESPONSE}]}]
+HEADER = {"sessionId": "s", "projectHash": "h", "startTime": "t"}
+THOUGHTS = [{"subject": "Listing", "description": "I look.", "timestamp": "t"}]
+LISTS = of_gemini("2", "gemini", "Let me look.", thoughts=THOUGHTS, toolCalls=CALLS)
+SESSION = [of_gemini("1", "user", [{"text": "do A"}]), LISTS, of_gemini("3", "gemini", "A.")]
+
+
+def test_a_session_of_gemini_cli_is_read_from_one_object_and_from_its_lines(read):
+    info = of_gemini("4", "info", "Request cancelled.")
+    growing = [SESSION[0], of_gemini("2", "gemini", "Let me look."), *SESSION[1:], info]
+    for rows in ([{**HEADER, "messages": [*SESSION, info]}], [HEADER, *growing, {"$set": {}}]):
+        demos, report = read(*rows)
+        assert replies(demos) == [["Let me look.", "A."]] and not report.problems
+        assert demos[0].steps[0].thought == "Listing\nI look."
+        assert demos[0].messages[2]["content"] == "a.txt"
+        assert report.normalised["info of Gemini CLI, left out"] == 1
+
+
+def test_messages_that_a_user_of_gemini_cli_took_back_are_left_out(read):
+    wrong = [of_gemini("4", "user", "do B"), of_gemini("5", "gemini", "B is wrong.")]
+    again = [of_gemini("6", "user", "do C"), of_gemini("7", "gemini", "C.")]
+    demos, report = read(HEADER, *SESSION, *wrong, {"$rewindTo": "4"}, *again)
+    assert replies(demos) == [["Let me look.", "A.", "C."]]
+    assert report.normalised["messages that its user took back, left out"] == 2
+
+
+def test_what_follows_a_new_history_of_gemini_cli_is_a_log_of_its_own(read):
+    called = [{"text": "Let me look."}, {"functionCall": {"id": "c", "name": "ls", "args": {}}}]
+    results = of_gemini("9", "user", [{"functionResponse": RESPONSE}])
+    history = [of_gemini("8", "user", [{"text": "did A"}]), {**LISTS, "content": called}, results]
+    again = [of_gemini("6", "user", "do C"), of_gemini("7", "gemini", "C.")]
+    demos, report = read(HEADER, *SESSION, {"$set": {"messages": history}}, *again)
+    assert replies(demos) == [["Let me look.", "A."], ["C."]] and not report.problems
+    assert [text for _, text in state(demos[1])][0::3] == ["did A", "do C"]
+
+
 # --- answers of tools, and thoughts ---------------------------------------------------------------
 
 

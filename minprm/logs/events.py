@@ -2,6 +2,7 @@
 
     Claude Code   {"type": "assistant", "message": {...}, "sessionId", "uuid"}, one a line
     Codex         {"type": "response_item", "payload": {...}}, one a line
+    Gemini CLI    {"id", "type": "gemini", "content", "toolCalls"}, one a line, or in one object
     OpenHands     {"action", "args"} and {"observation", "content"}; newer ones say their "kind"
     spans         of OpenTelemetry and its kin: each holds the conversation up to it
 
@@ -43,7 +44,8 @@ def is_event(value: Any) -> bool:
     """Is this one event of an agent's log, and not a log?"""
     if not isinstance(value, dict) or {"messages", "role"} & value.keys():
         return False
-    return _is_claude_code(value) or _is_codex(value) or _is_openhands(value)
+    programs = (_is_claude_code, _is_codex, _is_gemini_cli, _is_openhands)
+    return any(is_of(value) for is_of in programs)
 
 
 def _is_claude_code(value: dict) -> bool:
@@ -57,6 +59,12 @@ def _is_codex(value: dict) -> bool:
     header = {"id", "timestamp"} <= value.keys() <= {"id", "timestamp", "instructions", "git"}
     state = value.keys() == {"record_type"}  # both of its oldest versions
     return header or state or (isinstance(value.get("type"), str) and "payload" in value)
+
+
+def _is_gemini_cli(value: dict) -> bool:
+    header = {"sessionId", "projectHash"} <= value.keys() and "messages" not in value
+    says = {"id", "timestamp", "type", "content"} <= value.keys() and "uuid" not in value
+    return header or says or bool({"$set", "$rewindTo"} & value.keys())
 
 
 def _is_openhands(value: dict) -> bool:
@@ -93,16 +101,17 @@ def _says_something(event: dict) -> bool:
     if event.get("remembered") or event.get("isCompactSummary"):
         return False
     is_own = event.get("action") in OWN_EVENTS or event.get("observation") in OWN_EVENTS
-    is_message = event.get("type") in ("user", "assistant", "response_item")
+    is_message = event.get("type") in ("user", "assistant", "gemini", "response_item")
     return is_message or (event.get("source") == "agent" and not is_own)
 
 
 def _by_summaries(events: list[dict]) -> list[list[dict]]:
-    """The events up to each summary of Codex or OpenHands; the next part begins with what its model
-    went on from. Where that cannot be read, the summary stays, with what follows it."""
+    """The events up to each summary of Codex, Gemini CLI or OpenHands; the next part begins with
+    what its model went on from. Where that cannot be read, the summary stays, with what follows."""
     parts: list[list[dict]] = [[]]
     for event in events:
         condenses = any(event.get(key) in CONDENSED for key in ("type", "kind", "action"))
+        condenses = condenses or "messages" in (event.get("$set") or {})
         history = _read_behind(parts[-1], event) if condenses else None
         if history is None:
             parts[-1].append(event)
@@ -113,6 +122,8 @@ def _by_summaries(events: list[dict]) -> list[list[dict]]:
 
 def _read_behind(before: list[dict], event: dict) -> list[dict] | None:
     """What the model went on from after this summary; None where it cannot be read."""
+    if "$set" in event:
+        return [{**message, "remembered": True} for message in event["$set"]["messages"]]
     return _replaced(before, event) if "payload" in event else _remembered(before, event)
 
 
@@ -249,6 +260,58 @@ def from_codex(events: list[dict], notes: Counter) -> dict:
     before = messages_of(entries[:remembered])
     unlearned = [one | {"weight": 0} if one["role"] == "assistant" else one for one in before]
     return {"messages": unlearned + messages_of(entries[remembered:])}
+
+
+def from_gemini_cli(log: Any, notes: Counter) -> dict:
+    """A session of Gemini CLI. A message is written again as it grows: the last line of an id
+    stands, in the place of the first."""
+    messages: dict[str, dict] = {}
+    for line in log["messages"] if isinstance(log, dict) else log:
+        if "$rewindTo" in line:
+            ids = [*messages]
+            place = ids.index(line["$rewindTo"]) if line["$rewindTo"] in ids else 0
+            for number in ids[place:]:
+                del messages[number]
+            notes["messages that its user took back, left out"] += len(ids) - place
+        elif "content" in line:
+            before = messages.get(line["id"]) or line
+            messages[line["id"]] = {**line, "remembered": before.get("remembered")}
+    entries = []
+    for message in messages.values():
+        entries += _of_gemini_cli(message, notes)
+    return {"messages": messages_of(entries, of_a_program=True)}
+
+
+def _of_gemini_cli(message: dict, notes: Counter) -> list[dict]:
+    """What a message says; then what its tools answered."""
+    content = message["content"] if isinstance(message["content"], list) else [message["content"]]
+    said = []
+    for one in content:  # calls and their answers stand in toolCalls, too
+        if not (isinstance(one, dict) and {"functionCall", "functionResponse"} & one.keys()):
+            said.append(one)
+    if message["type"] == "user":
+        return [{"role": "user", "content": said}] if said else []
+    if message["type"] != "gemini":
+        notes[f"{message['type']} of Gemini CLI, left out"] += 1
+        return []
+    thoughts = []
+    for thought in message.get("thoughts") or []:
+        lines = [thought.get("subject"), thought.get("description")]
+        thoughts.append({"type": "thinking", "thinking": "\n".join(filter(None, lines))})
+    calls, answers = [], []
+    for one in message.get("toolCalls") or []:
+        calls.append({"type": "tool_use", "id": one["id"], "name": one["name"],
+                      "input": one.get("args")})  # fmt: skip
+        result = one.get("result")
+        parts = result if isinstance(result, list) else [result]
+        for part in parts:
+            if isinstance(part, dict) and "functionResponse" in part:
+                response = part["functionResponse"]["response"]
+                answers.append(answer(first(response, ("output", "error")) or response, one["id"]))
+            elif isinstance(part, str):
+                answers.append(answer(part, one["id"]))
+    mark = {"weight": 0} if message.get("remembered") else {}
+    return [{"role": "assistant", "content": [*thoughts, *said, *calls], **mark}, *answers]
 
 
 def from_openhands(log: Any, notes: Counter) -> dict:
@@ -445,6 +508,13 @@ def _events_of(is_of: Callable[[dict], bool]) -> Callable[[Any], bool]:
     return lambda log: isinstance(log, list) and any(isinstance(e, dict) and is_of(e) for e in log)
 
 
+def _is_session_of_gemini_cli(log: Any) -> bool:
+    messages = log.get("messages") if isinstance(log, dict) else None
+    if not isinstance(messages, list) or "projectHash" not in log:
+        return False
+    return all(isinstance(one, dict) and _is_gemini_cli(one) for one in messages)
+
+
 def is_row(log: Any) -> bool:
     """Is it a row of OpenHands' results, with its events in it?"""
     return isinstance(log, dict) and any(map(_is_openhands, _flat(log)))
@@ -453,6 +523,8 @@ def is_row(log: Any) -> bool:
 EVENTS = [
     ("Claude Code", _events_of(_is_claude_code), from_claude_code),
     ("Codex", _events_of(_is_codex), from_codex),
+    ("Gemini CLI", _is_session_of_gemini_cli, from_gemini_cli),
+    ("Gemini CLI", _events_of(_is_gemini_cli), from_gemini_cli),
     ("OpenHands", _events_of(_is_openhands), from_openhands),
     ("OpenHands", is_row, from_openhands),
 ]
