@@ -216,6 +216,17 @@ def test_what_a_program_says_for_its_model_is_not_learned(read):
     assert replies(demos) == [["A."]]
 
 
+def test_what_follows_a_summary_of_roo_code_is_a_log_of_its_own(read):
+    demos, report = read([
+        {"role": "user", "content": [text("do A")], "condenseParent": "K"},
+        {"role": "assistant", "content": [text("A.")], "condenseParent": "K"},
+        {"role": "user", "content": [text("did A")], "isSummary": True, "condenseId": "K"},
+        {"role": "assistant", "content": [text("B.")]},
+    ])  # fmt: skip
+    assert replies(demos) == [["A."], ["B."]] and not report.problems
+    assert state(demos[1]) == [("user", "did A")]
+
+
 # --- sessions of Gemini CLI -----------------------------------------------------------------------
 
 

@@ -461,6 +461,7 @@ def _log_of(span: dict) -> dict:
     if str(span.get("mlflow.spanType")).strip('"') in ("CHAT_MODEL", "LLM"):
         prompt, answered = span.get("mlflow.spanInputs"), span.get("mlflow.spanOutputs")
     tools = llm.get("tools") or llm.get("request", {}).get("functions")
+    tools = tools or span.get("mlflow.chat.tools")
     return {
         "messages": span.get("gen_ai.input.messages", prompt),
         "instructions": span.get("gen_ai.system_instructions"),

@@ -94,6 +94,7 @@ OF_REQUESTS = ("truncation", "include", "background", "stop_sequences", "betas",
                "unit", "headers", "serialized", "child_runs", "dotted_order", "feedback_stats",
                "model_parameters", "optional_params", "modelParameters",
                "invocation_params", "llmSchema")  # fmt: skip
+OF_ROO = ("isSummary", "condenseId", "condenseParent")
 OF_SWE_AGENT = ("agent", "message_type", "thought", "action", "tool_call_ids", "is_demo", "tags",
                 "cache_control", "thinking_blocks", "provider_specific_fields")  # fmt: skip
 
@@ -191,6 +192,8 @@ def _many(value: Any, notes: Counter) -> list | None:
     if isinstance(value, list) and any(map(is_event, value)) and all(map(_is_of_session, value)):
         sessions = split_events(value)
         return None if sessions == [value] else sessions
+    if isinstance(value, list) and any(field_at(one, "isSummary") is True for one in value):
+        return _parts_of_roo(value)
     if isinstance(value, list):
         speaks = any(_is_of_session(one) and "role" in one for one in value)
         return _by_conversation(value) if speaks or all(map(is_message, value)) else value
@@ -733,6 +736,22 @@ def _parts_of_opencode(session: dict) -> list[dict]:
 def _is_answer_of_opencode(message: Any) -> bool:
     fields = message["info"] if is_opencodes(message) else {}
     return fields.get("role") == "assistant" and fields.get("summary") is not True
+
+
+def _parts_of_roo(messages: list) -> list[list]:
+    """Of Roo Code: the messages up to each summary, and what its model read behind it."""
+    parts: list[list] = [[]]
+    for message in messages:
+        if message.get("isSummary"):
+            summarised = message.get("condenseId")
+            stays = [one for one in parts[-1] if one.get("condenseParent") != summarised]
+            parts.append([{**one, "weight": 0} for one in stays])
+        parts[-1].append(message)
+    plain = []
+    for part in parts:
+        if any(one.get("role") == "assistant" and "weight" not in one for one in part):
+            plain.append([{key: one[key] for key in one if key not in OF_ROO} for one in part])
+    return plain
 
 
 def _from_mini(log: dict, notes: Counter) -> dict:
