@@ -326,6 +326,29 @@ def test_a_context_of_kimi_has_its_rules_and_its_thoughts(read):
     assert demos[0].steps[0].thought == "plan"
 
 
+def test_what_an_agent_of_smolagents_remembers_is_read_as_its_model_read_it(read):
+    called = {"tool_calls": [CALL], "role": "assistant", "content": None}
+    steps_of_agent = [
+        {"task": "do A", "task_images": None},
+        {"plan": "1. look", "model_input_messages": [{"role": "system", "content": "rules"}]},
+        {"step_number": 1, "model_output": "I print. <code>print(1)</code>", "observations": "1"},
+        {"step_number": 2, "model_output": "", "model_output_message": called,
+         "observations": "a.txt"},
+        {"step_number": 3, "model_output": "<code>1 +</code>", "observations": None,
+         "error": {"type": "AgentParsingError", "message": "no code"}},
+        {"step_number": 4, "model_output": "Done.", "is_final_answer": True},
+    ]  # fmt: skip
+    for rows in ([steps_of_agent], [{"output": None, "steps": steps_of_agent}]):
+        demos, report = read(*rows)
+        assert report.formats == {"smolagents": 1}
+        said = ["1. look", "I print. <code>print(1)</code>", "", "<code>1 +</code>", "Done."]
+        assert replies(demos) == [said]
+        assert state(demos[0]) == [("system", "rules"), ("user", "New task:\ndo A")]
+        others = [m["content"] for m in demos[0].messages[2:] if m["role"] != "assistant"]
+        go_on = "Now proceed and carry out this plan."
+        assert others == [go_on, "Observation:\n1", "a.txt", "Error:\nno code"]
+
+
 def test_calls_that_verifiers_wrote_as_texts_are_calls(read):
     turns = [{"role": "assistant", "content": "", "tool_calls": [json.dumps(CALL)]},
              {"role": "tool", "tool_call_id": "c1", "content": "a.txt"},

@@ -18,6 +18,7 @@ from typing import Any
 from minprm import own as users
 from minprm.logs.atif import from_atif
 from minprm.logs.blocks import (
+    answer,
     call,
     is_cut,
     is_message,
@@ -192,6 +193,8 @@ def _many(value: Any, notes: Counter) -> list | None:
     if isinstance(value, list) and any(map(is_event, value)) and all(map(_is_of_session, value)):
         sessions = split_events(value)
         return None if sessions == [value] else sessions
+    if _is_smolagents({"steps": value}):
+        return None
     if isinstance(value, list) and any(field_at(one, "isSummary") is True for one in value):
         return _parts_of_roo(value)
     if isinstance(value, list):
@@ -754,6 +757,40 @@ def _parts_of_roo(messages: list) -> list[list]:
     return plain
 
 
+def _from_smolagents(log: dict, notes: Counter) -> dict:
+    """The steps that an agent of smolagents remembers, as its model read them."""
+    steps = first(log, ("steps", "messages"))
+    entries = []
+    for step in steps:
+        entries += _of_smolagents(step)
+    if not any(entry["role"] == "system" for entry in entries):
+        prompts = [
+            step["model_input_messages"] for step in steps if step.get("model_input_messages")
+        ]
+        entries = [one for one in (prompts or [[]])[0] if one.get("role") == "system"] + entries
+    return _of_a_program({**log, "steps": None, "messages": None}, entries, notes)
+
+
+def _of_smolagents(step: dict) -> list[dict]:
+    """The messages of one step: the rules, the task, a plan, or an action and what came of it."""
+    for key, role in (("system_prompt", "system"), ("task", "user"), ("plan", "assistant")):
+        if step.get(key):
+            before = "New task:\n" if key == "task" else ""
+            said = [{"role": role, "content": before + step[key]}]
+            go_on = {"role": "user", "content": "Now proceed and carry out this plan."}
+            return [*said, go_on] if key == "plan" else said
+    calls = field_at(step, "model_output_message.tool_calls") or []
+    entries = [{"role": "assistant", "content": step.get("model_output"), "tool_calls": calls}]
+    if step.get("observations") and calls:
+        entries.append(answer(step["observations"], calls[0].get("id")))
+    elif step.get("observations"):
+        entries.append({"role": "user", "content": f"Observation:\n{step['observations']}"})
+    if step.get("error"):
+        error = first(step["error"], ("message",)) or str(step["error"])
+        entries.append({"role": "user", "content": f"Error:\n{error}"})
+    return entries
+
+
 def _from_mini(log: dict, notes: Counter) -> dict:
     """mini-swe-agent's messages; the last one, of role exit, only says that it ended."""
     entries = []
@@ -831,6 +868,10 @@ def _speaks(key: str, sign: str, *values: str) -> Callable[[Any], bool]:
 _is_adk = _speaks("events", "author", "user")
 
 
+def _is_smolagents(log: Any) -> bool:
+    return any(_speaks(key, "model_output")(log) for key in ("steps", "messages"))
+
+
 def _is_swe_agent(log: Any) -> bool:
     asks = _has("prompt")(log) or _has("completion")(log)  # then its history is the one before
     return _speaks("history", "role")(log) and not asks
@@ -848,6 +889,7 @@ FAMILIES: list[tuple[str, Callable[[Any], bool], Callable[[Any, Counter], dict]]
     ("xLAM", _has("query", "tools", "answers"), _from_xlam),
     ("SWE-agent", _is_swe_agent, _from_swe_agent),
     ("SWE-agent", _speaks("messages", "message_type", "action"), _from_swe_agent),
+    ("smolagents", _is_smolagents, _from_smolagents),
     ("ATIF", _has("steps"), from_atif),
     ("mini-swe-agent", _has("messages", "trajectory_format"), _from_mini),
     ("mini-swe-agent", _speaks("messages", "role", "exit"), _from_mini),
