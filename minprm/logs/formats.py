@@ -764,10 +764,8 @@ def _from_smolagents(log: dict, notes: Counter) -> dict:
     for step in steps:
         entries += _of_smolagents(step)
     if not any(entry["role"] == "system" for entry in entries):
-        prompts = [
-            step["model_input_messages"] for step in steps if step.get("model_input_messages")
-        ]
-        entries = [one for one in (prompts or [[]])[0] if one.get("role") == "system"] + entries
+        prompt = next(filter(None, (step.get("model_input_messages") for step in steps)), [])
+        entries = [message for message in prompt if message.get("role") == "system"] + entries
     return _of_a_program({**log, "steps": None, "messages": None}, entries, notes)
 
 
