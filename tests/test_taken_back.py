@@ -9,6 +9,7 @@ from minprm.logs.reader import read_logs
 from shared.logs import state, steps
 
 CUT = "not learned: answers that are cut off"
+SAID = {"role": "assistant", "content": "First, I wi"}
 CALL = {"type": "function", "id": "c1", "function": {"name": "ls", "arguments": "{}"}}
 
 
@@ -63,6 +64,35 @@ def test_an_answer_that_another_one_replaced_is_left_out_and_counted(others, rea
     assert report.normalised["answers that another one has replaced, left out"] == 1
 
 
+def test_the_result_of_a_call_that_was_replaced_goes_with_it(read):
+    called = [{"type": "tool_use", "id": "c", "name": "ls", "input": {}}]
+    result = [{"type": "tool_result", "tool_use_id": "c", "content": "x"}]
+    first = spoken("a1", "assistant", "", message={"content": called})
+    demos, report = read(ASKS, first, spoken("u2", "user", "", message={"content": result}),
+                         spoken("a2", "assistant", "A.", supersedes="a1"))  # fmt: skip
+    assert replies(demos) == [["A."]] and state(demos[0]) == [("user", "do A")]
+    assert report.normalised["answers that another one has replaced, left out"] == 2
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "system", "isAbortedMidStream": True},
+        {"type": "system", "supersedes": True},
+        {"type": "tool_result", "tool_id": "x", "output": "o"},
+    ],
+)
+def test_an_event_that_says_nothing_costs_no_session(event, read):
+    demos, report = read(ASKS, {"sessionId": "S", **event}, spoken("a", "assistant", "A."))
+    assert replies(demos) == [["A."]] and not report.problems
+
+
+def test_an_event_without_a_session_is_of_the_one_before_it(read):
+    first = {"type": "user", "session_id": "s", "message": {"role": "user", "content": "do A"}}
+    demos, _ = read(first, {"type": "assistant", "message": {**SAID, "content": "A."}})
+    assert replies(demos) == [["A."]]
+
+
 def test_of_a_turn_that_was_stopped_no_line_is_learned(read):
     first = spoken("a1", "assistant", "I will ", message={"id": "m"})
     last = spoken("a2", "assistant", "first del", message={"id": "m"}, isAbortedMidStream=True)
@@ -107,7 +137,6 @@ def test_a_session_of_qwen_code_has_its_tools_answers_and_goes_on_behind_a_summa
 # --- answers that were cut ------------------------------------------------------------------------
 
 ASKED = {"messages": [{"role": "user", "content": "do A"}]}
-SAID = {"role": "assistant", "content": "First, I wi"}
 ITEM = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I"}]}
 
 
@@ -130,6 +159,50 @@ def test_an_answer_that_a_limit_cut_is_not_learned_and_the_sentence_says_why(res
     assert replies(demos) == [["First, I wi"]]
     (problem,) = report.problems
     assert "its answer was cut off, at a limit or by a filter" in problem.reason
+
+
+def langchain(**kwargs) -> dict:
+    return {"lc": 1, "type": "constructor", "id": ["langchain", "AIMessage"], "kwargs": kwargs}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        langchain(content="I", response_metadata={"finish_reason": "length"}),
+        {"type": "ai", "data": {"content": "I", "response_metadata": {"stop_reason": "refusal"}}},
+        {**SAID, "finishReason": "content-filter"},
+        {**SAID, "done_reason": "length"},
+        {**SAID, "meta": {"finish_reason": "length"}},
+    ],
+)
+def test_why_an_answer_ended_is_found_wherever_a_program_says_it(message, read):
+    question = {"type": "human", "data": {"content": "do A"}}
+    whole = {"role": "assistant", "content": "A."}
+    demos, report = read({"messages": [question, message, question, whole]})
+    assert replies(demos) == [["A."]] and report.normalised[CUT] == 1
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        {"messages": [*ASKED["messages"], {**SAID, "status": "incomplete"}]},
+        {"conversations": [{"from": "human", "value": "do A", "status": "incomplete"},
+                           {"from": "gpt", "value": "First, I wi"}]},
+        {"input": "do A", "output": [
+            {"type": "reasoning", "status": "incomplete", "summary": [{"text": "so"}]},
+            {**ITEM, "status": "completed",
+             "content": [{"type": "output_text", "text": "First, I wi"}]}]},
+        {"messages": [{"id": "1", "timestamp": "t", "type": "human", "content": "do A"},
+                      {"id": "2", "timestamp": "t", "type": "ai", "content": "First, I wi"}]},
+        {"id": "1", "timestamp": "t", "type": "completion", "prompt": "do A",
+         "completion": "First, I wi"},
+        {"trace_id": "x", "type": "eval", "messages": [*ASKED["messages"], SAID]},
+        {"span_attributes": {"type": "task"}, "messages": [*ASKED["messages"], SAID]},
+    ],
+)  # fmt: skip
+def test_a_field_that_means_something_else_costs_no_answer(log, read):
+    demos, report = read(log)
+    assert replies(demos) == [["First, I wi"]] and not report.problems
 
 
 def test_the_last_answer_of_a_rollout_that_was_truncated_is_not_learned(read):
@@ -169,6 +242,22 @@ def test_what_follows_a_summary_of_adk_is_a_log_of_its_own(read):
     ]})  # fmt: skip
     assert replies(demos) == [["A."], ["B."]]
     assert state(demos[1]) == [("user", "did A"), ("user", "do B")]
+
+
+def test_an_older_summary_of_adk_stays_where_no_later_one_holds_all_of_it(read):
+    def summary(start: float, end: float, said: str) -> dict:
+        content = {"role": "model", "parts": [{"text": said}]}
+        compaction = {"startTimestamp": start, "endTimestamp": end, "compactedContent": content}
+        return {"author": "user", "timestamp": end, "actions": {"compaction": compaction}}
+
+    def turn(number: int) -> list[dict]:
+        return [adk("user", f"q{number}", "i", 2.0 * number),
+                adk("root", f"a{number}", "i", 2.0 * number + 1)]  # fmt: skip
+
+    demos, _ = read({"events": [*turn(1), summary(2, 3, "one"), *turn(2), summary(4, 5, "two"),
+                                *turn(3)]})  # fmt: skip
+    assert replies(demos) == [["a1"], ["a2"], ["a3"]]
+    assert [said for _, said in state(demos[2])] == ["one", "two", "q3"]
 
 
 def test_several_agents_in_one_session_of_adk_are_told(read):
@@ -368,7 +457,7 @@ def test_what_a_table_fills_into_calls_is_taken_out(tmp_path):
     arguments = [json.loads(call["function"]["arguments"])
                  for call in demos[0].messages[1]["tool_calls"]]  # fmt: skip
     assert arguments == [arguments for _, arguments in calls]
-    assert report.normalised["calls of a table with nulls, left out"] == 2
+    assert report.normalised["nulls that a table filled into a call, taken out"] == 2
 
 
 # --- spans ----------------------------------------------------------------------------------------
@@ -385,7 +474,17 @@ def test_a_request_and_its_answer_in_two_events_of_a_span_are_one_log(read):
     agent = {**span, "attributes": {"gen_ai.operation.name": "invoke_agent"}}
     demos, report = read(span, tool, agent)
     assert replies(demos) == [["A."]] and not report.problems
-    assert report.normalised["spans without messages, left out"] == 2
+    other = "spans of tools, or of agents with their last answer alone, left out"
+    assert report.normalised[other] == 2
+
+
+def test_a_span_of_a_model_inside_of_an_agents_is_read(read):
+    messages = {"gen_ai.input.messages": json.dumps(ASKED["messages"]),
+                "gen_ai.output.messages": json.dumps([SAID])}  # fmt: skip
+    chat = {"attributes": {"gen_ai.operation.name": "chat", **messages}}
+    for operation in ("invoke_agent", "execute_tool"):
+        around = {"attributes": {"gen_ai.operation.name": operation}, "spans": [chat]}
+        assert replies(read({"spans": [around]})[0]) == [["First, I wi"]]
 
 
 def test_of_braintrust_the_spans_of_models_are_read(read):

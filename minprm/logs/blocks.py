@@ -13,6 +13,7 @@ from typing import Any
 from minprm.logs.books import (
     ARGUMENTS,
     CALL_IDS,
+    CUT_OFF,
     TOOL_NAMES,
     field_at,
     first,
@@ -23,7 +24,6 @@ from minprm.logs.books import (
 from minprm.logs.normalise import TEXTS
 
 OUTPUT = ("message", "assistant")  # type and role of what an assistant says in Responses
-ASKERS = ("system", "developer", "user", "tool", "function")
 CHAT_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 OF_CALLS = ("function_call", "tool_call")  # roles of a text that is a call
 ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "gpt": "assistant",
@@ -42,7 +42,7 @@ OF_OPENCODE = {"snapshot": "snapshot", "patch": "hash", "retry": "attempt", "age
 SAID_AGAIN = ("text/plain", "application/x-directory")  # files that it also writes as a text
 OUTPUTS = ("text", "json", "content", "error-text", "error-json")  # of Vercel's tools
 BEDROCKS = ("image", "document", "video")  # of which it writes the bytes into a tool's answer
-IMAGE = re.compile("^(inline_?data|file_?data|image|(uri|blob)$)", re.IGNORECASE)
+IMAGE = re.compile("^(inline_?data|file_?data|image)", re.IGNORECASE)
 IDS = (*CALL_IDS, "id")
 NAMES = (*TOOL_NAMES, "function")
 CONTENTS = ("content", "output", "response", "result", "errorText", "error", "text", "value",
@@ -51,13 +51,15 @@ THOUGHTS = ("thinking", "reasoning", "thought", "think", "reasoning_content", "r
             "reasoningText", "reasoning_text", "text", "content", "value", "details",
             "summary")  # fmt: skip
 # Why an answer ended, as programs call it, where it had not come to its end.
-REASONS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "status")
-CUT = ("length", "max_tokens", "max_output_tokens", "model_context_window_exceeded", "incomplete",
-       "content_filter", "safety", "recitation", "refusal")  # fmt: skip
+REASONS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason")
+CUT = ("length", "max_tokens", "max_output_tokens", "model_length", "refusal", "content_filter",
+       "model_context_window_exceeded", "content_filtered", "guardrail_intervened", "safety",
+       "recitation", "prohibited_content", "blocklist", "spii")  # fmt: skip
+# Where programs keep what they know of an answer.
+AROUND = ("response_metadata", "meta", "generation_info")
 OF_A_CALL = ("type", "kind", "part_kind", "index", "status", "caller", "cache_control", *IDS,
              *NAMES, *ARGUMENTS, "action")  # fmt: skip
-OF_AN_ANSWER = (*OF_A_CALL, *CONTENTS, "is_error", "isError", "state", "outcome", "timestamp",
-                "origin", "execution")  # fmt: skip
+OF_AN_ANSWER = (*OF_A_CALL, *CONTENTS, "is_error", "isError", "state", "outcome", "timestamp")
 # Fields of a message that are read here, or that hold nothing of the conversation.
 READ = ("role", "content", "parts", "type", "id", "tool_calls", "tool_call_chunks",
         "response_metadata", "usage_metadata", "createdAt", "lc", "status", "turn_idx", "source",
@@ -108,14 +110,17 @@ def is_plain(message: Any) -> bool:
 
 
 def is_cut(answer: dict) -> bool:
-    """Did it end at a limit or by a filter? Then it is marked "cut", and not learned.
+    """Did it end at a limit or by a filter? Then it is marked, and not learned.
 
     >>> is_cut({"finish_reason": "length"}), is_cut({"finish_reason": "stop"})
     (True, False)
     """
-    metadata = answer.get("response_metadata")
-    fields = metadata | answer if isinstance(metadata, dict) else answer
-    return any(str(fields.get(key)).lower() in CUT for key in REASONS)
+    of_responses = is_record(answer) or answer.get("type") == "message" or "output" in answer
+    if of_responses and answer.get("status") == "incomplete":
+        return True
+    around = [answer[key] for key in AROUND if isinstance(answer.get(key), dict)]
+    reasons = [fields.get(key) for fields in (answer, *around) for key in REASONS]
+    return any(str(reason).lower().replace("-", "_") in CUT for reason in reasons)
 
 
 # --- blocks ---------------------------------------------------------------------------------------
@@ -163,11 +168,10 @@ def _answer_text(content: Any) -> Any:
     if is_output and content["type"] in OUTPUTS:
         content = content["value"]
     parts = []
+    if isinstance(content, list) and content:
+        content = [block for block in content if not _is_for_the_user(block)] or ""
     for block in content if isinstance(content, list) else [content]:
         fields = block if isinstance(block, dict) else {}
-        notes = fields.get("annotations")
-        if isinstance(notes, dict) and "assistant" not in (notes.get("audience") or ["assistant"]):
-            continue  # of MCP: it is shown to the user alone
         if fields.keys() <= {"text", "json", *BEDROCKS}:  # of Bedrock, whose client may write nulls
             fields = {key: field for key, field in fields.items() if field is not None}
         is_text = fields.keys() == {"text"} or first(fields, ("type", "block_type")) in TEXTS
@@ -183,6 +187,12 @@ def _answer_text(content: Any) -> Any:
     if all("text" in part for part in parts):
         return "\n".join(part["text"] for part in parts) if parts else content
     return parts
+
+
+def _is_for_the_user(block: Any) -> bool:
+    """Is it shown to the user alone, as MCP marks it?"""
+    audience = field_at(block, "annotations.audience")
+    return isinstance(audience, list) and bool(audience) and "assistant" not in audience
 
 
 def blocks(block: Any) -> list[tuple[str, Any]]:
@@ -215,7 +225,9 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     if EMPTY.search(kind) or is_said_again or is_own or block.get("ignored") is True:
         return [("end", None)]
     if ANSWER.search(kind) or (kind == "retry-prompt" and block.get("tool_name")):
-        origin = block.get("origin")  # of Haystack: the call
+        origin = (
+            block.get("origin") if kind == "tool_call_result" else None
+        )  # of Haystack: the call
         named = {**origin, **block} if isinstance(origin, dict) else block
         return [("answer", answer(_content(block), first(named, IDS), first(named, NAMES)))]
     if CALL.search(kind):
@@ -230,7 +242,8 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
         if isinstance(text, list):  # of pydantic-ai's user
             return [part for one in text for part in blocks(one)]
         return [("text", text)]
-    return [("other", {**block, "type": "image" if IMAGE.search(kind) else kind})]
+    is_image = IMAGE.search(kind) or block.get("type") in ("uri", "blob")  # of OpenTelemetry
+    return [("other", {**block, "type": "image" if is_image else kind})]
 
 
 def _with_answer(form: dict, content: Any) -> list[tuple[str, Any]]:
@@ -316,8 +329,9 @@ class Conversation:
             self.turn = {**fields, "role": role, "content": None}
             self.messages.append(self.turn)
         turn = self.turn
-        if fields.get("cut"):  # the last of its records
-            turn["cut"] = True
+        turn.pop(CUT_OFF, None)
+        if fields.get(CUT_OFF):  # the last of its records says so
+            turn[CUT_OFF] = True
         before = turn["content"]
         if kind == "call":
             calls = turn.setdefault("tool_calls", [])
@@ -362,11 +376,10 @@ def messages_of(entries: list, glue: str = "\n", of_a_program: bool = False) -> 
     message_id = None
     rules = None  # which pydantic-ai repeats in each request
     for i, entry in enumerate(one for whole in entries for one in _messages_in(whole)):
-        if isinstance(entry, dict) and entry.get("role") not in ASKERS and is_cut(entry):
-            entry = {**entry, "cut": True}
         if not isinstance(entry, dict) or (is_plain(entry) and not of_a_program):
             conversation.end_turn()
-            conversation.messages.append(entry)
+            is_stopped = field_at(entry, "role") == "assistant" and is_cut(entry)
+            conversation.messages.append({**entry, CUT_OFF: True} if is_stopped else entry)
             continue
         if entry.get("kind") == "request":
             rules, before = entry.get("instructions"), rules
@@ -425,13 +438,17 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
     if ("from" in entry and "role" not in entry) or entry.get("role") in OF_CALLS:
         entry = from_turn(entry)
     kind = entry.get("type")
-    mark = {key: entry[key] for key in ("weight", "cut") if key in entry}
+    mark = {CUT_OFF: True} if CUT_OFF in entry or is_cut(entry) else {}
+    if "weight" in entry:
+        mark["weight"] = entry["weight"]
     if is_record(entry):
         return [("assistant", *part) for part in blocks(entry)], mark
     if entry.get("kind") in ("request", "response"):
         return _request(entry), mark
     role = role_of(entry.get("role", "user" if kind is None and "parts" in entry else kind))
     fields = {key: entry[key] for key in entry if key not in READ}
+    if role == "assistant":
+        fields |= mark
     content = first(entry, ("content", "contents", "value", "text"))
     content = content or fields.pop("blocks", None) or fields.pop("items", None)
     said = entry["parts"] if isinstance(entry.get("parts"), list) else []

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from minprm.logs.blocks import answer, is_cut, is_record, messages_of, thought_of
-from minprm.logs.books import first, parsed
+from minprm.logs.books import CUT_OFF, field_at, first, parsed
 
 CLAUDE_CODE = ("parentUuid", "sessionId", "session_id", "leafUuid", "isSnapshotUpdate",
                "snapshotMessageId")  # fmt: skip
@@ -62,9 +62,19 @@ def _is_codex(value: dict) -> bool:
 
 
 def _is_gemini_cli(value: dict) -> bool:
-    header = {"sessionId", "projectHash"} <= value.keys() and "messages" not in value
-    says = {"id", "timestamp", "type", "content"} <= value.keys() and "uuid" not in value
-    return header or says or bool({"$set", "$rewindTo"} & value.keys())
+    """Is it the first line of a session? The lines behind it say nothing of their program."""
+    return {"sessionId", "projectHash"} <= value.keys() and "messages" not in value
+
+
+def is_gemini_session(log: Any) -> bool:
+    """Is it a session of Gemini CLI, as its lines or as an object with its messages?"""
+    if isinstance(log, dict):
+        messages = log.get("messages")
+        fields = [one.keys() for one in messages or [] if isinstance(one, dict)]
+        speaks = all({"id", "type", "content"} <= keys for keys in fields)
+        return "projectHash" in log and isinstance(messages, list) and speaks
+    lines = log if isinstance(log, list) else []
+    return bool(lines) and isinstance(lines[0], dict) and _is_gemini_cli(lines[0])
 
 
 def _is_openhands(value: dict) -> bool:
@@ -79,12 +89,14 @@ def split_events(events: list[dict]) -> list[list[dict]]:
     agents: dict[Any, Any] = {}  # of each event of an older version, whose agents have no ids
     of_event: dict[str, str] = {}  # the session of each uuid: one that goes on another is of it
     summaries: Counter[str] = Counter()  # behind one, the model has no longer read what was before
-    for event in events:
+    session = ""
+    for event in [] if is_gemini_session(events) else events:
         agent = event.get("agentId") or event.get("parent_tool_use_id")
         if not agent and event.get("isSidechain"):
             agent = agents.get(event.get("parentUuid")) or event.get("uuid") or True
             agents[event.get("uuid")] = agent
-        session = str(event.get("sessionId") or event.get("session_id"))
+        named = event.get("sessionId") or event.get("session_id")
+        session = str(named) if named else session  # else it is of the session before it
         session = of_event.get(str(event.get("parentUuid")), session)
         if event.get("uuid"):
             of_event[str(event["uuid"])] = session
@@ -92,7 +104,7 @@ def split_events(events: list[dict]) -> list[list[dict]]:
         summaries[session] += bool(event.get("isCompactSummary") or is_boundary)
         key = session, str(agent or None), summaries[session]
         sessions.setdefault(key, []).append(event)
-    parts = [part for own in sessions.values() for part in _by_summaries(own)]
+    parts = [part for own in sessions.values() or [events] for part in _by_summaries(own)]
     answered = [part for part in parts if any(map(_says_something, part))]
     return answered or parts
 
@@ -111,7 +123,8 @@ def _by_summaries(events: list[dict]) -> list[list[dict]]:
     parts: list[list[dict]] = [[]]
     for event in events:
         condenses = any(event.get(key) in CONDENSED for key in ("type", "kind", "action"))
-        condenses = condenses or "messages" in (event.get("$set") or {})
+        changed = event.get("$set")  # of Gemini CLI
+        condenses = condenses or (isinstance(changed, dict) and "messages" in changed)
         history = _read_behind(parts[-1], event) if condenses else None
         if history is None:
             parts[-1].append(event)
@@ -123,7 +136,8 @@ def _by_summaries(events: list[dict]) -> list[list[dict]]:
 def _read_behind(before: list[dict], event: dict) -> list[dict] | None:
     """What the model went on from after this summary; None where it cannot be read."""
     if "$set" in event:
-        return [{**message, "remembered": True} for message in event["$set"]["messages"]]
+        history = event["$set"]["messages"]
+        return [before[0], *({**message, "remembered": True} for message in history)]
     return _replaced(before, event) if "payload" in event else _remembered(before, event)
 
 
@@ -159,7 +173,7 @@ def from_claude_code(events: list[dict], notes: Counter) -> dict:
     entries = []
     seen = set()
     taken_back = _taken_back(events)
-    retracted = {uuid for event in events for key in RETRACTED for uuid in event.get(key) or []}
+    retracted = _retracted(events)
     stopped = {event["message"].get("id") for event in events if _is_stopped(event)} - {None}
     for event in events:
         uuid = event.get("uuid")
@@ -169,14 +183,14 @@ def from_claude_code(events: list[dict], notes: Counter) -> dict:
             notes["events of a branch that its user went back from, left out"] += 1
         elif uuid in retracted:
             notes["answers that another one has replaced, left out"] += 1
-        elif event["type"] in SPEAKERS:
+        elif event["type"] in SPEAKERS and isinstance(event.get("message"), dict):
             message = event["message"]
             is_own = message.get("model") == "<synthetic>" or event.get("isApiErrorMessage")
             is_stopped = message.get("id") in stopped or _is_stopped(event)
-            marks = {"weight": 0} if is_own else {"cut": True} if is_stopped else {}
+            marks = {"weight": 0} if is_own else {CUT_OFF: True} if is_stopped else {}
             entries.append({**message, **marks})
         elif event.get("subtype") == "chat_compression":
-            for message in event["systemPayload"]["compressedHistory"]:
+            for message in field_at(event, "systemPayload.compressedHistory") or []:
                 entries.append({**message, "weight": 0} if message["role"] == "model" else message)
         elif event["type"] == "tool_call":
             raise ValueError("a stream of Cursor, whose events of type tool_call are not read here")
@@ -192,8 +206,28 @@ def from_claude_code(events: list[dict], notes: Counter) -> dict:
 
 def _is_stopped(event: dict) -> bool:
     """Is it a piece of an answer that did not come to its end?"""
-    cut = event["type"] == "assistant" and is_cut(event["message"])
-    return cut or bool(event.get("isAbortedMidStream"))
+    if event["type"] != "assistant" or not isinstance(event.get("message"), dict):
+        return False
+    return is_cut(event["message"]) or event.get("isAbortedMidStream") is True
+
+
+def _retracted(events: list[dict]) -> set[str]:
+    """The uuids of answers that another one stands for, and of the results of their calls."""
+    uuids: set[str] = set()
+    for event in events:
+        for key in RETRACTED:
+            named = event.get(key)
+            listed = named if isinstance(named, list) else [named]
+            uuids.update(uuid for uuid in listed if isinstance(uuid, str))
+    calls = set()
+    for event in events:
+        if event.get("uuid") in uuids:
+            calls.update(str(block.get("id")) for block in _blocks_of(event))
+    for event in events:
+        results = [block for block in _blocks_of(event) if "tool_use_id" in block]
+        if results and all(str(block["tool_use_id"]) in calls for block in results):
+            uuids.add(str(event.get("uuid")))
+    return uuids
 
 
 def _taken_back(events: list[dict]) -> set[str]:
@@ -221,10 +255,15 @@ def _is_prompt(event: dict) -> bool:
     chained = "uuid" in event and "parentUuid" in event
     if event["type"] != "user" or not chained or event.get("isMeta"):
         return False
-    content = event["message"].get("content")
-    blocks = content if isinstance(content, list) else []
-    results = [block for block in blocks if isinstance(block, dict) and "tool_use_id" in block]
-    return not results
+    return not any("tool_use_id" in block for block in _blocks_of(event))
+
+
+def _blocks_of(event: dict) -> list[dict]:
+    """The blocks of what an event says."""
+    content = field_at(event, "message.content")
+    return (
+        [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    )
 
 
 def from_codex(events: list[dict], notes: Counter) -> dict:
@@ -252,7 +291,7 @@ def from_codex(events: list[dict], notes: Counter) -> dict:
             entries.append(payload)
         elif kind == "message":
             entries.append({key: payload[key] for key in ("type", "role", "content")})
-        elif kind == "agent_message":  # what another agent answered
+        elif kind == "agent_message" and _is_text(payload.get("content")):  # another agent's
             entries.append({"role": "user", "content": payload["content"]})
         elif kind:
             notes[f"{kind} of Codex, left out"] += 1
@@ -262,11 +301,18 @@ def from_codex(events: list[dict], notes: Counter) -> dict:
     return {"messages": unlearned + messages_of(entries[remembered:])}
 
 
+def _is_text(content: Any) -> bool:
+    listed = content if isinstance(content, list) else []
+    return bool(listed) and all(isinstance(one, dict) and "text" in one for one in listed)
+
+
 def from_gemini_cli(log: Any, notes: Counter) -> dict:
     """A session of Gemini CLI. A message is written again as it grows: the last line of an id
     stands, in the place of the first."""
     messages: dict[str, dict] = {}
     for line in log["messages"] if isinstance(log, dict) else log:
+        if "$patch" in line:
+            raise ValueError("it holds changes of messages ($patch), which are not read")
         if "$rewindTo" in line:
             ids = [*messages]
             place = ids.index(line["$rewindTo"]) if line["$rewindTo"] in ids else 0
@@ -285,10 +331,8 @@ def from_gemini_cli(log: Any, notes: Counter) -> dict:
 def _of_gemini_cli(message: dict, notes: Counter) -> list[dict]:
     """What a message says; then what its tools answered."""
     content = message["content"] if isinstance(message["content"], list) else [message["content"]]
-    said = []
-    for one in content:  # calls and their answers stand in toolCalls, too
-        if not (isinstance(one, dict) and {"functionCall", "functionResponse"} & one.keys()):
-            said.append(one)
+    of_tools = {"functionCall", "functionResponse"}  # these stand in toolCalls, too
+    said = [one for one in content if not (isinstance(one, dict) and of_tools & one.keys())]
     if message["type"] == "user":
         return [{"role": "user", "content": said}] if said else []
     if message["type"] != "gemini":
@@ -303,15 +347,22 @@ def _of_gemini_cli(message: dict, notes: Counter) -> list[dict]:
         calls.append({"type": "tool_use", "id": one["id"], "name": one["name"],
                       "input": one.get("args")})  # fmt: skip
         result = one.get("result")
-        parts = result if isinstance(result, list) else [result]
-        for part in parts:
-            if isinstance(part, dict) and "functionResponse" in part:
-                response = part["functionResponse"]["response"]
-                answers.append(answer(first(response, ("output", "error")) or response, one["id"]))
-            elif isinstance(part, str):
-                answers.append(answer(part, one["id"]))
+        listed = result if isinstance(result, list) else [result]
+        parts = [_response(part) for part in listed if part is not None]
+        if parts:
+            answers.append(answer(parts[0] if len(parts) == 1 else parts, one["id"]))
     mark = {"weight": 0} if message.get("remembered") else {}
     return [{"role": "assistant", "content": [*thoughts, *said, *calls], **mark}, *answers]
+
+
+def _response(part: Any) -> Any:
+    """What a tool's result says: the text that it gave its model, or a part of another kind."""
+    if not isinstance(part, dict) or "functionResponse" not in part:
+        return part
+    response = part["functionResponse"].get("response")
+    if not isinstance(response, dict):
+        return response
+    return next((response[key] for key in ("output", "error") if key in response), response)
 
 
 def from_openhands(log: Any, notes: Counter) -> dict:
@@ -418,27 +469,31 @@ def _spans_in(exported: Any) -> Iterator[dict]:
     """The attributes of each span, and of each event or record that stands by itself."""
     listed = exported if isinstance(exported, list) else [exported]
     for span in [one for one in listed if isinstance(one, dict)]:
-        if not calls_a_model(span):
-            continue
         attributes = _attributes_of(span)
         events = span.get("events")
+        if not calls_a_model(span):
+            events = []
         events = events if isinstance(events, list) else []
         halves = [_attributes_of(event) for event in events if isinstance(event, dict)]
         asked = [half for half in halves if "gen_ai.input.messages" in half]
         answered = [half for half in halves if "gen_ai.output.messages" in half]
         if len(asked) == len(answered) == 1 and asked != answered:  # of Strands, an event each
             yield {**attributes, **asked[0], **answered[0]}
-            continue
-        yield attributes
+            events = []
+        elif calls_a_model(span):
+            yield attributes
         for key in EXPORTS:
-            yield from _spans_in(span.get(key))
+            yield from _spans_in(events if key == "events" else span.get(key))
 
 
 def calls_a_model(span: dict) -> bool:
     """May an answer of a model be in it? A tool's span has none, and that of an agent without calls
-    only says how it ended: the spans inside of it say how it came there."""
-    operation = str(_attributes_of(span).get("gen_ai.operation.name"))
-    ends_alone = operation == "invoke_agent" and "tool_call" not in str(span)
+    holds the last one alone: other spans say how it came there."""
+    attributes = _attributes_of(span)
+    operation = str(attributes.get("gen_ai.operation.name"))
+    ends_alone = operation == "invoke_agent" and "tool_call" not in str(
+        [attributes, span.get("events")]
+    )
     return not (operation.startswith("execute_") or ends_alone)
 
 
@@ -446,7 +501,8 @@ def _attributes_of(span: dict) -> dict:
     columns = {key.removeprefix("attributes."): span[key] for key in span if "." in key}
     attributes = first(span, ("attributes", "tags")) or columns
     if isinstance(attributes, list):
-        pairs = [one for one in attributes if isinstance(one, dict) and "key" in one]
+        pairs = [one for one in attributes if isinstance(one, dict)]
+        pairs = [one for one in pairs if isinstance(one.get("key"), str)]
         attributes = {pair["key"]: _otlp(pair.get("value")) for pair in pairs}
     return attributes if isinstance(attributes, dict) else {}
 
@@ -509,13 +565,6 @@ def _events_of(is_of: Callable[[dict], bool]) -> Callable[[Any], bool]:
     return lambda log: isinstance(log, list) and any(isinstance(e, dict) and is_of(e) for e in log)
 
 
-def _is_session_of_gemini_cli(log: Any) -> bool:
-    messages = log.get("messages") if isinstance(log, dict) else None
-    if not isinstance(messages, list) or "projectHash" not in log:
-        return False
-    return all(isinstance(one, dict) and _is_gemini_cli(one) for one in messages)
-
-
 def is_row(log: Any) -> bool:
     """Is it a row of OpenHands' results, with its events in it?"""
     return isinstance(log, dict) and any(map(_is_openhands, _flat(log)))
@@ -524,8 +573,7 @@ def is_row(log: Any) -> bool:
 EVENTS = [
     ("Claude Code", _events_of(_is_claude_code), from_claude_code),
     ("Codex", _events_of(_is_codex), from_codex),
-    ("Gemini CLI", _is_session_of_gemini_cli, from_gemini_cli),
-    ("Gemini CLI", _events_of(_is_gemini_cli), from_gemini_cli),
+    ("Gemini CLI", is_gemini_session, from_gemini_cli),
     ("OpenHands", _events_of(_is_openhands), from_openhands),
     ("OpenHands", is_row, from_openhands),
 ]

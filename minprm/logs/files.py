@@ -18,7 +18,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from minprm.logs.books import ARGUMENTS, TOOL_NAMES, first
 from minprm.text.actions import parse_json
 
 ENDINGS = (".jsonl", ".json", ".ndjson", ".traj", ".eval", ".parquet", ".gz", ".zst", ".zip")
@@ -86,16 +85,14 @@ def values_of(file: Path, notes: Counter | None = None) -> Iterator[tuple[str, A
     notes = Counter() if notes is None else notes
     try:
         if _names_a_data_set(file):
-            for place, row in _rows_of_hub(file.as_posix()):
-                yield place, _without_filled(row, notes)
+            yield from _rows_of_hub(file.as_posix())
             return
         if file.suffix == ".csv":
             way = 'pandas.read_csv(FILE).to_json(OUT, orient="records", lines=True)'
             raise Problem(str(file), f"a table in CSV, which is not read: {way} writes it as lines")
         for place, content in _unpacked(str(file), _bytes_of(file)):
             if content.startswith(PARQUET):
-                for place_of_row, row in _rows_of_parquet(place, content):
-                    yield place_of_row, _without_filled(row, notes)
+                yield from _rows_of_parquet(place, content)
             else:
                 yield from _values_in(place, _lines_in(place, content), notes)
     except Problem as problem:
@@ -180,7 +177,11 @@ def _rows_of_hub(name: str) -> Iterator[tuple[str, Any]]:
         yield f"{name}, {split} {number}", _as_json(row)
 
 
-def _as_json(row: dict) -> dict:
+class Row(dict):
+    """A row of a table, all of whose objects have the names of all others."""
+
+
+def _as_json(row: dict) -> Row:
     """A row of a table as JSON would hold it: a date is a text, and so is a decimal number that no
     number of JSON is equal to."""
 
@@ -189,28 +190,7 @@ def _as_json(row: dict) -> dict:
         numbers = [int(field), float(field)] if known else []
         return next((x for x in numbers if Decimal(repr(x)) == field), str(field))
 
-    return json.loads(json.dumps(row, default=plain))
-
-
-def _without_filled(row: dict, notes: Counter) -> dict:
-    """The row without the nulls that a table puts into a call for the arguments of other tools. A
-    row that says what tools there are goes by their schemas (normalise.py)."""
-    if not first(row, ("tools", "functions")):
-        _take_out_nulls(row, notes)
-    return row
-
-
-def _take_out_nulls(tree: Any, notes: Counter) -> None:
-    for entry in tree.values() if isinstance(tree, dict) else tree:
-        if isinstance(entry, dict | list):
-            _take_out_nulls(entry, notes)
-    if not isinstance(tree, dict) or not first(tree, TOOL_NAMES):
-        return
-    for key in ARGUMENTS:
-        arguments = tree.get(key)
-        if isinstance(arguments, dict) and None in arguments.values():
-            notes["calls of a table with nulls, left out"] += 1
-            tree[key] = {name: one for name, one in arguments.items() if one is not None}
+    return Row(json.loads(json.dumps(row, default=plain)))
 
 
 def _bytes_of(path: str | Path) -> bytes:

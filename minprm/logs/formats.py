@@ -28,16 +28,17 @@ from minprm.logs.blocks import (
     messages_of,
     thought_of,
 )
-from minprm.logs.books import field_at, first, is_nothing, parsed
+from minprm.logs.books import ARGUMENTS, CUT_OFF, TOOL_NAMES, field_at, first, is_nothing, parsed
 from minprm.logs.events import (
     EVENTS,
     calls_a_model,
     is_event,
+    is_gemini_session,
     is_row,
     spans_of,
     split_events,
 )
-from minprm.logs.files import Problem, values_of
+from minprm.logs.files import Problem, Row, values_of
 from minprm.logs.schemas import from_flat
 
 FORMATS = (
@@ -66,9 +67,9 @@ RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system
          "system_message", "instructions")  # fmt: skip
 TOOLS = ("tools", "toolConfig", "tool_config", "tool_defs", "oai_tools", "available_tools")
 # Spans in which no model answers, and those in which one may: its answer is then a message.
-OTHER_SPANS = ("tool", "retriever", "embedding", "prompt", "parser", "evaluator", "guardrail",
-               "score", "facet")  # fmt: skip
-CHAINS = ("chain", "agent", "span", "op", "event", "task", "function", "eval")
+OTHER_SPANS = ("tool", "retriever", "embedding", "prompt", "parser", "evaluator", "guardrail")
+CHAINS = ("chain", "agent", "span", "op", "event")
+OF_BRAINTRUST = ("tool", "score", "facet", "task", "function", "eval")
 # Of a message: which conversation it is of, where a file holds those of several.
 CONVERSATION_IDS = ("conversation_id", "conversationId", "thread_id", "threadId", "session_id",
                     "sessionId", "chat_id", "chatId")  # fmt: skip
@@ -121,6 +122,8 @@ def logs_of(
     beginning = [*islice(values, 2)]
     is_table = file.suffix != ".json" or len(beginning) > 1
     for place, value in chain(beginning, values):
+        if isinstance(value, Row):
+            _take_out_filled(value, notes)
         theirs = opener(value) if opener and not isinstance(value, Problem) else None
         if theirs is not None:
             yield from logs_in(place, theirs, notes)
@@ -128,7 +131,7 @@ def logs_of(
             events.append({**value, "role": "system"})
         elif isinstance(value, dict) and _is_of_program(value.get("role")):
             notes[f"lines of role {value['role']}, left out"] += 1
-        elif _is_of_session(value):
+        elif _is_of_session(value) or (isinstance(value, dict) and is_gemini_session(events)):
             events.append(value)
         elif not alone and isinstance(value, dict) and _is_settings(value, is_table):
             notes[f"files without a conversation, not read: {file.name}"] += 1
@@ -136,6 +139,48 @@ def logs_of(
             yield from logs_in(place, value, notes)
     if events:
         yield from logs_in(str(file), events, notes)
+
+
+def _take_out_filled(row: Row, notes: Counter) -> None:
+    """Takes out the nulls that a table puts into a call under the names that other calls have:
+    those that are null in all calls of that tool. Where the row says what tools there are, their
+    schemas decide (normalise.py)."""
+    inside = [fields for fields in (row, *row.values()) if isinstance(fields, dict)]
+    if any(first(fields, (*TOOLS, "functions")) for fields in inside):
+        return
+    calls: dict[str, list[tuple[dict, str]]] = {}
+    for fields in _objects_in(row):
+        name = first(fields, TOOL_NAMES)
+        for key in ARGUMENTS if isinstance(name, str) else ():
+            if isinstance(fields.get(key), dict) and not first(fields[key], MESSAGES):
+                calls.setdefault(name, []).append((fields, key))
+    for places in calls.values():
+        filled = [fields[key] for fields, key in places]
+        for fields, key in places:
+            own = _without_filled(fields[key], filled)
+            if own != fields[key]:
+                notes["nulls that a table filled into a call, taken out"] += 1
+            fields[key] = own
+
+
+def _objects_in(tree: Any) -> Iterator[dict]:
+    if isinstance(tree, dict):
+        yield tree
+    for entry in tree.values() if isinstance(tree, dict) else tree:
+        if isinstance(entry, dict | list):
+            yield from _objects_in(entry)
+
+
+def _without_filled(arguments: dict, calls: list[dict]) -> dict:
+    """These arguments without those that are null in all calls, at whatever depth."""
+    own = {}
+    for key, field in arguments.items():
+        others = [call[key] for call in calls if call.get(key) is not None]
+        if isinstance(field, dict):
+            field = _without_filled(field, [one for one in others if isinstance(one, dict)])
+        if others:
+            own[key] = field
+    return own
 
 
 def _is_of_session(value: Any) -> bool:
@@ -182,15 +227,14 @@ def logs_in(place: str, logs: Any, notes: Counter) -> Iterator[tuple[str, Any]]:
     if several is None:
         yield place, logs
         return
-    if not several:
-        notes["spans without messages, left out"] += 1
     for number, log in enumerate(several, start=1):
         yield from logs_in(f"{place}, log {number}", log, notes)
 
 
 def _many(value: Any, notes: Counter) -> list | None:
     """The logs of a value that holds many of them; None where it is one log."""
-    if isinstance(value, list) and any(map(is_event, value)) and all(map(_is_of_session, value)):
+    is_session = isinstance(value, list) and any(map(is_event, value))
+    if is_session and (is_gemini_session(value) or all(map(_is_of_session, value))):
         sessions = split_events(value)
         return None if sessions == [value] else sessions
     if _is_smolagents({"steps": value}):
@@ -208,7 +252,8 @@ def _many(value: Any, notes: Counter) -> list | None:
         return [{**beside, **log} for log in value["simulations"]]
     if _is_adk(value):
         return _parts_of_adk(value, notes)
-    if any(map(_summarises, value.get("messages") or [])):
+    messages = value.get("messages")
+    if isinstance(messages, list) and any(map(_summarises, messages)):
         return _parts_of_opencode(value)
     if isinstance(value.get("samples"), list) and "eval" in value:  # Inspect
         return value["samples"]
@@ -219,6 +264,10 @@ def _many(value: Any, notes: Counter) -> list | None:
         deep = any(run.get("child_runs") or not _is_no_chat(run) for run in value["child_runs"])
         return value["child_runs"] if deep else [{**value, "child_runs": None}]
     if _is_no_chat(value):
+        notes["spans without messages, left out"] += 1
+        return []
+    if not calls_a_model(value) and not first(value, MESSAGES):
+        notes["spans of tools, or of agents with their last answer alone, left out"] += 1
         return []
     for key, inside in value.items():  # the events of a session, with an object around them
         if isinstance(inside, list) and inside and all(map(is_event, inside)):
@@ -230,16 +279,19 @@ def _many(value: Any, notes: Counter) -> list | None:
         return None
     logs = spans_of(value)
     answered = any(log["output"] for log in logs or ())
-    return None if first(value, REQUESTS) and not answered else logs
+    if first(value, REQUESTS) and not answered:
+        return None
+    if logs == []:
+        notes["spans without messages, left out"] += 1
+    return logs
 
 
 def _is_no_chat(span: dict) -> bool:
     """Is it a span of LangSmith, Langfuse or Weave, and no model's answer is what it returned?"""
     named = span.get("type") if "traceId" in span or "trace_id" in span else None
-    named = named or field_at(span, "span_attributes.type")  # of Braintrust
     kind = str(span.get("run_type") or named or ("op_name" in span and "op")).lower()
     returned = _unwrapped(first(span, ("outputs", "output")))
-    if not calls_a_model(span):
+    if field_at(span, "span_attributes.type") in OF_BRAINTRUST and not first(span, MESSAGES):
         return True
     return kind in OTHER_SPANS or (kind in CHAINS and not _is_envelope(returned))
 
@@ -468,7 +520,7 @@ def _answered(response: Any) -> list | None:
     inside = first(response, ANSWERS) if isinstance(response, dict) else None
     if inside and is_cut(response):
         *before, last = _answered(inside) or [None]
-        return [*before, {**last, "cut": True}] if isinstance(last, dict) else None
+        return [*before, {**last, CUT_OFF: True}] if isinstance(last, dict) else None
     if isinstance(inside, str) and response.keys() - {"text", "content"}:  # it lacks its role
         beside = {key: response[key] for key in response if response[key] is not inside}
         return [{**beside, "role": "assistant", "content": inside}]
@@ -680,6 +732,7 @@ def _from_swe_agent(log: dict, notes: Counter) -> dict:
 def _from_adk(log: dict, notes: Counter) -> dict:
     """A session of Google's ADK; an event without content changes its state alone."""
     entries = [one | one["content"] for one in log["events"] if field_at(one, "content.parts")]
+    entries = [{key: one[key] for key in one if key != "start"} for one in entries]
     authors = {str(entry.get("author")) for entry in entries} - {"user"}
     if len(authors) > 1:
         notes[f"sessions of several agents, read as one: {', '.join(sorted(authors))}"] += 1
@@ -688,7 +741,7 @@ def _from_adk(log: dict, notes: Counter) -> dict:
 
 def _parts_of_adk(session: dict, notes: Counter) -> list[dict] | None:
     """The part of a session up to each summary, and what its model read behind it; None where it
-    was never summarised. What its user took back is in none."""
+    was neither summarised nor taken back. What its user took back is in none."""
     events: list[dict] = []
     parts = []
     for event in session["events"]:
@@ -703,10 +756,17 @@ def _parts_of_adk(session: dict, notes: Counter) -> list[dict] | None:
             events.append(event)
             continue
         parts.append(events)
+        start = first(summary, ("startTimestamp", "start_timestamp")) or 0
         end = first(summary, ("endTimestamp", "end_timestamp")) or 0
         content = first(summary, ("compactedContent", "compacted_content"))
-        later = [{**one, "weight": 0} for one in events if one.get("timestamp", 0) > end]
-        events = [{"author": "user", "content": {**content, "role": "user"}}, *later]
+        others = []
+        for one in events:  # an older summary goes where a later one holds all of it
+            time = one.get("timestamp", 0)
+            if not (start <= one.get("start", time) and time <= end):
+                others.append({**one, "weight": 0})
+        summed = {"author": "user", "timestamp": end, "start": start,
+                  "content": {**content, "role": "user"}}  # fmt: skip
+        events = sorted([*others, summed], key=lambda one: one.get("timestamp", 0))
     if not parts and events == session["events"]:
         return None
     answered = [part for part in (*parts, events) if any(map(_answers_now, part))]
@@ -719,7 +779,7 @@ def _answers_now(event: dict) -> bool:
 
 def _summarises(message: Any) -> bool:
     """Is it what opencode asks its model when the conversation is too long?"""
-    parts = message["parts"] if is_opencodes(message) else []
+    parts = (message["parts"] if is_opencodes(message) else None) or []
     return any(isinstance(part, dict) and part.get("type") == "compaction" for part in parts)
 
 
@@ -837,8 +897,9 @@ def _from_inspect(log: dict, notes: Counter) -> dict:
 def _from_verifiers(log: dict, notes: Counter) -> dict:
     """A row of verifiers' results; rows of one example are of one task."""
     entries = [*(_asked(log["prompt"], {}, []) or []), *(_answered(log["completion"]) or [])]
-    if log.get("is_truncated") is True:
-        entries[-1] = {**entries[-1], "cut": True}
+    spoken = [i for i, entry in enumerate(entries) if field_at(entry, "role") == "assistant"]
+    if log.get("is_truncated") is True and spoken:
+        entries[spoken[-1]] = {**entries[spoken[-1]], CUT_OFF: True}
     beside: dict = {"tools": _tools_beside(dict(log))}
     if "example_id" in log:
         beside["task"] = f"{log.get('task', '')} {log['example_id']}".strip()

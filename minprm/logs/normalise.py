@@ -22,6 +22,7 @@ from typing import Any
 from minprm.logs.books import (
     ARGUMENTS,
     CALL_IDS,
+    CUT_OFF,
     OUTCOMES,
     TASK_KEYS,
     TOOL_NAMES,
@@ -77,7 +78,7 @@ CALL, END_OF_CALL = "<tool_call>", "</tool_call>"
 READ = {
     "system": ("role", "content", "name", *MARKS, *MEDIA),
     "user": ("role", "content", "name", *MARKS, *MEDIA),
-    "assistant": ("role", "content", "name", *THOUGHTS, "refusal", "cut", "tool_calls",
+    "assistant": ("role", "content", "name", *THOUGHTS, "refusal", CUT_OFF, "tool_calls",
                   "function_call", *MARKS, *MEDIA),
     "tool": ("role", "content", *TOOL_NAMES, *CALL_IDS, *MARKS, *MEDIA),
 }  # fmt: skip
@@ -285,7 +286,7 @@ def _of_assistant(
     if text.strip() in CANNED:
         form["weight"] = 0
         notes["answers that a program put in the place of its model's, not learned"] += 1
-    if message.get("cut"):
+    if message.get(CUT_OFF):
         flaws.append("its answer was cut off, at a limit or by a filter")
         notes[f"{FLAW}answers that are cut off"] += 1
         form["weight"] = 0
