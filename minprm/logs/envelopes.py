@@ -1,0 +1,382 @@
+"""A request and its response, or any object that holds messages -> the log in the chat format.
+
+Where the messages stand, the rules and the tools beside them, and the answer, where a program keeps
+a request and its response. What one message says is in blocks.py. What is not read stays under its
+own key, and normalise.py names it.
+"""
+
+import re
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+from minprm.logs.blocks import is_cut, is_message, is_opencodes, is_plain, messages_of
+from minprm.logs.books import CUT_OFF, field_at, first, is_nothing, parsed
+
+# Where programs keep a conversation, what was asked, what was answered, the rules and the tools.
+MESSAGES = ("messages", "conversations", "conversation", "traj", "history", "contents", "turns")
+REQUESTS = ("request", "body", "request_body", "responses_create_params", "inputs", "input",
+            "values", "kwargs", "proxy_server_request", "prompt", "inputBodyJson")  # fmt: skip
+RESPONSES = ("response", "completion", "choices", "candidates", "output", "outputs",
+             "response_body")  # fmt: skip
+STREAM = re.compile(r"(?:(?:event|id)?:.*\n\s*)*data: ?\{.*\n\s*\n")  # as it came over the line
+# an object of a client, as Python prints it
+PRINTED = re.compile(r"(ChatCompletion|ModelResponse|Message|Response)\w*\(id=['\"]")
+PIECES = {"delta", "done", "choices"}  # of an answer that was streamed
+ANSWERS = ("choices", "candidates", "generations", "message", "output", "messages", "body",
+           "content", "text", "outputBodyJson")  # fmt: skip
+# What may hold a text by itself; and what tells messages and answers of a provider from other JSON.
+SAID = {"prompt", "input", "inputs", "completion", "output", "outputs", "response"}
+MARKS = {"delta", "finish_reason", "finishReason", "tool_calls", "lc"}
+BLOCKS = {"text", "input_text", "output_text", "thinking", "reasoning", "tool_use", "tool_call"}
+SEVERAL = ("choices", "candidates", "generations")
+RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system_instruction",
+         "system_message", "instructions")  # fmt: skip
+TOOLS = ("tools", "toolConfig", "tool_config", "tool_defs", "oai_tools", "available_tools")
+PARAMETERS = ("model_parameters", "optional_params", "modelParameters", "invocation_params", "info",
+              "config", "kwargs")  # fmt: skip
+# By which a family is known that has no envelope of its own: a block's kind or a message's key.
+SIGNS = {
+    "tool_use": "Anthropic", "tool_result": "Anthropic", "signature": "Anthropic",
+    "toolUse": "Bedrock", "toolResult": "Bedrock", "functionCall": "Gemini",
+    "functionResponse": "Gemini", "tool_call": "OpenTelemetry", "finish_reason": "OpenTelemetry",
+    "tool_call_response": "OpenTelemetry", "toolCallId": "Vercel", "toolInvocations": "Vercel",
+    "step-start": "Vercel", "part_kind": "pydantic-ai", "function_call": "Responses",
+    "function_call_output": "Responses", "output_text": "Responses", "human": "LangChain",
+    "ai": "LangChain", "kwargs": "LangChain", "additional_kwargs": "LangChain", "from": "ShareGPT",
+    "toolRequest": "Goose", "blocks": "LlamaIndex", "items": "Semantic Kernel",
+}  # fmt: skip
+# A pair of tags with no other one inside.
+TOOLS_LISTED = re.compile(r"<tools>((?:(?!<tools>).)*?)</tools>", re.DOTALL)
+# Of a request: what says how to sample or to bill, and nothing of the conversation.
+OF_REQUESTS = ("truncation", "include", "background", "stop_sequences", "betas", "cachedContent",
+               "safetySettings", "generationConfig", "inferenceConfig", "keep_alive", "logit_bias",
+               "cache_hit", "model_group", "api_base", "model_map_information", "usageDetails",
+               "error_information", "guardrail_information", "costDetails", "statusMessage",
+               "unit", "headers", "serialized", "child_runs", "dotted_order", "feedback_stats",
+               "model_parameters", "optional_params", "modelParameters",
+               "invocation_params", "llmSchema")  # fmt: skip
+
+
+def in_chat_form(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, dict]:
+    """(name of the family, the log as a line of chat). of_a_program: see `messages_of`."""
+    others = dict(log)
+    tools = tools_beside(others)
+    answered = [unwrapped(others.get(key)) for key in RESPONSES]
+    responses = [response for response in answered if isinstance(response, dict)]
+    for fields in (others, *responses):
+        answers = first(fields, SEVERAL)
+        if isinstance(answers, list) and answers and isinstance(answers[0], list):
+            answers = [one for prompt in answers for one in prompt]  # as LangSmith lists them
+        several = isinstance(answers, list) and len(answers) > 1
+        if several and not any("delta" in one for one in answers):
+            notes["requests with several answers, of which the first is read"] += 1
+    for response in responses:  # OpenAI's Responses say the rules and the tools again
+        _take_over(response, others, tools)
+    entries = _entries(others, tools)
+    visible = [entry for entry in entries if field_at(entry, "metadata.agentVisible") is not False]
+    if len(visible) < len(entries):  # of Goose
+        notes["messages that the model does not see, left out"] += len(entries) - len(visible)
+    schemas = [entry["content"] for entry in visible if _is_schema(entry)]
+    tools += [tool for tool in schemas if tool not in tools]
+    entries = [entry for entry in visible if not _is_schema(entry)]
+    others = {key: others[key] for key in others if key not in OF_REQUESTS}
+    family = _family_of(entries)
+    in_parts = sum(isinstance(e, dict) and isinstance(e.get("content"), list) for e in entries)
+    if family == "chat" and in_parts:
+        notes["content in parts, joined as they stand"] += in_parts
+    glue = "" if family in ("chat", "Gemini") else "\n"
+    chat: dict = {**others, "messages": messages_of(entries, glue, of_a_program)}
+    if tools:
+        chat["tools"] = tools
+    return family, _tools_once(chat, notes)
+
+
+def _is_schema(entry: Any) -> bool:
+    """Is it a tool, which Langfuse writes as a message where LangChain was traced?"""
+    tool = entry.get("content") if isinstance(entry, dict) else None
+    if not isinstance(tool, dict) or tool.keys() != {"type", "function"}:
+        return False
+    return tool["type"] == "function"
+
+
+def _family_of(entries: list) -> str:
+    """The name of the format of these messages."""
+    for entry in entries:
+        if is_plain(entry) and "finish_reason" not in entry:
+            continue
+        if is_opencodes(entry):
+            return "opencode"
+        inside = first(entry, ("parts", "content")) if isinstance(entry, dict) else None
+        for block in [entry, *(inside if isinstance(inside, list) else [])]:
+            fields = block if isinstance(block, dict) else {}
+            filled = [key for key in reversed(fields) if not is_nothing(fields[key])]
+            for key in [fields.get("type"), *filled]:
+                if isinstance(key, str) and key in SIGNS:
+                    return SIGNS[key]
+        if isinstance(entry, dict) and "parts" in entry and inside:
+            block = inside[0] if isinstance(inside[0], dict) else {}
+            if "type" in block:
+                return "OpenTelemetry" if "content" in block else "Vercel"
+            return "Gemini"
+    return "chat"
+
+
+def _entries(others: dict, tools: list) -> list:
+    """The messages of a log as they are written, with its rules before and its answer behind them;
+    what is read is taken out of `others`, and tools of a request go to `tools`."""
+    for key in {*MESSAGES, *REQUESTS, *RESPONSES} & others.keys() - SAID:
+        others[key] = parsed(others[key])
+    entries = None
+    for key in (*MESSAGES, *REQUESTS):
+        entries = request_messages(others.get(key), others, tools)
+        if entries is not None:
+            del others[key]
+            break
+    if entries is None and isinstance(others.get("response"), dict):
+        raise ValueError(
+            "an answer without its request; if it is of a batch, what was asked is in the requests:"
+            ' put each request\'s "body" beside the "response" of the same custom_id'
+        )
+    if entries is None:
+        raise ValueError(
+            "there is no list of messages in it: --map KEY=messages says which key holds them"
+        )
+    for key in RULES:
+        rules = _text_of(others.get(key))
+        if rules:
+            del others[key]
+            opening = entries[0] if entries and isinstance(entries[0], dict) else {}
+            if rules != _text_of(first(opening, ("content", "value"))):
+                entries = [{"role": "system", "content": rules}, *entries]
+    _take_out_repeats(entries, others, tools)
+    for key in RESPONSES:
+        if not others.get(key):
+            others.pop(key, None)
+            continue
+        answered = response_messages(others[key])
+        if answered is None and key != "output":
+            raise ValueError(f'its "{key}" holds no answer: leave the log out')
+        last = entries[-1] if entries and isinstance(entries[-1], dict) else {}
+        if answered is None or (isinstance(others[key], str) and last.get("role") == "assistant"):
+            continue  # it may be no part of the conversation: it stays, and is named
+        del others[key]
+        requests = [_core(message) for message in messages_of(entries)]
+        answers = [_core(message) for message in messages_of(answered)]
+        rest = iter(answers)
+        if all(message in rest for message in requests):  # the request is in the response too
+            entries = answered
+        elif answers != requests[-len(answers) :]:
+            entries = [*entries, *answered]
+    return entries
+
+
+def _take_out_repeats(entries: list, others: dict, tools: list) -> None:
+    """Takes out of `others` each request that asks again what the messages say."""
+    for key in [key for key in REQUESTS if key in others]:
+        declared: list = []
+        with suppress(AttributeError, LookupError, TypeError, ValueError):  # it is no request
+            again = [
+                *map(_core, messages_of(request_messages(others[key], others, declared) or []))
+            ]
+            rest = map(_core, messages_of(entries))  # `in` reads it on: they stand in this order
+            if again and all(core in rest for core in again):
+                del others[key]
+                _add_tools(declared, tools)
+
+
+def _core(message: Any) -> Any:
+    """What a message says, without ids and empty fields: the same however it is written."""
+    if not isinstance(message, dict):
+        return message
+    calls = []
+    for one in message.get("tool_calls") or []:
+        function = one.get("function", one)
+        calls.append((function.get("name"), str(function.get("arguments"))))
+    return message.get("role"), message.get("content") or "", calls
+
+
+def request_messages(request: Any, others: dict, tools: list) -> list | None:
+    """The messages of a request, which may be a text, a list, or an object around them. What else
+    an object holds goes to `others`."""
+    request = unwrapped(request)
+    if isinstance(request, str) and request.strip():
+        return [{"role": "user", "content": request}]
+    if isinstance(request, list):
+        if len(request) > 1 and all(isinstance(one, list) for one in request):
+            raise ValueError("it holds several lists of messages: write each as a log of its own")
+        return request[0] if request and isinstance(request[0], list) else request  # LangSmith's
+    if not isinstance(request, dict) or not first(request, (*MESSAGES, *REQUESTS)):
+        return None
+    inside = dict(request)
+    tools += tools_beside(inside)
+    entries = _entries(inside, tools)
+    for key, field in inside.items():
+        others.setdefault(key, field)
+    return entries
+
+
+def response_messages(response: Any) -> list | None:
+    """The messages of an answer: a text, a message, or what a provider returns around one."""
+    response = unwrapped(response)
+    if isinstance(response, str):
+        if STREAM.match(response):
+            raise ValueError("its answer is a stream in pieces: join them to one message")
+        if PRINTED.match(response):
+            raise ValueError("its answer is an object as Python prints it: --drop that field")
+        return [{"role": "assistant", "content": response}]
+    if isinstance(response, list):
+        kinds = {str(one.get("type")) for one in response if isinstance(one, dict)}
+        if kinds and kinds <= BLOCKS:
+            return [{"role": "assistant", "content": response}]
+        if any(map(is_message, response)):
+            return response
+        pieces = [one for one in response if isinstance(one, dict) and PIECES & one.keys()]
+        if len(response) > 1 and pieces:
+            raise ValueError("its answer is a stream in pieces: join them to one message")
+        return response_messages(response[0]) if response else None
+    if is_message(response):
+        return [response]
+    inside = first(response, ANSWERS) if isinstance(response, dict) else None
+    if inside and is_cut(response):
+        *before, last = response_messages(inside) or [None]
+        return [*before, {**last, CUT_OFF: True}] if isinstance(last, dict) else None
+    if isinstance(inside, str) and response.keys() - {"text", "content"}:  # it lacks its role
+        beside = {key: response[key] for key in response if response[key] is not inside}
+        return [{**beside, "role": "assistant", "content": inside}]
+    return response_messages(inside) if inside else None
+
+
+def unwrapped(field: Any) -> Any:
+    """A text that is JSON of a program, parsed. Other JSON is what was said, and stays a text."""
+    tree = parsed(field)
+    return tree if not isinstance(field, str) or is_envelope(tree) else field
+
+
+def is_envelope(tree: Any) -> bool:
+    """Is it a message, a block of one, what a provider returns, or what holds one of these?"""
+    if isinstance(tree, list):
+        return any(map(is_envelope, tree))
+    if not isinstance(tree, dict):
+        return False
+    speaks = is_message(tree) and {"content", "parts", "data", "arguments"} & tree.keys()
+    is_block = str(tree.get("type")) in BLOCKS
+    if speaks or is_block or MARKS & tree.keys() or isinstance(tree.get("error"), dict):
+        return True
+    return any(is_envelope(tree.get(key)) for key in (*MESSAGES, *REQUESTS, *ANSWERS))
+
+
+def _text_of(rules: Any) -> str:
+    """The text of rules that stand beside the messages: a text, blocks, or parts."""
+    rules = unwrapped(rules)
+    if isinstance(rules, dict):
+        rules = first(rules, ("parts", "content", "text"))
+    if isinstance(rules, list):
+        rules = "\n".join(one if isinstance(one, str) else _text_of(one) for one in rules)
+    return rules if isinstance(rules, str) else ""
+
+
+def tools_beside(others: dict) -> list:
+    """The tools that a log or its request declares, taken out of it."""
+    tools: list = []
+    for key in TOOLS:
+        listed = parsed(others.get(key))
+        if not listed or not isinstance(listed, dict | list):
+            continue
+        inside = listed.values() if isinstance(listed, dict) else listed
+        if all(isinstance(tool, dict | list) for tool in inside):
+            tools += _declared(listed)
+            del others[key]
+    for key in ("metadata", "extra"):
+        inside = parsed(others.get(key))
+        left = dict(inside) if isinstance(inside, dict) else {}
+        if left and (listed := tools_beside(left)):
+            _add_tools(listed, tools)
+            others[key] = left
+    for key in PARAMETERS:
+        parameters = parsed(others.get(key))
+        beside = isinstance(parameters, dict) and not first(parameters, (*MESSAGES, *REQUESTS))
+        if beside and first(parameters, (*TOOLS, *RULES)):
+            _take_over(parameters, others, tools)
+            # what says how to sample is not looked into any further
+            taken = [*parameters] if key in OF_REQUESTS else [*TOOLS, *RULES]
+            others[key] = {k: parameters[k] for k in parameters if k not in taken}
+    return tools
+
+
+def _take_over(inside: dict, others: dict, tools: list) -> None:
+    """Takes tools and rules that stand in an object inside a log, where the log has none."""
+    _add_tools(tools_beside(dict(inside)), tools)
+    for name in RULES:
+        others[name] = others.get(name) or inside.get(name)
+
+
+def _add_tools(listed: list, tools: list) -> None:
+    """Adds those whose name no other tool has; the same one may be written in two notations."""
+    names = [_name_of(tool) for tool in tools]
+    tools += [tool for tool in listed if tool not in tools and _name_of(tool) not in names]
+
+
+def _name_of(tool: dict) -> Any:
+    """The name of a tool; a provider's own has none, and is itself the name."""
+    function = tool.get("function")
+    return first(function if isinstance(function, dict) else tool, ("name",)) or tool
+
+
+def _declared(listed: Any) -> list:
+    """The tools of a list, without what a provider writes around them."""
+    if isinstance(listed, dict):
+        listed = listed.get("tools") or [{"name": name, **listed[name]} for name in listed]
+    tools = []
+    for tool in listed:
+        several = first(tool, ("functionDeclarations", "function_declarations"))
+        if several:  # Gemini's, which writes types as STRING
+            tools += _in_lower_case(several)
+        else:
+            tools.append(tool.get("toolSpec") or parsed(tool.get("json_schema")) or tool)
+    return tools
+
+
+def _in_lower_case(schema: Any) -> Any:
+    """A schema with its types in lower case."""
+    if isinstance(schema, list):
+        return [_in_lower_case(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    lowered = {key: _in_lower_case(field) for key, field in schema.items()}
+    kind = lowered.get("type")
+    return {**lowered, "type": kind.lower()} if isinstance(kind, str) else lowered
+
+
+def _tools_once(chat: dict, notes: Counter) -> dict:
+    """Rules of Hermes list the tools between <tools> and </tools>, and its answers stand between
+    <tool_response> and </tool_response>; the template writes both."""
+    messages: list = []
+    for message in chat["messages"]:
+        content = message.get("content") if isinstance(message, dict) else None
+        if isinstance(content, str) and content.lstrip().startswith("<tool_response>"):
+            _, *answers = content.split("<tool_response>")  # some write them as the user's
+            texts = []
+            for answer in answers:
+                inside, _, behind = answer.rpartition("</tool_response>")
+                if "</tool_response>" not in answer:  # it was cut
+                    inside, behind = answer, ""
+                messages.append({**message, "role": "tool", "content": inside.strip("\n ")})
+                texts += [behind.strip()] * bool(behind.strip())
+            if texts:
+                messages.append({**message, "role": "user", "content": "\n".join(texts)})
+        else:
+            messages.append(message)
+    text = messages[0].get("content") if messages and isinstance(messages[0], dict) else None
+    pairs = [*TOOLS_LISTED.finditer(text)] if isinstance(text, str) else []
+    for pair in reversed(pairs):  # the rules may name the tags before
+        tools = parsed(pair[1].strip())
+        if isinstance(tools, str):  # one a line
+            tools = [parsed(line) for line in pair[1].split("\n") if line.strip()]
+        tools = tools if isinstance(tools, list) else [tools]
+        if tools and all(isinstance(tool, dict) for tool in tools):
+            notes["tools that the rules list in <tools>, taken out of the rules"] += 1
+            rules = pair.string[: pair.start()] + pair.string[pair.end() :]
+            messages[0] = {**messages[0], "content": rules}
+            return {"tools": _declared(tools), **chat, "messages": messages}
+    return {**chat, "messages": messages}

@@ -1,0 +1,115 @@
+"""Exports of spans, of OpenTelemetry and its kin: each span holds the conversation up to it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from minprm.logs.books import first, parsed
+
+# What exports wrap spans in; how attributes of a model begin, and those that spell a tree.
+EXPORTS = ("resourceSpans", "batches", "trace", "data", "scopeSpans", "spans", "events",
+           "resourceLogs", "scopeLogs", "logRecords")  # fmt: skip
+OF_MODELS = ("gen_ai.", "llm.", "openinference", "mlflow.")
+NESTED = ("llm", "gen_ai.prompt.", "gen_ai.completion.")
+WRAPPERS = {"message", "message_content", "tool_call", "tool"}  # of OpenInference
+
+
+def spans_of(value: dict) -> list[dict] | None:
+    """The logs in an export of spans; None where no span is of a model."""
+    spans = [*_spans_in(value)]
+    of_a_model = any(key.startswith(OF_MODELS) for span in spans for key in span)
+    return [log for log in map(_log_of, spans) if log["messages"]] if of_a_model else None
+
+
+def _spans_in(exported: Any) -> Iterator[dict]:
+    """The attributes of each span, and of each event or record that stands by itself."""
+    listed = exported if isinstance(exported, list) else [exported]
+    for span in [one for one in listed if isinstance(one, dict)]:
+        attributes = _attributes_of(span)
+        events = span.get("events")
+        if not calls_a_model(span):
+            events = []
+        events = events if isinstance(events, list) else []
+        halves = [_attributes_of(event) for event in events if isinstance(event, dict)]
+        asked = [half for half in halves if "gen_ai.input.messages" in half]
+        answered = [half for half in halves if "gen_ai.output.messages" in half]
+        if len(asked) == len(answered) == 1 and asked != answered:  # of Strands, an event each
+            yield {**attributes, **asked[0], **answered[0]}
+            events = []
+        elif calls_a_model(span):
+            yield attributes
+        for key in EXPORTS:
+            yield from _spans_in(events if key == "events" else span.get(key))
+
+
+def calls_a_model(span: dict) -> bool:
+    """May an answer of a model be in it? A tool's span has none, and that of an agent without calls
+    holds the last one alone: other spans say how it came there."""
+    attributes = _attributes_of(span)
+    operation = str(attributes.get("gen_ai.operation.name"))
+    ends_alone = operation == "invoke_agent" and "tool_call" not in str(
+        [attributes, span.get("events")]
+    )
+    return not (operation.startswith("execute_") or ends_alone)
+
+
+def _attributes_of(span: dict) -> dict:
+    columns = {key.removeprefix("attributes."): span[key] for key in span if "." in key}
+    attributes = first(span, ("attributes", "tags")) or columns
+    if isinstance(attributes, list):
+        pairs = [one for one in attributes if isinstance(one, dict)]
+        pairs = [one for one in pairs if isinstance(one.get("key"), str)]
+        attributes = {pair["key"]: _otlp(pair.get("value")) for pair in pairs}
+    return attributes if isinstance(attributes, dict) else {}
+
+
+def _log_of(span: dict) -> dict:
+    """The log in a span's attributes, by OpenTelemetry, OpenInference, OpenLLMetry or MLflow."""
+    tree = _nested({key: field for key, field in span.items() if key.startswith(NESTED)})
+    llm, older = tree.get("llm"), tree.get("gen_ai", {})
+    llm = llm if isinstance(llm, dict) else {}
+    prompt = llm.get("input_messages") or older.get("prompt")
+    answered = llm.get("output_messages") or older.get("completion")
+    if str(span.get("mlflow.spanType")).strip('"') in ("CHAT_MODEL", "LLM"):
+        prompt, answered = span.get("mlflow.spanInputs"), span.get("mlflow.spanOutputs")
+    tools = llm.get("tools") or llm.get("request", {}).get("functions")
+    tools = tools or span.get("mlflow.chat.tools")
+    return {
+        "messages": span.get("gen_ai.input.messages", prompt),
+        "instructions": span.get("gen_ai.system_instructions"),
+        "tools": span.get("gen_ai.tool.definitions", tools),
+        "output": _answers(span.get("gen_ai.output.messages", answered)),
+    }
+
+
+def _nested(tree: Any) -> Any:
+    """What keys with dots spell: {"a.0.message.b": 1} is {"a": [{"b": 1}]}, without the wrapper."""
+    if not isinstance(tree, dict | list):
+        return tree
+    inside: dict[str, dict] = {}
+    for key, field in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        name, _, inner = str(key).partition(".")
+        inside.setdefault(name, {})[inner] = field
+    fields = {name: _nested(keys.get("", keys)) for name, keys in inside.items()}
+    if fields and all(map(str.isdigit, fields)):
+        return [fields[number] for number in sorted(fields, key=int)]
+    return next(iter(fields.values())) if fields and fields.keys() <= WRAPPERS else fields
+
+
+def _answers(output: Any) -> Any:
+    """What a span returned. Several messages that each say why they end are answers to choose from;
+    without that they are what an agent did, one after the other."""
+    answers = parsed(output)
+    several = isinstance(answers, list) and len(answers) > 1
+    if several and all(isinstance(one, dict) and "finish_reason" in one for one in answers):
+        return {"choices": [{"message": answer} for answer in answers]}
+    return output
+
+
+def _otlp(value: Any) -> Any:
+    """A value of OTLP, which names its type: {"stringValue": "x"}."""
+    inside = next(iter(value.values()), None) if isinstance(value, dict) else value
+    if not isinstance(inside, dict) or "values" not in inside:
+        return inside
+    if "kvlistValue" in value:
+        return {one["key"]: _otlp(one["value"]) for one in inside["values"]}
+    return [_otlp(one) for one in inside["values"]]
