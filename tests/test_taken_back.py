@@ -87,10 +87,18 @@ def test_an_event_that_says_nothing_costs_no_session(event, read):
     assert replies(demos) == [["A."]] and not report.problems
 
 
-def test_an_event_without_a_session_is_of_the_one_before_it(read):
-    first = {"type": "user", "session_id": "s", "message": {"role": "user", "content": "do A"}}
-    demos, _ = read(first, {"type": "assistant", "message": {**SAID, "content": "A."}})
-    assert replies(demos) == [["A."]]
+@pytest.mark.parametrize("named", [0, 1])
+def test_an_event_without_a_session_is_of_the_one_beside_it(named, read):
+    events = [{"type": "user", "message": {"role": "user", "content": "do A"}},
+              {"type": "assistant", "message": {**SAID, "content": "A."}}]  # fmt: skip
+    events[named]["session_id"] = "s"
+    assert replies(read(*events)[0]) == [["A."]]
+
+
+def test_what_an_event_says_is_never_passed_over_in_silence(read):
+    odd = {"type": "user", "sessionId": "S", "uuid": "3", "message": "do B"}
+    demos, report = read(ASKS, spoken("a", "assistant", "A."), odd, spoken("b", "assistant", "B."))
+    assert not demos and "the message of an event is no object" in report.problems[0].reason
 
 
 def test_of_a_turn_that_was_stopped_no_line_is_learned(read):
@@ -170,6 +178,7 @@ def langchain(**kwargs) -> dict:
     [
         langchain(content="I", response_metadata={"finish_reason": "length"}),
         {"type": "ai", "data": {"content": "I", "response_metadata": {"stop_reason": "refusal"}}},
+        langchain(content="I", response_metadata={"finish_reason": "content-filter"}),
         {**SAID, "finishReason": "content-filter"},
         {**SAID, "done_reason": "length"},
         {**SAID, "meta": {"finish_reason": "length"}},
@@ -342,6 +351,26 @@ def test_a_session_of_gemini_cli_is_read_from_one_object_and_from_its_lines(read
         assert report.normalised["info of Gemini CLI, left out"] == 1
 
 
+def test_what_lies_in_one_file_with_a_session_of_gemini_cli_is_read_by_itself(read):
+    chat = {"messages": [{"role": "user", "content": "do D"}, {**SAID, "content": "D."}]}
+    other = [spoken("u", "user", "do E"), spoken("a", "assistant", "E.")]
+    demos, report = read(HEADER, *SESSION, HEADER, *SESSION[:1], SESSION[2], chat, *other)
+    assert sorted(replies(demos)) == [["A."], ["D."], ["E."], ["Let me look.", "A."]]
+    assert not report.problems
+
+
+def test_an_image_that_a_tool_of_gemini_cli_gave_is_a_word_and_costs_its_answer(read):
+    parts = [{"functionResponse": RESPONSE}, {"inlineData": {"mimeType": "image/png", "data": "i"}}]
+    lists = {**LISTS, "toolCalls": [{**CALLS[0], "result": parts}]}
+    demos, _ = read({**HEADER, "messages": [SESSION[0], lists, SESSION[2], *again("B.")]})
+    assert demos[0].messages[2]["content"] == "a.txt\n[image]"
+    assert replies(demos) == [["Let me look.", "B."]]
+
+
+def again(said: str) -> list[dict]:
+    return [of_gemini("8", "user", "go on"), of_gemini("9", "gemini", said)]
+
+
 def test_messages_that_a_user_of_gemini_cli_took_back_are_left_out(read):
     wrong = [of_gemini("4", "user", "do B"), of_gemini("5", "gemini", "B is wrong.")]
     again = [of_gemini("6", "user", "do C"), of_gemini("7", "gemini", "C.")]
@@ -485,6 +514,14 @@ def test_a_span_of_a_model_inside_of_an_agents_is_read(read):
     for operation in ("invoke_agent", "execute_tool"):
         around = {"attributes": {"gen_ai.operation.name": operation}, "spans": [chat]}
         assert replies(read({"spans": [around]})[0]) == [["First, I wi"]]
+        alone = {"resourceSpans": [{"scopeSpans": [{"spans": [{**around, "spans": []}]}]}]}
+        demos, report = read({"spans": [chat]}, alone)
+        assert replies(demos) == [["First, I wi"]] and not report.problems
+
+
+def test_a_task_of_braintrust_that_holds_a_conversation_is_read(read):
+    row = {"span_attributes": {"type": "task"}, "input": ASKED["messages"], "output": SAID}
+    assert replies(read(row)[0]) == [["First, I wi"]]
 
 
 def test_of_braintrust_the_spans_of_models_are_read(read):

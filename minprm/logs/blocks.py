@@ -431,6 +431,7 @@ def is_opencodes(entry: Any) -> bool:
 
 def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
     """([(role, kind, content)] of one entry, the fields that its message has beside)."""
+    is_marked = CUT_OFF in entry
     if isinstance(entry.get("kwargs"), dict):  # LangChain's, with its class around
         entry = {**entry["kwargs"], "type": (entry.get("id") or ["ai"])[-1]}
     if isinstance(entry.get("data"), dict):
@@ -438,7 +439,7 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
     if ("from" in entry and "role" not in entry) or entry.get("role") in OF_CALLS:
         entry = from_turn(entry)
     kind = entry.get("type")
-    mark = {CUT_OFF: True} if CUT_OFF in entry or is_cut(entry) else {}
+    mark = {CUT_OFF: True} if is_marked or is_cut(entry) else {}
     if "weight" in entry:
         mark["weight"] = entry["weight"]
     if is_record(entry):

@@ -66,8 +66,17 @@ def is_gemini_session(log: Any) -> bool:
         fields = [one.keys() for one in messages or [] if isinstance(one, dict)]
         speaks = all({"id", "type", "content"} <= keys for keys in fields)
         return "projectHash" in log and isinstance(messages, list) and speaks
-    lines = log if isinstance(log, list) else []
-    return bool(lines) and isinstance(lines[0], dict) and _is_gemini_cli(lines[0])
+    if not isinstance(log, list) or not log or not isinstance(log[0], dict):
+        return False
+    return _is_gemini_cli(log[0]) and all(map(is_gemini_line, log[1:]))
+
+
+def is_gemini_line(value: Any) -> bool:
+    """Is it a line behind the first one of such a session?"""
+    if not isinstance(value, dict) or "message" in value:
+        return False
+    says = {"id", "type", "content"} <= value.keys()
+    return says or bool({"$set", "$rewindTo", "$patch"} & value.keys())
 
 
 def _is_openhands(value: dict) -> bool:
@@ -82,14 +91,15 @@ def split_events(events: list[dict]) -> list[list[dict]]:
     agents: dict[Any, Any] = {}  # of each event of an older version, whose agents have no ids
     of_event: dict[str, str] = {}  # the session of each uuid: one that goes on another is of it
     summaries: Counter[str] = Counter()  # behind one, the model has no longer read what was before
-    session = ""
+    names = (event.get("sessionId") or event.get("session_id") for event in events)
+    session = next((str(name) for name in names if name), "")
     for event in [] if is_gemini_session(events) else events:
         agent = event.get("agentId") or event.get("parent_tool_use_id")
         if not agent and event.get("isSidechain"):
             agent = agents.get(event.get("parentUuid")) or event.get("uuid") or True
             agents[event.get("uuid")] = agent
         named = event.get("sessionId") or event.get("session_id")
-        session = str(named) if named else session  # else it is of the session before it
+        session = str(named) if named else session  # else it is of the session beside it
         session = of_event.get(str(event.get("parentUuid")), session)
         if event.get("uuid"):
             of_event[str(event["uuid"])] = session
@@ -182,6 +192,8 @@ def from_claude_code(events: list[dict], notes: Counter) -> dict:
             is_stopped = message.get("id") in stopped or _is_stopped(event)
             marks = {"weight": 0} if is_own else {CUT_OFF: True} if is_stopped else {}
             entries.append({**message, **marks})
+        elif event["type"] in SPEAKERS and event.get("message"):
+            raise ValueError("the message of an event is no object")
         elif event.get("subtype") == "chat_compression":
             for message in field_at(event, "systemPayload.compressedHistory") or []:
                 entries.append({**message, "weight": 0} if message["role"] == "model" else message)
@@ -342,6 +354,8 @@ def _of_gemini_cli(message: dict, notes: Counter) -> list[dict]:
         result = one.get("result")
         listed = result if isinstance(result, list) else [result]
         parts = [_response(part) for part in listed if part is not None]
+        if len(parts) > 1:
+            parts = [{"type": "text", "text": p} if isinstance(p, str) else p for p in parts]
         if parts:
             answers.append(answer(parts[0] if len(parts) == 1 else parts, one["id"]))
     mark = {"weight": 0} if message.get("remembered") else {}
@@ -350,6 +364,8 @@ def _of_gemini_cli(message: dict, notes: Counter) -> list[dict]:
 
 def _response(part: Any) -> Any:
     """What a tool's result says: the text that it gave its model, or a part of another kind."""
+    if isinstance(part, dict) and {"inlineData", "fileData"} & part.keys():
+        return {"type": "image"}
     if not isinstance(part, dict) or "functionResponse" not in part:
         return part
     response = part["functionResponse"].get("response")

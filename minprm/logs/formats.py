@@ -24,7 +24,13 @@ from minprm.logs.envelopes import (
     is_envelope,
     unwrapped,
 )
-from minprm.logs.events import is_event, is_gemini_session, is_row, split_events
+from minprm.logs.events import (
+    is_event,
+    is_gemini_line,
+    is_gemini_session,
+    is_row,
+    split_events,
+)
 from minprm.logs.files import Problem, Row, values_of
 from minprm.logs.programs import FAMILIES, parts_of
 from minprm.logs.spans import calls_a_model, spans_of
@@ -37,7 +43,8 @@ FORMATS = (
 # Spans in which no model answers, and those in which one may: its answer is then a message.
 OTHER_SPANS = ("tool", "retriever", "embedding", "prompt", "parser", "evaluator", "guardrail")
 CHAINS = ("chain", "agent", "span", "op", "event")
-OF_BRAINTRUST = ("tool", "score", "facet", "task", "function", "eval")
+OF_BRAINTRUST = ("tool", "score", "facet")  # the same there
+CHAINS_OF_BRAINTRUST = ("task", "function", "eval")
 # Of a message: which conversation it is of, where a file holds those of several.
 CONVERSATION_IDS = ("conversation_id", "conversationId", "thread_id", "threadId", "session_id",
                     "sessionId", "chat_id", "chatId")  # fmt: skip
@@ -54,6 +61,7 @@ def logs_of(
     program beside its logs.
     """
     events: list = []
+    behind_header = False  # are the events lines of Gemini CLI, which do not say so themselves
     if own:
         users.require("--format", own, (), {1: "a JSON value alone"})
     opener = users.users(own, ()) if own else None
@@ -70,7 +78,11 @@ def logs_of(
             events.append({**value, "role": "system"})
         elif isinstance(value, dict) and _is_of_program(value.get("role")):
             notes[f"lines of role {value['role']}, left out"] += 1
-        elif _is_of_session(value) or (isinstance(value, dict) and is_gemini_session(events)):
+        elif _is_of_session(value) or (behind_header and is_gemini_line(value)):
+            if behind_header and not is_gemini_line(value):  # another session begins
+                yield from logs_in(str(file), events, notes)
+                events = []
+            behind_header = is_gemini_session([value]) or (behind_header and bool(events))
             events.append(value)
         elif not alone and isinstance(value, dict) and _is_settings(value, is_table):
             notes[f"files without a conversation, not read: {file.name}"] += 1
@@ -224,8 +236,9 @@ def _is_no_chat(span: dict) -> bool:
     named = span.get("type") if "traceId" in span or "trace_id" in span else None
     kind = str(span.get("run_type") or named or ("op_name" in span and "op")).lower()
     returned = unwrapped(first(span, ("outputs", "output")))
-    if field_at(span, "span_attributes.type") in OF_BRAINTRUST and not first(span, MESSAGES):
-        return True
+    theirs = field_at(span, "span_attributes.type")
+    if theirs in (*OF_BRAINTRUST, *CHAINS_OF_BRAINTRUST) and not first(span, MESSAGES):
+        return theirs in OF_BRAINTRUST or not is_envelope(returned)
     return kind in OTHER_SPANS or (kind in CHAINS and not is_envelope(returned))
 
 

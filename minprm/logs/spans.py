@@ -28,7 +28,7 @@ def _spans_in(exported: Any) -> Iterator[dict]:
         events = span.get("events")
         if not calls_a_model(span):
             events = []
-        events = events if isinstance(events, list) else []
+        events = [events] if isinstance(events, dict) else events or []
         halves = [_attributes_of(event) for event in events if isinstance(event, dict)]
         asked = [half for half in halves if "gen_ai.input.messages" in half]
         answered = [half for half in halves if "gen_ai.output.messages" in half]
@@ -37,6 +37,8 @@ def _spans_in(exported: Any) -> Iterator[dict]:
             events = []
         elif calls_a_model(span):
             yield attributes
+        else:  # it tells that the export is of a model's program
+            yield {key: attributes[key] for key in attributes if key == "gen_ai.operation.name"}
         for key in EXPORTS:
             yield from _spans_in(events if key == "events" else span.get(key))
 
