@@ -46,9 +46,9 @@ def judged(name: str, messages: list[dict], success: bool, seed: int) -> float:
         return float(success)
     judge = function(name, {})
     arguments = (deepcopy(messages), success, seed)
-    return as_number(
-        name, judge(*arguments) if takes(judge, len(arguments)) else judge(*arguments[:2])
-    )
+    if not takes(judge, len(arguments)):
+        arguments = arguments[:2]
+    return as_number(name, judge(*arguments))
 
 
 def advantages(groups: list[Tensor], name: str, lengths: list[Tensor]) -> list[Tensor]:

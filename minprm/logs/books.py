@@ -20,8 +20,8 @@ from minprm.text.actions import parse_json
 
 NOT_UNDERSTOOD = "not understood: "
 TO_DROP = "; if it is no part of the conversation, --drop"  # requests of an agent know no flags
-# Names that programs have for the parts of a call.
 CUT_OFF = "\0cut"  # marks an answer that did not come to its end, under a name that no log has
+# Names that programs have for the parts of a call.
 CALL_IDS = ("tool_call_id", "call_id", "toolCallId", "tool_use_id", "toolUseId")
 TOOL_NAMES = ("name", "tool_name", "toolName", "function_name")
 ARGUMENTS = ("arguments", "args", "parameters", "params", "input", "inputs", "tool_input", "kwargs")

@@ -87,13 +87,22 @@ def _is_openhands(value: dict) -> bool:
 def split_events(events: list[dict]) -> list[list[dict]]:
     """The events of each session, of each agent that a session has started, and of each part behind
     a summary."""
+    sessions = [events] if is_gemini_session(events) else _sessions_in(events)
+    parts = [part for own in sessions for part in _by_summaries(own)]
+    answered = [part for part in parts if any(map(_says_something, part))]
+    return answered or parts
+
+
+def _sessions_in(events: list[dict]) -> list[list[dict]]:
+    """The events of each session, and of each agent that one has started, up to each summary of
+    Claude Code or Qwen Code and behind it."""
     sessions: dict[tuple, list[dict]] = {}
     agents: dict[Any, Any] = {}  # of each event of an older version, whose agents have no ids
     of_event: dict[str, str] = {}  # the session of each uuid: one that goes on another is of it
     summaries: Counter[str] = Counter()  # behind one, the model has no longer read what was before
     names = (event.get("sessionId") or event.get("session_id") for event in events)
     session = next((str(name) for name in names if name), "")
-    for event in [] if is_gemini_session(events) else events:
+    for event in events:
         agent = event.get("agentId") or event.get("parent_tool_use_id")
         if not agent and event.get("isSidechain"):
             agent = agents.get(event.get("parentUuid")) or event.get("uuid") or True
@@ -107,9 +116,7 @@ def split_events(events: list[dict]) -> list[list[dict]]:
         summaries[session] += bool(event.get("isCompactSummary") or is_boundary)
         key = session, str(agent or None), summaries[session]
         sessions.setdefault(key, []).append(event)
-    parts = [part for own in sessions.values() or [events] for part in _by_summaries(own)]
-    answered = [part for part in parts if any(map(_says_something, part))]
-    return answered or parts
+    return [*sessions.values()]
 
 
 def _says_something(event: dict) -> bool:
@@ -266,9 +273,8 @@ def _is_prompt(event: dict) -> bool:
 def _blocks_of(event: dict) -> list[dict]:
     """The blocks of what an event says."""
     content = field_at(event, "message.content")
-    return (
-        [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    )
+    listed = content if isinstance(content, list) else []
+    return [block for block in listed if isinstance(block, dict)]
 
 
 def from_codex(events: list[dict], notes: Counter) -> dict:

@@ -211,7 +211,7 @@ def _many(value: Any, notes: Counter) -> list | None:
     if _is_no_chat(value):
         notes["spans without messages, left out"] += 1
         return []
-    if not calls_a_model(value) and not first(value, MESSAGES):
+    if not first(value, MESSAGES) and not calls_a_model(value):
         notes["spans of tools, or of agents with their last answer alone, left out"] += 1
         return []
     for key, inside in value.items():  # the events of a session, with an object around them

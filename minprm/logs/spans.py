@@ -25,17 +25,16 @@ def _spans_in(exported: Any) -> Iterator[dict]:
     listed = exported if isinstance(exported, list) else [exported]
     for span in [one for one in listed if isinstance(one, dict)]:
         attributes = _attributes_of(span)
-        events = span.get("events")
-        if not calls_a_model(span):
-            events = []
-        events = [events] if isinstance(events, dict) else events or []
+        is_answer = calls_a_model(span)
+        events = (span.get("events") if is_answer else None) or []
+        events = [events] if isinstance(events, dict) else events
         halves = [_attributes_of(event) for event in events if isinstance(event, dict)]
         asked = [half for half in halves if "gen_ai.input.messages" in half]
         answered = [half for half in halves if "gen_ai.output.messages" in half]
         if len(asked) == len(answered) == 1 and asked != answered:  # of Strands, an event each
             yield {**attributes, **asked[0], **answered[0]}
             events = []
-        elif calls_a_model(span):
+        elif is_answer:
             yield attributes
         else:  # it tells that the export is of a model's program
             yield {key: attributes[key] for key in attributes if key == "gen_ai.operation.name"}

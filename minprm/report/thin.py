@@ -74,12 +74,10 @@ def evenly(items: list, most: int | None) -> list:
 def _look(look: dict, limits: Limits) -> dict:
     """A stage with the same updates kept for all of its states, so that the slider stays whole."""
     updates = {frame["update"] for state in look["states"] for frame in state["frames"]}
-    updates_shown = evenly(sorted(updates), limits.looks)
+    chosen = evenly(sorted(updates), limits.looks)
     states = []
     for state in look["states"]:
-        frames = [
-            _frame(frame, limits) for frame in state["frames"] if frame["update"] in updates_shown
-        ]
+        frames = [_frame(frame, limits) for frame in state["frames"] if frame["update"] in chosen]
         if frames:
             states.append({**state, "frames": frames})
     return {**look, "states": states}
