@@ -15,8 +15,8 @@ EXPERIMENTS = ROOT / "evidence/experiments"
 # of other chapters, or a run for each arm and seed
 OF_OTHER_CHAPTERS = {
     "ablations", "cafes", "choosing", "choosing_first", "contact", "few_shot", "ground",
-    "idea", "objectives", "pretrained", "recipes", "restarts", "right_thoughts",
-    "transfer",
+    "hanoi", "idea", "objectives", "pretrained", "recipes", "restarts", "right_thoughts",
+    "transfer", "wider",
 }  # fmt: skip
 SAVES = """
 import time
