@@ -127,18 +127,25 @@ def test_the_one_file_version_reads_and_writes_what_the_model_does(desk):
     one_file.tokenizer = tokenizer = desk.agent.chat.tokenizer
     one_file.OPEN, one_file.CLOSE = one_file.encode("<think>\n"), one_file.encode("</think>\n")
     one_file.END = tokenizer.eos_token_id
-    logs = one_file.read_logs(desk.folder / "refund.jsonl")[:3]
-    examples = one_file.read_logs(desk.folder / "examples.jsonl")
+    logs = [json.loads(line)["messages"] for line in (desk.folder / "refund.jsonl").open()][:3]
+    examples = [json.loads(line)["messages"] for line in (desk.folder / "examples.jsonl").open()]
     prompts, thoughts = one_file.think(model, logs, 2, examples)
-    turns = one_file.turns_of(logs, thoughts, 2)
+    turns, actions = [], []
+    for i, thought in enumerate(thoughts):
+        actions.append(one_file.action_turn(logs[i // 2]))
+        turns.append(thought + one_file.CLOSE[1:] + actions[-1])
     with torch.no_grad():
         logps = one_file.log_probs(model, prompts, turns)
+    rewards = one_file.score(model, logs, prompts, thoughts).flatten()
     for i, turn in enumerate(turns):
         ids = torch.tensor([prompts[i] + turn])
         with torch.no_grad():
             logp = model(ids[:, :-1]).logits[0, -len(turn) :].log_softmax(-1)
         logp = logp.gather(-1, ids[0, -len(turn) :, None])[:, 0]
         torch.testing.assert_close(logps[i], logp, rtol=0, atol=1e-4)
+        ended = thoughts[i][-1] == one_file.CLOSE[0]
+        reward = logp[-len(actions[i]) :].sum().exp() * ended
+        torch.testing.assert_close(rewards[i], reward, rtol=0, atol=1e-4)
     written = one_file.draw(model, prompts, (one_file.END,), greedy=True, limit=12)
     for prompt, ids in zip(prompts, written, strict=True):
         greedy = model.generate(
