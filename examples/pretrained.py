@@ -4,34 +4,30 @@
     python examples/refund.py refund    # logs of actions; three examples with a thought; a test
     python examples/pretrained.py refund [--seed N] [--rivals]   # 25 minutes on two fast cores
 
-The steps and their names are those of act_prm.py: lay the two side by side. Nobody has to raise
-this base model. It can do sums, but thinks only if three examples in its prompt show it how.
-
-Four things differ. What all prompts of a batch BEGIN with is long, and is read once. UPDATE trains
-the thought alone: before this model has a right thought, the expert's action is a surprise of seven
-nats, and its gradient would drown the thought's. A group in which no thought predicts the action
-teaches next to nothing (FLOOR). And logs whose best thought earns less than .5 are left out.
+The steps are those of act_prm.py: lay the two side by side. This base model comes pretrained: it
+can do sums, but thinks only if its prompt has examples that do. Prompts are long and begin alike,
+so `begin` reads their common part once. SCORE reads the whole action, UPDATE trains the thought
+alone, and RELABEL leaves out a log whose best thought earns less than .5.
 """
 
 import argparse
 import copy
 import json
 import random
-from os.path import commonprefix
 from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
 MODEL = Path(__file__).parents[1] / "checkpoints/SmolLM2-135M-Instruct"
-FLOOR = 0.02  # a group whose mean reward is below this counts for less: chance decides in it
+FLOOR = 0.02  # a group of this mean reward counts half, of a lower one less: chance decides in it
 Tokens = list[int]
 
 
 # ------------------------------------------------------------ Logs, text and tokens
 # A task is the messages of one log: the shop's rules, what the customer says, and last the expert's
-# turn. A turn that thinks has a line break behind `<think>`, behind the thought and behind
-# `</think>`: then the tokens of the pieces are those of the whole text, however the action begins.
+# turn. A line break ends `<think>`, a thought and `</think>`, so that a turn can be encoded in
+# pieces (OPEN, thought, CLOSE, action). These ids, and `tokenizer`, are set at the file's end.
 def encode(text: str) -> Tokens:
     return tokenizer(text, add_special_tokens=False).input_ids
 
@@ -54,7 +50,9 @@ def action_turn(task) -> Tokens:
 # ------------------------------------------------ The model: it writes and reads tokens
 def begin(model, prompts) -> tuple[DynamicCache, list[Tokens]]:
     """Reads what all prompts begin with. Returns its keys and values, and what is left to read."""
-    shared = len(commonprefix([tokens[:-1] for tokens in prompts]))  # noqa: RUF071
+    shared, shortest = 0, min(map(len, prompts))  # each keeps a last token: it predicts the next
+    while shared < shortest - 1 and len({tokens[shared] for tokens in prompts}) == 1:
+        shared += 1
     cache = DynamicCache(config=model.config)
     model(torch.tensor([prompts[0][:shared]]), past_key_values=cache, logits_to_keep=1)
     cache.batch_repeat_interleave(len(prompts))
@@ -78,7 +76,8 @@ def draw(model, prompts, stops, greedy=False, limit=40) -> list[Tokens]:
                 rows[i].append(drawn[k].item())
             if rows[i][-1] not in stops and len(rows[i]) < lengths[i] + limit:
                 unfinished.append(k)
-        cache.batch_select_indices(torch.tensor(unfinished, dtype=torch.long))
+        if len(unfinished) < len(running):  # this copies all keys and values
+            cache.batch_select_indices(torch.tensor(unfinished, dtype=torch.long))
         running = [running[k] for k in unfinished]
         start, read = read, read + 1
     return [row[length:] for row, length in zip(rows, lengths, strict=True)]
@@ -90,8 +89,8 @@ def log_probs(model, prompts, targets) -> list[torch.Tensor]:
     rows = [torch.tensor(rest + target) for rest, target in zip(rests, targets, strict=True)]
     ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)  # on the right, unread
     logits = model(ids[:, :-1], past_key_values=cache).logits
-    logp = logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0]
-    return [logp[i, len(rests[i]) - 1 : len(row) - 1] for i, row in enumerate(rows)]
+    logp = logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0]  # at t: of ids[:, t + 1]
+    return [logp[i, len(rest) - 1 :][: len(targets[i])] for i, rest in enumerate(rests)]
 
 
 # ------------------------------------------------ Act-PRM: the four steps, then the loop
@@ -100,18 +99,18 @@ def think(model, tasks, group, examples) -> tuple[list, list]:
     prompts = []
     for task in tasks:
         prompts += [prompt(task, examples) + OPEN] * group
-    return prompts, draw(model, prompts, stops=(CLOSE[0], END))  # `</`, and the turn's end
+    return prompts, draw(model, prompts, (CLOSE[0], END))  # `</` ends a thought, END the turn
 
 
 @torch.no_grad()
 def score(model, tasks, prompts, thoughts) -> torch.Tensor:
     """r = p(action | state, thought) of each thought, by the model as it is now.  [tasks, G]"""
     group = len(thoughts) // len(tasks)
-    states, actions = [], []
+    befores, actions = [], []
     for i, thought in enumerate(thoughts):
-        states.append(prompts[i] + thought + CLOSE[1:])
+        befores.append(prompts[i] + thought + CLOSE[1:])  # what follows `</` is given
         actions.append(action_turn(tasks[i // group]))  # with its end, or `2` would do for `22`
-    rewards = torch.stack([logp.sum().exp() for logp in log_probs(model, states, actions)])
+    rewards = torch.stack([logp.sum().exp() for logp in log_probs(model, befores, actions)])
     ended = torch.tensor([thought[-1] == CLOSE[0] for thought in thoughts])
     return (rewards * ended).view(len(tasks), group)  # a thought that never ended earns 0
 
@@ -119,11 +118,13 @@ def score(model, tasks, prompts, thoughts) -> torch.Tensor:
 def update(model, optimizer, prompts, targets, advantages) -> None:
     """One step on -A log p(target | prompt), the mean over all tokens of all targets."""
     optimizer.zero_grad()
-    for i in range(0, len(targets), 8):  # eight at a time: all together need 16 GB
+    for i in range(0, len(targets), 8):  # eight at a time: all together would need 16 GB
         part = slice(i, i + 8)
         logps = log_probs(model, prompts[part], targets[part])
-        losses = [-a * logp.sum() for a, logp in zip(advantages[part], logps, strict=True)]
-        (torch.stack(losses).sum() / sum(map(len, targets))).backward()
+        loss = torch.tensor(0.0)
+        for advantage, logp in zip(advantages[part], logps, strict=True):
+            loss = loss - advantage * logp.sum()
+        (loss / sum(map(len, targets))).backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
 
@@ -149,9 +150,9 @@ def relabel(model, log, examples, group=4) -> list[tuple[Tokens, Tokens]]:
         prompts, thoughts = think(model, tasks, group, examples)
         rewards, best = score(model, tasks, prompts, thoughts).max(-1)
         for k, task in enumerate(tasks):
-            if rewards[k] >= 0.5:  # the prompt without examples: it shall think unasked
+            if rewards[k] >= 0.5:
                 turn = OPEN + thoughts[k * group + best[k]] + CLOSE[1:] + action_turn(task)
-                rows.append((prompt(task), turn))
+                rows.append((prompt(task), turn))  # no examples: it learns to think by itself
     return rows
 
 
@@ -159,7 +160,7 @@ def fine_tune(model, rows, updates, batch, lr, seed) -> None:
     """SFT on rows of (prompt, target): the same update with every A = 1."""
     optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0.0)
     rng = random.Random(seed)
-    for i in range(updates):
+    for i in range(updates if rows else 0):  # without rows the base model stays as it is
         optimizer.param_groups[0]["lr"] = lr * (1 - i / updates)
         prompts, targets = zip(*rng.sample(rows, min(batch, len(rows))), strict=True)
         update(model, optimizer, prompts, targets, advantages=[1.0] * len(targets))
@@ -167,12 +168,11 @@ def fine_tune(model, rows, updates, batch, lr, seed) -> None:
 
 def success(model, tasks, examples=()) -> float:
     """Greedy play: the model decides by itself whether it thinks, and then answers."""
+    turns = draw(model, [prompt(task, examples) for task in tasks], (END,), greedy=True, limit=60)
     wins = 0
-    prompts = [prompt(task, examples) for task in tasks]
-    turns = draw(model, prompts, stops=(END,), greedy=True, limit=60)
     for task, turn in zip(tasks, turns, strict=True):
-        action = turn[turn.index(CLOSE[0]) + len(CLOSE) :] if CLOSE[0] in turn else turn
-        wins += action == action_turn(task)
+        right = action_turn(task)
+        wins += turn == right or turn[-len(CLOSE + right) :] == CLOSE + right
     return wins / len(tasks)
 
 
@@ -182,14 +182,14 @@ def show_group(model, task, group, examples) -> None:
     rewards = score(model, [task], prompts, thoughts)[0]
     print(f"\n{task[-2]['content']}   the expert's action: {task[-1]['content']}\nreward  thought")
     for i in rewards.argsort(descending=True).tolist():
-        print(f"{rewards[i]:6.3f}  {tokenizer.decode(thoughts[i][:-1]).strip()!r}", flush=True)
+        print(f"{rewards[i]:6.3f}  {tokenizer.decode(thoughts[i])!r}", flush=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Act-PRM on a pretrained model in one file")
     parser.add_argument("folder", type=Path, help="what examples/refund.py wrote")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rivals", action="store_true", help="best of as many thoughts, too")
+    parser.add_argument("--rivals", action="store_true", help="choose among base thoughts, too")
     flags = parser.parse_args()
     for file in (MODEL / "config.json", flags.folder / "test.jsonl"):
         if not file.exists():
@@ -199,8 +199,8 @@ if __name__ == "__main__":
     OPEN, CLOSE, END = encode("<think>\n"), encode("</think>\n"), tokenizer.eos_token_id
     logs = []
     for name in ("refund", "examples", "test"):
-        lines = (flags.folder / f"{name}.jsonl").open(encoding="utf-8")
-        logs.append([json.loads(line)["messages"] for line in lines])
+        text = (flags.folder / f"{name}.jsonl").read_text(encoding="utf-8")
+        logs.append([json.loads(line)["messages"] for line in text.splitlines()])
     log, examples, test = logs
     base = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
     print(f"base model, with its examples   {success(base, test, examples):.3f}", flush=True)
