@@ -2,7 +2,7 @@
 
     python examples/smollm2.py          # the model as a folder, once; needs gguf
     python examples/refund.py refund    # logs of actions; three examples with a thought; a test
-    python examples/pretrained.py refund [--seed N] [--rivals]   # 25 minutes on two fast cores
+    python examples/pretrained.py refund [--seed N] [--rivals]   # 29 minutes on two fast cores
 
 The steps are those of act_prm.py: lay the two side by side. This base model comes pretrained: it
 can do sums, but thinks only if its prompt has examples that do. Prompts are long and begin alike,
