@@ -15,13 +15,14 @@ from minprm.commands import evaluate, train
 from minprm.commands.ask import Evaluation, as_trained
 from minprm.commands.checks import check
 from minprm.constants import Config, Tiny
+from minprm.endpoint.agents import play_in_world
 from minprm.envs import __main__ as by_hand
 from minprm.envs import check_tasks, make_world, world_class
 from minprm.envs.base import World, task_seed
 from minprm.envs.cups import Cups
 from minprm.envs.text import Text
 from minprm.load.narration import require_narrator
-from minprm.play import expert_demo
+from minprm.play import begin, expert_demo
 from shared.stages import Lines
 
 ROOT = Path(__file__).parents[1]
@@ -353,6 +354,33 @@ def test_in_mixed_it_is_checked_as_it_is_alone(here, capsys):
     for name, complaint in (("wrong.py:Shop", "its words"), ("wrong.py:Nothing", "defines no")):
         cfg = Config(world="mixed", world_args=[f"worlds=cups*1000, {name}"])
         assert complaint in sentence(capsys, lambda cfg=cfg: check_tasks(cfg))
+
+
+def test_in_mixed_it_is_closed_and_limits_how_many_are_played_at_once(here, monkeypatch):
+    limits = """
+class Rented(Mine):
+    at_once = 5
+    closed = []
+    def close(self): self.closed.append(self.seed)
+"""
+    (here / "mine.py").write_text(mine() + limits)
+    batches = []
+
+    def play(agent, new_world, seeds, noise):
+        batches.append(len(seeds))
+        played = [begin(new_world(), seed, noise) for seed in seeds]
+        for e in played:
+            e.steps = [0]
+        return played
+
+    monkeypatch.setattr("minprm.endpoint.agents.play", play)
+    cfg = Config(world="mixed", world_args=["worlds=mine.py:Rented, cups"])
+    seeds = [task_seed("train", i) for i in range(12)]
+    episodes = play_in_world(cfg, None, seeds, 0)
+    rented = [e.world.seed for e in episodes if e.world.part == "mine.py:Rented"]
+    assert batches == [5, 5, 2]
+    assert 0 < len(rented) < 12
+    assert world_class("mine.py:Rented").closed == rented
 
 
 def test_in_mixed_the_files_of_worlds_and_rewards_are_part_of_a_run(here, model):

@@ -248,38 +248,28 @@ def replay_summary(demos: list[Demo], answers: list[Answer]) -> Row:
     because the agent is never shown where its own mistakes lead. unreadable: share of answers in
     which no action can be read.
     """
-    log_of = []
-    matches = []
-    likelihoods = []
-    thoughts = []
-    copied = []
-    for answer in answers:
-        step = answer.step
-        log_of.append(answer.log)
-        matches.append(exact_match(answer.action, step.action))
-        likelihoods.append(answer.likelihood)
-        thoughts.append(bool(answer.thought))
-        copied.append(copies(answer.thought or "", step.action, step.observation()))
-    probs = torch.tensor(likelihoods)
+    matches = [exact_match(a.action, a.step.action) for a in answers]
+    copied = [copies(a.thought or "", a.step.action, a.step.observation()) for a in answers]
+    probs = torch.tensor([answer.likelihood for answer in answers])
     return {
         "logs": len(demos),
         "steps": len(answers),
         "unreadable": fmean(answer.action is None for answer in answers),
         "success": fmean(matches),
-        "interval": by_log(_by(log_of, matches)),
+        "interval": _over_logs(answers, matches),
         "likelihood": probs.mean().item(),
-        "likelihood_interval": by_log(_by(log_of, probs.tolist())),
-        "thought_rate": fmean(thoughts),
+        "likelihood_interval": _over_logs(answers, probs.tolist()),
+        "thought_rate": fmean(bool(answer.thought) for answer in answers),
         "copy_rate": fmean(copied),
     }
 
 
-def _by(log_of: list[int], numbers: list[float]) -> list[list[float]]:
-    """The numbers of the steps of each log."""
+def _over_logs(answers: list[Answer], numbers: list[float]) -> tuple[float, float]:
+    """The interval of the mean of these numbers, one an answer, over logs."""
     logs: dict[int, list[float]] = {}
-    for log, number in zip(log_of, numbers, strict=True):
-        logs.setdefault(log, []).append(number)
-    return list(logs.values())
+    for answer, number in zip(answers, numbers, strict=True):
+        logs.setdefault(answer.log, []).append(number)
+    return by_log(list(logs.values()))
 
 
 def _replayed(

@@ -111,19 +111,15 @@ def _forget_other(preset: Config, flags: list[str]) -> None:
         preset.lora = 0  # that of the adapters
 
 
-def read_flags(schema: type[Flags], argv: list[str], program: str, **default) -> Flags:
-    """An instance of the dataclass `schema` from flags."""
-    return _read(schema, argv, program, **default)
-
-
 def read_known_flags(schema: type[Flags], argv: list[str], program: str) -> tuple[Flags, list[str]]:
-    """The same from the flags that it knows; and the others."""
-    return _read(schema, argv, program, return_unknown_args=True)
+    """An instance of the dataclass `schema` from the flags that it knows; and the others."""
+    both: Any = read_flags(schema, argv, program, return_unknown_args=True)
+    return both
 
 
-def _read(schema: type, argv: list[str], program: str, **knobs) -> Any:
-    """What tyro reads. It draws its complaints as a box of several lines; here they end in one
-    sentence."""
+def read_flags(schema: type[Flags], argv: list[str], program: str, **knobs: Any) -> Flags:
+    """The same from flags that it all knows. tyro, which reads them by these knobs, draws its
+    complaints as a box of several lines; here they end in one sentence."""
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):

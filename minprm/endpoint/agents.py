@@ -28,7 +28,7 @@ from minprm import own
 from minprm.constants import Config, fail
 from minprm.endpoint.conversations import AgentEpisode, Conversations, asked
 from minprm.endpoint.server import NO_ADDRESS, Endpoint, Refusal, Reply, Request
-from minprm.envs import make_world, world_class
+from minprm.envs import make_world
 from minprm.envs.base import World
 from minprm.model.agent import Player
 from minprm.play import Episode, PlayTasks, begin, play, turn_limit
@@ -63,7 +63,7 @@ def play_of(cfg: Config) -> PlayTasks:
 
 def play_in_world(cfg: Config, agent: Player, seeds: list[int], noise: int) -> list[Episode]:
     """One episode for each task seed, so many at once as the world allows."""
-    at_once = world_class(cfg.world).at_once or max(len(seeds), 1)
+    at_once = make_world(cfg).at_once or max(len(seeds), 1)
     episodes = []
     for first in range(0, max(len(seeds), 1), at_once):
         some = seeds[first : first + at_once]

@@ -131,18 +131,14 @@ def _puzzle_of(groups: dict[str, list[str]]) -> Puzzle:
     return Puzzle(", ".join(sorted(chain(*groups.values()))), groups)
 
 
-def _groups_in(row: dict) -> list:
-    match row:
-        case {"solution": {"groups": [*groups]}}:  # MinRL's generated puzzles
-            return groups
-        case {"answers": [*groups]}:  # and its canonical ones
-            return groups
-    raise ValueError(SHAPE)
-
-
 def _from_row(row: dict) -> Puzzle:
+    match row:  # MinRL's generated puzzles, and its canonical ones
+        case {"solution": {"groups": [*listed]}} | {"answers": [*listed]}:
+            pass
+        case _:
+            raise ValueError(SHAPE)
     groups = {}
-    for group in _groups_in(row):
+    for group in listed:
         match group:
             case {"reason": str(reason), "words": [*words]}:
                 pass

@@ -10,7 +10,6 @@ The seed of a task decides on its world too. An evaluation tells success world b
 
 import random
 import shlex
-from collections.abc import Hashable
 from functools import cache
 
 from minprm.constants import Config, fail
@@ -40,6 +39,7 @@ class Mixed(World):
         # all that a task may need, until one is drawn
         self.tools = [tool for world in every for tool in world.tools]
         self.waits = any(world.waits for world in every)
+        self.at_once = min((world.at_once for world in every if world.at_once), default=0)
         self.few_tasks = any(world.few_tasks for world in every)
         owners: dict[str, str] = {}  # of each tool
         for part, world in self.worlds.items():
@@ -81,8 +81,8 @@ class Mixed(World):
     def thought(self) -> str | None:
         return self.world.thought()
 
-    def key(self) -> Hashable:
-        return self.world.key()
+    def close(self) -> None:
+        self.world.close()
 
 
 def entries(worlds: str) -> list[tuple[str, float, list[str]]]:

@@ -63,14 +63,9 @@ def _loaded(cfg: Config, seed: int) -> PreTrainedModel:
         logger.info(f"the adapters of {cfg.model} go on learning; their rank is {adapters}")
     if is_spread(cfg) and rank():
         return load_shape(cfg.model, cfg.checkpointing)
+    device = "cpu" if is_spread(cfg) else cfg.device
     return load_model(
-        cfg.model,
-        cfg.lora,
-        cfg.checkpointing,
-        seed,
-        cfg.lora_alpha,
-        cfg.lora_targets,
-        "cpu" if is_spread(cfg) else cfg.device,
+        cfg.model, cfg.lora, cfg.checkpointing, seed, cfg.lora_alpha, cfg.lora_targets, device
     )
 
 

@@ -30,27 +30,22 @@ def group_metrics(groups: list, chat: Chat) -> dict[str, float]:
     """Means over the groups of an update, and over their thoughts."""
     r = torch.tensor([[z.reward for z in group.thoughts] for group in groups])  # [groups, G]
     best = r.max(1).values
-    lengths = []
-    unclosed = []
+    thoughts = []
     copied = []
-    drawn_tokens = 0
     for group in groups:
-        for z in group.thoughts:
-            drawn_tokens += len(z.sampled)
-            lengths.append(len(z.ids))
-            unclosed.append(not z.closed)
-            text = chat.text(z.ids)
-            copied.append(copies(text, group.step.action, group.step.observation()))
+        thoughts += group.thoughts
+        action, seen = group.step.action, group.step.observation()
+        copied += [copies(chat.text(z.ids), action, seen) for z in group.thoughts]
     return {
         "reward/mean": r.mean().item(),
         "reward/best": best.mean().item(),
         "reward/std": r.std(1, correction=0).mean().item(),
         "reward/no_variance": (best == r.min(1).values).float().mean().item(),
         "reward/effective_sample_size": sum(map(effective_sample_size, r)) / len(r),
-        "policy/thought_length": sum(lengths) / len(lengths),
-        "policy/unclosed": sum(unclosed) / len(unclosed),
-        "policy/copy_rate": sum(copied) / len(copied),
-        "policy/drawn_tokens": drawn_tokens,
+        "policy/thought_length": fmean(len(z.ids) for z in thoughts),
+        "policy/unclosed": fmean(not z.closed for z in thoughts),
+        "policy/copy_rate": fmean(copied),
+        "policy/drawn_tokens": sum(len(z.sampled) for z in thoughts),
     }
 
 

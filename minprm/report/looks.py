@@ -45,15 +45,9 @@ def looks_of(samples: list[dict], config: dict, relabelled: dict[str, list[dict]
             logs += lines if name.startswith(start) and name.endswith(f"-{seed}") else []
         for state in states.values():
             state["relabelled"] = thought_in_log(state, logs)
-        looks.append(
-            {
-                "seed": seed,
-                "stage": stage,
-                "method": kind(stage),
-                "settings": settings(stage, config),
-                "states": list(states.values()),
-            }
-        )
+        look = {"seed": seed, "stage": stage, "method": kind(stage)}
+        look |= {"settings": settings(stage, config), "states": list(states.values())}
+        looks.append(look)
     return looks
 
 
@@ -96,19 +90,12 @@ def settings(stage: str, config: dict) -> dict:
 
 def trees_of(samples: list[dict]) -> list[dict]:
     """The logs that were recorded step by step: which path each thought came from."""
+    names = ("seed", "stage", "update", "task", "where")
     trees = []
-    for (seed, stage, update, _), steps in grouped(samples, *PLACE).items():
+    for steps in grouped(samples, *PLACE).values():
         if len(steps) > 1:
-            trees.append(
-                {
-                    "seed": seed,
-                    "stage": stage,
-                    "update": update,
-                    "task": steps[0]["task"],
-                    "where": steps[0]["where"],
-                    "steps": [step_of(line) for line in steps],
-                }
-            )
+            tree = {name: steps[0][name] for name in names}
+            trees.append({**tree, "steps": [step_of(line) for line in steps]})
     return trees
 
 

@@ -5,6 +5,7 @@ when it asks for what the others have written.
 """
 
 from bisect import bisect_left
+from collections import Counter
 
 from minprm.data import Sample
 from minprm.model.tree import numbered_paths
@@ -19,28 +20,23 @@ class Owners:
 
     def __init__(self, writers: int):
         self.writers = writers
-        self.writer_of: dict[
-            tuple[int, ...], int
-        ] = {}  # of a walk: its first prompts, and whose they are
+        # of a walk: its first prompts, and whose they are
+        self.writer_of: dict[tuple[int, ...], int] = {}
 
     def of(self, prompts: list[tuple[int, ...]]) -> list[int]:
         """The number of the writer after each prompt; equal ones have the same."""
         sizes = sorted(set(map(len, self.writer_of)), reverse=True)
+        times = Counter(prompts)
         owners: dict[tuple[int, ...], int] = {}
         work = [0] * self.writers
-        new: dict[tuple[int, ...], int] = {}  # and how often each is asked
-        for prompt in prompts:
-            if prompt not in owners and prompt not in new:
-                begins = [prompt[:size] for size in sizes if prompt[:size] in self.writer_of]
-                if begins:
-                    owners[prompt] = self.writer_of[begins[0]]
-            if prompt in owners:
-                work[owners[prompt]] += 1
-            else:
-                new[prompt] = new.get(prompt, 0) + 1
-        for prompt, times in new.items():
+        for prompt in times:
+            begins = [prompt[:size] for size in sizes if prompt[:size] in self.writer_of]
+            if begins:
+                owners[prompt] = self.writer_of[begins[0]]
+                work[owners[prompt]] += times[prompt]
+        for prompt in [prompt for prompt in times if prompt not in owners]:
             owner = work.index(min(work))
-            work[owner] += times
+            work[owner] += times[prompt]
             owners[prompt] = self.writer_of[prompt] = owner
         return [owners[prompt] for prompt in prompts]
 
