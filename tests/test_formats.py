@@ -712,6 +712,9 @@ def test_an_error_beside_a_result_is_not_lost(read):
 def test_an_answer_without_a_question_is_a_batchs_only_where_it_is(read):
     _, report = read({"outputs": {"generations": [[{"text": "Hi"}]]}, "run_type": "llm"})
     assert "there is no list of messages in it" in report.problems[0].reason
+    for number in (5, True):
+        _, report = read({"messages": number})
+        assert "there is no list of messages in it" in report.problems[0].reason
 
 
 @pytest.mark.parametrize(

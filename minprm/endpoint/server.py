@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler
-from queue import Empty, Queue
+from queue import Queue
 from socketserver import ThreadingTCPServer
 from threading import Lock, Thread
 from typing import Any, NamedTuple
@@ -106,11 +106,8 @@ class Endpoint:
             self.addresses.clear()
         self.server.shutdown()
         self.server.server_close()
-        while True:
-            try:
-                event = self.events.get_nowait()
-            except Empty:
-                return
+        while not self.events.empty():
+            event = self.events.get()
             if isinstance(event, Request):
                 event.refuse(Refusal(NO_ADDRESS, 404))
 

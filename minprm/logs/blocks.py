@@ -20,6 +20,7 @@ from minprm.logs.books import (
     is_nothing,
     parse_printed,
     parsed,
+    unread_in,
 )
 from minprm.logs.normalise import TEXTS
 
@@ -145,15 +146,10 @@ def answer(content: Any, call_id: Any = None, name: Any = None) -> dict:
 def _content(block: dict) -> Any:
     """What a tool answered. Raises ValueError where only fields that are not read say something."""
     content = first(block, CONTENTS)
-    unread = [key for key in _unread(block, OF_AN_ANSWER) if block[key] is not False]
+    unread = [key for key in unread_in(block, OF_AN_ANSWER) if block[key] is not False]
     if content is None and unread:
         raise _not_understood(unread[0], "an answer without content", "content")
     return content
-
-
-def _unread(block: dict, read: tuple[str, ...]) -> list[str]:
-    """The names of the fields that say something and are not among these."""
-    return [key for key in block if key not in read and not is_nothing(block[key])]
 
 
 def _not_understood(key: str, of: str, name: str) -> ValueError:
@@ -271,7 +267,7 @@ def _call(block: dict, kind: str = "") -> dict:
     if isinstance(name, dict):  # as chat nests it
         name, arguments = name.get("name"), first(name, ARGUMENTS)
     if arguments is None:
-        unread = _unread(block, OF_A_CALL)
+        unread = unread_in(block, OF_A_CALL)
         if "partial_json" in unread:
             arguments = block["partial_json"]
         elif unread and "tool" in kind.lower():
@@ -324,8 +320,7 @@ class Conversation:
         if kind == "end" or (kind == "thought" and not content):  # encrypted, say
             return
         if self.turn is None:
-            self.messages += self.answers
-            self.answers = []
+            self.end_turn()  # answers without a call may wait
             self.turn = {**fields, "role": role, "content": None}
             self.messages.append(self.turn)
         turn = self.turn
@@ -453,18 +448,21 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
     content = first(entry, ("content", "contents", "value", "text"))
     content = content or fields.pop("blocks", None) or fields.pop("items", None)
     said = entry["parts"] if isinstance(entry.get("parts"), list) else []
-    if any(kind != "end" for part in said for kind, _ in blocks(part)):
+    in_parts = any(kind != "end" for part in said for kind, _ in blocks(part))
+    if in_parts:
         content = entry["parts"]
         fields.pop("metadata", None)
     if role in ("tool", "function") and not _holds_answers(content):
         return [(role, "answer", _tool_message(content, entry, fields))], {}
     parts = []
     step = None
-    for one in entry.get("toolInvocations") or [] if content is not entry.get("parts") else []:
+    for one in [] if in_parts else entry.get("toolInvocations") or []:
         if one.get("step") != step:
             parts.append((role, "end", None))
         step = one.get("step")
         parts += [(role, *part) for part in _invocation(one, "")]
+    if parts and content is None:  # it only calls
+        content = []
     for block in content if isinstance(content, list) else [content]:
         parts += [(role, *part) for part in blocks(block)]
     if role == "user" and entry.get("tool_calls"):

@@ -135,23 +135,19 @@ def parsed(field: Any) -> Any:
     return field
 
 
+def unread_in(fields: dict, read: Sequence[str]) -> list[str]:
+    """The names of the fields that say something and are not among these."""
+    return [key for key in fields if key not in read and not is_nothing(fields[key])]
+
+
 def note_unread(fields: dict, keys: Sequence[str], of: str, notes: Counter) -> None:
     """Counts the fields that have none of these keys: bookkeeping, or not understood."""
-    for key, field in fields.items():
-        if key in keys or is_nothing(field):
-            continue
-        path = next(_not_understood(key, field), None)
+    for key in unread_in(fields, keys):
+        path = next(_not_understood(key, fields[key]), None)
         if path is None:
             notes[f'"{key}" of {of}, left out'] += 1
         else:
             notes[f'{NOT_UNDERSTOOD}"{path}" of {of}'] += 1
-
-
-def note_unasked(fields: dict, keys: Sequence[str], of: str, notes: Counter) -> None:
-    """Counts all fields that have none of these keys as not understood, whatever their names."""
-    for key, field in fields.items():
-        if key not in keys and not is_nothing(field):
-            notes[f'{NOT_UNDERSTOOD}"{key}" of {of}'] += 1
 
 
 def refuse_unread(notes: Counter) -> None:
@@ -227,6 +223,8 @@ def renamed(tree: Any, reading: Reading, parent: str = "") -> Any:
     A key is meant wherever it stands but in arguments, tools and contents that are no blocks;
     KEY.KEY names it by the one above it.
     """
+    if not reading.drop and not reading.map:
+        return tree
     if isinstance(tree, list):
         return [renamed(entry, reading, parent) for entry in tree]
     if not isinstance(tree, dict):
@@ -239,15 +237,15 @@ def renamed(tree: Any, reading: Reading, parent: str = "") -> Any:
         name = names.get(key, names.get(f"{parent}.{key}", key))
         if name in fields or (name != key and not is_nothing(tree.get(name))):
             raise ValueError(f"--map {key}={name}: there is a {json.dumps(name)} beside it")
-        is_others = key in NOT_RENAMED and not (key == "content" and _is_blocks(field))
+        is_others = key in NOT_RENAMED and not (key == "content" and is_list_of(field, "type"))
         fields[name] = field if is_others else renamed(field, reading, key)
     return fields
 
 
-def _is_blocks(content: Any) -> bool:
-    """Is it a list of blocks that say their type, and not JSON of a tool's?"""
+def is_list_of(content: Any, key: str) -> bool:
+    """Is it a list of objects, and not an empty one, all of which have this key?"""
     listed = content if isinstance(content, list) else []
-    return bool(listed) and all(isinstance(one, dict) and "type" in one for one in listed)
+    return bool(listed) and all(isinstance(one, dict) and key in one for one in listed)
 
 
 def field_at(log: Any, path: str) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from minprm.logs.blocks import is_cut, is_message, is_opencodes, is_plain, messages_of
 from minprm.logs.books import CUT_OFF, field_at, first, is_nothing, parsed
+from minprm.logs.schemas import tool_name
 
 # Where programs keep a conversation, what was asked, what was answered, the rules and the tools.
 MESSAGES = ("messages", "conversations", "conversation", "traj", "history", "contents", "turns")
@@ -176,9 +177,8 @@ def _take_out_repeats(entries: list, others: dict, tools: list) -> None:
     for key in [key for key in REQUESTS if key in others]:
         declared: list = []
         with suppress(AttributeError, LookupError, TypeError, ValueError):  # it is no request
-            again = [
-                *map(_core, messages_of(request_messages(others[key], others, declared) or []))
-            ]
+            asked = request_messages(others[key], others, declared) or []
+            again = [_core(message) for message in messages_of(asked)]
             rest = map(_core, messages_of(entries))  # `in` reads it on: they stand in this order
             if again and all(core in rest for core in again):
                 del others[key]
@@ -313,14 +313,8 @@ def _take_over(inside: dict, others: dict, tools: list) -> None:
 
 def _add_tools(listed: list, tools: list) -> None:
     """Adds those whose name no other tool has; the same one may be written in two notations."""
-    names = [_name_of(tool) for tool in tools]
-    tools += [tool for tool in listed if tool not in tools and _name_of(tool) not in names]
-
-
-def _name_of(tool: dict) -> Any:
-    """The name of a tool; a provider's own has none, and is itself the name."""
-    function = tool.get("function")
-    return first(function if isinstance(function, dict) else tool, ("name",)) or tool
+    names = [tool_name(tool) or tool for tool in tools]  # a provider's own may have none
+    tools += [tool for tool in listed if (tool_name(tool) or tool) not in names]
 
 
 def _declared(listed: Any) -> list:

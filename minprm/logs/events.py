@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minprm.logs.blocks import answer, is_cut, is_record, messages_of, thought_of
-from minprm.logs.books import CUT_OFF, field_at, first
+from minprm.logs.books import CUT_OFF, field_at, first, is_list_of
 
 CLAUDE_CODE = ("parentUuid", "sessionId", "session_id", "leafUuid", "isSnapshotUpdate",
                "snapshotMessageId")  # fmt: skip
@@ -63,9 +63,10 @@ def is_gemini_session(log: Any) -> bool:
     """Is it a session of Gemini CLI, as its lines or as an object with its messages?"""
     if isinstance(log, dict):
         messages = log.get("messages")
-        fields = [one.keys() for one in messages or [] if isinstance(one, dict)]
-        speaks = all({"id", "type", "content"} <= keys for keys in fields)
-        return "projectHash" in log and isinstance(messages, list) and speaks
+        if "projectHash" not in log or not isinstance(messages, list):
+            return False
+        fields = [one.keys() for one in messages if isinstance(one, dict)]
+        return all({"id", "type", "content"} <= keys for keys in fields)
     if not isinstance(log, list) or not log or not isinstance(log[0], dict):
         return False
     return _is_gemini_cli(log[0]) and all(map(is_gemini_line, log[1:]))
@@ -302,19 +303,14 @@ def from_codex(events: list[dict], notes: Counter) -> dict:
             entries.append(payload)
         elif kind == "message":
             entries.append({key: payload[key] for key in ("type", "role", "content")})
-        elif kind == "agent_message" and _is_text(payload.get("content")):  # another agent's
-            entries.append({"role": "user", "content": payload["content"]})
+        elif kind == "agent_message" and is_list_of(payload.get("content"), "text"):
+            entries.append({"role": "user", "content": payload["content"]})  # another agent's
         elif kind:
             notes[f"{kind} of Codex, left out"] += 1
         remembered = len(entries) if event.get("remembered") else remembered
     before = messages_of(entries[:remembered])
     unlearned = [one | {"weight": 0} if one["role"] == "assistant" else one for one in before]
     return {"messages": unlearned + messages_of(entries[remembered:])}
-
-
-def _is_text(content: Any) -> bool:
-    listed = content if isinstance(content, list) else []
-    return bool(listed) and all(isinstance(one, dict) and "text" in one for one in listed)
 
 
 def from_gemini_cli(log: Any, notes: Counter) -> dict:

@@ -72,12 +72,14 @@ def logs_of(
         if isinstance(value, Row):
             _take_out_filled(value, notes)
         theirs = opener(value) if opener and not isinstance(value, Problem) else None
+        fields = value if isinstance(value, dict) else {}
+        role = fields.get("role")
         if theirs is not None:
             yield from logs_in(place, theirs, notes)
-        elif isinstance(value, dict) and value.get("role") == "_system_prompt":  # of Kimi
-            events.append({**value, "role": "system"})
-        elif isinstance(value, dict) and _is_of_program(value.get("role")):
-            notes[f"lines of role {value['role']}, left out"] += 1
+        elif role == "_system_prompt":  # of Kimi, which notes things for itself under other roles
+            events.append({**fields, "role": "system"})
+        elif isinstance(role, str) and (role == "meta" or role.startswith("_")):
+            notes[f"lines of role {role}, left out"] += 1
         elif _is_of_session(value) or (behind_header and is_gemini_line(value)):
             if behind_header and not is_gemini_line(value):  # another session begins
                 yield from logs_in(str(file), events, notes)
@@ -140,11 +142,6 @@ def _is_of_session(value: Any) -> bool:
         return False
     speaks = isinstance(value.get("role"), str) or is_record(value)
     return is_event(value) or (speaks and "prompt" not in value)
-
-
-def _is_of_program(role: Any) -> bool:
-    """Is it the role of what a program notes for itself, as Kimi's does?"""
-    return isinstance(role, str) and (role == "meta" or role.startswith("_"))
 
 
 def _is_settings(value: dict, is_row: bool) -> bool:

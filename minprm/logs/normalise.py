@@ -23,6 +23,7 @@ from minprm.logs.books import (
     ARGUMENTS,
     CALL_IDS,
     CUT_OFF,
+    NOT_UNDERSTOOD,
     OUTCOMES,
     TASK_KEYS,
     TOOL_NAMES,
@@ -31,11 +32,11 @@ from minprm.logs.books import (
     first,
     is_container,
     is_nothing,
-    note_unasked,
     note_unread,
     parse_printed,
     refuse_unread,
     snake,
+    unread_in,
 )
 from minprm.logs.pairing import REASONING, paired
 from minprm.logs.schemas import SCHEMAS, as_parameters, without_nulls
@@ -501,7 +502,8 @@ def _call(call: Any, notes: Counter) -> dict:
         notes["calls without a function around name and arguments"] += 1
     for fields in [call] if function is call else [call, function]:
         if is_nothing(function.get(key)):  # what is unread may be the arguments
-            note_unasked(fields, READ_OF_A_CALL, "a call without arguments", notes)
+            for other in unread_in(fields, READ_OF_A_CALL):
+                notes[f'{NOT_UNDERSTOOD}"{other}" of a call without arguments'] += 1
         else:
             note_unread(fields, (*READ_OF_A_CALL, key), "a call", notes)
     return form
@@ -632,10 +634,9 @@ def _task_id(line: dict) -> Any:
     """The id of its task that a log names itself, or in its metadata."""
     inside = [field for key, field in line.items() if is_container(key) and isinstance(field, dict)]
     for fields in (line, *inside):
-        names = {snake(key): key for key in fields}
-        for key in TASK_KEYS:
-            if key in names and not is_nothing(fields[names[key]]):
-                return fields[names[key]]
+        task = first({snake(key): field for key, field in fields.items()}, TASK_KEYS)
+        if task is not None:
+            return task
     return None
 
 

@@ -125,21 +125,13 @@ def _in_order(
     if open_calls and not (at_end and not answers):
         notes["calls without an answer"] += len(open_calls)
         late |= {ids[n]: calls[n]["function"]["name"] for n in open_calls if ids[n] is not None}
-        answers = _with_names(calls, answers, numbers)
+        for i, number in enumerate(numbers):  # templates pair by names where an answer is missing
+            if number is not None and "name" not in answers[i]:
+                answers[i] = {"name": calls[number]["function"]["name"], **answers[i]}
     places = [len(calls) if number is None else number for number in numbers]
     if places != sorted(places):
         notes["answers sorted into the order of their calls"] += 1
     return [answer for _, answer in sorted(zip(places, answers, strict=True), key=lambda p: p[0])]
-
-
-def _with_names(calls: list[dict], answers: list[dict], numbers: list[int | None]) -> list[dict]:
-    """The answers with the names of their tools, by which templates pair where one is missing."""
-    named = []
-    for answer, number in zip(answers, numbers, strict=True):
-        if number is not None and "name" not in answer:
-            answer = {"name": calls[number]["function"]["name"], **answer}
-        named.append(answer)
-    return named
 
 
 def _as_text(message: dict) -> dict:

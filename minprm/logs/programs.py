@@ -10,7 +10,7 @@ from typing import Any
 
 from minprm.logs.atif import from_atif
 from minprm.logs.blocks import answer, call, is_opencodes, thought_of
-from minprm.logs.books import CUT_OFF, field_at, first, parsed
+from minprm.logs.books import CUT_OFF, OUTCOMES, field_at, first, parsed
 from minprm.logs.envelopes import (
     MESSAGES,
     in_chat_form,
@@ -48,8 +48,7 @@ def _from_batch(log: dict, notes: Counter) -> dict:
 
 def _of_a_program(log: dict, entries: list, notes: Counter, *keys: str) -> dict:
     """A log of a program whose other fields are known: beside the messages, these keys of it."""
-    keys = ("task_id", "instance_id", "reward", "score", "success", "won", "resolved", "tools",
-            "system", *keys)  # fmt: skip
+    keys = ("task_id", "instance_id", *OUTCOMES, "tools", "system", *keys)
     others = {key: log[key] for key in keys if key in log}
     for key in log:
         if key not in (*keys, *MESSAGES, "prompt", "completion") and log[key]:
@@ -202,7 +201,7 @@ def _from_smolagents(log: dict, notes: Counter) -> dict:
     if not any(entry["role"] == "system" for entry in entries):
         prompt = next(filter(None, (step.get("model_input_messages") for step in steps)), [])
         entries = [message for message in prompt if message.get("role") == "system"] + entries
-    return _of_a_program({**log, "steps": None, "messages": None}, entries, notes)
+    return _of_a_program({**log, "steps": None}, entries, notes)
 
 
 def _of_smolagents(step: dict) -> list[dict]:
@@ -272,10 +271,8 @@ def _from_inspect(log: dict, notes: Counter) -> dict:
 
 def _from_verifiers(log: dict, notes: Counter) -> dict:
     """A row of verifiers' results; rows of one example are of one task."""
-    entries = [
-        *(request_messages(log["prompt"], {}, []) or []),
-        *(response_messages(log["completion"]) or []),
-    ]
+    entries = request_messages(log["prompt"], {}, []) or []
+    entries = entries + (response_messages(log["completion"]) or [])
     spoken = [i for i, entry in enumerate(entries) if field_at(entry, "role") == "assistant"]
     if log.get("is_truncated") is True and spoken:
         entries[spoken[-1]] = {**entries[spoken[-1]], CUT_OFF: True}

@@ -225,18 +225,15 @@ def _read_log(
     if isinstance(log, Problem):
         raise log
     notes: Counter[str] = Counter()
-    name, as_written = "chat", log
+    name = "chat"
     for condition in reading.keep:
         kept = is_kept(log, condition)
         says[condition] += kept is not None
         if not kept:
             raise LeftOut(f"logs left out by --keep {condition}")
     try:
-        if reading.drop or reading.map:
-            log = renamed(log, reading)
-        name, line = opened(log, notes)
-        if reading.drop or reading.map:
-            line = renamed(line, reading)
+        name, line = opened(renamed(log, reading), notes)
+        line = renamed(line, reading)
         demo = from_chat(line, reading, notes)
     except LeftOut:
         raise
@@ -247,7 +244,7 @@ def _read_log(
     report.normalised += notes
     for note in notes:
         report.first_places.setdefault(note, place)
-    report.first = report.first or (as_written, demo)
+    report.first = report.first or (log, demo)
     report.written += written_in(line)
     return demo, line.get("tools") not in (None, "") or bool(line.get("functions"))
 

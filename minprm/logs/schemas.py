@@ -93,8 +93,9 @@ def is_reconstructed(tool: dict) -> bool:
 
 def tool_name(tool: dict) -> str:
     """The name of a tool as it was sent; empty where it has none."""
-    function = tool.get("function", tool)
-    return str(function.get("name", "")) if isinstance(function, dict) else ""
+    function = tool.get("function")
+    named = function if isinstance(function, dict) else tool
+    return str(named.get("name") or "")
 
 
 def spelled_otherwise(learned: list[dict], sent: list[dict]) -> dict[str, str]:
@@ -200,13 +201,10 @@ def _type(names: set[str]) -> str | list[str]:
     return names.pop() if len(names) == 1 else sorted(names)
 
 
-def _called(demo: Demo) -> dict[str, None]:
+def _called(demo: Demo) -> list[str]:
     """The names of the tools that a log calls, in order of their first call."""
-    names: dict[str, None] = {}
-    for message in demo.messages:
-        for call in message.get("tool_calls", ()):
-            names[call["function"]["name"]] = None
-    return names
+    calls = [call for message in demo.messages for call in message.get("tool_calls", ())]
+    return list(dict.fromkeys(call["function"]["name"] for call in calls))
 
 
 def _listed(names: Iterable[str]) -> str:

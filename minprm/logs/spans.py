@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from minprm.logs.books import first, parsed
+from minprm.logs.books import first, is_list_of, parsed
 
 # What exports wrap spans in; how attributes of a model begin, and those that spell a tree.
 EXPORTS = ("resourceSpans", "batches", "trace", "data", "scopeSpans", "spans", "events",
@@ -100,8 +100,7 @@ def _answers(output: Any) -> Any:
     """What a span returned. Several messages that each say why they end are answers to choose from;
     without that they are what an agent did, one after the other."""
     answers = parsed(output)
-    several = isinstance(answers, list) and len(answers) > 1
-    if several and all(isinstance(one, dict) and "finish_reason" in one for one in answers):
+    if is_list_of(answers, "finish_reason") and len(answers) > 1:
         return {"choices": [{"message": answer} for answer in answers]}
     return output
 
