@@ -89,11 +89,7 @@ METRICS: dict[str, Metric] = {
     "numbers": numbers,
     "distinct": distinct,
 }
-LIBRARIES = {
-    "bleu": "sacrebleu",
-    "chrf": "sacrebleu",
-    "rouge_l": "rouge_score",
-}
+LIBRARIES = {"bleu": "sacrebleu", "chrf": "sacrebleu", "rouge_l": "rouge_score"}
 
 
 def diversity(answers: list[str]) -> dict[str, float]:

@@ -22,13 +22,7 @@ from transformers.utils.hub import cached_file
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from minprm.constants import Config, DeviceName, fail
-from minprm.load.names import (
-    ADAPTER_CONFIG,
-    is_small,
-    require_place,
-    require_sampler,
-    uses_vllm,
-)
+from minprm.load.names import ADAPTER_CONFIG, is_small, require_place, require_sampler, uses_vllm
 from minprm.load.vllm import VLLM, start_engine
 from minprm.model.alone import ALONE, Alone
 from minprm.model.precision import make_head_fp32
@@ -251,9 +245,7 @@ def adapted(
 
     require_layers(model, targets)
     adapters = LoraConfig(
-        r=lora,
-        lora_alpha=alpha or 2 * lora,
-        target_modules=list(targets) or "all-linear",
+        r=lora, lora_alpha=alpha or 2 * lora, target_modules=list(targets) or "all-linear"
     )
     # half of each adapter is random: a rerun, or a run that is resumed, has to begin with the same
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():

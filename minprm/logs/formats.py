@@ -24,13 +24,7 @@ from minprm.logs.envelopes import (
     is_envelope,
     unwrapped,
 )
-from minprm.logs.events import (
-    is_event,
-    is_gemini_line,
-    is_gemini_session,
-    is_row,
-    split_events,
-)
+from minprm.logs.events import is_event, is_gemini_line, is_gemini_session, is_row, split_events
 from minprm.logs.files import Problem, Row, values_of
 from minprm.logs.programs import FAMILIES, parts_of
 from minprm.logs.spans import calls_a_model, spans_of

@@ -28,15 +28,7 @@ from minprm.look.pieces import state_text
 from minprm.play import Episode, forced_opening, task_name
 from minprm.run.events import Began, Event, Grouped, Learned, Played, Updated
 from minprm.run.randomness import noise_seed
-from minprm.stages.act_prm import (
-    Group,
-    Thought,
-    Walk,
-    credit,
-    outcomes,
-    to_samples,
-    walk_logs,
-)
+from minprm.stages.act_prm import Group, Thought, Walk, credit, outcomes, to_samples, walk_logs
 from minprm.text.actions import copies
 from minprm.text.chat import Chat
 from minprm.trainer import Run
