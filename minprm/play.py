@@ -123,7 +123,7 @@ def turn_limit(agent: "Player") -> int:
 def forced_opening(agent: "Player") -> list[int]:
     """Ids that every turn has to begin with: none, but for an agent that may not think. Then they
     are those before an action from which SFT learns a step that has no thought."""
-    return [] if agent.think else agent.chat.opening(agent.no_thought())
+    return [] if agent.think else agent.bare_opening()
 
 
 def ask(
@@ -261,8 +261,11 @@ def messages_of(e: Episode) -> list[dict]:
     """The conversation up to its last action. A turn that could not be read stands as it is."""
     messages = []
     for step in e.steps:
-        written = step.action or step.unreadable
-        messages += [*step.state, as_message(e.world, step.thought, written)]
+        messages += step.state
+        if step.unreadable:  # also where it spells a call: none was made
+            messages.append({"role": "assistant", "content": step.unreadable})
+        else:
+            messages.append(as_message(e.world, step.thought, step.action))
     return messages
 
 

@@ -130,6 +130,24 @@ def test_causes_that_share_most_thoughts_are_named_together_and_a_rare_one_is_no
     assert "1 of 8 thoughts were cut" in Tally(drawn=8, readable=6, empty=1, cut=1).why(here)
 
 
+def test_what_ends_a_turn_is_no_control_token_in_a_thought_and_ids_without_text_are_named():
+    here = SimpleNamespace(agent=ASKED, cfg=Config(model="a pretrained one"))
+    chat = SimpleNamespace(special={9: "<|im_end|>"}, text=lambda ids: "so")
+
+    def thought(ids, closed=False, usable=False):
+        return SimpleNamespace(ids=ids, closed=closed, cut=False, usable=usable)
+
+    good = [thought([1], closed=True, usable=True)] * 7
+    ended = Tally().add([SimpleNamespace(thoughts=good + [thought([1, 9])] * 3)], chat)
+    assert ended.why(here).startswith("3 of 10 thoughts ended the turn, so")
+    inside = Tally().add([SimpleNamespace(thoughts=[*good, thought([9, 1], closed=True)])], chat)
+    assert inside.why(here).startswith("1 of 8 thoughts hold a control token, such as <|im_end|>")
+    beyond = Tally().add([SimpleNamespace(thoughts=[*good, thought([500], closed=True)])], chat)
+    assert beyond.why(here) == (
+        "1 of 8 thoughts hold ids without text: choose another --layout or another --model"
+    )
+
+
 def test_the_embedded_model_is_not_told_to_read_examples():
     embedded = SimpleNamespace(agent=ASKED, cfg=Config())
     for tally in (Tally(drawn=8, turns=5), Tally(drawn=8, cut=8)):

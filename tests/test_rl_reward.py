@@ -94,7 +94,8 @@ def test_it_reads_the_conversation_with_thoughts_calls_and_what_could_not_be_rea
     asked = {"role": "user", "content": world.reset(3)}
     found = {"role": "tool", "content": "a page"}
     call = '{"name": "visit", "arguments": {"title": "Paris"}}'
-    steps = [Step([asked], "hm", call), Step([found], None, "", unreadable="<think>")]
+    unreadable = f"<think>\nso\n</think>\n<tool_call>\n{call}"  # cut: nothing was called
+    steps = [Step([asked], "hm", call), Step([found], "so", "", unreadable=unreadable)]
     infos = [{"formatted": True}, {"formatted": False}]
     e = Episode(world, steps=steps, infos=infos)
     function = {"name": "visit", "arguments": '{"title": "Paris"}'}
@@ -107,7 +108,7 @@ def test_it_reads_the_conversation_with_thoughts_calls_and_what_could_not_be_rea
             "tool_calls": [{"type": "function", "function": function}],
         },
         found,
-        {"role": "assistant", "content": "<think>"},
+        {"role": "assistant", "content": unreadable},
     ]
     earned = paid(e, RL(reward="mine.py:brief", format_penalty=1.0), by_turn=False)
     assert earned == [0.0, 0.25 - 1.0]  # at the last turn, with what an unreadable one costs

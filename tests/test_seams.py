@@ -1,6 +1,7 @@
 """Where two pieces of a turn meet, the ids are those of the whole text."""
 
 import pytest
+from tokenizers import AddedToken
 
 from minprm.load.check import other_opening, other_seams
 from minprm.text.chat import Chat
@@ -123,3 +124,79 @@ def test_an_action_has_the_edge_spaces_that_its_template_writes(trims):
         messages = [*QUESTION, {"role": "assistant", "content": action}]
         text = tokenizer.apply_chat_template(messages, tokenize=False).rstrip("\n")
         assert ids == tokenizer.encode(text, add_special_tokens=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_later_state_has_the_ids_of_the_whole_text_behind_the_end_of_a_turn(kind):
+    chat = Chat(splitting(kind), "think")
+    replies = "12", "refund 12"
+    messages = []
+    ids = []
+    for number, reply in enumerate(replies):
+        ids += chat.state(QUESTION, [], replies[number - 1] if number else None)
+        ids += chat.turn(None, chat.action(reply))
+        messages += [*QUESTION, {"role": "assistant", "content": reply}]
+    text = chat.tokenizer.apply_chat_template(messages, tokenize=False).rstrip("\n")
+    assert ids == chat.tokenizer.encode(text, add_special_tokens=False)
+    spelled = [{"role": "user", "content": "<|im_end|>"}]  # tokenised piece by piece
+    later = chat.state(spelled, [], "12")
+    begun = chat.tokenizer.encode("<|im_end|>\n<|im_start|>", add_special_tokens=False)[1:]
+    assert later[: len(begun)] == begun
+
+
+def test_a_token_that_takes_white_space_with_it_takes_it_from_the_next_state():
+    words = splitting(KINDS[0])
+    words.add_tokens([AddedToken("<|end|>", rstrip=True, special=True)], special_tokens=True)
+    words.chat_template = words.chat_template.replace("<|im_end|>", "<|end|>")
+    chat = Chat(words, "think")
+    messages = [*QUESTION, {"role": "assistant", "content": "12"}]
+    ids = chat.state(QUESTION, [], None) + chat.turn(None, chat.action("12"))
+    ids += chat.state(QUESTION, [], "12")
+    text = words.apply_chat_template(
+        [*messages, *QUESTION], tokenize=False, add_generation_prompt=True
+    )
+    assert ids == words.encode(text, add_special_tokens=False)
+
+
+@pytest.mark.parametrize("template", [TRIMS, TRIMS.replace(" | trim", ""), "llama3_1", "gemma3"])
+def test_what_is_seen_has_the_edge_spaces_that_its_template_writes(template):
+    if template.startswith("{"):
+        words = splitting(KINDS[0])
+        words.chat_template = template
+    else:
+        words = shipped(template)
+    chat = Chat(words, "think")
+    for content in (" a.txt\n", "$ ls\na.txt\n\n", "\t12"):
+        asked = [{"role": "user", "content": content}]
+        text = words.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
+        assert chat.state(asked, [], None) == words.encode(text, add_special_tokens=False)
+
+
+@pytest.mark.parametrize("name", ["llama3_1", "qwen3_6", "qwen3"])
+def test_a_reply_beside_tools_has_the_edge_spaces_that_its_template_writes(name):
+    words = shipped(name)
+    chat = Chat(words, "think", TYPED)
+    reply = "    return 1"
+    messages = [*QUESTION, {"role": "assistant", "content": reply}]
+    text = words.apply_chat_template(messages, tokenize=False)
+    trims = reply not in text
+    kept = reply.strip() if trims else reply
+    assert kept in text and chat.text(chat.action(reply)).startswith(kept)
+    assert trims == (name != "qwen3")
+
+
+@pytest.mark.parametrize("name", ["qwen3", "qwen3_5_think", "nemotron_3_nano"])
+def test_an_empty_thought_has_the_ids_of_the_prompt_of_who_may_not_think(name):
+    words = shipped(name)
+    chat = Chat(words, "think")
+    text = words.apply_chat_template(
+        QUESTION, tokenize=False, add_generation_prompt=True, enable_thinking=False
+    )
+    prompt = chat.state(QUESTION, [], None) + chat.skip
+    assert prompt == words.encode(text, add_special_tokens=False)
+    turn = chat.closed(chat.skip, chat.action("refund 12"))
+    assert chat.parse(turn) == ("", "refund 12")
+    assert chat.without_thought(turn) == chat.turn(None, chat.action("refund 12"))
+    assert chat.opening_of(turn) == chat.skip
+    thinks = chat.turn(chat.thought("so"), chat.action("refund 12"))
+    assert chat.opening_of(thinks) == chat.opening(chat.thought("so"))

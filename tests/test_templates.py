@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loguru import logger
-from tokenizers import AddedToken
+from tokenizers import AddedToken, Tokenizer, models
+from transformers import PreTrainedTokenizerFast
 
 from minprm.constants import ActPRM, Config
 from minprm.data import Demo, Step
@@ -680,3 +681,41 @@ def test_a_logged_reply_that_is_read_as_a_call_is_told():
     c.action('Look: {"name": "visit", "parameters": {}}')
     logger.remove(number)
     assert len(warned) == 1 and "in fields of their own" in warned[0]
+
+
+def test_of_several_templates_the_one_for_these_turns_is_run():
+    plain = TURNS + PROMPT
+    one = bytes_with(["<|im_start|>", "<|im_end|>", "<tool_call>"], "<|im_end|>", plain)
+    qwen = shipped("qwen3")
+    both = shipped("qwen3")
+    both.chat_template = {"default": plain, "tool_use": qwen.chat_template}
+    action = joined("", [PLAIN_CALL])
+    assert Chat(both, "think", TYPED).action(action) == Chat(qwen, "think", TYPED).action(action)
+    assert Chat(both, "think").layout == Chat(one, "think").layout
+    # a token of the template that is not marked as special is a control token in either
+    added = bytes_with(["<|im_start|>", "<|im_end|>"], "<|im_end|>", plain + "{# [CALL] #}")
+    added.add_tokens(["[CALL]"])
+    named = bytes_with(["<|im_start|>", "<|im_end|>"], "<|im_end|>", plain)
+    named.add_tokens(["[CALL]"])
+    named.chat_template = {"default": added.chat_template}
+    assert Chat(named).content("a [CALL] b") == Chat(added).content("a [CALL] b")
+    assert named.convert_tokens_to_ids("[CALL]") not in Chat(named).content("a [CALL] b")
+
+
+def test_several_templates_without_one_for_these_turns_are_refused(capsys):
+    made = bytes_with(["<|im_start|>", "<|im_end|>"], "<|im_end|>", TURNS + PROMPT)
+    made.chat_template = {"tool_use": TURNS + PROMPT}
+    with pytest.raises(SystemExit):
+        Chat(made, "think")
+    assert "use another --model" in capsys.readouterr().err
+
+
+def test_a_vocabulary_that_drops_what_it_cannot_say_is_refused(capsys):
+    letters = {letter: i for i, letter in enumerate("abcdefghijklmnopqrstuvwxyz \n")}
+    model = models.BPE(letters, [])
+    made = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(model), eos_token="<|im_end|>")
+    made.add_tokens(["<|im_end|>", "<|im_start|>"], special_tokens=True)
+    made.chat_template = TURNS + PROMPT
+    with pytest.raises(SystemExit):
+        Chat(made, "think")
+    assert "cannot say '<think>" in capsys.readouterr().err

@@ -24,7 +24,7 @@ from minprm.load.names import require_device
 from minprm.load.pretrained import load_model, make_sampler, pretrained
 from minprm.model.agent import Agent, Player, make_agent
 from minprm.model.policy import Policy
-from minprm.play import Episode, act, begin, turn_limit
+from minprm.play import Episode, act, begin, forced_opening, turn_limit
 from minprm.report.table import by_log
 from minprm.stages.act_prm import WITH_ONE_THOUGHT, portions
 from minprm.text.actions import copies, exact_match
@@ -192,6 +192,7 @@ def _answer_portion(
 ) -> list[Answer]:
     """Those of one portion of the logs. first: the number of its first log."""
     agent.sampler.begin()
+    opening = forced_opening(agent)
     turns: list[list[Turn]] = [[] for _ in demos]
     starts = {}
     scored: dict[int, Sample] = {}  # the number of an answer, and what is scored of it
@@ -207,16 +208,19 @@ def _answer_portion(
             before = agent.chat.history(turns[i], agent.history)
             nodes.append(chain([*before, states[-1][0]], starts))
         completions = agent.sampler.generate(
-            [node.whole() for node in nodes], 1, turn_limit(agent), agent.chat.ends,
+            [node.whole() + opening for node in nodes], 1, turn_limit(agent), agent.chat.ends,
             cfg.eval_temperature, noise + t,
         )  # fmt: skip
         for i, state, node, (completion,) in zip(live, states, nodes, completions, strict=True):
             step = demos[i].steps[t]
-            turn, sample = _replayed(agent, step, completion.ids, state, node)
+            ids = opening + completion.ids
+            turn, sample = _replayed(agent.chat, step, ids, state, node)
             turns[i].append(turn)
-            thought, action = agent.chat.parse(completion.ids)
-            unreadable = agent.chat.text(completion.ids) if action is None else ""
-            answer = Answer(first + i, step, completion.ids, thought, action, unreadable, 0.0)
+            thought, action = agent.chat.parse(ids)
+            if opening:  # a thought that was given, an empty one, is not the agent's
+                thought = None
+            unreadable = agent.chat.text(ids) if action is None else ""
+            answer = Answer(first + i, step, ids, thought, action, unreadable, 0.0)
             if _can_be_scored(agent.chat, answer):
                 scored[len(answers)] = sample
             answers.append(answer)
@@ -273,13 +277,13 @@ def _over_logs(answers: list[Answer], numbers: list[float]) -> tuple[float, floa
 
 
 def _replayed(
-    agent: Agent, step: Step, ids: list[int], state: tuple[list[int], list[int]], node: Sample
+    chat: Chat, step: Step, ids: list[int], state: tuple[list[int], list[int]], node: Sample
 ) -> tuple[Turn, Sample]:
     """The agent's thought with the expert's action: as a turn of the history, and to be scored."""
-    chat = agent.chat
     action = chat.action(step.action)
     thought, _ = chat.split(ids)
+    opening = chat.opening_of(ids)
     if thought is not None and not chat.clean(thought):
-        thought = None  # a control token inside: no thought that could stand in a history
-    turn = Turn(*state, chat.turn(thought, action), chat.turn(None, action))
-    return turn, Sample(parent=node).extend(chat.opening(thought)).extend(action, 0.0)
+        opening = chat.opening(None)  # a control token inside: it cannot stand in a history
+    turn = Turn(*state, chat.closed(opening, action), chat.turn(None, action))
+    return turn, Sample(parent=node).extend(opening).extend(action, 0.0)

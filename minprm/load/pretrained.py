@@ -57,6 +57,8 @@ def pretrained(kind: Any, path: str, **knobs) -> Any:
         if "couldn't connect" in reason:
             reason = "no folder here has this name, and the hub does not answer. Mend the name or "
             reason += "the network, or name a folder that holds the model"
+        if "backend tokenizer" in reason:
+            reason = "it has no tokenizer, which stands in a tokenizer.json beside the weights"
         fail(f"{path} is no model that transformers loads: {reason}")
 
 

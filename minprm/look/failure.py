@@ -45,11 +45,13 @@ class Tally:
                 self.drawn += 1
                 self.readable += z.usable
                 self.cut += z.cut
-                self.turns += not z.closed and not z.cut
+                ended_turn = not z.closed and not z.cut
+                ids = z.ids[:-1] if ended_turn else z.ids
+                self.turns += ended_turn
                 if z.cut:
                     self.lines.update(set(FORMAT.findall(chat.text(z.ids))))
                 self.empty += z.usable and not chat.text(z.ids).strip()
-                self.controls.update({chat.special[i] for i in z.ids if i in chat.special})
+                self.controls.update({chat.special[i] for i in ids if i in chat.special})
         return self
 
     def why(self, run: Run) -> str:
@@ -80,7 +82,11 @@ class Tally:
                 f"{self.empty} of {self.drawn} thoughts are empty, so this model ends a thought at "
                 f"once: {asked}"
             )
-        return no_end
+        if causes:
+            return no_end
+        return (
+            f"{self.drawn - self.readable} of {self.drawn} thoughts hold ids without text: {other}"
+        )
 
     def _causes_of_no_end(self, stop: str, longest: int) -> dict[str, str]:
         """Why thoughts have no end: each cause of more than a quarter of these, in words."""

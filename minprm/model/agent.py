@@ -73,13 +73,12 @@ class Prompter:
         state, hidden = self.chat.state_ids(question, tools, last_step.action)
         return [*before, *state], [*before, *hidden]
 
-    def no_thought(self) -> list[int] | None:
-        """What stands for the thought in a turn without one: nothing. But if the agent may not
-        think, and its template has thoughts and no other opening of an action, an empty thought."""
-        chat = self.chat
-        if self.think or chat.act_without_thought or not chat.native_thoughts:
-            return None
-        return chat.thought("")
+    def bare_opening(self) -> list[int]:
+        """Ids before the action of a turn without a thought. If the agent may not think, and its
+        template has thoughts and no other opening of an action, they are an empty thought."""
+        if self.think:
+            return self.chat.act_without_thought
+        return self.chat.skip or self.chat.act_without_thought
 
 
 @dataclass(kw_only=True)

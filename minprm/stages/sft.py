@@ -49,9 +49,11 @@ def to_samples(demo: Demo, agent: Agent) -> list[Sample]:
     shared = {}  # what edited histories have in common
     for i, step in enumerate(demo.steps):
         state_ids = agent.state_ids(step.state, demo.tools, demo.action_before(i))
-        thought = agent.no_thought() if step.thought is None else chat.thought(step.thought)
+        opening = agent.bare_opening()
+        if step.thought is not None:
+            opening = chat.opening(chat.thought(step.thought))
         action = chat.action(step.action)
-        turn = chat.turn(thought, action)
+        turn = chat.closed(opening, action)
         if turns and agent.history.edits():
             before = chat.history(turns, agent.history)
             samples.append(Sample(parent=chain(before, shared)))

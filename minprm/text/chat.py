@@ -100,17 +100,22 @@ class Chat:
         self.think = self.encode(self.layout.think)
         self.think_end, self.act = self._behind_thought()
         self.stop = self.think_end[:1]  # where sampling of a thought ends
-        if tokenizer.unk_token_id in (*self.think, *self.think_end, *self.act):
+        tags = [*self.think, *self.think_end, *self.act]
+        letters = "".join(f"{self.layout.think}{self.layout.stop}{self.layout.act}".split())
+        said = "".join(self.text(tags).split())  # some vocabularies drop what they cannot say
+        if tokenizer.unk_token_id in tags or said.casefold() != letters.casefold():
             fail(
                 f"the vocabulary of {tokenizer.name_or_path} cannot say "
                 f"{self.layout.think + self.layout.stop!r}: use another --model or --layout"
             )
         self.act_without_thought = self.encode(self.layout.act_without_thought)
+        self.skip = self.encode(self.layout.skip)  # of one text: it has other ids than its parts
         self.act_end = self.encode(self.layout.act_end)
         ends = self._chat_template.turns.ends
         self.end = self.encode(ends.common)  # empty where replies and calls end differently
         # Where sampling of a turn ends.
         self.ends = [self._ids[end] for end in dict.fromkeys((ends.reply, ends.call))]
+        self._turn_end = ends.reply  # behind which the next state begins
         self.close = self.encode(ends.close)  # ends a turn that was cut for its length
 
     # Writing: from messages, thoughts and actions to ids.
@@ -193,6 +198,10 @@ class Chat:
             return self.act_without_thought
         return [*self.think, *thought, *self.think_end, *self.act]
 
+    def closed(self, opening: list[int], action: list[int]) -> list[int]:
+        """Ids of an assistant's turn that begins with this opening."""
+        return [*opening, *action, *self.act_end, *self.end]
+
     def turn(
         self, thought: list[int] | None, action: list[int], order: str = "natural"
     ) -> list[int]:
@@ -201,7 +210,7 @@ class Chat:
         order: one of ORDERS; `action_first` writes the thought after the action.
         """
         if thought is None or order == "natural":
-            return [*self.opening(thought), *action, *self.act_end, *self.end]
+            return self.closed(self.opening(thought), action)
         # Act-PRM can train on this order too: the model learns to explain a given action.
         acted = self.before_thought(action)
         return [*acted, *self.think, *thought, *self.think_end, *self.end]
@@ -222,6 +231,8 @@ class Chat:
 
     def split(self, ids: list[int]) -> tuple[list[int] | None, list[int]]:
         """(thought, what follows it) of a sampled turn. Without a thought, all of it follows."""
+        if self.skip and ids[: len(self.skip)] == self.skip:
+            return [], ids[len(self.skip) :]
         start = len(self.think)
         if ids[:start] != self.think:
             return None, ids
@@ -231,6 +242,14 @@ class Chat:
             if ids[stop_at:end] == self.think_end:
                 return ids[start:stop_at], ids[end:]
         return None, ids
+
+    def opening_of(self, ids: list[int]) -> list[int]:
+        """Ids of a sampled turn up to its action, as another action may stand behind them."""
+        thought, acted = self.split(ids)
+        if thought is None:
+            return self.act_without_thought
+        written = ids[: len(ids) - len(acted)]
+        return written if written == self.skip else [*written, *self.act]
 
     def without_thought(self, ids: list[int]) -> list[int]:
         """Ids of a sampled turn without its thought."""
@@ -277,13 +296,14 @@ class Chat:
         """The text of ids, for worlds and people. Losses never see it."""
         return decoded(self.tokenizer, ids)
 
-    def encode(self, text: str, begins: bool = False) -> list[int]:
+    def encode(self, text: str, begins: bool = False, end: str = "") -> list[int]:
         """Ids of text in which a control token is one token. Exits at what the vocabulary lacks.
 
-        begins: the conversation begins with it.
+        begins: the conversation begins with it. Else it stands behind this end of a turn, if any.
         """
+        render = self._chat_template.render
         try:
-            return self._chat_template.render.encode(text, begins)
+            return render.behind(end, text) if end and not begins else render.encode(text, begins)
         except Exception as error:  # tokenizers raises nothing narrower
             name = self.tokenizer.name_or_path
             fail(f"the vocabulary of {name} cannot say {text!r} ({error}): use another --model")
@@ -331,13 +351,13 @@ class Chat:
                 hole = isinstance(piece, Hole)
                 texts.append(piece.fill(contents[piece.number]) if hole else piece)
             with suppress(Exception):  # a word that the vocabulary lacks: `content` names it
-                return render.state_ids("".join(texts), begins)
+                return render.state_ids("".join(texts), "" if begins else self._turn_end)
         ids: list[int] = []
         for piece in pieces:
             if isinstance(piece, Hole):
                 ids += self.content(piece.fill(contents[piece.number]))
             elif piece:
-                ids += self.encode(piece, begins and not ids)
+                ids += self.encode(piece, begins and not ids, "" if ids else self._turn_end)
         return ids
 
     def _body(self, ids: list[int], opening: list[int]) -> str | None:

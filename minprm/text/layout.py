@@ -21,6 +21,7 @@ class Layout(NamedTuple):
     act_without_thought: str  # opens the action of a turn that has no thought
     act_end: str  # ends the action
     act_gap: str = ""  # between an action and its end
+    skip: str = ""  # an empty thought up to the action, where a turn without one has no opening
 
 
 def choose_layout(name: str, turns: Turns, tools: bool, vocabulary: dict[str, int]) -> Layout:
@@ -30,6 +31,7 @@ def choose_layout(name: str, turns: Turns, tools: bool, vocabulary: dict[str, in
     """
     has_tags = all(tag in vocabulary for tag in TAGS)
     if name == "think" or (name == "auto" and not has_tags):
+        skips = turns.newest.key is not None and not turns.act_without_thought
         return Layout(
             name="think",
             think=turns.newest.open,
@@ -38,6 +40,7 @@ def choose_layout(name: str, turns: Turns, tools: bool, vocabulary: dict[str, in
             act=turns.act,
             act_without_thought=turns.act_without_thought,
             act_end="",
+            skip=turns.newest.skipped(turns.act) if skips else "",
         )
     if tools:
         fail("--layout tags is for plain-text actions, and here are tools: use --layout think")

@@ -31,6 +31,19 @@ class Newest(NamedTuple):
         opened = re.escape(self.open.strip())
         return re.sub(rf"{opened}\s*({re.escape(self.stop)}\s*)?$", "", prompt)
 
+    def skipped(self, act: str) -> str:
+        """An empty thought, and what opens the action behind it: as the template has it where a
+        model is not to think, or else in the texts of a thought."""
+        try:
+            prompt = self.render([QUESTION], [], prompt=True, enable_thinking=False)
+        except ValueError:
+            prompt = ""
+        empty = prompt.removeprefix(self.bare(prompt))
+        if self.stop not in empty:
+            return self.open + self.gap + self.stop + act
+        space = len(self.open) - len(self.open.lstrip())
+        return self.open[:space] + empty
+
     def text(self, message: dict) -> str:
         """The message as the template writes it."""
         text = self.render([QUESTION, message], [], prompt=False)

@@ -32,9 +32,13 @@ class Hole(str):
     def __init__(self, text: str):
         self.number = int(text.removeprefix(MARK).rstrip('\\"x'))  # which text
         self.escaped = "\\" in text  # the template writes it inside JSON
+        # does the template drop white space before the text, and behind it
+        self.trims_start = self.trims_end = False
 
     def fill(self, text: str) -> str:
         """The text as it stands in this place."""
+        text = text.lstrip() if self.trims_start else text
+        text = text.rstrip() if self.trims_end else text
         return json.dumps(text, ensure_ascii=False)[1:-1] if self.escaped else text
 
 
@@ -51,6 +55,19 @@ def at_holes(text: str) -> list[str]:
     pieces = _PLACEHOLDER.split(text)
     pieces[1::2] = map(Hole, pieces[1::2])
     return pieces
+
+
+def note_trimmed(pieces: list[str], spaced: list[str]) -> None:
+    """Notes in the holes of `pieces` where the template trims. spaced: its pieces where each text
+    stands between two tabs."""
+    trims = {}
+    for before, hole, behind in zip(spaced[::2], spaced[1::2], spaced[2::2], strict=False):
+        if isinstance(hole, Hole):
+            starts = not before.endswith(("\t", "\\t"))
+            trims[hole.number] = starts, not behind.startswith(("\t", "\\t"))
+    for hole in pieces:
+        if isinstance(hole, Hole) and hole.number in trims:
+            hole.trims_start, hole.trims_end = trims[hole.number]
 
 
 def common_start(texts: list[str]) -> str:
@@ -93,9 +110,14 @@ def decoded(tokenizer: "PreTrainedTokenizerBase", ids: list[int]) -> str:
 
 
 def applied(
-    tokenizer: "PreTrainedTokenizerBase", messages: list[dict], tools: list[dict], **knobs
+    tokenizer: "PreTrainedTokenizerBase",
+    messages: list[dict],
+    tools: list[dict],
+    template: str | None = None,
+    **knobs,
 ) -> str:
-    """The text of the tokenizer's chat template. It raises whatever the template's author liked.
+    """The text of this chat template, or else of the tokenizer's own. It raises whatever the
+    template's author liked.
 
     transformers' `apply_chat_template` drops a content of None, since 5.24, before it renders so;
     but some templates write calls only in a message whose content is None.
@@ -107,7 +129,7 @@ def applied(
     texts, _ = render_jinja_template(
         [messages],
         tools=schemas,
-        chat_template=tokenizer.get_chat_template(tools=schemas),
+        chat_template=tokenizer.get_chat_template(template, tools=schemas),
         **tokenizer.special_tokens_map,
         **knobs,
     )
@@ -117,15 +139,17 @@ def applied(
 class Renderer:
     """A tokenizer's template as a function of messages."""
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase"):
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase", tools: bool = False):
         self.tokenizer = tokenizer
+        # of several templates, the one that is meant for turns like these
+        self._template = tokenizer.get_chat_template(tools=[{}] if tools else None)
         # Its control tokens. Of those that are not marked as special, only tags are: some models
         # have such tokens for runs of white space, and Gemma for <b> too.
         self.ids: dict[str, int] = {}
         special = []
         for i, added in tokenizer.added_tokens_decoder.items():
             token = str(added)
-            is_tag = token in TAGS or token.startswith("<|") or token in tokenizer.chat_template
+            is_tag = token in TAGS or token.startswith("<|") or token in self._template
             is_space = not token.replace("▁", " ").strip()
             if added.special:
                 special.append(token)
@@ -142,10 +166,11 @@ class Renderer:
         self.content_ids = lru_cache(maxsize=256)(self._content_ids)
         self._message_ids = lru_cache(maxsize=256)(self.encode)
 
-    def __call__(self, messages: list[dict], tools: list[dict], prompt: bool) -> str:
+    def __call__(self, messages: list[dict], tools: list[dict], prompt: bool, **knobs) -> str:
         """The template's text. Raises ValueError where the template raises anything."""
         try:
-            return applied(self.tokenizer, messages, tools, add_generation_prompt=prompt)
+            knobs |= {"template": self._template, "add_generation_prompt": prompt}
+            return applied(self.tokenizer, messages, tools, **knobs)
         except Exception as error:  # a template raises whatever its author liked
             roles = ", ".join(message["role"] for message in messages)
             reason = " ".join(str(error).split())
@@ -217,15 +242,26 @@ class Renderer:
             ids += self.encode(part, split_special_tokens=True)
         return ids
 
-    def state_ids(self, text: str, begins: bool) -> list[int]:
-        """Ids of the template's text. A control token parts what stands before it from itself, so
-        the parts are tokenised one by one: many states have some in common."""
+    def state_ids(self, text: str, end: str) -> list[int]:
+        """Ids of the template's text behind the control token `end`; "": it begins a conversation.
+
+        A control token parts what stands before it from itself, so the parts are tokenised one by
+        one: many states have some in common.
+        """
         starts = [match.start() for match in self.controls(text)]
         ids: list[int] = []
         for start, stop in pairwise([0, *starts, len(text)]):
-            if start < stop:
-                ids += self._message_ids(text[start:stop], begins and start == 0)
+            if start == 0 < stop and end:
+                ids += self.behind(end, text[:stop])
+            elif start < stop:
+                ids += self._message_ids(text[start:stop], start == 0)
         return ids
+
+    def behind(self, token: str, text: str) -> list[int]:
+        """Ids of text behind a control token: some vocabularies add a space there, and some tokens
+        take white space with them."""
+        ids = self.tokenizer.encode(token + text, add_special_tokens=False)
+        return ids[ids.index(self.ids[token]) + 1 :]
 
     def encode(self, text: str, begins: bool = False, **knobs) -> list[int]:
         """Ids of a piece of text, as they are where the piece stands behind a line break, or where

@@ -22,6 +22,7 @@ from minprm.text.render import (
     Renderer,
     at_holes,
     hole_numbers,
+    note_trimmed,
     placeholder,
 )
 from minprm.text.turns import call_id, find_turns
@@ -58,9 +59,9 @@ class ChatTemplate:
 
     def __init__(self, tokenizer: "PreTrainedTokenizerBase", layout: str, tools: list[dict]):
         _give_template(tokenizer)
-        self.render = Renderer(tokenizer)
         self._warned = False
         try:
+            self.render = Renderer(tokenizer, bool(tools))
             question = {**QUESTION, "content": placeholder(0)}
             text = self.render([question], [], prompt=True)
             self._check_nothing_is_lost([question], hole_numbers(at_holes(text)))
@@ -82,6 +83,8 @@ class ChatTemplate:
         Raises ValueError where the template has no place for it.
         """
         reply, calls = parts(action)
+        if reply != reply.strip() and not calls:
+            reply = self.turns.trimmed(reply)
         if len(calls) > 1 and self.calls.join is None:
             raise ValueError(
                 "the chat template allows one tool call a turn, and this one has more: split the"
@@ -142,14 +145,19 @@ class ChatTemplate:
         """
         self.render.check_tools(tools)
         messages = _with_ids(messages, called or ())
-        marked = [{**m, "content": placeholder(i)} for i, m in enumerate(messages)]
-        if called is None:
-            pieces = at_holes(self.render(marked, tools, prompt=True))
-        else:
+        before = []
+        if called is not None:
+            before = [QUESTION, self.turns.before(called, len(messages))]
+        written = []
+        for space in ("", "\t"):
+            marked = []
+            for i, message in enumerate(messages):
+                marked.append({**message, "content": f"{space}{placeholder(i)}{space}"})
+            written.append(at_holes(self.render([*before, *marked], tools, prompt=True)))
+        pieces, spaced = written
+        note_trimmed(pieces, spaced)
+        if called is not None:
             # The turn before is in the history already, and so is the text that ended it.
-            before = self.turns.before(called, len(messages))
-            text = self.render([QUESTION, before, *marked], tools, prompt=True)
-            pieces = at_holes(text)
             if len(messages) not in hole_numbers(pieces):
                 raise ValueError("the chat template leaves out the turn before")
             while len(messages) in hole_numbers(pieces):
