@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import get_type_hints
 
 import pytest
+from transformers import AutoTokenizer
 
 from evidence.experiments import ablations, objectives
 from minprm.arms.ladder import STAGES
@@ -23,6 +24,7 @@ from minprm.constants import refusal as refused
 from minprm.envs.cups import Cups
 from minprm.load import tiny
 from minprm.load.names import require_model
+from minprm.load.pretrained import pretrained
 from minprm.look.screen import bar
 from minprm.model.policy import Policy
 from minprm.text.actions import exact_match
@@ -396,6 +398,19 @@ def test_a_broken_checkpoint_ends_in_one_sentence(file, checkpoint, tmp_path, ca
     (tmp_path / "broken" / file).write_bytes(whole[: len(whole) // 2])
     error = refusal(evaluate.main, [str(tmp_path / "broken"), "--episodes", "1"], capsys)
     assert "is no model that transformers loads" in error
+
+
+def test_a_model_without_a_tokenizer_is_named(checkpoint, tmp_path, capsys):
+    shutil.copytree(checkpoint, tmp_path / "bare")
+    for file in (tmp_path / "bare").glob("tokenizer*"):
+        file.unlink()
+    (tmp_path / "bare/config.json").write_text(json.dumps({"model_type": "llama"}))
+    error = refusal(
+        lambda folder: pretrained(AutoTokenizer, *folder), [str(tmp_path / "bare")], capsys
+    )
+    assert error.endswith(
+        "it has no tokenizer, which stands in a tokenizer.json beside the weights\n"
+    )
 
 
 @pytest.mark.parametrize("name", ["model.gguf", "", "models/model.Q4_K_M.gguf", "MODEL.GGUF", "b"])

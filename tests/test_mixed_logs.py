@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from minprm.arms.evaluation import replay
+from minprm.arms.evaluation import answer_logs, replay, replay_summary
 from minprm.constants import SFT, ActPRM, Config
 from minprm.data import Demo, Sample, Step
 from minprm.model.agent import make_agent
@@ -72,7 +72,9 @@ def test_who_may_not_think_is_replayed_behind_the_opening_that_was_learned(name)
             return [[Completion(ids, [0.0] * len(ids))]]
 
     agent = make_agent(policy, Writes(policy.model), cfg, TYPED)
-    row = replay(agent, cfg, [demo], noise=0)
+    answers = answer_logs(agent, cfg, [demo], noise=0)
+    assert [answer.thought for answer in answers] == [None] * 3
+    row = replay_summary([demo], answers)
     assert row["success"] == 1.0 and row["unreadable"] == row["thought_rate"] == 0.0
     (learned,) = to_samples(demo, agent)
     opening = agent.bare_opening()

@@ -1,9 +1,12 @@
 """Where two pieces of a turn meet, the ids are those of the whole text."""
 
+from itertools import product
+
 import pytest
 from tokenizers import AddedToken
 
 from minprm.load.check import other_opening, other_seams
+from minprm.text.actions import joined
 from minprm.text.chat import Chat
 from minprm.text.template import PLAIN
 from shared.splits import KINDS, splitting
@@ -158,7 +161,12 @@ def test_a_token_that_takes_white_space_with_it_takes_it_from_the_next_state():
     assert ids == words.encode(text, add_special_tokens=False)
 
 
-@pytest.mark.parametrize("template", [TRIMS, TRIMS.replace(" | trim", ""), "llama3_1", "gemma3"])
+EDGES = [TRIMS, *(TRIMS.replace("| trim", trims) for trims in (
+    "", ".lstrip()", ".rstrip()", ".strip('\\n')", ".rstrip(' ')", "| trim + '\\t'"
+))]  # fmt: skip
+
+
+@pytest.mark.parametrize("template", [*EDGES, "llama3_1", "gemma3"])
 def test_what_is_seen_has_the_edge_spaces_that_its_template_writes(template):
     if template.startswith("{"):
         words = splitting(KINDS[0])
@@ -166,14 +174,33 @@ def test_what_is_seen_has_the_edge_spaces_that_its_template_writes(template):
     else:
         words = shipped(template)
     chat = Chat(words, "think")
-    for content in (" a.txt\n", "$ ls\na.txt\n\n", "\t12"):
-        asked = [{"role": "user", "content": content}]
-        text = words.apply_chat_template(asked, tokenize=False, add_generation_prompt=True)
-        assert chat.state(asked, [], None) == words.encode(text, add_special_tokens=False)
+    contents = " a.txt\n", "$ ls\na.txt\n\n", "\t12"
+    for content, other in product(contents, contents):
+        rules = {"role": "system", "content": other}
+        asked = {"role": "user", "content": content}
+        reply = {"role": "assistant", "content": "12"}
+        for messages in ([asked], [rules, asked]):
+            assert chat.state(messages, [], None) == whole(words, messages)
+            later = chat.state([asked], [], "12")
+            assert later == whole(words, [*messages, reply, asked])[-len(later) :]
+
+
+def whole(words, messages: list[dict]) -> list[int]:
+    """Ids of a prompt as one text."""
+    text = words.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    return words.encode(text, add_special_tokens=False)
+
+
+def test_what_a_tool_answers_has_the_edge_spaces_that_its_template_writes_in_json():
+    words = shipped("llama3_1")
+    chat = Chat(words, "think", TYPED)
+    call = joined("", [{"name": "visit", "arguments": {}}])
+    ids = chat.state([{"role": "tool", "content": " a\n"}], TYPED, call)
+    assert r'" a\n"' in chat.text(ids)
 
 
 @pytest.mark.parametrize("name", ["llama3_1", "qwen3_6", "qwen3"])
-def test_a_reply_beside_tools_has_the_edge_spaces_that_its_template_writes(name):
+def test_a_reply_of_who_has_tools_has_the_edge_spaces_that_its_template_writes(name):
     words = shipped(name)
     chat = Chat(words, "think", TYPED)
     reply = "    return 1"
@@ -194,9 +221,29 @@ def test_an_empty_thought_has_the_ids_of_the_prompt_of_who_may_not_think(name):
     )
     prompt = chat.state(QUESTION, [], None) + chat.skip
     assert prompt == words.encode(text, add_special_tokens=False)
-    turn = chat.closed(chat.skip, chat.action("refund 12"))
-    assert chat.parse(turn) == ("", "refund 12")
-    assert chat.without_thought(turn) == chat.turn(None, chat.action("refund 12"))
-    assert chat.opening_of(turn) == chat.skip
-    thinks = chat.turn(chat.thought("so"), chat.action("refund 12"))
+
+
+def test_an_empty_thought_has_the_line_break_that_its_template_writes_in_a_turn():
+    words = shipped("glm4moe")
+    chat = Chat(words, "think")
+    messages = [*QUESTION, {"role": "assistant", "content": "refund 12"}]
+    text = words.apply_chat_template(messages, tokenize=False)
+    ids = chat.state(QUESTION, [], None) + chat.skip + chat.content("refund 12")
+    assert ids == words.encode(text, add_special_tokens=False)
+
+
+@pytest.mark.parametrize("tools", [[], TYPED], ids=["plain", "tools"])
+@pytest.mark.parametrize("name", ["qwen3", "glm4moe", "gptoss", "mistral", "nemotron_3_nano"])
+def test_a_turn_with_an_empty_thought_is_read_whoever_wrote_it(name, tools):
+    chat = Chat(shipped(name), "think", tools)
+    action = chat.action("refund 12")
+    bare = chat.turn(None, action)
+    empty = chat.turn([], action)
+    assert chat.parse(empty) == ("", "refund 12")
+    assert chat.opening_of(empty) == chat.opening([]) and chat.without_thought(empty) == bare
+    if chat.skip:
+        skipped = chat.closed(chat.skip, action)
+        assert chat.parse(skipped) == ("", "refund 12")
+        assert chat.opening_of(skipped) == chat.skip and chat.without_thought(skipped) == bare
+    thinks = chat.turn(chat.thought("so"), action)
     assert chat.opening_of(thinks) == chat.opening(chat.thought("so"))

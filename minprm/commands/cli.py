@@ -112,14 +112,16 @@ def _forget_other(preset: Config, flags: list[str]) -> None:
 
 
 def read_known_flags(schema: type[Flags], argv: list[str], program: str) -> tuple[Flags, list[str]]:
-    """An instance of the dataclass `schema` from the flags that it knows; and the others."""
+    """What `read_flags` makes of the flags that the schema knows; and the others."""
     both: Any = read_flags(schema, argv, program, return_unknown_args=True)
     return both
 
 
 def read_flags(schema: type[Flags], argv: list[str], program: str, **knobs: Any) -> Flags:
-    """The same from flags that it all knows. tyro, which reads them by these knobs, draws its
-    complaints as a box of several lines; here they end in one sentence."""
+    """An instance of the dataclass `schema` from flags. knobs: tyro's, which reads them.
+
+    tyro draws its complaints as a box of several lines; here they end in one sentence.
+    """
     box = io.StringIO()
     try:
         with contextlib.redirect_stderr(box):

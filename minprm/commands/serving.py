@@ -17,7 +17,7 @@ from minprm.constants import fail
 from minprm.load.pretrained import base_of, pretrained
 from minprm.logs.schemas import RECONSTRUCTED, is_reconstructed, tool_name
 from minprm.text.chat import Chat
-from minprm.text.render import QUESTION, applied
+from minprm.text.render import QUESTION, Renderer
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # of adapters, that vLLM makes room for
 NOTES = [
@@ -81,10 +81,9 @@ def how_to_serve(tokenizer: PreTrainedTokenizerBase, about: dict) -> Serving:
     thinks = knobs["think"] and about.get("row", {}).get("thought_rate", 1.0) >= 0.5
     flags = []
     notes = NOTES + notes_of(about, thinks)
-    prompt = applied(tokenizer, [QUESTION], [], add_generation_prompt=True)
-    switched = applied(
-        tokenizer, [QUESTION], [], add_generation_prompt=True, enable_thinking=thinks
-    )
+    render = Renderer(tokenizer, bool(about.get("tools")))
+    prompt = render([QUESTION], [], prompt=True)
+    switched = render([QUESTION], [], prompt=True, enable_thinking=thinks)
     wrong = re.search(r"<think>\s*</think>\s*$" if thinks else r"<think>\s*$", prompt)
     if switched != prompt and (wrong or not knobs["think"]):
         flags = ["--default-chat-template-kwargs", json.dumps({"enable_thinking": thinks})]

@@ -364,9 +364,12 @@ def write(player: Player, steps: list[Step], tools: list[dict], after: str | Non
     ids = []
     for step in steps[:-1]:
         ids += player.state_ids(step.state, tools, after)[0]
-        thought = step.thought if player.history.thoughts else None
-        thought_ids = None if thought is None else chat.thought(thought)
-        ids += chat.turn(thought_ids, chat.action(step.action))
+        opening = chat.opening(None)
+        if player.history.thoughts:
+            opening = player.bare_opening()
+            if step.thought is not None:
+                opening = chat.opening(chat.thought(step.thought))
+        ids += chat.closed(opening, chat.action(step.action))
         after = step.action
     return ids + player.state_ids(steps[-1].state, tools, after)[0]
 

@@ -98,8 +98,8 @@ def of_play(episodes: list[Episode], chat: Chat) -> list[Drawn]:
     for e in episodes:
         sample, begin, end = e.spans[0] if e.spans else (Sample(), 0, 0)
         thought, _ = chat.split(sample.ids[begin:end])
-        if thought is not None:
-            opened = begin + len(chat.think)
+        opened = begin + len(chat.think)
+        if thought is not None and sample.ids[begin:opened] == chat.think:
             closed = opened + len(thought) + 1
             state = Sample(parent=sample.parent).extend(sample.ids[:opened]).whole()
             ids, logprobs = sample.ids[opened:closed], sample.logprobs[opened:closed]

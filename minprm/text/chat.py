@@ -48,7 +48,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from minprm.constants import History, fail
 from minprm.own import limited
 from minprm.text.actions import parts
-from minprm.text.render import Control, Hole, decoded
+from minprm.text.render import Control, Hole, decoded, with_edges
 from minprm.text.template import ChatTemplate
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Chat:
                 f"{self.layout.think + self.layout.stop!r}: use another --model or --layout"
             )
         self.act_without_thought = self.encode(self.layout.act_without_thought)
-        self.skip = self.encode(self.layout.skip)  # of one text: it has other ids than its parts
+        self.skip = self.encode(self.layout.skip)  # as one text: its parts alone have other ids
         self.act_end = self.encode(self.layout.act_end)
         ends = self._chat_template.turns.ends
         self.end = self.encode(ends.common)  # empty where replies and calls end differently
@@ -132,14 +132,16 @@ class Chat:
         self, messages: list[dict], tools: list[dict], after: str | None
     ) -> tuple[list[int], list[int]]:
         """The first two fields of a Turn: the state, and the state without what was observed."""
-        pieces = self._state_pieces(messages, tools, after)
         contents = []
         rules = []  # a system message is no observation
         for message in messages:
             contents.append(message["content"])
             rules.append(message["content"] if message["role"] == "system" else "")
-        begins = after is None
-        return self._filled(pieces, contents, begins), self._filled(pieces, rules, begins)
+        versions = []
+        for texts in (contents, rules):
+            pieces = self._state_pieces(messages, texts, tools, after)
+            versions.append(self._filled(pieces, texts, begins=after is None))
+        return versions[0], versions[1]
 
     @staticmethod
     def history(turns: list[Turn], cfg: History) -> list[list[int]]:
@@ -231,7 +233,7 @@ class Chat:
 
     def split(self, ids: list[int]) -> tuple[list[int] | None, list[int]]:
         """(thought, what follows it) of a sampled turn. Without a thought, all of it follows."""
-        if self.skip and ids[: len(self.skip)] == self.skip:
+        if self._skips(ids):
             return [], ids[len(self.skip) :]
         start = len(self.think)
         if ids[:start] != self.think:
@@ -245,11 +247,7 @@ class Chat:
 
     def opening_of(self, ids: list[int]) -> list[int]:
         """Ids of a sampled turn up to its action, as another action may stand behind them."""
-        thought, acted = self.split(ids)
-        if thought is None:
-            return self.act_without_thought
-        written = ids[: len(ids) - len(acted)]
-        return written if written == self.skip else [*written, *self.act]
+        return self.skip if self._skips(ids) else self.opening(self.split(ids)[0])
 
     def without_thought(self, ids: list[int]) -> list[int]:
         """Ids of a sampled turn without its thought."""
@@ -268,6 +266,8 @@ class Chat:
         thought_ids, acted = self.split(ids)
         thought = None if thought_ids is None else self.text(thought_ids)
         opening = self.act_without_thought if thought_ids is None else self.act
+        if self._skips(ids):
+            opening = []  # it is part of `skip`
         body = self._body(acted, opening)
         if thought_ids is None and body and self.opens_a_thought(body):
             return None, None
@@ -314,17 +314,23 @@ class Chat:
 
     # Helpers.
 
+    def _skips(self, ids: list[int]) -> bool:
+        """Does this turn begin with the empty thought of who may not think?"""
+        return bool(self.skip) and ids[: len(self.skip)] == self.skip
+
     def _state_pieces(
-        self, messages: list[dict], tools: list[dict], after: str | None
+        self, messages: list[dict], contents: list[str], tools: list[dict], after: str | None
     ) -> list[str]:
         """The template's pieces of a state, and the holes for the messages between them.
 
-        They depend on all of a message but its content: some templates write the name of a tool.
+        They depend on all of a message but its content, of which only the white space at its edges
+        counts: some templates write the name of a tool.
         """
         fields = []
-        for message in messages:
-            left_out = ("content", "tool_call_id")  # an id is another one in each log
-            fields.append({key: v for key, v in message.items() if key not in left_out})
+        for i, (message, content) in enumerate(zip(messages, contents, strict=True)):
+            message = {**message, "content": with_edges(content, i)}
+            message.pop("tool_call_id", None)  # it is another one in each log
+            fields.append(message)
         called = None if after is None else ()
         if after and self.tools:
             called = tuple(call["name"] for call in parts(after)[1])
@@ -349,13 +355,13 @@ class Chat:
             texts = []
             for piece in pieces:
                 hole = isinstance(piece, Hole)
-                texts.append(piece.fill(contents[piece.number]) if hole else piece)
+                texts.append(piece.fill(contents[piece.number].strip()) if hole else piece)
             with suppress(Exception):  # a word that the vocabulary lacks: `content` names it
                 return render.state_ids("".join(texts), "" if begins else self._turn_end)
         ids: list[int] = []
         for piece in pieces:
             if isinstance(piece, Hole):
-                ids += self.content(piece.fill(contents[piece.number]))
+                ids += self.content(piece.fill(contents[piece.number].strip()))
             elif piece:
                 ids += self.encode(piece, begins and not ids, "" if ids else self._turn_end)
         return ids

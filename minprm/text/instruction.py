@@ -25,7 +25,6 @@ arXiv:2112.00861). And a model is evaluated by the prompts that it was trained w
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from loguru import logger
 
@@ -35,9 +34,6 @@ from minprm.printable import printable
 from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
 from minprm.text.render import MARK, QUESTION, Renderer
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 NOTHING = ("", "none")
 FILES = (".txt", ".md")  # an --instruction that ends so is the path of a file
@@ -95,7 +91,7 @@ def instruction_of(cfg: Config, chat: Chat, examples: Sequence[Demo] = ()) -> In
     text = text_of(cfg.instruction)
     if cfg.instruction == "auto":
         text = _default(cfg, chat)
-    in_system = _knows_system(chat.tokenizer)
+    in_system = _knows_system(chat)
     instruction = Instruction(text, in_system, tuple(examples))
     reason = refusal(as_turns, instruction, [], all_tools([*examples]), chat)
     if reason:
@@ -165,11 +161,11 @@ def _default(cfg: Config, chat: Chat) -> str:
     return text
 
 
-def _knows_system(tokenizer: "PreTrainedTokenizerBase") -> bool:
+def _knows_system(chat: Chat) -> bool:
     """Does the template write system messages?"""
     messages = [{"role": "system", "content": MARK}, QUESTION]
     try:
-        return MARK in Renderer(tokenizer)(messages, [], prompt=False)
+        return MARK in Renderer(chat.tokenizer, chat.tools)(messages, [], prompt=False)
     except ValueError:
         return False
 

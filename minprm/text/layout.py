@@ -40,7 +40,7 @@ def choose_layout(name: str, turns: Turns, tools: bool, vocabulary: dict[str, in
             act=turns.act,
             act_without_thought=turns.act_without_thought,
             act_end="",
-            skip=turns.newest.skipped(turns.act) if skips else "",
+            skip=turns.newest.skipped(turns.act, turns.written) if skips else "",
         )
     if tools:
         fail("--layout tags is for plain-text actions, and here are tools: use --layout think")

@@ -31,9 +31,14 @@ class Newest(NamedTuple):
         opened = re.escape(self.open.strip())
         return re.sub(rf"{opened}\s*({re.escape(self.stop)}\s*)?$", "", prompt)
 
-    def skipped(self, act: str) -> str:
-        """An empty thought, and what opens the action behind it: as the template has it where a
-        model is not to think, or else in the texts of a thought."""
+    def skipped(self, act: str, written: str) -> str:
+        """An empty thought, and what opens the action behind it: as the template has it in messages
+        without a thought, or in the prompt of who is not to think; else in the texts of a thought.
+
+        written: what all messages without a thought begin with.
+        """
+        if self.stop in written:
+            return written
         try:
             prompt = self.render([QUESTION], [], prompt=True, enable_thinking=False)
         except ValueError:

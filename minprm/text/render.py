@@ -32,13 +32,9 @@ class Hole(str):
     def __init__(self, text: str):
         self.number = int(text.removeprefix(MARK).rstrip('\\"x'))  # which text
         self.escaped = "\\" in text  # the template writes it inside JSON
-        # does the template drop white space before the text, and behind it
-        self.trims_start = self.trims_end = False
 
     def fill(self, text: str) -> str:
         """The text as it stands in this place."""
-        text = text.lstrip() if self.trims_start else text
-        text = text.rstrip() if self.trims_end else text
         return json.dumps(text, ensure_ascii=False)[1:-1] if self.escaped else text
 
 
@@ -50,24 +46,18 @@ def placeholder(number: int) -> str:
     return f'{MARK}{number}"x'
 
 
+def with_edges(text: str, number: int) -> str:
+    """A placeholder with the white space that this text begins and ends with: the template keeps of
+    it what it would keep of the text's."""
+    start = len(text) - len(text.lstrip())
+    return text[:start] + placeholder(number) + text[start:][len(text.strip()) :]
+
+
 def at_holes(text: str) -> list[str]:
     """The template's output, as texts and the holes between them. First and last is a text."""
     pieces = _PLACEHOLDER.split(text)
     pieces[1::2] = map(Hole, pieces[1::2])
     return pieces
-
-
-def note_trimmed(pieces: list[str], spaced: list[str]) -> None:
-    """Notes in the holes of `pieces` where the template trims. spaced: its pieces where each text
-    stands between two tabs."""
-    trims = {}
-    for before, hole, behind in zip(spaced[::2], spaced[1::2], spaced[2::2], strict=False):
-        if isinstance(hole, Hole):
-            starts = not before.endswith(("\t", "\\t"))
-            trims[hole.number] = starts, not behind.startswith(("\t", "\\t"))
-    for hole in pieces:
-        if isinstance(hole, Hole) and hole.number in trims:
-            hole.trims_start, hole.trims_end = trims[hole.number]
 
 
 def common_start(texts: list[str]) -> str:

@@ -22,7 +22,6 @@ from minprm.text.render import (
     Renderer,
     at_holes,
     hole_numbers,
-    note_trimmed,
     placeholder,
 )
 from minprm.text.turns import call_id, find_turns
@@ -70,7 +69,7 @@ class ChatTemplate:
                 self.calls = find_calls(partial(self.turns.text, ""), tools)
             self.layout = choose_layout(layout, self.turns, bool(tools), tokenizer.get_vocab())
             # A template that loses what a user says next is refused now, not at the second step.
-            self.state_pieces([{"role": "user"}], [], called=())
+            self.state_pieces([question], [], called=())
         except ValueError as error:
             advice = ", or logs and a world without tools" if tools else ""
             fail(f"{error}: use another --model{advice}")
@@ -140,6 +139,8 @@ class ChatTemplate:
     ) -> list[str]:
         """What stands between two actions: template texts, and holes for the texts of `messages`.
 
+        messages: their contents are placeholders (`with_edges`).
+
         called: the tools that the action before called; None: the messages begin the conversation.
         Raises ValueError where the template cannot write it.
         """
@@ -148,14 +149,7 @@ class ChatTemplate:
         before = []
         if called is not None:
             before = [QUESTION, self.turns.before(called, len(messages))]
-        written = []
-        for space in ("", "\t"):
-            marked = []
-            for i, message in enumerate(messages):
-                marked.append({**message, "content": f"{space}{placeholder(i)}{space}"})
-            written.append(at_holes(self.render([*before, *marked], tools, prompt=True)))
-        pieces, spaced = written
-        note_trimmed(pieces, spaced)
+        pieces = at_holes(self.render([*before, *messages], tools, prompt=True))
         if called is not None:
             # The turn before is in the history already, and so is the text that ended it.
             if len(messages) not in hole_numbers(pieces):

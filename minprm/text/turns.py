@@ -85,6 +85,7 @@ class Turns:
     ends: Ends
     act: str  # opens an action behind a thought
     act_without_thought: str
+    written: str  # what all messages without a thought begin with, an empty one included
 
     @cached_property
     def beside(self) -> str | None:
@@ -244,7 +245,9 @@ def find_turns(render: Renderer, tools: bool) -> Turns:
             after_thought = newest.behind_thought(message)
             behind.append(text if after_thought is None else after_thought)
         act = _start_of_all(render, behind)
-    turns = Turns(newest, style, find_ends(newest, style, tools), act, act_without_thought)
+    written = _start_of_all(render, [newest.text(message) for message in kinds])
+    ends = find_ends(newest, style, tools)
+    turns = Turns(newest, style, ends, act, act_without_thought, written)
     turns.pieces("x", [])  # a template that loses a reply is refused now
     return turns
 
