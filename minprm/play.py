@@ -123,7 +123,7 @@ def turn_limit(agent: "Player") -> int:
 def forced_opening(agent: "Player") -> list[int]:
     """Ids that every turn has to begin with: none, but for an agent that may not think. Then they
     are those before an action from which SFT learns a step that has no thought."""
-    return [] if agent.think else agent.bare_opening()
+    return [] if agent.think else agent.opening(None)
 
 
 def ask(
@@ -175,12 +175,17 @@ def keep(
     turn = opening + completion.ids
     ended = turn + end
     e.turns.append(Turn(*e.state_ids, ended, chat.without_thought(ended)))
-    thought, action = chat.parse(turn)
+    thought, action, unreadable = read(turn, opening, chat)
     thought_ids, _ = chat.split(turn)
-    if opening:  # a thought that was given, an empty one, is not the agent's
-        thought, thought_ids = None, None
+    return thought, action, 0 if opening else len(thought_ids or []), unreadable
+
+
+def read(turn: list[int], opening: list[int], chat: Chat) -> tuple[str | None, str | None, str]:
+    """(thought, action, the whole text where no action can be read) of a turn that was given this
+    opening. A thought that was given, an empty one, is not the agent's."""
+    thought, action = chat.parse(turn)
     unreadable = chat.text(turn) if action is None else ""
-    return thought, action, len(thought_ids or []), unreadable
+    return None if opening else thought, action, unreadable
 
 
 def _step_worlds(live: list[Episode], answers: list[tuple]) -> None:

@@ -77,12 +77,11 @@ def test_who_may_not_think_is_replayed_behind_the_opening_that_was_learned(name)
     row = replay_summary([demo], answers)
     assert row["success"] == 1.0 and row["unreadable"] == row["thought_rate"] == 0.0
     (learned,) = to_samples(demo, agent)
-    opening = agent.bare_opening()
+    opening = agent.opening(None)
     likelihoods = []
     for prompt, step in zip(prompts, demo.steps, strict=True):
-        assert (
-            prompt == learned.ids[: len(prompt)] and prompt[len(prompt) - len(opening) :] == opening
-        )
+        assert prompt == learned.ids[: len(prompt)]
+        assert prompt[len(prompt) - len(opening) :] == opening
         scored = Sample().extend(prompt).extend(agent.chat.action(step.action), 0.0)
         likelihoods.append(policy.logprobs([scored])[0].sum().exp().item())
     assert row["likelihood"] == pytest.approx(sum(likelihoods) / 3, rel=1e-4)

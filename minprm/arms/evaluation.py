@@ -24,7 +24,7 @@ from minprm.load.names import require_device
 from minprm.load.pretrained import load_model, make_sampler, pretrained
 from minprm.model.agent import Agent, Player, make_agent
 from minprm.model.policy import Policy
-from minprm.play import Episode, act, begin, forced_opening, turn_limit
+from minprm.play import Episode, act, begin, forced_opening, read, turn_limit
 from minprm.report.table import by_log
 from minprm.stages.act_prm import WITH_ONE_THOUGHT, portions
 from minprm.text.actions import copies, exact_match
@@ -216,11 +216,7 @@ def _answer_portion(
             ids = opening + completion.ids
             turn, sample = _replayed(agent.chat, step, ids, state, node)
             turns[i].append(turn)
-            thought, action = agent.chat.parse(ids)
-            if opening:  # a thought that was given, an empty one, is not the agent's
-                thought = None
-            unreadable = agent.chat.text(ids) if action is None else ""
-            answer = Answer(first + i, step, ids, thought, action, unreadable, 0.0)
+            answer = Answer(first + i, step, ids, *read(ids, opening, agent.chat), 0.0)
             if _can_be_scored(agent.chat, answer):
                 scored[len(answers)] = sample
             answers.append(answer)

@@ -364,11 +364,8 @@ def write(player: Player, steps: list[Step], tools: list[dict], after: str | Non
     ids = []
     for step in steps[:-1]:
         ids += player.state_ids(step.state, tools, after)[0]
-        opening = chat.opening(None)
-        if player.history.thoughts:
-            opening = player.bare_opening()
-            if step.thought is not None:
-                opening = chat.opening(chat.thought(step.thought))
+        keeps = player.history.thoughts
+        opening = player.opening(step.thought) if keeps else chat.opening(None)
         ids += chat.closed(opening, chat.action(step.action))
         after = step.action
     return ids + player.state_ids(steps[-1].state, tools, after)[0]

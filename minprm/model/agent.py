@@ -73,12 +73,16 @@ class Prompter:
         state, hidden = self.chat.state_ids(question, tools, last_step.action)
         return [*before, *state], [*before, *hidden]
 
-    def bare_opening(self) -> list[int]:
-        """Ids before the action of a turn without a thought. If the agent may not think, and its
-        template has thoughts and no other opening of an action, they are an empty thought."""
+    def opening(self, thought: str | None) -> list[int]:
+        """Ids before the action of a turn with this thought, or without one. Then, if the agent may
+        not think, and its template has thoughts and no other opening of an action, they are an
+        empty thought."""
+        chat = self.chat
+        if thought is not None:
+            return chat.opening(chat.thought(thought))
         if self.think:
-            return self.chat.act_without_thought
-        return self.chat.skip or self.chat.act_without_thought
+            return chat.act_without_thought
+        return chat.skip or chat.act_without_thought
 
 
 @dataclass(kw_only=True)

@@ -49,11 +49,8 @@ def to_samples(demo: Demo, agent: Agent) -> list[Sample]:
     shared = {}  # what edited histories have in common
     for i, step in enumerate(demo.steps):
         state_ids = agent.state_ids(step.state, demo.tools, demo.action_before(i))
-        opening = agent.bare_opening()
-        if step.thought is not None:
-            opening = chat.opening(chat.thought(step.thought))
         action = chat.action(step.action)
-        turn = chat.closed(opening, action)
+        turn = chat.closed(agent.opening(step.thought), action)
         if turns and agent.history.edits():
             before = chat.history(turns, agent.history)
             samples.append(Sample(parent=chain(before, shared)))

@@ -93,8 +93,6 @@ class Chat:
         self._last_tools: tuple[Sequence[dict], str] = ((), "[]")  # and the same as JSON
         self.tools = bool(tools)
         self.layout = self._chat_template.layout
-        # does the template have thoughts of its own, or are ours told by an instruction
-        self.native_thoughts = self._chat_template.turns.newest.key is not None
 
         # The segments that are the same in every turn.
         self.think = self.encode(self.layout.think)

@@ -159,8 +159,8 @@ class Renderer:
     def __call__(self, messages: list[dict], tools: list[dict], prompt: bool, **knobs) -> str:
         """The template's text. Raises ValueError where the template raises anything."""
         try:
-            knobs |= {"template": self._template, "add_generation_prompt": prompt}
-            return applied(self.tokenizer, messages, tools, **knobs)
+            knobs["add_generation_prompt"] = prompt
+            return applied(self.tokenizer, messages, tools, self._template, **knobs)
         except Exception as error:  # a template raises whatever its author liked
             roles = ", ".join(message["role"] for message in messages)
             reason = " ".join(str(error).split())

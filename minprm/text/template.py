@@ -140,7 +140,6 @@ class ChatTemplate:
         """What stands between two actions: template texts, and holes for the texts of `messages`.
 
         messages: their contents are placeholders (`with_edges`).
-
         called: the tools that the action before called; None: the messages begin the conversation.
         Raises ValueError where the template cannot write it.
         """
