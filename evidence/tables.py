@@ -186,6 +186,17 @@ def transfer(rows: dict) -> str:
     return grid(["asked", "learned", "success", "right thought", "perplexity"], lines)
 
 
+def wrong_ways(rows: dict) -> str:
+    """Rewards: success, the logs that are kept, and the share of them whose thought is wrong."""
+    lines = []
+    for name, row in rows.items():
+        wins, wrong = row["success"], row["wrong"]
+        logs = " ".join(map(str, row["logs"]))
+        numbers = [share(wins["mean"]), interval(wins), logs, share(wrong["mean"]), interval(wrong)]
+        lines.append([name, *numbers, shares(wrong["values"])])
+    return grid(["arm", "success", "95 %", "logs kept", "wrong", "95 %", "seeds"], lines)
+
+
 def few_shot(rows: dict) -> str:
     """What examples give: the held-out reward after the first update and the last, by seed."""
     lines = []
@@ -685,6 +696,7 @@ TABLES = {
     "restarts": partial(successes, what="runs"), "wider": partial(successes, what="updates"),
     "hanoi": partial(successes, what="arm"), "few_shot": few_shot, "ground": ground,
     "transfer": transfer,
+    "wrong_ways": wrong_ways,
     "agent": partial(successes, what="arm"), "won": partial(successes, what="round"),
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,
     "update": update, "update:whole": update_whole, "actprm": actprm, "growth": growth,

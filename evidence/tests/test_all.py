@@ -16,7 +16,7 @@ EXPERIMENTS = ROOT / "evidence/experiments"
 OF_OTHER_CHAPTERS = {
     "ablations", "cafes", "choosing", "choosing_first", "contact", "few_shot", "ground",
     "hanoi", "idea", "objectives", "pretrained", "recipes", "restarts", "right_thoughts",
-    "transfer", "wider",
+    "transfer", "wider", "wrong_ways",
 }  # fmt: skip
 SAVES = """
 import time
