@@ -300,7 +300,7 @@ class Config:
     think: Annotated[bool, PLAYED] = True  # may a turn think first; else it acts at once
     # told to a --model until SFT has taught it: auto, none, a text, or a .txt or .md file
     instruction: Annotated[str, INSTRUCTED] = "auto"
-    # logs with thoughts, shown as turns before each conversation
+    # logs with thoughts, shown as turns before each conversation; with no-think, without them
     few_shot: Annotated[str, INSTRUCTED] = ""
     # logs: a file, a folder or a quoted pattern; default: the world's expert plays
     demos: Annotated[str, Needs("a stage that learns from logs")] = ""

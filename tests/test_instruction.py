@@ -301,6 +301,16 @@ def test_examples_are_turns_of_the_chat_before_the_conversation(folder, tmp_path
     assert "say ab 9" not in agent.chat.text(hidden)
 
 
+def test_examples_do_not_think_where_the_agent_may_not():
+    """Else a model that acts at once would be shown turns of another kind than its own."""
+    demos = [from_chat(log(7, "seven it is"))]
+    prompter = make_prompter(tokenizer("qwen3"), Config(model="its name", think=False), [], demos)
+    text = prompter.chat.text(prompter.examples([RULES], []))
+    assert "seven" not in text
+    assert text.count("<|im_start|>assistant\n<think>\n\n</think>\n\n") == 2
+    assert text.endswith("</think>\n\ncd<|im_end|>")
+
+
 def as_chatml(messages: list[dict]) -> str:
     return "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages)
 
@@ -359,7 +369,7 @@ def test_a_template_that_cannot_write_the_examples_as_turns_is_refused(capsys):
     step = Step([USER], "Paris is next", json.dumps(call))
     example = Demo("7", [USER], TOOLS, [step])
     cfg = Config(model="its name", instruction=TOLD)
-    said = refusal(instruction_of, cfg, Chat(words, "think", TOOLS), [example, example])
+    said = refusal(make_prompter, words, cfg, TOOLS, [example, example])
     assert said.startswith("--few-shot: the model's chat template cannot show these logs as turns")
 
 

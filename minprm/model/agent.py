@@ -6,12 +6,13 @@ from typing import Protocol
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from minprm.constants import Config, History
+from minprm.constants import Config, History, fail, refusal
 from minprm.data import Demo
 from minprm.model.policy import Policy
 from minprm.model.sampler import Completion
+from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
-from minprm.text.instruction import Instruction, as_turns, instruction_of
+from minprm.text.instruction import Instruction, instruction_of
 
 SHOWS_ACTION = ("action_first", "both")  # of --act-prm.trained-on: an action before its thought
 
@@ -68,10 +69,30 @@ class Prompter:
             return self.chat.state_ids(self.instruction.added_to(messages), tools, None)
         rules = [message for message in messages if message["role"] == "system"]
         question = [message for message in messages if message["role"] != "system"]
-        before = as_turns(self.instruction, rules, tools, self.chat)
+        before = self.examples(rules, tools)
         last_step = self.instruction.examples[-1].steps[-1]
         state, hidden = self.chat.state_ids(question, tools, last_step.action)
         return [*before, *state], [*before, *hidden]
+
+    def examples(self, rules: list[dict], tools: list[dict]) -> list[int]:
+        """Ids of the instruction and of the examples, before a conversation with these system
+        messages and schemas, which come first. Exits where the template cannot write it.
+
+        If the agent may not think, nor do the examples.
+        """
+        chat = self.chat
+        ids: list[int] = []
+        after = None
+        for demo in self.instruction.examples:
+            for step in demo.steps:
+                messages = [message for message in step.state if message["role"] != "system"]
+                if after is None:
+                    messages = self.instruction.added_to([*rules, *messages])
+                ids += chat.state(messages, tools, after)
+                opening = self.opening(step.thought if self.think else None)
+                ids += chat.closed(opening, chat.action(step.action))
+                after = step.action
+        return ids
 
     def opening(self, thought: str | None) -> list[int]:
         """Ids before the action of a turn with this thought, or without one. Then, if the agent may
@@ -118,7 +139,7 @@ def make_prompter(
     chat = Chat(tokenizer, cfg.layout, tools)
     if cfg.act_prm.thoughts_from == "state_action" or cfg.act_prm.trained_on in SHOWS_ACTION:
         chat.before_thought([])  # a layout that cannot is refused now, not in the middle of a run
-    return Prompter(
+    prompter = Prompter(
         chat=chat,
         instruction=instruction_of(cfg, chat, examples),
         history=cfg.history,
@@ -128,6 +149,10 @@ def make_prompter(
         context=cfg.context,
         temperature=cfg.temperature,
     )
+    reason = refusal(prompter.examples, [], all_tools([*examples]))
+    if reason:
+        fail(f"--few-shot: the model's chat template cannot show these logs as turns: {reason}")
+    return prompter
 
 
 def make_player(

@@ -28,10 +28,9 @@ from pathlib import Path
 
 from loguru import logger
 
-from minprm.constants import Config, fail, refusal
+from minprm.constants import Config, fail
 from minprm.data import Demo
 from minprm.printable import printable
-from minprm.text.actions import all_tools
 from minprm.text.chat import Chat
 from minprm.text.render import MARK, QUESTION, Renderer
 
@@ -93,40 +92,15 @@ def instruction_of(cfg: Config, chat: Chat, examples: Sequence[Demo] = ()) -> In
         text = _default(cfg, chat)
     in_system = _knows_system(chat)
     instruction = Instruction(text, in_system, tuple(examples))
-    reason = refusal(as_turns, instruction, [], all_tools([*examples]), chat)
-    if reason:
-        fail(f"--few-shot: the model's chat template cannot show these logs as turns: {reason}")
     thoughts = [step.thought or "" for demo in examples for step in demo.steps]
     longest = max((len(chat.thought(text)) + 1 for text in thoughts), default=0)  # and its end
-    if longest > cfg.thought_tokens:
+    if cfg.think and longest > cfg.thought_tokens:
         logger.warning(
             f"--few-shot shows thoughts of up to {longest} tokens, and the model's are cut at "
             f"--thought-tokens {cfg.thought_tokens}: allow longer ones, or show shorter ones"
         )
     chat.content(instruction.text)
     return instruction
-
-
-def as_turns(
-    instruction: Instruction, rules: list[dict], tools: list[dict], chat: Chat
-) -> list[int]:
-    """Ids of the instruction and the examples before a conversation.
-
-    rules, tools: its system messages and schemas, which come first. Exits where the template cannot
-    write it.
-    """
-    ids: list[int] = []
-    after = None
-    for demo in instruction.examples:
-        for step in demo.steps:
-            messages = [message for message in step.state if message["role"] != "system"]
-            if after is None:
-                messages = instruction.added_to([*rules, *messages])
-            ids += chat.state(messages, tools, after)
-            thought = None if step.thought is None else chat.thought(step.thought)
-            ids += chat.turn(thought, chat.action(step.action))
-            after = step.action
-    return ids
 
 
 def text_of(knob: str) -> str:
