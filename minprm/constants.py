@@ -327,7 +327,9 @@ class Config:
     # of everything that is sampled for training
     temperature: Annotated[Positive, ReadBy("act_prm*", "relabel*", "rl*", "sample", "synth")] = 1.0
     eval_temperature: Temperature = 0.0  # of evaluation; 0: greedy
-    thought_tokens: Count = 32  # longest thought, its end included; a longer one earns nothing
+    # longest thought, its end included; a longer one earns nothing. A turn that is played has these
+    # tokens and --action-tokens together
+    thought_tokens: Count = 32
     action_tokens: Count = 8  # longest action, its tags included
     context: Count = 4096  # longest prompt with its answer; what outgrows it is cut, and counted
     # tokens of one forward pass, padding included; at least 1.5 times those of the longest log

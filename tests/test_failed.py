@@ -27,7 +27,7 @@ from minprm.run.events import Played
 from minprm.stages.act_prm import walk_logs
 from minprm.stages.relabel import relabelled
 from minprm.stages.rl import synth
-from minprm.stages.variants import without_thought
+from minprm.stages.variants import without_other_tags, without_thought
 from shared.chats import PAGES, chat_model, line
 from shared.policies import agent, policy
 from shared.stages import CFG, Lines, log_of
@@ -146,6 +146,34 @@ def test_what_ends_a_turn_is_no_control_token_in_a_thought_and_ids_without_text_
     assert beyond.why(here) == (
         "1 of 8 thoughts hold ids without text: choose another --layout or another --model"
     )
+
+
+def test_a_thought_that_goes_on_with_another_tag_has_no_end():
+    """`</refund>` begins as `</think>` does where tags are spelled: sampling stops at its `</`."""
+    chat = SimpleNamespace(stop=[5], think_end=[5, 6], special={}, text=lambda ids: "so")
+    drawn = {"ids": [1], "sampled": [1, 5], "closed": True, "cut": False, "usable": True}
+    thoughts = [SimpleNamespace(**drawn) for _ in range(2)]
+    pairs = [("group", z) for z in thoughts]
+    logps = [torch.tensor([-0.1, -2.0, -3.0]), torch.tensor([-0.8, -2.0, -3.0])]
+    ((_, ended),), (of_action,) = without_other_tags(pairs, logps, chat)
+    assert ended is thoughts[0] and of_action.tolist() == [-2.0, -3.0] and ended.usable
+    assert vars(thoughts[1]) == {
+        "ids": [1, 5], "sampled": [1, 5], "closed": False, "cut": True, "usable": False
+    }  # fmt: skip
+    here = SimpleNamespace(agent=ASKED, cfg=Config(model="a pretrained one"))
+    tally = Tally().add([SimpleNamespace(thoughts=thoughts)], chat)
+    assert (tally.readable, tally.tags, tally.cut) == (1, 1, 0)
+    tally.tags += 1
+    assert tally.why(here).startswith("2 of 2 thoughts go on with another tag where </think>")
+    # a tag that is one token was drawn whole
+    whole = SimpleNamespace(stop=[5], think_end=[5])
+    assert [z for _, z in without_other_tags(pairs, logps, whole)[0]] == thoughts
+
+
+def test_examples_that_were_shown_are_not_asked_for_again():
+    here = SimpleNamespace(agent=ASKED, cfg=Config(model="a pretrained one", few_shot="some.jsonl"))
+    for tally in (Tally(drawn=8, turns=5), Tally(drawn=8, cut=8)):
+        assert "let --few-shot show questions like these" in tally.why(here)
 
 
 def test_the_embedded_model_is_not_told_to_read_examples():

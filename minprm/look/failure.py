@@ -33,6 +33,7 @@ class Tally:
     drawn: int = 0
     readable: int = 0
     cut: int = 0  # ended by their length
+    tags: int = 0  # begin another tag than the one that ends a thought
     turns: int = 0  # ended with the turn
     lines: Counter = field(default_factory=Counter)  # how many that were cut have a line like this
     empty: int = 0  # ended at once
@@ -44,11 +45,13 @@ class Tally:
             for z in group.thoughts:
                 self.drawn += 1
                 self.readable += z.usable
-                self.cut += z.cut
+                other_tag = z.cut and z.ids[-1:] == chat.stop
+                self.tags += other_tag
+                self.cut += z.cut and not other_tag
                 ended_turn = not z.closed and not z.cut
                 ids = z.ids[:-1] if ended_turn else z.ids
                 self.turns += ended_turn
-                if z.cut:
+                if z.cut and not other_tag:
                     self.lines.update(set(FORMAT.findall(chat.text(z.ids))))
                 self.empty += z.usable and not chat.text(z.ids).strip()
                 self.controls.update({chat.special[i] for i in ids if i in chat.special})
@@ -59,6 +62,8 @@ class Tally:
         other = "choose another --layout or another --model"
         shown = f"show it how by --few-shot, or {other}"
         asked = "use another --instruction or another --model"
+        if run.cfg.few_shot:
+            shown = f"let --few-shot show questions like these, with short thoughts, or {other}"
         if run.cfg.model == "tiny":
             other = shown = asked = "raise it longer, with more --tiny.updates"
         causes = self._causes_of_no_end(run.agent.chat.layout.stop, run.agent.thought_tokens)
@@ -68,7 +73,7 @@ class Tally:
         elif "cut" in causes:
             mend = f"{shown}; if the thoughts are good ones, allow longer ones"
         no_end = f"{', and '.join(causes.values())}: {mend}"
-        without_end = self.turns + self.cut
+        without_end = self.turns + self.tags + self.cut
         if without_end > self.drawn / 2 and [*causes] != ["cut"]:
             return no_end
         ((token, times),) = self.controls.most_common(1) or [("", 0)]
@@ -90,7 +95,7 @@ class Tally:
 
     def _causes_of_no_end(self, stop: str, longest: int) -> dict[str, str]:
         """Why thoughts have no end: each cause of more than a quarter of these, in words."""
-        rare = (self.turns + self.cut) / 4
+        rare = (self.turns + self.tags + self.cut) / 4
         ((line, other_format),) = self.lines.most_common(1) or [("", 0)]
         if other_format <= rare:
             other_format = 0
@@ -104,6 +109,7 @@ class Tally:
                 f"never end and have a line that begins with {line!r}, so this model writes in "
                 f"another format than the one that ends a thought by {stop}",
             ),
+            "tag": (self.tags, f"go on with another tag where {stop} should end them"),
             "cut": (self.cut - other_format, f"were cut at --thought-tokens {longest}"),
         }
         return {

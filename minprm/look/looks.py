@@ -96,6 +96,8 @@ def held_out_reward(run: Run, cfg: ActPRM) -> dict[str, float]:
         for group in groups:
             rewards.append([z.reward for z in group.thoughts])
         if first == 0:  # a few states are asked, and these are the first
+            run.agent.sampler.begin()  # lets go of what it has read
+            give_back_memory()
             collapsed = collapse(run.agent, of_walk(groups, run.agent.chat))
         del groups, _  # before the next portion is walked
     return {"eval/held_out_reward": torch.tensor(rewards).mean().item(), **collapsed}

@@ -22,7 +22,10 @@ from minprm.model.precision import output_layer
 from minprm.model.tree import Rows
 
 LEAST = torch.finfo(torch.float32).min  # stands for a log-prob of -inf
-CHUNK = 2**27  # logits computed at once: half a gigabyte in fp32
+CHUNK = 2**27  # logits computed at once for a gradient: half a gigabyte in fp32
+READ = (
+    2**25
+)  # the same where there is none: then no chunk is computed again, however many there are
 
 
 class Reading(NamedTuple):
@@ -70,7 +73,8 @@ def of_rows(
     )
     hidden = output.last_hidden_state.flatten(0, 1)[rows.before]  # [B, L, D] -> [T, D]
     target_ids = rows.ids.flatten()[rows.scored]  # [T]
-    size = max(CHUNK // output_layer(model).shape[0], 1)
+    most = CHUNK if torch.is_grad_enabled() else READ
+    size = max(most // output_layer(model).shape[0], 1)
     chunks = [x.split(size) for x in (hidden, temperatures, target_ids)]
     numbers = project(partial(_logits, model, output), chunks, entropy_gradient, likely)
     return numbers, hidden

@@ -66,7 +66,7 @@ class Thought:
     sampled: list[int]  # with it, where it was drawn
     logprobs: list[float]  # of `sampled`
     closed: bool  # the closing tag was drawn
-    cut: bool  # neither it nor the end of the turn was drawn: it is as long as a thought may be
+    cut: bool  # neither it nor the end of the turn was drawn
     usable: bool  # closed, and plain text; others earn 0, and histories leave them out
     reward: float = 0.0
     outcome: float = 0.0  # the number that is compared within the group; see `outcomes`
@@ -238,15 +238,18 @@ def score(groups: list[Group], agent: Agent, cfg: ActPRM, seed: int, trunks: Tru
     else:
         samples = [_action_after(z, group, agent.chat, cfg) for group, z in pairs]
         logps = trunks.logprobs(samples)  # as policy.logprobs, and no long log is read twice
+        pairs, logps = variants.without_other_tags(pairs, logps, agent.chat)
         rewards = variants.rewards_by_reading(pairs, logps, cfg.reward, agent.chat)
     for (_, z), reward in zip(pairs, rewards, strict=True):
         z.reward = reward
 
 
 def _action_after(z: Thought, group: Group, chat: Chat, cfg: ActPRM) -> Sample:
-    """The expert's action after this thought. An advantage, even 0, marks what the reward reads."""
+    """The expert's action after this thought. An advantage, even 0, marks what is read: what the
+    reward asks for and, of a closing tag that is spelled, what follows its first token."""
     tags = 0.0 if cfg.reward_span == "turn" else None
-    sample = Sample(parent=z.path.history).extend([*chat.think, *z.ids, *chat.think_end])
+    sample = Sample(parent=z.path.history).extend([*chat.think, *z.ids, *chat.stop])
+    sample.extend(chat.think_end[1:], 0.0)
     sample.extend(chat.act, tags).extend(group.action, 0.0)
     return sample.extend([*chat.act_end, *chat.end], tags)
 

@@ -8,6 +8,8 @@ exact_match) needs no log-probs, and costs sampling. `without_thought` is the ba
 Thoughts.
 """
 
+import math
+
 from torch import Tensor
 
 from minprm import chosen, own
@@ -29,6 +31,29 @@ def action_first(z, group, chat: Chat, cfg: ActPRM) -> Sample:
     if z.closed:
         sample.extend([*chat.think_end[1:], *chat.end], weight)
     return sample
+
+
+def without_other_tags(
+    pairs: list[tuple], logps: list[Tensor], chat: Chat
+) -> tuple[list[tuple], list[Tensor]]:
+    """The pairs (group, z) whose thought the model would end, and the log-probs of their actions.
+
+    logps: of what is spelled behind the token at which sampling stopped, such as the `think>` of
+    `</think>`, and then of the action; [K] each. If the model would rather write another tag there,
+    the thought goes on: when the model acts, nobody ends it.
+    """
+    spelled = len(chat.think_end) - 1
+    ended = []
+    of_actions = []
+    for (group, z), logp in zip(pairs, logps, strict=True):
+        if spelled and logp[0] < math.log(0.5):
+            z.ids = z.sampled
+            z.cut = True
+            z.closed = z.usable = False
+        else:
+            ended.append((group, z))
+            of_actions.append(logp[spelled:])
+    return ended, of_actions
 
 
 def rewards_by_reading(
