@@ -712,6 +712,25 @@ def test_a_thought_in_spelled_tags_ends_where_the_whole_tag_stands(tools):
     assert c.parse([*letters, *c.end]) == (None, None)
 
 
+@pytest.mark.parametrize("tools", [[], TYPED], ids=["plain", "tools"])
+def test_a_second_thought_is_no_action(tools):
+    for name in ("llama3_1", "qwen3"):
+        c = Chat(shipped(name), "think", tools)
+        for second in (c.turn(c.thought("y"), c.action("On it.")), [*c.think, *c.end]):
+            turn = [*c.opening(c.thought("x")), *second]
+            assert c.parse(turn) == ("x\n", None)
+
+
+@pytest.mark.parametrize("tools", [[], TYPED], ids=["plain", "tools"])
+def test_a_turn_that_ends_behind_its_thought_has_no_action(tools):
+    for layout in ("think",) if tools else ("think", "tags"):
+        c = Chat(shipped("llama3_1"), layout, tools)
+        for space in ("", " \n"):
+            ids = c.content(space)
+            assert c.parse(c.closed(c.opening(c.thought("x")), ids)) == ("x\n", None)
+            assert c.parse(c.closed(c.opening(None), ids)) == (None, None)
+
+
 def test_a_logged_reply_that_is_read_as_a_call_is_told():
     warned = []
     number = logger.add(warned.append, level="WARNING")
