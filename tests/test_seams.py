@@ -130,6 +130,16 @@ def test_an_action_has_the_edge_spaces_that_its_template_writes(trims):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_an_action_in_tags_ends_in_no_white_space(kind):
+    """It is read without, and would be read together with the line break before the tag."""
+    chat = Chat(splitting(kind), "tags")
+    for action in ("refund 12 ", "refund 12\n", "refund 12 \n"):
+        ids = chat.state(QUESTION, [], None) + chat.turn(None, chat.action(action))
+        text = as_one_text(chat, None, "refund 12")
+        assert ids == chat.tokenizer.encode(text, add_special_tokens=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_later_state_has_the_ids_of_the_whole_text_behind_the_end_of_a_turn(kind):
     chat = Chat(splitting(kind), "think")
     replies = "12", "refund 12"

@@ -179,7 +179,9 @@ class Chat:
         Exits where the template has no place for it.
         """
         if not self.tools:
-            if not self.layout.act_end and text != text.strip():
+            if self.layout.act_end:
+                text = text.rstrip()  # before the line break of a tag it would have other ids
+            elif text != text.strip():
                 text = self._chat_template.turns.trimmed(text)
             return self.content(text + self.layout.act_gap)
         try:
