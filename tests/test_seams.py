@@ -1,11 +1,13 @@
 """Where two pieces of a turn meet, the ids are those of the whole text."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
+from loguru import logger
 from tokenizers import AddedToken
 
-from minprm.load.check import other_opening, other_seams
+from minprm.load.check import check_seams, other_opening, other_seams
 from minprm.text.actions import joined
 from minprm.text.chat import Chat
 from minprm.text.template import PLAIN
@@ -87,6 +89,23 @@ def test_an_action_without_a_thought_is_tried_too():
         words = splitting("GPT-2")
         words.chat_template = SPELLED[template]
         assert other_seams(Chat(words, "think"), thinks=False) == others
+
+
+def test_an_action_behind_an_empty_thought_is_tried_too():
+    """GPT-2 reads the two line breaks of Qwen3's template as two tokens, but before a space."""
+    warned = []
+    number = logger.add(warned.append, level="WARNING")
+    model = SimpleNamespace(config=SimpleNamespace(name_or_path="a model", model_type="qwen3"))
+    for kind, others in (("GPT-2", ["a letter", "a digit", "<", "a quotation mark"]), ("Qwen", [])):
+        words = splitting(kind)
+        words.chat_template = shipped("qwen3").chat_template
+        chat = Chat(words, "think")
+        assert other_seams(chat, thinks=False) == []
+        assert other_seams(chat, thinks=False, skips=True) == others
+        warned.clear()
+        check_seams(chat, model)
+        assert any("behind an empty thought" in line for line in warned) == bool(others)
+    logger.remove(number)
 
 
 def test_a_prompt_whose_end_is_read_together_with_a_thought_s_opening_is_named():
