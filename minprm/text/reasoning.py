@@ -21,7 +21,7 @@ class Newest(NamedTuple):
 
     render: Renderer
     prompt: str  # what stands before the message, without a thought that is opened there
-    header: str = ""  # its end, where a template that ignores add_generation_prompt lacks it
+    header: str = ""  # its end, where the template does not write it there by itself
     key: str | None = None  # of the message's field for a thought
     open: str = "<think>\n"
     gap: str = "\n"  # between the thought and its stop
