@@ -373,6 +373,19 @@ def test_a_template_that_cannot_write_the_examples_as_turns_is_refused(capsys):
     assert said.startswith("--few-shot: the model's chat template cannot show these logs as turns")
 
 
+@pytest.mark.parametrize("tools", [[], TOOLS], ids=["plain", "tools"])
+def test_examples_that_call_are_refused_where_nothing_can_be_called(tools):
+    """A call would be shown as its text. What spells one in a log without tools is a text."""
+    words, cfg = tokenizer("qwen3"), Config(model="its name")
+    call = json.dumps({"name": "visit", "arguments": {}})
+    for action, its_tools in ((call, TOOLS), (call, []), ("say Paris", TOOLS)):
+        example = Demo("7", [USER], its_tools, [Step([USER], "Paris is next", action)])
+        said = refusal(make_prompter, words, cfg, tools, [example])
+        refused = action == call and its_tools and not tools
+        assert said.startswith("--few-shot: its examples call tools") if refused else not said
+        assert not refusal(make_prompter, words, replace(cfg, agent="a.py:play"), tools, [example])
+
+
 def test_a_call_in_an_example_is_the_text_of_the_action(tmp_path):
     function = {"name": "visit", "arguments": {"title": "Paris"}}
     call = {"role": "assistant", "content": None, "reasoning_content": "Paris is next",

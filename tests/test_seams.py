@@ -1,11 +1,13 @@
 """Where two pieces of a turn meet, the ids are those of the whole text."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
+from loguru import logger
 from tokenizers import AddedToken
 
-from minprm.load.check import other_opening, other_seams
+from minprm.load.check import check_seams, other_opening, other_seams
 from minprm.text.actions import joined
 from minprm.text.chat import Chat
 from minprm.text.template import PLAIN
@@ -89,6 +91,23 @@ def test_an_action_without_a_thought_is_tried_too():
         assert other_seams(Chat(words, "think"), thinks=False) == others
 
 
+def test_an_action_behind_an_empty_thought_is_tried_too():
+    """GPT-2 reads the two line breaks of Qwen3's template as two tokens, but before a space."""
+    warned = []
+    number = logger.add(warned.append, level="WARNING")
+    model = SimpleNamespace(config=SimpleNamespace(name_or_path="a model", model_type="qwen3"))
+    for kind, others in (("GPT-2", ["a letter", "a digit", "<", "a quotation mark"]), ("Qwen", [])):
+        words = splitting(kind)
+        words.chat_template = shipped("qwen3").chat_template
+        chat = Chat(words, "think")
+        assert other_seams(chat, thinks=False) == []
+        assert other_seams(chat, thinks=False, skips=True) == others
+        warned.clear()
+        check_seams(chat, model)
+        assert any("behind an empty thought" in line for line in warned) == bool(others)
+    logger.remove(number)
+
+
 def test_a_prompt_whose_end_is_read_together_with_a_thought_s_opening_is_named():
     """GPT-2 reads two line breaks as two tokens, but as one at the end of a prompt."""
     chat = Chat(shipped("llama3"), "think")
@@ -127,6 +146,16 @@ def test_an_action_has_the_edge_spaces_that_its_template_writes(trims):
         messages = [*QUESTION, {"role": "assistant", "content": action}]
         text = tokenizer.apply_chat_template(messages, tokenize=False).rstrip("\n")
         assert ids == tokenizer.encode(text, add_special_tokens=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_action_in_tags_ends_in_no_white_space(kind):
+    """It is read without, and would be read together with the line break before the tag."""
+    chat = Chat(splitting(kind), "tags")
+    for action in ("refund 12 ", "refund 12\n", "refund 12 \n"):
+        ids = chat.state(QUESTION, [], None) + chat.turn(None, chat.action(action))
+        text = as_one_text(chat, None, "refund 12")
+        assert ids == chat.tokenizer.encode(text, add_special_tokens=False)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -329,6 +329,46 @@ def test_a_template_that_cannot_be_used_is_refused_at_once(template, said, capsy
     assert said in error and error.count("\n") == 1 and "--model" in error
 
 
+@pytest.mark.parametrize("name", ["qwen3", "qwen3_5_think", "llama3_1", "gemma4", "cohere"])
+@pytest.mark.parametrize("tools", [[], TOOLS], ids=["plain", "tools"])
+def test_a_template_that_ignores_that_a_prompt_is_asked_for_opens_the_answer_in_it(name, tools):
+    """What it writes before an answer alone would else stand between a thought and its action."""
+    if tools and name not in CARRIED:
+        return
+    ids = []
+    for prompts in (True, False):
+        words = shipped(name)
+        if not prompts:
+            words.chat_template = words.chat_template.replace("add_generation_prompt", "false")
+        c = Chat(words, "think", tools)
+        thinks = c.turn(c.thought("next"), c.action("On it."))
+        asked = [{"role": "user", "content": "go on"}]
+        begun = c.state(asked, tools, after=None)
+        ids.append([begun, thinks, c.state(asked, tools, after="On it."), c.skip, c.ends])
+        assert c.parse(thinks) == ("next" + c.layout.gap, "On it.")
+    assert ids[0] == ids[1]
+
+
+def test_a_template_whose_questions_open_the_answer_has_nothing_put_into_its_prompt():
+    """Llama 2's and Mistral's: of the space before an answer the answer begins."""
+    brackets = (
+        "{% for m in messages %}{{ '[INST] ' + m.content + ' [/INST]' if m.role == 'user' else "
+        "' ' + m.content + '<|im_end|>' }}{% endfor %}"
+    )
+    c = Chat(bytes_with(QWEN, "<|im_end|>", brackets), "think")
+    asked = [{"role": "user", "content": "go on"}]
+    prompt = "[INST] go on [/INST]"
+    assert c.text(c.state(asked, [], after=None)) == c.text(c.state(asked, [], after="x")) == prompt
+    assert c.text(c.turn(None, c.action("open c"))) == " open c<|im_end|>"
+
+
+def test_a_space_before_an_answer_is_no_part_of_the_prompt():
+    c = Chat(bytes_with(QWEN, "<|im_end|>", TURNS.replace("\n{{", ": {{")), "think")
+    asked = [{"role": "user", "content": "go on"}]
+    text = c.text(c.state(asked, [], after=None) + c.turn(c.thought("x"), c.action("open c")))
+    assert text.endswith("<|im_start|>assistant: <think>\nx\n</think>\nopen c<|im_end|>")
+
+
 def test_a_template_that_never_ends_is_refused(capsys, monkeypatch):
     monkeypatch.setattr("minprm.own.LIMIT", 0.2)
     endless = "{% for i in range(9999) %}" * 9 + "{% endfor %}" * 9
@@ -670,6 +710,25 @@ def test_a_thought_in_spelled_tags_ends_where_the_whole_tag_stands(tools):
     assert c.parse([*c.think, *thought, *c.action("On it."), *c.end]) == (None, None)
     letters = [i for letter in "<think>a</think>On it." for i in c.content(letter)]
     assert c.parse([*letters, *c.end]) == (None, None)
+
+
+@pytest.mark.parametrize("tools", [[], TYPED], ids=["plain", "tools"])
+def test_a_second_thought_is_no_action(tools):
+    for name in ("llama3_1", "qwen3"):
+        c = Chat(shipped(name), "think", tools)
+        for second in (c.turn(c.thought("y"), c.action("On it.")), [*c.think, *c.end]):
+            turn = [*c.opening(c.thought("x")), *second]
+            assert c.parse(turn) == ("x\n", None)
+
+
+@pytest.mark.parametrize("tools", [[], TYPED], ids=["plain", "tools"])
+def test_a_turn_that_ends_behind_its_thought_has_no_action(tools):
+    for layout in ("think",) if tools else ("think", "tags"):
+        c = Chat(shipped("llama3_1"), layout, tools)
+        for space in ("", " \n"):
+            ids = c.content(space)
+            assert c.parse(c.closed(c.opening(c.thought("x")), ids)) == ("x\n", None)
+            assert c.parse(c.closed(c.opening(None), ids)) == (None, None)
 
 
 def test_a_logged_reply_that_is_read_as_a_call_is_told():

@@ -223,8 +223,11 @@ def check_seams(chat: Chat, model: PreTrainedModel) -> None:
             "text, because of what its chat template writes before it: the model has seldom read "
             "them so; choose another --layout or another chat template"
         )
-    for thinks, where in ((True, "behind a thought"), (False, "without a thought")):
-        others = other_seams(chat, thinks)
+    ways = [("behind a thought", True, False), ("without a thought", False, False)]
+    if chat.skip:
+        ways.append(("behind an empty thought", False, True))
+    for where, thinks, skips in ways:
+        others = other_seams(chat, thinks, skips)
         if others:
             logger.warning(
                 f"{name_of(model)}: {where}, an action that begins with {' or '.join(others)} has "
@@ -246,16 +249,17 @@ def other_opening(chat: Chat) -> str:
     return "" if whole == pieces else chat.layout.think
 
 
-def other_seams(chat: Chat, thinks: bool = True) -> list[str]:
+def other_seams(chat: Chat, thinks: bool = True, skips: bool = False) -> list[str]:
     """The beginnings of an action that has other ids than in one text with what stands before it: a
-    thought, or, if the turn does not think, the state."""
+    thought, or, if the turn does not think, the state; if it skips its thought, an empty one."""
     layout = chat.layout
     before = f"{layout.think}So.{layout.gap}{layout.stop}{layout.act}"
     ids_before = chat.opening(chat.thought("So."))
     if not thinks:
         state = some_state(chat)
-        before = state + layout.act_without_thought
-        ids_before = [*chat.encode(state, begins=True), *chat.opening(None)]
+        opening = layout.skip if skips else layout.act_without_thought
+        before = state + opening
+        ids_before = [*chat.encode(state, begins=True), *chat.encode(opening)]
     others = []
     for beginning, action in ACTIONS.items():
         ids = chat.action(action)

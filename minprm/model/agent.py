@@ -10,7 +10,7 @@ from minprm.constants import Config, History, fail, refusal
 from minprm.data import Demo
 from minprm.model.policy import Policy
 from minprm.model.sampler import Completion
-from minprm.text.actions import all_tools
+from minprm.text.actions import all_tools, parts
 from minprm.text.chat import Chat
 from minprm.text.instruction import Instruction, instruction_of
 
@@ -149,6 +149,12 @@ def make_prompter(
         context=cfg.context,
         temperature=cfg.temperature,
     )
+    calling = [demo for demo in examples if any(parts(step.action)[1] for step in demo.steps)]
+    if all_tools(calling) and not tools and not cfg.agent:  # an agent's requests may bring some
+        fail(
+            "--few-shot: its examples call tools, and the logs or the world that they are shown for"
+            " have none; show examples without calls"
+        )
     reason = refusal(prompter.examples, [], all_tools([*examples]))
     if reason:
         fail(f"--few-shot: the model's chat template cannot show these logs as turns: {reason}")

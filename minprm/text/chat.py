@@ -179,7 +179,9 @@ class Chat:
         Exits where the template has no place for it.
         """
         if not self.tools:
-            if not self.layout.act_end and text != text.strip():
+            if self.layout.act_end:
+                text = text.rstrip()  # before the line break of a tag it would have other ids
+            elif text != text.strip():
                 text = self._chat_template.turns.trimmed(text)
             return self.content(text + self.layout.act_gap)
         try:
@@ -267,9 +269,9 @@ class Chat:
         if self._skips(ids):
             opening = []  # it is part of `skip`
         body = self._body(acted, opening)
-        if thought_ids is None and body and self.opens_a_thought(body):
-            return None, None
-        action = None if body is None else self.action_in(body)
+        if body is None or self.opens_a_thought(body):
+            return thought, None
+        action = self.action_in(body)
         if action is None:
             return thought, None
         # The control tokens must be those that we would write ourselves. This refuses a tag that
@@ -283,8 +285,8 @@ class Chat:
         return thought, action
 
     def action_in(self, text: str) -> str | None:
-        """The action in the text between its tags. None: with tools, nothing or a broken call."""
-        return self._chat_template.action_in(text) if self.tools else text.strip()
+        """The action in the text between its tags. None: nothing or, with tools, a broken call."""
+        return self._chat_template.action_in(text) if self.tools else text.strip() or None
 
     def clean(self, ids: list[int]) -> bool:
         """True where all ids have a text, and none is a control token."""
@@ -382,7 +384,8 @@ class Chat:
         return text[len(head) : len(text) - len(tail)]
 
     def opens_a_thought(self, body: str) -> bool:
-        """Where letters spell the tags, a thought without an end would be read as an action."""
+        """Where letters spell the tags, a thought without an end, or a second one, would be read as
+        an action."""
         return body.lstrip().startswith(self.layout.think.strip())
 
     def _controls_inside(self, action: str) -> list[int] | None:

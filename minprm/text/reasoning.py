@@ -21,6 +21,7 @@ class Newest(NamedTuple):
 
     render: Renderer
     prompt: str  # what stands before the message, without a thought that is opened there
+    header: str = ""  # its end, where the template does not write it there by itself
     key: str | None = None  # of the message's field for a thought
     open: str = "<think>\n"
     gap: str = "\n"  # between the thought and its stop
@@ -75,22 +76,34 @@ class Newest(NamedTuple):
 
 def find_newest(render: Renderer, messages: list[dict]) -> Newest:
     """messages: such as may have a thought; the first that has one shows how it is written."""
-    prompt = render([QUESTION], [], prompt=True)
-    newest = Newest(render, prompt)
+    newest = _with_header(Newest(render, render([QUESTION], [], prompt=True)), messages[0])
     for key, message in product(KEYS, messages):
         try:
             text = render([QUESTION, {**message, key: THOUGHT}], [], prompt=False)
         except ValueError:
             continue
         before, _, after = text.partition(THOUGHT)
-        tags = _tags(render, prompt, before, after.split(MARK)[0])
+        tags = _tags(render, newest.prompt, before, after.split(MARK)[0])
         if tags:
-            newest = Newest(render, prompt, key, *tags)
+            newest = Newest(render, newest.prompt, newest.header, key, *tags)
             break
-    newest = newest._replace(prompt=newest.bare(prompt))
+    newest = newest._replace(prompt=newest.bare(newest.prompt))
     if newest.key is None and _ends_in_a_sign(render, newest.prompt):
         return newest._replace(open=" " + newest.open)  # or ":<" would be a token of some models
     return newest
+
+
+def _with_header(newest: Newest, message: dict) -> Newest:
+    """The same, where the template ignores `add_generation_prompt`: the prompt ends in what stands
+    before an answer. A space before the answer is left to it, as in Llama 2's."""
+    render, prompt = newest.render, newest.prompt
+    if prompt != render([QUESTION], [], prompt=False):
+        return newest
+    answer = render([QUESTION, message], [], prompt=False)
+    before = newest.bare(answer.partition(MARK)[0]).rstrip(" ")
+    if not before.startswith(prompt):
+        return newest
+    return newest._replace(prompt=before, header=before.removeprefix(prompt))
 
 
 def _ends_in_a_sign(render: Renderer, prompt: str) -> bool:

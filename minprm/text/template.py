@@ -158,7 +158,8 @@ class ChatTemplate:
             pieces[0] = self.turns.behind(called, pieces[0])
         self._check_nothing_is_lost(messages, hole_numbers(pieces))
         # The layout opens a thought itself, and twice would be wrong.
-        pieces[-1] = self.turns.newest.bare(pieces[-1])
+        newest = self.turns.newest
+        pieces[-1] = newest.bare(pieces[-1] + newest.header)
         self._check_fields(messages, pieces)
         return pieces
 
