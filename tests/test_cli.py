@@ -380,14 +380,12 @@ def checkpoint(tmp_path_factory) -> Path:
         ("c --engine.memory .5 --sampler transformers", "it needs the vLLM sampler"),
         ("--worlds --seed 1", "--worlds stands alone"),
         ("c --atif out", "--transcripts FILE writes every episode"),
-        ("runs/d", "runs/d is a run: name one of checkpoints/d/"),
     ],
 )
 def test_evaluate_refuses_before_it_plays(flags, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("old.jsonl").write_text("")
-    Path("runs/d").mkdir(parents=True)
-    Path("runs/d/metrics.jsonl").write_text("")
+    Path("c").mkdir()
     assert said in refusal(evaluate.main, flags.split(), capsys)
 
 
@@ -451,6 +449,40 @@ def test_a_model_that_no_network_brings_says_what_to_do(monkeypatch, capsys):
     error = refusal(evaluate.main, ["nobody/has-this", "--episodes", "1"], capsys)
     assert error.startswith("nobody/has-this is no model that transformers loads: no folder here")
     assert "Mend the name or the network, or name a folder that holds the model" in error
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch, capsys):
+    asked = []
+
+    def lookup(url):
+        asked.append(url)
+        raise RuntimeError("no network")
+
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", lookup)
+    for main, flags in ((train.main, ["--arms", "rl", "--model"]), (evaluate.main, [])):
+        error = refusal(main, [*flags, "nobody/has-this"], capsys)
+        assert "the hub does not answer. Mend the name" in error
+    assert len(asked) == 2  # once by each command
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("runs/d", "runs/d is a run: name one of checkpoints/d/"),
+        ("https://huggingface.co/Qwen/Qwen3-0.6B", "as OWNER/NAME, without the rest"),
+        ("", "of --model or a checkpoint, has an empty name"),
+        ("my model", "there is no such folder"),
+    ],
+)
+def test_what_names_no_model_is_told_alike_by_training_and_evaluation(
+    name, said, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("runs/d").mkdir(parents=True)
+    for file in ("metrics.jsonl", "config.json"):
+        Path("runs/d", file).write_text("{}")
+    assert said in refusal(train.main, ["--arms", "rl", "--model", name], capsys)
+    assert said in refusal(evaluate.main, [name], capsys)
 
 
 def test_a_kept_checkpoint_is_called_by_its_stage_and_update():

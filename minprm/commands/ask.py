@@ -94,8 +94,6 @@ def check(flags: Evaluation, chosen_knobs: set[str]) -> None:
     )
     for path in flags.checkpoints:
         refuse(flags.checkpoints.count(path) > 1, f"{path} is named twice")
-        is_run = (Path(path) / "metrics.jsonl").exists()
-        refuse(is_run, f"{path} is a run: name one of checkpoints/{Path(path).name}/")
     refuse(
         flags.samples > 1 and not flags.temperature,
         "--samples above 1 needs a --temperature above 0: greedy samples differ by luck at most",
