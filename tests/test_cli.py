@@ -398,6 +398,48 @@ def test_a_broken_checkpoint_ends_in_one_sentence(file, checkpoint, tmp_path, ca
     assert "is no model that transformers loads" in error
 
 
+def broken(what: str, model: Path) -> None:
+    """Breaks the files of a model in this way."""
+    weights, words = model / "model.safetensors", model / "tokenizer.json"
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    if what == "cut weights":
+        weights.write_bytes(weights.read_bytes()[:-1])
+    elif what == "other weights":
+        weights.rename(model / "pytorch_model.bin")
+    elif what == "two lines":
+        config = json.loads((model / "config.json").read_text()) | {"hidden_size": "x"}
+        (model / "config.json").write_text(json.dumps(config))
+    elif what == "cut tokenizer":
+        words.write_text(words.read_text()[:-9])
+    else:
+        (model / what).write_text(pointer)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("model.safetensors", "model.safetensors only says where git-lfs keeps the file: run git"),
+        ("tokenizer.json", "tokenizer.json only says where git-lfs keeps the file: run git lfs"),
+        ("cut weights", "broken: its *.safetensors are cut or broken (Error"),
+        (
+            "other weights",
+            "it has no model.safetensors, and weights are read from safetensors alone",
+        ),
+        ("cut tokenizer", "broken/tokenizer.json cannot be read (EOF"),
+        ("two lines", "expected int, got str (value: 'x')"),
+    ],
+)
+def test_a_broken_model_is_told_by_its_file_and_what_to_do(
+    what, said, checkpoint, tmp_path, capsys
+):
+    model = tmp_path / "broken"
+    shutil.copytree(checkpoint, model)
+    broken(what, model)
+    error = refusal(evaluate.main, [str(model), "--episodes", "1"], capsys)
+    assert said in error.replace(" is no model that transformers loads", "")
+    assert error.count("\n") == 1
+
+
 def test_a_model_without_a_tokenizer_is_named(checkpoint, tmp_path, capsys):
     shutil.copytree(checkpoint, tmp_path / "bare")
     for file in (tmp_path / "bare").glob("tokenizer*"):
