@@ -132,7 +132,7 @@ ROOT = Path(__file__).parents[1]
         ("--stages synth shuffle rl sft:expert", "not those of the games that were won"),
         ("--lora 4", "--lora has no effect here: it needs a --model"),
         ("--arms action_sft --demos x --num-demos 9", "head -n 9 takes so many lines of a file"),
-        ("--lora 4 --skip-bad", "a --model; --skip-bad has no effect here: it needs --demos"),
+        ("--lora 4 --skip-bad", "a --model; --skip-bad has no effect here: it needs --demos or"),
         ("--dry-run --resume", "--resume"),
         ("--dry-run --processes 2", "--processes is gone: --dry-run measures one process"),
         ("--processes=2", "--processes is gone: --dry-run measures one process"),

@@ -163,7 +163,12 @@ def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> Non
             "a world that is played, so no --demos",
             "world world_args agent agent_seconds episodes samples split think",
         ),
-        (not played, "--demos", "content skip_bad drop map task_key keep thought format"),
+        (
+            not played or "few_shot" in chosen_knobs,
+            "--demos or --few-shot",
+            "content skip_bad drop map task_key thought format",
+        ),
+        (not played, "--demos", "keep"),
     )
     sentences = []
     for met, need, knobs in needs:

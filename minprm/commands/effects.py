@@ -85,6 +85,7 @@ def conditions(config: Config) -> dict[str, object]:
         "a --model with --instruction or --few-shot": language and instructed,
         INSTRUCTED.name: language and _writes_instructed(config),
         "--world or --agent": config.world or config.agent,
+        "--demos or --few-shot": config.demos or (language and config.few_shot),
         "the vLLM sampler": vllm,
         "the vLLM sampler, or a stage act_prm or rl": vllm or kinds & {"act_prm", "rl"},
         "several --arms, and no torchrun that shares out each arm": one_each or config.jobs == 1,
