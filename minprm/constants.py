@@ -287,9 +287,9 @@ class Config:
     # rank of LoRA adapters; 0: all weights, or those that --model has
     lora: Annotated[Few, Needs("a --model")] = 0
     # adapters count alpha / rank times; 0: alpha is twice the rank
-    lora_alpha: Annotated[CountOrNone, Needs("lora")] = 0
+    lora_alpha: Annotated[CountOrNone, Needs("--lora above 0")] = 0
     # layers with adapters; none: all linear
-    lora_targets: Annotated[list[str], Needs("lora")] = field(default_factory=list)
+    lora_targets: Annotated[list[str], Needs("--lora above 0")] = field(default_factory=list)
     # with torchrun, does each process hold a part of every weight (always) or all weights (never);
     # auto: a part where all weights of a larger model are trained
     shard: Annotated[Shard, Needs("torchrun with several processes")] = "auto"

@@ -132,6 +132,8 @@ ROOT = Path(__file__).parents[1]
         ("--stages synth shuffle rl sft:expert", "not those of the games that were won"),
         ("--lora 4", "--lora has no effect here: it needs a --model"),
         ("--arms action_sft --demos x --num-demos 9", "head -n 9 takes so many lines of a file"),
+        ("--model x --lora-alpha 4", "--lora-alpha has no effect here: it needs --lora above 0"),
+        ("--preset logs --model tiny --demos x", "another --model than tiny"),
         ("--lora 4 --skip-bad", "a --model; --skip-bad has no effect here: it needs --demos or"),
         ("--dry-run --resume", "--resume"),
         ("--dry-run --processes 2", "--processes is gone: --dry-run measures one process"),
@@ -477,6 +479,7 @@ def test_a_preset_says_nothing_of_another_world_or_of_trained_adapters(tmp_path)
     adapters = ["--preset", "logs", "--demos", "x.jsonl", "--model", str(tmp_path)]
     assert parse(adapters).lora == 0
     assert parse([*adapters, "--lora", "8"]).lora == 8  # which the loading may refuse
+    assert parse([*adapters, "--lora-alpha", "4"]).lora_alpha == 4  # and this, too
     assert PRESETS["logs"].lora == 32
 
 
