@@ -15,10 +15,6 @@ from minprm.constants import DeviceName, SamplerName, fail
 
 SMALL = 20 * 10**6  # bytes of weights; the embedded model has one million
 CONFIG, ADAPTER_CONFIG = "config.json", "adapter_config.json"
-NO_HUB = (
-    "no folder here has this name, and the hub does not answer. Mend the name or the network, or "
-    "name a folder that holds the model"
-)
 
 
 def require_model(path: str) -> None:
@@ -47,8 +43,7 @@ def holds_adapters(path: str) -> bool:
 
 
 def require_place(path: str) -> None:
-    """Exits where neither a folder nor a model of the hub can have this name; at a GGUF; and where
-    the hub would have to be asked and does not answer."""
+    """Exits where neither a folder nor a model of the hub can have this name, and at a GGUF."""
     if not path:
         fail("a model, of --model or a checkpoint, has an empty name: name a folder or a hub id")
     if _is_gguf(path):
@@ -64,7 +59,7 @@ def require_place(path: str) -> None:
 
 
 def _require_on_hub(path: str) -> None:
-    """Asks once: transformers would ask for each file, and of no answer again and again."""
+    """Exits where the hub does not answer: transformers would ask on, for each file six times."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
 
     try:
@@ -75,7 +70,11 @@ def _require_on_hub(path: str) -> None:
     except HfHubHTTPError:  # an answer, which transformers may word
         pass
     except Exception:  # none: each library for the network has errors of its own
-        fail(f"{path} is no model that transformers loads: {NO_HUB}")
+        fail(
+            f"{path} is no model that transformers loads: no folder here has this name, and the "
+            "hub does not answer. Mend the name or the network, or name a folder that holds the "
+            "model"
+        )
 
 
 def _is_gguf(path: str) -> bool:

@@ -25,14 +25,7 @@ from transformers.utils.hub import cached_file
 from transformers.utils.peft_utils import find_adapter_config_file
 
 from minprm.constants import Config, DeviceName, fail
-from minprm.load.names import (
-    ADAPTER_CONFIG,
-    NO_HUB,
-    is_small,
-    require_place,
-    require_sampler,
-    uses_vllm,
-)
+from minprm.load.names import ADAPTER_CONFIG, is_small, require_place, require_sampler, uses_vllm
 from minprm.load.vllm import VLLM, start_engine
 from minprm.model.alone import ALONE, Alone
 from minprm.model.precision import make_head_fp32
@@ -84,12 +77,10 @@ def _why(kind: Any, path: str, error: Exception) -> str:
     if kind is AutoTokenizer and words.is_file():
         try:
             Tokenizer.from_file(str(words))
-        except Exception as broken:  # the one that it raises is no other
+        except Exception as broken:  # it raises no other
             return f"{words} cannot be read ({_in_a_line(broken)}): copy or download it again"
     if "named model.safetensors" in reason:
         return f"it has no model.safetensors, and {SAFETENSORS}"
-    if "couldn't connect" in reason:
-        return NO_HUB
     if "backend tokenizer" in reason:
         return "it has no tokenizer, which stands in a tokenizer.json beside the weights"
     return reason
