@@ -87,6 +87,7 @@ VLLM = Needs("the vLLM sampler")
 RAISED = Needs("updates")
 LOOKS = Needs("--eval-tasks above 0, or a stage act_prm with --held-out demos, or a stage rl")
 PLAYED = Needs("--world or --agent")
+READ = Needs("--demos or --few-shot")
 INSTRUCTED = Needs("a --model that writes before SFT, or --sft.keep-instruction")
 
 # An arm is a list of stages, each a function in ladder.STAGES. Every arm starts from the same base
@@ -286,9 +287,9 @@ class Config:
     # rank of LoRA adapters; 0: all weights, or those that --model has
     lora: Annotated[Few, Needs("a --model")] = 0
     # adapters count alpha / rank times; 0: alpha is twice the rank
-    lora_alpha: Annotated[CountOrNone, Needs("lora")] = 0
+    lora_alpha: Annotated[CountOrNone, Needs("--lora above 0")] = 0
     # layers with adapters; none: all linear
-    lora_targets: Annotated[list[str], Needs("lora")] = field(default_factory=list)
+    lora_targets: Annotated[list[str], Needs("--lora above 0")] = field(default_factory=list)
     # with torchrun, does each process hold a part of every weight (always) or all weights (never);
     # auto: a part where all weights of a larger model are trained
     shard: Annotated[Shard, Needs("torchrun with several processes")] = "auto"
@@ -304,20 +305,20 @@ class Config:
     few_shot: Annotated[str, INSTRUCTED] = ""
     # logs: a file, a folder or a quoted pattern; default: the world's expert plays
     demos: Annotated[str, Needs("a stage that learns from logs")] = ""
-    content: Annotated[Content, Needs("demos")] = "reply"  # what text beside a call in --demos is
-    skip_bad: Annotated[bool, Needs("demos")] = False  # go on without the bad lines of --demos
+    content: Annotated[Content, READ] = "reply"  # what text beside a call in --demos is
+    skip_bad: Annotated[bool, READ] = False  # go on without the bad lines of --demos
     # keys of --demos that are no part of the conversation, to be left out
-    drop: Annotated[list[str], Needs("demos")] = field(default_factory=list)
+    drop: Annotated[list[str], READ] = field(default_factory=list)
     # KEY=NAME: keys of --demos, and the names under which they are read
-    map: Annotated[list[str], Needs("demos")] = field(default_factory=list)
+    map: Annotated[list[str], READ] = field(default_factory=list)
     # the key that says of which task a log is; none: task, task_id and others like it
-    task_key: Annotated[str, Needs("demos")] = ""
+    task_key: Annotated[str, READ] = ""
     # logs to learn from, by how they ended: won, or 'reward>=0.5'; none: all
     keep: Annotated[list[str], Needs("demos")] = field(default_factory=list)
     # a pattern that fits the beginning of an answer, the thought in brackets: taken out of it
-    thought: Annotated[str, Needs("demos")] = ""
+    thought: Annotated[str, READ] = ""
     # FILE.py:NAME, a reader of your own for another format of logs
-    format: Annotated[str, Needs("demos")] = ""
+    format: Annotated[str, READ] = ""
     # demos to learn from
     num_demos: Annotated[int, Range(1, 90_000), Needs("a stage that reads the expert's logs")] = 128
     # further demos, for the held-out reward

@@ -132,7 +132,9 @@ ROOT = Path(__file__).parents[1]
         ("--stages synth shuffle rl sft:expert", "not those of the games that were won"),
         ("--lora 4", "--lora has no effect here: it needs a --model"),
         ("--arms action_sft --demos x --num-demos 9", "head -n 9 takes so many lines of a file"),
-        ("--lora 4 --skip-bad", "a --model; --skip-bad has no effect here: it needs --demos"),
+        ("--model x --lora-alpha 4", "--lora-alpha has no effect here: it needs --lora above 0"),
+        ("--preset logs --model tiny --demos x", "another --model than tiny"),
+        ("--lora 4 --skip-bad", "a --model; --skip-bad has no effect here: it needs --demos or"),
         ("--dry-run --resume", "--resume"),
         ("--dry-run --processes 2", "--processes is gone: --dry-run measures one process"),
         ("--processes=2", "--processes is gone: --dry-run measures one process"),
@@ -380,14 +382,12 @@ def checkpoint(tmp_path_factory) -> Path:
         ("c --engine.memory .5 --sampler transformers", "it needs the vLLM sampler"),
         ("--worlds --seed 1", "--worlds stands alone"),
         ("c --atif out", "--transcripts FILE writes every episode"),
-        ("runs/d", "runs/d is a run: name one of checkpoints/d/"),
     ],
 )
 def test_evaluate_refuses_before_it_plays(flags, said, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("old.jsonl").write_text("")
-    Path("runs/d").mkdir(parents=True)
-    Path("runs/d/metrics.jsonl").write_text("")
+    Path("c").mkdir()
     assert said in refusal(evaluate.main, flags.split(), capsys)
 
 
@@ -398,6 +398,48 @@ def test_a_broken_checkpoint_ends_in_one_sentence(file, checkpoint, tmp_path, ca
     (tmp_path / "broken" / file).write_bytes(whole[: len(whole) // 2])
     error = refusal(evaluate.main, [str(tmp_path / "broken"), "--episodes", "1"], capsys)
     assert "is no model that transformers loads" in error
+
+
+def broken(what: str, model: Path) -> None:
+    """Breaks the files of a model in this way."""
+    weights, words = model / "model.safetensors", model / "tokenizer.json"
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    if what == "cut weights":
+        weights.write_bytes(weights.read_bytes()[:-1])
+    elif what == "other weights":
+        weights.rename(model / "pytorch_model.bin")
+    elif what == "two lines":
+        config = json.loads((model / "config.json").read_text()) | {"hidden_size": "x"}
+        (model / "config.json").write_text(json.dumps(config))
+    elif what == "cut tokenizer":
+        words.write_text(words.read_text()[:-9])
+    else:
+        (model / what).write_text(pointer)
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("model.safetensors", "model.safetensors only says where git-lfs keeps the file: run git"),
+        ("tokenizer.json", "tokenizer.json only says where git-lfs keeps the file: run git lfs"),
+        ("cut weights", "broken: its *.safetensors are cut or broken (Error"),
+        (
+            "other weights",
+            "it has no model.safetensors, and weights are read from safetensors alone",
+        ),
+        ("cut tokenizer", "broken/tokenizer.json cannot be read (EOF"),
+        ("two lines", "expected int, got str (value: 'x')"),
+    ],
+)
+def test_a_broken_model_is_told_by_its_file_and_what_to_do(
+    what, said, checkpoint, tmp_path, capsys
+):
+    model = tmp_path / "broken"
+    shutil.copytree(checkpoint, model)
+    broken(what, model)
+    error = refusal(evaluate.main, [str(model), "--episodes", "1"], capsys)
+    assert said in error.replace(" is no model that transformers loads", "")
+    assert error.count("\n") == 1
 
 
 def test_a_model_without_a_tokenizer_is_named(checkpoint, tmp_path, capsys):
@@ -437,6 +479,7 @@ def test_a_preset_says_nothing_of_another_world_or_of_trained_adapters(tmp_path)
     adapters = ["--preset", "logs", "--demos", "x.jsonl", "--model", str(tmp_path)]
     assert parse(adapters).lora == 0
     assert parse([*adapters, "--lora", "8"]).lora == 8  # which the loading may refuse
+    assert parse([*adapters, "--lora-alpha", "4"]).lora_alpha == 4  # and this, too
     assert PRESETS["logs"].lora == 32
 
 
@@ -451,6 +494,40 @@ def test_a_model_that_no_network_brings_says_what_to_do(monkeypatch, capsys):
     error = refusal(evaluate.main, ["nobody/has-this", "--episodes", "1"], capsys)
     assert error.startswith("nobody/has-this is no model that transformers loads: no folder here")
     assert "Mend the name or the network, or name a folder that holds the model" in error
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch, capsys):
+    asked = []
+
+    def lookup(url):
+        asked.append(url)
+        raise RuntimeError("no network")
+
+    monkeypatch.setattr("huggingface_hub.get_hf_file_metadata", lookup)
+    for main, flags in ((train.main, ["--arms", "rl", "--model"]), (evaluate.main, [])):
+        error = refusal(main, [*flags, "nobody/has-this"], capsys)
+        assert "the hub does not answer. Mend the name" in error
+    assert len(asked) == 2  # once by each command
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("runs/d", "runs/d is a run: name one of checkpoints/d/"),
+        ("https://huggingface.co/Qwen/Qwen3-0.6B", "as OWNER/NAME, without the rest"),
+        ("", "of --model or a checkpoint, has an empty name"),
+        ("my model", "there is no such folder"),
+    ],
+)
+def test_what_names_no_model_is_told_alike_by_training_and_evaluation(
+    name, said, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("runs/d").mkdir(parents=True)
+    for file in ("metrics.jsonl", "config.json"):
+        Path("runs/d", file).write_text("{}")
+    assert said in refusal(train.main, ["--arms", "rl", "--model", name], capsys)
+    assert said in refusal(evaluate.main, [name], capsys)
 
 
 def test_a_kept_checkpoint_is_called_by_its_stage_and_update():

@@ -414,6 +414,39 @@ def test_examples_are_read_as_the_logs_are_or_else_as_they_stand(folder, tmp_pat
     assert f"as it stands: {renamed}, line 1: no log" in said and "\n" not in said
 
 
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("", ": there is no log in it"),
+        ("no JSON\n", ", line 1, column 1: no JSON"),
+        (None, ": no such file or folder"),
+        ({"rationale": "seven"}, "read, a thought by --map rationale=reasoning_content"),
+        ({}, ": a turn of log 1 has no thought"),
+    ],
+)
+def test_what_is_wrong_with_examples_is_said_of_their_flag(line, sentence, tmp_path, capsys):
+    file = tmp_path / "few.jsonl"
+    if isinstance(line, dict):
+        line = json.dumps({"messages": [USER, {"role": "assistant", "content": "ab 7", **line}]})
+    if line is not None:
+        file.write_text(line)
+    said = refusal(few_shot, str(file))
+    assert said.startswith(f"--few-shot {file}") and sentence in said
+    assert "\n" not in said
+
+
+def test_bad_lines_of_examples_are_left_out_as_the_sentence_says(folder, tmp_path):
+    file = written([log(7)], tmp_path / "few.jsonl")
+    shown = few_shot(file)
+    with open(file, "a") as examples:
+        examples.write("{broken\n")
+    cfg = config(folder, few_shot=file)
+    assert "leave it out by --skip-bad" in refusal(examples_of, cfg)
+    assert examples_of(replace(cfg, skip_bad=True)) == shown
+    flags = f"--preset small --world cups --arms rl --model m --few-shot {file} --skip-bad".split()
+    assert parse(flags).skip_bad  # also where a world is played, and no --demos are read
+
+
 def test_a_thought_that_the_model_may_not_write_is_told(said):
     chat = Chat(tokenizer("qwen3"), "think")
     example = from_chat(log(1, "seven it is"))

@@ -269,7 +269,11 @@ def test_a_plan_refuses_adapters_that_a_run_refuses(base, tmp_path, monkeypatch,
     monkeypatch.setattr(dry_run, "weights_here", lambda base: False)
     trained(base, tmp_path / "arm-0")
     cfg = Config(model=str(tmp_path / "arm-0"), world_args=["rounds=1"])
-    for knobs, words in (({"lora": 7}, "give --lora"), ({"rl": RL(kl=0.1)}, "starts from")):
+    for knobs, words in (
+        ({"lora": 7}, "give --lora"),
+        ({"lora_alpha": 4}, "leave both out"),
+        ({"rl": RL(kl=0.1)}, "starts from"),
+    ):
         with pytest.raises(SystemExit):
             list(whole_plan(replace(cfg, **knobs), tmp_path))
         assert words in capsys.readouterr().err

@@ -81,27 +81,28 @@ def require_logs(path: str) -> None:
         fail(str(problem))
 
 
-def few_shot(file: str, reading: Reading = AS_THEY_ARE) -> list[Demo]:
+def few_shot(file: str, reading: Reading = AS_THEY_ARE, skip_bad: bool = False) -> list[Demo]:
     """The logs of a --few-shot file, read as those of --demos are, or else as they stand."""
     reading = reading._replace(keep=())
-    if reading != AS_THEY_ARE:
-        as_demos = refusal(_with_thoughts, file, reading)
-        if not as_demos:
-            return _with_thoughts(file, reading)
-        as_it_stands = refusal(_with_thoughts, file, AS_THEY_ARE)
-        if as_it_stands not in ("", as_demos):
-            fail(f"--few-shot {file}, read as --demos is: {as_demos}; as it stands: {as_it_stands}")
-    return _with_thoughts(file, AS_THEY_ARE)
+    as_demos = refusal(_with_thoughts, file, reading, skip_bad)
+    if not as_demos:
+        return _with_thoughts(file, reading, skip_bad)
+    as_it_stands = refusal(_with_thoughts, file, AS_THEY_ARE, skip_bad)
+    if as_it_stands == as_demos:
+        fail(f"--few-shot {as_demos}")
+    if as_it_stands:
+        fail(f"--few-shot {file}, read as --demos is: {as_demos}; as it stands: {as_it_stands}")
+    return _with_thoughts(file, AS_THEY_ARE, skip_bad)
 
 
-def _with_thoughts(file: str, reading: Reading) -> list[Demo]:
+def _with_thoughts(file: str, reading: Reading, skip_bad: bool) -> list[Demo]:
     """The logs of a file, read in this way. Exits where a step has no thought."""
-    demos, _ = read_demos(file, reading)
+    demos, _ = read_demos(file, reading, skip_bad)
     for number, demo in enumerate(demos, start=1):
         if any(not (step.thought or "").strip() for step in demo.steps):
             fail(
-                f"--few-shot {file}: a turn of log {number} has no thought, and that is what the"
-                " examples are to show: write one into its reasoning_content"
+                f"{file}: a turn of log {number} has no thought, and that is what the examples are"
+                " to show: write one into its reasoning_content"
             )
     return demos
 
@@ -110,7 +111,7 @@ def examples_of(cfg: Config) -> list[Demo]:
     """What `make_prompter` shows a model of --few-shot; the embedded one could not read it."""
     if cfg.model == "tiny" or not cfg.few_shot:
         return []
-    return few_shot(cfg.few_shot, reading_of(cfg))
+    return few_shot(cfg.few_shot, reading_of(cfg), cfg.skip_bad)
 
 
 def require_other_tasks(demos: list[Demo], examples: list[Demo], cfg: Config) -> None:

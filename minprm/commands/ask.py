@@ -94,8 +94,6 @@ def check(flags: Evaluation, chosen_knobs: set[str]) -> None:
     )
     for path in flags.checkpoints:
         refuse(flags.checkpoints.count(path) > 1, f"{path} is named twice")
-        is_run = (Path(path) / "metrics.jsonl").exists()
-        refuse(is_run, f"{path} is a run: name one of checkpoints/{Path(path).name}/")
     refuse(
         flags.samples > 1 and not flags.temperature,
         "--samples above 1 needs a --temperature above 0: greedy samples differ by luck at most",
@@ -165,7 +163,12 @@ def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> Non
             "a world that is played, so no --demos",
             "world world_args agent agent_seconds episodes samples split think",
         ),
-        (not played, "--demos", "content skip_bad drop map task_key keep thought format"),
+        (
+            not played or "few_shot" in chosen_knobs,
+            "--demos or --few-shot",
+            "content skip_bad drop map task_key thought format",
+        ),
+        (not played, "--demos", "keep"),
     )
     sentences = []
     for met, need, knobs in needs:

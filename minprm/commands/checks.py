@@ -163,7 +163,8 @@ def _check_run(config: Config) -> None:
     refuse(
         not (world or config.agent)
         and not (config.demos and config.held_out > 1 and config.model != "tiny"),
-        "without a --world there must be --demos, a --model and --held-out 2 or more",
+        "without a --world there must be --demos, --held-out 2 or more, and another --model than "
+        "tiny, which reads worlds alone",
     )
     refuse(not world and not config.agent and plays, "rl and synth need a --world to play")
     together = config.engine.tensor_parallel

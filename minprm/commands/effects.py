@@ -10,7 +10,7 @@ from fnmatch import filter as matching
 from minprm.commands.checks import idle_patience, refuse, stages_of
 from minprm.commands.knobs import flag, knobs
 from minprm.constants import DRAWN, INSTRUCTED, LOOKS, SCORED, Config, Needs, ReadBy, arms_of, flat
-from minprm.load.names import uses_vllm
+from minprm.load.names import holds_adapters, uses_vllm
 from minprm.own import reads_texts
 from minprm.run.stage_ids import kind, reads_instruction
 from minprm.several.together import several
@@ -85,6 +85,9 @@ def conditions(config: Config) -> dict[str, object]:
         "a --model with --instruction or --few-shot": language and instructed,
         INSTRUCTED.name: language and _writes_instructed(config),
         "--world or --agent": config.world or config.agent,
+        "--demos or --few-shot": config.demos or (language and config.few_shot),
+        # of a model that has adapters, the loading says why they have no effect
+        "--lora above 0": config.lora or holds_adapters(config.model),
         "the vLLM sampler": vllm,
         "the vLLM sampler, or a stage act_prm or rl": vllm or kinds & {"act_prm", "rl"},
         "several --arms, and no torchrun that shares out each arm": one_each or config.jobs == 1,

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
-from huggingface_hub.utils import HFValidationError, validate_repo_id
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
 from minprm.constants import DeviceName, SamplerName, fail
 
@@ -43,16 +43,38 @@ def holds_adapters(path: str) -> bool:
 
 
 def require_place(path: str) -> None:
-    """Exits where neither a folder nor a model of the hub can have this name; and at a GGUF."""
+    """Exits where neither a folder nor a model of the hub can have this name, and at a GGUF."""
+    if not path:
+        fail("a model, of --model or a checkpoint, has an empty name: name a folder or a hub id")
     if _is_gguf(path):
         _refuse_gguf(path)
     if Path(path).is_file():
         fail(f"{path} is a file: name the folder in which a model lies with its tokenizer")
-    if "/" in path and not Path(path).exists():
-        try:
-            validate_repo_id(path)
-        except HFValidationError:
-            fail(f"{path} is no model that transformers loads: there is no such folder")
+    if (Path(path) / "metrics.jsonl").exists():
+        fail(f"{path} is a run: name one of checkpoints/{Path(path).name}/")
+    if "://" in path:
+        fail(f"{path} is an address: name a model of the hub as OWNER/NAME, without the rest")
+    if not Path(path).exists():
+        _require_on_hub(path)
+
+
+def _require_on_hub(path: str) -> None:
+    """Exits where the hub does not answer: transformers would ask on, for each file six times."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+
+    try:
+        if not any(try_to_load_from_cache(path, name) for name in (CONFIG, ADAPTER_CONFIG)):
+            get_hf_file_metadata(hf_hub_url(path, CONFIG))
+    except HFValidationError:
+        fail(f"{path} is no model that transformers loads: there is no such folder")
+    except HfHubHTTPError:  # an answer, which transformers may word
+        pass
+    except Exception:  # none: each library for the network has errors of its own
+        fail(
+            f"{path} is no model that transformers loads: no folder here has this name, and the "
+            "hub does not answer. Mend the name or the network, or name a folder that holds the "
+            "model"
+        )
 
 
 def _is_gguf(path: str) -> bool:

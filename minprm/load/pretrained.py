@@ -6,8 +6,10 @@ import shutil
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import shorten
 from types import MethodType
 from typing import Any, cast
 
@@ -15,7 +17,8 @@ import torch
 from huggingface_hub.constants import HF_HUB_OFFLINE
 from loguru import logger
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from tokenizers import Tokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging
 from transformers.utils.hub import cached_file
@@ -39,6 +42,11 @@ BEAMS = ("early_stopping", "length_penalty")
 ALIGNED = 64  # bytes: where torch begins a tensor
 ADAPTERS = "adapter_model.safetensors"  # the other format is a pickle
 STAYS = 0.01  # of the weights without adapters, this share is worth a sentence
+GIT_LFS = b"version https://git-lfs"  # how a file begins that git-lfs has not fetched
+SAFETENSORS = (
+    "weights are read from safetensors alone: copy them there, or have them written from another "
+    "file by AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+)
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 logging.disable_progress_bar()  # the only bars are ours
@@ -53,13 +61,34 @@ def pretrained(kind: Any, path: str, **knobs) -> Any:
     try:
         return kind.from_pretrained(path, trust_remote_code=False, **knobs)
     except Exception as error:  # a broken file raises what its reader likes, down to Exception
-        reason = (str(error) or repr(error)).splitlines()[0]
-        if "couldn't connect" in reason:
-            reason = "no folder here has this name, and the hub does not answer. Mend the name or "
-            reason += "the network, or name a folder that holds the model"
-        if "backend tokenizer" in reason:
-            reason = "it has no tokenizer, which stands in a tokenizer.json beside the weights"
-        fail(f"{path} is no model that transformers loads: {reason}")
+        fail(f"{path} is no model that transformers loads: {_why(kind, path, error)}")
+
+
+def _why(kind: Any, path: str, error: Exception) -> str:
+    """Why this model is not loaded, and what to do."""
+    reason = _in_a_line(error)
+    for file in sorted(Path(path).glob("*.*")):
+        with suppress(OSError), file.open("rb") as opened:  # a folder may have a dot in its name
+            if opened.read(len(GIT_LFS)) == GIT_LFS:
+                return f"{file} only says where git-lfs keeps the file: run git lfs pull there"
+    if isinstance(error, SafetensorError):
+        return f"its *.safetensors are cut or broken ({reason}): copy or download them again"
+    words = Path(path) / "tokenizer.json"
+    if kind is AutoTokenizer and words.is_file():
+        try:
+            Tokenizer.from_file(str(words))
+        except Exception as broken:  # it raises no other
+            return f"{words} cannot be read ({_in_a_line(broken)}): copy or download it again"
+    if "named model.safetensors" in reason:
+        return f"it has no model.safetensors, and {SAFETENSORS}"
+    if "backend tokenizer" in reason:
+        return "it has no tokenizer, which stands in a tokenizer.json beside the weights"
+    return reason
+
+
+def _in_a_line(error: Exception) -> str:
+    """What an error says, in one line that is not too long."""
+    return shorten(str(error) or repr(error), 300, placeholder=" ...")
 
 
 def load_model(
@@ -102,7 +131,7 @@ def load_shape(path: str, checkpointing: bool = False) -> PreTrainedModel:
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     except (ValueError, ImportError) as error:
-        fail(f"{path} is no model that transformers loads: {str(error).splitlines()[0]}")
+        fail(f"{path} is no model that transformers loads: {_in_a_line(error)}")
     _prepare(model, checkpointing)
     return model.eval()
 
@@ -211,7 +240,7 @@ def weights_here(base: str) -> bool:
         fail(f"{index} names no files of weights: {error!r}")
     missing = sorted(file for file in files if not _cached(base, file))
     if missing and (Path(base).is_dir() or HF_HUB_OFFLINE):
-        fail(f"{base} has no {missing[0]}, so its weights are missing: copy them there")
+        fail(f"{base} has no {missing[0]}, and {SAFETENSORS}")
     return not missing
 
 
@@ -313,7 +342,7 @@ def with_saved_adapters(model: PreTrainedModel, path: str, checkpointing: bool) 
             warnings.filterwarnings("ignore", message=".*to a meta parameter")  # of `load_shape`
             model = cast(PreTrainedModel, PeftModel.from_pretrained(model, path, is_trainable=True))
     except (OSError, ValueError, RuntimeError, SafetensorError, UserWarning) as error:
-        fail(f"the adapters of {path} do not fit their base: {str(error).splitlines()[0]}")
+        fail(f"the adapters of {path} do not fit their base: {_in_a_line(error)}")
     if is_tied and ends != {model.get_input_embeddings(), model.get_output_embeddings()}:
         fail(
             f"{path} holds adapters on the embedding or the output layer of a model in which both "

@@ -157,13 +157,15 @@ def refuse_unread(notes: Counter) -> None:
     ]
     if not fields:
         return
-    keys = ""
+    keys = as_thought = ""
     for field in fields:
         key = _short(field.split('"')[1])
+        if field.endswith("of the assistant"):
+            as_thought = f", a thought by --map {key}=reasoning_content"
         keys += f" .{key}" if key in CONVERSATION and field.endswith("of a log") else f" {key}"
     raise ValueError(
         f"{', '.join(fields)}: not understood{TO_DROP}{keys} leaves it out, and else --map"
-        " KEY=NAME says under which name it is read"
+        f" KEY=NAME says under which name it is read{as_thought}"
     )
 
 
