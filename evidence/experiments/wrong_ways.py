@@ -101,7 +101,7 @@ def joined() -> dict[str, dict]:
     for arm in [*BESIDE, *REWARDS]:
         folder = "wrong_ways/" if arm in REWARDS else "ground/refund-"
         runs = rows_of_seeds(f"{folder}{arm}", SEEDS)
-        if len(runs) == len(SEEDS):
+        if runs:
             logs = [run["kept"]["logs"] for run in runs]
             wrong = [1 - run["kept"]["right"] / run["kept"]["logs"] for run in runs]
             success = [run["success"] for run in runs]
