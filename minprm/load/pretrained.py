@@ -68,7 +68,7 @@ def _why(kind: Any, path: str, error: Exception) -> str:
     """Why this model is not loaded, and what to do."""
     reason = _in_a_line(error)
     for file in sorted(Path(path).glob("*.*")):
-        with suppress(OSError), file.open("rb") as opened:  # a folder may have a dot in its name
+        with suppress(OSError), open(file, "rb") as opened:  # a folder may have a dot in its name
             if opened.read(len(GIT_LFS)) == GIT_LFS:
                 return f"{file} only says where git-lfs keeps the file: run git lfs pull there"
     if isinstance(error, SafetensorError):
