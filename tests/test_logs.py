@@ -76,12 +76,13 @@ def test_a_split_is_by_task_and_never_by_step(tmp_path):
     assert {d.task for d in train}.isdisjoint(d.task for d in held)
 
 
-def test_logs_of_one_task_are_refused_before_anything_is_written(tmp_path, monkeypatch, capsys):
+def test_logs_of_one_task_are_refused_before_anything_is_written(
+    tmp_path, model, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     Path("logs.jsonl").write_text((json.dumps(line("Paris")) + "\n") * 3)
-    Path("empty").mkdir()
     with pytest.raises(SystemExit):
-        main("--preset logs --demos logs.jsonl --model empty --run r --held-out 2".split())
+        main(f"--preset logs --demos logs.jsonl --model {model} --run r --held-out 2".split())
     assert "one task" in capsys.readouterr().err and not Path("runs").exists()
 
 
