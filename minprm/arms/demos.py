@@ -84,19 +84,20 @@ def require_logs(path: str) -> None:
 def few_shot(file: str, reading: Reading = AS_THEY_ARE, skip_bad: bool = False) -> list[Demo]:
     """The logs of a --few-shot file, read as those of --demos are, or else as they stand."""
     reading = reading._replace(keep=())
-    as_demos = refusal(_with_thoughts, file, reading, skip_bad)
-    if not as_demos:
-        return _with_thoughts(file, reading, skip_bad)
-    as_it_stands = refusal(_with_thoughts, file, AS_THEY_ARE, skip_bad)
+    shown: list[Demo] = []
+    as_demos = refusal(_add_with_thoughts, shown, file, reading, skip_bad)
+    as_it_stands = as_demos
+    if as_demos and reading != AS_THEY_ARE:
+        as_it_stands = refusal(_add_with_thoughts, shown, file, AS_THEY_ARE, skip_bad)
+    if not as_it_stands:
+        return shown
     if as_it_stands == as_demos:
         fail(f"--few-shot {as_demos}")
-    if as_it_stands:
-        fail(f"--few-shot {file}, read as --demos is: {as_demos}; as it stands: {as_it_stands}")
-    return _with_thoughts(file, AS_THEY_ARE, skip_bad)
+    fail(f"--few-shot {file}, read as --demos is: {as_demos}; as it stands: {as_it_stands}")
 
 
-def _with_thoughts(file: str, reading: Reading, skip_bad: bool) -> list[Demo]:
-    """The logs of a file, read in this way. Exits where a step has no thought."""
+def _add_with_thoughts(shown: list[Demo], file: str, reading: Reading, skip_bad: bool) -> None:
+    """Adds the logs of a file, read in this way. Exits where a step has no thought."""
     demos, _ = read_demos(file, reading, skip_bad)
     for number, demo in enumerate(demos, start=1):
         if any(not (step.thought or "").strip() for step in demo.steps):
@@ -104,7 +105,7 @@ def _with_thoughts(file: str, reading: Reading, skip_bad: bool) -> list[Demo]:
                 f"{file}: a turn of log {number} has no thought, and that is what the examples are"
                 " to show: write one into its reasoning_content"
             )
-    return demos
+    shown += demos
 
 
 def examples_of(cfg: Config) -> list[Demo]:

@@ -223,11 +223,10 @@ def check_seams(chat: Chat, model: PreTrainedModel) -> None:
             "text, because of what its chat template writes before it: the model has seldom read "
             "them so; choose another --layout or another chat template"
         )
-    ways = [("behind a thought", True, False), ("without a thought", False, False)]
+    ways = {"behind a thought": other_seams(chat), "without a thought": other_seams(chat, False)}
     if chat.skip:
-        ways.append(("behind an empty thought", False, True))
-    for where, thinks, skips in ways:
-        others = other_seams(chat, thinks, skips)
+        ways["behind an empty thought"] = other_seams(chat, thinks=False, skips=True)
+    for where, others in ways.items():
         if others:
             logger.warning(
                 f"{name_of(model)}: {where}, an action that begins with {' or '.join(others)} has "
