@@ -194,7 +194,7 @@ def wrong_ways(rows: dict) -> str:
         logs = " ".join(map(str, row["logs"]))
         numbers = [share(wins["mean"]), interval(wins), logs, share(wrong["mean"]), interval(wrong)]
         lines.append([name, *numbers, shares(wrong["values"])])
-    return grid(["arm", "success", "95 %", "logs kept", "wrong", "95 %", "seeds"], lines)
+    return grid(["arm", "success", "95 %", "logs kept", "wrong", "95 %", "wrong by seed"], lines)
 
 
 def few_shot(rows: dict) -> str:
