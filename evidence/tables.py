@@ -197,6 +197,20 @@ def wrong_ways(rows: dict) -> str:
     return grid(["arm", "success", "95 %", "logs kept", "wrong", "95 %", "wrong by seed"], lines)
 
 
+def harder(rows: dict) -> str:
+    """Desks with larger and larger numbers: success by seed, how many runs ended early, and the
+    seconds of each."""
+    lines = []
+    for name, row in rows.items():
+        wins = row["success"]
+        right = share(row["right"]) if "right" in row else ""
+        seconds = " ".join(str(round(value)) for value in row["seconds"])
+        numbers = [right, share(wins["mean"]), interval(wins), shares(wins["values"])]
+        lines.append([*name.split(" | "), *numbers, str(row["stopped"]), seconds])
+    columns = ["desk", "arm", "right", "success", "95 %", "seeds", "ended early", "seconds"]
+    return grid(columns, lines)
+
+
 def few_shot(rows: dict) -> str:
     """What examples give: the held-out reward after the first update and the last, by seed."""
     lines = []
@@ -696,6 +710,7 @@ TABLES = {
     "restarts": partial(successes, what="runs"), "wider": partial(successes, what="updates"),
     "hanoi": partial(successes, what="arm"), "few_shot": few_shot, "ground": ground,
     "transfer": transfer,
+    "harder": harder,
     "wrong_ways": wrong_ways,
     "agent": partial(successes, what="arm"), "won": partial(successes, what="round"),
     "adaptive_temperature": adaptive_temperature, "looks": looks, "prefetch": prefetch,

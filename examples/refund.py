@@ -17,6 +17,7 @@ sentence.
 import argparse
 import json
 import random
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 
@@ -29,10 +30,10 @@ RULES = (
 )
 
 
-def conversations(seed: int) -> list[dict]:
+def conversations(seed: int, ranges: Sequence[range] = (PRICES, QUANTITIES, FEES)) -> list[dict]:
     """One of each combination, in the order of this seed, with the thought that an expert has."""
     rng = random.Random(seed)
-    numbers = [*product(PRICES, QUANTITIES, FEES)]
+    numbers = [*product(*ranges)]
     rng.shuffle(numbers)
     conversations = []
     for price, quantity, fee in numbers:

@@ -13,6 +13,10 @@ logs, and all noise. Without DESK, ARM and SEED the runs that are there are join
                           whose thought earns less than .5 is left out, in act_prm too
     all_kept              the same, and no log is left out
     repeated              choosing in four rounds, a quarter of the thoughts in each
+    repeated_longer       the same with twice as many thoughts (harder.py)
+    rl                    no logs: the 160 are played as tasks, and an answer that is the expert's
+                          earns 1. Updates, tasks, episodes and learning rate are act_prm's
+    expert_shuffled       the expert's thoughts, each in the log of another question
     act_prm_mean          the reward is the geometric mean over the action's tokens, and not their
                           product: so it is in the presets for larger models
 
@@ -34,6 +38,11 @@ Written before its runs, when all other arms of `refund` but the choosing ones w
 pays wrong thoughts, too" is false if of the logs that act_prm_mean keeps the share with a right
 thought is, over three seeds, not below that of act_prm by more than the intervals. "It teaches
 less" is false if act_prm_mean does not win less than act_prm by more than the intervals.
+
+Written before the runs of rl and expert_shuffled, at `refund` alone. "What a thought says matters,
+and not that there is one" is false if expert_shuffled does not win less than expert_thoughts by
+more than the intervals. "A probability teaches more than a win" is false if rl does not win less
+than act_prm by more than the intervals.
 """
 
 import re
@@ -64,11 +73,15 @@ ARMS = {
     "best_of_base_matched": "--arms best_of_base_matched",
     "all_kept": "--arms best_of_base_matched --relabel.min-reward 0",
     "repeated": f"--stages {REPEATED}--relabel.group 5",
+    "repeated_longer": f"--stages {REPEATED}--relabel.group 10",
     "act_prm": "--arms act_prm",
     "act_prm_mean": "--arms act_prm --act-prm.reward action_prob_mean",
+    "rl": "--arms rl --rl.updates 30 --rl.batch 8 --rl.group 8 --rl.lr 1e-5 --world text",
     "expert_thoughts": "--arms expert_thoughts",
+    "expert_shuffled": "--arms expert_thoughts",
 }
-READS_NOTHING = ("action_sft", "action_sft_all", "expert_thoughts")  # the base writes nothing there
+EXPERTS = ("expert_thoughts", "expert_shuffled")
+READS_NOTHING = ("action_sft", "action_sft_all", *EXPERTS)  # the base writes nothing there
 
 
 def write_logs(desk: str, arm: str, folder: Path) -> list[str]:
@@ -79,12 +92,28 @@ def write_logs(desk: str, arm: str, folder: Path) -> list[str]:
     examples, test, others = logs[:first], logs[first : first + TEST], logs[first + TEST :]
     if arm != "action_sft_all":
         others = others[:LOGS]
-    if arm != "expert_thoughts":
+    if arm not in EXPERTS:
         others = [refund.without_thoughts(log) for log in others]
+    if arm == "expert_shuffled":
+        others = [with_thought(log, others[i - 1]) for i, log in enumerate(others)]
+    refund.write([task(log) for log in others], folder / "tasks.jsonl")
     refund.write(examples, folder / "examples.jsonl")
     refund.write(others, folder / "logs.jsonl")
     refund.write([refund.without_thoughts(log) for log in test], folder / "test.jsonl")
     return [log["messages"][-1]["reasoning_content"] for log in test]
+
+
+def with_thought(log: dict, other: dict) -> dict:
+    """The log with the last thought of another one."""
+    *before, last = log["messages"]
+    thought = other["messages"][-1]["reasoning_content"]
+    return log | {"messages": [*before, last | {"reasoning_content": thought}]}
+
+
+def task(log: dict) -> dict[str, str]:
+    """The log as a task of the world `text`, for which its last action is the answer."""
+    system, prompt, *_, last = (message["content"] for message in log["messages"])
+    return {"system": system, "prompt": prompt, "reference": last}
 
 
 def run(desk: str, arm: str, seed: int) -> dict:
@@ -93,7 +122,10 @@ def run(desk: str, arm: str, seed: int) -> dict:
     thoughts = write_logs(desk, arm, folder)
     name = f"evidence-ground-{desk}-{arm}-{seed}"
     flags = f"--preset small --model {desks.model(desk, folder / 'model')} {ARMS[arm]}"
-    flags += f" --demos {folder / 'logs.jsonl'} --seeds {seed}"
+    if arm == "rl":
+        flags += f" --world-args file={folder / 'tasks.jsonl'} --seeds {seed}"
+    else:
+        flags += f" --demos {folder / 'logs.jsonl'} --seeds {seed}"
     if arm not in READS_NOTHING:
         flags += f" --few-shot {folder / 'examples.jsonl'}"
     ladder, metrics = go_on(name, flags.split())
