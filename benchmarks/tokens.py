@@ -36,12 +36,14 @@ from minprm.load.tiny import untrained
 from minprm.model.agent import Agent, make_agent
 from minprm.model.policy import Policy
 from minprm.model.sampler import Sampler
+from minprm.model.trunks import Trunks
 from minprm.play import expert_demos
 from minprm.stages import RESAMPLE
 from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
 
 PHASES = ("sampling", "scoring", "training")
 UPDATES = 3
+LOGPROBS = Trunks.logprobs  # before any counter has put its door there
 
 
 @dataclass
@@ -97,20 +99,20 @@ class Counter:
 
     def doors(self, agent: Agent) -> None:
         """Replaces the functions by which a phase begins."""
-        for phase, owner, name, note in (
-            ("sampling", agent.sampler, "generate", self.drawn),
-            ("scoring", agent.policy, "logprobs", self.read),
-            ("training", agent.policy, "update", self.read),
-        ):
-            setattr(owner, name, self.door(self.phases[phase], getattr(owner, name), note))
+        sampler, policy, phases = agent.sampler, agent.policy, self.phases
+        sampler.generate = self.door(phases["sampling"], sampler.generate, self.drawn)
+        policy.update = self.door(phases["training"], policy.update, self.read)
+        # each walk has Trunks of its own, so this door is their class's
+        Trunks.logprobs = self.door(phases["scoring"], LOGPROBS, self.read, place=1)
 
-    def door(self, phase: Phase, function: Callable, note: Callable) -> Callable:
-        """The function, as the beginning of a phase."""
+    def door(self, phase: Phase, function: Callable, note: Callable, place: int = 0) -> Callable:
+        """The function, as the beginning of a phase. place: where its sequences are, among its
+        arguments."""
 
         def counted(*arguments, **knobs):
             self.now = phase
             found = function(*arguments, **knobs)
-            phase.distinct += note(phase, arguments[0], found)
+            phase.distinct += note(phase, arguments[place], found)
             return found
 
         return counted

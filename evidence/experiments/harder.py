@@ -30,7 +30,6 @@ more than the intervals.
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 from evidence import desks, tables
 from evidence.experiments import ground
@@ -52,8 +51,8 @@ INTERVAL = "95 %: t over seeds"
 
 
 def drawn(desk: str) -> dict[str, float]:
-    """Of thoughts that the base writes at temperature 1: the share that is right, their mean reward,
-    and the share of logs for which one of them is right."""
+    """Of thoughts that the base writes: the share that is right, their mean reward, and the share
+    of logs for which one of them is right."""
     set_threads("", 1)
     folder = RUNS / f"evidence-harder-logs/{desk}"
     experts = desks.DESKS[desk](0)
