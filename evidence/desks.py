@@ -1,8 +1,10 @@
-"""python -m evidence.desks: three desks of a shop, whose logs a pretrained model learns from.
+"""python -m evidence.desks: desks of a shop, whose logs a pretrained model learns from.
 
-    refund    a number must be computed: examples/refund.py
-    orders    two turns with tools: what the customer said and what a tool answered are combined
-    returns   words and no numbers: two rules of the shop decide between two actions
+    refund         a number must be computed: examples/refund.py
+    refund_small   the same with smaller numbers
+    refund_large   and with larger ones
+    orders         two turns with tools: what the customer said is combined with a tool's answer
+    returns        words and no numbers: two rules of the shop decide between two actions
 
 A desk writes its logs in the form that chat models have, each with the thought of an expert. No
 combination comes twice. The first logs are the examples that a base reads: of `returns` one of each
@@ -16,13 +18,14 @@ import json
 import random
 import re
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 
 from examples import refund
 from examples.smollm2 import smollm2
 
-EXAMPLES = {"refund": 3, "orders": 3, "returns": 4}
+EXAMPLES = {"refund": 3, "orders": 3, "returns": 4, "refund_small": 3, "refund_large": 3}
 ORDERS = (
     "You are a shop's agent. Look up the order. Then answer with `refund X`, where X is the price "
     "of all items less the fee."
@@ -149,9 +152,16 @@ def returned(goods: str, reason: str, kind: str, state: str, action: str) -> dic
     return refund.conversation(question, thought, action, RETURNS)
 
 
+# prices, quantities, fees
+SMALL = range(3, 11), range(3, 9), range(1, 9)
+LARGE = range(11, 31), range(3, 10), range(1, 10)
 DESKS: dict[str, Callable[[int], list[dict]]] = {
-    "refund": refund.conversations, "orders": orders, "returns": returns,
-}  # fmt: skip
+    "refund": refund.conversations,
+    "orders": orders,
+    "returns": returns,
+    "refund_small": partial(refund.conversations, ranges=SMALL),
+    "refund_large": partial(refund.conversations, ranges=LARGE),
+}
 
 
 def model(desk: str, folder: Path) -> Path:

@@ -3,9 +3,9 @@
 The refund desk as in ground.py, with numbers of three sizes (evidence/desks.py). The larger they
 are, the fewer of the thoughts that SmolLM2 writes are right:
 
-    refund_small   prices SMALL
-    refund         ground.py's desk: prices from 4 to 15, quantities from 3 to 9, fees from 1 to 9
-    refund_large   prices LARGE
+    refund_small   prices from 3 to 10, quantities from 3 to 8, fees from 1 to 8
+    refund         ground.py's: prices from 4 to 15, quantities from 3 to 9, fees from 1 to 9
+    refund_large   prices from 11 to 30, quantities from 3 to 9, fees from 1 to 9
 
 At each desk:
 
@@ -21,10 +21,10 @@ are there are joined: add `--json FILE`.
 
 Written before the runs, when the base alone had been asked, and of the middle desk act_prm and two
 seeds of repeated were known. "Learning reaches further down" is false if at refund_large act_prm is
-not above repeated_longer by more than their intervals over three seeds. "Where a fifth is right,
-choosing is as good" is false if at refund_small act_prm is above repeated by more than the
-intervals. "More thoughts mend choosing" is false if at no desk repeated_longer is above repeated by
-more than the intervals.
+not above repeated_longer by more than the intervals over three seeds. "With small numbers choosing
+is as good" is false if at refund_small act_prm is above repeated by more than the intervals. "More
+thoughts mend choosing" is false if at no desk repeated_longer is above repeated by more than the
+intervals.
 """
 
 import sys

@@ -15,7 +15,7 @@ EXPERIMENTS = ROOT / "evidence/experiments"
 # of other chapters, or a run for each arm and seed
 OF_OTHER_CHAPTERS = {
     "ablations", "cafes", "choosing", "choosing_first", "contact", "few_shot", "ground",
-    "hanoi", "idea", "objectives", "pretrained", "recipes", "restarts", "right_thoughts",
+    "hanoi", "harder", "idea", "objectives", "pretrained", "recipes", "restarts", "right_thoughts",
     "transfer", "wider", "wrong_ways",
 }  # fmt: skip
 SAVES = """

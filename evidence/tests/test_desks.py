@@ -1,4 +1,4 @@
-"""The three desks: their logs, their template, and what counts as a right thought."""
+"""The desks: their logs, their template, and what counts as a right thought."""
 
 import json
 from itertools import pairwise
@@ -7,7 +7,7 @@ import pytest
 from jinja2 import Environment
 
 from evidence import desks
-from evidence.experiments.ground import ARMS, TEST, write_logs
+from evidence.experiments.ground import ARMS, EXPERTS, TEST, write_logs
 from examples import refund
 
 
@@ -25,9 +25,28 @@ def test_no_log_of_the_test_is_learned_from_and_all_arms_have_the_same_test(desk
         asked = {str(log["messages"][:-1]) for log in map(refund.without_thoughts, logs)}
         assert len(asked) == len(logs) and not asked & {str(log["messages"][:-1]) for log in test}
         with_thoughts = "reasoning_content" in logs[0]["messages"][-1]
-        assert with_thoughts == (arm == "expert_thoughts")
+        assert with_thoughts == (arm in EXPERTS)
         tests.append(test)
     assert all(test == tests[0] for test in tests)
+
+
+def test_shuffled_thoughts_are_the_experts_and_hardly_ever_right(tmp_path):
+    logs = []
+    for arm in EXPERTS:
+        write_logs("refund", arm, tmp_path / arm)
+        logs.append(read(tmp_path / arm / "logs.jsonl"))
+    thoughts = [[log["messages"][-1]["reasoning_content"] for log in of_arm] for of_arm in logs]
+    assert sorted(thoughts[0]) == sorted(thoughts[1])
+    assert sum(map(desks.is_right, *thoughts)) < 16  # of 160: amounts that are equal by chance
+    assert [log["messages"][:-1] for log in logs[0]] == [log["messages"][:-1] for log in logs[1]]
+
+
+def test_tasks_are_the_logs_that_are_learned_from(tmp_path):
+    write_logs("refund", "rl", tmp_path)
+    logs, tasks = read(tmp_path / "logs.jsonl"), read(tmp_path / "tasks.jsonl")
+    for log, task in zip(logs, tasks, strict=True):
+        texts = [task[name] for name in ("system", "prompt", "reference")]
+        assert texts == [message["content"] for message in log["messages"]]
 
 
 @pytest.mark.parametrize("desk", desks.DESKS)
