@@ -13,7 +13,7 @@ import torch
 from minprm.arms import ladder
 from minprm.commands import dry_run
 from minprm.commands.cli import parse
-from minprm.commands.dry_run import IMITATE, LEARN, WRITE, measure, peak_memory, seconds_of
+from minprm.commands.dry_run import IMITATE, LEARN, LOOK, WRITE, measure, peak_memory, seconds_of
 from minprm.commands.plan import plan as whole_plan
 from minprm.commands.train import main
 from minprm.constants import SFT, ActPRM, Relabel
@@ -203,8 +203,12 @@ def test_one_batch_is_of_the_longest_logs_and_is_walked_and_learned_from(checkpo
         return learn(run, samples, cfg, lr)
 
     monkeypatch.setattr(dry_run, "learn", noted)
+    run.held_out = [run.held_out[0].until(1), run.held_out[1]]
+    looked = []
+    monkeypatch.setattr(dry_run, "held_out_reward", lambda run, cfg: looked.append(run.held_out))
     tally, seconds = measure(run)
-    assert tally.drawn == 2 * 2 * 4 and [*seconds] == [WRITE, LEARN, IMITATE]
+    assert tally.drawn == 2 * 2 * 4 and [*seconds] == [WRITE, LEARN, LOOK, IMITATE]
+    assert looked == [[run.held_out[1], run.held_out[0]]]
     assert min(seconds.values()) > 0
     (first, thoughts), (second, logs) = updates
     assert (first, second) == (act, run.cfg.sft)
@@ -214,12 +218,13 @@ def test_one_batch_is_of_the_longest_logs_and_is_walked_and_learned_from(checkpo
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("arms", "parts"), [
-    (["act_prm"], [WRITE, LEARN, IMITATE]), (["best_of_base"], [WRITE, IMITATE]),
-    (["action_sft"], [IMITATE]), (["rl"], []),
+@pytest.mark.parametrize(("arms", "eval_every", "parts"), [
+    (["act_prm"], 5, [WRITE, LEARN, LOOK, IMITATE]), (["act_prm"], 0, [WRITE, LEARN, IMITATE]),
+    (["best_of_base"], 5, [WRITE, IMITATE]), (["action_sft"], 5, [IMITATE]), (["rl"], 5, []),
 ])  # fmt: skip
-def test_nothing_is_measured_that_no_stage_does(checkpoints, arms, parts):
-    cfg = replace(CFG, num_demos=6, arms=arms, act_prm=ActPRM(batch=2, group=4))
+def test_nothing_is_measured_that_no_stage_does(checkpoints, arms, eval_every, parts):
+    act = ActPRM(batch=2, group=4)
+    cfg = replace(CFG, num_demos=6, held_out=2, arms=arms, eval_every=eval_every, act_prm=act)
     _, seconds = measure(ladder.start(cfg, 0, Lines(), checkpoints))
     assert [*seconds] == parts
 

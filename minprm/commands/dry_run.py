@@ -1,8 +1,8 @@
 """The part of --dry-run (plan.py) that needs the model: what it reads, and one batch, measured.
 
-The batch is of the longest logs, written, scored and learned from by the stages' own functions. The
-times of all stages are multiples of it, so they are an estimate: a model learns to write shorter or
-longer thoughts.
+The batch is of the longest logs, written, scored and learned from by the stages' own functions, and
+then a look is taken at the longest held-out ones. The times of all stages are multiples of it, so
+they are an estimate: a model learns to write shorter or longer thoughts.
 """
 
 import math
@@ -49,13 +49,14 @@ from minprm.load.threads import set_threads
 from minprm.logs.reader import Report
 from minprm.look.failure import Tally
 from minprm.look.log import Log
+from minprm.look.looks import held_out_reward
 from minprm.model.agent import Agent, make_prompter
 from minprm.printable import printable
 from minprm.run.stage_ids import kind, reads_instruction, stage_ids, updates_of
 from minprm.several.jobs import processes
 from minprm.several.together import several
 from minprm.stages import READ_GIVEN, READ_LEFT
-from minprm.stages.act_prm import credit, outcomes, to_samples, walk_logs
+from minprm.stages.act_prm import SIDE_BY_SIDE, credit, outcomes, to_samples, walk_logs
 from minprm.stages.relabel import thoughts_a_step, with_thoughts
 from minprm.stages.sft import to_samples as logged
 from minprm.text import instruction
@@ -64,6 +65,7 @@ from minprm.trainer import Run, learn
 
 # the parts of a batch that are measured
 WRITE, LEARN, IMITATE = "write and score thoughts", "learn from them", "make an update of SFT"
+LOOK = "look at the longest held-out logs"
 DRAWS_THOUGHTS = {"act_prm", "relabel", "sample"}  # stages that do, for the steps of logs
 
 
@@ -180,8 +182,8 @@ def measure(run: Run) -> tuple[Tally, dict[str, float]]:
     tally = Tally()
     seconds = {}
     run.sync()
-    by_length = sorted(run.train_demos, key=lambda demo: tokens(demo, agent), reverse=True)
-    demos = [*islice(cycle(by_length), act.batch)]  # some twice where logs are few, as in a run
+    # some twice where logs are few, as in a run
+    demos = [*islice(cycle(longest_first(run.train_demos, agent)), act.batch)]
     if kinds & DRAWS_THOUGHTS:
         began = time.perf_counter()
         walks, groups = walk_logs(agent, demos, act, seed=0)
@@ -191,6 +193,8 @@ def measure(run: Run) -> tuple[Tally, dict[str, float]]:
         seconds[WRITE] = time.perf_counter() - began
         if "act_prm" in kinds:
             seconds[LEARN] = seconds_of_update(run, samples, act)
+            if run.cfg.eval_every and run.held_out:
+                seconds[LOOK] = seconds_of_look(run)
         tally.add(groups, agent.chat)
         demos = [with_thoughts(walk, walk.paths[0].thoughts, agent.chat).demo for walk in walks]
     if "sft" in kinds:
@@ -203,9 +207,22 @@ def measure(run: Run) -> tuple[Tally, dict[str, float]]:
     return tally, seconds
 
 
+def longest_first(demos: list[Demo], agent: Agent) -> list[Demo]:
+    """The longest ones first, as SFT reads them."""
+    return sorted(demos, key=lambda demo: tokens(demo, agent), reverse=True)
+
+
 def tokens(demo: Demo, agent: Agent) -> int:
     """How long a log is, as SFT reads it."""
     return sum(len(sample.ids) for sample in logged(demo, agent))
+
+
+def seconds_of_look(run: Run) -> float:
+    """How long a look takes at as many held-out logs as are in memory at once, the longest ones."""
+    began = time.perf_counter()
+    demos = longest_first(run.held_out, run.agent)[:SIDE_BY_SIDE]
+    held_out_reward(replace(run, held_out=demos), run.cfg.act_prm)
+    return time.perf_counter() - began
 
 
 def seconds_of_update(run: Run, samples: list[Sample], cfg: Training) -> float:
