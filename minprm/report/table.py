@@ -93,36 +93,50 @@ def table(ladder: dict[str, list[dict]]) -> str:
     """The ladder, one line for each arm: mean success, interval, other means, every seed. An arm
     that was stopped has no row of that seed."""
     seeds = max(1, *map(len, ladder.values()))
-    names = _width(22, ladder)
     all_rows = list(chain.from_iterable(ladder.values()))
     replayed = all("likelihood" in row for row in all_rows)
+    # of a world `details` has it
+    unreadable = replayed and any(row["unreadable"] for row in all_rows)
+    names = _width(22, ladder)
+    lines = [f"{'arm':<{names}}" + _head(seeds, replayed, unreadable)]
+    for arm, rows in ladder.items():
+        line = _numbers(rows, seeds, replayed, unreadable) if rows else f"{'stopped':>8}"
+        lines.append(f"{arm:<{names}}{line}")
+    return "\n".join(lines)
+
+
+def _head(seeds: int, replayed: bool, unreadable: bool) -> str:
     what, units = ("matched", "logs") if replayed else ("success", "Wilson, tasks")
     kind = f"95 % ({units})" if seeds == 1 else f"95 % (t, {seeds} seeds)"
-    head = f"{'arm':<{names}}{what:>8}  {kind:<24}{'thoughts':>9}{'copies':>8}"
-    unreadable = replayed and any(row["unreadable"] for row in all_rows)
-    head += f"{'unreadable':>12}" if unreadable else ""  # of a world `details` has it
-    head += f"{'seconds':>9}  seeds"
+    line = f"{what:>8}  {kind:<24}{'thoughts':>9}{'copies':>8}"
+    if unreadable:
+        line += f"{'unreadable':>12}"
+    line += f"{'seconds':>9}  seeds"
     if replayed:
-        head += "  p(a | s, z) of the expert's action; matched: share of steps with that action"
-    lines = [head]
-    for arm, rows in ladder.items():
-        if not rows:
-            lines.append(f"{arm:<{names}}{'stopped':>8}")
-            continue
-        mean, low, high = interval(rows)
-        line = f"{arm:<{names}}{mean:>8.3f}  {f'[{low:.3f}, {high:.3f}]':<24}"
-        line += f"{fmean(row['thought_rate'] for row in rows):>9.2f}"
-        line += f"{fmean(row['copy_rate'] for row in rows):>8.2f}"
-        if unreadable:
-            line += f"{fmean(row['unreadable'] for row in rows):>12.3f}"
-        line += f"{fmean(row['seconds'] for row in rows):>9.1f}  "
-        line += " ".join(f"{row['success']:.3f}" for row in rows) + " stopped" * (seeds - len(rows))
-        if replayed:
-            for row in rows:
-                low, high = row["likelihood_interval"]
-                line += f"  {row['likelihood']:.3f} [{low:.3f}, {high:.3f}]"
-        lines.append(line)
-    return "\n".join(lines)
+        line += "  p(a | s, z) of the expert's action; matched: share of steps with that action"
+    return line
+
+
+def _numbers(rows: list[dict], seeds: int, replayed: bool, unreadable: bool) -> str:
+    """Of one arm, a row for each seed that has ended."""
+    mean, low, high = interval(rows)
+    around = f"[{low:.3f}, {high:.3f}]"
+    line = f"{mean:>8.3f}  {around:<24}"
+    line += f"{_mean('thought_rate', rows):>9.2f}{_mean('copy_rate', rows):>8.2f}"
+    if unreadable:
+        line += f"{_mean('unreadable', rows):>12.3f}"
+    line += f"{_mean('seconds', rows):>9.1f}  "
+    line += " ".join(f"{row['success']:.3f}" for row in rows)
+    line += " stopped" * (seeds - len(rows))
+    if replayed:
+        for row in rows:
+            low, high = row["likelihood_interval"]
+            line += f"  {row['likelihood']:.3f} [{low:.3f}, {high:.3f}]"
+    return line
+
+
+def _mean(key: str, rows: list[dict]) -> float:
+    return fmean(row[key] for row in rows)
 
 
 def details(ladder: dict[str, list[dict]]) -> str:
@@ -139,7 +153,7 @@ def details(ladder: dict[str, list[dict]]) -> str:
     for arm, rows in ladder.items():
         line = f"{arm:<{names}}"
         for key in keys:
-            number = f"{fmean(row[key] for row in rows):.3f}" if key in rows[0] else "-"
+            number = f"{_mean(key, rows):.3f}" if key in rows[0] else "-"
             line += f"{number:>{widths[key]}}"
         lines.append(line)
     return "\n".join(lines)
