@@ -5,9 +5,8 @@
     python examples/pretrained.py refund [--seed N] [--rivals]   # 29 minutes on two fast cores
 
 The steps are those of act_prm.py: lay the two side by side. This base model comes pretrained: it
-can do sums, but thinks only if its prompt has examples that do. Prompts are long and begin alike,
-so `begin` reads their common part once. SCORE reads the whole action, UPDATE trains the thought
-alone, and RELABEL leaves out a log whose best thought earns less than .5.
+can do sums, but thinks only if its prompt has examples that do. SCORE reads the whole action,
+UPDATE trains the thought alone, and RELABEL leaves out a log whose best thought earns less than .5.
 """
 
 import argparse
@@ -191,19 +190,20 @@ if __name__ == "__main__":
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rivals", action="store_true", help="choose among base thoughts, too")
     flags = parser.parse_args()
-    for file in (MODEL / "config.json", flags.folder / "test.jsonl"):
+    files = [flags.folder / f"{name}.jsonl" for name in ("refund", "examples", "test")]
+    for file in (MODEL / "config.json", *files):
         if not file.exists():
             parser.error(f"{file} is missing: the first lines of this program say what writes it")
     torch.manual_seed(flags.seed)
     tokenizer = AutoTokenizer.from_pretrained(MODEL)
     OPEN, CLOSE, END = encode("<think>\n"), encode("</think>\n"), tokenizer.eos_token_id
     logs = []
-    for name in ("refund", "examples", "test"):
-        text = (flags.folder / f"{name}.jsonl").read_text(encoding="utf-8")
-        logs.append([json.loads(line)["messages"] for line in text.splitlines()])
+    for file in files:
+        logs.append([json.loads(line)["messages"] for line in file.read_text("utf-8").splitlines()])
     log, examples, test = logs
     base = AutoModelForCausalLM.from_pretrained(MODEL, dtype=torch.float32)
-    print(f"base model, with its examples   {success(base, test, examples):.3f}", flush=True)
+    print("base model, with its examples, answers the test:", end=" ", flush=True)
+    print(f"{success(base, test, examples):.3f}", flush=True)
     thinker = copy.deepcopy(base)
     show_group(thinker, log[0], 8, examples)
     act_prm(thinker, log, examples, updates=20, batch=8, group=8, lr=1e-5, seed=flags.seed)
