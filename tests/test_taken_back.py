@@ -8,6 +8,7 @@ import pytest
 from minprm.logs.reader import read_logs
 from shared.logs import state, steps
 
+OTHER = {"role": "user", "content": "do B"}
 CUT = "not learned: answers that are cut off"
 SAID = {"role": "assistant", "content": "First, I wi"}
 CALL = {"type": "function", "id": "c1", "function": {"name": "ls", "arguments": "{}"}}
@@ -550,3 +551,140 @@ def test_what_another_agent_of_codex_said_is_what_its_model_read(read):
     ]  # fmt: skip
     demos, _ = read(*[{"type": "response_item", "payload": payload} for payload in payloads])
     assert state(demos[0]) == [("user", "do A"), ("user", "it is 42")]
+
+
+# --- what an answer is, and where it ends ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("error_first", [False, True])
+def test_an_error_of_the_program_is_no_part_of_the_models_answer(error_first, read):
+    """Messages of the API say their type, too; their pieces are known by their id."""
+
+    def said(uuid: str, text: str, model: str) -> dict:
+        about = {"id": f"msg_{uuid}", "type": "message", "model": model}
+        return spoken(uuid, "assistant", text, message=about)
+
+    events = [said("a", "I begin.", "claude"), said("e", "API Error: 529", "<synthetic>")]
+    demos, _ = read(ASKS, *(events[::-1] if error_first else events))
+    assert replies(demos) == [["I begin."]]
+
+
+CALLED = [
+    {"type": "mcp_tool_use", "id": "1", "name": "list", "server_name": "files", "input": {}},
+    {"type": "mcp_tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "a.py"}]},
+    {"type": "mcp_tool_use", "id": "2", "name": "owner", "server_name": "files",
+     "input": {"of": "a.py"}},
+    {"type": "mcp_tool_result", "tool_use_id": "2", "content": [{"type": "text", "text": "ada"}]},
+    {"type": "text", "text": "Ada."},
+]  # fmt: skip
+OF_PYDANTIC = [
+    {"part_kind": "builtin-tool-call", "tool_name": "list", "args": {}, "tool_call_id": "1"},
+    {"part_kind": "builtin-tool-return", "tool_name": "list", "content": "a", "tool_call_id": "1"},
+    {"part_kind": "tool-call", "tool_name": "owner", "args": {"of": "a"}, "tool_call_id": "2"},
+]
+PYDANTIC = [
+    {"kind": "request", "parts": [{"part_kind": "user-prompt", "content": "do A"}]},
+    {"kind": "response", "parts": OF_PYDANTIC},
+]
+
+
+@pytest.mark.parametrize(
+    "messages", [[*ASKED["messages"], {"role": "assistant", "content": CALLED}], PYDANTIC]
+)
+def test_a_call_behind_the_result_of_a_provider_s_tool_was_made_after_it(messages, read):
+    demos, report = read({"messages": messages})
+    assert not report.problems
+    roles = [message["role"] for message in demos[0].messages[:4]]
+    assert roles == ["user", "assistant", "tool", "assistant"]
+    (first,), (second,) = [demos[0].messages[i]["tool_calls"] for i in (1, 3)]
+    assert [first["function"]["name"], second["function"]["name"]] == ["list", "owner"]
+
+
+def test_an_answer_goes_on_with_the_words_that_were_put_into_the_models_mouth(read):
+    begun = {"role": "assistant", "content": "It is ("}
+    answer = {"type": "message", "role": "assistant", "stop_reason": "end_turn",
+              "content": [{"type": "text", "text": "B)."}]}  # fmt: skip
+    asked = {"messages": [*ASKED["messages"], begun]}
+    demos, _ = read({"request": asked, "response": answer})
+    assert replies(demos) == [["It is (B)."]]
+    of_chat = {"choices": [{"message": {"role": "assistant", "content": "B."}}]}
+    demos, _ = read({"request": asked, "response": of_chat})  # of OpenAI: a message of its own
+    assert replies(demos) == [["It is (\nB."]]
+
+
+def test_two_messages_of_one_turn_do_not_run_into_each_other(read):
+    def message(*texts: str) -> dict:
+        parts = [{"type": "output_text", "text": text} for text in texts]
+        return {"type": "message", "role": "assistant", "content": parts}
+
+    output = [message("I look ", "at both."), message("It is in a.py.")]
+    demos, _ = read({"input": "do A", "output": output})
+    assert replies(demos) == [["I look at both.\nIt is in a.py."]]
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"choices": [{"message": SAID, "finish_reason": "error"}]},
+        {"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL",
+                         "content": {"role": "model", "parts": [{"text": "I"}]}}]},
+        {"status": "failed", "output": [ITEM]},
+    ],
+)  # fmt: skip
+def test_an_answer_that_an_error_ended_is_not_learned(response, read):
+    demos, report = read({"request": ASKED, "response": response})
+    assert not demos and "by an error" in report.problems[0].reason
+
+
+def test_arguments_that_no_tool_took_are_what_was_called(read):
+    failed = {"type": "tool-find", "toolCallId": "1", "state": "output-error",
+              "rawInput": {"town": "Bern"}, "errorText": "city is required"}  # fmt: skip
+    asked = {"role": "user", "parts": [{"type": "text", "text": "do A"}]}
+    parts = [failed, {"type": "step-start"}, {"type": "text", "text": "A."}]
+    demos, _ = read({"messages": [asked, {"role": "assistant", "parts": parts}]})
+    (call,) = demos[0].messages[1]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"town": "Bern"}
+
+
+def test_a_list_of_files_that_a_tool_returned_is_no_medium(read):
+    listed = [{"type": "file", "name": "a.py"}, {"type": "dir", "name": "src"}]
+    called = {"role": "assistant", "content": None, "tool_calls": [CALL | {"id": "1"}]}
+    result = {"role": "tool", "tool_call_id": "1", "content": listed}
+    demos, report = read({"messages": [*ASKED["messages"], called, result, SAID]})
+    assert json.loads(demos[0].messages[2]["content"]) == listed and len(demos[0].steps) == 2
+    assert not any("images" in note for note in report.normalised)
+
+
+def test_two_thoughts_of_one_answer_are_both_read(read):
+    answer = SAID | {"reasoning_content": "It is B.", "thought": "Say so."}
+    again = SAID | {"reasoning": "It is B.", "reasoning_details": [{"text": "**It is B.**"}]}
+    demos, _ = read({"messages": [*ASKED["messages"], answer]}, {"messages": [OTHER, again]})
+    assert [demo.steps[0].thought for demo in demos] == ["It is B.\nSay so.", "It is B."]
+
+
+# --- what stands around a request -----------------------------------------------------------------
+
+
+def test_the_id_of_a_conversation_is_not_what_its_user_said(read):
+    demos, report = read({"conversation": "conv_1", "input": "do A", "output": [ITEM]})
+    assert not demos and '"conversation"' in report.problems[0].reason
+
+
+def test_how_much_reasoning_was_asked_for_is_no_thought(read):
+    asked = {"reasoning": {"effort": "low", "summary": "auto"}, "input": "do A"}
+    demos, report = read({**asked, "output": [ITEM]})
+    assert replies(demos) == [[ITEM["content"][0]["text"]]] and not report.problems
+
+
+def test_a_row_of_a_request_is_no_event_for_its_session_s_id(read):
+    row = {"type": "llm_call", "session_id": "s", "request": ASKED,
+           "response": {"choices": [{"message": SAID}]}}  # fmt: skip
+    demos, _ = read(row, {**row, "request": {"messages": [OTHER]}})
+    assert replies(demos) == [["First, I wi"], ["First, I wi"]]
+
+
+def test_a_search_that_gemini_offers_has_no_schema(read):
+    log = {"messages": [*ASKED["messages"], SAID], "tools": [{"googleSearch": {}}]}
+    demos, report = read(log)
+    assert len(demos) == 1
+    assert any("googleSearch" in note for note in report.normalised)

@@ -55,11 +55,12 @@ THOUGHTS = ("thinking", "reasoning", "thought", "think", "reasoning_content", "r
 REASONS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_reason")
 CUT = ("length", "max_tokens", "max_output_tokens", "model_length", "refusal", "content_filter",
        "model_context_window_exceeded", "content_filtered", "guardrail_intervened", "safety",
-       "recitation", "prohibited_content", "blocklist", "spii")  # fmt: skip
+       "recitation", "prohibited_content", "blocklist", "spii", "error",
+       "malformed_function_call")  # fmt: skip
 # Where programs keep what they know of an answer.
 AROUND = ("response_metadata", "meta", "generation_info")
-OF_A_CALL = ("type", "kind", "part_kind", "index", "status", "caller", "cache_control", *IDS,
-             *NAMES, *ARGUMENTS, "action")  # fmt: skip
+OF_A_CALL = ("type", "kind", "part_kind", "index", "status", "caller", "cache_control",
+             "server_name", *IDS, *NAMES, *ARGUMENTS, "action")  # fmt: skip
 OF_AN_ANSWER = (*OF_A_CALL, *CONTENTS, "is_error", "isError", "state", "outcome", "timestamp")
 # Fields of a message that are read here, or that hold nothing of the conversation.
 READ = ("role", "content", "parts", "type", "id", "tool_calls", "tool_call_chunks",
@@ -111,13 +112,13 @@ def is_plain(message: Any) -> bool:
 
 
 def is_cut(answer: dict) -> bool:
-    """Did it end at a limit or by a filter? Then it is marked, and not learned.
+    """Did it end at a limit, by a filter or by an error? Then it is marked, and not learned.
 
     >>> is_cut({"finish_reason": "length"}), is_cut({"finish_reason": "stop"})
     (True, False)
     """
     of_responses = is_record(answer) or answer.get("type") == "message" or "output" in answer
-    if of_responses and answer.get("status") == "incomplete":
+    if of_responses and answer.get("status") in ("incomplete", "failed"):
         return True
     around = [answer[key] for key in AROUND if isinstance(answer.get(key), dict)]
     reasons = [fields.get(key) for fields in (answer, *around) for key in REASONS]
@@ -270,7 +271,7 @@ def _call(block: dict, kind: str = "") -> dict:
         unread = unread_in(block, OF_A_CALL)
         if "partial_json" in unread:
             arguments = block["partial_json"]
-        elif unread and "tool" in kind.lower():
+        elif unread and "tool" in kind.lower() and not block.keys() & {*ARGUMENTS}:
             raise _not_understood(unread[0], "a call without arguments", "arguments")
     if kind == "custom_tool_call":
         arguments = {"input": arguments}
@@ -280,7 +281,8 @@ def _call(block: dict, kind: str = "") -> dict:
 def _invocation(block: dict, kind: str) -> list[tuple[str, Any]]:
     """Vercel's call and its answer, of a block that is named `tool-NAME` or says the name."""
     name = block.get("toolName") or kind.removeprefix("tool-")
-    parts = [("call", call(name, first(block, ARGUMENTS), block.get("toolCallId")))]
+    arguments = first(block, (*ARGUMENTS, "rawInput"))  # raw where they were not what it takes
+    parts = [("call", call(name, arguments, block.get("toolCallId")))]
     content = first(block, CONTENTS)
     if block.get("state") == "output-denied":  # by its user
         content = field_at(block, "approval.reason") or "denied"
@@ -298,6 +300,7 @@ class Conversation:
 
     def __init__(self, glue: str):
         self.glue = glue  # between texts of one message; an assistant's are pieces of one text
+        self.begins = False  # does a message begin that is of the same turn as the one before it
         self.messages: list = []
         self.turn: dict | None = None
         self.answers: list[dict] = []
@@ -342,7 +345,8 @@ class Conversation:
             turn["reasoning_content"] = "\n".join(one for one in thoughts if one)
         elif kind == "text" and not isinstance(before, list):
             joined = bool(before) and isinstance(content, str)
-            glue = "" if role == "assistant" else self.glue
+            glue = "" if role == "assistant" and not self.begins else self.glue
+            self.begins = False
             turn["content"] = f"{before}{glue}{content}" if joined else content or before
         else:
             block = {"type": "text", "text": content} if kind == "text" else content
@@ -393,6 +397,7 @@ def messages_of(entries: list, glue: str = "\n", of_a_program: bool = False) -> 
             if not same_message and (not of_a_turn or conversation.answers):
                 conversation.end_turn()
             message_id = entry.get("id")
+            conversation.begins = of_a_turn and not same_message and not is_record(entry)
         for part in parts:
             conversation.add(*part, fields)
     conversation.end_turn()
@@ -464,7 +469,7 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
     if parts and content is None:  # it only calls
         content = []
     for block in content if isinstance(content, list) else [content]:
-        parts += [(role, *part) for part in blocks(block)]
+        parts += _said(role, block)
     if role == "user" and entry.get("tool_calls"):
         fields["tool_calls"] = entry["tool_calls"]
     elif role == "assistant":
@@ -482,7 +487,16 @@ def _request(entry: dict) -> list[tuple[str, str, Any]]:
     for block in entry["parts"]:
         role = "assistant" if entry["kind"] == "response" else "user"
         role = "system" if block.get("part_kind") == "system-prompt" else role
-        parts += [(role, *part) for part in blocks(block)]
+        parts += _said(role, block)
+    return parts
+
+
+def _said(role: str, block: Any) -> list[tuple[str, str, Any]]:
+    """The parts of a block in a message. An answer in the assistant's own message, of a tool that
+    the provider runs, ends a turn: what comes behind it was written after it was read."""
+    parts = [(role, *part) for part in blocks(block)]
+    if role == "assistant" and [kind for _, kind, _ in parts] == ["answer"]:
+        parts.append((role, "end", None))
     return parts
 
 

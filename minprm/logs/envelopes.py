@@ -57,6 +57,7 @@ OF_REQUESTS = ("truncation", "include", "background", "stop_sequences", "betas",
                "unit", "headers", "serialized", "child_runs", "dotted_order", "feedback_stats",
                "model_parameters", "optional_params", "modelParameters",
                "invocation_params", "llmSchema")  # fmt: skip
+EFFORT = {"effort", "summary", "generate_summary"}
 
 
 def in_chat_form(log: dict, notes: Counter, of_a_program: bool = False) -> tuple[str, dict]:
@@ -82,6 +83,9 @@ def in_chat_form(log: dict, notes: Counter, of_a_program: bool = False) -> tuple
     tools += [tool for tool in schemas if tool not in tools]
     entries = [entry for entry in visible if not _is_schema(entry)]
     others = {key: others[key] for key in others if key not in OF_REQUESTS}
+    effort = others.get("reasoning")  # of OpenAI's Responses: how much of it was asked for
+    if isinstance(effort, dict) and effort.keys() <= EFFORT:
+        del others["reasoning"]
     family = _family_of(entries)
     in_parts = sum(isinstance(e, dict) and isinstance(e.get("content"), list) for e in entries)
     if family == "chat" and in_parts:
@@ -130,6 +134,8 @@ def _entries(others: dict, tools: list) -> list:
         others[key] = parsed(others[key])
     entries = None
     for key in (*MESSAGES, *REQUESTS):
+        if isinstance(others.get(key), str) and key in MESSAGES:
+            continue  # the id of a conversation, say
         entries = request_messages(others.get(key), others, tools)
         if entries is not None:
             del others[key]
@@ -168,8 +174,23 @@ def _entries(others: dict, tools: list) -> list:
         if all(message in rest for message in requests):  # the request is in the response too
             entries = answered
         elif answers != requests[-len(answers) :]:
-            entries = [*entries, *answered]
+            goes_on = last.get("role") == "assistant" and _is_anthropics(answered[0])
+            entries = [*entries[:-1], _joined(last, answered[0])] if goes_on else entries + answered
     return entries
+
+
+def _is_anthropics(answer: Any) -> bool:
+    """Is it an answer of Anthropic's, which goes on with the assistant's message that ends the
+    request?"""
+    return isinstance(answer, dict) and answer.get("type") == "message" and "stop_reason" in answer
+
+
+def _joined(begun: dict, answer: dict) -> dict:
+    """One message of two, whose texts stand without a break between them."""
+    content = []
+    for part in (begun.get("content"), answer.get("content")):
+        content += part if isinstance(part, list) else [part]
+    return {**begun, **answer, "content": content}
 
 
 def _take_out_repeats(entries: list, others: dict, tools: list) -> None:
@@ -272,7 +293,8 @@ def _text_of(rules: Any) -> str:
     if isinstance(rules, dict):
         rules = first(rules, ("parts", "content", "text"))
     if isinstance(rules, list):
-        rules = "\n".join(one if isinstance(one, str) else _text_of(one) for one in rules)
+        texts = [one if isinstance(one, str) else _text_of(one) for one in rules]
+        rules = "\n".join(text for text in texts if text)  # a mark for a cache has none
     return rules if isinstance(rules, str) else ""
 
 

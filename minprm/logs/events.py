@@ -21,6 +21,8 @@ SPEAKERS = ("user", "assistant", "tool_result")  # the last is of Qwen Code
 # Where Claude Code names the lines that an answer by another model stands for.
 RETRACTED = ("retractedMessageUuids", "retracted_message_uuids", "supersedesUuids", "supersedes")
 SUMMARIES = ("compact_boundary", "chat_compression")  # the latter of Qwen Code
+# What a request of a model and its response are called, which no event holds.
+CALLS = {"messages", "request", "response"}
 OPENHANDS = ("Event", "Observation", "Condensation", "CondensationRequest")  # ends of its kinds
 # What OpenHands notes of itself, which its model does not see.
 OWN_EVENTS = ("change_agent_state", "recall", "condensation", "condensation_request", "null",
@@ -45,13 +47,15 @@ def _is_claude_code(value: dict) -> bool:
     spoken = value.get("type") in ("user", "assistant") and isinstance(value.get("message"), dict)
     observed = {"trace_id", "traceId"} & value.keys()  # an observation of Langfuse
     is_own = isinstance(value.get("type"), str) and any(key in value for key in CLAUDE_CODE)
-    return spoken or (is_own and not observed)
+    return spoken or (is_own and not observed and not CALLS & value.keys())
 
 
 def _is_codex(value: dict) -> bool:
     header = {"id", "timestamp"} <= value.keys() <= {"id", "timestamp", "instructions", "git"}
     state = value.keys() == {"record_type"}  # both of its oldest versions
-    return header or state or (isinstance(value.get("type"), str) and "payload" in value)
+    payload = value.get("payload")
+    is_item = isinstance(value.get("type"), str) and isinstance(payload, dict)
+    return header or state or (is_item and not CALLS & payload.keys())
 
 
 def _is_gemini_cli(value: dict) -> bool:
@@ -199,6 +203,8 @@ def from_claude_code(events: list[dict], notes: Counter) -> dict:
             is_own = message.get("model") == "<synthetic>" or event.get("isApiErrorMessage")
             is_stopped = message.get("id") in stopped or _is_stopped(event)
             marks = {"weight": 0} if is_own else {CUT_OFF: True} if is_stopped else {}
+            if message.get("id") is not None:  # by which its pieces are known
+                message = {key: message[key] for key in message if key != "type"}
             entries.append({**message, **marks})
         elif event["type"] in SPEAKERS and event.get("message"):
             raise ValueError("the message of an event is no object")

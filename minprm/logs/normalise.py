@@ -47,6 +47,7 @@ OTHER_ROLES = {"developer": "system", "function": "tool"}
 # Other names of a thought, and of what a tool answered.
 THOUGHTS = (REASONING, "reasoning", "thinking", "thought", "tool_plan", "reasoning_details",
             "thinking_blocks")  # fmt: skip
+COPIES = ("reasoning_details", "thinking_blocks")  # they say another field again, in parts
 SEEN = ("error", "result", "output", "response", "stdout", "stderr", "status")
 # Is an answer learned: weight as OpenAI has it, other names as other trainers do.
 MARKS = ("weight", "train", "trainable", "training", "loss", "loss_weight", "loss_mask",
@@ -54,6 +55,9 @@ MARKS = ("weight", "train", "trainable", "training", "loss", "loss_weight", "los
 TEXTS = ("text", "input_text", "output_text")  # parts of content that hold "text"
 MEDIA = ("image_url", "image", "input_image", "images", "input_audio", "audio", "file",
          "input_file", "files", "video", "videos", "document")  # fmt: skip
+# Where a part holds what it shows.
+HELD = (*MEDIA, "source", "data", "file_id", "fileId", "file_data", "url", "uri", "mediaType",
+        "media_type", "mimeType", "mime_type", "base64", "blob")  # fmt: skip
 # Tags around a thought, as models of many families write them: <think>, [THINK], <seed:think>.
 WORD = "(?:[a-z]+:|ant)?(?:think|thinking|thoughts?|reason|reasoning)"
 OPENING = re.compile(
@@ -262,13 +266,18 @@ def _answer(content: Any, notes: Counter) -> str:
     if content is None or content == []:
         notes["tool answers without content, read as empty"] += 1
         return ""
-    kinds = []
-    if isinstance(content, list):
-        kinds = [part.get("type") if isinstance(part, dict) else None for part in content]
-    if any(kind in (*TEXTS, *MEDIA) for kind in kinds if isinstance(kind, str)):
+    if isinstance(content, list) and any(map(_is_part, content)):
         return _text(content, notes, "\n") or ""
     notes["tool answers in JSON, written as text"] += 1
     return json.dumps(content, ensure_ascii=False)
+
+
+def _is_part(part: Any) -> bool:
+    """Is it a text or a medium, and not a file in a list that a tool returned?"""
+    kind = part.get("type") if isinstance(part, dict) else None
+    if not isinstance(kind, str):
+        return False
+    return kind in TEXTS or (kind in MEDIA and (len(part) == 1 or not part.keys().isdisjoint(HELD)))
 
 
 def _of_assistant(
@@ -288,7 +297,7 @@ def _of_assistant(
         form["weight"] = 0
         notes["answers that a program put in the place of its model's, not learned"] += 1
     if message.get(CUT_OFF):
-        flaws.append("its answer was cut off, at a limit or by a filter")
+        flaws.append("its answer was cut off, at a limit or by a filter, or by an error")
         notes[f"{FLAW}answers that are cut off"] += 1
         form["weight"] = 0
     try:
@@ -370,11 +379,12 @@ def _text_and_thought(message: dict, reading: Reading, notes: Counter) -> tuple[
         text = f"{text}\n{refusal}" if text.strip() else refusal
     thought = ""
     for key in THOUGHTS:
-        thought = _thought_in(message.get(key), key)
-        if thought:
+        inside = _thought_in(message.get(key), key)
+        said_again = inside.strip() in thought or (thought and key in COPIES)
+        if not said_again:
+            thought = f"{thought}\n{inside}" if thought else inside
             if key != REASONING:
                 notes[f"{key}, read as {REASONING}"] += 1
-            break
     if reading.thought:
         text, inside = _by_pattern(reading.thought, text)
         if inside:
@@ -561,6 +571,8 @@ def _tool(tool: dict, notes: Counter) -> dict | None:
     """One schema: {"type": "function", "function": {"name", ...}}; None for a provider's own tool,
     of which a log holds no schema."""
     kind = tool.get("type", "function")
+    if len(tool) == 1 and not tool.keys() & {"type", "function", "name"}:
+        (kind,) = tool  # of Gemini: {"googleSearch": {}}
     function = tool.get("function", tool)
     if not isinstance(function, dict):
         raise ValueError('"tools" holds one without a name')
