@@ -688,3 +688,32 @@ def test_a_search_that_gemini_offers_has_no_schema(read):
     demos, report = read(log)
     assert len(demos) == 1
     assert any("googleSearch" in note for note in report.normalised)
+
+
+def test_a_call_of_a_server_that_the_provider_asked_holds_its_answer(read):
+    called = {"type": "mcp_call", "id": "m", "server_label": "s", "name": "ls", "arguments": "{}",
+              "output": "a.txt"}  # fmt: skip
+    demos, _ = read({"input": "do A", "output": [called, ITEM]})
+    roles = [message["role"] for message in demos[0].messages]
+    assert roles == ["user", "assistant", "tool", "assistant"]
+    assert demos[0].messages[2]["content"] == "a.txt"
+
+
+def test_a_file_in_the_answer_of_a_server_is_read_as_its_text(read):
+    file = {"type": "resource", "resource": {"uri": "file:///a", "text": "BODY"}}
+    result = {"type": "tool_result", "tool_use_id": "1",
+              "content": [{"type": "text", "text": "here:"}, file]}  # fmt: skip
+    use = {"type": "tool_use", "id": "1", "name": "read", "input": {}}
+    messages = [
+        *ASKED["messages"], {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [result]}, SAID,
+    ]  # fmt: skip
+    demos, _ = read({"messages": messages})
+    assert demos[0].messages[2]["content"] == "here:\nBODY"
+
+
+def test_values_that_are_printed_one_below_the_other_are_logs(tmp_path):
+    logs = [{"messages": [asked, SAID]} for asked in (*ASKED["messages"], OTHER)]
+    (tmp_path / "logs.json").write_text("\n".join(json.dumps(log, indent=2) for log in logs))
+    demos, report = read_logs(tmp_path / "logs.json")
+    assert len(demos) == 2 and not report.problems

@@ -34,7 +34,7 @@ UNLIKE = {"parts", "additional_kwargs", "toolInvocations", "toolCalls", "value",
           "blocks", "items"}  # fmt: skip
 # Kinds of blocks, asked in this order; retry-prompt is pydantic-ai's answer to a bad call.
 ANSWER = re.compile("(tool|function|shell).*(result|response|return|output)$", re.IGNORECASE)
-CALL = re.compile("(tool|function|shell).*(use|call)$|toolRequest$", re.IGNORECASE)
+CALL = re.compile("(tool|function|shell|mcp).*(use|call)$|toolRequest$", re.IGNORECASE)
 THOUGHT = re.compile("think|reason|^thought$", re.IGNORECASE)
 TEXT = re.compile("text$|prompt$|^refusal$", re.IGNORECASE)
 # Blocks that hold nothing which the model reads; of opencode by their kind and a field of theirs.
@@ -172,11 +172,14 @@ def _answer_text(content: Any) -> Any:
         if fields.keys() <= {"text", "json", *BEDROCKS}:  # of Bedrock, whose client may write nulls
             fields = {key: field for key, field in fields.items() if field is not None}
         is_text = fields.keys() == {"text"} or first(fields, ("type", "block_type")) in TEXTS
+        resource = field_at(fields, "resource.text")  # a file that MCP put into its answer
         media = [key for key in BEDROCKS if isinstance(fields.get(key), dict)]
         if fields.keys() == {"json"}:  # of Bedrock
             parts.append({"type": "text", "text": json.dumps(fields["json"], ensure_ascii=False)})
         elif is_text and isinstance(fields.get("text"), str):
             parts.append({"type": "text", "text": fields["text"]})
+        elif fields.get("type") == "resource" and isinstance(resource, str):
+            parts.append({"type": "text", "text": resource})
         elif media and fields.keys() == {*media} and "source" in fields[media[0]]:
             parts.append({"type": media[0]})
         else:

@@ -102,11 +102,23 @@ def values_of(file: Path, notes: Counter | None = None) -> Iterator[tuple[str, A
 
 def _values_in(place: str, lines: list[str], notes: Counter) -> Iterator[tuple[str, Any | Problem]]:
     if _is_one_value([line for line in lines if line.strip()]):
-        yield _parsed(place, "\n".join(lines), notes)
+        for number, text in _printed(lines):
+            yield _parsed(f"{place}, line {number}" if number > 1 else place, text, notes)
         return
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield _parsed(f"{place}, line {number}", line, notes)
+
+
+def _printed(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """(the number of its first line, its text) of each value, where several are printed one below
+    the other, each on many lines, as jq does."""
+    begin = 0
+    for i in range(1, len(lines)):
+        if lines[i - 1].rstrip() in ("}", "]") and lines[i].rstrip() in ("{", "["):
+            yield begin + 1, "\n".join(lines[begin:i])
+            begin = i
+    yield begin + 1, "\n".join(lines[begin:])
 
 
 def _unpacked(place: str, content: bytes) -> Iterator[tuple[str, bytes]]:

@@ -54,7 +54,7 @@ MARKS = ("weight", "train", "trainable", "training", "loss", "loss_weight", "los
          "train_mask", "training_mask")  # fmt: skip
 TEXTS = ("text", "input_text", "output_text")  # parts of content that hold "text"
 MEDIA = ("image_url", "image", "input_image", "images", "input_audio", "audio", "file",
-         "input_file", "files", "video", "videos", "document")  # fmt: skip
+         "input_file", "files", "video", "videos", "document", "media")  # fmt: skip
 # Where a part holds what it shows.
 HELD = (*MEDIA, "source", "data", "file_id", "fileId", "file_data", "url", "uri", "mediaType",
         "media_type", "mimeType", "mime_type", "base64", "blob")  # fmt: skip
