@@ -206,7 +206,7 @@ def harder(rows: dict) -> str:
         right = share(row["right"]) if "right" in row else ""
         seconds = " ".join(str(round(value)) for value in row["seconds"])
         numbers = [right, share(wins["mean"]), interval(wins), shares(wins["values"])]
-        lines.append([*name.split(" | "), *numbers, str(row["stopped"]), seconds])
+        lines.append([*name.split(" | "), *numbers, str(row["early"]), seconds])
     columns = ["desk", "arm", "right", "success", "95 %", "seeds", "ended early", "seconds"]
     return grid(columns, lines)
 

@@ -646,6 +646,37 @@ def test_arguments_that_no_tool_took_are_what_was_called(read):
     assert json.loads(call["function"]["arguments"]) == {"town": "Bern"}
 
 
+def test_a_call_between_the_answers_to_parallel_ones_is_one_of_them(read):
+    """As it stood: the answers came while the model went on calling."""
+
+    def use(number: str) -> dict:
+        return {"type": "server_tool_use", "id": number, "name": "go", "input": {"n": number}}
+
+    def result(number: str) -> dict:
+        return {"type": "web_search_tool_result", "tool_use_id": number, "content": number}
+
+    blocks = [use("a"), use("b"), result("a"), use("d"), result("b"), result("d")]
+    said = {"type": "text", "text": "A."}
+    demos, report = read(
+        {"messages": [*ASKED["messages"], {"role": "assistant", "content": [*blocks, said]}]}
+    )
+    assert len(demos[0].messages[1]["tool_calls"]) == 3
+    assert "calls without an answer" not in report.normalised
+
+
+def test_a_call_whose_tool_failed_is_learned(read):
+    called = {"type": "function_call", "call_id": "c", "name": "ls", "arguments": "{}",
+              "status": "failed"}  # fmt: skip
+    demos, report = read({"input": "do A", "output": [called, ITEM]})
+    assert CUT not in report.normalised and demos[0].messages[1]["tool_calls"]
+
+
+def test_an_empty_message_of_a_turn_adds_nothing(read):
+    empty = {**ITEM, "content": [{"type": "output_text", "text": ""}]}
+    demos, _ = read({"input": "do A", "output": [ITEM, empty]})
+    assert replies(demos) == [["I"]]
+
+
 def test_a_list_of_files_that_a_tool_returned_is_no_medium(read):
     listed = [{"type": "file", "name": "a.py"}, {"type": "dir", "name": "src"}]
     called = {"role": "assistant", "content": None, "tool_calls": [CALL | {"id": "1"}]}
@@ -657,12 +688,33 @@ def test_a_list_of_files_that_a_tool_returned_is_no_medium(read):
 
 def test_two_thoughts_of_one_answer_are_both_read(read):
     answer = SAID | {"reasoning_content": "It is B.", "thought": "Say so."}
-    again = SAID | {"reasoning": "It is B.", "reasoning_details": [{"text": "**It is B.**"}]}
-    demos, _ = read({"messages": [*ASKED["messages"], answer]}, {"messages": [OTHER, again]})
-    assert [demo.steps[0].thought for demo in demos] == ["It is B.\nSay so.", "It is B."]
+    demos, _ = read({"messages": [*ASKED["messages"], answer]})
+    assert demos[0].steps[0].thought == "It is B.\nSay so."
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"reasoning": "It is B.", "reasoning_details": [{"text": "**It is B.**"}]},
+        {"reasoning": "It is B.", "reasoning_details": [{"type": "reasoning.text", "id": "s"}]},
+        {"reasoning_content": "It is B.", "thinking_blocks": [{"thinking": ""}]},
+        {"reasoning_content": "It is B.", "reasoning": [{"text": "It is"}, {"text": "B."}]},
+        {"reasoning_content": "It is B.", "thought": "It is\nB."},
+        {"reasoning_content": "It is B.", "thinking": True},
+    ],
+)
+def test_a_thought_that_another_field_says_again_is_read_once(fields, read):
+    demos, report = read({"messages": [*ASKED["messages"], SAID | fields]})
+    assert not report.problems and demos[0].steps[0].thought == "It is B."
 
 
 # --- what stands around a request -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["contents", "messages", "history", "conversation"])
+def test_a_request_may_be_a_text(key, read):
+    demos, _ = read({key: "do A", "response": {"choices": [{"message": SAID}]}})
+    assert state(demos[0]) == [("user", "do A")]
 
 
 def test_the_id_of_a_conversation_is_not_what_its_user_said(read):
@@ -714,6 +766,12 @@ def test_a_file_in_the_answer_of_a_server_is_read_as_its_text(read):
 
 def test_values_that_are_printed_one_below_the_other_are_logs(tmp_path):
     logs = [{"messages": [asked, SAID]} for asked in (*ASKED["messages"], OTHER)]
-    (tmp_path / "logs.json").write_text("\n".join(json.dumps(log, indent=2) for log in logs))
+    texts = [json.dumps(log, indent=2) for log in logs]
+    (tmp_path / "logs.json").write_text("\n".join(texts), encoding="utf-8")
     demos, report = read_logs(tmp_path / "logs.json")
     assert len(demos) == 2 and not report.problems
+    broken = f"{texts[0]}\n\n{texts[1].replace('null', '')}".replace('"do B"', '"do B')
+    (tmp_path / "logs.json").write_text(broken, encoding="utf-8")
+    demos, report = read_logs(tmp_path / "logs.json")
+    line = 1 + broken[: broken.index("do B")].count("\n")
+    assert len(demos) == 1 and f"line {line}," in report.problems[0].place

@@ -85,7 +85,8 @@ READS_NOTHING = ("action_sft", "action_sft_all", *EXPERTS)  # the base writes no
 
 
 def write_logs(desk: str, arm: str, folder: Path) -> list[str]:
-    """Writes examples, logs and test. Returns the expert's last thought in each log of the test."""
+    """Writes examples, logs, the same logs as tasks, and the test. Returns the expert's last
+    thought in each log of the test."""
     folder.mkdir(parents=True, exist_ok=True)
     logs = desks.DESKS[desk](0)
     first = desks.EXAMPLES[desk]

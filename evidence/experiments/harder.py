@@ -14,10 +14,11 @@ At each desk:
     repeated         ground.py's: four rounds of choosing with as many thoughts
     repeated_longer  the same with twice as many thoughts, which takes about as long as act_prm
 
-`success` and `right` are as in ground.py. A run ends where nothing is left to learn from: no
-thought earned .5, or no group of thoughts had two rewards. Who started it still has the base, so
-its success is the base's, and `stopped` says why it ended. Without DESK, ARM and SEED the runs that
-are there are joined: add `--json FILE`.
+`success` is as in ground.py; `right` is the share of the base's drawn thoughts that are right in
+every step. A run ends early where nothing is left to learn from: no thought earned .5, none could
+be read, or no group of thoughts had two rewards. It counts with the success of the base, whatever
+it had trained until then, and `early` says how many there are. Without DESK, ARM and SEED the runs
+that are there are joined: add `--json FILE`.
 
 Written before the runs, when the base alone had been asked, and of the middle desk act_prm and two
 seeds of repeated were known. "Learning reaches further down" is false if at refund_large act_prm is
@@ -34,20 +35,20 @@ from dataclasses import replace
 from evidence import desks, tables
 from evidence.experiments import ground
 from evidence.experiments.contact import asked
-from evidence.experiments.ground import SEEDS
-from evidence.results import over_seeds, rows_of_seeds, save_run, save_seed, take_json_flag
+from evidence.experiments.ground import INTERVAL, SEEDS, TEST
+from evidence.results import rows_of_seeds, save_run, save_seed, take_json_flag
 from examples import refund
 from minprm.commands.presets import PRESETS
 from minprm.constants import Refused
 from minprm.load.threads import set_threads
 from minprm.logs.reader import from_chat
 from minprm.report.files import RUNS
+from minprm.report.table import interval
 from minprm.stages.act_prm import walk_logs
 
 DESKS = ("refund_small", "refund", "refund_large")
 ARMS = ("act_prm", "repeated", "repeated_longer")
 LOGS, DRAWN = 120, 16  # thoughts are drawn of each of these logs
-INTERVAL = "95 %: t over seeds"
 
 
 def drawn(desk: str) -> dict[str, float]:
@@ -92,18 +93,27 @@ def joined() -> dict[str, dict]:
     """Of each desk and arm what its seeds measured, as far as their runs are there."""
     rows = {}
     for desk in DESKS:
-        (base,) = rows_of_seeds(f"harder/{desk}-base", [0])
-        for arm in ("base", *ARMS):
-            runs = rows_of_seeds(f"ground/{desk}-{arm}", SEEDS) if arm != "base" else []
-            runs += rows_of_seeds(f"harder/{desk}-{arm}", SEEDS)
-            if runs:
-                rows[f"{desk} | {arm}"] = {
-                    "success": over_seeds([run.get("success", base["success"]) for run in runs]),
-                    "stopped": sum("stopped" in run for run in runs),
-                    "seconds": [run["seconds"] for run in runs],
-                }
-        rows[f"{desk} | base"] |= base["drawn"]
+        for base in rows_of_seeds(f"harder/{desk}-base", [0]):
+            rows[f"{desk} | base"] = row_of([base], base) | base["drawn"]
+            for arm in ARMS:
+                runs = []
+                for seed in SEEDS:
+                    own = rows_of_seeds(f"harder/{desk}-{arm}", [seed])
+                    runs += own or rows_of_seeds(f"ground/{desk}-{arm}", [seed])
+                if runs:
+                    rows[f"{desk} | {arm}"] = row_of(runs, base)
     return rows
+
+
+def row_of(runs: list[dict], base: dict) -> dict:
+    """A run that ended early has the success of the base."""
+    values = [run.get("success", base["success"]) for run in runs]
+    mean, low, high = interval([{"success": value, "tasks": TEST} for value in values])
+    return {
+        "success": {"mean": mean, "low": low, "high": high, "values": values},
+        "early": sum("stopped" in run for run in runs),
+        "seconds": [run["seconds"] for run in runs],
+    }
 
 
 def main() -> None:

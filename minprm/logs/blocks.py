@@ -118,7 +118,9 @@ def is_cut(answer: dict) -> bool:
     (True, False)
     """
     of_responses = is_record(answer) or answer.get("type") == "message" or "output" in answer
-    if of_responses and answer.get("status") in ("incomplete", "failed"):
+    # of a call that failed it is the tool that did
+    broken = ("incomplete",) if is_record(answer) else ("incomplete", "failed")
+    if of_responses and answer.get("status") in broken:
         return True
     around = [answer[key] for key in AROUND if isinstance(answer.get(key), dict)]
     reasons = [fields.get(key) for fields in (answer, *around) for key in REASONS]
@@ -274,7 +276,7 @@ def _call(block: dict, kind: str = "") -> dict:
         unread = unread_in(block, OF_A_CALL)
         if "partial_json" in unread:
             arguments = block["partial_json"]
-        elif unread and "tool" in kind.lower() and not block.keys() & {*ARGUMENTS}:
+        elif unread and "tool" in kind.lower() and not any(block.get(k) == {} for k in ARGUMENTS):
             raise _not_understood(unread[0], "a call without arguments", "arguments")
     if kind == "custom_tool_call":
         arguments = {"input": arguments}
@@ -348,7 +350,7 @@ class Conversation:
             turn["reasoning_content"] = "\n".join(one for one in thoughts if one)
         elif kind == "text" and not isinstance(before, list):
             joined = bool(before) and isinstance(content, str)
-            glue = "" if role == "assistant" and not self.begins else self.glue
+            glue = self.glue if role != "assistant" or (self.begins and content) else ""
             self.begins = False
             turn["content"] = f"{before}{glue}{content}" if joined else content or before
         else:
@@ -471,8 +473,8 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
         parts += [(role, *part) for part in _invocation(one, "")]
     if parts and content is None:  # it only calls
         content = []
-    for block in content if isinstance(content, list) else [content]:
-        parts += _said(role, block)
+    listed = content if isinstance(content, list) else [content]
+    parts += _said([(role, block) for block in listed])
     if role == "user" and entry.get("tool_calls"):
         fields["tool_calls"] = entry["tool_calls"]
     elif role == "assistant":
@@ -484,22 +486,28 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
 
 def _request(entry: dict) -> list[tuple[str, str, Any]]:
     """The parts of pydantic-ai's request or response; `instructions` are the rules."""
-    parts = []
-    if entry.get("instructions"):
-        parts.append(("system", "text", entry["instructions"]))
+    said = []
     for block in entry["parts"]:
         role = "assistant" if entry["kind"] == "response" else "user"
         role = "system" if block.get("part_kind") == "system-prompt" else role
-        parts += _said(role, block)
-    return parts
+        said.append((role, block))
+    rules = entry.get("instructions")
+    return [("system", "text", rules)] * bool(rules) + _said(said)
 
 
-def _said(role: str, block: Any) -> list[tuple[str, str, Any]]:
-    """The parts of a block in a message. An answer in the assistant's own message, of a tool that
-    the provider runs, ends a turn: what comes behind it was written after it was read."""
-    parts = [(role, *part) for part in blocks(block)]
-    if role == "assistant" and [kind for _, kind, _ in parts] == ["answer"]:
-        parts.append((role, "end", None))
+def _said(said: list[tuple[str, Any]]) -> list[tuple[str, str, Any]]:
+    """The parts of the blocks of a message, each with its role. Answers in the assistant's own
+    message are of tools that the provider runs. Once all calls have theirs, the turn ends: what
+    comes behind was written after they were read."""
+    parts = []
+    waiting = 0  # calls without an answer so far
+    for role, block in said:
+        inside = blocks(block)
+        parts += [(role, *part) for part in inside]
+        kinds = [kind for kind, _ in inside]
+        waiting = max(waiting + kinds.count("call") - kinds.count("answer"), 0)
+        if role == "assistant" and kinds == ["answer"] and not waiting:
+            parts.append((role, "end", None))
     return parts
 
 

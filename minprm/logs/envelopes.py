@@ -134,8 +134,9 @@ def _entries(others: dict, tools: list) -> list:
         others[key] = parsed(others[key])
     entries = None
     for key in (*MESSAGES, *REQUESTS):
-        if isinstance(others.get(key), str) and key in MESSAGES:
-            continue  # the id of a conversation, say
+        is_id = key == "conversation" and isinstance(others.get(key), str)
+        if is_id and not others.keys().isdisjoint(REQUESTS):
+            continue
         entries = request_messages(others.get(key), others, tools)
         if entries is not None:
             del others[key]

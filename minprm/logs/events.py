@@ -22,7 +22,7 @@ SPEAKERS = ("user", "assistant", "tool_result")  # the last is of Qwen Code
 RETRACTED = ("retractedMessageUuids", "retracted_message_uuids", "supersedesUuids", "supersedes")
 SUMMARIES = ("compact_boundary", "chat_compression")  # the latter of Qwen Code
 # What a request of a model and its response are called, which no event holds.
-CALLS = {"messages", "request", "response"}
+EXCHANGE = {"messages", "request", "response"}
 OPENHANDS = ("Event", "Observation", "Condensation", "CondensationRequest")  # ends of its kinds
 # What OpenHands notes of itself, which its model does not see.
 OWN_EVENTS = ("change_agent_state", "recall", "condensation", "condensation_request", "null",
@@ -47,7 +47,7 @@ def _is_claude_code(value: dict) -> bool:
     spoken = value.get("type") in ("user", "assistant") and isinstance(value.get("message"), dict)
     observed = {"trace_id", "traceId"} & value.keys()  # an observation of Langfuse
     is_own = isinstance(value.get("type"), str) and any(key in value for key in CLAUDE_CODE)
-    return spoken or (is_own and not observed and not CALLS & value.keys())
+    return spoken or (is_own and not observed and not EXCHANGE & value.keys())
 
 
 def _is_codex(value: dict) -> bool:
@@ -55,7 +55,7 @@ def _is_codex(value: dict) -> bool:
     state = value.keys() == {"record_type"}  # both of its oldest versions
     payload = value.get("payload")
     is_item = isinstance(value.get("type"), str) and isinstance(payload, dict)
-    return header or state or (is_item and not CALLS & payload.keys())
+    return header or state or (is_item and not EXCHANGE & payload.keys())
 
 
 def _is_gemini_cli(value: dict) -> bool:

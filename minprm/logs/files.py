@@ -1,8 +1,8 @@
 """From a path to the JSON in it: which files are meant, and the values that each one holds.
 
-A file holds one value a line (JSONL), or one value in all: an array, or an object that is printed
-over several lines. It may be packed (gzip, zstandard, zip), or be a table (Parquet, a data set of
-the hub), a row of which is one value. What the values are is formats.py's business.
+A file holds one value a line (JSONL), or values that are printed over several lines each, often one
+in all. It may be packed (gzip, zstandard, zip), or be a table (Parquet, a data set of the hub), a
+row of which is one value. What the values are is formats.py's business.
 """
 
 import glob
@@ -101,9 +101,11 @@ def values_of(file: Path, notes: Counter | None = None) -> Iterator[tuple[str, A
 
 
 def _values_in(place: str, lines: list[str], notes: Counter) -> Iterator[tuple[str, Any | Problem]]:
-    if _is_one_value([line for line in lines if line.strip()]):
+    if _is_printed([line for line in lines if line.strip()]):
         for number, text in _printed(lines):
-            yield _parsed(f"{place}, line {number}" if number > 1 else place, text, notes)
+            lines_before = "\n" * (number - 1)  # so an error is told by its line in the file
+            _, value = _parsed(place, lines_before + text, notes)
+            yield f"{place}, line {number}" if number > 1 else place, value
         return
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -114,10 +116,12 @@ def _printed(lines: list[str]) -> Iterator[tuple[int, str]]:
     """(the number of its first line, its text) of each value, where several are printed one below
     the other, each on many lines, as jq does."""
     begin = 0
-    for i in range(1, len(lines)):
-        if lines[i - 1].rstrip() in ("}", "]") and lines[i].rstrip() in ("{", "["):
+    last = ""  # of the lines before that are not empty
+    for i, line in enumerate(lines):
+        if last in ("}", "]") and line.rstrip() in ("{", "["):
             yield begin + 1, "\n".join(lines[begin:i])
             begin = i
+        last = line.rstrip() or last
     yield begin + 1, "\n".join(lines[begin:])
 
 
@@ -236,8 +240,8 @@ def _lines_in(place: str, content: bytes) -> list[str]:
     return text.split("\n")
 
 
-def _is_one_value(lines: list[str]) -> bool:
-    """Does one value go over all these lines? Then the first of them is no JSON by itself.
+def _is_printed(lines: list[str]) -> bool:
+    """Does a value go over several of these lines? Then the first of them is no JSON by itself.
 
     Nor is the first line of JSONL if it is broken; but there another line is a whole object.
     """

@@ -55,7 +55,8 @@ MARKS = ("weight", "train", "trainable", "training", "loss", "loss_weight", "los
 TEXTS = ("text", "input_text", "output_text")  # parts of content that hold "text"
 MEDIA = ("image_url", "image", "input_image", "images", "input_audio", "audio", "file",
          "input_file", "files", "video", "videos", "document", "media")  # fmt: skip
-# Where a part holds what it shows.
+# What a tool's list of files may call its rows; and where a part holds what it shows.
+FILES = ("file", "files", "document")
 HELD = (*MEDIA, "source", "data", "file_id", "fileId", "file_data", "url", "uri", "mediaType",
         "media_type", "mimeType", "mime_type", "base64", "blob")  # fmt: skip
 # Tags around a thought, as models of many families write them: <think>, [THINK], <seed:think>.
@@ -277,7 +278,8 @@ def _is_part(part: Any) -> bool:
     kind = part.get("type") if isinstance(part, dict) else None
     if not isinstance(kind, str):
         return False
-    return kind in TEXTS or (kind in MEDIA and (len(part) == 1 or not part.keys().isdisjoint(HELD)))
+    of_a_list = kind in FILES and len(part) > 1 and part.keys().isdisjoint(HELD)
+    return kind in (*TEXTS, *MEDIA) and not of_a_list
 
 
 def _of_assistant(
@@ -379,9 +381,11 @@ def _text_and_thought(message: dict, reading: Reading, notes: Counter) -> tuple[
         text = f"{text}\n{refusal}" if text.strip() else refusal
     thought = ""
     for key in THOUGHTS:
-        inside = _thought_in(message.get(key), key)
-        said_again = inside.strip() in thought or (thought and key in COPIES)
-        if not said_again:
+        field = message.get(key)
+        if thought and (key in COPIES or not isinstance(field, str)):
+            continue  # in parts it says the same again
+        inside = _thought_in(field, key)
+        if not _says_again(inside, thought):
             thought = f"{thought}\n{inside}" if thought else inside
             if key != REASONING:
                 notes[f"{key}, read as {REASONING}"] += 1
@@ -391,6 +395,12 @@ def _text_and_thought(message: dict, reading: Reading, notes: Counter) -> tuple[
             notes["thoughts taken out of content by --thought"] += 1
             thought = f"{thought}\n{inside}" if thought else inside
     return _without_tags(text, thought, notes)
+
+
+def _says_again(inside: str, thought: str) -> bool:
+    """Is one of the two in the other, white space aside?"""
+    one, other = ("".join(text.split()) for text in (inside, thought))
+    return one in other or (bool(other) and other in one)
 
 
 def _thought_in(field: Any, key: str) -> str:
