@@ -54,8 +54,8 @@ def _is_codex(value: dict) -> bool:
     header = {"id", "timestamp"} <= value.keys() <= {"id", "timestamp", "instructions", "git"}
     state = value.keys() == {"record_type"}  # both of its oldest versions
     payload = value.get("payload")
-    is_item = isinstance(value.get("type"), str) and isinstance(payload, dict)
-    return header or state or (is_item and not EXCHANGE & payload.keys())
+    is_item = isinstance(payload, dict) and not EXCHANGE & payload.keys()
+    return header or state or (is_item and isinstance(value.get("type"), str))
 
 
 def _is_gemini_cli(value: dict) -> bool:
