@@ -9,10 +9,13 @@ are, the fewer of the thoughts that SmolLM2 writes are right:
 
 At each desk:
 
-    base             draws 16 thoughts of each of 120 logs, at temperature 1: how many are right?
-    act_prm          ground.py's
-    repeated         ground.py's: four rounds of choosing with as many thoughts
-    repeated_longer  the same with twice as many thoughts, which takes about as long as act_prm
+    base                  draws 16 thoughts of each of 120 logs, at temperature 1: how many are
+                          right?
+    act_prm               ground.py's
+    repeated              ground.py's: four rounds of choosing with as many thoughts
+    repeated_longer       the same with twice as many thoughts, which takes about as long as act_prm
+    best_of_base_matched  ground.py's: choosing once with as many thoughts. It was added when the
+                          others were known
 
 `success` is as in ground.py; `right` is the share of the base's drawn thoughts that are right in
 every step. A run ends early where nothing is left to learn from: no thought earned .5, none could
@@ -47,7 +50,7 @@ from minprm.report.table import interval
 from minprm.stages.act_prm import walk_logs
 
 DESKS = ("refund_small", "refund", "refund_large")
-ARMS = ("act_prm", "repeated", "repeated_longer")
+ARMS = ("best_of_base_matched", "repeated", "repeated_longer", "act_prm")
 LOGS, DRAWN = 120, 16  # thoughts are drawn of each of these logs
 
 
