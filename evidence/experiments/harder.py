@@ -20,8 +20,9 @@ At each desk:
 `success` is as in ground.py; `right` is the share of the base's drawn thoughts that are right in
 every step. A run ends early where nothing is left to learn from: no thought earned .5, none could
 be read, or no group of thoughts had two rewards. It counts with the success of the base, whatever
-it had trained until then, and `early` says how many there are. Without DESK, ARM and SEED the runs
-that are there are joined: add `--json FILE`.
+it had trained until then, and `early` says how many there are. `wrong` is the share of the kept
+logs whose thought is not right, seed by seed. Without DESK, ARM and SEED the runs that are there
+are joined: add `--json FILE`.
 
 Written before the runs, when the base alone had been asked, and of the middle desk act_prm and two
 seeds of repeated were known. "Learning reaches further down" is false if at refund_large act_prm is
@@ -112,7 +113,9 @@ def row_of(runs: list[dict], base: dict) -> dict:
     """A run that ended early has the success of the base."""
     values = [run.get("success", base["success"]) for run in runs]
     mean, low, high = interval([{"success": value, "tasks": TEST} for value in values])
+    kept = [run["kept"] for run in runs if run.get("kept")]
     return {
+        "wrong": [1 - logs["right"] / logs["logs"] for logs in kept],
         "success": {"mean": mean, "low": low, "high": high, "values": values},
         "early": sum("stopped" in run for run in runs),
         "seconds": [run["seconds"] for run in runs],
