@@ -607,6 +607,9 @@ def test_an_answer_goes_on_with_the_words_that_were_put_into_the_models_mouth(re
     asked = {"messages": [*ASKED["messages"], begun]}
     demos, _ = read({"request": asked, "response": answer})
     assert replies(demos) == [["It is (B)."]]
+    more = [OTHER, {"role": "assistant", "content": "C."}]
+    demos, _ = read({"request": asked, "response": [answer, *more]})
+    assert replies(demos) == [["It is (B).", "C."]]
     of_chat = {"choices": [{"message": {"role": "assistant", "content": "B."}}]}
     demos, _ = read({"request": asked, "response": of_chat})  # of OpenAI: a message of its own
     assert replies(demos) == [["It is (\nB."]]
@@ -690,6 +693,9 @@ def test_two_thoughts_of_one_answer_are_both_read(read):
     answer = SAID | {"reasoning_content": "It is B.", "thought": "Say so."}
     demos, _ = read({"messages": [*ASKED["messages"], answer]})
     assert demos[0].steps[0].thought == "It is B.\nSay so."
+    longer = SAID | {"reasoning_content": "It is", "thought": "It is B."}
+    demos, _ = read({"messages": [*ASKED["messages"], longer]})
+    assert demos[0].steps[0].thought == "It is B."
 
 
 @pytest.mark.parametrize(

@@ -123,14 +123,15 @@ def run(desk: str, arm: str, seed: int) -> dict:
     thoughts = write_logs(desk, arm, folder)
     name = f"evidence-ground-{desk}-{arm}-{seed}"
     flags = f"--preset small --model {desks.model(desk, folder / 'model')} {ARMS[arm]}"
+    learned = f"--demos {folder / 'logs.jsonl'}"
     if arm == "rl":
-        flags += f" --world-args file={folder / 'tasks.jsonl'} --seeds {seed}"
-    else:
-        flags += f" --demos {folder / 'logs.jsonl'} --seeds {seed}"
+        learned = f"--world-args file={folder / 'tasks.jsonl'}"
+    flags += f" {learned} --seeds {seed}"
     if arm not in READS_NOTHING:
         flags += f" --few-shot {folder / 'examples.jsonl'}"
     ladder, metrics = go_on(name, flags.split())
-    ladder = {name: rows for name, rows in ladder.items() if name not in ("random", "expert")}
+    for played in ("random", "expert"):  # rows of a world
+        ladder.pop(played, None)
     ((trained, (row,)),) = ladder.items()
     answers = answered(CHECKPOINTS / name / f"{trained}-{seed}", folder / "test.jsonl")
     looks = [line["eval/held_out_reward"] for line in metrics if "eval/held_out_reward" in line]

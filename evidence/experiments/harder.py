@@ -13,7 +13,8 @@ At each desk:
                           right?
     act_prm               ground.py's
     repeated              ground.py's: four rounds of choosing with as many thoughts
-    repeated_longer       the same with twice as many thoughts, which takes about as long as act_prm
+    repeated_longer       the same with twice as many thoughts, so that it would take as long as
+                          act_prm
     best_of_base_matched  ground.py's: choosing once with as many thoughts. It was added when the
                           others were known
 

@@ -486,13 +486,15 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
 
 def _request(entry: dict) -> list[tuple[str, str, Any]]:
     """The parts of pydantic-ai's request or response; `instructions` are the rules."""
+    parts = []
+    if entry.get("instructions"):
+        parts.append(("system", "text", entry["instructions"]))
     said = []
     for block in entry["parts"]:
         role = "assistant" if entry["kind"] == "response" else "user"
         role = "system" if block.get("part_kind") == "system-prompt" else role
         said.append((role, block))
-    rules = entry.get("instructions")
-    return [("system", "text", rules)] * bool(rules) + _said(said)
+    return parts + _said(said)
 
 
 def _said(said: list[tuple[str, Any]]) -> list[tuple[str, str, Any]]:

@@ -175,8 +175,10 @@ def _entries(others: dict, tools: list) -> list:
         if all(message in rest for message in requests):  # the request is in the response too
             entries = answered
         elif answers != requests[-len(answers) :]:
-            goes_on = last.get("role") == "assistant" and _is_anthropics(answered[0])
-            entries = [*entries[:-1], _joined(last, answered[0])] if goes_on else entries + answered
+            if last.get("role") == "assistant" and _is_anthropics(answered[0]):
+                entries = entries[:-1]
+                answered = [_joined(last, answered[0]), *answered[1:]]
+            entries = [*entries, *answered]
     return entries
 
 

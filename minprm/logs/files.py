@@ -102,9 +102,8 @@ def values_of(file: Path, notes: Counter | None = None) -> Iterator[tuple[str, A
 
 def _values_in(place: str, lines: list[str], notes: Counter) -> Iterator[tuple[str, Any | Problem]]:
     if _is_printed([line for line in lines if line.strip()]):
-        for number, text in _printed(lines):
-            lines_before = "\n" * (number - 1)  # so an error is told by its line in the file
-            _, value = _parsed(place, lines_before + text, notes)
+        for number, text in _printed_values(lines):
+            _, value = _parsed(place, text, notes, number)
             yield f"{place}, line {number}" if number > 1 else place, value
         return
     for number, line in enumerate(lines, start=1):
@@ -112,7 +111,7 @@ def _values_in(place: str, lines: list[str], notes: Counter) -> Iterator[tuple[s
             yield _parsed(f"{place}, line {number}", line, notes)
 
 
-def _printed(lines: list[str]) -> Iterator[tuple[int, str]]:
+def _printed_values(lines: list[str]) -> Iterator[tuple[int, str]]:
     """(the number of its first line, its text) of each value, where several are printed one below
     the other, each on many lines, as jq does."""
     begin = 0
@@ -260,11 +259,12 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _parsed(place: str, text: str, notes: Counter) -> tuple[str, Any | Problem]:
+def _parsed(place: str, text: str, notes: Counter, first: int = 1) -> tuple[str, Any | Problem]:
+    """(place, what the text says, or what is wrong). first: the number of its first line."""
     try:
         return place, parse_json(text)
     except json.JSONDecodeError as error:
-        line = f", line {error.lineno}" if "\n" in text else ""
+        line = f", line {first - 1 + error.lineno}" if "\n" in text else ""
         return place, Problem(f"{place}{line}, column {error.colno}", f"no JSON: {error.msg}")
     except ValueError as error:
         try:

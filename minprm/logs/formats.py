@@ -14,7 +14,7 @@ from typing import Any
 
 from minprm import own as users
 from minprm.logs.blocks import is_message, is_record
-from minprm.logs.books import ARGUMENTS, TOOL_NAMES, field_at, first, is_list_of, parsed
+from minprm.logs.books import ARGUMENTS, TOOL_NAMES, field_at, first, parsed
 from minprm.logs.envelopes import (
     MESSAGES,
     REQUESTS,
@@ -193,8 +193,9 @@ def _many(value: Any, notes: Counter) -> list | None:
         return [{**beside, **log} for log in value["simulations"]]
     if isinstance(value.get("samples"), list) and "eval" in value:  # Inspect
         return value["samples"]
-    if is_list_of(value.get("observations"), "type"):  # Langfuse
-        answered = [log for log in value["observations"] if log.get("type") == "GENERATION"]
+    observations = value.get("observations")  # of Langfuse, which may list their ids alone
+    if isinstance(observations, list) and all(isinstance(one, dict) for one in observations):
+        answered = [log for log in observations if log.get("type") == "GENERATION"]
         return answered or [{key: value[key] for key in value if key != "observations"}]
     if value.get("child_runs"):  # LangSmith: its model is called in one of them, or in none
         deep = any(run.get("child_runs") or not _is_no_chat(run) for run in value["child_runs"])

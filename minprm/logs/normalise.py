@@ -385,8 +385,8 @@ def _text_and_thought(message: dict, reading: Reading, notes: Counter) -> tuple[
         if thought and (key in COPIES or not isinstance(field, str)):
             continue  # in parts it says the same again
         inside = _thought_in(field, key)
-        if not _says_again(inside, thought):
-            thought = f"{thought}\n{inside}" if thought else inside
+        if not _holds(thought, inside):
+            thought = inside if _holds(inside, thought) else f"{thought}\n{inside}"
             if key != REASONING:
                 notes[f"{key}, read as {REASONING}"] += 1
     if reading.thought:
@@ -397,10 +397,9 @@ def _text_and_thought(message: dict, reading: Reading, notes: Counter) -> tuple[
     return _without_tags(text, thought, notes)
 
 
-def _says_again(inside: str, thought: str) -> bool:
-    """Is one of the two in the other, white space aside?"""
-    one, other = ("".join(text.split()) for text in (inside, thought))
-    return one in other or (bool(other) and other in one)
+def _holds(text: str, other: str) -> bool:
+    """Does the text say all that the other one says, white space aside?"""
+    return "".join(other.split()) in "".join(text.split())
 
 
 def _thought_in(field: Any, key: str) -> str:
