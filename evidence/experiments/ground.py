@@ -43,6 +43,11 @@ Written before the runs of rl and expert_shuffled, at `refund` alone. "What a th
 and not that there is one" is false if expert_shuffled does not win less than expert_thoughts by
 more than the intervals. "A probability teaches more than a win" is false if rl does not win less
 than act_prm by more than the intervals.
+
+Written before the runs of all_kept at the two other desks: "without its bound choosing finds at
+`orders` what learning finds" is false if all_kept wins less than act_prm there by more than the
+intervals. "Bad thoughts cost nothing where there are two words to choose from" is false if at
+`returns` all_kept wins less than best_of_base_matched by more than the intervals.
 """
 
 import re
