@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 
 from evidence import audit
 from evidence.drawings.idea import kind, the_group
@@ -164,16 +165,17 @@ def successes(rows: dict, what: str = "what", ends: bool = True) -> str:
 
 
 def ground(rows: dict) -> str:
-    """Desks and arms: success, the share of thoughts that are right in every step, and in the mean
-    over seeds that of wins without one."""
+    """Desks and arms: success, how probable the expert's action is, the share of thoughts that are
+    right in every step and of wins without one, and the seconds of each run."""
     lines = []
     for name, row in rows.items():
-        thoughts = [shares(row["right"]), share(row["means"]["paid"])]
         wins = [share(row["mean"]), interval(row), shares(row["values"])]
-        lines.append([*name.split(" | "), *wins, *thoughts])
-    return grid(
-        ["desk", "arm", "success", "95 %", "seeds", "right thought", "won without one"], lines
-    )
+        thoughts = [shares(row["right"]), share(row["means"]["paid"])]
+        seconds = " ".join(f"{seconds:.0f}" for seconds in row["seconds"])
+        probable = share(fmean(row["likelihood"]))
+        lines.append([*name.split(" | "), *wins, probable, *thoughts, seconds])
+    heads = ["success", "95 %", "seeds", "p(action)", "right thought", "won without one", "seconds"]
+    return grid(["desk", "arm", *heads], lines)
 
 
 def transfer(rows: dict) -> str:
