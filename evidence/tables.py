@@ -39,8 +39,8 @@ RIVALS = (
 SIX = {
     "base": "nothing",
     "action_sft": "the log without thoughts",
-    "best_of_base_matched": "the log with the base model's thoughts, the best of 44 a step",
-    "act_prm": "the log with Act-PRM's thoughts, 44 a step, training included",
+    "best_of_base_matched": "the log with the base's thoughts, the best of 44 a step",
+    "act_prm": "the log with Act-PRM's thoughts, 44 a step with training",
     "expert_thoughts": "the log with correct thoughts, from a script",
     "rl": "no log: GRPO in the game itself, paid for winning",
 }

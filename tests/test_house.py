@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,12 @@ def needs(file: Path) -> set[Path]:
 def test_the_story_stands_on_little():
     """What all of its files import, and what these do. A capability beside the story costs its
     reader nothing: whoever adds one adds no line here."""
+    files = under_the_story()
+    assert len(files) <= 58 and lines_of(files) <= 9500, (len(files), lines_of(files))
+
+
+def under_the_story() -> set[Path]:
+    """The files of the story, with relabel.py, and all that they stand on."""
     seen: set[Path] = set()
     todo = [ROOT / name for name in STORY] + [PACKAGE / "stages/relabel.py"]
     while todo:
@@ -157,8 +164,24 @@ def test_the_story_stands_on_little():
         if file not in seen:
             seen.add(file)
             todo += needs(file)
-    lines = sum(file.read_text().count("\n") for file in seen)
-    assert len(seen) <= 58 and lines <= 9500, (len(seen), lines)
+    return seen
+
+
+def lines_of(files: Iterable[Path]) -> int:
+    return sum(file.read_text().count("\n") for file in files)
+
+
+def test_readme_says_how_long_the_story_is():
+    """To a twentieth: nobody edits README for ten lines."""
+    text = " ".join((ROOT / "README.md").read_text().split())
+    idea = int(re.search(r"The idea is (\d+) lines", text)[1])
+    story = re.search(r"Seven more files, ([\d,]+) lines, .*? They use ([\d,]+) lines", text)
+    seven, others = (int(number.replace(",", "")) for number in story.groups())
+    eight = [ROOT / name for name in STORY]
+    assert idea == lines_of(eight[:1])
+    assert seven == pytest.approx(lines_of(eight[1:]), rel=0.05)
+    beside = under_the_story() - {*eight, PACKAGE / "stages/relabel.py"}
+    assert others == pytest.approx(lines_of(beside), rel=0.05)
 
 
 def test_each_file_of_the_story_points_at_the_idea():
