@@ -323,7 +323,7 @@ class Config:
     # FILE.py:NAME, a reader of your own for another format of logs
     format: Annotated[str, READ] = ""
     # demos to learn from
-    num_demos: Annotated[int, Range(1, 90_000), Needs("a stage that reads the expert's logs")] = 128
+    num_demos: Annotated[int, Range(1, 90_000), Needs("logs of the world's expert")] = 128
     # further demos, for the held-out reward
     held_out: Annotated[int, Range(0, 10_000), Needs("the stage act_prm, or --demos")] = 16
     episodes: Annotated[Episodes, PLAYED] = 400  # evaluation episodes of an arm

@@ -99,7 +99,7 @@ def conditions(config: Config) -> dict[str, object]:
         "torchrun with several processes": several(),
         LOOKS.name: looks,
         "a stage that learns from logs": logs or not (config.world or config.agent),
-        "a stage that reads the expert's logs": (logs and not config.demos) or "synth" in stages,
+        "logs of the world's expert": (logs and not config.demos) or "synth" in stages,
         "the stage act_prm, or --demos": held_out,
         SCORED.name: act_prm.reward != "exact_match",
         "an --act-prm.reward that reads no thought": not reads_texts(act_prm.reward),
