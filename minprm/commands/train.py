@@ -59,14 +59,14 @@ def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:
     cfg = parse(argv)
     cfg = place.from_first(lambda: resumed(cfg, argv) if cfg.resume else with_new_name(cfg))
     place.run = cfg.run
+    if cfg.demos:
+        require_logs(cfg.demos)
     if cfg.world:
         check_tasks(cfg)
     if cfg.model != "tiny":
         require_model(cfg.model)
     elif cfg.stages != ["demos"]:  # the expert's logs need no model
         require_narrator(make_world(cfg), cfg.tiny)
-    if cfg.demos:
-        require_logs(cfg.demos)
     if cfg.dry_run:
         for part in plan(cfg, CHECKPOINTS) if place.first else []:  # what takes long comes last
             print(part, flush=True)
