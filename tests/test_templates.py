@@ -528,6 +528,24 @@ def test_a_schema_that_is_none_is_no_reason_to_fail():
     assert c.parse(c.turn(None, c.action(action)))[1] == action
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/Code"}, {"allOf": [{"$ref": "#/$defs/Code"}]}, {"const": "1"},
+        {"anyOf": [{"$ref": "#/$defs/Code"}, {"type": "null"}]}, {"oneOf": [{"enum": ["1"]}]},
+    ],
+)  # fmt: skip
+def test_a_text_of_digits_is_a_text_where_the_schema_says_so_elsewhere(schema):
+    """As pydantic writes an enum; a template without quotation marks leaves the type to it."""
+    defs = {"Code": {"enum": ["1", "2"]}, "Loop": {"$ref": "#/$defs/Loop"}}
+    properties = {"code": schema, "loop": {"$ref": "#/$defs/Loop"}, "gone": {"$ref": "#/$defs/No"}}
+    parameters = {"type": "object", "properties": properties, "$defs": defs}
+    tools = [{"type": "function", "function": {"name": "go", "parameters": parameters}}]
+    c = Chat(shipped("qwen3_6"), "auto", tools)
+    action = joined("", [{"name": "go", "arguments": {"code": "1", "loop": 2, "gone": 3}}])
+    assert c.parse(c.turn(None, c.action(action)))[1] == action
+
+
 def test_half_a_character_in_a_text_is_named(capsys):
     with pytest.raises(SystemExit):
         QWEN_CHAT.content("cut off \ud83d")

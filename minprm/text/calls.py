@@ -28,6 +28,7 @@ _VALUE = "minprm_v"
 _NUMBER = 190737
 _HARD = {KEY: 'a "b", it\'s {c} \\d\n<e> é', _LATER_KEY: _NUMBER}  # a text to stumble over
 
+DEEPEST = 8  # of schemas that name each other
 PYTHON = {"True": "true", "False": "false", "None": "null"}  # some templates write these words
 # the types of JSON schema that a value can be of
 TYPES = {bool: {"boolean"}, int: {"integer", "number"}, float: {"number"}, list: {"array"},
@@ -225,21 +226,36 @@ def types_of(tools: list[dict]) -> dict[str, dict[str, set[str]]]:
         parameters = function.get("parameters") or {}
         of_tool = types.setdefault(function.get("name", ""), {})
         for key, schema in (parameters.get("properties") or {}).items():
-            of_tool.setdefault(key, set()).update(_types(schema))
+            of_tool.setdefault(key, set()).update(_types(schema, parameters))
     return types
 
 
-def _types(schema: Any) -> set[str]:
-    """The types that a JSON schema allows."""
-    if not isinstance(schema, dict):
+def _types(schema: Any, root: dict, depth: int = 0) -> set[str]:
+    """The types that a JSON schema allows. A `$ref` names a place in the root, as pydantic writes
+    an enum; what refers to itself for ever allows nothing."""
+    if not isinstance(schema, dict) or depth > DEEPEST:
         return set()
     named = schema.get("type") or []
     types = {named} if isinstance(named, str) else set(named)
-    for choice in [*(schema.get("anyOf") or []), *(schema.get("oneOf") or [])]:
-        types |= _types(choice)
-    if not types and any(isinstance(choice, str) for choice in schema.get("enum") or []):
+    choices = [_referred(schema.get("$ref"), root)]
+    for key in ("anyOf", "oneOf", "allOf"):
+        choices += schema.get(key) or []
+    for choice in choices:
+        types |= _types(choice, root, depth + 1)
+    literals = [schema.get("const"), *(schema.get("enum") or [])]
+    if not types and any(isinstance(literal, str) for literal in literals):
         types.add("string")
     return types
+
+
+def _referred(reference: Any, root: dict) -> Any:
+    """What stands at `#/$defs/Color` in the root; None where there is nothing."""
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    place: Any = root
+    for key in reference.removeprefix("#/").split("/"):
+        place = place.get(key) if isinstance(place, dict) else None
+    return place
 
 
 def _quotes(write: Write) -> tuple[str, str]:
