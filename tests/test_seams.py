@@ -276,3 +276,25 @@ def test_a_turn_with_an_empty_thought_is_read_whoever_wrote_it(name, tools):
         assert chat.opening_of(skipped) == chat.skip and chat.without_thought(skipped) == bare
     thinks = chat.turn(chat.thought("so"), action)
     assert chat.opening_of(thinks) == chat.opening(chat.thought("so"))
+
+
+@pytest.mark.parametrize("layout", ["think", "tags"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_line_break_before_the_end_of_a_turn_is_read_with_what_it_follows(kind, layout):
+    """A full stop and a line break are one token of some."""
+    words = splitting(kind)
+    words.chat_template = words.chat_template.replace("+ '<|im_end|>", "+ '\\n<|im_end|>")
+    chat = Chat(words, layout)
+    for action in ("a.", "x>", "12"):
+        for thought in (None, "so."):
+            written = None if thought is None else chat.thought(thought)
+            turn = chat.turn(written, chat.action(action))
+            text = as_one_text(chat, thought, action).replace("<|im_end|>", "\n<|im_end|>")
+            text = text.replace("\n\n<|im_end|>", "\n<|im_end|>")
+            text = text.replace("mugs.\n<", "mugs.<").replace("mugs.\n\n", "mugs.\n")
+            ids = chat.state(QUESTION, [], None) + turn
+            assert ids[-12:] == words.encode(text, add_special_tokens=False)[-12:], (
+                thought,
+                action,
+            )
+            assert chat.parse(turn)[1] == action

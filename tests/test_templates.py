@@ -5,6 +5,7 @@ import random
 import re
 from dataclasses import replace
 from functools import lru_cache, partial
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -796,3 +797,174 @@ def test_a_vocabulary_that_drops_what_it_cannot_say_is_refused(capsys):
     with pytest.raises(SystemExit):
         Chat(made, "think")
     assert "cannot say '<think>" in capsys.readouterr().err
+
+
+# --- what other templates were found to do ---
+
+SIGNS = ["<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>",
+         "<arg>", "</arg>", "<value>", "</value>"]  # fmt: skip
+FIELDS = (
+    "<tool_call>{{ c.function.name }}{% for k, v in c.function.arguments.items() %}<arg>{{ k }}"
+    "</arg><value>{{ v }}</value>{% endfor %}</tool_call>"
+)
+JSON = "<tool_call>{{ c.function | tojson }}</tool_call>"
+ONE_BY_ONE = "{% for c in m.tool_calls or [] %}CALL{% endfor %}"
+
+
+def calling(call: str, calls: str = ONE_BY_ONE, turns: str = TURNS, prompt: str = PROMPT):
+    """A tokenizer whose template writes a call so, behind the content of a message."""
+    written = calls.replace("CALL", call)
+    text = turns.replace("{{ m.content }}", "{{ m.content or '' }}" + written) + prompt
+    return bytes_with(SIGNS, "<|im_end|>", text)
+
+
+def whole(words: PreTrainedTokenizerFast, messages: list[dict], tools=(), **knobs) -> list[int]:
+    return words.encode(applied(words, messages, tools, **knobs), add_special_tokens=False)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [ONE_BY_ONE, "{% if m.tool_calls %}[{% for c in m.tool_calls %}CALL{% endfor %}]{% endif %}"],
+)
+@pytest.mark.parametrize(
+    "call",
+    [
+        FIELDS,  # a tag stands behind the name at once: another one, where there are no arguments
+        FIELDS.replace("<tool_call>", "CALL ").replace("</tool_call>", "\n</end>\n"),
+        JSON,
+    ],
+)
+def test_calls_are_read_however_they_are_put_together(call, calls):
+    words = calling(call, calls)
+    c = Chat(words, "think", TYPED)
+    empty = {"name": "visit", "arguments": {}}
+    for reply, made in product(("", "On it."), ([PLAIN_CALL], [empty], [PLAIN_CALL, empty])):
+        action = joined(reply, made)
+        turn = c.turn(c.thought("next"), c.action(action))
+        assert normalise(c.parse(turn)[1]) == normalise(action)
+        functions = [{"type": "function", "function": one} for one in made]
+        message = {"role": "assistant", "content": reply, "tool_calls": functions}
+        asked = {"role": "user", "content": "x"}
+        ids = c.state([asked], [], None) + c.turn(None, c.action(action))
+        assert whole(words, [asked, message])[: len(ids)] == ids
+
+
+def test_an_object_that_is_written_as_python_writes_it_is_read(capsys):
+    c = Chat(calling(FIELDS), "think", TYPED)
+    for at in ({"x": [1.5, None, True, {"y": "z, w"}], "s": "}"}, {}):
+        action = joined("", [{"name": "visit", "arguments": {"at": at, "title": str(at)}}])
+        read = json.loads(c.parse(c.turn(None, c.action(action)))[1])
+        assert read["arguments"] == {"at": at, "title": str(at)}
+    # Python chooses the quotation marks of a text by what it holds
+    with pytest.raises(SystemExit):
+        c.action(joined("", [{"name": "visit", "arguments": {"at": {"y": "it's"}}}]))
+    assert "as Python does" in capsys.readouterr().err
+    c.action(joined("", [{"name": "visit", "arguments": {"title": "it's"}}]))
+
+
+def test_a_name_with_a_line_break_is_no_name():
+    """Text beside a call, where the template has no place for it."""
+    c = Chat(calling("{{ c.function.name }}\n{{ c.function.arguments | tojson }}"), "think", TYPED)
+    call = 'visit\n{"title": "Paris"}'
+    read = json.loads(c.parse([*c.content(call), *c.end])[1])
+    assert read == {"name": "visit", "arguments": {"title": "Paris"}}
+    text = f"On it.\n{call}"
+    assert c.parse([*c.content(text), *c.end])[1] == text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        # a number in the second call: it is written, and not read
+        (calling(FIELDS.replace("name }}", "name }}:{{ loop.index }}")), "tool call a turn"),
+        # a text that is written by what it holds
+        (
+            calling(FIELDS.replace("{{ v }}", "{{ '[[' ~ v ~ ']]' if '<' in v ~ '' else v }}")),
+            "such as <",
+        ),
+        # an answer that names its call by its id
+        (calling(JSON, turns=TURNS.replace("{{ m.role", "{{ m.tool_call_id or m.role")), "ids of"),
+        # each of four ways to write a call raises an error
+        (calling("{{ c.function.arguments.items() }}{{ c.id.x.y }}"), "has no attribute 'x'"),
+    ],
+)
+def test_what_cannot_be_written_or_read_of_calls_is_said(words, said, capsys):
+    with pytest.raises(SystemExit):
+        c = Chat(words, "think", TYPED)
+        c.action(joined("", [PLAIN_CALL] * 2))
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1 and "--model" in error
+
+
+def test_a_template_that_cannot_do_without_tools_is_given_one():
+    """Some models have a template for turns with tools, and another one for those without."""
+    names = "{% for t in tools %}{{ t.function.name }}{% endfor %}"
+    words = calling(JSON, turns=names + TURNS)
+    c = Chat(words, "think", TYPED)
+    asked = [{"role": "user", "content": "x"}]
+    assert c.state(asked, TYPED, None) == whole(words, asked, TYPED, add_generation_prompt=True)
+    assert c.parse(c.turn(None, c.action(joined("", [PLAIN_CALL]))))[1]
+
+
+@pytest.mark.parametrize("tools", [[], TYPED], ids=["plain", "tools"])
+def test_an_empty_thought_that_no_field_fills_is_skipped(tools):
+    """Exaone 4 and DeepSeek 3.1: who thinks writes the thought in the content."""
+    empty = "{{ '<think></think>' if m.role == 'assistant' }}"
+    words = calling(JSON, turns=TURNS.replace("{{ m.content", empty + "{{ m.content"))
+    c = Chat(words, "think", tools)
+    asked, reply = {"role": "user", "content": "x"}, {"role": "assistant", "content": "In Paris."}
+    ids = c.state([asked], [], None) + c.closed(c.skip, c.action("In Paris."))
+    assert whole(words, [asked, reply])[: len(ids)] == ids
+    assert c.parse(ids[len(c.state([asked], [], None)) :]) == ("", "In Paris.")
+
+
+def test_a_thought_that_a_template_opens_and_does_not_end_is_opened_once():
+    """Nemotron Nano 2: the content is to hold the thought."""
+    opens = "{{ '<think>\n' if m.role == 'assistant' and loop.last }}"
+    prompt = PROMPT.replace("{% endif", "<think>\n{% endif")
+    words = calling(
+        JSON, turns=TURNS.replace("{{ m.content", opens + "{{ m.content"), prompt=prompt
+    )
+    c = Chat(words, "think")
+    asked = {"role": "user", "content": "x"}
+    ids = c.state([asked], [], None) + c.turn(c.thought("so"), c.action("In Paris."))
+    content = {"role": "assistant", "content": "so\n</think>\nIn Paris."}
+    assert whole(words, [asked, content])[: len(ids)] == ids
+    ids = c.state([asked], [], None) + c.turn(None, c.action("In Paris."))
+    ids += c.state([asked], [], "In Paris.")
+    messages = [asked, {**content, "content": "In Paris."}, asked]
+    assert whole(words, messages, add_generation_prompt=True)[: len(ids)] == ids
+
+
+def test_a_system_message_that_moves_is_refused(capsys):
+    """Mistral's stands before the newest question."""
+    moves = (
+        "{% for m in messages if m.role != 'system' %}<|im_start|>{{ m.role }}\n{{"
+        " messages[0].content ~ '\n\n' if loop.last and messages[0].role == 'system' }}"
+        "{{ m.content }}<|im_end|>\n{% endfor %}"
+    )
+    c = Chat(calling(JSON, turns=moves), "think")
+    rules, asked = {"role": "system", "content": "be brief"}, {"role": "user", "content": "x"}
+    c.state([asked], [], None)
+    with pytest.raises(SystemExit):
+        c.state([rules, asked], [], None)
+    error = capsys.readouterr().err
+    assert "system, user in another way once it goes on" in error and error.count("\n") == 1
+
+
+def test_an_empty_message_is_left_out_where_its_template_leaves_it_out():
+    some = TURNS.replace("in messages", "in messages if m.content")
+    words = calling(JSON, turns=some)
+    c = Chat(words, "think")
+    asked = {"role": "user", "content": "go on"}
+    for content in ("", "\n"):
+        messages = [{"role": "system", "content": content}, asked]
+        expected = whole(words, messages, add_generation_prompt=True)
+        assert c.state(messages, [], None) == expected
+
+
+def test_no_token_behind_the_next_question_ends_a_turn(capsys):
+    spelled = "{% for m in messages %}{{ 'Q: ' + m.content + '<|im_start|>' if m.role == 'user' else m.content + '\n' }}{% endfor %}"  # noqa: E501
+    with pytest.raises(SystemExit):
+        Chat(bytes_with(SIGNS, "<|im_end|>", spelled), "think")
+    assert "does not end a turn with a control token" in capsys.readouterr().err

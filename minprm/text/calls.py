@@ -11,6 +11,7 @@ How a template writes calls is learned from the calls of a made-up tool. Two not
 A value without quotation marks may be a text or a number: the tool's schema says which.
 """
 
+import ast
 import json
 import re
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 from minprm.text.actions import parse_json
 from minprm.text.render import common_start
-from minprm.text.turns import KEY, NAME
+from minprm.text.turns import HARD, KEY, NAME
 
 Write = Callable[[list[dict]], str]  # the template's text of these calls
 
@@ -26,7 +27,8 @@ _LATER_KEY = "minprm_b"
 _LATER_NAME = "minprm_later"
 _VALUE = "minprm_v"
 _NUMBER = 190737
-_HARD = {KEY: 'a "b", it\'s {c} \\d\n<e> é', _LATER_KEY: _NUMBER}  # a text to stumble over
+HARD_CALL = {"name": NAME, "arguments": {KEY: HARD, _LATER_KEY: _NUMBER}}
+UNREAD = "the chat template writes tool calls in a format that is not read"
 
 DEEPEST = 8  # of schemas that name each other
 PYTHON = {"True": "true", "False": "false", "None": "null"}  # some templates write these words
@@ -73,21 +75,28 @@ class CallReader(NamedTuple):
 def find_calls(write: Write, tools: list[dict]) -> CallReader:
     """Raises ValueError where the template's calls could not be read."""
     one = {"name": NAME, "arguments": {KEY: _VALUE}}
+    two = [one, {**one, "name": _LATER_NAME}]
     text = write([one])
     opening = text.partition(NAME)[0]
     notation = ObjectNotation.learn(write) or FieldNotation.learn(write, types_of(tools))
     _, close = notation.call_in(text.removeprefix(opening)) or ({}, "")
-    try:
-        text = write([one, {**one, "name": _LATER_NAME}])
-    except ValueError:
-        text = ""
-    _, later = notation.call_in(text.removeprefix(opening)) or ({}, "")
+    _, later = notation.call_in(_written(write, two).removeprefix(opening)) or ({}, "")
     join = later.strip().partition(_LATER_NAME)[0].strip() if _LATER_NAME in later else None
     reader = CallReader(opening, notation, close.strip(), join)
-    for call in (one, {**one, "arguments": {}}, {**one, "arguments": _HARD}):
+    for call in (one, {**one, "arguments": {}}, HARD_CALL):
         if reader.calls_in(write([call])) != ("", [call]):
-            raise ValueError("the chat template writes tool calls in a format that is not read")
+            raise ValueError(UNREAD)
+    if join is not None and reader.calls_in(write(two)) != ("", two):
+        return reader._replace(join=None)  # the second is numbered, say
     return reader
+
+
+def _written(write: Write, calls: list[dict]) -> str:
+    """The text of these calls; "" where the template cannot write them."""
+    try:
+        return write(calls)
+    except ValueError:
+        return ""
 
 
 class ObjectNotation(NamedTuple):
@@ -112,7 +121,8 @@ class ObjectNotation(NamedTuple):
         text = brace + after
         name = head.strip().removesuffix(self.middle).strip()
         end = self._end(text)
-        if not head.strip().endswith(self.middle) or not name or not end:
+        # A name has no line breaks: here text stands beside the call, as no template writes it.
+        if not head.strip().endswith(self.middle) or not name or not end or "\n" in name:
             return None
         try:
             arguments = parse_json(self._as_json(text[:end]))
@@ -173,18 +183,29 @@ class FieldNotation(NamedTuple):
         pattern = f"{NAME}(.*?){KEY}(.*?){_VALUE}(.*?){_LATER_KEY}(.*?){_VALUE}(.*)"
         match = re.search(pattern, text, re.DOTALL)
         if not match or any(_quotes(write)) or match[2] != match[4]:
-            raise ValueError("the chat template writes tool calls in a format that is not read")
+            raise ValueError(UNREAD)
         empty = write([{"name": NAME, "arguments": {}}]).partition(NAME)[2]
         first, between, later, _, close = match.groups()
+        # What ends one call alone, and not the last of several, is no part of the notation.
+        more = {"name": _LATER_NAME, "arguments": {KEY: _VALUE}}
+        several = _written(write, [{"name": NAME, "arguments": {KEY: _VALUE}}, more])
+        if several:
+            close = common_start([close, several.partition(_VALUE)[2]])
+        several = _written(write, [{"name": NAME, "arguments": {}}, more])
+        if several:
+            empty = common_start([empty, several.partition(NAME)[2]])
         return cls(first, between, later, close.rstrip(), empty.rstrip(), types)
 
     def call_in(self, text: str) -> tuple[dict, str] | None:
         """(the call that the text begins with, what is left of the text)."""
         stem = common_start([self.first, self.empty]).partition(NAME)[0]
-        name, _, _ = text.partition(stem)
+        # Where a tag follows the name at once, it is another one if there are no arguments.
+        stems = [stem] if stem else [lead.partition(NAME)[0] for lead in (self.first, self.empty)]
+        found = [text.find(stem) for stem in stems if stem and stem in text]
+        name = text[: min(found)] if found else ""
         left = text[len(name) :]
         empty = self.empty.replace(NAME, name)
-        if not stem or not name.strip():
+        if not name.strip():
             return None
         arguments = {}
         if left.startswith(empty):
@@ -211,11 +232,21 @@ class FieldNotation(NamedTuple):
         try:
             literal = parse_json(PYTHON.get(text.strip(), text))
         except ValueError:
-            return text
+            literal = _python(text) if allowed & {"array", "object"} else None
+            return text if literal is None else literal
         if isinstance(literal, str):  # a text that has quotation marks itself
             return text
         fits = allowed & TYPES[type(literal)]
         return text if "string" in allowed and not fits else literal
+
+
+def _python(text: str) -> dict | list | None:
+    """The object or list that some templates write as Python does. None: it is none."""
+    try:
+        literal = parse_json(json.dumps(ast.literal_eval(text.strip())))
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+    return literal if isinstance(literal, dict | list) else None
 
 
 def types_of(tools: list[dict]) -> dict[str, dict[str, set[str]]]:

@@ -328,7 +328,9 @@ class Chat:
         """
         fields = []
         for i, (message, content) in enumerate(zip(messages, contents, strict=True)):
-            message = {**message, "content": with_edges(content, i)}
+            # an empty text stands as it is: some templates then leave out the message
+            is_empty = not message["content"].strip()
+            message = {**message, "content": content if is_empty else with_edges(content, i)}
             message.pop("tool_call_id", None)  # it is another one in each log
             fields.append(message)
         called = None if after is None else ()

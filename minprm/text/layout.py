@@ -31,7 +31,8 @@ def choose_layout(name: str, turns: Turns, tools: bool, vocabulary: dict[str, in
     """
     has_tags = all(tag in vocabulary for tag in TAGS)
     if name == "think" or (name == "auto" and not has_tags):
-        skips = turns.newest.key is not None and not turns.act_without_thought
+        thinks = turns.newest.key is not None or turns.newest.stop in turns.written
+        skips = thinks and not turns.act_without_thought
         return Layout(
             name="think",
             think=turns.newest.open,
@@ -40,6 +41,7 @@ def choose_layout(name: str, turns: Turns, tools: bool, vocabulary: dict[str, in
             act=turns.act,
             act_without_thought=turns.act_without_thought,
             act_end="",
+            act_gap=turns.ends.gap,
             skip=turns.newest.skipped(turns.act, turns.written) if skips else "",
         )
     if tools:
@@ -59,6 +61,6 @@ def choose_layout(name: str, turns: Turns, tools: bool, vocabulary: dict[str, in
         stop="</think>",
         act=line + "<act>" + line,
         act_without_thought="<act>" + line,
-        act_end="</act>",
+        act_end="</act>" + turns.ends.gap,
         act_gap=line,
     )

@@ -58,9 +58,12 @@ class Newest(NamedTuple):
         return text.removeprefix(self.prompt)
 
     def without_thought(self, message: dict) -> str:
-        """The same without the empty thought that some templates begin it with."""
-        opened = re.escape(self.open.strip())
-        return re.sub(rf"^\s*{opened}\s*{re.escape(self.stop)}\s*", "", self.text(message))
+        """The same without the empty thought that some templates begin it with. Where the content
+        is to hold the thought, some open one that they do not end."""
+        empty = rf"{re.escape(self.open.strip())}\s*{re.escape(self.stop)}"
+        if self.key is None:
+            empty = rf"{re.escape(self.open.strip())}(\s*{re.escape(self.stop)})?"
+        return re.sub(rf"^\s*{empty}\s*", "", self.text(message))
 
     def behind_thought(self, message: dict) -> str | None:
         """What follows a thought in this message. None: the template writes none in it."""

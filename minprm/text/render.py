@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 TAGS = ("<think>", "</think>", "<act>", "</act>")
 # A question that no conversation needs to be told apart by.
 QUESTION = {"role": "user", "content": "x"}
+# A tool for templates that cannot write a message without one.
+TOOL = {"type": "function", "function": {
+    "name": "minprm_tool", "description": "x",
+    "parameters": {"type": "object", "properties": {}, "required": []}}}  # fmt: skip
 MARK = "xMINPRM"  # begins every placeholder: no template writes it by itself
 _PLACEHOLDER = re.compile(rf'({MARK}\d+\\?"x)')
 
@@ -152,6 +156,7 @@ class Renderer:
         # Unicode leaves these characters to private use.
         self._marks = {token: chr(0xF0000 + i) for i, token in enumerate(self.ids)}
         self._line = self._line_before()
+        self._tools = [TOOL] if tools and self._needs_tools() else []
         # Some texts stand in many logs: rules, instructions, examples. They are long.
         self.content_ids = lru_cache(maxsize=256)(self._content_ids)
         self._message_ids = lru_cache(maxsize=256)(self.encode)
@@ -160,13 +165,23 @@ class Renderer:
         """The template's text. Raises ValueError where the template raises anything."""
         try:
             knobs["add_generation_prompt"] = prompt
-            return applied(self.tokenizer, messages, tools, self._template, **knobs)
+            return applied(self.tokenizer, messages, tools or self._tools, self._template, **knobs)
         except Exception as error:  # a template raises whatever its author liked
             roles = ", ".join(message["role"] for message in messages)
             reason = " ".join(str(error).split())
             raise ValueError(
                 f"the chat template cannot write a conversation of {roles} ({reason})"
             ) from error
+
+    def _needs_tools(self) -> bool:
+        """Does the template raise an error where there is no tool? Some models have another one for
+        turns without."""
+        self._tools = []
+        try:
+            self([QUESTION], [], prompt=True)
+        except ValueError:
+            return True
+        return False
 
     def check_tools(self, tools: list[dict]) -> None:
         """Raises ValueError where a schema spells a control token: the template writes schemas."""

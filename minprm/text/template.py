@@ -15,7 +15,7 @@ from loguru import logger
 
 from minprm.constants import fail
 from minprm.text.actions import joined, normalise, parts
-from minprm.text.calls import find_calls
+from minprm.text.calls import HARD_CALL, UNREAD, find_calls
 from minprm.text.layout import choose_layout
 from minprm.text.render import (
     QUESTION,
@@ -66,6 +66,8 @@ class ChatTemplate:
             self._check_nothing_is_lost([question], hole_numbers(at_holes(text)))
             self.turns = find_turns(self.render, bool(tools))
             if tools:
+                if not self.turns.writes_as_they_stand([HARD_CALL]):
+                    raise ValueError(f"{UNREAD}: a text by the signs in it, such as < or é")
                 self.calls = find_calls(partial(self.turns.text, ""), tools)
             self.layout = choose_layout(layout, self.turns, bool(tools), tokenizer.get_vocab())
             # A template that loses what a user says next is refused now, not at the second step.
@@ -86,8 +88,8 @@ class ChatTemplate:
             reply = self.turns.trimmed(reply)
         if len(calls) > 1 and self.calls.join is None:
             raise ValueError(
-                "the chat template allows one tool call a turn, and this one has more: split the"
-                " turn, or use another --model"
+                "the chat template allows one tool call a turn, or numbers them, and this one has"
+                " more: split the turn, or use another --model"
             )
         return self.render.with_controls(*self.turns.pieces(reply, calls))
 
@@ -157,6 +159,8 @@ class ChatTemplate:
                 pieces = pieces[2:]
             pieces[0] = self.turns.behind(called, pieces[0])
         self._check_nothing_is_lost(messages, hole_numbers(pieces))
+        if called is None:
+            self._check_it_stays(messages, tools, pieces)
         # The layout opens a thought itself, and twice would be wrong.
         newest = self.turns.newest
         pieces[-1] = newest.bare(pieces[-1] + newest.header)
@@ -167,17 +171,38 @@ class ChatTemplate:
         """Raises ValueError where the template did not write each message once, and in order."""
         for i, message in enumerate(messages):
             rules = message["role"] == "system"
-            if i in numbers or (rules and not self.render.reads_any_text()):
+            empty = not message["content"].strip()
+            if i in numbers or empty or (rules and not self.render.reads_any_text()):
                 continue
+            which = "templates of image models do, or those that know no tools"
+            if rules:
+                which = "some write none, or one alone that begins the conversation"
             raise ValueError(
-                f"the chat template leaves out the text of a {message['role']} message (templates"
-                " of image models do, or those that know no tools)"
+                f"the chat template leaves out the text of a {message['role']} message ({which})"
             )
         if numbers != sorted(set(numbers)):
             roles = ", ".join(message["role"] for message in messages)
             raise ValueError(
                 f"the chat template writes a conversation of {roles} in another order, or a message"
                 " twice"
+            )
+
+    def _check_it_stays(self, messages: list[dict], tools: list[dict], pieces: list[str]) -> None:
+        """Raises ValueError where the template writes what begins the conversation in another way
+        once the conversation goes on."""
+        count = len(messages)
+        more = [{"role": "assistant", "content": placeholder(count)},
+                {"role": "user", "content": placeholder(count + 1)}]  # fmt: skip
+        try:
+            later = at_holes(self.render([*messages, *more], tools, prompt=True))
+        except ValueError:  # then it does not go on so
+            return
+        if later[: len(pieces) - 1] != pieces[:-1]:
+            roles = ", ".join(message["role"] for message in messages)
+            raise ValueError(
+                f"the chat template writes a conversation of {roles} in another way once it goes on"
+                " (some move a system message to the newest question), so a history cannot grow by"
+                " appending"
             )
 
     def _check_fields(self, messages: list[dict], pieces: list[str]) -> None:

@@ -15,6 +15,7 @@ behind a reply say, is always trained; scored it is with `end` (--act-prm.reward
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -36,11 +37,16 @@ from minprm.text.render import (
 NAME = "minprm_tool"  # of a call that is made to see how the template writes it
 KEY = "minprm_a"
 REPLY = {"role": "assistant", "content": placeholder(0)}
+HARD = 'a "b", it\'s {c} \\d\n<e> é'  # a text to stumble over
+IDS = "the chat template writes ids of calls, which actions do not have"
 
 
 def call_id(number: int) -> str:
     """Nine letters and digits: some templates refuse any other id."""
     return f"call{number:05}"
+
+
+ANSWER = {"role": "tool", "name": NAME, "tool_call_id": call_id(0), "content": "x"}
 
 
 class Style(NamedTuple):
@@ -73,7 +79,13 @@ class Ends(NamedTuple):
     @property
     def common(self) -> str:
         """The end that all actions have; "" where replies and calls end differently."""
-        return self.close if self.reply == self.call else ""
+        return self.reply if self.reply == self.call else ""
+
+    @property
+    def gap(self) -> str:
+        """What stands between a reply and its end, such as a line break. It belongs to the reply:
+        a full stop and a line break may be one token."""
+        return self.close.removesuffix(self.reply)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +131,14 @@ class Turns:
 
         Raises ValueError where the template cannot write it.
         """
+        if self.writes_by_content and not self.writes_as_they_stand(calls):
+            raise ValueError(
+                "the chat template writes a text inside an object or a list by what it holds (as"
+                " Python does), and this tool call has one: leave it out, or use another --model"
+            )
+        return self._pieces(reply, calls)
+
+    def _pieces(self, reply: str, calls: list[dict]) -> tuple[list[str], list[str]]:
         texts: list[str] = []
         with_placeholders(reply, texts)  # it has number 0
         marked = []
@@ -142,6 +162,22 @@ class Turns:
         calls = [{"name": name, "arguments": {KEY: "x"}} for name in names]
         calls[-1]["arguments"] = {KEY: placeholder(number)}
         return self.style.call(calls)
+
+    def writes_as_they_stand(self, calls: list[dict]) -> bool:
+        """Does the template write these texts as it writes placeholders? Some wrap a text by what
+        it holds."""
+        if not calls:
+            return True
+        action = "".join(self.newest.render.with_controls(*self._pieces("", calls)))
+        return action.removesuffix(self.ends.call) in self.newest.text(self.style.call(calls))
+
+    @cached_property
+    def writes_by_content(self) -> bool:
+        """Are the texts inside of objects such?"""
+        try:
+            return not self.writes_as_they_stand([{"name": NAME, "arguments": {KEY: [HARD]}}])
+        except ValueError:  # it has no calls
+            return False
 
     def behind(self, names: tuple[str, ...], later: str) -> str:
         """What follows the last text of such a turn, without that which closes the turn.
@@ -261,11 +297,21 @@ def find_style(newest: Newest) -> Style:
         except ValueError as error:
             reasons.append(str(error))
             continue
-        if call_id(0) in text:
-            raise ValueError("the chat template writes ids of calls, which actions do not have")
         if NAME in text and hole_numbers(at_holes(text)) == [1]:
+            check_ids(newest.render, style)
             return style
-    raise ValueError(reasons[3] if reasons[3:] else "the chat template leaves out tool calls")
+        if call_id(0) in text:
+            raise ValueError(IDS)
+    raise ValueError(reasons[0] if reasons[3:] else "the chat template leaves out tool calls")
+
+
+def check_ids(render: Renderer, style: Style) -> None:
+    """Raises ValueError where the template writes the id of a call, there or with its answer."""
+    text = render([QUESTION, style.call()], [], prompt=False)
+    with suppress(ValueError):  # some know no answers
+        text = render([QUESTION, style.call(), ANSWER], [], prompt=False)
+    if call_id(0) in text:
+        raise ValueError(IDS)
 
 
 def find_ends(newest: Newest, style: Style, tools: bool) -> Ends:
@@ -274,7 +320,7 @@ def find_ends(newest: Newest, style: Style, tools: bool) -> Ends:
     text = newest.text(REPLY).partition(placeholder(0))[2]
     next_ends = not controls(text)
     if next_ends:
-        text = _followed_by(newest.render, REPLY, {"role": "user", "content": "x"})
+        text = _followed_by(newest.render, REPLY, QUESTION)
     tokens = controls(text)
     if not tokens:
         raise ValueError(
@@ -286,8 +332,7 @@ def find_ends(newest: Newest, style: Style, tools: bool) -> Ends:
         return Ends(reply, reply, close, next_ends)
     text = behind_holes(newest.text(style.call()))
     if next_ends:
-        answer = {"role": "tool", "name": NAME, "tool_call_id": call_id(0), "content": "x"}
-        later = _followed_by(newest.render, style.call(), answer).removeprefix(text)
+        later = _followed_by(newest.render, style.call(), ANSWER).removeprefix(text)
         call_tokens = controls(later)[:1] or tokens[:1]
     elif reply in text:
         call_tokens = tokens[:1]
@@ -299,8 +344,10 @@ def find_ends(newest: Newest, style: Style, tools: bool) -> Ends:
 
 
 def _followed_by(render: Renderer, message: dict, later: dict) -> str:
-    """What the template writes after the last text of a message that another one follows."""
-    return behind_holes(render([QUESTION, message, later], [], prompt=False))
+    """What the template writes between the last text of a message and that of the next one."""
+    later = {**later, "content": placeholder(9)}
+    text = render([QUESTION, message, later], [], prompt=False)
+    return behind_holes(text.partition(f"{MARK}9")[0])
 
 
 def _start_of_all(render: Renderer, texts: list[str]) -> str:
