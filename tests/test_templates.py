@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from minprm.constants import ActPRM, Config
 from minprm.data import Demo, Step
+from minprm.load.check import check_seams
 from minprm.logs.reader import from_chat
 from minprm.model.agent import make_prompter
 from minprm.stages.sft import to_samples
@@ -968,3 +970,50 @@ def test_no_token_behind_the_next_question_ends_a_turn(capsys):
     with pytest.raises(SystemExit):
         Chat(bytes_with(SIGNS, "<|im_end|>", spelled), "think")
     assert "does not end a turn with a control token" in capsys.readouterr().err
+
+
+# Templates that write a later message in another way than a first one; a history has the first way.
+# DeepSeek's opens its calls once in a conversation, DiffusionGemma's no turn behind an answer.
+LATER = {name: "the second call" for name in ("deepseek_r1_distill", "deepseekv3")}
+LATER["diffusion_gemma"] = "the second call"
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_a_history_that_grows_is_what_the_template_writes_or_it_is_said(name):
+    assert carried(name).other_message() == LATER.get(name, "")
+    assert Chat(shipped(name), "think").other_message() == ""
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        # Cohere's counts the calls of a conversation
+        ("{{ m.content }}{% if m.tool_calls %}{{ loop.index }}CALL{% endif %}", "the second call"),
+        # Apertus's does not end a turn before an answer
+        (
+            "{{ '<|im_end|>' if m.role == 'user' and not loop.first }}"
+            "{{ '<|im_start|>' ~ m.role if m.role != 'tool' }}\n{{ m.content }}"
+            "{% if m.tool_calls %}CALL{% endif %}",
+            "the prompt of the second call",
+        ),
+        # Bielik's is one message off behind a system message
+        (
+            "{{ '!' if m.role == 'tool' and messages[0].role == 'system' }}"
+            "{{ m.content }}{% if m.tool_calls %}CALL{% endif %}",
+            "the prompt of the second call behind a system message",
+        ),
+    ],
+)
+def test_a_message_that_is_written_otherwise_later_is_named(message, said):
+    call = message.replace("CALL", JSON.replace("c.f", "m.tool_calls[0].f"))
+    turns = TURNS.replace("{{ m.content }}", call)
+    if "im_start" in message:
+        turns = "{% for m in messages %}" + call + "{% endfor %}"
+    c = Chat(bytes_with(SIGNS, "<|im_end|>", turns + PROMPT), "think", TYPED)
+    assert c.other_message() == said
+    warned = []
+    number = logger.add(warned.append, level="WARNING")
+    config = SimpleNamespace(name_or_path="a model", model_type="qwen3")
+    check_seams(c, SimpleNamespace(config=config))
+    logger.remove(number)
+    assert sum(f"writes {said} in another way" in line for line in warned) == 1

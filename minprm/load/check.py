@@ -231,6 +231,13 @@ def check_seams(chat: Chat, model: PreTrainedModel) -> None:
             "text, because of what its chat template writes before it: the model has seldom read "
             "them so; choose another --layout or another chat template"
         )
+    other = chat.other_message()
+    if other:
+        logger.warning(
+            f"{name_of(model)}: its chat template writes {other} in another way than that which was"
+            " learned from first ones, and a history is put together from these: the model has"
+            " seldom read it so; choose another chat template, or logs without such messages"
+        )
     ways = {"behind a thought": other_seams(chat), "without a thought": other_seams(chat, False)}
     if chat.skip:
         ways["behind an empty thought"] = other_seams(chat, thinks=False, skips=True)

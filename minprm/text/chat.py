@@ -48,6 +48,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from minprm.constants import History, fail
 from minprm.own import limited
 from minprm.text.actions import parts
+from minprm.text.grown import other_message
 from minprm.text.render import Control, Hole, decoded, with_edges
 from minprm.text.template import ChatTemplate
 
@@ -307,6 +308,14 @@ class Chat:
         except Exception as error:  # tokenizers raises nothing narrower
             name = self.tokenizer.name_or_path
             fail(f"the vocabulary of {name} cannot say {text!r} ({error}): use another --model")
+
+    def other_message(self) -> str:
+        """The first message of a conversation that the chat template writes in another way than a
+        history has it, which grows turn by turn; "" where there is none."""
+        for rules in (False, True):
+            if other := other_message(self._chat_template, self.tools, rules):
+                return other + " behind a system message" * rules
+        return ""
 
     def reads_any_text(self) -> bool:
         """False where the vocabulary is the words of one world."""

@@ -320,7 +320,7 @@ def find_ends(newest: Newest, style: Style, tools: bool) -> Ends:
     text = newest.text(REPLY).partition(placeholder(0))[2]
     next_ends = not controls(text)
     if next_ends:
-        text = _followed_by(newest.render, REPLY, QUESTION)
+        text = followed_by(newest.render, REPLY, QUESTION)
     tokens = controls(text)
     if not tokens:
         raise ValueError(
@@ -332,7 +332,7 @@ def find_ends(newest: Newest, style: Style, tools: bool) -> Ends:
         return Ends(reply, reply, close, next_ends)
     text = behind_holes(newest.text(style.call()))
     if next_ends:
-        later = _followed_by(newest.render, style.call(), ANSWER).removeprefix(text)
+        later = followed_by(newest.render, style.call(), ANSWER).removeprefix(text)
         call_tokens = controls(later)[:1] or tokens[:1]
     elif reply in text:
         call_tokens = tokens[:1]
@@ -343,7 +343,7 @@ def find_ends(newest: Newest, style: Style, tools: bool) -> Ends:
     return Ends(reply, call_tokens[-1].group(), close, next_ends)
 
 
-def _followed_by(render: Renderer, message: dict, later: dict) -> str:
+def followed_by(render: Renderer, message: dict, later: dict) -> str:
     """What the template writes between the last text of a message and that of the next one."""
     later = {**later, "content": placeholder(9)}
     text = render([QUESTION, message, later], [], prompt=False)

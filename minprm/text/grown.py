@@ -1,0 +1,102 @@
+"""Does a history that grew turn by turn say what its chat template writes of the conversation?
+
+Each turn is written as the template writes a first one, and stays (turns.py). Some templates count
+the calls of a conversation, or write what follows a call in another way than their own prompt has
+it. Such a message is named when a model is loaded (load/check.py).
+"""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from minprm.text.render import QUESTION, Hole, placeholder
+from minprm.text.turns import ANSWER, KEY, NAME, REPLY, call_id, followed_by
+
+if TYPE_CHECKING:
+    from minprm.text.template import ChatTemplate
+
+END = "\0"
+CALL = {"name": NAME, "arguments": {KEY: "x"}}
+RULES = {"role": "system", "content": "be brief"}
+# what is seen, and what is done then
+WITH_TOOLS = [([QUESTION], "call"), ([ANSWER], "call"), ([ANSWER], "reply"), ([QUESTION], "reply")]
+PLAIN = [([QUESTION], "reply"), ([QUESTION], "reply")]
+
+
+def other_message(template: "ChatTemplate", tools: bool, rules: bool) -> str:
+    """The first message that the template writes in another way, such as "the second call" or "the
+    prompt of the second call"; "" where there is none. Empty thoughts, white space and the ends of
+    turns that are not the newest do not count.
+
+    rules: a system message begins the conversation.
+    """
+    grown = Grown(template)
+    done: list[str] = []
+    for i, (messages, kind) in enumerate(WITH_TOOLS if tools else PLAIN):
+        which = f"the {'second' if kind in done else 'first'} {kind}"
+        try:
+            if not grown.observes([RULES, *messages] if rules and i == 0 else messages):
+                return f"the prompt of {which}"
+            if not grown.acts(kind):
+                return which
+        except ValueError:  # it cannot write this, and says so where a log has it
+            return ""
+        done.append(kind)
+    return ""
+
+
+class Grown:
+    """A conversation that grows, as one text and as messages."""
+
+    def __init__(self, template: "ChatTemplate"):
+        self.template = template
+        self.text = ""
+        self.messages: list[dict] = []
+        self.called: tuple[str, ...] | None = None
+        self.count = 0  # of calls
+
+    def observes(self, messages: Sequence[dict]) -> bool:
+        """False: the template writes these messages in another way."""
+        marked = [{**message, "content": placeholder(i)} for i, message in enumerate(messages)]
+        for piece in self.template.state_pieces(marked, [], self.called):
+            hole = isinstance(piece, Hole)
+            self.text += piece.fill(messages[piece.number]["content"]) if hole else piece
+        for message in messages:
+            ids = {"tool_call_id": call_id(self.count)} if message["role"] == "tool" else {}
+            self.messages.append({**message, **ids})
+        newest = self.template.turns.newest
+        prompt = self.template.render(self.messages, [], prompt=True)
+        return self._plain(newest.bare(prompt + newest.header)) == self._plain(self.text)
+
+    def acts(self, kind: str) -> bool:
+        """The same for what the assistant does."""
+        turns = self.template.turns
+        message = {"role": "assistant", "content": "On it."}
+        pieces = turns.pieces("On it.", [])
+        self.called = ()
+        if kind == "call":
+            self.count += 1
+            message = turns.style.call([CALL])
+            message["tool_calls"][0]["id"] = call_id(self.count)
+            pieces = turns.pieces("", [CALL])
+            self.called = (NAME,)
+        action = "".join(self.template.render.with_controls(*pieces)) + turns.ends.common
+        self.text += turns.act_without_thought + action
+        self.messages.append(message)
+        whole = self.template.render(self.messages, [], prompt=False)
+        text = self._plain(self.text).removesuffix(END)  # the newest may lack it
+        return self._plain(whole).startswith(text)
+
+    def _plain(self, text: str) -> str:
+        """Without empty thoughts and white space, and with one end of a turn for all."""
+        newest, ends = self.template.turns.newest, self.template.turns.ends
+        start, stop = re.escape(newest.open.strip()), re.escape(newest.stop)
+        text = re.sub(rf"{start}\s*{stop}", "", text)
+        earlier = followed_by(newest.render, REPLY, QUESTION)
+        others = [match.group() for match in newest.render.controls(earlier)[:1]]
+        for end in {ends.reply, ends.call, *others}:
+            text = text.replace(end, END)
+        if newest.key is None:  # a template that opens no thought for us may open an empty one
+            text = text.replace(newest.open.strip(), "")
+        text = text.replace(newest.stop, "")
+        return "".join(text.split())
