@@ -1017,3 +1017,14 @@ def test_a_message_that_is_written_otherwise_later_is_named(message, said):
     check_seams(c, SimpleNamespace(config=config))
     logger.remove(number)
     assert sum(f"writes {said} in another way" in line for line in warned) == 1
+
+
+def test_a_call_may_end_by_itself_where_a_reply_ends_only_before_a_question():
+    """Hunyuan 3: whoever writes a call stops there, and not behind what an answer opens with."""
+    ends = "{{ '<|im_end|>' if m.tool_calls or (m.role == 'assistant' and not loop.last) }}"
+    turns = TURNS.replace("<|im_end|>\n", ends)
+    c = Chat(calling(JSON, turns=turns), "think", TYPED)
+    action = joined("", [PLAIN_CALL])
+    turn = c.turn(None, c.action(action))
+    assert c.text(turn).endswith("</tool_call><|im_end|>") and c.parse(turn) == (None, action)
+    assert c.ends == c.end and c.other_message() == ""

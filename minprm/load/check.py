@@ -43,6 +43,7 @@ WALK = 32  # tokens of a whole walk behind its first prompt, at most
 ACTIONS = {
     "a letter": "so", "a digit": "7", "<": "<b>", "a quotation mark": '"so"', "a space": " so",
 }  # fmt: skip
+CALL = {"a call": '{"name": "visit", "arguments": {}}'}  # as the template writes it
 # what the code of a model raises that cannot be read in one of these ways
 CANNOT = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 KINDS = {"a sliding window": DynamicSlidingWindowLayer, "recurrent layers": LinearAttentionLayer}
@@ -275,7 +276,7 @@ def other_seams(chat: Chat, thinks: bool = True, skips: bool = False) -> list[st
         before = state + opening
         ids_before = [*chat.encode(state, begins=True), *chat.encode(opening)]
     others = []
-    for beginning, action in ACTIONS.items():
+    for beginning, action in (ACTIONS | CALL if chat.tools else ACTIONS).items():
         ids = chat.action(action)
         whole = f"{before}{chat.text(ids)}{layout.act_end}"  # a template may trim an action
         if chat.encode(whole, begins=not thinks) != [*ids_before, *ids, *chat.act_end]:

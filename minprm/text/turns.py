@@ -331,11 +331,11 @@ def find_ends(newest: Newest, style: Style, tools: bool) -> Ends:
     if not tools:
         return Ends(reply, reply, close, next_ends)
     text = behind_holes(newest.text(style.call()))
-    if next_ends:
+    if reply in text:
+        call_tokens = tokens[:1]
+    elif next_ends:
         later = followed_by(newest.render, style.call(), ANSWER).removeprefix(text)
         call_tokens = controls(later)[:1] or tokens[:1]
-    elif reply in text:
-        call_tokens = tokens[:1]
     else:
         call_tokens = controls(text)
     if not call_tokens:
