@@ -313,3 +313,25 @@ def test_the_seam_before_a_call_is_looked_at():
     )
     chat = Chat(words, "think", TYPED)
     assert other_seams(chat, thinks=False) == ["a call"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_stands_behind_a_control_token_of_a_call_has_the_ids_of_the_whole_text(kind):
+    """Some tokenizers begin a text with a space behind each control token."""
+    words = splitting(kind)
+    words.add_tokens(["<call>", "</call>"], special_tokens=True)
+    words.chat_template = words.chat_template.replace(
+        "message.content",
+        "(message.content or '') + ('<call>' + (message.tool_calls[0].function | tojson)"
+        " + '</call>' if message.tool_calls else '')",
+    )
+    chat = Chat(words, "think", TYPED)
+    function = {"name": "visit", "arguments": {"title": "Paris"}}
+    for reply in ("", "So."):
+        message = {"role": "assistant", "content": reply, "tool_calls": [{"function": function}]}
+        text = words.apply_chat_template([*QUESTION, message], tokenize=False)
+        action = joined(reply, [function])
+        turn = chat.turn(None, chat.action(action))
+        ids = chat.state(QUESTION, [], None) + turn
+        assert words.encode(text, add_special_tokens=False)[: len(ids)] == ids
+        assert chat.parse(turn) == (None, action)

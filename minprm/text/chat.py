@@ -191,9 +191,22 @@ class Chat:
             fail(f"{error} (the action {text[:80]!r})")
         self._chat_template.warn_of_other_reading(text)
         ids: list[int] = []
+        token = ""  # the control token that stands before a text
         for part in texts:
-            ids += [self._ids[part]] if isinstance(part, Control) else self.content(part)
+            if isinstance(part, Control):
+                ids.append(self._ids[part])
+                token = part
+            else:
+                ids += self._behind(token, part)
         return ids
+
+    def _behind(self, token: str, text: str) -> list[int]:
+        """Ids of text behind a control token: some vocabularies begin it with a space there."""
+        render = self._chat_template.render
+        if token and text and render.begins_texts and not render.controls(text):
+            with suppress(Exception):  # a word that the vocabulary lacks: `content` names it
+                return render.behind(token, text)
+        return self.content(text)
 
     def opening(self, thought: list[int] | None) -> list[int]:
         """Ids of an assistant's turn up to its action."""

@@ -156,6 +156,7 @@ class Renderer:
         # Unicode leaves these characters to private use.
         self._marks = {token: chr(0xF0000 + i) for i, token in enumerate(self.ids)}
         self._line = self._line_before()
+        self.begins_texts = self._begins_texts()
         self._tools = [TOOL] if tools and self._needs_tools() else []
         # Some texts stand in many logs: rules, instructions, examples. They are long.
         self.content_ids = lru_cache(maxsize=256)(self._content_ids)
@@ -224,11 +225,23 @@ class Renderer:
         run: list[int] = []
         for i in ids:
             if i in self.tokens:
-                parts += [decoded(self.tokenizer, run), Control(self.tokens[i])]
+                parts += [self._text(run, bool(parts)), Control(self.tokens[i])]
                 run = []
             else:
                 run.append(i)
-        return self.marked([*parts, decoded(self.tokenizer, run)])
+        return self.marked([*parts, self._text(run, bool(parts))])
+
+    def _text(self, ids: list[int], behind: bool) -> str:
+        """The text of ids, without the space that the tokenizer begins it with behind a control
+        token."""
+        text = decoded(self.tokenizer, ids)
+        return text.removeprefix(" ") if behind and self.begins_texts else text
+
+    def _begins_texts(self) -> bool:
+        """Does the tokenizer begin a text behind a control token with a space?"""
+        if not self._line or not self.ids:
+            return False
+        return decoded(self.tokenizer, self.behind(next(iter(self.ids)), "x")) == " x"
 
     def unmarked(self, text: str) -> str:
         """The same with control tokens as they are written."""
