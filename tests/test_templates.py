@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerFast
 from minprm.constants import ActPRM, Config
 from minprm.data import Demo, Step
 from minprm.load.check import check_seams
+from minprm.load.grown import other_message
 from minprm.logs.reader import from_chat
 from minprm.model.agent import make_prompter
 from minprm.stages.sft import to_samples
@@ -244,8 +245,8 @@ def test_segments_are_what_the_template_renders_or_the_difference_is_listed(name
     message, later = messages_of(name, reply, calls)
     asked = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "go on"}]
     thought = None
-    if c._chat_template.turns.newest.key:  # the template has a place for thoughts
-        message[c._chat_template.turns.newest.key] = "so Paris is next"
+    if c.template.turns.newest.key:  # the template has a place for thoughts
+        message[c.template.turns.newest.key] = "so Paris is next"
         thought = c.thought("so Paris is next")
     action = joined(reply, calls)
     ids = c.state(asked, TOOLS, after=None) + c.turn(thought, c.action(action))
@@ -257,7 +258,7 @@ def test_segments_are_what_the_template_renders_or_the_difference_is_listed(name
     if not found:
         whole = render([*asked, message, *later], add_generation_prompt=True)
         ids += c.state(later, TOOLS, after=action)
-        found = "" if c._chat_template.turns.newest.bare(whole) == c.text(ids) else "later"
+        found = "" if c.template.turns.newest.bare(whole) == c.text(ids) else "later"
     assert found == DIFFERENCES.get((name, kind), ("", ""))[0]
 
 
@@ -938,7 +939,7 @@ def test_a_thought_that_a_template_opens_and_does_not_end_is_opened_once():
     assert whole(words, messages, add_generation_prompt=True)[: len(ids)] == ids
 
 
-def test_a_system_message_that_moves_is_refused(capsys):
+def test_a_system_message_that_moves_is_refused_where_a_question_follows(capsys):
     """Mistral's stands before the newest question."""
     moves = (
         "{% for m in messages if m.role != 'system' %}<|im_start|>{{ m.role }}\n{{"
@@ -948,8 +949,10 @@ def test_a_system_message_that_moves_is_refused(capsys):
     c = Chat(calling(JSON, turns=moves), "think")
     rules, asked = {"role": "system", "content": "be brief"}, {"role": "user", "content": "x"}
     c.state([asked], [], None)
+    c.state([asked], [], "In Paris.")
+    c.state([rules, asked], [], None)  # it may be all
     with pytest.raises(SystemExit):
-        c.state([rules, asked], [], None)
+        c.state([{**asked, "content": "y"}], [], "In Paris.")
     error = capsys.readouterr().err
     assert "system, user in another way once it goes on" in error and error.count("\n") == 1
 
@@ -980,8 +983,8 @@ LATER["diffusion_gemma"] = "the second call"
 
 @pytest.mark.parametrize("name", CARRIED)
 def test_a_history_that_grows_is_what_the_template_writes_or_it_is_said(name):
-    assert carried(name).other_message() == LATER.get(name, "")
-    assert Chat(shipped(name), "think").other_message() == ""
+    assert other_message(carried(name)) == LATER.get(name, "")
+    assert other_message(Chat(shipped(name), "think")) == ""
 
 
 @pytest.mark.parametrize(
@@ -1010,7 +1013,7 @@ def test_a_message_that_is_written_otherwise_later_is_named(message, said):
     if "im_start" in message:
         turns = "{% for m in messages %}" + call + "{% endfor %}"
     c = Chat(bytes_with(SIGNS, "<|im_end|>", turns + PROMPT), "think", TYPED)
-    assert c.other_message() == said
+    assert other_message(c) == said
     warned = []
     number = logger.add(warned.append, level="WARNING")
     config = SimpleNamespace(name_or_path="a model", model_type="qwen3")
@@ -1027,4 +1030,4 @@ def test_a_call_may_end_by_itself_where_a_reply_ends_only_before_a_question():
     action = joined("", [PLAIN_CALL])
     turn = c.turn(None, c.action(action))
     assert c.text(turn).endswith("</tool_call><|im_end|>") and c.parse(turn) == (None, action)
-    assert c.ends == c.end and c.other_message() == ""
+    assert c.ends == c.end and other_message(c) == ""

@@ -26,6 +26,7 @@ from transformers.cache_utils import DynamicSlidingWindowLayer, LinearAttentionL
 
 from minprm.constants import fail
 from minprm.data import Sample
+from minprm.load.grown import other_message
 from minprm.model import blocks
 from minprm.model.agent import Agent, Player
 from minprm.model.policy import Policy
@@ -232,7 +233,7 @@ def check_seams(chat: Chat, model: PreTrainedModel) -> None:
             "text, because of what its chat template writes before it: the model has seldom read "
             "them so; choose another --layout or another chat template"
         )
-    other = chat.other_message()
+    other = other_message(chat)
     if other:
         logger.warning(
             f"{name_of(model)}: its chat template writes {other} in another way than that which was"

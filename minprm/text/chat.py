@@ -48,7 +48,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from minprm.constants import History, fail
 from minprm.own import limited
 from minprm.text.actions import parts
-from minprm.text.grown import other_message
 from minprm.text.render import Control, Hole, decoded, with_edges
 from minprm.text.template import ChatTemplate
 
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 ORDERS = ("natural", "action_first")
+OTHERS = "use another --model, or logs and a world without such messages"
 
 
 class Turn(NamedTuple):
@@ -84,16 +84,16 @@ class Chat:
     ):
         self.tokenizer = tokenizer
         with limited(f"the chat template of {tokenizer.name_or_path}"):  # a program, and not ours
-            self._chat_template = ChatTemplate(tokenizer, layout, list(tools))
+            self.template = ChatTemplate(tokenizer, layout, list(tools))
         # The control tokens. `content` never writes one; `clean` says whether a thought has one.
-        self.special = self._chat_template.render.tokens
-        self._ids = self._chat_template.render.ids
+        self.special = self.template.render.tokens
+        self._ids = self.template.render.ids
         self._with_text = {*tokenizer.get_vocab().values()}  # a model may have rows for more ids
         # Most states differ in their contents alone, so their pieces are rendered once.
         self._pieces_of = lru_cache(maxsize=1024)(self._new_pieces)
         self._last_tools: tuple[Sequence[dict], str] = ((), "[]")  # and the same as JSON
         self.tools = bool(tools)
-        self.layout = self._chat_template.layout
+        self.layout = self.template.layout
 
         # The segments that are the same in every turn.
         self.think = self.encode(self.layout.think)
@@ -110,7 +110,7 @@ class Chat:
         self.act_without_thought = self.encode(self.layout.act_without_thought)
         self.skip = self.encode(self.layout.skip)  # as one text: its parts alone have other ids
         self.act_end = self.encode(self.layout.act_end)
-        ends = self._chat_template.turns.ends
+        ends = self.template.turns.ends
         self.end = self.encode(ends.common)  # empty where replies and calls end differently
         # Where sampling of a turn ends.
         self.ends = [self._ids[end] for end in dict.fromkeys((ends.reply, ends.call))]
@@ -163,7 +163,7 @@ class Chat:
         Exits at a word that the vocabulary lacks.
         """
         try:
-            return [*self._chat_template.render.content_ids(text)]
+            return [*self.template.render.content_ids(text)]
         except Exception as error:  # tokenizers raises nothing narrower
             start = text[:80]
             if text != text.encode(errors="replace").decode():
@@ -183,13 +183,13 @@ class Chat:
             if self.layout.act_end:
                 text = text.rstrip()  # before the line break of a tag it would have other ids
             elif text != text.strip():
-                text = self._chat_template.turns.trimmed(text)
+                text = self.template.turns.trimmed(text)
             return self.content(text + self.layout.act_gap)
         try:
-            texts = self._chat_template.write(text)
+            texts = self.template.write(text)
         except ValueError as error:
             fail(f"{error} (the action {text[:80]!r})")
-        self._chat_template.warn_of_other_reading(text)
+        self.template.warn_of_other_reading(text)
         ids: list[int] = []
         token = ""  # the control token that stands before a text
         for part in texts:
@@ -202,7 +202,7 @@ class Chat:
 
     def _behind(self, token: str, text: str) -> list[int]:
         """Ids of text behind a control token: some vocabularies begin it with a space there."""
-        render = self._chat_template.render
+        render = self.template.render
         if token and text and render.begins_texts and not render.controls(text):
             with suppress(Exception):  # a word that the vocabulary lacks: `content` names it
                 return render.behind(token, text)
@@ -300,7 +300,7 @@ class Chat:
 
     def action_in(self, text: str) -> str | None:
         """The action in the text between its tags. None: nothing or, with tools, a broken call."""
-        return self._chat_template.action_in(text) if self.tools else text.strip() or None
+        return self.template.action_in(text) if self.tools else text.strip() or None
 
     def clean(self, ids: list[int]) -> bool:
         """True where all ids have a text, and none is a control token."""
@@ -315,24 +315,16 @@ class Chat:
 
         begins: the conversation begins with it. Else it stands behind this end of a turn, if any.
         """
-        render = self._chat_template.render
+        render = self.template.render
         try:
             return render.behind(end, text) if end and not begins else render.encode(text, begins)
         except Exception as error:  # tokenizers raises nothing narrower
             name = self.tokenizer.name_or_path
             fail(f"the vocabulary of {name} cannot say {text!r} ({error}): use another --model")
 
-    def other_message(self) -> str:
-        """The first message of a conversation that the chat template writes in another way than a
-        history has it, which grows turn by turn; "" where there is none."""
-        for rules in (False, True):
-            if other := other_message(self._chat_template, self.tools, rules):
-                return other + " behind a system message" * rules
-        return ""
-
     def reads_any_text(self) -> bool:
         """False where the vocabulary is the words of one world."""
-        return self._chat_template.render.reads_any_text()
+        return self.template.render.reads_any_text()
 
     # Helpers.
 
@@ -355,6 +347,9 @@ class Chat:
             message = {**message, "content": content if is_empty else with_edges(content, i)}
             message.pop("tool_call_id", None)  # it is another one in each log
             fields.append(message)
+        asked_further = after is not None and any(m["role"] == "user" for m in messages)
+        if asked_further and self.template.moved:
+            fail(f"{self.template.moved}: {OTHERS}")
         called = None if after is None else ()
         if after and self.tools:
             called = tuple(call["name"] for call in parts(after)[1])
@@ -368,13 +363,13 @@ class Chat:
         """The same, of messages without contents and tools as JSON, and the names of the calls
         before."""
         try:
-            return self._chat_template.state_pieces(json.loads(messages), json.loads(tools), called)
+            return self.template.state_pieces(json.loads(messages), json.loads(tools), called)
         except ValueError as error:
-            fail(f"{error}: use another --model, or logs and a world without such messages")
+            fail(f"{error}: {OTHERS}")
 
     def _filled(self, pieces: list[str], contents: list[str], begins: bool) -> list[int]:
         """Ids of the pieces with these contents in their holes. begins: nothing stands before."""
-        render = self._chat_template.render
+        render = self.template.render
         if not any(map(render.controls, contents)):
             texts = []
             for piece in pieces:
@@ -395,7 +390,7 @@ class Chat:
         if not ids or ids[-1] not in self.ends:
             return None
         # With tools, control tokens are marked, so that none is mistaken for its spelling.
-        text_of = self._chat_template.render.readable if self.tools else self.text
+        text_of = self.template.render.readable if self.tools else self.text
         text = text_of(ids[:-1]).strip()
         # A model may leave out white space at the edges, or add some.
         head = text_of(opening).strip()
@@ -417,7 +412,7 @@ class Chat:
         if not self.tools:
             return []
         try:
-            texts = self._chat_template.write(action)
+            texts = self.template.write(action)
         except ValueError:
             return None
         return [self._ids[text] for text in texts if isinstance(text, Control)]

@@ -59,6 +59,7 @@ class ChatTemplate:
     def __init__(self, tokenizer: "PreTrainedTokenizerBase", layout: str, tools: list[dict]):
         _give_template(tokenizer)
         self._warned = False
+        self.moved = ""  # why no user's message may follow the conversations that began here
         try:
             self.render = Renderer(tokenizer, bool(tools))
             question = {**QUESTION, "content": placeholder(0)}
@@ -160,7 +161,7 @@ class ChatTemplate:
             pieces[0] = self.turns.behind(called, pieces[0])
         self._check_nothing_is_lost(messages, hole_numbers(pieces))
         if called is None:
-            self._check_it_stays(messages, tools, pieces)
+            self._note_what_moves(messages, tools, pieces)
         # The layout opens a thought itself, and twice would be wrong.
         newest = self.turns.newest
         pieces[-1] = newest.bare(pieces[-1] + newest.header)
@@ -187,9 +188,9 @@ class ChatTemplate:
                 " twice"
             )
 
-    def _check_it_stays(self, messages: list[dict], tools: list[dict], pieces: list[str]) -> None:
-        """Raises ValueError where the template writes what begins the conversation in another way
-        once the conversation goes on."""
+    def _note_what_moves(self, messages: list[dict], tools: list[dict], pieces: list[str]) -> None:
+        """Notes whether the template writes what begins the conversation in another way once the
+        user says something more."""
         count = len(messages)
         more = [{"role": "assistant", "content": placeholder(count)},
                 {"role": "user", "content": placeholder(count + 1)}]  # fmt: skip
@@ -199,7 +200,7 @@ class ChatTemplate:
             return
         if later[: len(pieces) - 1] != pieces[:-1]:
             roles = ", ".join(message["role"] for message in messages)
-            raise ValueError(
+            self.moved = (
                 f"the chat template writes a conversation of {roles} in another way once it goes on"
                 " (some move a system message to the newest question), so a history cannot grow by"
                 " appending"

@@ -2,18 +2,16 @@
 
 Each turn is written as the template writes a first one, and stays (turns.py). Some templates count
 the calls of a conversation, or write what follows a call in another way than their own prompt has
-it. Such a message is named when a model is loaded (load/check.py).
+it. Such a message is named when a model is loaded (check.py).
 """
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from minprm.text.chat import Chat
 from minprm.text.render import QUESTION, Hole, placeholder
+from minprm.text.template import ChatTemplate
 from minprm.text.turns import ANSWER, KEY, NAME, REPLY, call_id, followed_by
-
-if TYPE_CHECKING:
-    from minprm.text.template import ChatTemplate
 
 END = "\0"
 CALL = {"name": NAME, "arguments": {KEY: "x"}}
@@ -23,13 +21,18 @@ WITH_TOOLS = [([QUESTION], "call"), ([ANSWER], "call"), ([ANSWER], "reply"), ([Q
 PLAIN = [([QUESTION], "reply"), ([QUESTION], "reply")]
 
 
-def other_message(template: "ChatTemplate", tools: bool, rules: bool) -> str:
+def other_message(chat: Chat) -> str:
     """The first message that the template writes in another way, such as "the second call" or "the
     prompt of the second call"; "" where there is none. Empty thoughts, white space and the ends of
-    turns that are not the newest do not count.
+    turns that are not the newest do not count."""
+    for rules in (False, True):
+        if other := _other_message(chat.template, chat.tools, rules):
+            return other + " behind a system message" * rules
+    return ""
 
-    rules: a system message begins the conversation.
-    """
+
+def _other_message(template: ChatTemplate, tools: bool, rules: bool) -> str:
+    """rules: a system message begins the conversation."""
     grown = Grown(template)
     done: list[str] = []
     for i, (messages, kind) in enumerate(WITH_TOOLS if tools else PLAIN):
@@ -48,7 +51,7 @@ def other_message(template: "ChatTemplate", tools: bool, rules: bool) -> str:
 class Grown:
     """A conversation that grows, as one text and as messages."""
 
-    def __init__(self, template: "ChatTemplate"):
+    def __init__(self, template: ChatTemplate):
         self.template = template
         self.text = ""
         self.messages: list[dict] = []
