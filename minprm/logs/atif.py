@@ -7,7 +7,7 @@ the agent says is `message`, what it thinks is `reasoning_content`.
 import json
 from collections import Counter
 
-from minprm.logs.normalise import note_unread
+from minprm.logs.books import note_unread, without
 
 SOURCES = {"system": "system", "user": "user", "agent": "assistant"}
 # Read here, or bookkeeping whose loss changes nothing.
@@ -46,10 +46,10 @@ def _from_step(step: dict) -> list[dict]:
         raise ValueError(f"its source is none of {', '.join(SOURCES)}")
     role = SOURCES[step["source"]]
     calls = step.get("tool_calls") or []
-    message = {key: step[key] for key in step if key not in READ}
+    message = without(step, *READ)
     extra = step.get("extra") or {}
     message |= {key: extra[key] for key in OF_MESSAGES if key in extra}
-    others = {key: extra[key] for key in extra if key not in OF_MESSAGES}
+    others = without(extra, *OF_MESSAGES)
     message |= {"extra": others, "role": role, "content": step.get("message")}
     if role == "assistant":
         message["reasoning_content"] = step.get("reasoning_content")
@@ -99,7 +99,7 @@ def to_atif(line: dict) -> dict:
             answer["extra"] = {"name": message["name"]}
         steps[-1].setdefault("observation", {"results": []})["results"].append(answer)
     agent = {"name": "expert", "version": "unknown", "tool_definitions": line.get("tools", [])}
-    extra = {key: line[key] for key in line if key not in ("messages", "tools")}
+    extra = without(line, "messages", "tools")
     return {"schema_version": "ATIF-v1.7", "agent": agent, "steps": steps, "extra": extra}
 
 

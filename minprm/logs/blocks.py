@@ -16,12 +16,16 @@ from minprm.logs.books import (
     CUT_OFF,
     ENDS_IN_CALLS,
     TOOL_NAMES,
+    as_list,
     field_at,
+    fields_of,
     first,
     is_nothing,
+    objects_in,
     parse_printed,
     parsed,
     unread_in,
+    without,
 )
 from minprm.logs.normalise import TEXTS, text_of_document
 
@@ -141,9 +145,11 @@ def ending_of(answer: dict) -> dict:
 
 def _reasons(answer: dict) -> set[str]:
     """Why an answer ended, in the words of its provider."""
-    around = [answer[key] for key in AROUND if isinstance(answer.get(key), dict)]
-    reasons = [fields.get(key) for fields in (answer, *around) for key in REASONS]
-    return {str(reason).lower().replace("-", "_") for reason in reasons}
+    reasons = set()
+    for fields in (answer, *(fields_of(answer.get(key)) for key in AROUND)):
+        for key in REASONS:
+            reasons.add(str(fields.get(key)).lower().replace("-", "_"))
+    return reasons
 
 
 # --- blocks ---------------------------------------------------------------------------------------
@@ -185,25 +191,17 @@ def _answer_text(content: Any) -> Any:
     is_output = isinstance(content, dict) and content.keys() == {"type", "value"}
     if is_output and content["type"] in OUTPUTS:
         content = content["value"]
-    parts = []
     if isinstance(content, list) and content:
         content = [block for block in content if not _is_for_the_user(block)] or ""
-    for block in content if isinstance(content, list) else [content]:
-        fields = block if isinstance(block, dict) else {}
+    parts = []
+    for block in as_list(content):
+        fields = fields_of(block)
         if fields.keys() <= {"text", "json", *BEDROCKS}:  # of Bedrock, whose client may write nulls
             fields = {key: field for key, field in fields.items() if field is not None}
-        is_text = fields.keys() == {"text"} or first(fields, ("type", "block_type")) in TEXTS
-        resource = field_at(fields, "resource.text")  # a file that MCP put into its answer
-        document = text_of_document(fields)
+        text = _text_of_part(fields)
         media = [key for key in BEDROCKS if isinstance(fields.get(key), dict)]
-        if fields.keys() == {"json"}:  # of Bedrock
-            parts.append({"type": "text", "text": json.dumps(fields["json"], ensure_ascii=False)})
-        elif is_text and isinstance(fields.get("text"), str):
-            parts.append({"type": "text", "text": fields["text"]})
-        elif document is not None:
-            parts.append({"type": "text", "text": document})
-        elif fields.get("type") == "resource" and isinstance(resource, str):
-            parts.append({"type": "text", "text": resource})
+        if text is not None:
+            parts.append({"type": "text", "text": text})
         elif media and fields.keys() == {*media} and "source" in fields[media[0]]:
             parts.append({"type": media[0]})
         else:
@@ -211,6 +209,19 @@ def _answer_text(content: Any) -> Any:
     if all("text" in part for part in parts):
         return "\n".join(part["text"] for part in parts) if parts else content
     return parts
+
+
+def _text_of_part(part: dict) -> str | None:
+    """The text of a part of an answer; None where it has none."""
+    if part.keys() == {"json"}:  # of Bedrock
+        return json.dumps(part["json"], ensure_ascii=False)
+    is_text = part.keys() == {"text"} or first(part, ("type", "block_type")) in TEXTS
+    if is_text and isinstance(part.get("text"), str):
+        return part["text"]
+    resource = field_at(part, "resource.text")  # a file that MCP put into its answer
+    if part.get("type") == "resource" and isinstance(resource, str):
+        return resource
+    return text_of_document(part)
 
 
 def _is_for_the_user(block: Any) -> bool:
@@ -223,36 +234,16 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
     """(kind, content) of what a block says: text, thought, call, answer, end or other."""
     if not isinstance(block, dict):
         return [("text", block)]
-    kind = first(block, ("type", "part_kind", "kind", "block_type", "content_type"))
-    is_mime = "/" in str(kind) and kind == block.get("content_type")
-    if is_mime or not isinstance(kind, str):  # Gemini's and Bedrock's are named by their key
-        patterns = (ANSWER, CALL, THOUGHT, TEXT, IMAGE)
-        filled = [key for key in block if block[key] not in (None, False, "", [], {})]
-        keys = [key for key in filled if any(pattern.search(key) for pattern in patterns)]
-        kind = [*keys, *filled, *block, ""][0]
-    opens = "type" not in block or CALL.search(kind) or ANSWER.search(kind)
-    if isinstance(block.get(kind), dict) and opens and not IMAGE.search(kind):
-        block = block[kind]
-    names_no_tool = "toolCallId" in block and "toolName" not in block
-    if kind in ("tool-invocation", "dynamic-tool") or names_no_tool:
-        return _invocation(block.get("toolInvocation") or block, kind)
-    nested = first(block, ("toolCall", "toolResult"))
-    if isinstance(nested, dict) and "status" in nested:  # of Goose
-        nested = nested.get("value", nested)
-        inside = nested if isinstance(nested, dict) else {"content": nested}
-        block = {**inside, "id": block.get("id")}
-    if kind == "tool" and "callID" in block and isinstance(block.get("state"), dict):  # of opencode
-        inside = {"toolCallId": block["callID"], "toolName": block.get("tool"), **block["state"]}
-        return _invocation({**inside, "state": inside.get("status")}, kind)
-    is_said_again = kind == "file" and "url" in block and block.get("mime") in SAID_AGAIN
-    is_own = "type" in block and OF_OPENCODE.get(kind) in block  # kept beside what was said
-    if EMPTY.search(kind) or is_said_again or is_own or block.get("ignored") is True:
+    kind = _kind_of(block)
+    block = _unwrapped(block, kind)
+    invocation = _invocation_in(block, kind)
+    if invocation is not None:
+        return _invocation(invocation, kind)
+    if _says_nothing(block, kind):
         return [("end", None)]
     if ANSWER.search(kind) or (kind == "retry-prompt" and block.get("tool_name")):
-        origin = (
-            block.get("origin") if kind == "tool_call_result" else None
-        )  # of Haystack: the call
-        named = {**origin, **block} if isinstance(origin, dict) else block
+        origin = block.get("origin") if kind == "tool_call_result" else None  # Haystack's call
+        named = fields_of(origin) | block
         return [("answer", answer(_content(block), first(named, IDS), first(named, NAMES)))]
     if CALL.search(kind):
         content = first(block, ("result", "output", "error"))  # of a tool that the provider runs
@@ -268,6 +259,38 @@ def blocks(block: Any) -> list[tuple[str, Any]]:
         return [("text", text)]
     is_image = IMAGE.search(kind) or block.get("type") in ("uri", "blob")  # of OpenTelemetry
     return [("other", {**block, "type": "image" if is_image else kind})]
+
+
+def _kind_of(block: dict) -> str:
+    """What a block says that it is; or the key by which Gemini's and Bedrock's are named."""
+    kind = first(block, ("type", "part_kind", "kind", "block_type", "content_type"))
+    is_mime = "/" in str(kind) and kind == block.get("content_type")
+    if isinstance(kind, str) and not is_mime:
+        return kind
+    patterns = (ANSWER, CALL, THOUGHT, TEXT, IMAGE)
+    filled = [key for key in block if block[key] not in (None, False, "", [], {})]
+    keys = [key for key in filled if any(pattern.search(key) for pattern in patterns)]
+    return [*keys, *filled, *block, ""][0]
+
+
+def _unwrapped(block: dict, kind: str) -> dict:
+    """The block inside the key that is named as its kind, or inside what Goose puts around it."""
+    opens = "type" not in block or CALL.search(kind) or ANSWER.search(kind)
+    if isinstance(block.get(kind), dict) and opens and not IMAGE.search(kind):
+        block = block[kind]
+    nested = first(block, ("toolCall", "toolResult"))
+    if not isinstance(nested, dict) or "status" not in nested:
+        return block
+    inside = nested.get("value", nested)
+    return {**(inside if isinstance(inside, dict) else {"content": inside}), "id": block.get("id")}
+
+
+def _says_nothing(block: dict, kind: str) -> bool:
+    """Is nothing in it that the model reads, or is it said in another block too?"""
+    is_said_again = kind == "file" and "url" in block and block.get("mime") in SAID_AGAIN
+    is_own = "type" in block and OF_OPENCODE.get(kind) in block  # kept beside what was said
+    is_empty = EMPTY.search(kind) is not None or block.get("ignored") is True
+    return is_empty or is_said_again or is_own
 
 
 def _with_answer(form: dict, content: Any) -> list[tuple[str, Any]]:
@@ -303,6 +326,20 @@ def _call(block: dict, kind: str = "") -> dict:
     if kind == "custom_tool_call":
         arguments = {"input": arguments}
     return call(name or kind.removesuffix("_call"), arguments, first(block, IDS))
+
+
+def _invocation_in(block: dict, kind: str) -> dict | None:
+    """A call with its answer in it, as Vercel writes it, or opencode under other names; None where
+    the block is none."""
+    if kind in ("tool-invocation", "dynamic-tool"):
+        return block.get("toolInvocation") or block
+    if "toolCallId" in block and "toolName" not in block:
+        return block.get("toolInvocation") or block
+    state = block.get("state")
+    if kind == "tool" and "callID" in block and isinstance(state, dict):
+        named = {"toolCallId": block["callID"], "toolName": block.get("tool"), **state}
+        return {**named, "state": state.get("status")}
+    return None
 
 
 def _invocation(block: dict, kind: str) -> list[tuple[str, Any]]:
@@ -360,14 +397,7 @@ class Conversation:
             turn[CUT_OFF] = True
         before = turn["content"]
         if kind == "call":
-            calls = turn.setdefault("tool_calls", [])
-            same = [one for one in calls if "id" in content and one.get("id") == content["id"]]
-            # LangChain writes a call twice
-            twice = next((one for one in same if _is_same(one, content)), None)
-            if twice is None:
-                calls.append(content)
-            elif twice["function"]["arguments"] == "{}":  # of a stream, whose block is empty
-                twice["function"] = content["function"]
+            _add_call(turn.setdefault("tool_calls", []), content)
         elif kind == "thought":
             thoughts = [turn.get("reasoning_content"), content]
             turn["reasoning_content"] = "\n".join(one for one in thoughts if one)
@@ -380,6 +410,17 @@ class Conversation:
             block = {"type": "text", "text": content} if kind == "text" else content
             before = [{"type": "text", "text": before}] if isinstance(before, str) else before
             turn["content"] = [*(before or []), block]
+
+
+def _add_call(calls: list[dict], new: dict) -> None:
+    """Adds a call to those of its turn, once: LangChain writes it twice, and a stream first without
+    its arguments."""
+    for one in calls:
+        if "id" in new and one.get("id") == new["id"] and _is_same(one, new):
+            if one["function"]["arguments"] == "{}":
+                one["function"] = new["function"]
+            return
+    calls.append(new)
 
 
 def _is_same(one: dict, other: dict) -> bool:
@@ -436,8 +477,7 @@ def messages_of(entries: list, glue: str = "\n", of_a_program: bool = False) -> 
 
 def _messages_in(entry: Any) -> list:
     """The messages in an entry, without what a program puts around each."""
-    fields = entry if isinstance(entry, dict) else {}
-    message, content, answers = map(fields.get, ("message", "content", "tool_responses"))
+    message, content, answers = map(fields_of(entry).get, ("message", "content", "tool_responses"))
     if is_opencodes(entry):
         about = entry["info"]
         is_other = about.get("error") or about.get("summary") is True  # a failure, or a summary
@@ -445,7 +485,7 @@ def _messages_in(entry: Any) -> list:
         entry = {**entry, "role": about.get("role"), **mark}
     elif isinstance(message, dict) and "content" in message and content is None:  # of Cursor
         entry = {**entry, "message": None} | message
-    if isinstance(answers, list) and answers and all(isinstance(one, dict) for one in answers):
+    if answers and objects_in(answers) == answers:
         texts = [str(one.get("content", "")) for one in answers]
         if is_nothing(content) or content == "\n\n".join(texts):  # of AG2, which says them again
             return answers
@@ -479,7 +519,7 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
     if entry.get("kind") in ("request", "response"):
         return _request(entry), mark
     role = role_of(entry.get("role", "user" if kind is None and "parts" in entry else kind))
-    fields = {key: entry[key] for key in entry if key not in READ}
+    fields = without(entry, *READ)
     if role == "assistant":
         fields |= mark
     content = first(entry, ("content", "contents", "value", "text"))
@@ -498,10 +538,8 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
             parts.append((role, "end", None))
         step = one.get("step")
         parts += [(role, *part) for part in _invocation(one, "")]
-    if parts and content is None:  # it only calls
-        content = []
-    listed = content if isinstance(content, list) else [content]
-    parts += _said([(role, block) for block in listed])
+    if content is not None or not parts:  # else it only calls
+        parts += _said([(role, block) for block in as_list(content)])
     if role == "user" and entry.get("tool_calls"):
         fields["tool_calls"] = entry["tool_calls"]
     elif role == "assistant":
@@ -553,8 +591,9 @@ def _calls_beside(entry: dict, fields: dict) -> list[dict]:
 
 def _holds_answers(content: Any) -> bool:
     """Are answers to calls among the blocks of a message?"""
-    listed = content if isinstance(content, list) else []
-    return any(kind == "answer" for block in listed for kind, _ in blocks(block))
+    if not isinstance(content, list):
+        return False
+    return any(kind == "answer" for block in content for kind, _ in blocks(block))
 
 
 def _tool_message(content: Any, entry: dict, fields: dict) -> dict:
@@ -577,7 +616,7 @@ def from_turn(turn: dict) -> dict:
     if role not in CHAT_ROLES:
         names = ", ".join((*CHAT_ROLES, *ROLES))
         raise ValueError(f'its "from" is none of {names}, but {json.dumps(speaker)[:40]}')
-    message = {key: turn[key] for key in turn if key not in ("from", "value")}
+    message = without(turn, "from", "value")
     message |= {"role": role, "content": turn.get("value", turn.get("content"))}
     called = message["content"]
     is_text = is_nothing(called) or str(called).lstrip()[:1] == "<"  # its tags are read later
@@ -587,7 +626,7 @@ def from_turn(turn: dict) -> dict:
         called = parse_printed(called) if isinstance(called, str) else called
     except ValueError as error:
         raise ValueError(f"its function_call is no JSON: {error}") from error
-    calls = called if isinstance(called, list) else [called]
-    if not calls or not all(isinstance(one, dict) for one in calls):
+    calls = as_list(called)
+    if not calls or objects_in(calls) != calls:
         raise ValueError("its function_call is no object with name and arguments")
     return {**message, "content": None, "tool_calls": calls}

@@ -124,6 +124,26 @@ def first(fields: dict, keys: Sequence[str]) -> Any:
     return None
 
 
+def without(fields: dict, *keys: str) -> dict:
+    """These fields, without those under these keys."""
+    return {key: fields[key] for key in fields if key not in keys}
+
+
+def fields_of(tree: Any) -> dict:
+    """An object as it is; an empty one for anything else."""
+    return tree if isinstance(tree, dict) else {}
+
+
+def as_list(tree: Any) -> list:
+    """A list as it is; anything else as the only entry of one."""
+    return tree if isinstance(tree, list) else [tree]
+
+
+def objects_in(tree: Any) -> list[dict]:
+    """The objects in a list; none in anything else."""
+    return [one for one in tree if isinstance(one, dict)] if isinstance(tree, list) else []
+
+
 def parse_printed(text: str) -> Any:
     """What this JSON says, or what Python or NumPy (without commas) prints. Raises ValueError."""
     if re.match(r"\s*\[?\s*\{\s*'", text):
@@ -254,8 +274,8 @@ def renamed(tree: Any, reading: Reading, parent: str = "") -> Any:
 
 def is_list_of(content: Any, key: str) -> TypeGuard[list[dict]]:
     """Is it a list of objects, and not an empty one, all of which have this key?"""
-    listed = content if isinstance(content, list) else []
-    return bool(listed) and all(isinstance(one, dict) and key in one for one in listed)
+    entries = content if isinstance(content, list) else []
+    return bool(entries) and all(isinstance(one, dict) and key in one for one in entries)
 
 
 def field_at(log: Any, path: str) -> Any:

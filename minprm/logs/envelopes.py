@@ -18,7 +18,7 @@ from minprm.logs.blocks import (
     is_plain,
     messages_of,
 )
-from minprm.logs.books import CUT_OFF, field_at, first, is_book, is_nothing, parsed
+from minprm.logs.books import CUT_OFF, field_at, first, is_book, is_nothing, parsed, without
 from minprm.logs.schemas import tool_name
 
 # Where programs keep a conversation, what was asked, what was answered, the rules and the tools.
@@ -106,7 +106,7 @@ def in_chat_form(log: dict, notes: Counter, of_a_program: bool = False) -> tuple
     schemas = [entry["content"] for entry in visible if _is_schema(entry)]
     tools += [tool for tool in schemas if tool not in tools]
     entries = [entry for entry in visible if not _is_schema(entry)]
-    others = {key: others[key] for key in others if key not in OF_REQUESTS}
+    others = without(others, *OF_REQUESTS)
     effort = others.get("reasoning")  # of OpenAI's Responses: how much of it was asked for
     if isinstance(effort, dict) and effort.keys() <= EFFORT:
         del others["reasoning"]
@@ -402,14 +402,14 @@ def tools_beside(others: dict) -> list:
         parameters = parsed(others.get(key))
         if isinstance(parameters, dict) and "traceId" in others:
             # of Langfuse, where that is the name of the provider
-            parameters = {name: parameters[name] for name in parameters if name != "system"}
+            parameters = without(parameters, "system")
         beside = isinstance(parameters, dict) and not first(parameters, (*MESSAGES, *REQUESTS))
         if beside and first(parameters, (*TOOLS, *RULES)):
             _add_tools(tools_beside(dict(parameters)), tools)
             _take_rules(parameters, others)
             # what says how to sample is not looked into any further
             taken = [*parameters] if key in OF_REQUESTS else [*TOOLS, *RULES]
-            others[key] = {k: parameters[k] for k in parameters if k not in taken}
+            others[key] = without(parameters, *taken)
     return tools
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minprm.logs.blocks import answer, is_cut, is_record, messages_of, thought_of
-from minprm.logs.books import CUT_OFF, field_at, first, is_list_of
+from minprm.logs.books import CUT_OFF, field_at, first, is_list_of, without
 
 CLAUDE_CODE = ("parentUuid", "sessionId", "session_id", "leafUuid", "isSnapshotUpdate",
                "snapshotMessageId")  # fmt: skip
@@ -204,7 +204,7 @@ def from_claude_code(events: list[dict], notes: Counter) -> dict:
             is_stopped = message.get("id") in stopped or _is_stopped(event)
             marks = {"weight": 0} if is_own else {CUT_OFF: True} if is_stopped else {}
             if message.get("id") is not None:  # by which its pieces are known
-                message = {key: message[key] for key in message if key != "type"}
+                message = without(message, "type")
             entries.append({**message, **marks})
         elif event["type"] in SPEAKERS and event.get("message"):
             raise ValueError("the message of an event is no object")
@@ -387,7 +387,7 @@ def from_openhands(log: Any, notes: Counter) -> dict:
     others: dict = {}
     events = log
     if isinstance(log, dict):
-        others = {key: log[key] for key in log if key not in OF_A_ROW}
+        others = without(log, *OF_A_ROW)
         events = _flat(log)
     entries: list[dict] = []
     calls: dict[Any, str] = {}  # of older versions: the id of the call of each event
@@ -424,7 +424,7 @@ def _older(event: dict, others: dict, calls: dict[Any, str]) -> list[dict]:
         role = "assistant" if event.get("source") == "agent" else "user"
         return [{"role": "system" if action == "system" else role,
                  "content": arguments.get("content")}]  # fmt: skip
-    inside = {key: arguments[key] for key in arguments if key not in OWN_ARGUMENTS}
+    inside = without(arguments, *OWN_ARGUMENTS)
     thoughts = [arguments.get("thought")]
     for choice in (metadata.get("model_response") or {}).get("choices") or []:
         message = choice.get("message") or {}

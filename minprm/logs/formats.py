@@ -14,7 +14,7 @@ from typing import Any
 
 from minprm import own as users
 from minprm.logs.blocks import is_message, is_record
-from minprm.logs.books import ARGUMENTS, TOOL_NAMES, field_at, first, parsed
+from minprm.logs.books import ARGUMENTS, TOOL_NAMES, field_at, first, parsed, without
 from minprm.logs.envelopes import (
     MESSAGES,
     REQUESTS,
@@ -210,7 +210,7 @@ def _many(value: Any, notes: Counter) -> list | None:
         answered = [one for one in generations if first(one, (*MESSAGES, *REQUESTS))]
         if len(answered) < len(generations):
             notes["spans without messages, left out"] += len(generations) - len(answered)
-        return answered or [{key: value[key] for key in value if key != "observations"}]
+        return answered or [without(value, "observations")]
     if value.get("child_runs"):  # LangSmith: its model is called in one of them, or in none
         deep = any(run.get("child_runs") or not is_no_chat(run) for run in value["child_runs"])
         return value["child_runs"] if deep else [{**value, "child_runs": None}]

@@ -39,6 +39,7 @@ from minprm.logs.books import (
     refuse_unread,
     snake,
     unread_in,
+    without,
 )
 from minprm.logs.pairing import REASONING, paired
 from minprm.logs.schemas import SCHEMAS, as_parameters, without_nulls
@@ -279,7 +280,7 @@ def _with_call_id(message: Any, ids: set[str]) -> Any:
         return message
     if str(message.get("id")) not in ids or first(message, CALL_IDS) is not None:
         return message
-    return {key: message[key] for key in message if key != "id"} | {"tool_call_id": message["id"]}
+    return without(message, "id") | {"tool_call_id": message["id"]}
 
 
 def _with_content(message: dict) -> dict:
@@ -295,7 +296,7 @@ def _with_content(message: dict) -> dict:
         said = fields[name]
         if isinstance(said, dict) and isinstance(said.get("message"), str):
             said = said["message"]
-        others = {key: message[key] for key in message if key != (place or name)}
+        others = without(message, place or name)
         return others | {"content": said}
     return message
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from minprm.logs.atif import from_atif
 from minprm.logs.blocks import answer, call, is_opencodes, thought_of
-from minprm.logs.books import CUT_OFF, OUTCOMES, field_at, first, parsed
+from minprm.logs.books import CUT_OFF, OUTCOMES, field_at, first, parsed, without
 from minprm.logs.envelopes import (
     MESSAGES,
     in_chat_form,
@@ -34,7 +34,7 @@ def _from_preference(log: dict, notes: Counter) -> dict:
         raise ValueError('a preference pair whose "input" has no list "messages"')
     notes["preference pairs, of which the preferred answer is read alone"] += 1
     pair = ("input", "prompt", "preferred_output", "non_preferred_output", "chosen", "rejected")
-    others = {key: log[key] for key in log if key not in pair}
+    others = without(log, *pair)
     best = response_messages(first(log, ("preferred_output", "chosen"))) or []
     prompt = conversation["messages"]
     prompt = [] if best[: len(prompt)] == prompt else prompt
@@ -43,7 +43,7 @@ def _from_preference(log: dict, notes: Counter) -> dict:
 
 def _from_batch(log: dict, notes: Counter) -> dict:
     """A batch request, with its answer where the line holds that too."""
-    others = {key: log[key] for key in log if key not in ("method", "url", "error")}
+    others = without(log, "method", "url", "error")
     return in_chat_form(others, notes)[1]
 
 
@@ -64,7 +64,7 @@ def _from_xlam(log: dict, notes: Counter) -> dict:
         schema = from_flat(tool.get("parameters") or {})
         tools.append({"type": "function", "function": {**tool, "parameters": schema}})
     calls = [call(one["name"], one.get("arguments")) for one in parsed(log["answers"])]
-    others = {key: log[key] for key in log if key not in ("query", "tools", "answers")}
+    others = without(log, "query", "tools", "answers")
     question = {"role": "user", "content": log["query"]}
     answered = {"role": "assistant", "content": None, "tool_calls": calls}
     return {**others, "messages": [question, answered], "tools": tools}
@@ -74,7 +74,7 @@ def _from_swe_agent(log: dict, notes: Counter) -> dict:
     """SWE-agent's history; the demonstration is shown and not learned."""
     entries = []
     for entry in first(log, ("history", "messages")):
-        message = {key: entry[key] for key in entry if key not in OF_SWE_AGENT}
+        message = without(entry, *OF_SWE_AGENT)
         if entry.get("tool_call_ids"):
             message["tool_call_id"] = entry["tool_call_ids"][0]
         thought = entry.get("thought")
@@ -93,7 +93,7 @@ def _from_swe_agent(log: dict, notes: Counter) -> dict:
 def _from_adk(log: dict, notes: Counter) -> dict:
     """A session of Google's ADK; an event without content changes its state alone."""
     entries = [one | one["content"] for one in log["events"] if field_at(one, "content.parts")]
-    entries = [{key: one[key] for key in one if key != "start"} for one in entries]
+    entries = [without(one, "start") for one in entries]
     authors = {str(entry.get("author")) for entry in entries} - {"user"}
     if len(authors) > 1:
         notes[f"sessions of several agents, read as one: {', '.join(sorted(authors))}"] += 1
@@ -189,7 +189,7 @@ def _parts_of_roo(messages: list) -> list[list]:
     plain = []
     for part in parts:
         if any(one.get("role") == "assistant" and "weight" not in one for one in part):
-            plain.append([{key: one[key] for key in one if key not in OF_ROO} for one in part])
+            plain.append([without(one, *OF_ROO) for one in part])
     return plain
 
 
@@ -235,7 +235,7 @@ def _from_continue(log: dict, notes: Counter) -> dict:
         states = turn.pop("toolCallStates", None) or [turn.pop("toolCallState", None)]
         if turn.get("role") == "thinking":
             turn |= {"role": "assistant", "content": None, "thinking": turn.get("content")}
-        entries.append({key: turn[key] for key in turn if key not in OF_CONTINUE})
+        entries.append(without(turn, *OF_CONTINUE))
         for state in filter(None, states):
             if state.get("output") and state.get("toolCallId") not in answered:
                 texts = [one.get("content") or "" for one in state["output"]]
@@ -250,7 +250,7 @@ def _from_mini(log: dict, notes: Counter) -> dict:
         if entry.get("role") == "exit":
             notes["messages of role exit, left out"] += 1
             continue
-        entries.append({key: entry[key] for key in entry if key not in ("extra", "timestamp")})
+        entries.append(without(entry, "extra", "timestamp"))
     return _of_a_program(log, entries, notes)
 
 
@@ -260,7 +260,7 @@ def _from_tau(log: dict, notes: Counter) -> dict:
     several = [one.get("tool_messages") or [one] for one in first(log, ("traj", "messages"))]
     entries = []
     for entry in (entry for entries in several for entry in entries):
-        entry = {key: entry[key] for key in entry if key not in ("cost", "raw_data", "timestamp")}
+        entry = without(entry, "cost", "raw_data", "timestamp")
         of_the_user = entry.pop("requestor", None) == "user" or entry.get("role") == "user"
         if of_the_user and (entry.get("tool_calls") or entry["role"] == "tool"):
             notes["calls of the user's own and their answers, left out"] += 1

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from minprm.data import Demo
-from minprm.logs.books import is_list_of
+from minprm.logs.books import is_list_of, without
 from minprm.text.actions import parse_json, parts
 
 TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array",
@@ -43,7 +43,7 @@ def as_parameters(function: dict) -> tuple[str, dict] | None:
             with suppress(ValueError):  # else it is a description
                 return key, parse_json(schema)
         if is_list_of(schema, "name"):
-            named = {one["name"]: {k: one[k] for k in one if k != "name"} for one in schema}
+            named = {one["name"]: without(one, "name") for one in schema}
             return key, from_flat(named)
         if not isinstance(schema, dict) or not schema:
             continue

@@ -4,7 +4,7 @@ Langfuse keeps a span's attributes beside what it made of them."""
 from collections.abc import Iterator
 from typing import Any
 
-from minprm.logs.books import field_at, first, is_list_of, parsed
+from minprm.logs.books import field_at, first, is_list_of, parsed, without
 
 # What exports wrap spans in; how attributes of a model begin, and those that spell a tree.
 EXPORTS = ("resourceSpans", "batches", "trace", "data", "scopeSpans", "spans", "events",
@@ -101,7 +101,7 @@ def observed(log: dict) -> dict:
     else is in a span's attributes it has in its own fields, too."""
     if "traceId" not in log or not ("input" in log or "output" in log):
         return log
-    log = {key: log[key] for key in log if key not in ("toolCalls", "toolCallNames")}
+    log = without(log, "toolCalls", "toolCallNames")
     if log.get("output") == "null":
         log["output"] = None
     definitions = log.pop("toolDefinitions", None)
@@ -109,7 +109,7 @@ def observed(log: dict) -> dict:
     attributes = parsed(field_at(metadata, "attributes"))
     beside = {}
     if isinstance(attributes, dict):
-        log["metadata"] = {key: metadata[key] for key in metadata if key != "attributes"}
+        log["metadata"] = without(metadata, "attributes")
         beside = _log_of(attributes)
     if isinstance(definitions, dict):
         listed = []
