@@ -13,7 +13,16 @@ from collections.abc import Callable
 from typing import Any
 
 from minprm.logs.blocks import answer, is_cut, is_record, messages_of, thought_of
-from minprm.logs.books import CUT_OFF, field_at, first, is_list_of, without
+from minprm.logs.books import (
+    CUT_OFF,
+    as_list,
+    field_at,
+    fields_of,
+    first,
+    is_list_of,
+    objects_in,
+    without,
+)
 
 CLAUDE_CODE = ("parentUuid", "sessionId", "session_id", "leafUuid", "isSnapshotUpdate",
                "snapshotMessageId")  # fmt: skip
@@ -21,6 +30,7 @@ SPEAKERS = ("user", "assistant", "tool_result")  # the last is of Qwen Code
 # Where Claude Code names the lines that an answer by another model stands for.
 RETRACTED = ("retractedMessageUuids", "retracted_message_uuids", "supersedesUuids", "supersedes")
 SUMMARIES = ("compact_boundary", "chat_compression")  # the latter of Qwen Code
+MESSAGE = {"id", "type", "content"}  # of Gemini CLI
 # What a request of a model and its response are called, which no event holds.
 EXCHANGE = {"messages", "request", "response"}
 OPENHANDS = ("Event", "Observation", "Condensation", "CondensationRequest")  # ends of its kinds
@@ -69,8 +79,7 @@ def is_gemini_session(log: Any) -> bool:
         messages = log.get("messages")
         if "projectHash" not in log or not isinstance(messages, list):
             return False
-        fields = [one.keys() for one in messages if isinstance(one, dict)]
-        return all({"id", "type", "content"} <= keys for keys in fields)
+        return all(one.keys() >= MESSAGE for one in objects_in(messages))
     if not isinstance(log, list) or not log or not isinstance(log[0], dict):
         return False
     return _is_gemini_cli(log[0]) and all(map(is_gemini_line, log[1:]))
@@ -80,8 +89,7 @@ def is_gemini_line(value: Any) -> bool:
     """Is it a line behind the first one of such a session?"""
     if not isinstance(value, dict) or "message" in value:
         return False
-    says = {"id", "type", "content"} <= value.keys()
-    return says or bool({"$set", "$rewindTo", "$patch"} & value.keys())
+    return value.keys() >= MESSAGE or bool({"$set", "$rewindTo", "$patch"} & value.keys())
 
 
 def _is_openhands(value: dict) -> bool:
@@ -101,27 +109,41 @@ def split_events(events: list[dict]) -> list[list[dict]]:
 def _sessions_in(events: list[dict]) -> list[list[dict]]:
     """The events of each session, and of each agent that one has started, up to each summary of
     Claude Code or Qwen Code and behind it."""
-    sessions: dict[tuple, list[dict]] = {}
-    agents: dict[Any, Any] = {}  # of each event of an older version, whose agents have no ids
-    of_event: dict[str, str] = {}  # the session of each uuid: one that goes on another is of it
+    parts: dict[tuple, list[dict]] = {}  # by session, agent and how many summaries came before
     summaries: Counter[str] = Counter()  # behind one, the model has no longer read what was before
-    names = (event.get("sessionId") or event.get("session_id") for event in events)
-    session = next((str(name) for name in names if name), "")
+    for event, session, agent in zip(events, _names(events), _agents(events), strict=True):
+        is_boundary = event.get("subtype") in SUMMARIES
+        summaries[session] += bool(event.get("isCompactSummary") or is_boundary)
+        parts.setdefault((session, agent, summaries[session]), []).append(event)
+    return [*parts.values()]
+
+
+def _names(events: list[dict]) -> list[str]:
+    """The session of each event: that of the event that it goes on; or the one that it names; or
+    that of the event beside it."""
+    named = [event.get("sessionId") or event.get("session_id") for event in events]
+    session = next((str(name) for name in named if name), "")
+    of_uuid: dict[str, str] = {}
+    sessions = []
+    for event, name in zip(events, named, strict=True):
+        session = of_uuid.get(str(event.get("parentUuid")), str(name) if name else session)
+        if event.get("uuid"):
+            of_uuid[str(event["uuid"])] = session
+        sessions.append(session)
+    return sessions
+
+
+def _agents(events: list[dict]) -> list[str]:
+    """The agent of each event. In older versions it has no id, and is known by its first event."""
+    of_uuid: dict[Any, Any] = {}
+    agents = []
     for event in events:
         agent = event.get("agentId") or event.get("parent_tool_use_id")
         if not agent and event.get("isSidechain"):
-            agent = agents.get(event.get("parentUuid")) or event.get("uuid") or True
-            agents[event.get("uuid")] = agent
-        named = event.get("sessionId") or event.get("session_id")
-        session = str(named) if named else session  # else it is of the session beside it
-        session = of_event.get(str(event.get("parentUuid")), session)
-        if event.get("uuid"):
-            of_event[str(event["uuid"])] = session
-        is_boundary = event.get("subtype") in SUMMARIES
-        summaries[session] += bool(event.get("isCompactSummary") or is_boundary)
-        key = session, str(agent or None), summaries[session]
-        sessions.setdefault(key, []).append(event)
-    return [*sessions.values()]
+            agent = of_uuid.get(event.get("parentUuid")) or event.get("uuid") or True
+            of_uuid[event.get("uuid")] = agent
+        agents.append(str(agent or None))
+    return agents
 
 
 def _says_something(event: dict) -> bool:
@@ -137,10 +159,7 @@ def _by_summaries(events: list[dict]) -> list[list[dict]]:
     what its model went on from. Where that cannot be read, the summary stays, with what follows."""
     parts: list[list[dict]] = [[]]
     for event in events:
-        condenses = any(event.get(key) in CONDENSED for key in ("type", "kind", "action"))
-        changed = event.get("$set")  # of Gemini CLI
-        condenses = condenses or (isinstance(changed, dict) and "messages" in changed)
-        history = _read_behind(parts[-1], event) if condenses else None
+        history = _read_behind(parts[-1], event)
         if history is None:
             parts[-1].append(event)
         else:
@@ -149,16 +168,18 @@ def _by_summaries(events: list[dict]) -> list[list[dict]]:
 
 
 def _read_behind(before: list[dict], event: dict) -> list[dict] | None:
-    """What the model went on from after this summary; None where it cannot be read."""
+    """What the model went on from after this event; None where it is no summary, or its history is
+    encrypted, or not in the log."""
+    condenses = any(event.get(key) in CONDENSED for key in ("type", "kind", "action"))
+    changed = fields_of(event.get("$set"))  # of Gemini CLI
+    if not condenses and "messages" not in changed:
+        return None
     if "$set" in event:
         history = event["$set"]["messages"]
         return [before[0], *({**message, "remembered": True} for message in history)]
-    return _replaced(before, event) if "payload" in event else _remembered(before, event)
-
-
-def _replaced(before: list[dict], event: dict) -> list[dict] | None:
-    """Of Codex: its rules and a new history; None where that is encrypted, or not in the log."""
-    items = event["payload"].get("replacement_history") or []
+    if "payload" not in event:
+        return _remembered(before, event)
+    items = event["payload"].get("replacement_history") or []  # of Codex
     if not items or any("compaction" in str(one.get("type")) for one in items):
         return None
     history = [{"type": "response_item", "payload": one, "remembered": True} for one in items]
@@ -235,9 +256,7 @@ def _retracted(events: list[dict]) -> set[str]:
     uuids: set[str] = set()
     for event in events:
         for key in RETRACTED:
-            named = event.get(key)
-            listed = named if isinstance(named, list) else [named]
-            uuids.update(uuid for uuid in listed if isinstance(uuid, str))
+            uuids.update(uuid for uuid in as_list(event.get(key)) if isinstance(uuid, str))
     calls = set()
     for event in events:
         if event.get("uuid") in uuids:
@@ -279,9 +298,7 @@ def _is_prompt(event: dict) -> bool:
 
 def _blocks_of(event: dict) -> list[dict]:
     """The blocks of what an event says."""
-    content = field_at(event, "message.content")
-    listed = content if isinstance(content, list) else []
-    return [block for block in listed if isinstance(block, dict)]
+    return objects_in(field_at(event, "message.content"))
 
 
 def from_codex(events: list[dict], notes: Counter) -> dict:
@@ -343,9 +360,8 @@ def from_gemini_cli(log: Any, notes: Counter) -> dict:
 
 def _of_gemini_cli(message: dict, notes: Counter) -> list[dict]:
     """What a message says; then what its tools answered."""
-    content = message["content"] if isinstance(message["content"], list) else [message["content"]]
     of_tools = {"functionCall", "functionResponse"}  # these stand in toolCalls, too
-    said = [one for one in content if not (isinstance(one, dict) and of_tools & one.keys())]
+    said = [one for one in as_list(message["content"]) if not of_tools & fields_of(one).keys()]
     if message["type"] == "user":
         return [{"role": "user", "content": said}] if said else []
     if message["type"] != "gemini":
@@ -359,9 +375,7 @@ def _of_gemini_cli(message: dict, notes: Counter) -> list[dict]:
     for one in message.get("toolCalls") or []:
         calls.append({"type": "tool_use", "id": one["id"], "name": one["name"],
                       "input": one.get("args")})  # fmt: skip
-        result = one.get("result")
-        listed = result if isinstance(result, list) else [result]
-        parts = [_response(part) for part in listed if part is not None]
+        parts = [_response(part) for part in as_list(one.get("result")) if part is not None]
         if len(parts) > 1:
             parts = [{"type": "text", "text": p} if isinstance(p, str) else p for p in parts]
         if parts:
@@ -372,9 +386,9 @@ def _of_gemini_cli(message: dict, notes: Counter) -> list[dict]:
 
 def _response(part: Any) -> Any:
     """What a tool's result says: the text that it gave its model, or a part of another kind."""
-    if isinstance(part, dict) and {"inlineData", "fileData"} & part.keys():
+    if {"inlineData", "fileData"} & fields_of(part).keys():
         return {"type": "image"}
-    if not isinstance(part, dict) or "functionResponse" not in part:
+    if "functionResponse" not in fields_of(part):
         return part
     response = part["functionResponse"].get("response")
     if not isinstance(response, dict):
@@ -402,8 +416,8 @@ def _flat(row: Any) -> list[dict]:
     """The events of a row of results; older ones have pairs of an action and its observation."""
     flat = []
     for event in first(row, ("history", "trajectory")) or []:
-        flat += event if isinstance(event, list) else [event]
-    return [event for event in flat if isinstance(event, dict)]
+        flat += as_list(event)
+    return objects_in(flat)
 
 
 def _older(event: dict, others: dict, calls: dict[Any, str]) -> list[dict]:
@@ -455,8 +469,7 @@ def _newer(event: dict, others: dict) -> list[dict]:
     turn = event.get("llm_message") or event
     thought = {"type": "thinking", "thinking": first(turn, REASONED)}
     if kind == "MessageEvent":
-        parts = turn["content"] if isinstance(turn["content"], list) else [turn["content"]]
-        content = [thought, *parts, *(event.get("extended_content") or [])]
+        content = [thought, *as_list(turn["content"]), *(event.get("extended_content") or [])]
         return [{"role": turn["role"], "content": content, "tool_calls": turn.get("tool_calls")}]
     call_id = event.get("tool_call_id")
     if kind == "ActionEvent":
@@ -474,7 +487,7 @@ def _newer(event: dict, others: dict) -> list[dict]:
 
 def _events_of(is_of: Callable[[dict], bool]) -> Callable[[Any], bool]:
     """Is it a list of events, of which one is of this program?"""
-    return lambda log: isinstance(log, list) and any(isinstance(e, dict) and is_of(e) for e in log)
+    return lambda log: any(map(is_of, objects_in(log)))
 
 
 def is_row(log: Any) -> bool:
