@@ -12,23 +12,14 @@ from itertools import zip_longest
 from typing import Any
 
 from minprm.data import Demo
+from minprm.logs.books import COUNTS, Note
 from minprm.logs.normalise import FLAW
-from minprm.logs.pairing import BEGINNINGS
 from minprm.logs.reader import Report, written_in
 from minprm.text.actions import parts
 
 WIDTH = 58  # of a column
 ROWS = 14  # of the first log
-# Why less, or more, is read than stands in the files: beginnings of notes, by what they change.
-WHY = {
-    "messages": ("turns in several", "not learned: empty", "thoughts without"),
-    "calls": ("not learned: ", "calls between", "answers of weight 0"),
-    "arguments": ("calls with nulls", "not learned: ", "calls between", "answers of weight 0"),
-    "results": ("answers to calls that are not learned",),
-    "thoughts": ("thoughts that end in", "thoughts taken", "text beside a call", "thoughts without",
-                 "turns in several", "answers of weight 0"),
-    "tools": ("logs without", "calls of tools that", "tools of the provider's"),
-}  # fmt: skip
+
 # What a thought looks like at the beginning of an answer, and the pattern that takes it out.
 SHAPES = (
     r"\s*Thought:\s*(.+?)\s*(?=Action:)",
@@ -65,12 +56,15 @@ def account(demos: list[Demo], report: Report) -> list[str]:
     for demo in demos:
         read += written_in({"messages": demo.messages, "tools": demo.tools})
     lines = [f"{'':<12}{'written':>9}{'read':>9}"]
-    for name, beginnings in WHY.items():
+    for name in COUNTS:
         reasons = []
-        if report.written[name] != read[name]:
-            for note, count in report.normalised.items():
-                if note.startswith((*beginnings, BEGINNINGS)):
-                    reasons.append(f"{count:,} {note.removeprefix(FLAW)}")
+        for note, count in report.normalised.items():
+            if (
+                isinstance(note, Note)
+                and name in note.counts
+                and report.written[name] != read[name]
+            ):
+                reasons.append(f"{count:,} {note.removeprefix(FLAW)}")
         why = "; ".join(reasons)
         lines.append(f"{name:<12}{report.written[name]:>9,}{read[name]:>9,}  {why}".rstrip())
     return lines

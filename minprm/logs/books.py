@@ -26,6 +26,8 @@ CUT_OFF, ENDS_IN_CALLS = "\0cut", "\0calls"
 CALL_IDS = ("tool_call_id", "call_id", "toolCallId", "tool_use_id", "toolUseId", "toolUseID")
 TOOL_NAMES = ("name", "tool_name", "toolName", "function_name")
 ARGUMENTS = ("arguments", "args", "parameters", "params", "input", "inputs", "tool_input", "kwargs")
+# What an account counts, in what is written and in what is read.
+COUNTS = ("messages", "calls", "arguments", "results", "thoughts", "tools")
 OUTCOMES = ("reward", "score", "success", "won", "resolved")  # how a log ended
 TASK_KEYS = ("task_id", "instance_id", "item_id", "problem_id", "example_id", "question_id",
              "scenario_id", "task_index", "task_idx")  # fmt: skip
@@ -85,6 +87,18 @@ class Reading(NamedTuple):
 
 
 AS_THEY_ARE = Reading()
+
+
+class Note(str):
+    """What was changed in a log, as people read it; `counts` are those of the account (account.py)
+    in which it makes a difference between what is written and what is read."""
+
+    counts: tuple[str, ...]
+
+    def __new__(cls, text: str, *counts: str) -> "Note":
+        note = super().__new__(cls, text)
+        note.counts = counts
+        return note
 
 
 def reading_of(knobs: Any) -> Reading:

@@ -28,7 +28,9 @@ from minprm.logs.books import (
     OUTCOMES,
     TASK_KEYS,
     TOOL_NAMES,
+    Note,
     Reading,
+    as_list,
     field_at,
     first,
     is_container,
@@ -93,11 +95,25 @@ READ_OF_A_CALL = ("id", *CALL_IDS, "type", "function", *TOOL_NAMES, "index")
 # What Gemini CLI and Qwen Code put behind the context that they give.
 CANNED = ("Got it. Thanks for the context!", "Got it. Thanks for the additional context!")
 FLAW = "not learned: "  # begins the notes of what costs a step
-UNSEEN_NOTE = FLAW + "images, audio or files, read as a word in their place; the answer to them"
 
 
 class LeftOut(ValueError):
     """The log says itself, or its users say, that it is not to be learned."""
+
+
+def flaw_note(text: str, *counts: str) -> Note:
+    """The note of a flaw: its step is not learned, and its calls are read as text."""
+    return Note(FLAW + text, "calls", "arguments", *counts)
+
+
+UNSEEN_NOTE = flaw_note("images, audio or files, read as a word in their place; the answer to them")
+# What is shown as it stands: (its note, what is wrong with it).
+OTHERS = (flaw_note("answers that hold an observation, or a turn of somebody else"),
+          "it holds what it observed behind its action, or a turn of somebody else")  # fmt: skip
+OPEN = (flaw_note("thoughts that are cut off, shown as text"),
+        "its thought was cut off: the tag that begins it is never closed")  # fmt: skip
+CUT = (flaw_note("answers that are cut off"),
+       "its answer was cut off, at a limit or by a filter, or by an error")  # fmt: skip
 
 
 def normalised(line: dict, reading: Reading, notes: Counter) -> dict:
@@ -341,35 +357,29 @@ def _of_assistant(
             marks = {mark: inside[mark] for mark in MARKS if mark in inside and mark != "loss"}
             message = {**marks, **message}  # a loss beside metrics is a number that was measured
     text, thought = _text_and_thought(message, reading, notes)
-    if _holds_others(text):
-        flaws.append("it holds what it observed behind its action, or a turn of somebody else")
-        notes[f"{FLAW}answers that hold an observation, or a turn of somebody else"] += 1
-        form["weight"] = 0
-    if BEGINS.match(text):
-        flaws.append("its thought was cut off: the tag that begins it is never closed")
-        notes[f"{FLAW}thoughts that are cut off, shown as text"] += 1
-        form["weight"] = 0
+    found = ((_holds_others(text), OTHERS), (BEGINS.match(text), OPEN), (message.get(CUT_OFF), CUT))
+    for is_found, (note, flaw) in found:
+        if is_found:
+            flaws.append(flaw)
+            notes[note] += 1
+            form["weight"] = 0
     if text.strip() in CANNED:
         form["weight"] = 0
         notes["answers that a program put in the place of its model's, not learned"] += 1
-    if message.get(CUT_OFF):
-        flaws.append("its answer was cut off, at a limit or by a filter, or by an error")
-        notes[f"{FLAW}answers that are cut off"] += 1
-        form["weight"] = 0
     try:
         calls = _calls(message, notes)
         if not calls:
             text, calls = _spelled_calls(text, notes)
     except ValueError as error:
         flaws.append(str(error))
-        notes[f"{FLAW}calls that cannot be read, shown as text"] += 1
+        notes[flaw_note("calls that cannot be read, shown as text")] += 1
         broken = message.get("tool_calls") or message.get("function_call")
-        lines = [text, *map(_as_written, broken if isinstance(broken, list) else [broken])]
+        lines = [text, *map(_as_written, as_list(broken))]
         text = "\n".join(line for line in lines if line) or json.dumps(broken)
         text = _with_media(text, message, notes)
         return form | {"content": text, "weight": 0, "tool_calls": []}  # so the answers are its own
     if calls and text.strip() and reading.content == "thought" and not thought:
-        notes["text beside a call, taken for its thought"] += 1
+        notes[Note("text beside a call, taken for its thought", "thoughts")] += 1
         text, thought = "", text
     text = _with_media(text.strip() and text, message, notes)
     form["content"] = text or None
@@ -382,10 +392,11 @@ def _of_assistant(
     if not text and not calls:
         flaws.append("it has an empty action: neither text content nor tool_calls")
         if not thought:
-            notes[f"{FLAW}empty answers, left out"] += 1
+            notes[flaw_note("empty answers, left out", "messages")] += 1
             return None
     if _mark(message, notes) == 0:
-        notes["answers of weight 0, read and not learned"] += 1
+        unweighted = "answers of weight 0, read and not learned"
+        notes[Note(unweighted, "calls", "arguments", "thoughts")] += 1
         form["weight"] = 0
     return form
 
@@ -461,7 +472,7 @@ def _text_and_thought(message: dict, reading: Reading, notes: Counter) -> tuple[
     if reading.thought:
         text, inside = by_pattern(reading.thought, text)
         if inside:
-            notes["thoughts taken out of content by --thought"] += 1
+            notes[Note("thoughts taken out of content by --thought", "thoughts")] += 1
             thought = f"{thought}\n{inside}" if thought else inside
     calls = not is_nothing(message.get("tool_calls")) or bool(message.get("function_call"))
     return without_tags(text, thought, calls, notes)
@@ -499,7 +510,7 @@ def _of_missing_calls(messages: list[dict], notes: Counter) -> list[str]:
         says_calls = message.pop(ENDS_IN_CALLS, False) and "tool_calls" not in message
         if says_calls and SPELLS_CALLS.match(message["content"] or ""):
             message["weight"] = 0
-            notes[f"{FLAW}answers that say they call, without a call"] += 1
+            notes[flaw_note("answers that say they call, without a call")] += 1
             flaws.append("an answer says that it ends in calls, and holds none")
     return flaws
 
@@ -510,7 +521,8 @@ def _spelled_calls(text: str, notes: Counter) -> tuple[str, list[dict]]:
     if not bodies or not all(body.rstrip().endswith(END_OF_CALL) for body in bodies):
         return text, []
     reply = reply.rstrip()
-    notes[f"calls between {CALL} and {END_OF_CALL}, taken out of content"] += 1
+    between = f"calls between {CALL} and {END_OF_CALL}, taken out of content"
+    notes[Note(between, "calls", "arguments")] += 1
     calls = []
     for body in bodies:
         try:
@@ -620,7 +632,8 @@ def _tool(tool: dict, notes: Counter) -> dict | None:
     if not isinstance(function, dict):
         raise ValueError('"tools" holds one without a name')
     if kind not in ("function", "object") and not any(key in function for key in SCHEMAS):
-        notes[f"tools of the provider's own, without a schema, left out: {str(kind)[:40]}"] += 1
+        left_out = f"tools of the provider's own, without a schema, left out: {str(kind)[:40]}"
+        notes[Note(left_out, "tools")] += 1
         return None
     name = function.get("name")
     if not isinstance(name, str) or not name.strip():
@@ -655,13 +668,15 @@ def _leave_out_nulls(messages: list[dict], tools: list[dict], notes: Counter) ->
                 continue
             if not isinstance(parameters, dict) or not parameters.get("properties"):
                 if None in json.loads(function["arguments"]).values():
-                    notes["calls with nulls, kept: no schema says whether they are asked for"] += 1
+                    kept = "calls with nulls, kept: no schema says whether they are asked for"
+                    notes[Note(kept, "arguments")] += 1
                 continue
             # a number stays as it is spelled, between two characters by which it is told again
             arguments = json.loads(function["arguments"], parse_float="\0{}\0".format)
             clean = _asked_for(arguments, parameters)
             if clean != arguments:
-                notes["calls with nulls that the tool's schema does not ask for, left out"] += 1
+                left_out = "calls with nulls that the tool's schema does not ask for, left out"
+                notes[Note(left_out, "arguments")] += 1
                 text = json.dumps(clean, ensure_ascii=False)
                 function["arguments"] = re.sub(r'"\\u0000([-+.eE\d]+)\\u0000"', r"\1", text)
 

@@ -8,10 +8,11 @@ import json
 from collections import Counter, defaultdict
 
 from minprm.data import Demo
+from minprm.logs.books import COUNTS, Note
 
 REASONING = "reasoning_content"
-AS_USERS = "answers to calls that are not learned, read as messages of the user"
-BEGINNINGS = "logs that are the beginning of another one, left out"
+AS_USERS = Note("answers to calls that are not learned, read as messages of the user", "results")
+BEGINNINGS = Note("logs that are the beginning of another one, left out", *COUNTS)
 
 
 def paired(messages: list[dict], notes: Counter) -> list[dict]:
@@ -57,13 +58,14 @@ def _turns_in_one(messages: list[dict], notes: Counter) -> list[dict]:
         if alike and "tool_calls" in last and "tool_calls" not in message and not answered:
             alike = False
         if alike:
-            notes["turns in several messages, made one"] += 1
+            notes[Note("turns in several messages, made one", "messages", "thoughts")] += 1
             turns[-1] = _joined(last, message)
         else:
             turns.append(message)
     spoken = [turn for turn in turns if not _is_thought_alone(turn)]
     if len(spoken) < len(turns):
-        notes["thoughts without an answer, left out"] += len(turns) - len(spoken)
+        alone = Note("thoughts without an answer, left out", "messages", "thoughts")
+        notes[alone] += len(turns) - len(spoken)
     return spoken
 
 

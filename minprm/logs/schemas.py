@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from minprm.data import Demo
-from minprm.logs.books import is_list_of, without
+from minprm.logs.books import Note, is_list_of, without
 from minprm.text.actions import parse_json, parts
 
 TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array",
@@ -165,10 +165,12 @@ def add_missing_tools(demos: list[Demo], declares: list[bool], notes: Counter) -
     of_all = [schemas[name] for name in sorted(shared)]
     for demo, names, declares_tools in zip(demos, missing, declares, strict=True):
         if of_all and not declares_tools:
-            notes[f'logs without "tools", given those of the calls: {_listed(shared)}'] += 1
+            given = f'logs without "tools", given those of the calls: {_listed(shared)}'
+            notes[Note(given, "tools")] += 1
             demo.tools = of_all
         elif names:
-            notes[f'calls of tools that "tools" lacks, added to it: {_listed(names)}'] += 1
+            added = f'calls of tools that "tools" lacks, added to it: {_listed(names)}'
+            notes[Note(added, "tools")] += 1
             demo.tools = [*demo.tools, *(schemas[name] for name in names)]
 
 

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from minprm.logs.books import first, is_nothing
+from minprm.logs.books import Note, first, is_nothing
 from minprm.logs.pairing import REASONING
 
 # Other names of a thought.
@@ -112,7 +112,7 @@ def without_tags(text: str, thought: str, calls: bool, notes: Counter) -> tuple[
         if of_text or ahead.endswith("`") or ahead.count("```") % 2:
             break
         inside = before[opened.end() :] if opened else before
-        notes[f"thoughts that end in {tag[0]}, taken out of content"] += 1
+        notes[Note(f"thoughts that end in {tag[0]}, taken out of content", "thoughts")] += 1
         if inside.strip() and thought and thought.strip() != inside.strip():
             raise ValueError(f"it has more than one thought, in content or {REASONING}: keep one")
         # what follows a thought is set off by empty lines; its first line keeps its spaces
