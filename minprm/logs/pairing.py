@@ -8,7 +8,7 @@ import json
 from collections import Counter, defaultdict
 
 from minprm.data import Demo
-from minprm.logs.books import COUNTS, Note
+from minprm.logs.books import COUNTS, Note, without
 
 REASONING = "reasoning_content"
 AS_USERS = Note("answers to calls that are not learned, read as messages of the user", "results")
@@ -19,8 +19,7 @@ def paired(messages: list[dict], notes: Counter) -> list[dict]:
     """The messages, each turn one of them, and each call followed by its answers in order."""
     turns = _turns_in_one(messages, notes)
     ordered: list[dict] = []
-    # the tool's name of each call so far that waits for its answer
-    late: dict[str | None, str] = {}
+    late: dict[str, str] = {}  # the tool of each call so far that waits for its answer
     i = 0
     while i < len(turns):
         message = turns[i]
@@ -55,9 +54,7 @@ def _turns_in_one(messages: list[dict], notes: Counter) -> list[dict]:
         alike = both and (_is_thought_alone(last) or last.get("weight") == message.get("weight"))
         # behind a call, a text is what the agent said to its answer, unless the answer comes later
         answered = i + 1 < len(messages) and messages[i + 1]["role"] == "tool"
-        if alike and "tool_calls" in last and "tool_calls" not in message and not answered:
-            alike = False
-        if alike:
+        if alike and ("tool_calls" not in last or "tool_calls" in message or answered):
             notes[Note("turns in several messages, made one", "messages", "thoughts")] += 1
             turns[-1] = _joined(last, message)
         else:
@@ -70,11 +67,8 @@ def _turns_in_one(messages: list[dict], notes: Counter) -> list[dict]:
 
 
 def _is_thought_alone(message: dict) -> bool:
-    return (
-        message["role"] == "assistant"
-        and message["content"] is None
-        and "tool_calls" not in message
-    )
+    is_empty = message["content"] is None and "tool_calls" not in message
+    return is_empty and message["role"] == "assistant"
 
 
 def _joined(first: dict, second: dict) -> dict:
@@ -91,63 +85,57 @@ def _joined(first: dict, second: dict) -> dict:
 
 
 def _in_order(
-    calls: list[dict],
-    answers: list[dict],
-    notes: Counter,
-    late: dict[str | None, str],
-    at_end: bool,
+    calls: list[dict], answers: list[dict], notes: Counter, late: dict[str, str], at_end: bool
 ) -> list[dict]:
     """The answers in the order of their calls: by id; without one by name, and then by place.
     One that a call before these has waited for stays behind them, with the name of its tool."""
-    ids = [call.get("id") for call in calls]
-    open_calls = list(range(len(calls)))
-    numbers: list[int | None] = []
-    for answer in answers:
-        call_id = answer.get("tool_call_id")
-        number = next((n for n in open_calls if call_id is not None and ids[n] == call_id), None)
-        if number is not None:
-            open_calls.remove(number)
-        numbers.append(number)
+    have_ids = any(call.get("id") for call in calls)
+    waiting = dict(enumerate(calls))  # those without an answer
+    places: dict[int, int] = {}  # of each answer, the number of its call
     for i, answer in enumerate(answers):
-        if numbers[i] is None and answer.get("tool_call_id") in late:
+        same = [n for n, call in waiting.items() if call.get("id", 0) == answer.get("tool_call_id")]
+        if same:
+            places[i] = same[0]
+            del waiting[same[0]]
+    for i, answer in enumerate(answers):
+        call_id = answer.get("tool_call_id")
+        if i not in places and call_id in late:
             notes["answers that come behind a later call, left there"] += 1
-            answers[i] = {"name": late.pop(answer["tool_call_id"]), **answer}
-            numbers[i] = len(calls)
-        if numbers[i] is not None or not open_calls:
+            answers[i] = {"name": late.pop(call_id), **answer}
+            places[i] = len(calls)
+        if i in places or not waiting:
             continue
-        if answer.get("tool_call_id") is not None and any(ids):
+        if call_id is not None and have_ids:
             if len(answers) != len(calls):
                 continue
             notes["answers whose id is that of no call, paired by place"] += 1
-        same = [n for n in open_calls if calls[n]["function"]["name"] == answer.get("name")]
-        number = (same or open_calls)[0]
-        numbers[i] = number
-        open_calls.remove(number)
-    of_none = numbers.count(None)
-    if of_none:
-        notes["answers to no call"] += of_none
-    if open_calls and not (at_end and not answers):
-        notes["calls without an answer"] += len(open_calls)
-        late |= {ids[n]: calls[n]["function"]["name"] for n in open_calls if ids[n] is not None}
-        for i, number in enumerate(numbers):  # templates pair by names where an answer is missing
-            if number is not None and "name" not in answers[i]:
-                answers[i] = {"name": calls[number]["function"]["name"], **answers[i]}
-    places = [len(calls) if number is None else number for number in numbers]
-    if places != sorted(places):
+        same = [n for n in waiting if calls[n]["function"]["name"] == answer.get("name")]
+        places[i] = (same or [*waiting])[0]
+        del waiting[places[i]]
+    if len(places) < len(answers):
+        notes["answers to no call"] += len(answers) - len(places)
+    if waiting and (answers or not at_end):
+        notes["calls without an answer"] += len(waiting)
+        late |= {call["id"]: call["function"]["name"] for call in waiting.values() if "id" in call}
+        for i, n in places.items():  # templates pair by names where an answer is missing
+            if "name" not in answers[i]:
+                answers[i] = {"name": calls[n]["function"]["name"], **answers[i]}
+    order = [places.get(i, len(calls)) for i in range(len(answers))]
+    if order != sorted(order):
         notes["answers sorted into the order of their calls"] += 1
-    return [answer for _, answer in sorted(zip(places, answers, strict=True), key=lambda p: p[0])]
+    return [answers[i] for i in sorted(range(len(answers)), key=order.__getitem__)]
+
+
+def as_line(call: dict, arguments: str) -> str:
+    """A call as a line of JSON, whose arguments are JSON already."""
+    return f'{{"name": {json.dumps(call["function"]["name"])}, "arguments": {arguments}}}'
 
 
 def _as_text(message: dict) -> dict:
     """An answer that is not learned, with its calls as lines of its text."""
     lines = [message["content"]] if message["content"] else []
-    for call in message["tool_calls"]:
-        function = call["function"]
-        lines.append(
-            f'{{"name": {json.dumps(function["name"])}, "arguments": {function["arguments"]}}}'
-        )
-    text = {key: field for key, field in message.items() if key not in ("tool_calls", REASONING)}
-    return text | {"content": "\n".join(lines)}
+    lines += [as_line(call, call["function"]["arguments"]) for call in message["tool_calls"]]
+    return without(message, "tool_calls", REASONING) | {"content": "\n".join(lines)}
 
 
 def without_beginnings(demos: list[Demo]) -> list[int]:

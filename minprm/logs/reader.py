@@ -20,11 +20,19 @@ from typing import Any, TypeVar
 
 from minprm.constants import fail
 from minprm.data import Demo, Step
-from minprm.logs.books import ARGUMENTS, AS_THEY_ARE, Reading, first, is_kept, renamed
+from minprm.logs.books import (
+    ARGUMENTS,
+    AS_THEY_ARE,
+    Reading,
+    first,
+    is_kept,
+    renamed,
+    without,
+)
 from minprm.logs.files import Problem, files_of, unread_files, values_of
 from minprm.logs.formats import logs_of, opened
 from minprm.logs.normalise import LeftOut, normalised
-from minprm.logs.pairing import BEGINNINGS, REASONING, without_beginnings
+from minprm.logs.pairing import BEGINNINGS, REASONING, as_line, without_beginnings
 from minprm.logs.schemas import add_missing_tools
 from minprm.logs.thoughts import THOUGHTS
 from minprm.text.actions import joined, parse_json
@@ -116,9 +124,7 @@ def _action(message: dict, i: int) -> str:
         raise ValueError(f"message {i} (assistant): {error}") from error
     lines = [reply] if reply else []
     for call in message.get("tool_calls", ()):
-        name = json.dumps(call["function"]["name"])
-        arguments = to_the_letter(call["function"]["arguments"])
-        lines.append(f'{{"name": {name}, "arguments": {arguments}}}')
+        lines.append(as_line(call, to_the_letter(call["function"]["arguments"])))
     return "\n".join(lines)
 
 
@@ -144,7 +150,7 @@ def to_chat(demo: Demo) -> dict:
     messages = []
     for step in demo.steps:
         answer = demo.messages[len(messages) + len(step.state)]
-        answer = {key: field for key, field in answer.items() if key != REASONING}
+        answer = without(answer, REASONING)
         if step.thought is not None:
             answer[REASONING] = step.thought
         messages += [*step.state, answer]
