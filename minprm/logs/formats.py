@@ -14,25 +14,29 @@ from typing import Any
 
 from minprm import own as users
 from minprm.logs.blocks import is_message, is_record
-from minprm.logs.books import ARGUMENTS, TOOL_NAMES, field_at, first, parsed, without
-from minprm.logs.envelopes import (
-    MESSAGES,
-    REQUESTS,
-    RESPONSES,
-    TOOLS,
-    in_chat_form,
+from minprm.logs.books import (
+    ARGUMENTS,
+    TOOL_NAMES,
+    field_at,
+    fields_of,
+    first,
+    objects_in,
+    parsed,
+    without,
 )
+from minprm.logs.envelopes import MESSAGES, REQUESTS, RESPONSES, TOOLS, in_chat_form
 from minprm.logs.events import is_event, is_gemini_line, is_gemini_session, is_row, split_events
 from minprm.logs.files import Problem, Row, values_of
 from minprm.logs.programs import FAMILIES, parts_of
 from minprm.logs.spans import calls_a_model, observed, spans_of
-from minprm.logs.traces import calls_of_models, has_failed, is_no_chat, is_span
+from minprm.logs.traces import FAILED, calls_of_models, has_failed, is_no_chat, is_span
 
 FORMATS = (
     'a chat ("messages") of any provider, a request with its response, a batch, ShareGPT, ATIF, a'
     " session of an agent, and what else docs/logs.md lists; another format is read by --format"
     " FILE.py:NAME, a function of yours"
 )
+SILENT = "spans without messages, left out"
 # Of a message: which conversation it is of, where a file holds those of several.
 CONVERSATION_IDS = ("conversation_id", "conversationId", "thread_id", "threadId", "session_id",
                     "sessionId", "chat_id", "chatId")  # fmt: skip
@@ -61,7 +65,7 @@ def logs_of(
         if isinstance(value, Row):
             _take_out_filled(value, notes)
         theirs = opener(value) if opener and not isinstance(value, Problem) else None
-        fields = value if isinstance(value, dict) else {}
+        fields = fields_of(value)
         role = fields.get("role")
         if theirs is not None:
             yield from logs_in(place, theirs, notes)
@@ -104,7 +108,7 @@ def _take_out_filled(row: Row, notes: Counter) -> None:
     if any(first(fields, (*TOOLS, "functions")) for fields in inside):
         return
     calls: dict[str, list[tuple[dict, str]]] = {}
-    for fields in _objects_in(row):
+    for fields in _all_objects_in(row):
         name = first(fields, TOOL_NAMES)
         for key in ARGUMENTS if isinstance(name, str) else ():
             if isinstance(fields.get(key), dict) and not first(fields[key], MESSAGES):
@@ -118,12 +122,12 @@ def _take_out_filled(row: Row, notes: Counter) -> None:
             fields[key] = own
 
 
-def _objects_in(tree: Any) -> Iterator[dict]:
+def _all_objects_in(tree: Any) -> Iterator[dict]:
     if isinstance(tree, dict):
         yield tree
     for entry in tree.values() if isinstance(tree, dict) else tree:
         if isinstance(entry, dict | list):
-            yield from _objects_in(entry)
+            yield from _all_objects_in(entry)
 
 
 def _without_filled(arguments: dict, calls: list[dict]) -> dict:
@@ -167,7 +171,7 @@ def _holds_objects(value: Any) -> bool:
 def logs_in(place: str, logs: Any, notes: Counter) -> Iterator[tuple[str, Any]]:
     """(place, log) of each log in a JSON value: one log, a list of them, or what holds many."""
     try:
-        several = _many(logs, notes)
+        several = _several(logs, notes)
     except (AttributeError, KeyError, IndexError, TypeError) as error:
         yield place, Problem(place, f"it is damaged, and what logs it holds is unclear ({error!r})")
         return
@@ -181,22 +185,34 @@ def logs_in(place: str, logs: Any, notes: Counter) -> Iterator[tuple[str, Any]]:
         yield from logs_in(f"{place}, log {number}", log, notes)
 
 
-def _many(value: Any, notes: Counter) -> list | None:
+def _several(value: Any, notes: Counter) -> list | None:
     """The logs of a value that holds many of them; None where it is one log."""
-    is_session = isinstance(value, list) and any(map(is_event, value))
-    if is_session and (is_gemini_session(value) or all(map(_is_of_session, value))):
-        sessions = split_events(value)
-        return None if sessions == [value] else sessions
+    if isinstance(value, list):
+        return _several_in_list(value, notes)
+    return _several_in_object(value, notes) if isinstance(value, dict) else None
+
+
+def _several_in_list(entries: list, notes: Counter) -> list | None:
+    """The sessions in a list of events, the spans of models in a trace, the conversations in a list
+    of messages; or what is listed."""
+    is_session = any(map(is_event, entries))
+    if is_session and (is_gemini_session(entries) or all(map(_is_of_session, entries))):
+        sessions = split_events(entries)
+        return None if sessions == [entries] else sessions
+    parts = parts_of(entries, notes)
+    if parts is not None:
+        return parts
+    if any(map(is_span, entries)):
+        return calls_of_models(entries, notes)
+    speaks = any(_is_of_session(one) and "role" in one for one in entries)
+    return _by_conversation(entries) if speaks or all(map(is_message, entries)) else entries
+
+
+def _several_in_object(value: dict, notes: Counter) -> list | None:
+    """The logs in an export of a program's; none in a span of something else than a model."""
     parts = parts_of(value, notes)
     if parts is not None:
         return parts
-    if isinstance(value, list) and any(map(is_span, value)):
-        return calls_of_models(value, notes)
-    if isinstance(value, list):
-        speaks = any(_is_of_session(one) and "role" in one for one in value)
-        return _by_conversation(value) if speaks or all(map(is_message, value)) else value
-    if not isinstance(value, dict):
-        return None
     if isinstance(value.get("simulations"), list):  # tau2-bench
         environment = (value.get("info") or {}).get("environment_info") or {}
         beside = {"system": environment.get("policy"), "tools": environment.get("tool_defs")}
@@ -204,24 +220,15 @@ def _many(value: Any, notes: Counter) -> list | None:
     if isinstance(value.get("samples"), list) and "eval" in value:  # Inspect
         return value["samples"]
     observations = value.get("observations")  # of Langfuse, which may list their ids alone
-    if isinstance(observations, list) and all(isinstance(one, dict) for one in observations):
-        kept = calls_of_models(observations, notes)
-        generations = [one for one in kept if one.get("type") == "GENERATION"]
-        answered = [one for one in generations if first(one, (*MESSAGES, *REQUESTS))]
-        if len(answered) < len(generations):
-            notes["spans without messages, left out"] += len(generations) - len(answered)
+    if isinstance(observations, list) and objects_in(observations) == observations:
+        answered = _generations(observations, notes)
         return answered or [without(value, "observations")]
     if value.get("child_runs"):  # LangSmith: its model is called in one of them, or in none
         deep = any(run.get("child_runs") or not is_no_chat(run) for run in value["child_runs"])
         return value["child_runs"] if deep else [{**value, "child_runs": None}]
-    if has_failed(value):
-        notes["calls of a model that failed, left out"] += 1
-        return []
-    if is_no_chat(value):
-        notes["spans without messages, left out"] += 1
-        return []
-    if not first(value, MESSAGES) and not calls_a_model(value):
-        notes["spans of tools, or of agents with their last answer alone, left out"] += 1
+    left_out = _why_no_log(value)
+    if left_out:
+        notes[left_out] += 1
         return []
     for key, inside in value.items():  # the events of a session, with an object around them
         if isinstance(inside, list) and inside and all(map(is_event, inside)):
@@ -236,8 +243,29 @@ def _many(value: Any, notes: Counter) -> list | None:
     if first(value, REQUESTS) and not answered:
         return None
     if logs == []:
-        notes["spans without messages, left out"] += 1
+        notes[SILENT] += 1
     return logs
+
+
+def _generations(observations: list[dict], notes: Counter) -> list[dict]:
+    """The observations of Langfuse in which a model was asked."""
+    kept = calls_of_models(observations, notes)
+    generations = [one for one in kept if one.get("type") == "GENERATION"]
+    asked = [one for one in generations if first(one, (*MESSAGES, *REQUESTS))]
+    if len(asked) < len(generations):
+        notes[SILENT] += len(generations) - len(asked)
+    return asked
+
+
+def _why_no_log(value: dict) -> str:
+    """The note of a span that is no log; empty where it may be one."""
+    if has_failed(value):
+        return FAILED
+    if is_no_chat(value):
+        return SILENT
+    if not first(value, MESSAGES) and not calls_a_model(value):
+        return "spans of tools, or of agents with their last answer alone, left out"
+    return ""
 
 
 def _by_conversation(messages: list[dict]) -> list[list[dict]] | None:
@@ -256,8 +284,7 @@ def _by_conversation(messages: list[dict]) -> list[list[dict]] | None:
 def opened(log: Any, notes: Counter) -> tuple[str, dict]:
     """(name of the format, the log as a line of chat). Raises ValueError where it is none."""
     if isinstance(log, list) and log and not is_event(log[0]):
-        is_sharegpt = isinstance(log[0], dict) and "from" in log[0]
-        log = {"conversations" if is_sharegpt else "messages": log}
+        log = {"conversations" if "from" in fields_of(log[0]) else "messages": log}
     text = field_at(log, "messages")
     log = dict(log, messages=parsed(text)) if isinstance(text, str) else log
     name = "chat"

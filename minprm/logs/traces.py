@@ -13,6 +13,7 @@ from minprm.logs.blocks import is_message
 from minprm.logs.books import field_at, first, parsed
 from minprm.logs.envelopes import MESSAGES, REQUESTS, RESPONSES, is_envelope, unwrapped
 
+FAILED = "calls of a model that failed, left out"
 # Spans in which no model answers, and those in which one may: its answer is then a message.
 OTHER_SPANS = ("tool", "retriever", "embedding", "prompt", "parser", "evaluator", "guardrail")
 CHAINS = ("chain", "agent", "span", "op", "event")
@@ -45,11 +46,11 @@ def _kind_of(span: dict) -> str:
 def is_no_chat(span: dict) -> bool:
     """Is it a span of LangSmith, Langfuse or Weave, and no model's answer is what it returned?"""
     kind = _kind_of(span)
-    returned = unwrapped(first(span, ("outputs", "output")))
-    theirs = field_at(span, "span_attributes.type")
-    if theirs in (*OF_BRAINTRUST, *CHAINS_OF_BRAINTRUST) and not first(span, MESSAGES):
-        return theirs in OF_BRAINTRUST or not is_envelope(returned)
-    return kind in OTHER_SPANS or (kind in CHAINS and not is_envelope(returned))
+    theirs = None if first(span, MESSAGES) else field_at(span, "span_attributes.type")
+    if kind in OTHER_SPANS or theirs in OF_BRAINTRUST:
+        return True
+    may_answer = kind in CHAINS or theirs in CHAINS_OF_BRAINTRUST
+    return may_answer and not is_envelope(unwrapped(first(span, ("outputs", "output"))))
 
 
 def calls_of_models(spans: list, notes: Counter) -> list:
@@ -57,7 +58,7 @@ def calls_of_models(spans: list, notes: Counter) -> list:
     only say again what calls of models in them said."""
     succeeded = [span for span in spans if not has_failed(span)]
     if len(succeeded) < len(spans):
-        notes["calls of a model that failed, left out"] += len(spans) - len(succeeded)
+        notes[FAILED] += len(spans) - len(succeeded)
     parents = {_name_of(span): _parent_of(span) for span in succeeded if is_span(span)}
     inside: dict[tuple, list[dict]] = {}  # of each span, the calls in it
     for span in succeeded:
