@@ -101,7 +101,7 @@ def split_events(events: list[dict]) -> list[list[dict]]:
     """The events of each session, of each agent that a session has started, and of each part behind
     a summary."""
     sessions = [events] if is_gemini_session(events) else _sessions_in(events)
-    parts = [part for own in sessions for part in _by_summaries(own)]
+    parts = [part for own in sessions for part in split_at_summaries(own, _read_behind)]
     answered = [part for part in parts if any(map(_says_something, part))]
     return answered or parts
 
@@ -154,22 +154,24 @@ def _says_something(event: dict) -> bool:
     return is_message or (event.get("source") == "agent" and not is_own)
 
 
-def _by_summaries(events: list[dict]) -> list[list[dict]]:
-    """The events up to each summary of Codex, Gemini CLI or OpenHands; the next part begins with
-    what its model went on from. Where that cannot be read, the summary stays, with what follows."""
-    parts: list[list[dict]] = [[]]
-    for event in events:
-        history = _read_behind(parts[-1], event)
+def split_at_summaries(entries: list, read_behind: Callable) -> list[list]:
+    """The entries up to each summary; the next part begins with what its model went on from.
+
+    read_behind: of (the part so far, an entry), what that is; None where the entry is no summary.
+    """
+    parts: list[list] = [[]]
+    for entry in entries:
+        history = read_behind(parts[-1], entry)
         if history is None:
-            parts[-1].append(event)
+            parts[-1].append(entry)
         else:
             parts.append(history)
     return parts
 
 
 def _read_behind(before: list[dict], event: dict) -> list[dict] | None:
-    """What the model went on from after this event; None where it is no summary, or its history is
-    encrypted, or not in the log."""
+    """What the model of Codex, Gemini CLI or OpenHands went on from after this event; None where it
+    is no summary. One whose history is encrypted, or not in the log, stays, with what follows."""
     condenses = any(event.get(key) in CONDENSED for key in ("type", "kind", "action"))
     changed = fields_of(event.get("$set"))  # of Gemini CLI
     if not condenses and "messages" not in changed:

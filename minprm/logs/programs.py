@@ -6,11 +6,21 @@ What agents write event by event is in events.py, ATIF in atif.py.
 import json
 from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from minprm.logs.atif import from_atif
 from minprm.logs.blocks import answer, call, is_opencodes, thought_of
-from minprm.logs.books import CUT_OFF, OUTCOMES, field_at, first, parsed, without
+from minprm.logs.books import (
+    CUT_OFF,
+    OUTCOMES,
+    field_at,
+    fields_of,
+    first,
+    objects_in,
+    parsed,
+    without,
+)
 from minprm.logs.envelopes import (
     MESSAGES,
     in_chat_form,
@@ -18,7 +28,7 @@ from minprm.logs.envelopes import (
     response_messages,
     tools_beside,
 )
-from minprm.logs.events import EVENTS
+from minprm.logs.events import EVENTS, split_at_summaries
 from minprm.logs.schemas import from_flat
 
 OF_CONTINUE = ("id", "editorState", "promptLogs", "message")
@@ -92,50 +102,12 @@ def _from_swe_agent(log: dict, notes: Counter) -> dict:
 
 def _from_adk(log: dict, notes: Counter) -> dict:
     """A session of Google's ADK; an event without content changes its state alone."""
-    entries = [one | one["content"] for one in log["events"] if field_at(one, "content.parts")]
-    entries = [without(one, "start") for one in entries]
+    spoken = [one for one in log["events"] if field_at(one, "content.parts")]
+    entries = [without(one | one["content"], "start") for one in spoken]
     authors = {str(entry.get("author")) for entry in entries} - {"user"}
     if len(authors) > 1:
         notes[f"sessions of several agents, read as one: {', '.join(sorted(authors))}"] += 1
     return _of_a_program({**log, "events": None}, entries, notes)
-
-
-def _parts_of_adk(session: dict, notes: Counter) -> list[dict] | None:
-    """The part of a session up to each summary, and what its model read behind it; None where it
-    was neither summarised nor taken back. What its user took back is in none."""
-    events: list[dict] = []
-    parts = []
-    for event in session["events"]:
-        actions = event.get("actions") or {}
-        back_to = first(actions, ("rewindBeforeInvocationId", "rewind_before_invocation_id"))
-        names = [first(one, ("invocationId", "invocation_id")) for one in events]
-        if back_to and back_to in names:
-            notes["events that its user took back, left out"] += len(events) - names.index(back_to)
-            events = events[: names.index(back_to)]
-        summary = actions.get("compaction")
-        if not summary:
-            events.append(event)
-            continue
-        parts.append(events)
-        start = first(summary, ("startTimestamp", "start_timestamp")) or 0
-        end = first(summary, ("endTimestamp", "end_timestamp")) or 0
-        content = first(summary, ("compactedContent", "compacted_content"))
-        others = []
-        for one in events:  # an older summary goes where a later one holds all of it
-            time = one.get("timestamp", 0)
-            if not (start <= one.get("start", time) and time <= end):
-                others.append({**one, "weight": 0})
-        summed = {"author": "user", "timestamp": end, "start": start,
-                  "content": {**content, "role": "user"}}  # fmt: skip
-        events = sorted([*others, summed], key=lambda one: one.get("timestamp", 0))
-    if not parts and events == session["events"]:
-        return None
-    answered = [part for part in (*parts, events) if any(map(_answers_now, part))]
-    return [{**session, "events": part} for part in answered or [events]]
-
-
-def _answers_now(event: dict) -> bool:
-    return event.get("author") != "user" and "weight" not in event
 
 
 def parts_of(value: Any, notes: Counter) -> list | None:
@@ -153,41 +125,78 @@ def parts_of(value: Any, notes: Counter) -> list | None:
     return _parts_of_opencode(value) if is_summarised else None
 
 
+def _parts_of_adk(session: dict, notes: Counter) -> list[dict] | None:
+    """Of Google's ADK; None also where nothing was taken back. What was, is in none."""
+
+    def read_behind(before: list[dict], event: dict) -> list[dict] | None:
+        actions = event.get("actions") or {}
+        back_to = first(actions, ("rewindBeforeInvocationId", "rewind_before_invocation_id"))
+        names = [first(one, ("invocationId", "invocation_id")) for one in before]
+        if back_to and back_to in names:
+            notes["events that its user took back, left out"] += len(names) - names.index(back_to)
+            del before[names.index(back_to) :]
+        summary = actions.get("compaction")
+        return _compacted(before, summary) if summary else None
+
+    parts = split_at_summaries(session["events"], read_behind)
+    if parts == [session["events"]]:
+        return None
+    answered = []
+    for part in parts:
+        if any(one.get("author") != "user" and "weight" not in one for one in part):
+            answered.append(part)
+    return [{**session, "events": part} for part in answered or parts[-1:]]
+
+
+def _compacted(before: list[dict], summary: dict) -> list[dict]:
+    """The summary among the events that it does not stand for. An older one goes where a later one
+    holds all of it."""
+    start = first(summary, ("startTimestamp", "start_timestamp")) or 0
+    end = first(summary, ("endTimestamp", "end_timestamp")) or 0
+    content = first(summary, ("compactedContent", "compacted_content"))
+    others = []
+    for event in before:
+        time = event.get("timestamp", 0)
+        if not (start <= event.get("start", time) and time <= end):
+            others.append({**event, "weight": 0})
+    summed = {"author": "user", "timestamp": end, "start": start,
+              "content": {**content, "role": "user"}}  # fmt: skip
+    return sorted([*others, summed], key=lambda event: event.get("timestamp", 0))
+
+
 def _summarises(message: Any) -> bool:
     """Is it what opencode asks its model when the conversation is too long?"""
     parts = (message["parts"] if is_opencodes(message) else None) or []
-    return any(isinstance(part, dict) and part.get("type") == "compaction" for part in parts)
+    return any(field_at(part, "type") == "compaction" for part in parts)
 
 
 def _parts_of_opencode(session: dict) -> list[dict]:
-    """The part of a session up to each summary, and what its model read behind it."""
-    parts: list[list] = [[]]
-    for message in session["messages"]:
-        if _summarises(message):
-            question = {"type": "text", "text": "What did we do so far?"}
-            parts.append([])
-            message = {**message, "parts": [question]}
-        parts[-1].append(message)
-    answered = [part for part in parts if any(map(_is_answer_of_opencode, part))]
+    question = {"type": "text", "text": "What did we do so far?"}
+
+    def read_behind(before: list, message: Any) -> list[dict] | None:
+        return [{**message, "parts": [question]}] if _summarises(message) else None
+
+    parts = split_at_summaries(session["messages"], read_behind)
+    answered = []
+    for part in parts:
+        about = [message["info"] for message in part if is_opencodes(message)]
+        if any(one.get("role") == "assistant" and one.get("summary") is not True for one in about):
+            answered.append(part)
     return [{**session, "messages": part} for part in answered or parts[:1]]
 
 
-def _is_answer_of_opencode(message: Any) -> bool:
-    fields = message["info"] if is_opencodes(message) else {}
-    return fields.get("role") == "assistant" and fields.get("summary") is not True
-
-
 def _parts_of_roo(messages: list) -> list[list]:
-    """Of Roo Code: the messages up to each summary, and what its model read behind it."""
-    parts: list[list] = [[]]
-    for message in messages:
-        if message.get("isSummary"):
-            summarised = message.get("condenseId")
-            stays = [one for one in parts[-1] if one.get("condenseParent") != summarised]
-            parts.append([{**one, "weight": 0} for one in stays])
-        parts[-1].append(message)
+    """Of Roo Code, which marks the messages that a summary stands for."""
+
+    def read_behind(before: list[dict], message: dict) -> list[dict] | None:
+        if not message.get("isSummary"):
+            return None
+        summarised = message.get("condenseId")
+        stays = [one for one in before if one.get("condenseParent") != summarised]
+        return [*({**one, "weight": 0} for one in stays), message]
+
     plain = []
-    for part in parts:
+    for part in split_at_summaries(messages, read_behind):
         if any(one.get("role") == "assistant" and "weight" not in one for one in part):
             plain.append([without(one, *OF_ROO) for one in part])
     return plain
@@ -259,7 +268,7 @@ def _from_tau(log: dict, notes: Counter) -> dict:
     part of what the agent sees."""
     several = [one.get("tool_messages") or [one] for one in first(log, ("traj", "messages"))]
     entries = []
-    for entry in (entry for entries in several for entry in entries):
+    for entry in chain.from_iterable(several):
         entry = without(entry, "cost", "raw_data", "timestamp")
         of_the_user = entry.pop("requestor", None) == "user" or entry.get("role") == "user"
         if of_the_user and (entry.get("tool_calls") or entry["role"] == "tool"):
@@ -310,10 +319,7 @@ def _speaks(key: str, sign: str, *values: str) -> Callable[[Any], bool]:
     """Is it an object with a list of messages under this key, one of which has this sign?"""
 
     def is_of(log: Any) -> bool:
-        entries = log.get(key) if isinstance(log, dict) else None
-        if not isinstance(entries, list):
-            return False
-        signs = [entry.get(sign) for entry in entries if isinstance(entry, dict)]
+        signs = [entry.get(sign) for entry in objects_in(fields_of(log).get(key))]
         return any(one in values if values else one is not None for one in signs)
 
     return is_of
