@@ -18,7 +18,18 @@ from minprm.logs.blocks import (
     is_plain,
     messages_of,
 )
-from minprm.logs.books import CUT_OFF, field_at, first, is_book, is_nothing, parsed, without
+from minprm.logs.books import (
+    CUT_OFF,
+    as_list,
+    field_at,
+    fields_of,
+    first,
+    is_book,
+    is_nothing,
+    objects_in,
+    parsed,
+    without,
+)
 from minprm.logs.schemas import tool_name
 
 # Where programs keep a conversation, what was asked, what was answered, the rules and the tools.
@@ -89,11 +100,7 @@ def in_chat_form(log: dict, notes: Counter, of_a_program: bool = False) -> tuple
     answered = [unwrapped(others.get(key)) for key in RESPONSES]
     responses = [response for response in answered if isinstance(response, dict)]
     for fields in (others, *responses):
-        answers = first(fields, SEVERAL)
-        if isinstance(answers, list) and answers and isinstance(answers[0], list):
-            answers = [one for prompt in answers for one in prompt]  # as LangSmith lists them
-        several = isinstance(answers, list) and len(answers) > 1
-        if several and not any("delta" in one for one in answers):
+        if _offers_several(first(fields, SEVERAL)):
             notes["requests with several answers, of which the first is read"] += 1
     for response in responses:  # OpenAI's Responses say the rules and the tools again
         _take_rules(response, others)
@@ -111,20 +118,29 @@ def in_chat_form(log: dict, notes: Counter, of_a_program: bool = False) -> tuple
     if isinstance(effort, dict) and effort.keys() <= EFFORT:
         del others["reasoning"]
     family = _family_of(entries)
-    in_parts = sum(isinstance(e, dict) and isinstance(e.get("content"), list) for e in entries)
+    in_parts = sum(isinstance(entry.get("content"), list) for entry in objects_in(entries))
     if family == "chat" and in_parts:
         notes["content in parts, joined as they stand"] += in_parts
     glue = "" if family in ("chat", "Gemini") else "\n"
     chat: dict = {**others, "messages": messages_of(entries, glue, of_a_program)}
     if tools:
         chat["tools"] = tools
-    last = chat["messages"][-1] if chat["messages"] else None
     # of what is no text, the status is of more than the answer
     in_text = any(isinstance(response, str) for response in answered)
     is_cut = ended_early(others) or (in_text and others.get("status") in STOPPED)
-    if isinstance(last, dict) and last.get("role") == "assistant" and is_cut:
+    last = fields_of(chat["messages"][-1]) if chat["messages"] else {}
+    if is_cut and last.get("role") == "assistant":
         chat["messages"][-1] = {**last, CUT_OFF: True}
-    return family, _tools_once(chat, notes)
+    return family, _without_tags(chat, notes)
+
+
+def _offers_several(answers: Any) -> bool:
+    """Are there answers to choose from, and not the pieces of one?"""
+    if not isinstance(answers, list):
+        return False
+    if answers and isinstance(answers[0], list):
+        answers = [one for prompt in answers for one in prompt]  # as LangSmith lists them
+    return len(answers) > 1 and not any("delta" in one for one in answers)
 
 
 def _is_schema(entry: Any) -> bool:
@@ -142,18 +158,16 @@ def _family_of(entries: list) -> str:
             continue
         if is_opencodes(entry):
             return "opencode"
-        inside = first(entry, ("parts", "content")) if isinstance(entry, dict) else None
-        for block in [entry, *(inside if isinstance(inside, list) else [])]:
-            fields = block if isinstance(block, dict) else {}
+        inside = first(fields_of(entry), ("parts", "content"))
+        for fields in [*objects_in([entry]), *objects_in(inside)]:
             filled = [key for key in reversed(fields) if not is_nothing(fields[key])]
             for key in [fields.get("type"), *filled]:
                 if isinstance(key, str) and key in SIGNS:
                     return SIGNS[key]
-        if isinstance(entry, dict) and "parts" in entry and inside:
-            opening = inside[0] if isinstance(inside, list) else inside
-            block = opening if isinstance(opening, dict) else {}
-            if "type" in block:
-                return "OpenTelemetry" if "content" in block else "Vercel"
+        if inside and "parts" in entry:
+            opening = fields_of(as_list(inside)[0])
+            if "type" in opening:
+                return "OpenTelemetry" if "content" in opening else "Vercel"
             return "Gemini"
     return "chat"
 
@@ -163,7 +177,22 @@ def _entries(others: dict, tools: list) -> list:
     what is read is taken out of `others`, and tools of a request go to `tools`."""
     for key in {*MESSAGES, *REQUESTS, *RESPONSES} & others.keys() - SAID:
         others[key] = parsed(others[key])
-    entries = None
+    entries = _asked(others, tools)
+    for key in reversed(RULES):  # each goes before the others
+        rules = _text_of(others.get(key))
+        if rules:
+            del others[key]
+            opening = fields_of(entries[0]) if entries else {}
+            if rules != _text_of(first(opening, ("content", "value", "parts"))):
+                entries = [{"role": "system", "content": rules}, *entries]
+    _take_out_repeats(entries, others, tools)
+    for key in RESPONSES:
+        entries = _with_answer(entries, key, others)
+    return entries
+
+
+def _asked(others: dict, tools: list) -> list:
+    """The messages of a log, or of its request, taken out of `others`."""
     for key in (*MESSAGES, *REQUESTS):
         is_id = key == "conversation" and isinstance(others.get(key), str)
         if is_id and not others.keys().isdisjoint(REQUESTS):
@@ -171,61 +200,43 @@ def _entries(others: dict, tools: list) -> list:
         entries = request_messages(others.get(key), others, tools)
         if entries is not None:
             del others[key]
-            break
-    if entries is None and isinstance(others.get("response"), dict):
+            return entries
+    if isinstance(others.get("response"), dict):
         raise ValueError(
             "an answer without its request; if it is of a batch, what was asked is in the requests:"
             ' put each request\'s "body" beside the "response" of the same custom_id'
         )
-    if entries is None:
-        raise ValueError(
-            "there is no list of messages in it: --map KEY=messages says which key holds them"
-        )
-    for key in reversed(RULES):  # each goes before the others
-        rules = _text_of(others.get(key))
-        if rules:
-            del others[key]
-            opening = entries[0] if entries and isinstance(entries[0], dict) else {}
-            if rules != _text_of(first(opening, ("content", "value", "parts"))):
-                entries = [{"role": "system", "content": rules}, *entries]
-    _take_out_repeats(entries, others, tools)
-    for key in RESPONSES:
-        if not others.get(key):
-            others.pop(key, None)
-            continue
-        answered = response_messages(others[key])
-        if answered is None and key != "output":
-            raise ValueError(f'its "{key}" holds no answer: leave the log out')
-        last = entries[-1] if entries and isinstance(entries[-1], dict) else {}
-        is_text = isinstance(unwrapped(others[key]), str)
-        if answered is None or (is_text and last.get("role") == "assistant"):
-            continue  # it may be no part of the conversation: it stays, and is named
-        del others[key]
-        requests = [_core(message) for message in messages_of(entries)]
-        answers = [_core(message) for message in messages_of(answered)]
-        rest = iter(answers)
-        if all(message in rest for message in requests):  # the request is in the response too
-            entries = answered
-        elif answers != requests[-len(answers) :]:
-            if last.get("role") == "assistant" and _is_anthropics(answered[0]):
-                entries = entries[:-1]
-                answered = [_joined(last, answered[0]), *answered[1:]]
-            entries = [*entries, *answered]
-    return entries
+    raise ValueError(
+        "there is no list of messages in it: --map KEY=messages says which key holds them"
+    )
 
 
-def _is_anthropics(answer: Any) -> bool:
-    """Is it an answer of Anthropic's, which goes on with the assistant's message that ends the
-    request?"""
-    return isinstance(answer, dict) and answer.get("type") == "message" and "stop_reason" in answer
-
-
-def _joined(begun: dict, answer: dict) -> dict:
-    """One message of two, whose texts stand without a break between them."""
-    content = []
-    for part in (begun.get("content"), answer.get("content")):
-        content += part if isinstance(part, list) else [part]
-    return {**begun, **answer, "content": content}
+def _with_answer(entries: list, key: str, others: dict) -> list:
+    """The messages with the response under this key, which may say them again."""
+    if not others.get(key):
+        others.pop(key, None)
+        return entries
+    answered = response_messages(others[key])
+    if answered is None and key != "output":
+        raise ValueError(f'its "{key}" holds no answer: leave the log out')
+    last = fields_of(entries[-1]) if entries else {}
+    goes_on = last.get("role") == "assistant"
+    if answered is None or (goes_on and isinstance(unwrapped(others[key]), str)):
+        return entries  # it may be no part of the conversation: it stays, and is named
+    del others[key]
+    requests = [_core(message) for message in messages_of(entries)]
+    answers = [_core(message) for message in messages_of(answered)]
+    rest = iter(answers)
+    if all(message in rest for message in requests):  # the request is in the response too
+        return answered
+    if answers == requests[-len(answers) :]:
+        return entries
+    opening = fields_of(answered[0]) if goes_on else {}
+    if opening.get("type") == "message" and "stop_reason" in opening:
+        # Anthropic's answer goes on with the message that ends the request, without a break
+        content = [*as_list(last.get("content")), *as_list(opening.get("content"))]
+        return [*entries[:-1], {**last, **opening, "content": content}, *answered[1:]]
+    return [*entries, *answered]
 
 
 def _take_out_repeats(entries: list, others: dict, tools: list) -> None:
@@ -257,7 +268,9 @@ def request_messages(request: Any, others: dict, tools: list) -> list | None:
     an object holds goes to `others`."""
     tree = parsed(request)
     request = tree if _is_request(tree) else unwrapped(request)
-    request = _one_argument(tree) or request
+    match tree:
+        case {"args": [str(text)]} if text and tree.keys() <= {"args", "kwargs"}:
+            request = request if tree.get("kwargs") else text  # Python was called with it alone
     if isinstance(request, str) and TEMPLATED.match(request) and ENDS_OF_TURNS.search(request):
         raise ValueError(
             "its prompt was written by a chat template: keep its messages, or write them again by"
@@ -294,16 +307,6 @@ def _is_request(tree: Any) -> bool:
     return "model" in tree and all(key in ASKED or is_book(key) for key in tree)
 
 
-def _one_argument(tree: Any) -> str | None:
-    """The text that Python was called with, if that was all."""
-    if not isinstance(tree, dict) or not tree.keys() <= {"args", "kwargs"} or tree.get("kwargs"):
-        return None
-    match tree.get("args"):
-        case [str(text)]:
-            return text
-    return None
-
-
 def response_messages(response: Any) -> list | None:
     """The messages of an answer: a text, a message, or what a provider returns around one."""
     response = unwrapped(response)
@@ -314,7 +317,7 @@ def response_messages(response: Any) -> list | None:
             raise ValueError("its answer is an object as Python prints it: --drop that field")
         return [{"role": "assistant", "content": response}]
     if isinstance(response, list):
-        kinds = {str(one.get("type")) for one in response if isinstance(one, dict)}
+        kinds = {str(one.get("type")) for one in objects_in(response)}
         if kinds and kinds <= BLOCKS:
             return [{"role": "assistant", "content": response}]
         if response and all(map(_is_call, response)):  # of Vercel
@@ -322,7 +325,7 @@ def response_messages(response: Any) -> list | None:
             return [{"role": "assistant", "content": calls}]
         if any(map(is_message, response)):
             return response
-        pieces = [one for one in response if isinstance(one, dict) and PIECES & one.keys()]
+        pieces = [one for one in objects_in(response) if PIECES & one.keys()]
         if len(response) > 1 and pieces:
             raise ValueError("its answer is a stream in pieces: join them to one message")
         return response_messages(response[0]) if response else None
@@ -362,7 +365,7 @@ def is_envelope(tree: Any) -> bool:
 
 def _is_call(tree: Any) -> bool:
     """Is it a call of Vercel's that says no type?"""
-    return isinstance(tree, dict) and {"toolCallId", "toolName"} <= tree.keys()
+    return {"toolCallId", "toolName"} <= fields_of(tree).keys()
 
 
 def _text_of(rules: Any) -> str:
@@ -393,9 +396,9 @@ def tools_beside(others: dict) -> list:
             tools += _declared(listed)
             del others[key]
     for key in ("metadata", "extra"):
-        inside = parsed(others.get(key))
-        left = dict(inside) if isinstance(inside, dict) else {}
-        if left and (listed := tools_beside(left)):
+        left = dict(fields_of(parsed(others.get(key))))
+        listed = tools_beside(left) if left else []
+        if listed:
             _add_tools(listed, tools)
             others[key] = left
     for key in PARAMETERS:
@@ -452,35 +455,38 @@ def _in_lower_case(schema: Any) -> Any:
     return {**lowered, "type": kind.lower()} if isinstance(kind, str) else lowered
 
 
-def _tools_once(chat: dict, notes: Counter) -> dict:
-    """Rules of Hermes list the tools between <tools> and </tools>, and its answers stand between
-    <tool_response> and </tool_response>; the template writes both."""
+def _without_tags(chat: dict, notes: Counter) -> dict:
+    """A log of Hermes without the tags that its template writes: its rules list the tools between
+    <tools> and </tools>, its answers stand between <tool_response> and </tool_response>."""
     messages: list = []
     for message in chat["messages"]:
-        content = message.get("content") if isinstance(message, dict) else None
-        if isinstance(content, str) and content.lstrip().startswith("<tool_response>"):
-            _, *answers = content.split("<tool_response>")  # some write them as the user's
-            texts = []
-            for answer in answers:
-                inside, _, behind = answer.rpartition("</tool_response>")
-                if "</tool_response>" not in answer:  # it was cut
-                    inside, behind = answer, ""
-                messages.append({**message, "role": "tool", "content": inside.strip("\n ")})
-                texts += [behind.strip()] * bool(behind.strip())
-            if texts:
-                messages.append({**message, "role": "user", "content": "\n".join(texts)})
-        else:
-            messages.append(message)
-    text = messages[0].get("content") if messages and isinstance(messages[0], dict) else None
+        messages += _answers_in_tags(message)
+    text = field_at(messages[0], "content") if messages else None
     pairs = [*TOOLS_LISTED.finditer(text)] if isinstance(text, str) else []
     for pair in reversed(pairs):  # the rules may name the tags before
         tools = parsed(pair[1].strip())
         if isinstance(tools, str):  # one a line
             tools = [parsed(line) for line in pair[1].split("\n") if line.strip()]
-        tools = tools if isinstance(tools, list) else [tools]
-        if tools and all(isinstance(tool, dict) for tool in tools):
+        tools = as_list(tools)
+        if tools and objects_in(tools) == tools:
             notes["tools that the rules list in <tools>, taken out of the rules"] += 1
             rules = pair.string[: pair.start()] + pair.string[pair.end() :]
             messages[0] = {**messages[0], "content": rules}
             return {"tools": _declared(tools), **chat, "messages": messages}
     return {**chat, "messages": messages}
+
+
+def _answers_in_tags(message: Any) -> list:
+    """The answers between tags in a message, which may be the user's; or else the message."""
+    content = field_at(message, "content")
+    if not isinstance(content, str) or not content.lstrip().startswith("<tool_response>"):
+        return [message]
+    messages = []
+    texts = []
+    for answer in content.split("<tool_response>")[1:]:
+        inside, tag, behind = answer.rpartition("</tool_response>")
+        inside = inside if tag else answer  # it was cut
+        messages.append({**message, "role": "tool", "content": inside.strip("\n ")})
+        texts.append(behind.strip() if tag else "")
+    text = "\n".join(filter(None, texts))
+    return [*messages, {**message, "role": "user", "content": text}] if text else messages
