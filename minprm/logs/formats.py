@@ -36,6 +36,8 @@ FORMATS = (
     " session of an agent, and what else docs/logs.md lists; another format is read by --format"
     " FILE.py:NAME, a function of yours"
 )
+# Where there is a conversation, or a part of one.
+SPOKEN = (*MESSAGES, *REQUESTS, *RESPONSES)
 SILENT = "spans without messages, left out"
 # Of a message: which conversation it is of, where a file holds those of several.
 CONVERSATION_IDS = ("conversation_id", "conversationId", "thread_id", "threadId", "session_id",
@@ -75,7 +77,7 @@ def logs_of(
             notes[f"lines of role {role}, left out"] += 1
         elif is_span(value):
             spans.append((place, fields))
-        elif {"working_dir", "message_count"} <= fields.keys() and not _asks(fields):
+        elif {"working_dir", "message_count"} <= fields.keys() and not first(fields, SPOKEN):
             notes["headers of sessions of Goose, left out"] += 1
         elif _is_of_session(value) or (behind_header and is_gemini_line(value)):
             if behind_header and not is_gemini_line(value):  # another session begins
@@ -95,17 +97,11 @@ def logs_of(
             yield from logs_in(place, span, notes)
 
 
-def _asks(fields: dict) -> bool:
-    """Is there a conversation, or a part of one, in it?"""
-    return first(fields, (*MESSAGES, *REQUESTS, *RESPONSES)) is not None
-
-
 def _take_out_filled(row: Row, notes: Counter) -> None:
     """Takes out the nulls that a table puts into a call under the names that other calls have:
     those that are null in all calls of that tool. Where the row says what tools there are, their
     schemas decide (normalise.py)."""
-    inside = [fields for fields in (row, *row.values()) if isinstance(fields, dict)]
-    if any(first(fields, (*TOOLS, "functions")) for fields in inside):
+    if any(first(fields, (*TOOLS, "functions")) for fields in objects_in([row, *row.values()])):
         return
     calls: dict[str, list[tuple[dict, str]]] = {}
     for fields in _all_objects_in(row):
@@ -136,7 +132,7 @@ def _without_filled(arguments: dict, calls: list[dict]) -> dict:
     for key, field in arguments.items():
         others = [call[key] for call in calls if call.get(key) is not None]
         if isinstance(field, dict):
-            field = _without_filled(field, [one for one in others if isinstance(one, dict)])
+            field = _without_filled(field, objects_in(others))
         if others:
             own[key] = field
     return own
@@ -171,7 +167,11 @@ def _holds_objects(value: Any) -> bool:
 def logs_in(place: str, logs: Any, notes: Counter) -> Iterator[tuple[str, Any]]:
     """(place, log) of each log in a JSON value: one log, a list of them, or what holds many."""
     try:
-        several = _several(logs, notes)
+        several = None
+        if isinstance(logs, list):
+            several = _several_in_list(logs, notes)
+        elif isinstance(logs, dict):
+            several = _several_in_object(logs, notes)
     except (AttributeError, KeyError, IndexError, TypeError) as error:
         yield place, Problem(place, f"it is damaged, and what logs it holds is unclear ({error!r})")
         return
@@ -185,16 +185,9 @@ def logs_in(place: str, logs: Any, notes: Counter) -> Iterator[tuple[str, Any]]:
         yield from logs_in(f"{place}, log {number}", log, notes)
 
 
-def _several(value: Any, notes: Counter) -> list | None:
-    """The logs of a value that holds many of them; None where it is one log."""
-    if isinstance(value, list):
-        return _several_in_list(value, notes)
-    return _several_in_object(value, notes) if isinstance(value, dict) else None
-
-
 def _several_in_list(entries: list, notes: Counter) -> list | None:
     """The sessions in a list of events, the spans of models in a trace, the conversations in a list
-    of messages; or what is listed."""
+    of messages, or what is listed; None where it is one log."""
     is_session = any(map(is_event, entries))
     if is_session and (is_gemini_session(entries) or all(map(_is_of_session, entries))):
         sessions = split_events(entries)
@@ -209,7 +202,8 @@ def _several_in_list(entries: list, notes: Counter) -> list | None:
 
 
 def _several_in_object(value: dict, notes: Counter) -> list | None:
-    """The logs in an export of a program's; none in a span of something else than a model."""
+    """The logs in an export of a program's; none in a span of something else than a model; None
+    where it is one log."""
     parts = parts_of(value, notes)
     if parts is not None:
         return parts
@@ -294,16 +288,12 @@ def opened(log: Any, notes: Counter) -> tuple[str, dict]:
             if is_of(log):
                 name = family
                 return name, opener(log, notes)
-        if isinstance(log, dict) and any(key in log for key in (*MESSAGES, *REQUESTS, *RESPONSES)):
+        if isinstance(log, dict) and not log.keys().isdisjoint(SPOKEN):
             return in_chat_form(log, notes)
     except (AttributeError, KeyError, IndexError, TypeError) as error:
         raise ValueError(f"it is damaged as a log of {name} ({error!r})") from error
-    raise ValueError(f"no log, but {_in_short(log)}: what is read is {FORMATS}")
-
-
-def _in_short(log: Any) -> str:
-    """What stands there instead of a log, in a few words."""
+    in_short = json.dumps(log)[:40]
     if isinstance(log, dict):
         keys = ", ".join(json.dumps(key) for key in list(log)[:6])
-        return f"an object with {keys[:120] or 'nothing in it'}"
-    return f"{json.dumps(log)[:40]}"
+        in_short = f"an object with {keys[:120] or 'nothing in it'}"
+    raise ValueError(f"no log, but {in_short}: what is read is {FORMATS}")

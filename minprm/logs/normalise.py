@@ -32,10 +32,12 @@ from minprm.logs.books import (
     Reading,
     as_list,
     field_at,
+    fields_of,
     first,
     is_container,
     is_nothing,
     note_unread,
+    objects_in,
     parse_printed,
     parsed,
     refuse_unread,
@@ -59,6 +61,7 @@ AROUND = ("metadata", "meta", "extra", "response_metadata")  # where such a fiel
 MARKS = ("weight", "train", "trainable", "training", "loss", "loss_weight", "loss_mask",
          "train_mask", "training_mask")  # fmt: skip
 TEXTS = ("text", "input_text", "output_text")  # parts of content that hold "text"
+SAID = (*TEXTS, "refusal")
 MEDIA = ("image_url", "image", "input_image", "images", "input_audio", "audio", "file",
          "input_file", "files", "video", "videos", "document", "media")  # fmt: skip
 # What a tool's list of files may call its rows; and where a part holds what it shows.
@@ -175,29 +178,26 @@ def _marked(line: dict) -> list:
                 marks = [0, *marks]  # rules that stand beside the messages have no mark
             if len(marks) != len(messages):
                 raise ValueError(f'"{key}" does not hold one mark for each message')
-            messages = [
-                {**message, key: mark} if isinstance(message, dict) else message
-                for message, mark in zip(messages, marks, strict=True)
-            ]
+            pairs = zip(messages, marks, strict=True)
+            messages = [{**one, key: mark} if isinstance(one, dict) else one for one, mark in pairs]
     return messages
 
 
 def _with_one_id(messages: list) -> list:
     """The messages, where each call has one id: of two, as those of an item and of the call in it,
     the one that an answer names."""
-    named = {str(first(one, CALL_IDS)) for one in messages if isinstance(one, dict)}
+    named = {str(first(one, CALL_IDS)) for one in objects_in(messages)}
     with_one = []
     for message in messages:
-        calls = message.get("tool_calls") if isinstance(message, dict) else None
-        if isinstance(calls, list):
-            message = {**message, "tool_calls": [_with_named_id(call, named) for call in calls]}
+        if isinstance(field_at(message, "tool_calls"), list):
+            calls = []
+            for call in message["tool_calls"]:
+                other = first(fields_of(call), CALL_IDS)
+                is_named = other is not None and str(other) in named
+                calls.append({**call, "id": other} if is_named else call)
+            message = {**message, "tool_calls": calls}
         with_one.append(message)
     return with_one
-
-
-def _with_named_id(call: Any, named: set[str]) -> Any:
-    other = first(call, CALL_IDS) if isinstance(call, dict) else None
-    return {**call, "id": other} if other is not None and str(other) in named else call
 
 
 # --- messages -------------------------------------------------------------------------------------
@@ -244,29 +244,30 @@ def _text(content: Any, notes: Counter, glue: str = "") -> str | None:
         return content
     if not isinstance(content, list):
         raise ValueError("it has no text content")
-    texts = []
-    for part in content:
-        text = part if isinstance(part, str) else None
-        if isinstance(part, dict):
-            kind = part.get("type")
-            if kind in TEXTS or kind == "refusal":
-                text = part.get("refusal" if kind == "refusal" else "text")
-            elif (document := text_of_document(part)) is not None:
-                text = document
-            elif isinstance(kind, str) and kind in MEDIA:
-                notes[UNSEEN_NOTE] += 1
-                text = f"[{kind}]"
-            elif kind is not None:
-                raise ValueError(
-                    f"it holds {json.dumps(kind)[:40]}, which is not understood beside this content"
-                )
-        if not isinstance(text, str):
-            raise ValueError("it has no text content: a part of its list holds none")
-        texts.append(text)
+    texts = [_text_of_part(part, notes) for part in content]
     if not texts:
         return None
     notes["content in parts, joined as they stand"] += 1
     return glue.join(texts)
+
+
+def _text_of_part(part: Any, notes: Counter) -> str:
+    """The text of a part of content, or a word for a medium."""
+    kind = field_at(part, "type")
+    text = part
+    if isinstance(part, dict):
+        text = part.get("refusal" if kind == "refusal" else "text") if kind in SAID else None
+        text = text_of_document(part) if kind == "document" else text
+    if isinstance(text, str):
+        return text
+    if isinstance(kind, str) and kind in MEDIA:
+        notes[UNSEEN_NOTE] += 1
+        return f"[{kind}]"
+    if kind is None or kind in SAID:
+        raise ValueError("it has no text content: a part of its list holds none")
+    raise ValueError(
+        f"it holds {json.dumps(kind)[:40]}, which is not understood beside this content"
+    )
 
 
 def text_of_document(part: dict) -> str | None:
@@ -292,9 +293,8 @@ def _with_media(text: str | None, message: dict, notes: Counter) -> str | None:
 
 def _with_call_id(message: Any, ids: set[str]) -> Any:
     """A tool's message whose own id is that of a call answers this call."""
-    if not isinstance(message, dict) or message.get("role") not in ("tool", "function"):
-        return message
-    if str(message.get("id")) not in ids or first(message, CALL_IDS) is not None:
+    is_answer = field_at(message, "role") in ("tool", "function")
+    if not is_answer or str(message.get("id")) not in ids or first(message, CALL_IDS) is not None:
         return message
     return without(message, "id") | {"tool_call_id": message["id"]}
 
@@ -303,17 +303,13 @@ def _with_content(message: dict) -> dict:
     """A tool's message whose content is what it says in another field, where it has none."""
     if not is_nothing(message.get("content")):
         return message
-    around = [key for key in AROUND if isinstance(message.get(key), dict)]
-    places = [(message, SEEN, ""), *((message[key], SEEN, key) for key in around)]
-    for fields, names, place in [*places, (message, SEEN_LAST, "")]:
+    around = [(fields_of(message.get(key)), SEEN, key) for key in AROUND]
+    for fields, names, place in [(message, SEEN, ""), *around, (message, SEEN_LAST, "")]:
         name = _that_says(fields, names)
-        if name is None:
-            continue
-        said = fields[name]
-        if isinstance(said, dict) and isinstance(said.get("message"), str):
-            said = said["message"]
-        others = without(message, place or name)
-        return others | {"content": said}
+        if name is not None:
+            said = field_at(fields[name], "message")
+            said = said if isinstance(said, str) else fields[name]
+            return without(message, place or name) | {"content": said}
     return message
 
 
@@ -333,17 +329,15 @@ def _answer(content: Any, notes: Counter) -> str:
     if content is None or content == []:
         notes["tool answers without content, read as empty"] += 1
         return ""
-    if isinstance(content, list) and any(map(_is_part, content)):
+    if any(map(_is_part, objects_in(content))):
         return _text(content, notes, "\n") or ""
     notes["tool answers in JSON, written as text"] += 1
     return json.dumps(content, ensure_ascii=False)
 
 
-def _is_part(part: Any) -> bool:
+def _is_part(part: dict) -> bool:
     """Is it a text or a medium, and not a file in a list that a tool returned?"""
-    kind = part.get("type") if isinstance(part, dict) else None
-    if not isinstance(kind, str):
-        return False
+    kind = part.get("type")
     of_a_list = kind in FILES and len(part) > 1 and part.keys().isdisjoint(HELD)
     return kind in (*TEXTS, *MEDIA) and not of_a_list
 
@@ -426,7 +420,7 @@ def _refuse_other_side(messages: list[dict]) -> None:
 def _as_written(call: Any) -> str:
     """A call that cannot be read, as a line of text."""
     function = call.get("function", call) if isinstance(call, dict) else call
-    if isinstance(function, dict) and isinstance(function.get("name"), str):
+    if isinstance(field_at(function, "name"), str):
         arguments = next((function[key] for key in ARGUMENTS if key in function), "")
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments, ensure_ascii=False)
@@ -550,10 +544,8 @@ def _call(call: Any, notes: Counter) -> dict:
     key = (full or filled or ["arguments"])[0]
     if key != "arguments":
         notes[f"{key} of a call, read as its arguments"] += 1
-    form = {
-        "type": "function",
-        "function": {"name": name, "arguments": _arguments(function.get(key), notes)},
-    }
+    read = {"name": name, "arguments": _arguments(function.get(key), notes)}
+    form = {"type": "function", "function": read}
     call_id = first(call, ("id", *CALL_IDS))
     if call_id is not None:
         if not isinstance(call_id, str | int):
@@ -640,13 +632,13 @@ def _tool(tool: dict, notes: Counter) -> dict | None:
         raise ValueError('"tools" holds one without a name')
     if function is tool:
         notes["tools without a function around name and parameters"] += 1
-        function = {key: field for key, field in tool.items() if key != "type"}
+        function = without(tool, "type")
         tool = {}
     other = as_parameters(function)
     if other is not None:
         key, parameters = other
         notes[f"{key} of a tool in another notation, read as parameters"] += 1
-        function = {k: v for k, v in function.items() if k != key} | {"parameters": parameters}
+        function = without(function, key) | {"parameters": parameters}
     if "parameters" not in function:
         for key in unread_in(function, READ_OF_A_TOOL):
             notes[f'"{key}" of a tool without parameters, left out'] += 1
@@ -684,7 +676,7 @@ def _leave_out_nulls(messages: list[dict], tools: list[dict], notes: Counter) ->
 def _asked_for(argument: Any, schema: Any) -> Any:
     """The argument without nulls under names that the schema lacks, or does not ask for and plainly
     allows no null for."""
-    schema = schema if isinstance(schema, dict) else {}
+    schema = fields_of(schema)
     if isinstance(argument, list):
         return [_asked_for(entry, schema.get("items")) for entry in argument]
     if not isinstance(argument, dict) or not isinstance(schema.get("properties"), dict):
@@ -694,27 +686,16 @@ def _asked_for(argument: Any, schema: Any) -> Any:
         inner = schema["properties"].get(key)
         required = key in (schema.get("required") or ())
         lacking = key not in schema["properties"] and not schema.get("additionalProperties")
-        if field is None and not required and (lacking or _allows_no_null(inner)):
-            continue
-        arguments[key] = _asked_for(field, inner)
+        if field is not None or required or not (lacking or _allows_no_null(inner)):
+            arguments[key] = _asked_for(field, inner)
     return arguments
 
 
 def _allows_no_null(schema: Any) -> bool:
     """Has it types or values, and speaks nowhere of null, of another schema or of any type?"""
-    typed = isinstance(schema, dict) and first(schema, ("type", "enum", "anyOf", "oneOf"))
+    typed = first(fields_of(schema), ("type", "enum", "anyOf", "oneOf"))
     words = ("null", "$ref", '"any"')
     return bool(typed) and not any(word in json.dumps(schema) for word in words)
-
-
-def _task_id(line: dict) -> Any:
-    """The id of its task that a log names itself, or in its metadata."""
-    inside = [field for key, field in line.items() if is_container(key) and isinstance(field, dict)]
-    for fields in (line, *inside):
-        task = first({snake(key): field for key, field in fields.items()}, TASK_KEYS)
-        if task is not None:
-            return task
-    return None
 
 
 def _task(line: dict, messages: list[dict], reading: Reading) -> str:
@@ -726,8 +707,10 @@ def _task(line: dict, messages: list[dict], reading: Reading) -> str:
             raise ValueError(f"--task-key {reading.task_key}: the log has no such field")
         return task if isinstance(task, str) else json.dumps(task, sort_keys=True)
     task = line.get("task")
-    if task in (None, ""):
-        task = _task_id(line)
+    inside = [fields_of(line[key]) for key in line if is_container(key)]
+    for fields in (line, *inside):
+        if task in (None, ""):
+            task = first({snake(key): field for key, field in fields.items()}, TASK_KEYS)
     if isinstance(task, float) and task.is_integer():  # as pandas writes a column with gaps
         task = int(task)
     if isinstance(task, str | int):

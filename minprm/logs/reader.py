@@ -24,8 +24,10 @@ from minprm.logs.books import (
     ARGUMENTS,
     AS_THEY_ARE,
     Reading,
+    fields_of,
     first,
     is_kept,
+    objects_in,
     renamed,
     without,
 )
@@ -86,9 +88,9 @@ def from_chat(
     for i, message in enumerate(messages):
         if message["role"] != "assistant" or message.get("weight") == 0 or i < greeting:
             state.append(message)
-            continue
-        steps.append(Step(state, message.get(REASONING), _action(message, i)))
-        state = []
+        else:
+            steps.append(Step(state, message.get(REASONING), _action(message, i)))
+            state = []
     learned = line.get("learned")  # of each step, in a log that was relabelled
     if isinstance(learned, list) and len(learned) == len(steps):
         for step, mark in zip(steps, learned, strict=True):
@@ -260,13 +262,10 @@ def written_in(line: dict) -> Counter[str]:
     """How much there is in a log: messages, calls, those of them with arguments, and so on."""
     count = Counter(messages=len(line["messages"]))
     for message in line["messages"]:
-        calls = message.get("tool_calls") or [message.get("function_call")]
-        for call in calls if isinstance(calls, list) else []:
-            if isinstance(call, dict):
-                function = call.get("function", call)
-                arguments = first(function, ARGUMENTS) if isinstance(function, dict) else None
-                count["calls"] += 1
-                count["arguments"] += arguments not in (None, "{}", "null")
+        for call in objects_in(message.get("tool_calls") or [message.get("function_call")]):
+            function = fields_of(call.get("function", call))
+            count["calls"] += 1
+            count["arguments"] += first(function, ARGUMENTS) not in (None, "{}", "null")
         count["results"] += message.get("role") in ("tool", "function")
         count["thoughts"] += any(map(message.get, THOUGHTS))
     tools = line.get("tools") or line.get("functions") or []
@@ -336,10 +335,8 @@ def _wanted(row: Any) -> str:
 def write_demos(demos: list[Demo], path: str | Path, numbers: list[dict] | None = None) -> None:
     """One line a demo, with these numbers of it. Raises FileExistsError rather than write over
     anything."""
-    lines = []
-    for demo, more in zip(demos, numbers or [{}] * len(demos), strict=True):
-        lines.append(to_chat(demo) | more)
-    write_lines(lines, path)
+    numbers = numbers or [{}] * len(demos)
+    write_lines([to_chat(demo) | more for demo, more in zip(demos, numbers, strict=True)], path)
 
 
 def write_lines(lines: list[dict], path: str | Path) -> None:

@@ -11,13 +11,11 @@ from contextlib import suppress
 from typing import Any
 
 from minprm.data import Demo
-from minprm.logs.books import Note, is_list_of, without
+from minprm.logs.books import Note, field_at, fields_of, is_list_of, without
 from minprm.text.actions import parse_json, parts
 
 TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array",
          dict: "object", type(None): "null"}  # fmt: skip
-
-
 RECONSTRUCTED = (
     "their schemas were reconstructed from calls and are not what the agent sends; declare the real"
     " ones in the logs, or the model may not call under these"
@@ -92,10 +90,10 @@ def without_nulls(schema: Any) -> Any:
 def is_reconstructed(tool: dict) -> bool:
     """Was this schema learned from calls? Then it has no description, and bare types alone."""
     function = tool.get("function", tool)
-    parameters = function.get("parameters")
-    properties = parameters.get("properties") if isinstance(parameters, dict) else None
-    fields = properties.values() if isinstance(properties, dict) else ()
-    bare = all(isinstance(field, dict) and field.keys() == {"type"} for field in fields)
+    properties = fields_of(field_at(function, "parameters.properties"))
+    bare = all(
+        isinstance(field, dict) and field.keys() == {"type"} for field in properties.values()
+    )
     return function.get("description") == "" and bare
 
 

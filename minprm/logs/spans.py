@@ -4,7 +4,16 @@ Langfuse keeps a span's attributes beside what it made of them."""
 from collections.abc import Iterator
 from typing import Any
 
-from minprm.logs.books import field_at, first, is_list_of, parsed, without
+from minprm.logs.books import (
+    as_list,
+    field_at,
+    fields_of,
+    first,
+    is_list_of,
+    objects_in,
+    parsed,
+    without,
+)
 
 # What exports wrap spans in; how attributes of a model begin, and those that spell a tree.
 EXPORTS = ("resourceSpans", "batches", "trace", "data", "scopeSpans", "spans", "events",
@@ -23,13 +32,11 @@ def spans_of(value: dict) -> list[dict] | None:
 
 def _spans_in(exported: Any) -> Iterator[dict]:
     """The attributes of each span, and of each event or record that stands by itself."""
-    listed = exported if isinstance(exported, list) else [exported]
-    for span in [one for one in listed if isinstance(one, dict)]:
+    for span in objects_in(as_list(exported)):
         attributes = _attributes_of(span)
         is_answer = calls_a_model(span)
         events = (span.get("events") if is_answer else None) or []
-        events = [events] if isinstance(events, dict) else events
-        halves = [_attributes_of(event) for event in events if isinstance(event, dict)]
+        halves = [_attributes_of(event) for event in objects_in(as_list(events))]
         asked = [half for half in halves if "gen_ai.input.messages" in half]
         answered = [half for half in halves if "gen_ai.output.messages" in half]
         if len(asked) == len(answered) == 1 and asked != answered:  # of Strands, an event each
@@ -48,27 +55,23 @@ def calls_a_model(span: dict) -> bool:
     holds the last one alone: other spans say how it came there."""
     attributes = _attributes_of(span)
     operation = str(attributes.get("gen_ai.operation.name"))
-    ends_alone = operation == "invoke_agent" and "tool_call" not in str(
-        [attributes, span.get("events")]
-    )
-    return not (operation.startswith("execute_") or ends_alone)
+    calls = "tool_call" in str([attributes, span.get("events")])
+    return not operation.startswith("execute_") and (operation != "invoke_agent" or calls)
 
 
 def _attributes_of(span: dict) -> dict:
     columns = {key.removeprefix("attributes."): span[key] for key in span if "." in key}
     attributes = first(span, ("attributes", "tags")) or columns
     if isinstance(attributes, list):
-        pairs = [one for one in attributes if isinstance(one, dict)]
-        pairs = [one for one in pairs if isinstance(one.get("key"), str)]
+        pairs = [one for one in objects_in(attributes) if isinstance(one.get("key"), str)]
         attributes = {pair["key"]: _otlp(pair.get("value")) for pair in pairs}
-    return attributes if isinstance(attributes, dict) else {}
+    return fields_of(attributes)
 
 
 def _log_of(span: dict) -> dict:
     """The log in a span's attributes, by OpenTelemetry, OpenInference, OpenLLMetry or MLflow."""
     tree = _nested({key: field for key, field in span.items() if key.startswith(NESTED)})
-    llm, older = tree.get("llm"), tree.get("gen_ai", {})
-    llm = llm if isinstance(llm, dict) else {}
+    llm, older = fields_of(tree.get("llm")), tree.get("gen_ai", {})
     prompt = llm.get("input_messages") or older.get("prompt")
     answered = llm.get("output_messages") or older.get("completion")
     if str(span.get("mlflow.spanType")).strip('"') in ("CHAT_MODEL", "LLM"):
@@ -112,11 +115,8 @@ def observed(log: dict) -> dict:
         log["metadata"] = without(metadata, "attributes")
         beside = _log_of(attributes)
     if isinstance(definitions, dict):
-        listed = []
-        for name, definition in definitions.items():
-            schema = parsed(definition)
-            if schema and isinstance(schema, dict):
-                listed.append({"name": name, **schema})
+        schemas = {name: fields_of(parsed(definitions[name])) for name in definitions}
+        listed = [{"name": name, **schema} for name, schema in schemas.items() if schema]
         beside["tools"] = beside.get("tools") or listed
     for key in ("instructions", "tools"):
         if beside.get(key) and not log.get(key):

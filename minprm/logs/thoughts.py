@@ -58,12 +58,10 @@ def _holds(text: str, other: str) -> bool:
 
 def _thought_in(field: Any, key: str) -> str:
     """The thought in a field, which may be a list of summaries or blocks; "": there is none."""
-    if is_nothing(field):
+    if is_nothing(field) or isinstance(field, bool):  # was it asked for
         return ""
     if isinstance(field, str):
         return field
-    if isinstance(field, bool):  # was it asked for
-        return ""
     if isinstance(field, dict):
         return _thought_in(first(field, ("text", "content", "thinking", "summary")), key)
     texts = []

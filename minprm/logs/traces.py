@@ -6,11 +6,11 @@ again what the models said.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from minprm.logs.blocks import is_message
-from minprm.logs.books import field_at, first, parsed
+from minprm.logs.books import as_list, field_at, fields_of, first, parsed
 from minprm.logs.envelopes import MESSAGES, REQUESTS, RESPONSES, is_envelope, unwrapped
 
 FAILED = "calls of a model that failed, left out"
@@ -22,6 +22,7 @@ OF_BRAINTRUST = ("tool", "score", "facet")  # the same there
 CHAINS_OF_BRAINTRUST = ("task", "function", "eval")
 # Where a span names its trace, and the span around it.
 TRACES = ("trace_id", "traceId", "root_span_id")
+IDS = ("span_id", "id")
 PARENTS = ("parentObservationId", "parent_run_id", "parent_id", "span_parents")
 # Where somebody says something.
 SAID = ("content", "text", "input", "inputs", "output", "outputs", "prompt", "response")
@@ -29,9 +30,7 @@ SAID = ("content", "text", "input", "inputs", "output", "outputs", "prompt", "re
 
 def is_span(value: Any) -> bool:
     """Is it a span of LangSmith, Langfuse, Weave or Braintrust, which names its trace?"""
-    if not isinstance(value, dict) or first(value, TRACES) is None:
-        return False
-    if is_message(value):
+    if not isinstance(value, dict) or first(value, TRACES) is None or is_message(value):
         return False
     return _kind_of(value) in (*MODELS, *CHAINS, *OTHER_SPANS, *CHAINS_OF_BRAINTRUST)
 
@@ -59,7 +58,7 @@ def calls_of_models(spans: list, notes: Counter) -> list:
     succeeded = [span for span in spans if not has_failed(span)]
     if len(succeeded) < len(spans):
         notes[FAILED] += len(spans) - len(succeeded)
-    parents = {_name_of(span): _parent_of(span) for span in succeeded if is_span(span)}
+    parents = {_name_of(span): _name_of(span, PARENTS) for span in succeeded if is_span(span)}
     inside: dict[tuple, list[dict]] = {}  # of each span, the calls in it
     for span in succeeded:
         if _is_answered_call(span):
@@ -90,9 +89,9 @@ def _is_answered_call(span: Any) -> bool:
     return bool(asked and answered) and not is_no_chat(span)
 
 
-def _name_of(span: dict) -> tuple[str, str]:
-    """Its trace and its id there."""
-    return str(first(span, TRACES)), str(first(span, ("span_id", "id")))
+def _name_of(span: dict, keys: Sequence[str] = IDS) -> tuple[str, str]:
+    """Its trace, and there its id, or with PARENTS that of the span around it."""
+    return str(first(span, TRACES)), str(as_list(first(span, keys))[0])
 
 
 def _around(name: tuple[str, str], parents: dict) -> list[tuple[str, str]]:
@@ -103,11 +102,6 @@ def _around(name: tuple[str, str], parents: dict) -> list[tuple[str, str]]:
         names.append(above)
         above = parents[above]
     return names[1:]
-
-
-def _parent_of(span: dict) -> tuple[str, str]:
-    above = first(span, PARENTS)
-    return str(first(span, TRACES)), str(above[0] if isinstance(above, list) else above)
 
 
 def _is_said_by(span: dict, calls: list[dict]) -> bool:
@@ -128,9 +122,7 @@ def _texts_in(tree: Any, key: str = "text") -> Iterator[str]:
     tree = parsed(tree)
     if isinstance(tree, str) and key in SAID and tree.strip():
         yield tree.strip()
-    elif isinstance(tree, list):
-        for entry in tree:
-            yield from _texts_in(entry, key)
-    elif isinstance(tree, dict):
-        for inner, entry in tree.items():
-            yield from _texts_in(entry, inner)
+    for entry in tree if isinstance(tree, list) else ():
+        yield from _texts_in(entry, key)
+    for inner, entry in fields_of(tree).items():
+        yield from _texts_in(entry, inner)
