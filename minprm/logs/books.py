@@ -18,7 +18,6 @@ from typing import Any, NamedTuple, TypeGuard
 from minprm.constants import Content, fail
 from minprm.text.actions import parse_json
 
-NOT_UNDERSTOOD = "not understood: "
 TO_DROP = "; if it is no part of the conversation, --drop"  # requests of an agent know no flags
 # Marks of an answer, under names that no log has: it was cut off; it says that it ends in calls.
 CUT_OFF, ENDS_IN_CALLS = "\0cut", "\0calls"
@@ -87,6 +86,13 @@ class Reading(NamedTuple):
 
 
 AS_THEY_ARE = Reading()
+
+
+class Unread(NamedTuple):
+    """A note of a field that is not understood, for which a log is refused."""
+
+    path: str
+    of: str  # what it is a field of
 
 
 class Note(str):
@@ -186,24 +192,23 @@ def note_unread(fields: dict, keys: Sequence[str], of: str, notes: Counter) -> N
         if path is None:
             notes[f'"{key}" of {of}, left out'] += 1
         else:
-            notes[f'{NOT_UNDERSTOOD}"{path}" of {of}'] += 1
+            notes[Unread(path, of)] += 1
 
 
 def refuse_unread(notes: Counter) -> None:
     """Raises ValueError where a field was not understood, with what its users may say of it."""
-    fields = [
-        note.removeprefix(NOT_UNDERSTOOD) for note in notes if note.startswith(NOT_UNDERSTOOD)
-    ]
+    fields = [note for note in notes if isinstance(note, Unread)]
     if not fields:
         return
     keys = as_thought = ""
-    for field in fields:
-        key = _short(field.split('"')[1])
-        if field.endswith("of the assistant"):
+    for path, of in fields:
+        key = _short(path)
+        if of == "a message of the assistant":
             as_thought = f", a thought by --map {key}=reasoning_content"
-        keys += f" .{key}" if key in CONVERSATION and field.endswith("of a log") else f" {key}"
+        keys += f" .{key}" if key in CONVERSATION and of == "a log" else f" {key}"
+    listed = ", ".join(f'"{path}" of {of}' for path, of in fields)
     raise ValueError(
-        f"{', '.join(fields)}: not understood{TO_DROP}{keys} leaves it out, and else --map"
+        f"{listed}: not understood{TO_DROP}{keys} leaves it out, and else --map"
         f" KEY=NAME says under which name it is read{as_thought}"
     )
 

@@ -24,12 +24,12 @@ from minprm.logs.books import (
     CALL_IDS,
     CUT_OFF,
     ENDS_IN_CALLS,
-    NOT_UNDERSTOOD,
     OUTCOMES,
     TASK_KEYS,
     TOOL_NAMES,
     Note,
     Reading,
+    Unread,
     as_list,
     field_at,
     fields_of,
@@ -556,7 +556,7 @@ def _call(call: Any, notes: Counter) -> dict:
     for fields in [call] if function is call else [call, function]:
         if is_nothing(function.get(key)):  # what is unread may be the arguments
             for other in unread_in(fields, READ_OF_A_CALL):
-                notes[f'{NOT_UNDERSTOOD}"{other}" of a call without arguments'] += 1
+                notes[Unread(other, "a call without arguments")] += 1
         else:
             empty = [key for key in filled if key not in full]
             note_unread(fields, (*READ_OF_A_CALL, key, *empty), "a call", notes)
