@@ -16,7 +16,6 @@ import hashlib
 import json
 import re
 from collections import Counter
-from functools import lru_cache
 from typing import Any
 
 from minprm.logs.books import (
@@ -46,7 +45,7 @@ from minprm.logs.books import (
     without,
 )
 from minprm.logs.pairing import REASONING, paired
-from minprm.logs.schemas import SCHEMAS, as_parameters, without_nulls
+from minprm.logs.schemas import leave_out_nulls, tools_of
 from minprm.logs.thoughts import BEGINS, THOUGHTS, by_pattern, thought_beside, without_tags
 from minprm.text.actions import parse_json
 
@@ -93,7 +92,6 @@ READ = {
     "tool": ("role", "content", *TOOL_NAMES, *CALL_IDS, *MARKS, *MEDIA),
 }  # fmt: skip
 READ_OF_A_LINE = ("task", *TASK_KEYS, "messages", "tools", "functions", *OUTCOMES, *MARKS)
-READ_OF_A_TOOL = ("name", "description", "type", "strict", "title")
 READ_OF_A_CALL = ("id", *CALL_IDS, "type", "function", *TOOL_NAMES, "index")
 # What Gemini CLI and Qwen Code put behind the context that they give.
 CANNED = ("Got it. Thanks for the context!", "Got it. Thanks for the additional context!")
@@ -156,8 +154,8 @@ def normalised(line: dict, reading: Reading, notes: Counter) -> dict:
     says_no = any(fields.get(key) is False for fields in beside for key in MARKS)
     if says_no or _mark(line, Counter()) == 0:
         raise LeftOut("logs that are marked as not to be learned, left out")
-    tools = _tools(line, notes)
-    _leave_out_nulls(messages, tools or [], notes)
+    tools = tools_of(line, notes)
+    leave_out_nulls(messages, tools or [], notes)
     task = _task(line, messages, reading)
     outcome = {key: line[key] for key in OUTCOMES if not is_nothing(line.get(key))}
     _refuse_other_side(messages)
@@ -472,7 +470,7 @@ def _text_and_thought(message: dict, reading: Reading, notes: Counter) -> tuple[
     return without_tags(text, thought, calls, notes)
 
 
-# --- tool calls and tools -------------------------------------------------------------------------
+# --- tool calls -----------------------------------------------------------------------------------
 
 
 def _calls(message: dict, notes: Counter) -> list[dict]:
@@ -586,116 +584,6 @@ def _arguments(arguments: Any, notes: Counter) -> str:
     if len(objects) != 1 or not isinstance(objects[0], dict):
         raise ValueError("it has a tool call with arguments that are no object")
     return arguments
-
-
-def _tools(line: dict, notes: Counter) -> list[dict] | None:
-    """The log's tools; None where the line has no such key, or null."""
-    tools = line.get("tools")
-    if isinstance(tools, str) and tools.strip():
-        notes['"tools" as text, read as JSON'] += 1
-        tools = parse_json(tools)
-    if is_nothing(tools) and not is_nothing(line.get("functions")):
-        notes['"functions", read as "tools"'] += 1
-        tools = line["functions"]
-    if tools is None or tools == "":
-        return None
-    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise ValueError('"tools" is no list of objects')
-    functions, changes = _functions(json.dumps(tools))
-    notes.update(changes)
-    return functions
-
-
-@lru_cache(maxsize=64)
-def _functions(tools: str) -> tuple[list[dict], Counter]:
-    """(schemas, what was changed) of tools as JSON. Logs of one agent share one list of them."""
-    changes: Counter[str] = Counter()
-    functions = [_tool(tool, changes) for tool in json.loads(tools)]
-    return [tool for tool in functions if tool is not None], changes
-
-
-def _tool(tool: dict, notes: Counter) -> dict | None:
-    """One schema: {"type": "function", "function": {"name", ...}}; None for a provider's own tool,
-    of which a log holds no schema."""
-    kind = tool.get("type", "function")
-    if len(tool) == 1 and not tool.keys() & {"type", "function", "name"}:
-        (kind,) = tool  # of Gemini: {"googleSearch": {}}
-    function = tool.get("function", tool)
-    if not isinstance(function, dict):
-        raise ValueError('"tools" holds one without a name')
-    if kind not in ("function", "object") and not any(key in function for key in SCHEMAS):
-        left_out = f"tools of the provider's own, without a schema, left out: {str(kind)[:40]}"
-        notes[Note(left_out, "tools")] += 1
-        return None
-    name = function.get("name")
-    if not isinstance(name, str) or not name.strip():
-        raise ValueError('"tools" holds one without a name')
-    if function is tool:
-        notes["tools without a function around name and parameters"] += 1
-        function = without(tool, "type")
-        tool = {}
-    other = as_parameters(function)
-    if other is not None:
-        key, parameters = other
-        notes[f"{key} of a tool in another notation, read as parameters"] += 1
-        function = without(function, key) | {"parameters": parameters}
-    if "parameters" not in function:
-        for key in unread_in(function, READ_OF_A_TOOL):
-            notes[f'"{key}" of a tool without parameters, left out'] += 1
-    clean = without_nulls(function)
-    if clean != function:
-        notes["nulls in schemas, left out"] += 1
-    typed = tool if "type" in tool else {"type": "function", **tool}
-    return {**typed, "function": clean}
-
-
-def _leave_out_nulls(messages: list[dict], tools: list[dict], notes: Counter) -> None:
-    """Takes nulls out of arguments that the tool's schema does not allow, as tables put there."""
-    schemas = {tool["function"]["name"]: tool["function"].get("parameters") for tool in tools}
-    for message in messages:
-        for call in message.get("tool_calls", ()):
-            function = call["function"]
-            parameters = schemas.get(function["name"])
-            if "null" not in function["arguments"]:
-                continue
-            if not isinstance(parameters, dict) or not parameters.get("properties"):
-                if None in json.loads(function["arguments"]).values():
-                    kept = "calls with nulls, kept: no schema says whether they are asked for"
-                    notes[Note(kept, "arguments")] += 1
-                continue
-            # a number stays as it is spelled, between two characters by which it is told again
-            arguments = json.loads(function["arguments"], parse_float="\0{}\0".format)
-            clean = _asked_for(arguments, parameters)
-            if clean != arguments:
-                left_out = "calls with nulls that the tool's schema does not ask for, left out"
-                notes[Note(left_out, "arguments")] += 1
-                text = json.dumps(clean, ensure_ascii=False)
-                function["arguments"] = re.sub(r'"\\u0000([-+.eE\d]+)\\u0000"', r"\1", text)
-
-
-def _asked_for(argument: Any, schema: Any) -> Any:
-    """The argument without nulls under names that the schema lacks, or does not ask for and plainly
-    allows no null for."""
-    schema = fields_of(schema)
-    if isinstance(argument, list):
-        return [_asked_for(entry, schema.get("items")) for entry in argument]
-    if not isinstance(argument, dict) or not isinstance(schema.get("properties"), dict):
-        return argument
-    arguments = {}
-    for key, field in argument.items():
-        inner = schema["properties"].get(key)
-        required = key in (schema.get("required") or ())
-        lacking = key not in schema["properties"] and not schema.get("additionalProperties")
-        if field is not None or required or not (lacking or _allows_no_null(inner)):
-            arguments[key] = _asked_for(field, inner)
-    return arguments
-
-
-def _allows_no_null(schema: Any) -> bool:
-    """Has it types or values, and speaks nowhere of null, of another schema or of any type?"""
-    typed = first(fields_of(schema), ("type", "enum", "anyOf", "oneOf"))
-    words = ("null", "$ref", '"any"')
-    return bool(typed) and not any(word in json.dumps(schema) for word in words)
 
 
 def _task(line: dict, messages: list[dict], reading: Reading) -> str:

@@ -1,17 +1,30 @@
-"""Tools that a log calls and does not declare: their schemas, learned from the calls of all logs.
+"""The tools of a log: their schemas in one form, and those of tools that it calls and does not
+declare.
 
-A schema of another log is taken where there is one. Otherwise it names the arguments that occur,
-their JSON types, and as required those that every call has.
+A schema that lacks is taken of another log where there is one. Otherwise it is learned from the
+calls of all logs: it names the arguments that occur, their JSON types, and as required those that
+every call has.
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from minprm.data import Demo
-from minprm.logs.books import Note, field_at, fields_of, is_list_of, without
+from minprm.logs.books import (
+    Note,
+    field_at,
+    fields_of,
+    first,
+    is_list_of,
+    is_nothing,
+    unread_in,
+    without,
+)
 from minprm.text.actions import parse_json, parts
 
 TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array",
@@ -20,6 +33,7 @@ RECONSTRUCTED = (
     "their schemas were reconstructed from calls and are not what the agent sends; declare the real"
     " ones in the logs, or the model may not call under these"
 )
+READ_OF_A_TOOL = ("name", "description", "type", "strict", "title")
 # Names of what a tool takes.
 SCHEMAS = ("parameters", "input_schema", "inputSchema", "parametersJsonSchema",
            "parameters_json_schema", "input_json_schema", "json_schema", "args_schema", "schema",
@@ -28,11 +42,121 @@ OTHER_TYPES = {"str": "string", "text": "string", "int": "integer", "float": "nu
                "bool": "boolean", "list": "array", "dict": "object"}  # fmt: skip
 
 
-def as_parameters(function: dict) -> tuple[str, dict] | None:
+def tools_of(line: dict, notes: Counter) -> list[dict] | None:
+    """The log's tools; None where the line has no such key, or null."""
+    tools = line.get("tools")
+    if isinstance(tools, str) and tools.strip():
+        notes['"tools" as text, read as JSON'] += 1
+        tools = parse_json(tools)
+    if is_nothing(tools) and not is_nothing(line.get("functions")):
+        notes['"functions", read as "tools"'] += 1
+        tools = line["functions"]
+    if tools is None or tools == "":
+        return None
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise ValueError('"tools" is no list of objects')
+    functions, changes = _functions(json.dumps(tools))
+    notes.update(changes)
+    return functions
+
+
+@lru_cache(maxsize=64)
+def _functions(tools: str) -> tuple[list[dict], Counter]:
+    """(schemas, what was changed) of tools as JSON. Logs of one agent share one list of them."""
+    changes: Counter[str] = Counter()
+    functions = [_tool(tool, changes) for tool in json.loads(tools)]
+    return [tool for tool in functions if tool is not None], changes
+
+
+def _tool(tool: dict, notes: Counter) -> dict | None:
+    """One schema: {"type": "function", "function": {"name", ...}}; None for a provider's own tool,
+    of which a log holds no schema."""
+    kind = tool.get("type", "function")
+    if len(tool) == 1 and not tool.keys() & {"type", "function", "name"}:
+        (kind,) = tool  # of Gemini: {"googleSearch": {}}
+    function = tool.get("function", tool)
+    if not isinstance(function, dict):
+        raise ValueError('"tools" holds one without a name')
+    if kind not in ("function", "object") and not any(key in function for key in SCHEMAS):
+        left_out = f"tools of the provider's own, without a schema, left out: {str(kind)[:40]}"
+        notes[Note(left_out, "tools")] += 1
+        return None
+    name = function.get("name")
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError('"tools" holds one without a name')
+    if function is tool:
+        notes["tools without a function around name and parameters"] += 1
+        function = without(tool, "type")
+        tool = {}
+    other = _as_parameters(function)
+    if other is not None:
+        key, parameters = other
+        notes[f"{key} of a tool in another notation, read as parameters"] += 1
+        function = without(function, key) | {"parameters": parameters}
+    if "parameters" not in function:
+        for key in unread_in(function, READ_OF_A_TOOL):
+            notes[f'"{key}" of a tool without parameters, left out'] += 1
+    clean = _without_nulls(function)
+    if clean != function:
+        notes["nulls in schemas, left out"] += 1
+    typed = tool if "type" in tool else {"type": "function", **tool}
+    return {**typed, "function": clean}
+
+
+def leave_out_nulls(messages: list[dict], tools: list[dict], notes: Counter) -> None:
+    """Takes nulls out of arguments that the tool's schema does not allow, as tables put there."""
+    schemas = {tool["function"]["name"]: tool["function"].get("parameters") for tool in tools}
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            function = call["function"]
+            parameters = schemas.get(function["name"])
+            if "null" not in function["arguments"]:
+                continue
+            if not isinstance(parameters, dict) or not parameters.get("properties"):
+                if None in json.loads(function["arguments"]).values():
+                    kept = "calls with nulls, kept: no schema says whether they are asked for"
+                    notes[Note(kept, "arguments")] += 1
+                continue
+            # a number stays as it is spelled, between two characters by which it is told again
+            arguments = json.loads(function["arguments"], parse_float="\0{}\0".format)
+            clean = _asked_for(arguments, parameters)
+            if clean != arguments:
+                left_out = "calls with nulls that the tool's schema does not ask for, left out"
+                notes[Note(left_out, "arguments")] += 1
+                text = json.dumps(clean, ensure_ascii=False)
+                function["arguments"] = re.sub(r'"\\u0000([-+.eE\d]+)\\u0000"', r"\1", text)
+
+
+def _asked_for(argument: Any, schema: Any) -> Any:
+    """The argument without nulls under names that the schema lacks, or does not ask for and plainly
+    allows no null for."""
+    schema = fields_of(schema)
+    if isinstance(argument, list):
+        return [_asked_for(entry, schema.get("items")) for entry in argument]
+    if not isinstance(argument, dict) or not isinstance(schema.get("properties"), dict):
+        return argument
+    arguments = {}
+    for key, field in argument.items():
+        inner = schema["properties"].get(key)
+        required = key in (schema.get("required") or ())
+        lacking = key not in schema["properties"] and not schema.get("additionalProperties")
+        if field is not None or required or not (lacking or _allows_no_null(inner)):
+            arguments[key] = _asked_for(field, inner)
+    return arguments
+
+
+def _allows_no_null(schema: Any) -> bool:
+    """Has it types or values, and speaks nowhere of null, of another schema or of any type?"""
+    typed = first(fields_of(schema), ("type", "enum", "anyOf", "oneOf"))
+    words = ("null", "$ref", '"any"')
+    return bool(typed) and not any(word in json.dumps(schema) for word in words)
+
+
+def _as_parameters(function: dict) -> tuple[str, dict] | None:
     """(key, JSON schema) where a tool says in another notation what it takes; None where it says so
     as chat does, or says nothing.
 
-    >>> as_parameters({"name": "find", "parameters": {"id": {"type": "int"}}})[1]["properties"]
+    >>> _as_parameters({"name": "find", "parameters": {"id": {"type": "int"}}})[1]["properties"]
     {'id': {'type': 'integer'}}
     """
     for key in SCHEMAS:
@@ -69,21 +193,21 @@ def from_flat(fields: dict[str, dict]) -> dict:
     return {"type": "object", "properties": properties, "required": required}
 
 
-def without_nulls(schema: Any) -> Any:
+def _without_nulls(schema: Any) -> Any:
     """A schema without its keys that are null; a default may be, where null is allowed.
 
-    >>> without_nulls({"type": "string", "enum": None})
+    >>> _without_nulls({"type": "string", "enum": None})
     {'type': 'string'}
     """
     if isinstance(schema, list):
-        return [without_nulls(part) for part in schema]
+        return [_without_nulls(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     allows = "null" in json.dumps([schema.get("type"), schema.get("anyOf")])
     clean = {}
     for key, part in schema.items():
         if part is not None or (key in ("default", "const") and allows):
-            clean[key] = part if key == "enum" else without_nulls(part)
+            clean[key] = part if key == "enum" else _without_nulls(part)
     return clean
 
 
