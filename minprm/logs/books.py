@@ -164,6 +164,13 @@ def objects_in(tree: Any) -> list[dict]:
     return [one for one in tree if isinstance(one, dict)] if isinstance(tree, list) else []
 
 
+def nodes(tree: Any) -> Iterator[Any]:
+    """All that is in a tree of JSON, itself first."""
+    yield tree
+    for one in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        yield from nodes(one)
+
+
 def parse_printed(text: str) -> Any:
     """What this JSON says, or what Python or NumPy (without commas) prints. Raises ValueError."""
     if re.match(r"\s*\[?\s*\{\s*'", text):

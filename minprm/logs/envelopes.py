@@ -145,10 +145,8 @@ def _offers_several(answers: Any) -> bool:
 
 def _is_schema(entry: Any) -> bool:
     """Is it a tool, which Langfuse writes as a message where LangChain was traced?"""
-    tool = entry.get("content") if isinstance(entry, dict) else None
-    if not isinstance(tool, dict) or tool.keys() != {"type", "function"}:
-        return False
-    return tool["type"] == "function"
+    tool = fields_of(field_at(entry, "content"))
+    return tool.keys() == {"type", "function"} and tool["type"] == "function"
 
 
 def _family_of(entries: list) -> str:

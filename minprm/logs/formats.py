@@ -20,6 +20,7 @@ from minprm.logs.books import (
     field_at,
     fields_of,
     first,
+    nodes,
     objects_in,
     parsed,
     without,
@@ -104,7 +105,7 @@ def _take_out_filled(row: Row, notes: Counter) -> None:
     if any(first(fields, (*TOOLS, "functions")) for fields in objects_in([row, *row.values()])):
         return
     calls: dict[str, list[tuple[dict, str]]] = {}
-    for fields in _all_objects_in(row):
+    for fields in objects_in([*nodes(row)]):
         name = first(fields, TOOL_NAMES)
         for key in ARGUMENTS if isinstance(name, str) else ():
             if isinstance(fields.get(key), dict) and not first(fields[key], MESSAGES):
@@ -116,14 +117,6 @@ def _take_out_filled(row: Row, notes: Counter) -> None:
             if own != fields[key]:
                 notes["nulls that a table filled into a call, taken out"] += 1
             fields[key] = own
-
-
-def _all_objects_in(tree: Any) -> Iterator[dict]:
-    if isinstance(tree, dict):
-        yield tree
-    for entry in tree.values() if isinstance(tree, dict) else tree:
-        if isinstance(entry, dict | list):
-            yield from _all_objects_in(entry)
 
 
 def _without_filled(arguments: dict, calls: list[dict]) -> dict:
@@ -154,14 +147,8 @@ def _is_settings(value: dict, is_row: bool) -> bool:
     if is_row:
         speaks = speaks or first(texts, MESSAGES) or any(is_of(texts) for _, is_of, _ in FAMILIES)
         speaks = speaks or (first(texts, REQUESTS) and first(texts, RESPONSES))
-    return not (speaks or any(_holds_objects(parsed(field)) for field in value.values()))
-
-
-def _holds_objects(value: Any) -> bool:
-    """Is there a list of objects in it, at whatever depth? Settings have none."""
-    if isinstance(value, list):
-        return any(isinstance(entry, dict) or _holds_objects(entry) for entry in value)
-    return isinstance(value, dict) and any(map(_holds_objects, value.values()))
+    inside = (node for field in value.values() for node in nodes(parsed(field)))
+    return not (speaks or any(map(objects_in, inside)))
 
 
 def logs_in(place: str, logs: Any, notes: Counter) -> Iterator[tuple[str, Any]]:

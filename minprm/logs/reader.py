@@ -282,8 +282,12 @@ def read_demos(
     """
     demos, report = read_logs(path, reading)
     require_file(demos, report)
+    others = len(report.problems) - 1
+    way_on = "mend it, or leave it out by --skip-bad"
+    if others > 0:
+        way_on = f"and {others:,} more: minprm logs {path} lists them, --skip-bad leaves them out"
     if report.problems and not skip_bad:
-        fail(f"{report.problems[0]} ({_way_on(path, len(report.problems) - 1)})")
+        fail(f"{report.problems[0]} ({way_on})")
     if not demos:
         fail(f"{path}: there is no log in it that can be read; write one a line")
     return demos, report
@@ -293,12 +297,6 @@ def require_file(demos: list[Demo], report: Report) -> None:
     """Exits where nothing was read because the only file cannot be: no line of it is to blame."""
     if report.files == 1 and not demos and report.problems and report.problems[0].of_file:
         fail(str(report.problems[0]))
-
-
-def _way_on(path: str | Path, others: int) -> str:
-    if not others:
-        return "mend it, or leave it out by --skip-bad"
-    return f"and {others:,} more: minprm logs {path} lists them, --skip-bad leaves them out"
 
 
 def read_rows(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
@@ -322,14 +320,11 @@ def read_rows(path: str | Path, parse: Callable[[dict], T]) -> list[T]:
         except KeyError as error:
             raise ValueError(f'{place}: another format: "{error.args[0]}" is missing') from error
         except (AttributeError, IndexError, TypeError) as error:
-            raise ValueError(f"{place}: another format: {_wanted(row)}") from error
+            wanted = "a row is an object, {...}"
+            if isinstance(row, dict):
+                wanted = f"one of the fields {', '.join(row)} has another type than is read here"
+            raise ValueError(f"{place}: another format: {wanted}") from error
     return parsed
-
-
-def _wanted(row: Any) -> str:
-    if not isinstance(row, dict):
-        return "a row is an object, {...}"
-    return f"one of the fields {', '.join(row)} has another type than is read here"
 
 
 def write_demos(demos: list[Demo], path: str | Path, numbers: list[dict] | None = None) -> None:
