@@ -68,6 +68,8 @@ AROUND = ("response_metadata", "meta", "generation_info")
 OF_A_CALL = ("type", "kind", "part_kind", "index", "status", "caller", "cache_control",
              "server_name", *IDS, *NAMES, *ARGUMENTS, "action")  # fmt: skip
 OF_AN_ANSWER = (*OF_A_CALL, *CONTENTS, "is_error", "isError", "state", "outcome", "timestamp")
+# What to say of a field that may be what an answer or a call lacks.
+MAYBE_IT = '"{key}" of {} without {name}: not understood; --map {key}={name} reads it'
 # Fields of a message that are read here, or that hold nothing of the conversation.
 READ = ("role", "content", "parts", "type", "id", "tool_calls", "tool_call_chunks",
         "response_metadata", "usage_metadata", "createdAt", "lc", "status", "turn_idx", "source",
@@ -145,11 +147,10 @@ def ending_of(answer: dict) -> dict:
 
 def _reasons(answer: dict) -> set[str]:
     """Why an answer ended, in the words of its provider."""
-    reasons = set()
+    reasons = []
     for fields in (answer, *(fields_of(answer.get(key)) for key in AROUND)):
-        for key in REASONS:
-            reasons.add(str(fields.get(key)).lower().replace("-", "_"))
-    return reasons
+        reasons += [fields[key] for key in REASONS if key in fields]
+    return {str(reason).lower().replace("-", "_") for reason in reasons}
 
 
 # --- blocks ---------------------------------------------------------------------------------------
@@ -176,20 +177,14 @@ def _content(block: dict) -> Any:
     content = first(block, CONTENTS)
     unread = [key for key in unread_in(block, OF_AN_ANSWER) if block[key] is not False]
     if content is None and unread:
-        raise _not_understood(unread[0], "an answer without content", "content")
+        raise ValueError(MAYBE_IT.format("an answer", key=unread[0], name="content"))
     return content
-
-
-def _not_understood(key: str, of: str, name: str) -> ValueError:
-    """What to say of a field that may be what is missing."""
-    return ValueError(f'"{key}" of {of}: not understood; --map {key}={name} reads it')
 
 
 def _answer_text(content: Any) -> Any:
     """The text of an answer's blocks; anything else stays, and is written as JSON later. What a
     tool returned may have a key "text" too: a block has no other, or says its type."""
-    is_output = isinstance(content, dict) and content.keys() == {"type", "value"}
-    if is_output and content["type"] in OUTPUTS:
+    if fields_of(content).keys() == {"type", "value"} and content["type"] in OUTPUTS:
         content = content["value"]
     if isinstance(content, list) and content:
         content = [block for block in content if not _is_for_the_user(block)] or ""
@@ -322,7 +317,7 @@ def _call(block: dict, kind: str = "") -> dict:
         if "partial_json" in unread:
             arguments = block["partial_json"]
         elif unread and "tool" in kind.lower() and not any(block.get(k) == {} for k in ARGUMENTS):
-            raise _not_understood(unread[0], "a call without arguments", "arguments")
+            raise ValueError(MAYBE_IT.format("a call", key=unread[0], name="arguments"))
     if kind == "custom_tool_call":
         arguments = {"input": arguments}
     return call(name or kind.removesuffix("_call"), arguments, first(block, IDS))
@@ -331,9 +326,8 @@ def _call(block: dict, kind: str = "") -> dict:
 def _invocation_in(block: dict, kind: str) -> dict | None:
     """A call with its answer in it, as Vercel writes it, or opencode under other names; None where
     the block is none."""
-    if kind in ("tool-invocation", "dynamic-tool"):
-        return block.get("toolInvocation") or block
-    if "toolCallId" in block and "toolName" not in block:
+    names_no_tool = "toolCallId" in block and "toolName" not in block
+    if names_no_tool or kind in ("tool-invocation", "dynamic-tool"):
         return block.get("toolInvocation") or block
     state = block.get("state")
     if kind == "tool" and "callID" in block and isinstance(state, dict):
@@ -494,9 +488,7 @@ def _messages_in(entry: Any) -> list:
 
 def is_opencodes(entry: Any) -> bool:
     """Is it a message of opencode, whose role stands in its `info`?"""
-    if not isinstance(entry, dict) or "role" in entry or "parts" not in entry:
-        return False
-    return isinstance(entry.get("info"), dict)
+    return isinstance(field_at(entry, "info"), dict) and "parts" in entry and "role" not in entry
 
 
 def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
@@ -527,7 +519,7 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
     said = entry["parts"] if isinstance(entry.get("parts"), list) else []
     in_parts = any(kind != "end" for part in said for kind, _ in blocks(part))
     if in_parts:
-        content = entry["parts"]
+        content = said
         fields.pop("metadata", None)
     if role in ("tool", "function") and not _holds_answers(content):
         return [(role, "answer", _tool_message(content, entry, fields))], {}
@@ -591,9 +583,8 @@ def _calls_beside(entry: dict, fields: dict) -> list[dict]:
 
 def _holds_answers(content: Any) -> bool:
     """Are answers to calls among the blocks of a message?"""
-    if not isinstance(content, list):
-        return False
-    return any(kind == "answer" for block in content for kind, _ in blocks(block))
+    listed = content if isinstance(content, list) else []
+    return any(kind == "answer" for block in listed for kind, _ in blocks(block))
 
 
 def _tool_message(content: Any, entry: dict, fields: dict) -> dict:

@@ -43,8 +43,8 @@ def _from_preference(log: dict, notes: Counter) -> dict:
     if not isinstance(conversation, dict) or not isinstance(conversation.get("messages"), list):
         raise ValueError('a preference pair whose "input" has no list "messages"')
     notes["preference pairs, of which the preferred answer is read alone"] += 1
-    pair = ("input", "prompt", "preferred_output", "non_preferred_output", "chosen", "rejected")
-    others = without(log, *pair)
+    others = without(log, "input", "prompt", "preferred_output", "non_preferred_output", "chosen",
+                     "rejected")  # fmt: skip
     best = response_messages(first(log, ("preferred_output", "chosen"))) or []
     prompt = conversation["messages"]
     prompt = [] if best[: len(prompt)] == prompt else prompt
@@ -53,8 +53,7 @@ def _from_preference(log: dict, notes: Counter) -> dict:
 
 def _from_batch(log: dict, notes: Counter) -> dict:
     """A batch request, with its answer where the line holds that too."""
-    others = without(log, "method", "url", "error")
-    return in_chat_form(others, notes)[1]
+    return in_chat_form(without(log, "method", "url", "error"), notes)[1]
 
 
 def _of_a_program(log: dict, entries: list, notes: Counter, *keys: str) -> dict:
