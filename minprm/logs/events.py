@@ -76,20 +76,17 @@ def _is_gemini_cli(value: dict) -> bool:
 def is_gemini_session(log: Any) -> bool:
     """Is it a session of Gemini CLI, as its lines or as an object with its messages?"""
     if isinstance(log, dict):
-        messages = log.get("messages")
-        if "projectHash" not in log or not isinstance(messages, list):
-            return False
-        return all(one.keys() >= MESSAGE for one in objects_in(messages))
-    if not isinstance(log, list) or not log or not isinstance(log[0], dict):
-        return False
-    return _is_gemini_cli(log[0]) and all(map(is_gemini_line, log[1:]))
+        says = all(one.keys() >= MESSAGE for one in objects_in(log.get("messages")))
+        return says and "projectHash" in log and isinstance(log.get("messages"), list)
+    is_list = isinstance(log, list) and len(log) > 0
+    return is_list and _is_gemini_cli(fields_of(log[0])) and all(map(is_gemini_line, log[1:]))
 
 
 def is_gemini_line(value: Any) -> bool:
     """Is it a line behind the first one of such a session?"""
-    if not isinstance(value, dict) or "message" in value:
-        return False
-    return value.keys() >= MESSAGE or bool({"$set", "$rewindTo", "$patch"} & value.keys())
+    keys = fields_of(value).keys()
+    says = keys >= MESSAGE or not keys.isdisjoint(("$set", "$rewindTo", "$patch"))
+    return says and "message" not in keys
 
 
 def _is_openhands(value: dict) -> bool:
@@ -292,10 +289,9 @@ def _taken_back(events: list[dict]) -> set[str]:
 
 def _is_prompt(event: dict) -> bool:
     """Did its user type it? Results of tools and what the program says are events of a user too."""
-    chained = "uuid" in event and "parentUuid" in event
-    if event["type"] != "user" or not chained or event.get("isMeta"):
-        return False
-    return not any("tool_use_id" in block for block in _blocks_of(event))
+    is_typed = event["type"] == "user" and {"uuid", "parentUuid"} <= event.keys()
+    is_result = any("tool_use_id" in block for block in _blocks_of(event))
+    return is_typed and not is_result and not event.get("isMeta")
 
 
 def _blocks_of(event: dict) -> list[dict]:

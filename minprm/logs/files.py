@@ -302,11 +302,10 @@ def _parsed(place: str, text: str, notes: Counter, first: int = 1) -> tuple[str,
 
 def _mended(text: str) -> str:
     """JSON without what no JSON in UTF-8 can hold: NaN, infinity, and half a character."""
-    tree = json.loads(text, parse_constant=lambda name: None, parse_float=_finite)
+
+    def finite(number: str) -> float | None:  # 1e400 is infinite for Python
+        return float(number) if math.isfinite(float(number)) else None
+
+    tree = json.loads(text, parse_constant=lambda name: None, parse_float=finite)
     halves = json.dumps(tree, ensure_ascii=False).encode("utf-16", "surrogatepass")
     return halves.decode("utf-16", "replace")
-
-
-def _finite(number: str) -> float | None:
-    """1e400 is infinite for Python."""
-    return float(number) if math.isfinite(float(number)) else None

@@ -131,7 +131,7 @@ def normalised(line: dict, reading: Reading, notes: Counter) -> dict:
     unseen = False  # is there something that the next answer saw, and that is not read
     for i, message in enumerate(_with_one_id(_marked(line))):
         before = notes[UNSEEN_NOTE]
-        role = message.get("role") if isinstance(message, dict) else None
+        role = field_at(message, "role")
         place = f"message {i} ({role}): " if role in ROLES else f"message {i}: "
         try:
             new: list[str] = []
@@ -150,7 +150,7 @@ def normalised(line: dict, reading: Reading, notes: Counter) -> dict:
             ids.update(call["id"] for call in form.get("tool_calls", ()) if "id" in call)
     note_unread(line, READ_OF_A_LINE, "a log", notes)
     refuse_unread(notes)
-    beside = [line[key] for key in ("metadata", "meta", "extra") if isinstance(line.get(key), dict)]
+    beside = [fields_of(line.get(key)) for key in ("metadata", "meta", "extra")]
     says_no = any(fields.get(key) is False for fields in beside for key in MARKS)
     if says_no or _mark(line, Counter()) == 0:
         raise LeftOut("logs that are marked as not to be learned, left out")
@@ -161,9 +161,8 @@ def normalised(line: dict, reading: Reading, notes: Counter) -> dict:
     _refuse_other_side(messages)
     messages = paired(messages, notes)
     flaws += _of_missing_calls(messages, notes)
-    return {
-        "task": task, "messages": messages, "tools": tools, "outcome": outcome, "flaws": flaws
-    }  # fmt: skip
+    log = {"task": task, "messages": messages, "tools": tools, "outcome": outcome}
+    return log | {"flaws": flaws}
 
 
 def _marked(line: dict) -> list:
@@ -344,10 +343,10 @@ def _of_assistant(
     form: dict, message: dict, reading: Reading, notes: Counter, flaws: list[str]
 ) -> dict | None:
     """Text, thought, calls and weight of an assistant's message; None where it has nothing."""
-    for key, inside in message.items():
-        if is_container(key) and isinstance(inside, dict):
-            marks = {mark: inside[mark] for mark in MARKS if mark in inside and mark != "loss"}
-            message = {**marks, **message}  # a loss beside metrics is a number that was measured
+    for key in filter(is_container, message):
+        inside = fields_of(message[key])
+        marks = {mark: inside[mark] for mark in MARKS if mark in inside and mark != "loss"}
+        message = {**marks, **message}  # a loss beside metrics is a number that was measured
     text, thought = _text_and_thought(message, reading, notes)
     found = ((_holds_others(text), OTHERS), (BEGINS.match(text), OPEN), (message.get(CUT_OFF), CUT))
     for is_found, (note, flaw) in found:
