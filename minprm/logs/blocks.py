@@ -29,7 +29,6 @@ from minprm.logs.books import (
 )
 from minprm.logs.normalise import TEXTS, text_of_document
 
-OUTPUT = ("message", "assistant")  # type and role of what an assistant says in Responses
 CHAT_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 OF_CALLS = ("function_call", "tool_call")  # roles of a text that is a call
 ROLES = {"human": "user", "ai": "assistant", "model": "assistant", "gpt": "assistant",
@@ -288,9 +287,9 @@ def _says_nothing(block: dict, kind: str) -> bool:
     return is_empty or is_said_again or is_own
 
 
-def _with_answer(form: dict, content: Any) -> list[tuple[str, Any]]:
+def _with_answer(form: dict, content: Any, is_answered: bool = False) -> list[tuple[str, Any]]:
     """A call, and the answer that stands in it, if any does."""
-    if content is None:
+    if content is None and not is_answered:
         return [("call", form)]
     return [("call", form), ("answer", answer(content, form.get("id"), form["function"]["name"]))]
 
@@ -340,13 +339,11 @@ def _invocation(block: dict, kind: str) -> list[tuple[str, Any]]:
     """Vercel's call and its answer, of a block that is named `tool-NAME` or says the name."""
     name = block.get("toolName") or kind.removeprefix("tool-")
     arguments = first(block, (*ARGUMENTS, "rawInput"))  # raw where they were not what it takes
-    parts = [("call", call(name, arguments, block.get("toolCallId")))]
     content = first(block, CONTENTS)
     if block.get("state") == "output-denied":  # by its user
         content = field_at(block, "approval.reason") or "denied"
-    if content is not None or block.get("state") in ("result", "output-available", "completed"):
-        parts.append(("answer", answer(content, block.get("toolCallId"), name)))
-    return parts
+    is_answered = block.get("state") in ("result", "output-available", "completed")
+    return _with_answer(call(name, arguments, block.get("toolCallId")), content, is_answered)
 
 
 # --- messages -------------------------------------------------------------------------------------
@@ -454,7 +451,8 @@ def messages_of(entries: list, glue: str = "\n", of_a_program: bool = False) -> 
             raise ValueError(f"message {i}: {error}") from error
         # OpenAI's Responses write a turn as several records, until a tool answers; Claude Code
         # writes it as several messages of one id
-        of_a_turn = is_record(entry) or (entry.get("type"), entry.get("role")) == OUTPUT
+        speaks = (entry.get("type"), entry.get("role")) == ("message", "assistant")
+        of_a_turn = is_record(entry) or speaks
         if any(kind != "answer" for _, kind, _ in parts):
             same_message = entry.get("id") is not None and entry["id"] == message_id
             if not same_message and (not of_a_turn or conversation.answers):

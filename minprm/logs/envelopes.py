@@ -87,8 +87,6 @@ OF_REQUESTS = ("truncation", "include", "background", "stop_sequences", "betas",
                "unit", "headers", "serialized", "child_runs", "dotted_order", "feedback_stats",
                "model_parameters", "optional_params", "modelParameters",
                "invocation_params", "llmSchema")  # fmt: skip
-STOPPED = ("truncated", "aborted")  # of an answer that did not come to its end
-EFFORT = {"effort", "summary", "generate_summary"}
 # Of a request that is a text: what it may hold beside its prompt and settings.
 ASKED = {"prompt", "contents", "messages", "tools", *RULES, "config", "generationConfig"}
 
@@ -115,7 +113,7 @@ def in_chat_form(log: dict, notes: Counter, of_a_program: bool = False) -> tuple
     entries = [entry for entry in visible if not _is_schema(entry)]
     others = without(others, *OF_REQUESTS)
     effort = others.get("reasoning")  # of OpenAI's Responses: how much of it was asked for
-    if isinstance(effort, dict) and effort.keys() <= EFFORT:
+    if isinstance(effort, dict) and effort.keys() <= {"effort", "summary", "generate_summary"}:
         del others["reasoning"]
     family = _family_of(entries)
     in_parts = sum(isinstance(entry.get("content"), list) for entry in objects_in(entries))
@@ -127,7 +125,8 @@ def in_chat_form(log: dict, notes: Counter, of_a_program: bool = False) -> tuple
         chat["tools"] = tools
     # of what is no text, the status is of more than the answer
     in_text = any(isinstance(response, str) for response in answered)
-    is_cut = ended_early(others) or (in_text and others.get("status") in STOPPED)
+    is_stopped = in_text and others.get("status") in ("truncated", "aborted")
+    is_cut = ended_early(others) or is_stopped
     last = fields_of(chat["messages"][-1]) if chat["messages"] else {}
     if is_cut and last.get("role") == "assistant":
         chat["messages"][-1] = {**last, CUT_OFF: True}

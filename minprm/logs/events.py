@@ -29,7 +29,6 @@ CLAUDE_CODE = ("parentUuid", "sessionId", "session_id", "leafUuid", "isSnapshotU
 SPEAKERS = ("user", "assistant", "tool_result")  # the last is of Qwen Code
 # Where Claude Code names the lines that an answer by another model stands for.
 RETRACTED = ("retractedMessageUuids", "retracted_message_uuids", "supersedesUuids", "supersedes")
-SUMMARIES = ("compact_boundary", "chat_compression")  # the latter of Qwen Code
 MESSAGE = {"id", "type", "content"}  # of Gemini CLI
 # What a request of a model and its response are called, which no event holds.
 EXCHANGE = {"messages", "request", "response"}
@@ -109,7 +108,7 @@ def _sessions_in(events: list[dict]) -> list[list[dict]]:
     parts: dict[tuple, list[dict]] = {}  # by session, agent and how many summaries came before
     summaries: Counter[str] = Counter()  # behind one, the model has no longer read what was before
     for event, session, agent in zip(events, _names(events), _agents(events), strict=True):
-        is_boundary = event.get("subtype") in SUMMARIES
+        is_boundary = event.get("subtype") in ("compact_boundary", "chat_compression")
         summaries[session] += bool(event.get("isCompactSummary") or is_boundary)
         parts.setdefault((session, agent, summaries[session]), []).append(event)
     return [*parts.values()]
@@ -389,9 +388,8 @@ def _response(part: Any) -> Any:
     if "functionResponse" not in fields_of(part):
         return part
     response = part["functionResponse"].get("response")
-    if not isinstance(response, dict):
-        return response
-    return next((response[key] for key in ("output", "error") if key in response), response)
+    said = [response[key] for key in ("output", "error") if key in fields_of(response)]
+    return said[0] if said else response
 
 
 def from_openhands(log: Any, notes: Counter) -> dict:

@@ -204,9 +204,7 @@ def _parts_of_roo(messages: list) -> list[list]:
 def _from_smolagents(log: dict, notes: Counter) -> dict:
     """The steps that an agent of smolagents remembers, as its model read them."""
     steps = first(log, ("steps", "messages"))
-    entries = []
-    for step in steps:
-        entries += _of_smolagents(step)
+    entries = [*chain.from_iterable(map(_of_smolagents, steps))]
     if not any(entry["role"] == "system" for entry in entries):
         prompt = next(filter(None, (step.get("model_input_messages") for step in steps)), [])
         entries = [message for message in prompt if message.get("role") == "system"] + entries
@@ -276,9 +274,9 @@ def _from_tau(log: dict, notes: Counter) -> dict:
             if entry["role"] == "tool" or not entry.get("content"):
                 continue
         entries.append(entry)
-    ended = log.get("reward_info")
-    reward = {"reward": ended.get("reward")} if isinstance(ended, dict) else {}
-    return _of_a_program(reward | log, entries, notes)
+    if isinstance(log.get("reward_info"), dict):
+        log = {"reward": log["reward_info"].get("reward")} | log
+    return _of_a_program(log, entries, notes)
 
 
 def _from_inspect(log: dict, notes: Counter) -> dict:

@@ -22,6 +22,7 @@ from minprm.logs.books import (
     first,
     is_list_of,
     is_nothing,
+    objects_in,
     unread_in,
     without,
 )
@@ -53,7 +54,7 @@ def tools_of(line: dict, notes: Counter) -> list[dict] | None:
         tools = line["functions"]
     if tools is None or tools == "":
         return None
-    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+    if objects_in(tools) != tools:
         raise ValueError('"tools" is no list of objects')
     functions, changes = _functions(json.dumps(tools))
     notes.update(changes)
