@@ -399,12 +399,11 @@ def tools_beside(others: dict) -> list:
             _add_tools(listed, tools)
             others[key] = left
     for key in PARAMETERS:
-        parameters = parsed(others.get(key))
-        if isinstance(parameters, dict) and "traceId" in others:
-            # of Langfuse, where that is the name of the provider
+        parameters = fields_of(parsed(others.get(key)))
+        if "traceId" in others:  # of Langfuse, where that is the name of the provider
             parameters = without(parameters, "system")
-        beside = isinstance(parameters, dict) and not first(parameters, (*MESSAGES, *REQUESTS))
-        if beside and first(parameters, (*TOOLS, *RULES)):
+        is_request = first(parameters, (*MESSAGES, *REQUESTS))
+        if not is_request and first(parameters, (*TOOLS, *RULES)):
             _add_tools(tools_beside(dict(parameters)), tools)
             _take_rules(parameters, others)
             # what says how to sample is not looked into any further
@@ -435,9 +434,8 @@ def _declared(listed: Any) -> list:
         if several:  # Gemini's, which writes types as STRING
             tools += _in_lower_case(several)
         else:
-            schema = parsed(tool.get("json_schema"))  # of OpenInference: all of the tool
-            is_whole = isinstance(schema, dict) and tool_name(schema)
-            tools.append(tool.get("toolSpec") or (schema if is_whole else tool))
+            schema = fields_of(parsed(tool.get("json_schema")))  # of OpenInference: all of the tool
+            tools.append(tool.get("toolSpec") or (schema if tool_name(schema) else tool))
     return tools
 
 

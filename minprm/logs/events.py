@@ -394,11 +394,8 @@ def _response(part: Any) -> Any:
 
 def from_openhands(log: Any, notes: Counter) -> dict:
     """The events of OpenHands, by themselves or as the history of a row of its results."""
-    others: dict = {}
-    events = log
-    if isinstance(log, dict):
-        others = without(log, *OF_A_ROW)
-        events = _flat(log)
+    others = without(fields_of(log), *OF_A_ROW)
+    events = _flat(log) if isinstance(log, dict) else log
     entries: list[dict] = []
     calls: dict[Any, str] = {}  # of older versions: the id of the call of each event
     for event in events:

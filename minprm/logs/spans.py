@@ -36,7 +36,8 @@ def _spans_in(exported: Any) -> Iterator[dict]:
         attributes = _attributes_of(span)
         is_answer = calls_a_model(span)
         events = (span.get("events") if is_answer else None) or []
-        halves = [_attributes_of(event) for event in objects_in(as_list(events))]
+        events = [events] if isinstance(events, dict) else events
+        halves = [_attributes_of(event) for event in events if isinstance(event, dict)]
         asked = [half for half in halves if "gen_ai.input.messages" in half]
         answered = [half for half in halves if "gen_ai.output.messages" in half]
         if len(asked) == len(answered) == 1 and asked != answered:  # of Strands, an event each
