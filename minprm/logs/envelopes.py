@@ -402,8 +402,8 @@ def tools_beside(others: dict) -> list:
         parameters = fields_of(parsed(others.get(key)))
         if "traceId" in others:  # of Langfuse, where that is the name of the provider
             parameters = without(parameters, "system")
-        is_request = first(parameters, (*MESSAGES, *REQUESTS))
-        if not is_request and first(parameters, (*TOOLS, *RULES)):
+        says = parameters and first(parameters, (*TOOLS, *RULES))
+        if says and not first(parameters, (*MESSAGES, *REQUESTS)):
             _add_tools(tools_beside(dict(parameters)), tools)
             _take_rules(parameters, others)
             # what says how to sample is not looked into any further

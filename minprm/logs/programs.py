@@ -11,16 +11,7 @@ from typing import Any
 
 from minprm.logs.atif import from_atif
 from minprm.logs.blocks import answer, call, is_opencodes, thought_of
-from minprm.logs.books import (
-    CUT_OFF,
-    OUTCOMES,
-    field_at,
-    fields_of,
-    first,
-    objects_in,
-    parsed,
-    without,
-)
+from minprm.logs.books import CUT_OFF, OUTCOMES, field_at, first, objects_in, parsed, without
 from minprm.logs.envelopes import (
     MESSAGES,
     in_chat_form,
@@ -316,7 +307,9 @@ def _speaks(key: str, sign: str, *values: str) -> Callable[[Any], bool]:
     """Is it an object with a list of messages under this key, one of which has this sign?"""
 
     def is_of(log: Any) -> bool:
-        signs = [entry.get(sign) for entry in objects_in(fields_of(log).get(key))]
+        if not isinstance(log, dict) or key not in log:
+            return False  # each log is asked many times
+        signs = [entry.get(sign) for entry in objects_in(log[key])]
         return any(one in values if values else one is not None for one in signs)
 
     return is_of
