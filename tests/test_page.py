@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from minprm.report import write
-from minprm.report.write import write_page
+from minprm.report import page as pages
+from minprm.report.page import write_page
 from shared.pages import HOSTILE, hostile_run, make_run
 
 pytestmark = pytest.mark.slow
@@ -267,7 +267,7 @@ def test_two_runs_are_named_wherever_their_numbers_stand(opened):
 
 
 def test_the_foot_says_what_was_left_out(open_tab, tmp_path, monkeypatch):
-    monkeypatch.setattr(write, "SIZE", 150_000)
+    monkeypatch.setattr(pages, "SIZE", 150_000)
     tab = open_tab(write_page([make_run(tmp_path / "big", words="ball under d . " * 40)]))
     assert "Left out to keep this file small: " in tab.locator("footer").inner_text()
     rows = tab.get_by_role("radiogroup", name="the group").get_by_role("radio")

@@ -15,14 +15,14 @@ from minprm.arms import starts
 from minprm.commands import report, train
 from minprm.constants import Config
 from minprm.look.log import Log, locked
-from minprm.report import console, write
+from minprm.report import console
+from minprm.report import page as pages
 from minprm.report.files import read_lines
 from minprm.report.gather import gather
 from minprm.report.looks import settings
-from minprm.report.page import page
+from minprm.report.page import SIZE, page, write_page
 from minprm.report.table import interval
 from minprm.report.thin import LIMITS, thin, within
-from minprm.report.write import SIZE, write_page
 from shared.pages import HOSTILE, action, hostile_run, make_run, played, row, thought
 
 # --- runs made by hand ----------------------------------------------------------------------------
@@ -497,7 +497,7 @@ def test_a_page_that_fails_does_not_lose_the_run(here, monkeypatch, capsys):
 def test_a_page_is_whole_or_not_there(here, monkeypatch):
     write_page([here])
     before = (here / "report.html").read_bytes()
-    monkeypatch.setattr(write, "page", lambda data: 1 / 0)
+    monkeypatch.setattr(pages, "page", lambda data: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_page([here])
     assert (here / "report.html").read_bytes() == before

@@ -15,7 +15,7 @@ from minprm.constants import fail
 from minprm.printable import printable
 from minprm.report.console import list_of_runs
 from minprm.report.files import Broken, folder_of
-from minprm.report.write import write_page
+from minprm.report.page import write_page
 
 ONE_PAGE = "minprm report A B makes one page of both runs, with their knobs, arms and episodes"
 GONE: dict[str, str] = dict.fromkeys(("compare", "worst", "best"), ONE_PAGE)

@@ -31,8 +31,8 @@ from minprm.look.log import Log, require_new
 from minprm.play import expert_demos
 from minprm.printable import printable
 from minprm.report.files import RUNS, read_lines
+from minprm.report.page import write_page
 from minprm.report.table import table
-from minprm.report.write import write_page
 from minprm.several.together import Place, may_restart, restarts, together, way_on
 
 CHECKPOINTS = Place.checkpoints

@@ -1,14 +1,21 @@
-"""The page as one file: its data, its style and its script, and a policy that allows nothing else.
+"""report.html: one file about one run, or about several beside each other.
 
-The data holds text of models, worlds and files. In the file it is JSON without any <, so that no
-parser of HTML can leave it; in the page it is put in as text and never as HTML (page/base.js).
+It holds its data, its style and its script, and a policy that allows nothing else. The data holds
+text of models, worlds and files. In the file it is JSON without any <, so that no parser of HTML
+can leave it (thin.escaped); in the page it is put in as text and never as HTML (page/base.js).
 """
 
 import base64
 import hashlib
-import json
 from pathlib import Path
 
+from minprm.look.log import write_atomically
+from minprm.report.files import understood
+from minprm.report.gather import gather
+from minprm.report.thin import escaped, thin
+
+NAME = "report.html"
+SIZE = 2_000_000  # bytes of the file
 FOLDER = Path(__file__).parent / "page"
 # The style and the script are these files, one after the other.
 STYLES = ("page", "panels")
@@ -16,6 +23,15 @@ SCRIPTS = (
     "base", "credit", "names", "bar", "group", "tokens", "picture", "plot", "curves", "ladder",
     "episodes", "tree", "foot", "main",
 )  # fmt: skip
+
+
+def write_page(folders: list[Path]) -> Path:
+    """Writes the page of these runs into the first one's folder. Returns where. Raises Broken."""
+    with understood(folders):
+        html = page(thin(gather(folders), SIZE - len(page({}))))
+    path = folders[0] / NAME
+    write_atomically(path, html)
+    return path
 
 
 def page(content: dict) -> str:
@@ -33,18 +49,6 @@ def page(content: dict) -> str:
     html = html.replace(">STYLE<", f">{style}<").replace(">SCRIPT<", f">{script}<")
     before, after = html.split(">DATA<")
     return f"{before}>{escaped(content)}<{after}"
-
-
-def escaped(content: dict) -> str:
-    """Strict JSON in ASCII without <, > and &. Raises ValueError for what is no finite number.
-
-    >>> escaped({"said": "</script>"})
-    '{"said":"\\\\u003c/script\\\\u003e"}'
-    """
-    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
-    for sign in "<>&":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return text
 
 
 def _joined(names: tuple[str, ...], suffix: str) -> str:

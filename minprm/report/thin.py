@@ -5,9 +5,8 @@ random: of a list its first and last item stay, and those between at even steps.
 the run's folder has all of it.
 """
 
+import json
 from typing import NamedTuple
-
-from minprm.report.page import escaped
 
 UNLIKELY = 0.001  # tokens less likely than this are not told beside the expert's
 DECIMALS = 4  # of numbers
@@ -41,6 +40,18 @@ def thin(data: dict, size: int) -> dict:
         if len(escaped(small)) <= size:
             break
     return small
+
+
+def escaped(content: dict) -> str:
+    """Strict JSON in ASCII without <, > and &. Raises ValueError for what is no finite number.
+
+    >>> escaped({"said": "</script>"})
+    '{"said":"\\\\u003c/script\\\\u003e"}'
+    """
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    for sign in "<>&":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
 
 
 def within(data: dict, limits: Limits) -> dict:
