@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from minprm.arms import ladder
-from minprm.arms.checkpoint import save_checkpoint
+from minprm.arms.about import save_checkpoint
 from minprm.arms.demos import examples_of, few_shot
 from minprm.arms.evaluation import evaluate
 from minprm.arms.ladder import run_arm, start

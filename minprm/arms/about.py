@@ -18,14 +18,19 @@ Of files it tells the names alone, but for those in world_args, which a world ha
 import re
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from minprm.arms.starts import libraries
 from minprm.constants import Config, fail, flat
 from minprm.data import Demo
 from minprm.logs.account import secrets
+from minprm.logs.reader import write_demos
 from minprm.look.log import to_json, write_atomically
 from minprm.text.actions import all_tools, parse_json
 from minprm.text.instruction import Instruction
+
+if TYPE_CHECKING:
+    from minprm.trainer import Run
 
 FILE = "minprm.json"
 EXAMPLES = "few_shot.jsonl"  # beside it: the logs that the model was shown
@@ -39,6 +44,21 @@ NAMED_ELSEWHERE = ("preset", "config", "run", "dry_run", "resume", "arms", "stag
                    "threads", "jobs", "shard")  # fmt: skip
 # What every row of a ladder holds.
 COLUMNS = ("seed", "success", "thought_rate", "copy_rate", "seconds")
+
+
+def save_checkpoint(run: "Run", folder: Path, name: str, stages: list[str]) -> dict:
+    """Saves the model as it is now, for transformers to load. Returns what minprm.json beside it
+    says."""
+    run.agent.policy.save(folder)
+    instruction = run.agent.instruction if run.agent.reads_instruction else Instruction("")
+    if instruction.examples:
+        (folder / EXAMPLES).unlink(missing_ok=True)
+        write_demos([*instruction.examples], folder / EXAMPLES)
+    description = about(
+        run.cfg, name, stages, run.seed, instruction, run.train_demos, run.held_out, run.test
+    )
+    write_about(folder, description)
+    return description
 
 
 def about(
@@ -91,18 +111,17 @@ def changed_knobs(knobs: dict, but: tuple[str, ...]) -> dict[str, object]:
     return changed
 
 
-def without_folders(knobs: dict) -> dict:
-    """The knobs with the names of files alone: where they lie is nobody else's business.
+def without_folders(setting: Any) -> Any:
+    """Knobs, or one of them, with the names of files alone: where they lie is nobody else's
+    business.
 
     >>> without_folders({"few_shot": "/home/me/logs.jsonl", "world_args": ["file=../a.jsonl"]})
     {'few_shot': 'logs.jsonl', 'world_args': ['file=a.jsonl']}
     """
-    return {knob: _without_folder(setting) for knob, setting in knobs.items()}
-
-
-def _without_folder(setting: object) -> object:
+    if isinstance(setting, dict):
+        return {knob: without_folders(part) for knob, part in setting.items()}
     if isinstance(setting, list):
-        return [_without_folder(part) for part in setting]
+        return [without_folders(part) for part in setting]
     return re.sub(r"[^=]*[/\\]", "", setting) if isinstance(setting, str) else setting
 
 

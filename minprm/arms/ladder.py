@@ -16,8 +16,7 @@ from pathlib import Path
 from loguru import logger
 
 from minprm import own
-from minprm.arms.about import require_row, write_about
-from minprm.arms.checkpoint import save_checkpoint
+from minprm.arms.about import require_row, save_checkpoint, write_about
 from minprm.arms.demos import (
     examples_of,
     fitting_demos,

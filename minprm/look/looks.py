@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 from loguru import logger
 
-from minprm.arms.checkpoint import save_checkpoint
+from minprm.arms.about import save_checkpoint
 from minprm.arms.evaluation import evaluate, replay, summary
 from minprm.constants import ActPRM
 from minprm.load.threads import give_back_memory
