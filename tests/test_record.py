@@ -23,7 +23,7 @@ from minprm.envs.base import task_seed
 from minprm.envs.cups import Cups
 from minprm.look import notes
 from minprm.look.log import Log
-from minprm.look.pieces import STATE_LETTERS, state_text, token_texts
+from minprm.look.notes import STATE_LETTERS, state_text, token_texts
 from minprm.look.record import classifier, roles_of, watched_demos
 from minprm.model import policy as module
 from minprm.model import reading

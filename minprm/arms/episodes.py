@@ -12,7 +12,7 @@ from minprm.data import Demo, Step
 from minprm.envs import make_world
 from minprm.envs.base import World
 from minprm.look.log import lines_that, to_json, write_atomically
-from minprm.look.pieces import state_text
+from minprm.look.notes import state_text
 from minprm.play import Episode
 from minprm.text.actions import copies, exact_match
 from minprm.text.chat import Chat

@@ -5,21 +5,25 @@ are read once more, by the weights that the update made. Which groups are noted:
 """
 
 import math
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 
-from minprm.data import Sample
-from minprm.look.pieces import token_texts
+from transformers import PreTrainedTokenizerBase
+
+from minprm.data import Sample, Step
 from minprm.model.reading import Reading
 from minprm.run.events import Noted
+from minprm.text.render import decoded
 from minprm.trainer import Run
 
 # A line stays readable. What is longer is left out, or cut where that is said.
 GROUP_TOKENS = 4096  # of a group whose tokens are all kept
 PROMPT_TOKENS = 512  # of a prompt
+STATE_LETTERS = 2000  # of a state that is shown whole
 LIKELY = 6  # tokens that are named in the place of a token of the expert's action
 # The role of a token, as one letter. The first two are not read: no loss is ever taken of them.
 STATE, TAG, THOUGHT, STOP, ACTION, DRAWN = "stzead"
+BROKEN = "\ufffd"  # what decoding writes for bytes that are no character
 
 
 class Notes:
@@ -127,3 +131,36 @@ def _placed(roles: str, parts: list[list[float]]) -> list[float | None]:
     """The numbers of all parts at the tokens that are read, None at the others."""
     numbers = chain.from_iterable(parts)
     return [None if role in (STATE, TAG) else short(next(numbers)) for role in roles]
+
+
+# --- as texts for people: no model reads them ---
+
+
+def state_text(step: Step) -> str:
+    """What the step shows, without the rules, and cut where it is a long page. Where several
+    messages came, each says who speaks."""
+    messages = [message for message in step.state if message.get("role") != "system"]
+    lines = []
+    for message in messages:
+        content = str(message.get("content") or "")
+        lines.append(f"{message.get('role')}: {content}" if len(messages) > 1 else content)
+    text = "\n".join(lines)
+    if len(text) <= STATE_LETTERS:
+        return text
+    return f"{text[:STATE_LETTERS]} … (the first {STATE_LETTERS:,} of {len(text):,} letters)"
+
+
+def token_texts(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[str]:
+    """The texts of these tokens, one for each."""
+    return [_token_text(tokenizer, i) for i in ids]
+
+
+@lru_cache(maxsize=65536)
+def _token_text(tokenizer: PreTrainedTokenizerBase, i: int) -> str:
+    """Some tokens are a part of a character, so they have no text. Of these the vocabulary's own
+    name is shown, a letter for each byte."""
+    text = decoded(tokenizer, [i])
+    if BROKEN not in text:
+        return text
+    (token,) = tokenizer.convert_ids_to_tokens([i])
+    return token

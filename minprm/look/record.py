@@ -22,9 +22,9 @@ from minprm.look.notes import (
     THOUGHT,
     Notes,
     short,
+    state_text,
     with_tokens,
 )
-from minprm.look.pieces import state_text
 from minprm.play import Episode, forced_opening, task_name
 from minprm.run.events import Began, Event, Grouped, Learned, Played, Updated
 from minprm.run.randomness import noise_seed
