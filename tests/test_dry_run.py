@@ -14,8 +14,8 @@ from minprm.arms import ladder
 from minprm.commands import dry_run
 from minprm.commands.cli import parse
 from minprm.commands.dry_run import IMITATE, LEARN, LOOK, WRITE, measure, peak_memory, seconds_of
-from minprm.commands.plan import plan as whole_plan
 from minprm.commands.train import main
+from minprm.commands.train import plan as whole_plan
 from minprm.constants import SFT, ActPRM, Relabel
 from minprm.load import names
 from minprm.load import pretrained as load

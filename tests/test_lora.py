@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM
 from minprm.arms.ladder import base_policy, run_stage, start
 from minprm.commands import dry_run, train
 from minprm.commands.ask import Evaluation
-from minprm.commands.plan import plan as whole_plan
 from minprm.commands.playing import play_checkpoint
+from minprm.commands.train import plan as whole_plan
 from minprm.constants import RL, ActPRM, Config, Optim, Sampled
 from minprm.load.pretrained import adapted, base_of, load_model
 from minprm.load.vllm import weights as merged

@@ -15,7 +15,6 @@ from minprm.arms import starts
 from minprm.commands import report, train
 from minprm.constants import Config
 from minprm.look.log import Log, locked
-from minprm.report import console
 from minprm.report import page as pages
 from minprm.report.files import read_lines
 from minprm.report.gather import gather
@@ -384,7 +383,7 @@ def test_the_list_says_how_each_run_stands_and_how_it_goes_on(here, capsys):
     assert "2/2" in found["one"] and "done" in found["one"] and "0.900 act_prm" in found["one"]
     assert "matched" not in found["one"]
     logs = {"base": [row(0, 0.5) | {"likelihood": 0.1}]}
-    assert console.best_arm(logs) == "0.500 base (steps matched)"
+    assert report.best_arm(logs) == "0.500 base (steps matched)"
     assert "1/2" in found["half"] and "minprm train --run half --resume" in found["half"]
     assert "0/2" in found["now"] and "running" in found["now"]
     assert "broken" in found["torn"]

@@ -51,7 +51,7 @@ for command in sys.argv[1:]:
 PLAN = """
 import sys
 from minprm.commands.cli import parse
-from minprm.commands.plan import plan
+from minprm.commands.train import plan
 parts = plan(parse(["--dry-run"]), None)
 while "found out by one batch" not in (part := next(parts)):
     print(part)

@@ -1,4 +1,4 @@
-"""The part of --dry-run (plan.py) that needs the model: what it reads, and one batch, measured.
+"""The part of --dry-run (train.plan) that needs the model: what it reads, and one batch, measured.
 
 The batch is of the longest logs, written, scored and learned from by the stages' own functions, and
 then a look is taken at the longest held-out ones. The times of all stages are multiples of it, so

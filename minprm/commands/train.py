@@ -7,7 +7,7 @@ report.html) and checkpoints/<run>/<arm>-<seed>/, each of which transformers loa
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,15 +16,14 @@ from loguru import logger
 from safetensors import SafetensorError
 
 from minprm.arms.about import read_about
-from minprm.arms.demos import require_logs
+from minprm.arms.demos import logs_of, require_logs, split
 from minprm.commands.checks import idle_patience
 from minprm.commands.cli import as_flags, configuration, differences, given_knobs, parse
 from minprm.commands.effects import check_effects
-from minprm.commands.plan import NEEDS_LESS, plan
 from minprm.commands.presets import PRESETS
 from minprm.constants import Config, arms_of, fail, flat
 from minprm.envs import check_tasks, make_world
-from minprm.load.names import require_model
+from minprm.load.names import require_model, require_sampler
 from minprm.load.narration import require_narrator
 from minprm.logs.reader import write_demos
 from minprm.look.log import Log, require_new
@@ -33,9 +32,11 @@ from minprm.printable import printable
 from minprm.report.files import RUNS, read_lines
 from minprm.report.page import write_page
 from minprm.report.table import table
+from minprm.run.stage_ids import stage_ids, updates_of
 from minprm.several.together import Place, may_restart, restarts, together, way_on
 
 CHECKPOINTS = Place.checkpoints
+NEEDS_LESS = "fewer --micro-tokens, --checkpointing, --lora or a smaller --model need less"
 
 
 def main(argv: list[str], on_save: Callable[[], None] = lambda: None) -> None:
@@ -80,6 +81,33 @@ def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:
         exists = (RUNS / cfg.run / "config.json").exists()
         further = f"go on with: {way_on(cfg.run)}" if exists else "start again"
         fail(f"{error}: nothing is half written; mend that, and {further}")
+
+
+def plan(cfg: Config, checkpoints: Path) -> Iterator[str]:
+    """What --dry-run prints, part by part: what would be trained, at once; then what the model
+    reads, and one batch, measured (dry_run.py).
+
+    It goes through the same functions as a run, so it refuses what a run refuses, and it writes
+    nothing to runs/ or checkpoints/.
+    """
+    if cfg.stages == ["demos"]:
+        yield f"the expert's logs of {cfg.episodes} tasks; no model is needed for them"
+        return
+    demos, report = logs_of(cfg, cfg.seeds[0])
+    train_demos, *_ = split(demos, cfg)
+    require_sampler(cfg.sampler)
+    yield f"{'stage':<50}{'updates':>9}"
+    for stage_id in stage_ids(cfg):
+        yield f"{stage_id:<50}{updates_of(stage_id, cfg, train_demos) or '-':>9}"
+    yield "\nWhether that fits, and how long it takes, is found out by one batch.\n"
+    from torch import OutOfMemoryError  # what stands above waited for no torch
+
+    from minprm.commands.dry_run import of_model
+
+    try:
+        yield from of_model(cfg, checkpoints, demos, report)
+    except OutOfMemoryError:
+        fail(f"the memory of the card ran out in one batch of the longest logs; {NEEDS_LESS}")
 
 
 def run(cfg: Config, log: Log, place: Place, on_save: Callable[[], None]) -> None:
