@@ -24,6 +24,14 @@ FIRST = 5  # updates from the start of a stage; a shorter stage is judged when i
 FORMAT = re.compile(r"^\s*(\w+:|</?\w+>|\*\*\w+)", re.MULTILINE)
 SURE = 256  # thoughts: if none of so many can be read, chance is not the reason
 COMPARES_NOTHING = ("none", "batch")  # of --act-prm.advantage: within a group
+GRADED = "use --act-prm.reward action_prob_mean"
+# why every thought earns a reward of 0
+WHY_ZERO = {
+    "action_prob": "the probability of a long action is 0 in 32 bit: "
+    f"{GRADED}, the mean over its tokens",
+    "exact_match": "after none of them did the model write the expert's action: "
+    f"{GRADED}, which is graded",
+}
 
 
 @dataclass
@@ -159,7 +167,10 @@ def _reason(run: Run, cfg: ActPRM, tally: Tally, reward: float) -> str:
     if not tally.readable:
         return f"no thought can be read; {tally.why(run)}"
     if reward == 0.0:
-        return f"every thought earned a reward of 0; {_why_zero(cfg)}"
+        way_out = "use another --model that can follow these demos"
+        if is_own(cfg.reward):
+            way_out = f"look into {cfg.reward}, or {GRADED}, which is graded"
+        return f"every thought earned a reward of 0; {WHY_ZERO.get(cfg.reward, way_out)}"
     if cfg.group == 1 or cfg.advantage in COMPARES_NOTHING:
         return ""
     return (
@@ -167,22 +178,6 @@ def _reason(run: Run, cfg: ActPRM, tally: Tally, reward: float) -> str:
         "than another: choose an --act-prm.reward that is graded (action_prob), a larger "
         "--act-prm.group, or a higher --temperature"
     )
-
-
-def _why_zero(cfg: ActPRM) -> str:
-    if cfg.reward == "action_prob":
-        return (
-            "the probability of a long action is 0 in 32 bit: use --act-prm.reward "
-            "action_prob_mean, the mean over its tokens"
-        )
-    if cfg.reward == "exact_match":
-        return (
-            "after none of them did the model write the expert's action: use --act-prm.reward "
-            "action_prob_mean, which is graded"
-        )
-    if is_own(cfg.reward):
-        return f"look into {cfg.reward}, or use --act-prm.reward action_prob_mean, which is graded"
-    return "use another --model that can follow these demos"
 
 
 def require_thoughts(run: Run, event: Chose, tally: Tally) -> None:
