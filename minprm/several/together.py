@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO, NoReturn, TypeVar
+from typing import IO, TypeVar
 
 from minprm.constants import fail
 from minprm.printable import printable
@@ -73,7 +73,7 @@ def several() -> bool:
 
 def restarts() -> int:
     """How often torchrun has started all of them again (its --max-restarts)."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) if several() else 0
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 def may_restart() -> bool:
@@ -119,7 +119,7 @@ def together() -> Iterator[Place]:
         terminal = os.dup(2)
         if processes.rank():
             _print_to(transcript.fileno())
-        signal.signal(signal.SIGTERM, _terminated)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
         place = Beside(folder)
         try:
             yield place
@@ -137,10 +137,6 @@ def _print_to(file: int) -> None:
     sys.stderr.flush()
     os.dup2(file, 1)
     os.dup2(file, 2)
-
-
-def _terminated(*_) -> NoReturn:
-    raise SystemExit(TERMINATED)
 
 
 def _ended(error: BaseException, place: Beside, transcript: IO[bytes], terminal: int) -> int:
@@ -194,11 +190,7 @@ def _say(error: BaseException, knows: bool, place: Beside, transcript: IO[bytes]
         print(f"process {place.processes.rank()}:", file=sys.stderr, end=" ")
     if not isinstance(error, SystemExit):
         traceback.print_exception(error)
-    elif not place.first:
-        print(printable(_last_line(transcript)), file=sys.stderr)
-
-
-def _last_line(transcript: IO[bytes]) -> str:
-    """What was printed last. A refusal is one line."""
-    transcript.seek(0)
-    return transcript.read().decode(errors="replace").strip().rpartition("\n")[2]
+    elif not place.first:  # a refusal is the line that it has printed last
+        transcript.seek(0)
+        last = transcript.read().decode(errors="replace").strip().rpartition("\n")[2]
+        print(printable(last), file=sys.stderr)
