@@ -134,9 +134,7 @@ class Host:
         self.seconds = seconds
         self.conversations = Conversations(agent, noise)
         self.endpoint = Endpoint()
-        self.live: dict[str, AgentEpisode] = {}
-        self.until: dict[str, float] = {}  # when a live episode without a request is given up
-        self.requests: Counter[str] = Counter()  # of each episode so far
+        self.live: dict[str, AgentEpisode] = {}  # by their addresses
         self.waiting: list[Request] = []  # of live episodes
 
     def play(self, episodes: list[AgentEpisode]) -> None:
@@ -156,7 +154,7 @@ class Host:
     def _start(self, e: AgentEpisode) -> None:
         name = self.endpoint.new_address()
         self.live[name] = e
-        self.until[name] = time.monotonic() + self.seconds
+        e.until = time.monotonic() + self.seconds
         # a daemon: no agent that hangs keeps the run from its end
         Thread(target=self._run, args=(name, e.world.seed), daemon=True).start()
 
@@ -191,25 +189,26 @@ class Host:
         """Seconds to wait for the next event."""
         if self.waiting:
             return QUIET
-        return max(min(self.until.values()) - time.monotonic(), 0.0)
+        return max(min(e.until for e in self.live.values()) - time.monotonic(), 0.0)
 
     def _take(self, request: Request) -> None:
         """Lets a request wait, if its episode is still played."""
-        name = request.episode
-        self.requests[name] += 1
-        if name not in self.live:
+        e = self.live.get(request.episode)
+        if e is None:
             request.refuse(Refusal(NO_ADDRESS, 404))
-        elif self.requests[name] > REQUESTS:
-            request.refuse(Refusal(f"an episode has {REQUESTS} requests at most"))
-            self._end(name, 0.0, f"it made more than {REQUESTS} requests")
-        else:
+            return
+        e.requests += 1
+        if e.requests <= REQUESTS:
             self.waiting.append(request)
+            return
+        request.refuse(Refusal(f"an episode has {REQUESTS} requests at most"))
+        self._end(request.episode, 0.0, f"it made more than {REQUESTS} requests")
 
     def _give_up(self) -> None:
         """Ends the episodes whose agents have hung for too long. Their threads are left behind."""
         asking = {request.episode for request in self.waiting}
-        for name, until in [*self.until.items()]:
-            if name not in asking and time.monotonic() >= until:
+        for name, e in [*self.live.items()]:
+            if name not in asking and time.monotonic() >= e.until:
                 self._end(name, 0.0, f"it did not ask or end within {self.seconds:g} seconds")
 
     # --- answering ---
@@ -236,7 +235,7 @@ class Host:
     def _reply(self, request: Request, reply: Reply) -> None:
         """Answers a request that waits; the agent has its time from here on."""
         self.waiting.remove(request)
-        self.until[request.episode] = time.monotonic() + self.seconds
+        self.live[request.episode].until = time.monotonic() + self.seconds
         request.reply.set_result(reply)
 
     def _end(self, name: str, reward: Any, error: str) -> None:
@@ -247,7 +246,6 @@ class Host:
             if request.episode == name:
                 self._reply(request, Refusal(NO_ADDRESS, 404).reply())
         e = self.live.pop(name)
-        del self.until[name]
         self.endpoint.remove(name)
         e.done = True
         if e.outgrown and not e.steps:

@@ -75,6 +75,8 @@ class AgentEpisode(Episode):
 
     number: int = 0  # in its batch
     reward: float = 0.0  # what the agent's program returned
+    until: float = 0.0  # when it is given up, if its agent does not ask or end
+    requests: int = 0  # of its agent so far
     drawn: int = 0  # turns so far
     ends: dict[tuple, list[End]] = field(default_factory=dict)
     prompts: Counter = field(default_factory=Counter)  # how often the same was asked
