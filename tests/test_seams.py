@@ -88,7 +88,8 @@ def test_an_action_without_a_thought_is_tried_too():
     for template, others in (("a role and a colon", ["<", "a quotation mark"]), ("brackets", [])):
         words = splitting("GPT-2")
         words.chat_template = SPELLED[template]
-        assert other_seams(Chat(words, "think"), thinks=False) == others
+        chat = Chat(words, "think")
+        assert other_seams(chat, chat.layout.act_without_thought) == others
 
 
 def test_an_action_behind_an_empty_thought_is_tried_too():
@@ -100,8 +101,8 @@ def test_an_action_behind_an_empty_thought_is_tried_too():
         words = splitting(kind)
         words.chat_template = shipped("qwen3").chat_template
         chat = Chat(words, "think")
-        assert other_seams(chat, thinks=False) == []
-        assert other_seams(chat, thinks=False, skips=True) == others
+        assert other_seams(chat, chat.layout.act_without_thought) == []
+        assert other_seams(chat, chat.layout.skip) == others
         warned.clear()
         check_seams(chat, model)
         assert any("behind an empty thought" in line for line in warned) == bool(others)

@@ -240,10 +240,11 @@ def check_seams(chat: Chat, model: PreTrainedModel) -> None:
             " learned from first ones, and a history is put together from these: the model has"
             " seldom read it so; choose another chat template, or logs without such messages"
         )
-    ways = {"behind a thought": other_seams(chat), "without a thought": other_seams(chat, False)}
+    openings = {"behind a thought": None, "without a thought": chat.layout.act_without_thought}
     if chat.skip:
-        ways["behind an empty thought"] = other_seams(chat, thinks=False, skips=True)
-    for where, others in ways.items():
+        openings["behind an empty thought"] = chat.layout.skip
+    for where, opening in openings.items():
+        others = other_seams(chat, opening)
         if others:
             logger.warning(
                 f"{name_of(model)}: {where}, an action that begins with {' or '.join(others)} has "
@@ -265,22 +266,22 @@ def other_opening(chat: Chat) -> str:
     return "" if whole == pieces else chat.layout.think
 
 
-def other_seams(chat: Chat, thinks: bool = True, skips: bool = False) -> list[str]:
-    """The beginnings of an action that has other ids than in one text with what stands before it: a
-    thought, or, if the turn does not think, the state; if it skips its thought, an empty one."""
+def other_seams(chat: Chat, opening: str | None = None) -> list[str]:
+    """The beginnings of an action that has other ids than in one text with what stands before it:
+    a thought; or, without one, the state and what opens such a turn."""
     layout = chat.layout
-    before = f"{layout.think}So.{layout.gap}{layout.stop}{layout.act}"
-    ids_before = chat.opening(chat.thought("So."))
-    if not thinks:
+    if opening is None:
+        before = f"{layout.think}So.{layout.gap}{layout.stop}{layout.act}"
+        ids_before = chat.opening(chat.thought("So."))
+    else:
         state = some_state(chat)
-        opening = layout.skip if skips else layout.act_without_thought
         before = state + opening
         ids_before = [*chat.encode(state, begins=True), *chat.encode(opening)]
     others = []
     for beginning, action in (ACTIONS | CALL if chat.tools else ACTIONS).items():
         ids = chat.action(action)
         whole = f"{before}{chat.text(ids)}{layout.act_end}"  # a template may trim an action
-        if chat.encode(whole, begins=not thinks) != [*ids_before, *ids, *chat.act_end]:
+        if chat.encode(whole, begins=opening is not None) != [*ids_before, *ids, *chat.act_end]:
             others.append(beginning)
     return others
 

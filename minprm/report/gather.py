@@ -33,11 +33,9 @@ def gather(folders: list[Path]) -> dict:
     """The data of the page of these runs, whole. Raises Broken, and other errors for files of
     another version."""
     runs = [read_files(folder) for folder in folders]
-    content = {"format": FORMAT, "made": f"{datetime.now():%Y-%m-%d %H:%M}", "runs": []}
-    for name in ("looks", "trees", "curves", "ladder", "episodes"):
-        content[name] = []
+    content = {"format": FORMAT, "made": f"{datetime.now():%Y-%m-%d %H:%M}"}
+    content["runs"] = [run_of(files) for files in runs]
     for number, files in enumerate(runs):
-        content["runs"].append(run_of(files))
         panels = {
             "looks": looks_of(files.samples, files.config, files.relabelled),
             "trees": trees_of(files.samples),
@@ -46,8 +44,8 @@ def gather(folders: list[Path]) -> dict:
             "episodes": episodes_of(files.episodes),
         }
         for name, entries in panels.items():
-            for entry in entries:
-                content[name].append({"run": number, **entry})
+            panel = content.setdefault(name, [])
+            panel += [{"run": number, **entry} for entry in entries]
     content |= {"what": quantity(runs), "note": note(runs), "dropped": ""}
     names = set()
     for curve in content["curves"]:
