@@ -84,10 +84,17 @@ def check_sampler(sampler: Sampler, prompts: list[list[int]]) -> tuple[list[Samp
     written so has another log-prob than the model's own. Returns what was written, and its own
     log-probs."""
     model = sampler.model
-    ways = [(False, False)]  # do completions stand in one row, and are caches used again
-    if sampler.reuses_cache:
-        ways = [(True, True), (False, True), (False, False)]
-    for sampler.branches, sampler.reuses_cache in ways:
+    # do completions stand in one row; are caches used again; and what is said where they are not
+    ways = [
+        (True, True, ""),
+        (False, True, "the completions of a prompt cannot be written in one row, so each gets its "
+         "own row"),
+        (False, False, f"the sampler cannot continue from a cached prompt ({cause(model)}), so it "
+         "reads every prompt anew"),
+    ]  # fmt: skip
+    if not sampler.reuses_cache:
+        ways = ways[-1:]
+    for sampler.branches, sampler.reuses_cache, switched_off in ways:
         try:
             samples = walk(sampler, prompts)
             own = truth(model, samples)
@@ -96,26 +103,12 @@ def check_sampler(sampler: Sampler, prompts: list[list[int]]) -> tuple[list[Samp
                 continue
             raise
         if not differs(model, reported(samples), own):
-            say_how_it_writes(sampler)
+            if switched_off:
+                logger.warning(f"{name_of(model)}: {switched_off}")
             return samples, own
         if not sampler.reuses_cache:
             refuse_model(model, "the sampler", reported(samples), own)
     raise AssertionError("the last way returns or refuses")
-
-
-def say_how_it_writes(sampler: Sampler) -> None:
-    """Warns of what was switched off."""
-    model = sampler.model
-    if not sampler.reuses_cache:
-        logger.warning(
-            f"{name_of(model)}: the sampler cannot continue from a cached prompt "
-            f"({cause(model)}), so it reads every prompt anew"
-        )
-    elif not sampler.branches:
-        logger.warning(
-            f"{name_of(model)}: the completions of a prompt cannot be written in one row, so each "
-            "gets its own row"
-        )
 
 
 def check_trainer(policy: Policy, samples: list[Sample], own: Tensor, context: int) -> None:
