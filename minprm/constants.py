@@ -8,13 +8,12 @@ Defaults for a language model instead of the tiny one: commands/presets.py.
 """
 
 import io
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, NamedTuple, NoReturn
 
-from minprm.printable import printable
+from minprm.printable import say
 
 
 class Range(NamedTuple):
@@ -411,5 +410,5 @@ class Refused(SystemExit):
 
 def fail(sentence: str) -> NoReturn:
     """A user's error: one sentence, exit code 2. Texts of others in it are shown, not obeyed."""
-    print(printable(sentence), file=sys.stderr)
+    say(sentence)
     raise Refused(2)

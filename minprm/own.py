@@ -37,7 +37,7 @@ from types import ModuleType
 from typing import Any
 
 from minprm.constants import Refused, fail
-from minprm.printable import printable
+from minprm.printable import say
 
 inside = local()  # of each thread: does a call with a limit run in it?
 LIMIT = 300  # seconds that one call of a user's function may take
@@ -123,7 +123,7 @@ def limited(name: str) -> Iterator[None]:
 
 def _end(sentence: str) -> None:
     """Ends this process: all files are whole or not there, so that the run can go on."""
-    print(printable(sentence), file=sys.stderr, flush=True)
+    say(sentence)
     os._exit(2)
 
 

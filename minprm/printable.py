@@ -1,6 +1,7 @@
 """Text of a model, a world or a file on a terminal: shown, not obeyed."""
 
 import logging
+import sys
 import unicodedata
 from typing import Any
 
@@ -20,6 +21,11 @@ def printable(text: str) -> str:
             letter = letter.encode("unicode_escape").decode()
         letters.append(letter)
     return "".join(letters)
+
+
+def say(sentence: str) -> None:
+    """Prints what is no result: a refusal, a warning."""
+    print(printable(sentence), file=sys.stderr, flush=True)
 
 
 def as_printable(record: Any) -> None:

@@ -5,7 +5,6 @@ goes before the defaults. Where a flag says otherwise than the file, a sentence 
 """
 
 import os
-import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -35,7 +34,7 @@ from minprm.constants import (
 from minprm.load.names import require_device, uses_vllm
 from minprm.logs.books import Reading
 from minprm.own import is_own
-from minprm.printable import printable
+from minprm.printable import say
 
 PROGRAM = "minprm evaluate"
 
@@ -145,10 +144,6 @@ def evaluation_of(argv: list[str], chosen_knobs: set[str], trained: dict) -> Eva
     if "world" in chosen_knobs and "agent" not in chosen_knobs:
         flags.agent = ""
     return flags
-
-
-def say(sentence: str) -> None:
-    print(printable(sentence), file=sys.stderr)
 
 
 def _check_effects(evaluations: list[Evaluation], chosen_knobs: set[str]) -> None:

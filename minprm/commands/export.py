@@ -16,12 +16,11 @@ from safetensors import SafetensorError
 from tyro.conf import Positional, arg
 
 from minprm.arms.about import EXAMPLES, published, read_about, write_about
-from minprm.commands.ask import say
 from minprm.commands.checks import refuse
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.constants import fail
 from minprm.load.names import require_model
-from minprm.printable import printable
+from minprm.printable import printable, say
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

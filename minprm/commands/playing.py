@@ -17,7 +17,7 @@ from minprm.arms.evaluation import (
     scoring_agent,
     summary,
 )
-from minprm.commands.ask import Evaluation, configured, say
+from minprm.commands.ask import Evaluation, configured
 from minprm.constants import Config
 from minprm.data import Demo
 from minprm.envs import check_tasks, tools_of_world
@@ -28,7 +28,7 @@ from minprm.logs.books import reading_of
 from minprm.logs.reader import read_demos
 from minprm.model.agent import Player, make_player
 from minprm.play import Episode, messages_of
-from minprm.printable import printable
+from minprm.printable import printable, say
 from minprm.report.table import details, pass_at_k, table
 from minprm.run.randomness import noise_seed
 from minprm.text.actions import all_tools, exact_match

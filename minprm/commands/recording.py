@@ -6,7 +6,6 @@ they were sent. Headers, and with them the key of an agent, are written nowhere.
 
 import json
 import os
-import sys
 import time
 from contextlib import suppress
 from email.message import Message
@@ -19,7 +18,7 @@ from urllib import error, request
 from minprm.endpoint.conversations import key, steps_of
 from minprm.endpoint.server import Endpoint, Handler, Refusal, message_in
 from minprm.look.log import write_atomically
-from minprm.printable import printable
+from minprm.printable import say
 from minprm.text.actions import parse_json
 
 KEPT = 1000  # places from which a conversation can go on
@@ -168,4 +167,4 @@ def passing(headers: Message) -> list[tuple[str, str]]:
 
 def warn(problem: Exception) -> None:
     """Says that a turn is in no log."""
-    print(printable(f"not recorded: {problem!r:.200}"), file=sys.stderr, flush=True)
+    say(f"not recorded: {problem!r:.200}")

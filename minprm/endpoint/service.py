@@ -7,7 +7,6 @@ a temperature the likeliest turn is written, as it was evaluated.
 """
 
 import secrets
-import sys
 from queue import Empty
 
 from minprm.endpoint.agents import QUIET, AgentTask
@@ -15,7 +14,7 @@ from minprm.endpoint.conversations import AgentEpisode, Asked, Conversations, as
 from minprm.endpoint.server import ALL, Endpoint, Refusal, Request
 from minprm.logs.schemas import spelled_otherwise
 from minprm.model.agent import Player
-from minprm.printable import printable
+from minprm.printable import say
 
 KEPT = 1000  # places from which a conversation can go on
 
@@ -69,8 +68,7 @@ class Service:
         for name, how in spelled_otherwise(self.tools, wanted.tools).items():
             if name not in self.warned:
                 self.warned.add(name)
-                sentence = f"the tool {name[:60]} of a request {how}: the model may not call it"
-                print(printable(sentence), file=sys.stderr, flush=True)
+                say(f"the tool {name[:60]} of a request {how}: the model may not call it")
 
     def _forget(self) -> None:
         """Lets go of what no conversation can go on from."""

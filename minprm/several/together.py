@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, TypeVar
 
 from minprm.constants import fail
-from minprm.printable import printable
+from minprm.printable import say
 
 T = TypeVar("T")
 PATIENCE = 5  # seconds in which the first process may find out what another one knows
@@ -93,9 +93,7 @@ def refuse_several(command: str) -> None:
     """Exits where a command that needs one process was started in several. The first says so."""
     if several():
         if os.environ.get("RANK", "0") == "0":
-            print(
-                f"minprm {command} runs in one process: start it without torchrun", file=sys.stderr
-            )
+            say(f"minprm {command} runs in one process: start it without torchrun")
         raise SystemExit(2)
 
 
@@ -180,10 +178,9 @@ def _say(error: BaseException, knows: bool, place: Beside, transcript: IO[bytes]
     if not knows:
         saved = place.run and (Place.runs / place.run / "config.json").exists()
         way_on = f"go on with --run {place.run} --resume" if saved else "begin anew"
-        print(
+        say(
             "the run was stopped, or one of its processes has ended; where torchrun does not start "
-            f"all of them again, {way_on}",
-            file=sys.stderr,
+            f"all of them again, {way_on}"
         )
         return
     if not place.first:
@@ -193,4 +190,4 @@ def _say(error: BaseException, knows: bool, place: Beside, transcript: IO[bytes]
     elif not place.first:  # a refusal is the line that it has printed last
         transcript.seek(0)
         last = transcript.read().decode(errors="replace").strip().rpartition("\n")[2]
-        print(printable(last), file=sys.stderr)
+        say(last)
