@@ -1,8 +1,6 @@
 """The files of a run, read while it may still be written. A file that is missing is empty."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -37,21 +35,6 @@ def folder_of(run: str) -> Path:
         if run and (folder / "config.json").is_file():
             return folder
     raise Broken(f"{ascii(run)[1:-1]}: there is no such run in {RUNS}/; minprm report lists them")
-
-
-@contextmanager
-def understood(folders: list[Path]) -> Iterator[None]:
-    """Turns what goes wrong over files of another shape into Broken."""
-    try:
-        yield
-    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
-        if isinstance(error, Broken):
-            raise
-        names = ", ".join(str(folder) for folder in folders)
-        raise Broken(
-            f"{names}: a file is not what this version of minprm writes ({error!r}); use the "
-            "version that wrote it"
-        ) from error
 
 
 def read_files(folder: Path) -> Files:

@@ -10,7 +10,7 @@ import hashlib
 from pathlib import Path
 
 from minprm.look.log import write_atomically
-from minprm.report.files import understood
+from minprm.report.files import Broken
 from minprm.report.gather import gather
 from minprm.report.thin import escaped, thin
 
@@ -26,9 +26,18 @@ SCRIPTS = (
 
 
 def write_page(folders: list[Path]) -> Path:
-    """Writes the page of these runs into the first one's folder. Returns where. Raises Broken."""
-    with understood(folders):
+    """Writes the page of these runs into the first one's folder. Returns where. Raises Broken, also
+    over files of another shape."""
+    try:
         html = page(thin(gather(folders), SIZE - len(page({}))))
+    except Broken:
+        raise
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+        names = ", ".join(str(folder) for folder in folders)
+        raise Broken(
+            f"{names}: a file is not what this version of minprm writes ({error!r}); use the "
+            "version that wrote it"
+        ) from error
     path = folders[0] / NAME
     write_atomically(path, html)
     return path
