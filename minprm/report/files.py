@@ -1,7 +1,6 @@
 """The files of a run, read while it may still be written. A file that is missing is empty."""
 
 import json
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -14,18 +13,20 @@ class Broken(ValueError):
     """A file cannot be read. The text is a sentence that says what to do."""
 
 
-@dataclass
 class Files:
     """What lies in the folder of a run."""
 
-    folder: Path
-    config: dict
-    starts: list[dict]
-    metrics: list[dict]
-    samples: list[dict]
-    ladder: dict[str, list[dict]]
-    episodes: list[dict]
-    relabelled: dict[str, list[dict]]  # the logs with thoughts, by the name of their file
+    def __init__(self, folder: Path):
+        """Reads all of it. Raises Broken."""
+        self.folder = folder
+        self.config = read_json(folder / "config.json")
+        self.starts = read_lines(folder / starts.FILE)
+        self.metrics = read_lines(folder / "metrics.jsonl")
+        self.samples = read_lines(folder / "samples.jsonl")
+        self.ladder: dict[str, list[dict]] = read_json(folder / "ladder.json")
+        self.episodes = read_lines(folder / "episodes.jsonl")
+        # the logs with thoughts, by the name of their file
+        self.relabelled = {f.stem: read_lines(f) for f in folder.glob("relabelled-*.jsonl")}
 
 
 def folder_of(run: str) -> Path:
@@ -35,20 +36,6 @@ def folder_of(run: str) -> Path:
         if run and (folder / "config.json").is_file():
             return folder
     raise Broken(f"{ascii(run)[1:-1]}: there is no such run in {RUNS}/; minprm report lists them")
-
-
-def read_files(folder: Path) -> Files:
-    """All of it. Raises Broken."""
-    return Files(
-        folder=folder,
-        config=read_json(folder / "config.json"),
-        starts=read_lines(folder / starts.FILE),
-        metrics=read_lines(folder / "metrics.jsonl"),
-        samples=read_lines(folder / "samples.jsonl"),
-        ladder=read_json(folder / "ladder.json"),
-        episodes=read_lines(folder / "episodes.jsonl"),
-        relabelled={file.stem: read_lines(file) for file in folder.glob("relabelled-*.jsonl")},
-    )
 
 
 def arms_done(config: dict, ladder: dict[str, list[dict]], folder: Path) -> tuple[str, bool]:

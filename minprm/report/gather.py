@@ -19,7 +19,7 @@ from pathlib import Path
 
 from minprm.arms.about import changed_knobs
 from minprm.envs import WORLDS, world_class
-from minprm.report.files import Files, arms_done, grouped, read_files
+from minprm.report.files import Files, arms_done, grouped
 from minprm.report.glossary import ABOUT_ARMS, METRICS
 from minprm.report.looks import looks_of, trees_of
 from minprm.report.table import interval
@@ -32,7 +32,7 @@ NAMES = ("preset", "config", "run", "dry_run", "resume", "model", "world")
 def gather(folders: list[Path]) -> dict:
     """The data of the page of these runs, whole. Raises Broken, and other errors for files of
     another version."""
-    runs = [read_files(folder) for folder in folders]
+    runs = [Files(folder) for folder in folders]
     content = {"format": FORMAT, "made": f"{datetime.now():%Y-%m-%d %H:%M}"}
     content["runs"] = [run_of(files) for files in runs]
     for number, files in enumerate(runs):
