@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, fields, is_dataclass
 from inspect import cleandoc
 from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from minprm.commands.cli import differences
 from minprm.commands.knobs import Knob, flag, knobs
 from minprm.commands.presets import PRESETS
-from minprm.constants import Config
+from minprm.constants import Config, Own, Range
 
 PAGE = Path(__file__).parents[1] / "docs/knobs.md"
 HEAD = """\
@@ -54,8 +55,31 @@ def section(title: str, what: str, of_section: Iterable[Knob]) -> str:
     lines += ["| flag | may be | default | what it means |", "|---|---|---|---|"]
     for knob in of_section:
         default = f"`{knob.default}`" if knob.default else ""
-        lines.append(f"| `{flag(knob.name)}` | {knob.values} | {default} | {knob.meaning} |")
+        lines.append(f"| `{flag(knob.name)}` | {values(knob)} | {default} | {knob.meaning} |")
     return "\n".join(lines) + "\n"
+
+
+def values(knob: Knob) -> str:
+    """What it may be, in words."""
+    for note in knob.notes:
+        if isinstance(note, Range):
+            several = "several: " if get_origin(knob.hint) is list else ""
+            return f"{several}{note.least:,} to {note.most:,}"
+    return of_type(knob.hint)
+
+
+def of_type(hint: Any) -> str:
+    """What a knob of this type may be, where it has no range."""
+    if get_origin(hint) is Annotated:
+        return of_type(get_args(hint)[0])
+    if get_origin(hint) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(hint))
+    if get_origin(hint) is list:
+        return "words"
+    if get_args(hint):  # names of ours, or a function of the user's own
+        ours = [of_type(part) for part in get_args(hint) if part is not Own]
+        return ", ".join([*ours, "FILE.py:NAME"])
+    return {bool: "yes or no", str: "text"}[hint]
 
 
 def changes(name: str) -> str:

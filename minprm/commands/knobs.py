@@ -9,9 +9,9 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args, get_type_hints
 
-from minprm.constants import ARMS, Config, Own, Preset, Range
+from minprm.constants import ARMS, Config, Preset, Range
 from minprm.envs import WORLDS
 
 USED_MOST = (
@@ -36,11 +36,6 @@ class Knob(NamedTuple):
     hint: Any  # its type
     notes: list  # of its section, and then its own
     owner: type  # the dataclass that has it
-
-    @property
-    def values(self) -> str:
-        """What it may be, in words."""
-        return _values(self.hint)
 
     @property
     def meaning(self) -> str:
@@ -94,6 +89,7 @@ def ranges(config: object) -> Iterator[tuple[str, float, Range]]:
 def _notes(hint: Any) -> list:
     """What stands beside a type, or in a list beside the type of its items.
 
+    >>> from typing import Annotated
     >>> _notes(Annotated[int, Range(0, 9)]) == _notes(list[Annotated[int, Range(0, 9)]])
     True
     """
@@ -135,25 +131,3 @@ def _meanings(schema: type) -> dict[str, str]:
             else:
                 above = []
     return meanings
-
-
-def _values(hint: Any) -> str:
-    """What a knob may be.
-
-    >>> _values(Literal["all", "top_p"]), _values(list[str]), _values(bool)
-    ('`all`, `top_p`', 'words', 'yes or no')
-    """
-    ranges = [note for note in _notes(hint) if isinstance(note, Range)]
-    if ranges:
-        several = "several: " if get_origin(hint) is list else ""
-        return f"{several}{ranges[0].least:,} to {ranges[0].most:,}"
-    if get_origin(hint) is Annotated:
-        return _values(get_args(hint)[0])
-    if get_origin(hint) is Literal:
-        return ", ".join(f"`{choice}`" for choice in get_args(hint))
-    if get_origin(hint) is list:
-        return "words"
-    if get_args(hint):  # names of ours, or a function of the user's own
-        ours = [_values(part) for part in get_args(hint) if part is not Own]
-        return ", ".join([*ours, "FILE.py:NAME"])
-    return {bool: "yes or no", str: "text"}[hint]
