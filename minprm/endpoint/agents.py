@@ -46,7 +46,7 @@ class AgentTask(World):
         self.content = str(seed)
 
 
-class Ended(NamedTuple):
+class Over(NamedTuple):
     """An agent's program is over."""
 
     episode: str
@@ -164,9 +164,9 @@ class Host:
             reward = self.program(self.endpoint.url(name), seed)
             if inspect.isawaitable(reward):
                 reward = asyncio.run(_awaited(reward))
-            self.endpoint.events.put(Ended(name, reward))
+            self.endpoint.events.put(Over(name, reward))
         except BaseException as error:  # a user's program raises whatever it likes
-            self.endpoint.events.put(Ended(name, 0.0, f"it raised {own.in_a_line(error)}"))
+            self.endpoint.events.put(Over(name, 0.0, f"it raised {own.in_a_line(error)}"))
 
     # --- waiting ---
 
@@ -180,7 +180,7 @@ class Host:
                 if self.waiting:
                     return
                 continue
-            if isinstance(event, Ended):
+            if isinstance(event, Over):
                 self._end(event.episode, event.reward, event.error)
             else:
                 self._take(event)
