@@ -17,7 +17,7 @@ import shlex
 from datetime import datetime
 from pathlib import Path
 
-from minprm.arms.about import changed_knobs
+from minprm.arms.about import COLUMNS, changed_knobs
 from minprm.envs import WORLDS, world_class
 from minprm.report.files import Files, arms_done, grouped
 from minprm.report.glossary import ABOUT_ARMS, METRICS
@@ -116,8 +116,7 @@ def ladder_of(ladder: dict[str, list[dict]]) -> list[dict]:
         mean, low, high = interval(ladder[arm])
         rows = []
         for row in ladder[arm]:
-            names = ("seed", "success", "thought_rate", "copy_rate", "seconds")
-            rows.append({name: row.get(name) for name in names})
+            rows.append({name: row.get(name) for name in COLUMNS})
         arms.append({"arm": arm, "mean": mean, "low": low, "high": high, "rows": rows})
     return arms
 
