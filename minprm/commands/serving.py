@@ -129,4 +129,6 @@ def notes_of(about: dict, thinks: bool) -> list[str]:
 def stops_of(config: GenerationConfig) -> list[int]:
     """The tokens at which a server of the model stops."""
     stops = config.eos_token_id
-    return stops if isinstance(stops, list) else [stops] if stops is not None else []
+    if stops is None:
+        return []
+    return stops if isinstance(stops, list) else [stops]
