@@ -28,7 +28,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache, wraps
+from functools import cache
 from inspect import signature
 from pathlib import Path
 from threading import Timer, current_thread, local, main_thread
@@ -78,18 +78,28 @@ def users(name: str, ours: Iterable[str]) -> Callable | None:
     theirs = definition(name)
     if not callable(theirs):
         raise ValueError(f"{name} is no function, but {theirs!r}"[:200])
+    return guarded(name)(limited(name)(theirs))
 
-    @wraps(theirs)
-    def guarded(*arguments):
-        try:
-            with limited(name):
-                return theirs(*arguments)
-        except Refused:
+
+@contextmanager
+def guarded(
+    who: str,
+    passes: Callable[[BaseException], bool] = lambda error: False,
+    kind: type[Exception] | None = None,
+) -> Iterator[None]:
+    """Inside runs a user's program. Where it raises anything that does not pass, the run ends in a
+    sentence, WHO raised ...; or that is raised, as an error of this kind."""
+    try:
+        yield
+    except Refused:
+        raise
+    except (Exception, SystemExit) as error:  # a user's program raises whatever it likes
+        if passes(error):
             raise
-        except (Exception, SystemExit) as error:  # a user's program raises whatever it likes
-            fail(f"{name} raised {in_a_line(error)}")
-
-    return guarded
+        sentence = f"{who} raised {in_a_line(error)}"
+        if kind:
+            raise kind(sentence) from error
+        fail(sentence)
 
 
 @contextmanager
@@ -204,13 +214,8 @@ def loaded(file: Path) -> tuple[ModuleType, str]:
     module = ModuleType(f"{file.stem}_{digest[:8]}")
     module.__file__ = str(file)
     sys.modules[module.__name__] = module  # dataclasses look themselves up there
-    try:
-        with limited(str(file)):
-            exec(compile(source, str(file), "exec"), module.__dict__)
-    except Refused:
-        raise
-    except (Exception, SystemExit) as error:
-        raise ValueError(f"{file} cannot be run: it raised {in_a_line(error)}") from error
+    with guarded(f"{file} cannot be run: it", kind=ValueError), limited(str(file)):
+        exec(compile(source, str(file), "exec"), module.__dict__)
     return module, digest
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy
 
 from minprm import own
-from minprm.constants import Refused, fail
+from minprm.constants import fail
 from minprm.envs.base import Illegal, World, needs
 from minprm.envs.gym import Environment
 from minprm.envs.tasks import check_splits
@@ -38,15 +38,10 @@ NO_ROW = '{"prompt": [{"role": "user", "content": ""}]}'  # as TRL has it where 
 @cache
 def adapted(name: str, make: Any) -> type[World]:
     """The world of what this class or function makes. Raises ValueError where that is none."""
-    try:
-        with own.limited(name):
-            env: Any = make() if callable(make) else None
-            started = env.reset(seed=0) if hasattr(env, "action_space") else None
-    except Refused:
-        raise
-    except (Exception, SystemExit) as error:  # a user's program raises whatever it likes
-        why = own.in_a_line(error)
-        raise ValueError(f"{name} is called without arguments, and raised {why}") from error
+    called = f"{name} is called without arguments, and"
+    with own.guarded(called, kind=ValueError), own.limited(name):
+        env: Any = make() if callable(make) else None
+        started = env.reset(seed=0) if hasattr(env, "action_space") else None
     methods = dict(inspect.getmembers(type(env), inspect.isfunction))
     members = {"__module__": __name__, "make": staticmethod(make), "place": name}
     world: Any = ToolWorld

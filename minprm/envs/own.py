@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from minprm import own
-from minprm.constants import Refused, fail
+from minprm.constants import fail
 from minprm.envs.base import Illegal, World, parameters_of
 
 REQUIRED = ("begin", "act")
@@ -81,22 +81,20 @@ def _require_knobs(name: str, theirs: type[World]) -> None:
 def _guard(name: str, method: str, theirs: Callable) -> Callable:
     """The method, which exits with a sentence where it raises anything or returns nonsense."""
 
+    def passes(error: BaseException) -> bool:
+        """Is it how a world says that an action is illegal, or a knob wrong?"""
+        if method == "__init__":
+            return type(error) is ValueError
+        return isinstance(error, Illegal) and method in ("act", "step")
+
     @wraps(theirs)
     def guarded(self: World, *arguments, **knobs):
         place = f"{name}, task {self.seed}" if hasattr(self, "seed") else name
-        try:
-            copies = [[*part] if isinstance(part, list) else part for part in arguments]
-            ours = theirs in (World.reset, World.step)  # which call what the user has written
-            with nullcontext() if ours else own.limited(f"{place}: {method}"):
-                answer = theirs(self, *copies, **knobs)
-        except Refused:
-            raise
-        except (Exception, SystemExit) as error:  # a user's program raises whatever it likes
-            of_an_action = isinstance(error, Illegal) and method in ("act", "step")
-            of_a_knob = type(error) is ValueError and method == "__init__"
-            if of_an_action or of_a_knob:
-                raise  # which is how a world says that an action is illegal, or a knob wrong
-            fail(f"{place}: {method} raised {own.in_a_line(error)}")
+        call = f"{place}: {method}"
+        copies = [[*part] if isinstance(part, list) else part for part in arguments]
+        ours = theirs in (World.reset, World.step)  # which call what the user has written
+        with own.guarded(call, passes), nullcontext() if ours else own.limited(call):
+            answer = theirs(self, *copies, **knobs)
         if method in RETURNS and not _fits(method, answer):
             fail(f"{place}: {method} returned {own.shown(answer)}, and not {RETURNS[method]}")
         if method == "act" and not own.is_number(self.success):
