@@ -16,7 +16,7 @@ from statistics import fmean
 
 from evidence.results import machine
 from minprm.constants import fail
-from minprm.report.files import Broken, Files, arms_done, folder_of, read_files
+from minprm.report.files import Broken, Files, arms_done, folder_of
 from minprm.report.gather import curves_of, interval_kind, ladder_of
 from minprm.report.looks import looks_of, trees_of
 
@@ -52,7 +52,7 @@ def of_run(run: str) -> dict:
 def finished(run: str) -> Files:
     """The files of a run, which is done and which one commit has made. Exits otherwise."""
     try:
-        files = read_files(folder_of(run))
+        files = Files(folder_of(run))
     except Broken as error:
         fail(str(error))
     done = arms_done(files.config, files.ladder, files.folder)[1]
