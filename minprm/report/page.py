@@ -9,6 +9,8 @@ import base64
 import hashlib
 from pathlib import Path
 
+from jinja2 import Environment, StrictUndefined
+
 from minprm.look.log import write_atomically
 from minprm.report.files import Broken
 from minprm.report.gather import gather
@@ -49,15 +51,11 @@ def page(content: dict) -> str:
     The content security policy names the hashes of this very style and script: a browser runs no
     other, and fetches nothing.
     """
-    style = _joined(STYLES, "css")
-    script = _joined(SCRIPTS, "js")
-    html = (FOLDER / "page.html").read_text(encoding="utf-8")
-    html = html.replace("sha256-STYLE", f"sha256-{_hash(style)}")
-    html = html.replace("sha256-SCRIPT", f"sha256-{_hash(script)}")
-    # the data comes last: what a model wrote is not searched for words to replace
-    html = html.replace(">STYLE<", f">{style}<").replace(">SCRIPT<", f">{script}<")
-    before, after = html.split(">DATA<")
-    return f"{before}>{escaped(content)}<{after}"
+    html = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
+    html.filters["sha256"] = _sha256
+    template = html.from_string((FOLDER / "page.html").read_text(encoding="utf-8"))
+    style, script = _joined(STYLES, "css"), _joined(SCRIPTS, "js")
+    return template.render(style=style, script=script, data=escaped(content))
 
 
 def _joined(names: tuple[str, ...], suffix: str) -> str:
@@ -67,5 +65,5 @@ def _joined(names: tuple[str, ...], suffix: str) -> str:
     return "\n".join(texts)
 
 
-def _hash(text: str) -> str:
+def _sha256(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
