@@ -304,7 +304,8 @@ def test_a_line_break_before_the_end_of_a_turn_is_read_with_what_it_follows(kind
 def test_the_seam_before_a_call_is_looked_at():
     """MiniMax 2 begins a call with a line break, and its prompt ends in one."""
     words = shipped("qwen3_instruct_2507")
-    assert "a call" not in other_seams(Chat(words, "think", TYPED), thinks=False)
+    chat = Chat(words, "think", TYPED)
+    assert "a call" not in other_seams(chat, chat.layout.act_without_thought)
     words = splitting("Llama 3")
     words.add_tokens(["<call>"], special_tokens=True)
     words.chat_template = words.chat_template.replace(
@@ -313,7 +314,7 @@ def test_the_seam_before_a_call_is_looked_at():
         " if message.tool_calls else '')",
     )
     chat = Chat(words, "think", TYPED)
-    assert other_seams(chat, thinks=False) == ["a call"]
+    assert other_seams(chat, chat.layout.act_without_thought) == ["a call"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
