@@ -160,6 +160,12 @@ def test_a_generation_without_a_question_is_left_out(read):
     assert len(demos) == 1 and not report.problems
 
 
+@pytest.mark.parametrize("events", [3, "3", [3], {"n": 3}])
+def test_events_beside_a_prompt_are_no_damage(read, events):
+    (demo,), report = read({"prompt": "q", "completion": "a", "events": events})
+    assert said(demo) == ["user: q", "assistant: a"] and not report.problems
+
+
 def test_a_span_of_vercels_is_a_call_of_a_model(read):
     attributes = {"ai.prompt.messages": json.dumps([ASKED]), "ai.response.text": "I look.",
                   "ai.response.toolCalls": json.dumps([VERCELS]),

@@ -356,6 +356,13 @@ def test_an_image_that_a_tool_of_gemini_cli_gave_is_a_word_and_costs_its_answer(
     assert replies(demos) == [["Let me look.", "B."]]
 
 
+def test_a_result_of_gemini_cli_in_several_parts_has_each_of_them(read):
+    other = {"functionResponse": {**RESPONSE, "response": {"rows": 1}}}
+    lists = {**LISTS, "toolCalls": [{**CALLS[0], "result": [*CALLS[0]["result"], other]}]}
+    demos, report = read({**HEADER, "messages": [SESSION[0], lists, SESSION[2]]})
+    assert demos[0].messages[2]["content"] == 'a.txt\n{"rows": 1}' and not report.problems
+
+
 def again(said: str) -> list[dict]:
     return [of_gemini("8", "user", "go on"), of_gemini("9", "gemini", said)]
 

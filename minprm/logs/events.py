@@ -8,6 +8,7 @@
 Each becomes messages, or records of a turn's parts, that blocks.py reads.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -374,7 +375,7 @@ def _of_gemini_cli(message: dict, notes: Counter) -> list[dict]:
                       "input": one.get("args")})  # fmt: skip
         parts = [_response(part) for part in as_list(one.get("result")) if part is not None]
         if len(parts) > 1:
-            parts = [{"type": "text", "text": p} if isinstance(p, str) else p for p in parts]
+            parts = [_block_of(part) for part in parts]
         if parts:
             answers.append(answer(parts[0] if len(parts) == 1 else parts, one["id"]))
     mark = {"weight": 0} if message.get("remembered") else {}
@@ -390,6 +391,14 @@ def _response(part: Any) -> Any:
     response = part["functionResponse"].get("response")
     said = [response[key] for key in ("output", "error") if key in fields_of(response)]
     return said[0] if said else response
+
+
+def _block_of(part: Any) -> dict:
+    """One of several parts of a result: text, JSON as text, or what is a block already."""
+    if not fields_of(part).keys().isdisjoint(("type", "text")):
+        return part
+    text = part if isinstance(part, str) else json.dumps(part, ensure_ascii=False)
+    return {"type": "text", "text": text}
 
 
 def from_openhands(log: Any, notes: Counter) -> dict:

@@ -35,9 +35,8 @@ def _spans_in(exported: Any) -> Iterator[dict]:
     for span in objects_in(as_list(exported)):
         attributes = _attributes_of(span)
         is_answer = calls_a_model(span)
-        events = (span.get("events") if is_answer else None) or []
-        events = [events] if isinstance(events, dict) else events
-        halves = [_attributes_of(event) for event in events if isinstance(event, dict)]
+        events = objects_in(as_list(span.get("events"))) if is_answer else []
+        halves = [_attributes_of(event) for event in events]
         asked = [half for half in halves if "gen_ai.input.messages" in half]
         answered = [half for half in halves if "gen_ai.output.messages" in half]
         if len(asked) == len(answered) == 1 and asked != answered:  # of Strands, an event each
