@@ -135,7 +135,7 @@ def test_what_is_read_does_not_depend_on_chunks_and_rows(monkeypatch):
     samples += [Sample().extend([5, 6]), *SAMPLES]
     whole = p.readings(samples, likely=3)
     assert len(whole[2].logp) == 0 and whole[0].likely.shape == (2, 3)
-    monkeypatch.setattr(reading, "at_once", lambda device: 40)
+    monkeypatch.setattr(reading, "READ", 40)
     p.shares_prefixes = False
     for a, b in zip(whole, p.readings(samples, likely=3), strict=True):
         assert torch.equal(a.likely, b.likely)

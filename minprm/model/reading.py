@@ -23,6 +23,8 @@ from minprm.model.tree import Rows
 
 LEAST = torch.finfo(torch.float32).min  # stands for a log-prob of -inf
 CHUNK = 2**27  # logits computed at once for a gradient: half a gigabyte in fp32
+# the same where there is none: then no chunk is computed again, however many there are
+READ = 2**25
 
 
 class Reading(NamedTuple):
@@ -70,7 +72,7 @@ def of_rows(
     )
     hidden = output.last_hidden_state.flatten(0, 1)[rows.before]  # [B, L, D] -> [T, D]
     target_ids = rows.ids.flatten()[rows.scored]  # [T]
-    most = CHUNK if torch.is_grad_enabled() else at_once(hidden.device)
+    most = CHUNK if torch.is_grad_enabled() else READ
     size = max(most // output_layer(model).shape[0], 1)
     chunks = [x.split(size) for x in (hidden, temperatures, target_ids)]
     numbers = project(partial(_logits, model, output), chunks, entropy_gradient, likely)
@@ -105,22 +107,11 @@ def _score_chunk(
     """The same of one chunk, in fp32.  [t, D], [t, 1], [t] -> [t], [t], [t, k], [t, k]"""
     all_logp = (logits(hidden).float() / temperature).log_softmax(-1)  # [t, V]
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
-        size = max(at_once(all_logp.device) // all_logp.shape[-1], 1)
-        entropy = torch.cat([_entropy(rows) for rows in all_logp.split(size)])
+        # a token that cannot come adds 0, and not 0 times its log-prob, -inf
+        entropy = -(all_logp.exp() * all_logp.clamp(min=LEAST)).sum(-1)
     logp = all_logp.gather(-1, target_ids[:, None])[:, 0]
     top = all_logp.detach().topk(min(likely, all_logp.shape[-1]))
     return logp, entropy, top.indices, top.values
-
-
-def at_once(device: torch.device) -> int:
-    """How many logits are worked on at once where none is kept for a gradient. On a CPU what one
-    operation has written of so few is still in the cache when the next one reads it."""
-    return 2**23 if device.type == "cpu" else 2**25
-
-
-def _entropy(all_logp: Tensor) -> Tensor:
-    """[t, V] -> [t]. A token that cannot come adds 0, and not 0 times its log-prob, -inf."""
-    return -(all_logp.exp() * all_logp.clamp(min=LEAST)).sum(-1)
 
 
 def _logits(model: PreTrainedModel, output: ModelOutput, hidden: Tensor) -> Tensor:
