@@ -27,6 +27,9 @@ _LATER_KEY = "minprm_b"
 _LATER_NAME = "minprm_later"
 _VALUE = "minprm_v"
 _NUMBER = 190737
+_CALL = {"name": NAME, "arguments": {KEY: _VALUE}}
+_EMPTY_CALL = {"name": NAME, "arguments": {}}
+_LATER_CALL = {"name": _LATER_NAME, "arguments": {KEY: _VALUE}}
 HARD_CALL = {"name": NAME, "arguments": {KEY: HARD, _LATER_KEY: _NUMBER}}
 UNREAD = "the chat template writes tool calls in a format that is not read"
 
@@ -74,19 +77,18 @@ class CallReader(NamedTuple):
 
 def find_calls(write: Write, tools: list[dict]) -> CallReader:
     """Raises ValueError where the template's calls could not be read."""
-    one = {"name": NAME, "arguments": {KEY: _VALUE}}
-    two = [one, {**one, "name": _LATER_NAME}]
-    text = write([one])
+    text = write([_CALL])
+    several = _written(write, [_CALL, _LATER_CALL])
     opening = text.partition(NAME)[0]
     notation = ObjectNotation.learn(write) or FieldNotation.learn(write, types_of(tools))
     _, close = notation.call_in(text.removeprefix(opening)) or ({}, "")
-    _, later = notation.call_in(_written(write, two).removeprefix(opening)) or ({}, "")
+    _, later = notation.call_in(several.removeprefix(opening)) or ({}, "")
     join = later.strip().partition(_LATER_NAME)[0].strip() if _LATER_NAME in later else None
     reader = CallReader(opening, notation, close.strip(), join)
-    for call in (one, {**one, "arguments": {}}, HARD_CALL):
+    for call in (_CALL, _EMPTY_CALL, HARD_CALL):
         if reader.calls_in(write([call])) != ("", [call]):
             raise ValueError(UNREAD)
-    if join is not None and reader.calls_in(write(two)) != ("", two):
+    if join is not None and reader.calls_in(several) != ("", [_CALL, _LATER_CALL]):
         return reader._replace(join=None)  # the second is numbered, say
     return reader
 
@@ -109,7 +111,7 @@ class ObjectNotation(NamedTuple):
     def learn(cls, write: Write) -> "ObjectNotation | None":
         """None: the template does not write arguments as an object with texts in quotes."""
         quotes = _quotes(write)
-        after_name = write([{"name": NAME, "arguments": {KEY: _VALUE}}]).partition(NAME)[2]
+        after_name = write([_CALL]).partition(NAME)[2]
         notation = cls(after_name.partition("{")[0].strip(), quotes)
         if not all(quotes) or notation.call_in(NAME + after_name) is None:
             return None
@@ -184,14 +186,13 @@ class FieldNotation(NamedTuple):
         match = re.search(pattern, text, re.DOTALL)
         if not match or any(_quotes(write)) or match[2] != match[4]:
             raise ValueError(UNREAD)
-        empty = write([{"name": NAME, "arguments": {}}]).partition(NAME)[2]
+        empty = write([_EMPTY_CALL]).partition(NAME)[2]
         first, between, later, _, close = match.groups()
         # What ends one call alone, and not the last of several, is no part of the notation.
-        more = {"name": _LATER_NAME, "arguments": {KEY: _VALUE}}
-        several = _written(write, [{"name": NAME, "arguments": {KEY: _VALUE}}, more])
+        several = _written(write, [_CALL, _LATER_CALL])
         if several:
             close = common_start([close, several.partition(_VALUE)[2]])
-        several = _written(write, [{"name": NAME, "arguments": {}}, more])
+        several = _written(write, [_EMPTY_CALL, _LATER_CALL])
         if several:
             empty = common_start([empty, several.partition(NAME)[2]])
         return cls(first, between, later, close.rstrip(), empty.rstrip(), types)
@@ -291,7 +292,7 @@ def _referred(reference: Any, root: dict) -> Any:
 
 def _quotes(write: Write) -> tuple[str, str]:
     """The quotation marks around a text, by comparing it with a number."""
-    text = write([{"name": NAME, "arguments": {KEY: _VALUE}}]).partition(KEY)[2]
+    text = write([_CALL]).partition(KEY)[2]
     number = write([{"name": NAME, "arguments": {KEY: _NUMBER}}]).partition(KEY)[2]
     before, _, after = text.partition(_VALUE)
     bare_before, _, bare_after = number.partition(str(_NUMBER))
