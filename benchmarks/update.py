@@ -166,8 +166,9 @@ def gigaflops(precision: str) -> float:
 
 def operations(file: Path, drawn: int) -> dict[str, tuple[float, float]]:
     """10^9 multiplications and additions that each part takes at least: those of every distinct
-    token once through all layers, and those with the table of words where a token is drawn, scored
-    or learned. What is drawn is counted as if no two thoughts began alike: nobody knows before."""
+    token once through all layers, with attention to the tokens that it sees; and those with the
+    table of words where a token is drawn, scored or learned. What is drawn is counted as if no two
+    thoughts began alike: nobody knows before."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     ids = json.loads(file.read_text(encoding="utf-8"))
@@ -175,28 +176,44 @@ def operations(file: Path, drawn: int) -> dict[str, tuple[float, float]]:
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     table = config.vocab_size * config.hidden_size
-    layers = sum(weight.numel() for weight in model.parameters()) - table  # tied: it is there once
-    states = distinct(ids["prompts"])
-    actions = GROUP * sum(map(len, ids["actions"]))
-    thoughts = 0
-    turns = 0
-    for group, action in zip(ids["thoughts"], ids["actions"], strict=True):
-        thoughts += distinct(group)
-        turns += distinct([thought + action for thought in group])
+    weights = sum(weight.numel() for weight in model.parameters()) - table  # tied: it is there once
+    heads = config.num_attention_heads * config.head_dim
+    a_pair = 2 * heads * config.num_hidden_layers  # a query with a key, and a weight with a value
+
+    def layers(tokens: int, pairs: int) -> int:
+        return weights * tokens + a_pair * pairs
+
+    thoughts, turns = [], []
+    actions = 0
+    columns = [ids[name] for name in ("prompts", "thoughts", "actions")]
+    for prompt, group, action in zip(*columns, strict=True):
+        thoughts += [prompt + thought for thought in group]
+        turns += [prompt + thought + action for thought in group]
+        actions += len(group) * len(action)
+    states, of_states = distinct(ids["prompts"])
+    learned, of_learned = distinct(thoughts)
+    scored, of_scored = distinct(turns)
+    of_drawn = sum(map(sees, thoughts)) - GROUP * sum(map(sees, ids["prompts"]))
     counts = {
-        "think": (layers * (states + drawn), table * drawn),
-        "score": (layers * (states + turns), table * actions),
-        "learn": (3 * layers * (states + thoughts), 3 * table * thoughts),
+        "think": (layers(states + drawn, of_states + of_drawn), table * drawn),
+        "score": (layers(scored, of_scored), table * actions),
+        "learn": (3 * layers(learned, of_learned), 3 * table * (learned - states)),
     }
     return {part: (2 * one / 1e9, 2 * other / 1e9) for part, (one, other) in counts.items()}
 
 
-def distinct(sequences: list[list[int]]) -> int:
-    """Tokens of these sequences, those that several begin with counted once."""
-    from minprm.data import Sample
-    from minprm.look.metrics import unique_tokens
+def sees(ids: list[int]) -> int:
+    """The pairs of a token and one that it sees, itself among them."""
+    return len(ids) * (len(ids) + 1) // 2
 
-    return unique_tokens([Sample().extend(ids) for ids in sequences])
+
+def distinct(sequences: list[list[int]]) -> tuple[int, int]:
+    """Tokens of these sequences, those that several begin with counted once; and the pairs of one
+    of these and a token that it sees."""
+    beginnings = set()
+    for ids in sequences:
+        beginnings |= {tuple(ids[:n]) for n in range(1, len(ids) + 1)}
+    return len(beginnings), sum(map(len, beginnings))
 
 
 def compare(before: Path | None, file: Path, count: int) -> dict[str, dict]:

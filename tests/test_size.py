@@ -5,10 +5,11 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from minprm.constants import Optim, Sampled
+from minprm.data import Sample
 from minprm.load.pretrained import load_model
 from minprm.model import reading as module
 from minprm.model.policy import Policy
-from shared.policies import SAMPLES, policy, weights
+from shared.policies import SAMPLES, policy, sample, weights
 
 
 @pytest.fixture
@@ -61,3 +62,33 @@ def test_chunks_and_checkpoints_change_neither_values_nor_gradients(saved, monke
     assert careful[0] == pytest.approx(plain[0], rel=1e-5)
     assert careful[1] == pytest.approx(plain[1], rel=1e-5)
     assert torch.allclose(careful[2], plain[2], atol=1e-5)
+
+
+def test_tokens_that_are_predicted_at_one_place_share_a_distribution(monkeypatch):
+    """After a state: two thoughts that were drawn at temperature .5, begin alike and part, and an
+    expert's action, which is scored at 1."""
+    state = Sample().extend([1, 2, 3])
+    samples = [sample([4, 5, 6], old=-1.0, advantage=0.5, parent=state),
+               sample([4, 7], old=-1.0, advantage=-1.0, parent=state),
+               sample([4, 6], advantage=2.0, parent=state)]  # fmt: skip
+
+    def updated(read, chunk):
+        monkeypatch.setattr(module, "READ", read)
+        monkeypatch.setattr(module, "CHUNK", chunk)
+        p = policy()
+        rows = []
+        head = p.model.get_output_embeddings()
+        head.register_forward_pre_hook(lambda _, given: rows.append(given[0].numel() // 32))
+        readings = p.readings(samples, temperature=0.5, likely=2)
+        stats = p.update(samples, Sampled(), 1e-3, 0.5, optim=Optim(max_grad_norm=1e9))
+        return readings, stats["policy/grad_norm"], weights(p), rows
+
+    plain, shared, chunked = updated(2**25, 2**27), updated(0, 2**27), updated(0, 1)
+    # after the state at either temperature, after the first word at either, after the second
+    assert plain[3] == [7, 7] and shared[3] == [1] * 5 + [5] and set(chunked[3]) == {1}
+    for other in (shared, chunked):
+        for one, same in zip(plain[0], other[0], strict=True):
+            for a, b in zip(one, same, strict=True):
+                assert torch.allclose(a.float(), b.float(), atol=1e-5)
+        assert other[1] == pytest.approx(plain[1], rel=1e-5)
+        assert torch.allclose(other[2], plain[2], atol=1e-5)

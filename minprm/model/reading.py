@@ -42,6 +42,24 @@ class Reading(NamedTuple):
         return [Reading(*parts) for parts in zip(*columns, strict=True)]
 
 
+class Asked(NamedTuple):
+    """T trained tokens, and the U distributions that they come from."""
+
+    hidden: Tensor  # [U, D], from which the distributions come
+    temperatures: Tensor  # [U, 1]
+    which: Tensor  # [T], the number of each token's distribution
+    ids: Tensor  # [T]
+
+    def chunks(self, size: int) -> "Iterator[tuple[Tensor, Asked]]":
+        """The distributions, `size` at a time: the numbers of their tokens, and what is asked."""
+        for first in range(0, max(len(self.hidden), 1), size):
+            rows = slice(first, first + size)
+            tokens = (self.which // size == first // size).nonzero()[:, 0]
+            which = self.which[tokens] - first
+            chunk = Asked(self.hidden[rows], self.temperatures[rows], which, self.ids[tokens])
+            yield tokens, chunk
+
+
 def scores(model: PreTrainedModel, *arguments: Any) -> tuple[list[Tensor], Tensor]:
     """`of_rows` in the place of the model's forward: its hooks see a pass begin and end."""
     with replaced(model, partial(of_rows, model)):
@@ -59,7 +77,8 @@ def of_rows(
     come, [T, D]).  temperatures: [T, 1]
 
     The vocabulary is projected only where a log-prob is read, in chunks, which are computed again
-    for the gradient where they would not fit into memory at once.
+    for the gradient where they would not fit into memory at once. Tokens that are predicted at one
+    place come from one distribution; where distributions are large, each is computed once.
     """
     before: dict[str, Any] = {"use_cache": False}
     if rows.cache is not None:
@@ -70,30 +89,47 @@ def of_rows(
         attention_mask=rows.attention_mask,
         **before,
     )
-    hidden = output.last_hidden_state.flatten(0, 1)[rows.before]  # [B, L, D] -> [T, D]
-    target_ids = rows.ids.flatten()[rows.scored]  # [T]
-    most = CHUNK if torch.is_grad_enabled() else READ
-    size = max(most // output_layer(model).shape[0], 1)
-    chunks = [x.split(size) for x in (hidden, temperatures, target_ids)]
-    numbers = project(partial(_logits, model, output), chunks, entropy_gradient, likely)
+    states = output.last_hidden_state.flatten(0, 1)  # [B, L, D] -> [B * L, D]
+    hidden = states[rows.before]  # [T, D]
+    each = torch.arange(len(hidden), device=hidden.device)
+    asked = Asked(hidden, temperatures, each, rows.ids.flatten()[rows.scored])
+    vocabulary = output_layer(model).shape[0]
+    if len(hidden) * vocabulary > READ:
+        asked = distinct(asked, states, rows.before)
+    size = max((CHUNK if torch.is_grad_enabled() else READ) // vocabulary, 1)
+    numbers = project(partial(_logits, model, output), asked, size, entropy_gradient, likely)
     return numbers, hidden
+
+
+def distinct(asked: Asked, states: Tensor, before: Tensor) -> Asked:
+    """The same, with one distribution for the tokens of one place and one temperature.
+    states, [B * L, D]: of all places;  before, [T]: where the tokens are predicted"""
+    sources = torch.cat([before[:, None].float(), asked.temperatures], 1)
+    sources, which = sources.unique(dim=0, return_inverse=True)  # [U, 2], [T]
+    return Asked(states[sources[:, 0].long()], sources[:, 1:], which, asked.ids)
 
 
 def project(
     logits: Callable[[Tensor], Tensor],
-    chunks: list[tuple[Tensor, ...]],
+    asked: Asked,
+    size: int,
     entropy_gradient: bool,
     likely: int,
 ) -> list[Tensor]:
-    """The first four fields of a Reading, chunk by chunk.  chunks of [T, D], [T, 1], [T]
+    """The first four fields of a Reading, from `size` distributions at a time.
 
     More than one chunk is computed again for the gradient: all at once would not fit into memory.
     """
     chunk_scores = partial(_score_chunk, logits, entropy_gradient, likely)
-    if len(chunks[0]) > 1:
+    if len(asked.hidden) > size:
         chunk_scores = partial(checkpoint, chunk_scores, use_reentrant=False)
-    parts = [chunk_scores(*chunk) for chunk in zip(*chunks, strict=True)]
-    return [torch.cat(part).cpu() for part in zip(*parts, strict=True)]
+    parts = []
+    numbers = []
+    for tokens, chunk in asked.chunks(size):
+        parts.append(chunk_scores(*chunk))
+        numbers.append(tokens)
+    order = torch.cat(numbers).argsort()
+    return [torch.cat(part)[order].cpu() for part in zip(*parts, strict=True)]
 
 
 def _score_chunk(
@@ -101,17 +137,19 @@ def _score_chunk(
     entropy_gradient: bool,
     likely: int,
     hidden: Tensor,
-    temperature: Tensor,
-    target_ids: Tensor,
+    temperatures: Tensor,
+    which: Tensor,
+    ids: Tensor,
 ) -> tuple[Tensor, ...]:
-    """The same of one chunk, in fp32.  [t, D], [t, 1], [t] -> [t], [t], [t, k], [t, k]"""
-    all_logp = (logits(hidden).float() / temperature).log_softmax(-1)  # [t, V]
+    """The same of one chunk, in fp32.  [t], [t], [t, k], [t, k]"""
+    all_logp = (logits(hidden).float() / temperatures).log_softmax(-1)  # [u, V]
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         # a token that cannot come adds 0, and not 0 times its log-prob, -inf
         entropy = -(all_logp.exp() * all_logp.clamp(min=LEAST)).sum(-1)
-    logp = all_logp.gather(-1, target_ids[:, None])[:, 0]
-    top = all_logp.detach().topk(min(likely, all_logp.shape[-1]))
-    return logp, entropy, top.indices, top.values
+    # from the flat tensor: on a CPU its gradient is summed in one order, with all threads
+    logp = all_logp.flatten().gather(0, which * all_logp.shape[1] + ids)
+    top = all_logp.detach().topk(min(likely, all_logp.shape[1]))
+    return logp, entropy[which], top.indices[which], top.values[which]
 
 
 def _logits(model: PreTrainedModel, output: ModelOutput, hidden: Tensor) -> Tensor:
