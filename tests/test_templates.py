@@ -968,6 +968,15 @@ def test_an_empty_message_is_left_out_where_its_template_leaves_it_out():
         assert c.state(messages, [], None) == expected
 
 
+@pytest.mark.parametrize(("layout", "tools"), [("think", []), ("tags", []), ("think", TYPED)])
+def test_words_between_a_reply_and_its_end_are_no_part_of_the_reply(layout, tools):
+    ends = "{{ ' ###' if m.role == 'assistant' }}<|im_end|>"
+    c = Chat(calling(JSON, turns=TURNS.replace("<|im_end|>", ends)), layout, tools)
+    for thought in (None, "so"):
+        turn = c.turn(None if thought is None else c.thought(thought), c.action("In Paris."))
+        assert c.text(turn).endswith(" ###<|im_end|>") and c.parse(turn)[1] == "In Paris."
+
+
 def test_no_token_behind_the_next_question_ends_a_turn(capsys):
     spelled = "{% for m in messages %}{{ 'Q: ' + m.content + '<|im_start|>' if m.role == 'user' else m.content + '\n' }}{% endfor %}"  # noqa: E501
     with pytest.raises(SystemExit):

@@ -394,7 +394,8 @@ class Chat:
         text = text_of(ids[:-1]).strip()
         # A model may leave out white space at the edges, or add some.
         head = text_of(opening).strip()
-        tail = text_of([*self.act_end, *self.end[:-1]]).strip()
+        gap = "" if self.tools else self.layout.act_gap  # with tools, `action_in` takes it off
+        tail = (gap + text_of([*self.act_end, *self.end[:-1]])).strip()
         # Head and tail may not overlap: each must have its own characters.
         if len(text) < len(head) + len(tail):
             return None
