@@ -947,6 +947,7 @@ def test_a_system_message_that_moves_is_refused_where_a_question_follows(capsys)
         "{{ m.content }}<|im_end|>\n{% endfor %}"
     )
     c = Chat(calling(JSON, turns=moves), "think")
+    assert "behind a system message" in other_message(c)  # that it was tried at load is no reason
     rules, asked = {"role": "system", "content": "be brief"}, {"role": "user", "content": "x"}
     c.state([asked], [], None)
     c.state([asked], [], "In Paris.")

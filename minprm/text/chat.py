@@ -92,6 +92,7 @@ class Chat:
         # Most states differ in their contents alone, so their pieces are rendered once.
         self._pieces_of = lru_cache(maxsize=1024)(self._new_pieces)
         self._last_tools: tuple[Sequence[dict], str] = ((), "[]")  # and the same as JSON
+        self._moved = ""  # why the user may say nothing more in conversations that began here
         self.tools = bool(tools)
         self.layout = self.template.layout
 
@@ -131,6 +132,9 @@ class Chat:
         self, messages: list[dict], tools: list[dict], after: str | None
     ) -> tuple[list[int], list[int]]:
         """The first two fields of a Turn: the state, and the state without what was observed."""
+        asked_further = after is not None and any(m["role"] == "user" for m in messages)
+        if asked_further and self._moved:
+            fail(f"{self._moved}: {OTHERS}")
         contents = []
         rules = []  # a system message is no observation
         for message in messages:
@@ -347,9 +351,6 @@ class Chat:
             message = {**message, "content": content if is_empty else with_edges(content, i)}
             message.pop("tool_call_id", None)  # it is another one in each log
             fields.append(message)
-        asked_further = after is not None and any(m["role"] == "user" for m in messages)
-        if asked_further and self.template.moved:
-            fail(f"{self.template.moved}: {OTHERS}")
         called = None if after is None else ()
         if after and self.tools:
             called = tuple(call["name"] for call in parts(after)[1])
@@ -362,10 +363,14 @@ class Chat:
     def _new_pieces(self, messages: str, tools: str, called: tuple[str, ...] | None) -> list[str]:
         """The same, of messages without contents and tools as JSON, and the names of the calls
         before."""
+        said, schemas = json.loads(messages), json.loads(tools)
         try:
-            return self.template.state_pieces(json.loads(messages), json.loads(tools), called)
+            pieces = self.template.state_pieces(said, schemas, called)
         except ValueError as error:
             fail(f"{error}: {OTHERS}")
+        if called is None:
+            self._moved = self._moved or self.template.what_moves(said, schemas, pieces)
+        return pieces
 
     def _filled(self, pieces: list[str], contents: list[str], begins: bool) -> list[int]:
         """Ids of the pieces with these contents in their holes. begins: nothing stands before."""

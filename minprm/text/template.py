@@ -59,7 +59,6 @@ class ChatTemplate:
     def __init__(self, tokenizer: "PreTrainedTokenizerBase", layout: str, tools: list[dict]):
         _give_template(tokenizer)
         self._warned = False
-        self.moved = ""  # why no user's message may follow the conversations that began here
         try:
             self.render = Renderer(tokenizer, bool(tools))
             question = {**QUESTION, "content": placeholder(0)}
@@ -160,8 +159,6 @@ class ChatTemplate:
                 pieces = pieces[2:]
             pieces[0] = self.turns.behind(called, pieces[0])
         self._check_nothing_is_lost(messages, hole_numbers(pieces))
-        if called is None:
-            self._note_what_moves(messages, tools, pieces)
         # The layout opens a thought itself, and twice would be wrong.
         newest = self.turns.newest
         pieces[-1] = newest.bare(pieces[-1] + newest.header)
@@ -188,23 +185,27 @@ class ChatTemplate:
                 " twice"
             )
 
-    def _note_what_moves(self, messages: list[dict], tools: list[dict], pieces: list[str]) -> None:
-        """Notes whether the template writes what begins the conversation in another way once the
-        user says something more."""
+    def what_moves(self, messages: list[dict], tools: list[dict], pieces: list[str]) -> str:
+        """Why the user may say nothing more in a conversation that begins with these messages: the
+        template would then write them in another way. "" where it does not.
+
+        pieces: the `state_pieces` of these messages.
+        """
         count = len(messages)
         more = [{"role": "assistant", "content": placeholder(count)},
                 {"role": "user", "content": placeholder(count + 1)}]  # fmt: skip
         try:
-            later = at_holes(self.render([*messages, *more], tools, prompt=True))
+            text = self.render([*_with_ids(messages, ()), *more], tools, prompt=True)
         except ValueError:  # then it does not go on so
-            return
-        if later[: len(pieces) - 1] != pieces[:-1]:
-            roles = ", ".join(message["role"] for message in messages)
-            self.moved = (
-                f"the chat template writes a conversation of {roles} in another way once it goes on"
-                " (some move a system message to the newest question), so a history cannot grow by"
-                " appending"
-            )
+            return ""
+        if at_holes(text)[: len(pieces) - 1] == pieces[:-1]:
+            return ""
+        roles = ", ".join(message["role"] for message in messages)
+        return (
+            f"the chat template writes a conversation of {roles} in another way once it goes on"
+            " (some move a system message to the newest question), so a history cannot grow by"
+            " appending"
+        )
 
     def _check_fields(self, messages: list[dict], pieces: list[str]) -> None:
         """Raises ValueError where a field that the template wrote spells a control token, and would
