@@ -273,7 +273,9 @@ def other_seams(chat: Chat, opening: str | None = None) -> list[str]:
     others = []
     for beginning, action in (ACTIONS | CALL if chat.tools else ACTIONS).items():
         ids = chat.action(action)
-        whole = f"{before}{chat.text(ids)}{layout.act_end}"  # a template may trim an action
+        # as it stands there: a template may trim it, and some texts alone do not show a space
+        written = chat.text([*ids_before, *ids]).removeprefix(chat.text(ids_before))
+        whole = f"{before}{written}{layout.act_end}"
         if chat.encode(whole, begins=opening is not None) != [*ids_before, *ids, *chat.act_end]:
             others.append(beginning)
     return others

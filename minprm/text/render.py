@@ -156,7 +156,7 @@ class Renderer:
         # Unicode leaves these characters to private use.
         self._marks = {token: chr(0xF0000 + i) for i, token in enumerate(self.ids)}
         self._line = self._line_before()
-        self.begins_texts = self._begins_texts()
+        self.begins_texts, self._shows_space = self._beginning()
         self._tools = [TOOL] if tools and self._needs_tools() else []
         # Some texts stand in many logs: rules, instructions, examples. They are long.
         self.content_ids = lru_cache(maxsize=256)(self._content_ids)
@@ -235,13 +235,15 @@ class Renderer:
         """The text of ids, without the space that the tokenizer begins it with behind a control
         token."""
         text = decoded(self.tokenizer, ids)
-        return text.removeprefix(" ") if behind and self.begins_texts else text
+        return text.removeprefix(" ") if behind and self._shows_space else text
 
-    def _begins_texts(self) -> bool:
-        """Does the tokenizer begin a text behind a control token with a space?"""
+    def _beginning(self) -> tuple[bool, bool]:
+        """(does the tokenizer begin a text behind a control token with a space; does it show this
+        space when it decodes the ids). Llama 2's begins, and does not show."""
         if not self._line or not self.ids:
-            return False
-        return decoded(self.tokenizer, self.behind(next(iter(self.ids)), "x")) == " x"
+            return False, False
+        ids = self.behind(next(iter(self.ids)), "x")
+        return ids != self.encode("x"), decoded(self.tokenizer, ids) == " x"
 
     def unmarked(self, text: str) -> str:
         """The same with control tokens as they are written."""

@@ -29,7 +29,8 @@ TEXTS = [
     "<think>\n3 x 4 = 12.\n</think>\n\nrefund 12\n</think>\nrefund 12 > 'so' a>\n</think>\n\n7 \n\n"
     ' "\n\n \n <b>\n<b> x\n x >\n"a" ><b>\n>\n. .\n ) )\n I bought 3 mugs 12 34 567\n\n\nso "x'
 ] * 3
-KINDS = ("GPT-2", "Llama 3", "Qwen", "Gemma", "SentencePiece", "SentencePiece, a space anywhere")
+KINDS = ("GPT-2", "Llama 3", "Qwen", "Gemma", "SentencePiece", "SentencePiece, a space anywhere",
+         "Llama 2")  # fmt: skip
 
 
 def splitting(kind: str) -> PreTrainedTokenizerFast:
@@ -67,15 +68,16 @@ def sentence_piece(kind: str) -> Tokenizer:
     """Spaces are a sign of their own, and all but Gemma's put one before whatever they encode."""
     made = Tokenizer(models.BPE(byte_fallback=True))
     spaces: list = [normalizers.Replace(" ", "▁")]
-    if kind == "SentencePiece, a space anywhere":  # behind each control token too
+    if kind in ("SentencePiece, a space anywhere", "Llama 2"):  # behind each control token too
         spaces.insert(0, normalizers.Prepend("▁"))
     if kind == "SentencePiece":
         made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     else:
         made.normalizer = normalizers.Sequence(spaces)
-    made.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
-    )
+    steps: list = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    if kind == "Llama 2":  # whose texts do not show the first space
+        steps.append(decoders.Strip(" ", 1, 0))
+    made.decoder = decoders.Sequence(steps)
     all_bytes = [f"<0x{i:02X}>" for i in range(256)]
     made.train_from_iterator(
         [line for text in TEXTS for line in text.split("\n")],
