@@ -23,6 +23,7 @@ from minprm.logs.reader import from_chat
 from minprm.model.agent import make_prompter
 from minprm.stages.sft import to_samples
 from minprm.text.actions import joined, normalise
+from minprm.text.calls import types_of
 from minprm.text.chat import Chat
 from minprm.text.render import applied
 from shared.chats import CALL, FAMILIES, QWEN, TEMPLATES, TOOLS, bytes_with, tokenizer
@@ -524,12 +525,28 @@ def test_a_value_without_quotation_marks_has_the_type_of_its_schema():
     assert json.loads(c.parse(c.turn(None, c.action(action)))[1])["arguments"] == read
 
 
-def test_a_schema_that_is_none_is_no_reason_to_fail():
-    parameters = {"type": "object", "properties": {"s": {"anyOf": {"type": "string"}}}}
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"s": {"anyOf": {"type": "string"}}}, {"s": {"anyOf": True}}, {"s": {"enum": 5}}, ["s"],
+        {"s": {"type": 5}}, {"s": {"type": [{"a": 1}]}}, {"s": {"$ref": 5}}, {"s": "string"},
+    ],
+)  # fmt: skip
+def test_a_schema_that_is_none_is_no_reason_to_fail(properties):
+    parameters = {"type": "object", "properties": properties}
     tools = [{"type": "function", "function": {"name": "go", "parameters": parameters}}]
     c = Chat(shipped("qwen3_6"), "auto", tools)
     action = joined("", [{"name": "go", "arguments": {"s": "x"}}])
     assert c.parse(c.turn(None, c.action(action)))[1] == action
+
+
+def test_schemas_that_name_each_other_are_looked_up_once():
+    every = [{"$ref": f"#/$defs/{i}"} for i in range(300)]
+    defs = {str(i): {"anyOf": every} for i in range(299)} | {"299": {"type": "string"}}
+    parameters = {"properties": {"s": {"anyOf": every}}, "$defs": defs}
+    assert types_of([{"function": {"name": "go", "parameters": parameters}}]) == {
+        "go": {"s": {"string"}}
+    }
 
 
 @pytest.mark.parametrize(
@@ -858,6 +875,14 @@ def test_an_object_that_is_written_as_python_writes_it_is_read(capsys):
         action = joined("", [{"name": "visit", "arguments": {"at": at, "title": str(at)}}])
         read = json.loads(c.parse(c.turn(None, c.action(action)))[1])
         assert read["arguments"] == {"at": at, "title": str(at)}
+    # a text stays one where its schema allows no such object
+    schema = {"title": {"type": ["string", "array"]}}
+    tools = [
+        {"type": "function", "function": {"name": "visit", "parameters": {"properties": schema}}}
+    ]
+    title = joined("", [{"name": "visit", "arguments": {"title": "{'y': 1}"}}])
+    other = Chat(calling(FIELDS), "think", tools)
+    assert other.parse(other.turn(None, other.action(title)))[1] == title
     # Python chooses the quotation marks of a text by what it holds
     with pytest.raises(SystemExit):
         c.action(joined("", [{"name": "visit", "arguments": {"at": {"y": "it's"}}}]))

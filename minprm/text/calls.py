@@ -33,7 +33,6 @@ _LATER_CALL = {"name": _LATER_NAME, "arguments": {KEY: _VALUE}}
 HARD_CALL = {"name": NAME, "arguments": {KEY: HARD, _LATER_KEY: _NUMBER}}
 UNREAD = "the chat template writes tool calls in a format that is not read"
 
-DEEPEST = 8  # of schemas that name each other
 PYTHON = {"True": "true", "False": "false", "None": "null"}  # some templates write these words
 # the types of JSON schema that a value can be of
 TYPES = {bool: {"boolean"}, int: {"integer", "number"}, float: {"number"}, list: {"array"},
@@ -225,7 +224,8 @@ class FieldNotation(NamedTuple):
         return {"name": name.strip(), "arguments": arguments}, left[len(self.close) :]
 
     def _typed(self, name: str, key: str, text: str) -> Any:
-        """The value that a text stands for, by the types that the tool's schema allows.
+        """The value that a text stands for, as JSON or as Python writes it, by the types that the
+        tool's schema allows.
 
         Without a schema, a text that is JSON is what the JSON says.
         """
@@ -233,8 +233,9 @@ class FieldNotation(NamedTuple):
         try:
             literal = parse_json(PYTHON.get(text.strip(), text))
         except ValueError:
-            literal = _python(text) if allowed & {"array", "object"} else None
-            return text if literal is None else literal
+            literal = _python(text)
+            fits = literal is not None and allowed & TYPES[type(literal)]
+            return literal if fits else text
         if isinstance(literal, str):  # a text that has quotation marks itself
             return text
         fits = allowed & TYPES[type(literal)]
@@ -243,6 +244,8 @@ class FieldNotation(NamedTuple):
 
 def _python(text: str) -> dict | list | None:
     """The object or list that some templates write as Python does. None: it is none."""
+    if not text.strip().startswith(("[", "{")):
+        return None
     try:
         literal = parse_json(json.dumps(ast.literal_eval(text.strip())))
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
@@ -255,34 +258,43 @@ def types_of(tools: list[dict]) -> dict[str, dict[str, set[str]]]:
     types: dict[str, dict[str, set[str]]] = {}
     for tool in tools:
         function = tool.get("function") or {}
-        parameters = function.get("parameters") or {}
+        parameters = _only(dict, function.get("parameters"))
         of_tool = types.setdefault(function.get("name", ""), {})
-        for key, schema in (parameters.get("properties") or {}).items():
+        for key, schema in _only(dict, parameters.get("properties")).items():
             of_tool.setdefault(key, set()).update(_types(schema, parameters))
     return types
 
 
-def _types(schema: Any, root: dict, depth: int = 0) -> set[str]:
+def _types(schema: Any, root: dict) -> set[str]:
     """The types that a JSON schema allows. A `$ref` names a place in the root, as pydantic writes
-    an enum; what refers to itself for ever allows nothing."""
-    if not isinstance(schema, dict) or depth > DEEPEST:
-        return set()
-    named = schema.get("type") or []
-    types = {named} if isinstance(named, str) else set(named)
-    choices = [_referred(schema.get("$ref"), root)]
-    for key in ("anyOf", "oneOf", "allOf"):
-        choices += schema.get(key) or []
-    for choice in choices:
-        types |= _types(choice, root, depth + 1)
-    literals = [schema.get("const"), *(schema.get("enum") or [])]
-    if not types and any(isinstance(literal, str) for literal in literals):
-        types.add("string")
+    an enum; it is looked up once, because some schemas name themselves."""
+    types: set[str] = set()
+    seen = set()
+    todo = [schema]
+    while todo:
+        part = _only(dict, todo.pop())
+        for key in ("anyOf", "oneOf", "allOf"):
+            todo += _only(list, part.get(key))
+        reference = part.get("$ref")
+        if isinstance(reference, str) and reference not in seen:
+            seen.add(reference)
+            todo.append(_referred(reference, root))
+        named = part.get("type")
+        literals = [part.get("const"), *_only(list, part.get("enum"))]
+        if named is None and any(isinstance(literal, str) for literal in literals):
+            named = "string"
+        types.update(name for name in [named, *_only(list, named)] if isinstance(name, str))
     return types
 
 
-def _referred(reference: Any, root: dict) -> Any:
+def _only(kind: type, value: Any) -> Any:
+    """This value if it is of this kind, else an empty one: not all that a log calls a schema is."""
+    return value if isinstance(value, kind) else kind()
+
+
+def _referred(reference: str, root: dict) -> Any:
     """What stands at `#/$defs/Color` in the root; None where there is nothing."""
-    if not isinstance(reference, str) or not reference.startswith("#/"):
+    if not reference.startswith("#/"):
         return None
     place: Any = root
     for key in reference.removeprefix("#/").split("/"):
