@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 from minprm.constants import ActPRM, Config
 from minprm.data import Demo, Step
-from minprm.load.check import check_seams
+from minprm.load.check import check_seams, other_seams
 from minprm.load.grown import other_message
 from minprm.logs.reader import from_chat
 from minprm.model.agent import make_prompter
@@ -924,7 +924,7 @@ def test_what_cannot_be_written_or_read_of_calls_is_said(words, said, capsys):
     assert said in error and error.count("\n") == 1 and "--model" in error
 
 
-def test_a_template_that_cannot_do_without_tools_is_given_one():
+def test_a_template_that_cannot_do_without_tools_is_given_one(capsys):
     """Some models have a template for turns with tools, and another one for those without."""
     names = "{% for t in tools %}{{ t.function.name }}{% endfor %}"
     words = calling(JSON, turns=names + TURNS)
@@ -932,6 +932,10 @@ def test_a_template_that_cannot_do_without_tools_is_given_one():
     asked = [{"role": "user", "content": "x"}]
     assert c.state(asked, TYPED, None) == whole(words, asked, TYPED, add_generation_prompt=True)
     assert c.parse(c.turn(None, c.action(joined("", [PLAIN_CALL]))))[1]
+    assert other_seams(c) == [] and other_message(c) == ""
+    with pytest.raises(SystemExit):  # a conversation is given none that it does not have
+        c.state(asked, [], None)
+    assert "without tools" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("tools", [[], TYPED], ids=["plain", "tools"])

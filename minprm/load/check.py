@@ -248,7 +248,7 @@ def check_seams(chat: Chat, model: PreTrainedModel) -> None:
 
 def some_state(chat: Chat) -> str:
     """The text of a conversation up to the assistant's first turn."""
-    return chat.text(chat.state([QUESTION], [], None))
+    return chat.text(chat.state([QUESTION], chat.template.render.stand_in, None))
 
 
 def other_opening(chat: Chat) -> str:

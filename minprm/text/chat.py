@@ -364,6 +364,11 @@ class Chat:
         """The same, of messages without contents and tools as JSON, and the names of the calls
         before."""
         said, schemas = json.loads(messages), json.loads(tools)
+        if self.template.render.stand_in and not schemas:
+            fail(
+                "the chat template cannot write a conversation without tools: use another --model,"
+                " or logs and a world with tools"
+            )
         try:
             pieces = self.template.state_pieces(said, schemas, called)
         except ValueError as error:

@@ -157,7 +157,9 @@ class Renderer:
         self._marks = {token: chr(0xF0000 + i) for i, token in enumerate(self.ids)}
         self._line = self._line_before()
         self.begins_texts, self._shows_space = self._beginning()
-        self._tools = [TOOL] if tools and self._needs_tools() else []
+        self.stand_in: list[dict] = []  # for made-up messages, where there must be tools
+        if tools and self._needs_tools():
+            self.stand_in = [TOOL]
         # Some texts stand in many logs: rules, instructions, examples. They are long.
         self.content_ids = lru_cache(maxsize=256)(self._content_ids)
         self._message_ids = lru_cache(maxsize=256)(self.encode)
@@ -166,7 +168,8 @@ class Renderer:
         """The template's text. Raises ValueError where the template raises anything."""
         try:
             knobs["add_generation_prompt"] = prompt
-            return applied(self.tokenizer, messages, tools or self._tools, self._template, **knobs)
+            schemas = tools or self.stand_in
+            return applied(self.tokenizer, messages, schemas, self._template, **knobs)
         except Exception as error:  # a template raises whatever its author liked
             roles = ", ".join(message["role"] for message in messages)
             reason = " ".join(str(error).split())
@@ -177,7 +180,6 @@ class Renderer:
     def _needs_tools(self) -> bool:
         """Does the template raise an error where there is no tool? Some models have another one for
         turns without."""
-        self._tools = []
         try:
             self([QUESTION], [], prompt=True)
         except ValueError:
