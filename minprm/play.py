@@ -174,8 +174,8 @@ def keep(
     sample.extend(end)
     turn = opening + completion.ids
     ended = turn + end
-    e.turns.append(Turn(*e.state_ids, ended, chat.without_thought(ended)))
     thought, action, unreadable = read(turn, opening, chat)
+    e.turns.append(Turn(*e.state_ids, ended, chat.without_thought(ended, action)))
     thought_ids, _ = chat.split(turn)
     return thought, action, 0 if opening else len(thought_ids or []), unreadable
 

@@ -15,7 +15,7 @@ from loguru import logger
 from tokenizers import AddedToken, Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from minprm.constants import ActPRM, Config
+from minprm.constants import ActPRM, Config, History
 from minprm.data import Demo, Step
 from minprm.load.check import check_seams, other_seams
 from minprm.load.grown import other_message
@@ -1012,6 +1012,52 @@ def test_no_token_behind_the_next_question_ends_a_turn(capsys):
     with pytest.raises(SystemExit):
         Chat(bytes_with(SIGNS, "<|im_end|>", spelled), "think")
     assert "does not end a turn with a control token" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("thought", "keeps"), [(None, True), (None, False), ("so", False)])
+@pytest.mark.parametrize(
+    "name",
+    ["glm4moe", "nemotron_3_nano", "nemotron_3_super", "nemotron_3_ultra", "qwen3", "mistral"],
+)
+def test_an_earlier_turn_without_a_thought_is_what_the_template_writes(name, thought, keeps):
+    """GLM's and Nemotron's write an empty one there; a line break behind it before calls alone."""
+    if thought and name in ("nemotron_3_nano", "nemotron_3_super", "mistral"):
+        return  # a thought that these drop leaves a line break; Mistral's drops none
+    chat = carried(name)
+    cfg = Config(model="some", instruction="none", history=History(thoughts=keeps))
+    agent = replace(make_prompter(chat.tokenizer, cfg, TYPED), chat=chat)
+    asked = {"role": "user", "content": "x"}
+    answer = {"role": "tool", "name": "visit", "tool_call_id": "call00000", "content": "big"}
+    function = {"id": "call00000", "type": "function", "function": PLAIN_CALL}
+    messages, steps = [], []
+    for seen, reply, calls in (
+        (asked, "On it.", []),
+        (asked, "", [PLAIN_CALL]),
+        (answer, "So.", [PLAIN_CALL]),
+        (answer, "In Paris.", []),
+        (asked, "Done.", []),
+    ):
+        steps.append(Step([seen], thought, joined(reply, calls)))
+        made = {"tool_calls": [function]} if calls else {}
+        said = {"role": "assistant", "content": reply, "reasoning_content": thought or "", **made}
+        messages += [seen, said]
+    samples = to_samples(Demo("t", [], TYPED, steps), agent)
+    text = applied(chat.tokenizer, messages[:-1], TYPED, add_generation_prompt=True)
+    ids = chat.encode(chat.template.turns.newest.bare(text), begins=True)
+    assert samples[-1].whole()[: len(ids)] == ids
+
+
+@pytest.mark.parametrize("name", ["glm4moe", "nemotron_3_nano"])
+def test_a_thought_that_is_left_out_of_a_drawn_turn_leaves_what_the_template_writes(name):
+    chat = carried(name)
+    for kind in ("reply", "call", "text and call"):
+        action = joined(*ACTIONS[kind])
+        alone = chat.closed(chat.opening(None, action), chat.action(action))
+        drawn = chat.turn(chat.thought("so"), chat.action(action))
+        skipped = chat.closed(chat.skip, chat.action(action))
+        assert chat.without_thought(drawn, action) == alone
+        assert chat.without_thought(skipped, action) == skipped  # as it was drawn
+        assert normalise(chat.parse(alone)[1]) == normalise(action)
 
 
 # Templates that write a later message in another way than a first one; a history has the first way.

@@ -281,5 +281,6 @@ def _replayed(
     opening = chat.opening_of(ids)
     if thought is not None and not chat.clean(thought):
         opening = chat.opening(None)  # a control token inside: it cannot stand in a history
-    turn = Turn(*state, chat.closed(opening, action), chat.turn(None, action))
+    without_thought = chat.closed(chat.opening(None, step.action), action)
+    turn = Turn(*state, chat.closed(opening, action), without_thought)
     return turn, Sample(parent=node).extend(opening).extend(action, 0.0)

@@ -124,7 +124,7 @@ def rendered(demo: Demo, chat: Chat) -> str:
     for i, step in enumerate(demo.steps):
         ids += chat.state(step.state, demo.tools, demo.action_before(i))
         thought = None if step.thought is None else chat.thought(step.thought)
-        ids += chat.turn(thought, chat.action(step.action))
+        ids += chat.closed(chat.opening(thought, step.action), chat.action(step.action))
     return printable(chat.text(ids))
 
 

@@ -376,8 +376,9 @@ def write(player: Player, steps: list[Step], tools: list[dict], after: str | Non
     ids = []
     for step in steps[:-1]:
         ids += player.state_ids(step.state, tools, after)[0]
-        keeps = player.history.thoughts
-        opening = player.opening(step.thought) if keeps else chat.opening(None)
+        opening = chat.opening(None, step.action)
+        if player.history.thoughts:
+            opening = player.opening(step.thought, step.action)
         ids += chat.closed(opening, chat.action(step.action))
         after = step.action
     return ids + player.state_ids(steps[-1].state, tools, after)[0]

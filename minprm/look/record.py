@@ -112,7 +112,8 @@ def _state_row(notes: Notes, cfg: ActPRM, number: int, walk: Walk, t: int) -> di
     if t == 0:
         _note_tokens(notes, cfg, group, entries)
         if len(group.action) <= GROUP_TOKENS:
-            bare = Sample(parent=first).extend(chat.opening(None)).extend(group.action, 0.0)
+            opening = chat.opening(None, group.step.action)
+            bare = Sample(parent=first).extend(opening).extend(group.action, 0.0)
             without_thought = notes.action(group.action, bare)
     return {
         "watched": number,

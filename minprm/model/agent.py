@@ -89,20 +89,20 @@ class Prompter:
                 if after is None:
                     messages = self.instruction.added_to([*rules, *messages])
                 ids += chat.state(messages, tools, after)
-                opening = self.opening(step.thought if self.think else None)
+                opening = self.opening(step.thought if self.think else None, step.action)
                 ids += chat.closed(opening, chat.action(step.action))
                 after = step.action
         return ids
 
-    def opening(self, thought: str | None) -> list[int]:
+    def opening(self, thought: str | None, action: str | None = None) -> list[int]:
         """Ids before the action of a turn with this thought, or without one. Then, if the agent may
         not think, and its template has thoughts and no other opening of an action, they are an
-        empty thought."""
+        empty thought. action: its text, where it is known."""
         chat = self.chat
         if thought is not None:
             return chat.opening(chat.thought(thought))
         if self.think:
-            return chat.act_without_thought
+            return chat.opening(None, action)
         return chat.skip or chat.act_without_thought
 
 

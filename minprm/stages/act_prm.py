@@ -84,9 +84,9 @@ class Path:
 
     def longer(self, z: Thought, group: "Group", chat: Chat) -> "Path":
         """This path and one turn more: the thought, and what the expert did."""
-        ids = z.ids if z.usable else None
-        without_thought = chat.turn(None, group.action)
-        turn = Turn(*group.state_ids, chat.turn(ids, group.action), without_thought)
+        without_thought = chat.closed(chat.opening(None, group.step.action), group.action)
+        full = chat.turn(z.ids, group.action) if z.usable else without_thought
+        turn = Turn(*group.state_ids, full, without_thought)
         return Path([*self.turns, turn], [*self.thoughts, z], self.history)
 
 

@@ -50,10 +50,11 @@ def to_samples(demo: Demo, agent: Agent) -> list[Sample]:
     for i, step in enumerate(demo.steps):
         state_ids = agent.state_ids(step.state, demo.tools, demo.action_before(i))
         action = chat.action(step.action)
-        turn = chat.closed(agent.opening(step.thought), action)
+        turn = chat.closed(agent.opening(step.thought, step.action), action)
         if turns and agent.history.edits():
             before = chat.history(turns, agent.history)
             samples.append(Sample(parent=chain(before, shared)))
         samples[-1].extend(state_ids[0]).extend(turn, 1.0 if step.learned else None)
-        turns.append(Turn(*state_ids, turn, chat.turn(None, action)))
+        without_thought = chat.closed(chat.opening(None, step.action), action)
+        turns.append(Turn(*state_ids, turn, without_thought))
     return [sample for sample in samples if any(sample.trained)]

@@ -82,7 +82,7 @@ def without_thought(steps: list[tuple], chat: Chat, cfg: ActPRM, trunks: Trunks)
     tags = 0.0 if cfg.reward_span == "turn" else None
     samples = []
     for group, path in steps:
-        sample = Sample(parent=path.history).extend(chat.opening(None))
+        sample = Sample(parent=path.history).extend(chat.opening(None, group.step.action))
         sample.extend(group.action, 0.0).extend([*chat.act_end, *chat.end], tags)
         samples.append(sample)
     return chosen.rewards(cfg.reward, trunks.logprobs(samples))

@@ -109,6 +109,9 @@ class Chat:
                 f"{self.layout.think + self.layout.stop!r}: use another --model or --layout"
             )
         self.act_without_thought = self.encode(self.layout.act_without_thought)
+        self._alone = [self.act_without_thought] * 2  # what opens a reply, and what a call, so
+        if self.layout.name == "think":
+            self._alone = [self.encode(self.template.turns.alone(calls)) for calls in (False, True)]
         self.skip = self.encode(self.layout.skip)  # as one text: its parts alone have other ids
         self.act_end = self.encode(self.layout.act_end)
         ends = self.template.turns.ends
@@ -212,11 +215,18 @@ class Chat:
                 return render.behind(token, text)
         return self.content(text)
 
-    def opening(self, thought: list[int] | None) -> list[int]:
-        """Ids of an assistant's turn up to its action."""
-        if thought is None:
+    def opening(self, thought: list[int] | None, action: str | None = None) -> list[int]:
+        """Ids of an assistant's turn up to its action.
+
+        action: its text, where it is known. Before it some templates write an empty thought if
+        there is none.
+        """
+        if thought is not None:
+            return [*self.think, *thought, *self.think_end, *self.act]
+        if action is None:
             return self.act_without_thought
-        return [*self.think, *thought, *self.think_end, *self.act]
+        reply, calls = parts(action) if self.tools else (action, [])
+        return self._alone[bool(calls) and not reply]
 
     def closed(self, opening: list[int], action: list[int]) -> list[int]:
         """Ids of an assistant's turn that begins with this opening."""
@@ -267,13 +277,16 @@ class Chat:
         """Ids of a sampled turn up to its action, as another action may stand behind them."""
         return self.skip if self._skips(ids) else self.opening(self.split(ids)[0])
 
-    def without_thought(self, ids: list[int]) -> list[int]:
-        """Ids of a sampled turn without its thought."""
+    def without_thought(self, ids: list[int], action: str | None = None) -> list[int]:
+        """Ids of a sampled turn without its thought. action: its text, as in `opening`."""
         thought, acted = self.split(ids)
+        opening = self.opening(None, action)
+        if self._skips(ids) and opening[: len(self.skip)] == self.skip:
+            return ids
         if thought is None or acted[: len(self.act)] != self.act:
             # The model wrote no action that we know how to open, so nothing else is changed.
             return acted
-        return self.act_without_thought + acted[len(self.act) :]
+        return opening + acted[len(self.act) :]
 
     def parse(self, ids: list[int]) -> tuple[str | None, str | None]:
         """(thought, action) of a sampled turn as text. A malformed turn has the action None.

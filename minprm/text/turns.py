@@ -112,6 +112,22 @@ class Turns:
         in_order = hole_numbers(both) == [0, 1] and both[0] == head
         return "template" if in_order and both[2].strip() == opening.strip() else without
 
+    def alone(self, calls: bool) -> str:
+        """What opens a call, or else a reply, that has no thought before it in a history: the empty
+        thought that some templates write in earlier turns too, or what opens any action."""
+        message, number, later = REPLY, 0, [QUESTION]
+        if calls:
+            message, number, later = self.style.call(), 1, [ANSWER, REPLY, QUESTION]
+        try:
+            text = self.newest.render([QUESTION, message, *later], [], prompt=False)
+            start, hole = self._split_action(message, [number])[:2]
+        except ValueError:  # it knows no calls, or no such conversation
+            return self.act_without_thought
+        before, found, _ = text.removeprefix(self.newest.prompt).partition(start + hole)
+        as_newest = text.startswith(self.newest.prompt + self.written)
+        empty = found and as_newest and self.newest.stop in self.written
+        return before if empty else self.act_without_thought
+
     @cached_property
     def around_reply(self) -> tuple[str, str]:
         """What stands before and behind a reply."""
