@@ -229,9 +229,9 @@ def check_seams(chat: Chat, model: PreTrainedModel) -> None:
     other = other_message(chat)
     if other:
         logger.warning(
-            f"{name_of(model)}: its chat template writes {other} in another way than that which was"
-            " learned from first ones, and a history is put together from these: the model has"
-            " seldom read it so; choose another chat template, or logs without such messages"
+            f"{name_of(model)}: its chat template writes {other} in another way than the one that"
+            " was learned, and a history has the learned one: the model has seldom read it so;"
+            " choose another chat template, or logs without such messages"
         )
     openings = {"behind a thought": None, "without a thought": chat.layout.act_without_thought}
     if chat.skip:

@@ -6,7 +6,6 @@ it. Such a message is named when a model is loaded (check.py).
 """
 
 import re
-from collections.abc import Sequence
 
 from minprm.text.chat import Chat
 from minprm.text.render import QUESTION, Hole, placeholder
@@ -25,26 +24,29 @@ def other_message(chat: Chat) -> str:
     """The first message that the template writes in another way, such as "the second call" or "the
     prompt of the second call"; "" where there is none. Empty thoughts, white space and the ends of
     turns that are not the newest do not count."""
-    for rules in (False, True):
-        if other := _other_message(chat.template, chat.tools, rules):
-            return other + " behind a system message" * rules
+    for rules, where in (([], ""), ([RULES], " behind a system message")):
+        other = _other_message(chat.template, chat.tools, rules)
+        if other:
+            return other + where
     return ""
 
 
-def _other_message(template: ChatTemplate, tools: bool, rules: bool) -> str:
-    """rules: a system message begins the conversation."""
-    grown = Grown(template)
+def _other_message(template: ChatTemplate, tools: bool, rules: list[dict]) -> str:
+    """rules: what stands before the first question."""
     done: list[str] = []
-    for i, (messages, kind) in enumerate(WITH_TOOLS if tools else PLAIN):
-        which = f"the {'second' if kind in done else 'first'} {kind}"
-        try:
-            if not grown.observes([RULES, *messages] if rules and i == 0 else messages):
+    try:
+        grown = Grown(template)
+        for messages, kind in WITH_TOOLS if tools else PLAIN:
+            which = f"the {'second' if kind in done else 'first'} {kind}"
+            grown.observe(messages if done else [*rules, *messages])
+            if not grown.agrees(prompt=True):
                 return f"the prompt of {which}"
-            if not grown.acts(kind):
+            grown.act(kind)
+            if not grown.agrees(prompt=False):
                 return which
-        except ValueError:  # it cannot write this, and says so where a log has it
-            return ""
-        done.append(kind)
+            done.append(kind)
+    except ValueError:  # it cannot write this, and says so where a log has it
+        return ""
     return ""
 
 
@@ -57,9 +59,12 @@ class Grown:
         self.messages: list[dict] = []
         self.called: tuple[str, ...] | None = None
         self.count = 0  # of calls
+        newest, ends = template.turns.newest, template.turns.ends
+        earlier = newest.render.controls(followed_by(newest.render, REPLY, QUESTION))
+        self.ends = {ends.reply, ends.call, *(token.group() for token in earlier[:1])}
 
-    def observes(self, messages: Sequence[dict]) -> bool:
-        """False: the template writes these messages in another way."""
+    def observe(self, messages: list[dict]) -> None:
+        """What is seen is put behind what was done."""
         marked = [{**message, "content": placeholder(i)} for i, message in enumerate(messages)]
         for piece in self.template.state_pieces(marked, [], self.called):
             hole = isinstance(piece, Hole)
@@ -67,12 +72,9 @@ class Grown:
         for message in messages:
             ids = {"tool_call_id": call_id(self.count)} if message["role"] == "tool" else {}
             self.messages.append({**message, **ids})
-        newest = self.template.turns.newest
-        prompt = self.template.render(self.messages, [], prompt=True)
-        return self._plain(newest.bare(prompt + newest.header)) == self._plain(self.text)
 
-    def acts(self, kind: str) -> bool:
-        """The same for what the assistant does."""
+    def act(self, kind: str) -> None:
+        """A call or a reply is put behind what was seen."""
         turns = self.template.turns
         message = {"role": "assistant", "content": "On it."}
         pieces = turns.pieces("On it.", [])
@@ -86,18 +88,22 @@ class Grown:
         action = "".join(self.template.render.with_controls(*pieces)) + turns.ends.common
         self.text += turns.act_without_thought + action
         self.messages.append(message)
-        whole = self.template.render(self.messages, [], prompt=False)
-        text = self._plain(self.text).removesuffix(END)  # the newest may lack it
-        return self._plain(whole).startswith(text)
+
+    def agrees(self, prompt: bool) -> bool:
+        """Is the text what the template writes of the messages? prompt: it is the assistant's turn;
+        else the newest turn is, and may lack its end."""
+        whole = self.template.render(self.messages, [], prompt=prompt)
+        if not prompt:
+            return self._plain(whole).startswith(self._plain(self.text).removesuffix(END))
+        newest = self.template.turns.newest
+        return self._plain(newest.bare(whole + newest.header)) == self._plain(self.text)
 
     def _plain(self, text: str) -> str:
         """Without empty thoughts and white space, and with one end of a turn for all."""
-        newest, ends = self.template.turns.newest, self.template.turns.ends
+        newest = self.template.turns.newest
         start, stop = re.escape(newest.open.strip()), re.escape(newest.stop)
         text = re.sub(rf"{start}\s*{stop}", "", text)
-        earlier = followed_by(newest.render, REPLY, QUESTION)
-        others = [match.group() for match in newest.render.controls(earlier)[:1]]
-        for end in {ends.reply, ends.call, *others}:
+        for end in self.ends:
             text = text.replace(end, END)
         if newest.key is None:  # a template that opens no thought for us may open an empty one
             text = text.replace(newest.open.strip(), "")
