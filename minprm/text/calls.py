@@ -198,11 +198,7 @@ class FieldNotation(NamedTuple):
 
     def call_in(self, text: str) -> tuple[dict, str] | None:
         """(the call that the text begins with, what is left of the text)."""
-        stem = common_start([self.first, self.empty]).partition(NAME)[0]
-        # Where a tag follows the name at once, it is another one if there are no arguments.
-        stems = [stem] if stem else [lead.partition(NAME)[0] for lead in (self.first, self.empty)]
-        found = [text.find(stem) for stem in stems if stem and stem in text]
-        name = text[: min(found)] if found else ""
+        name = self._name_in(text)
         left = text[len(name) :]
         empty = self.empty.replace(NAME, name)
         if not name.strip():
@@ -222,6 +218,14 @@ class FieldNotation(NamedTuple):
         if not arguments or not left.startswith(self.close):
             return None
         return {"name": name.strip(), "arguments": arguments}, left[len(self.close) :]
+
+    def _name_in(self, text: str) -> str:
+        """The name that the text begins with, up to what follows a name; "" where nothing does."""
+        stem = common_start([self.first, self.empty]).partition(NAME)[0]
+        # Where a tag follows the name at once, it is another one if there are no arguments.
+        stems = [stem] if stem else [lead.partition(NAME)[0] for lead in (self.first, self.empty)]
+        ends = [text.find(stem) for stem in stems if stem and stem in text]
+        return text[: min(ends)] if ends else ""
 
     def _typed(self, name: str, key: str, text: str) -> Any:
         """The value that a text stands for, as JSON or as Python writes it, by the types that the

@@ -60,10 +60,10 @@ class Newest(NamedTuple):
     def without_thought(self, message: dict) -> str:
         """The same without the empty thought that some templates begin it with. Where the content
         is to hold the thought, some open one that they do not end."""
-        empty = rf"{re.escape(self.open.strip())}\s*{re.escape(self.stop)}"
+        closed = rf"\s*{re.escape(self.stop)}"
         if self.key is None:
-            empty = rf"{re.escape(self.open.strip())}(\s*{re.escape(self.stop)})?"
-        return re.sub(rf"^\s*{empty}\s*", "", self.text(message))
+            closed = f"({closed})?"
+        return re.sub(rf"^\s*{re.escape(self.open.strip())}{closed}\s*", "", self.text(message))
 
     def behind_thought(self, message: dict) -> str | None:
         """What follows a thought in this message. None: the template writes none in it."""

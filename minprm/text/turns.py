@@ -68,6 +68,10 @@ class Style(NamedTuple):
         return {"role": "assistant", "content": content, "tool_calls": tool_calls}
 
 
+# the ways to try, the usual one first
+STYLES = (Style("", False), Style("", True), Style(None, False), Style(None, True))
+
+
 class Ends(NamedTuple):
     """The control tokens at which a turn ends. GLM's is the one that begins the next message."""
 
@@ -189,7 +193,7 @@ class Turns:
 
     @cached_property
     def writes_by_content(self) -> bool:
-        """Are the texts inside of objects such?"""
+        """Does it wrap texts inside an object or a list so, as Python does?"""
         try:
             return not self.writes_as_they_stand([{"name": NAME, "arguments": {KEY: [HARD]}}])
         except ValueError:  # it has no calls
@@ -307,7 +311,7 @@ def find_turns(render: Renderer, tools: bool) -> Turns:
 def find_style(newest: Newest) -> Style:
     """Most templates take arguments as an object, some as its text."""
     reasons = []
-    for style in (Style("", False), Style("", True), Style(None, False), Style(None, True)):
+    for style in STYLES:
         try:
             text = newest.text(style.call())
         except ValueError as error:
@@ -318,7 +322,9 @@ def find_style(newest: Newest) -> Style:
             return style
         if call_id(0) in text:
             raise ValueError(IDS)
-    raise ValueError(reasons[0] if reasons[3:] else "the chat template leaves out tool calls")
+    if len(reasons) == len(STYLES):
+        raise ValueError(reasons[0])
+    raise ValueError("the chat template leaves out tool calls")
 
 
 def check_ids(render: Renderer, style: Style) -> None:
