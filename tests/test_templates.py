@@ -17,10 +17,12 @@ from transformers import PreTrainedTokenizerFast
 
 from minprm.constants import ActPRM, Config, History
 from minprm.data import Demo, Step
+from minprm.endpoint.conversations import write as retold
 from minprm.load.check import check_seams, other_seams
 from minprm.load.grown import other_message
 from minprm.logs.reader import from_chat
 from minprm.model.agent import make_prompter
+from minprm.stages.act_prm import Path
 from minprm.stages.sft import to_samples
 from minprm.text.actions import joined, normalise
 from minprm.text.calls import types_of
@@ -1045,6 +1047,7 @@ def test_an_earlier_turn_without_a_thought_is_what_the_template_writes(name, tho
     text = applied(chat.tokenizer, messages[:-1], TYPED, add_generation_prompt=True)
     ids = chat.encode(chat.template.turns.newest.bare(text), begins=True)
     assert samples[-1].whole()[: len(ids)] == ids
+    assert retold(agent, steps, TYPED, None) == ids  # a history that an agent brings
 
 
 @pytest.mark.parametrize("name", ["glm4moe", "nemotron_3_nano"])
@@ -1058,6 +1061,13 @@ def test_a_thought_that_is_left_out_of_a_drawn_turn_leaves_what_the_template_wri
         assert chat.without_thought(drawn, action) == alone
         assert chat.without_thought(skipped, action) == skipped  # as it was drawn
         assert normalise(chat.parse(alone)[1]) == normalise(action)
+        group = SimpleNamespace(
+            step=Step([], None, action), action=chat.action(action), state_ids=([], [])
+        )
+        for usable, full in ((True, drawn), (False, alone)):
+            z = SimpleNamespace(ids=chat.thought("so"), usable=usable)
+            (turn,) = Path().longer(z, group, chat).turns
+            assert (turn.full, turn.without_thought) == (full, alone)
 
 
 # Templates that write a later message in another way than a first one; a history has the first way.
