@@ -67,7 +67,7 @@ class ChatTemplate:
             self.turns = find_turns(self.render, bool(tools))
             if tools:
                 if not self.turns.writes_as_they_stand([HARD_CALL]):
-                    raise ValueError(f"{UNREAD}: a text with signs such as < or é in another way")
+                    raise ValueError(f"{UNREAD}: it wraps a text that holds signs such as < or é")
                 self.calls = find_calls(partial(self.turns.text, ""), tools)
             self.layout = choose_layout(layout, self.turns, bool(tools), tokenizer.get_vocab())
             # A template that loses what a user says next is refused now, not at the second step.

@@ -153,7 +153,7 @@ class Turns:
         """
         if self.writes_by_content and not self.writes_as_they_stand(calls):
             raise ValueError(
-                "the chat template writes a text inside an object or a list by what it holds (as"
+                "the chat template writes some texts by what they hold (in an object or a list, as"
                 " Python does), and this tool call has one: leave it out, or use another --model"
             )
         return self._pieces(reply, calls)
