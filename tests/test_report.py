@@ -83,6 +83,8 @@ def test_the_ladder_stands_between_random_play_and_the_expert_with_its_intervals
 def test_the_page_has_the_glossary_of_the_metrics_that_it_draws(here):
     glossary = gather([here])["glossary"]
     assert glossary["reward/mean"]["broken"].startswith("Flat: see reward/no_variance.")
+    arms = ["act_prm", "base", "expert", "random"]  # in one order: the page is the same each time
+    assert [*glossary][-4:] == arms
 
 
 def test_the_note_says_how_each_interval_was_made(here):
@@ -116,6 +118,23 @@ def test_curves_have_null_where_nothing_was_measured_or_no_number_came_out(here)
 def test_a_number_that_no_run_writes_ends_in_a_sentence(here, capsys):
     text = (here / "metrics.jsonl").read_text()
     (here / "metrics.jsonl").write_text(text.replace('mean": 0.05}', 'mean": 1e999}'))
+    with pytest.raises(SystemExit):
+        report.main(["one"])
+    assert "a file is not what this version of minprm writes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("file", ["samples.jsonl", "ladder.json"])
+def test_what_a_stranger_wrote_into_a_run_ends_in_a_sentence(file, here, capsys):
+    deep: object = "z"
+    for _ in range(600):  # json reads it, and a function that calls itself does not get so far
+        deep = [deep]
+    if file == "ladder.json":
+        rows = [{**row(0, 0.5), "tasks": 0}]  # an interval over nothing
+        (here / file).write_text(json.dumps({"base": rows}))
+    else:
+        line = json.loads((here / file).read_text().split("\n")[0])
+        line["group"][0]["thought"] = deep
+        (here / file).write_text(json.dumps(line) + "\n")
     with pytest.raises(SystemExit):
         report.main(["one"])
     assert "a file is not what this version of minprm writes" in capsys.readouterr().err
@@ -371,6 +390,8 @@ def listed(capsys) -> dict[str, str]:
 
 
 def test_the_list_says_how_each_run_stands_and_how_it_goes_on(here, capsys):
+    huge = make_run(here.parent / "huge")
+    (huge / "ladder.json").write_text(json.dumps({"base": [row(0, 10**400)]}))
     stopped = make_run(here.parent / "half")
     (stopped / "ladder.json").write_text(json.dumps({"base": [row(0, 0.2)]}))
     broken = make_run(here.parent / "torn")
@@ -386,7 +407,7 @@ def test_the_list_says_how_each_run_stands_and_how_it_goes_on(here, capsys):
     assert report.best_arm(logs) == "0.500 base (steps matched)"
     assert "1/2" in found["half"] and "minprm train --run half --resume" in found["half"]
     assert "0/2" in found["now"] and "running" in found["now"]
-    assert "broken" in found["torn"]
+    assert "broken" in found["torn"] and "broken" in found["huge"]
     assert "stopped" in listed(capsys)["now"]
 
 

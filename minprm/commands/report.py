@@ -18,7 +18,15 @@ from minprm.commands.cli import given_knobs, read_flags
 from minprm.constants import fail
 from minprm.look.log import held
 from minprm.printable import printable
-from minprm.report.files import RUNS, Broken, arms_done, folder_of, read_json, read_lines
+from minprm.report.files import (
+    RUNS,
+    UNREADABLE,
+    Broken,
+    arms_done,
+    folder_of,
+    read_json,
+    read_lines,
+)
 from minprm.report.gather import replayed
 from minprm.report.page import write_page
 
@@ -79,7 +87,7 @@ def row_of_run(folder: Path) -> dict[str, str]:
             config.get("agent") or config["world"] or f"logs: {Path(config['demos']).name}"
         )
         running = held(folder / "lock")
-    except (OSError, KeyError, TypeError, AttributeError, ValueError) as error:
+    except (OSError, *UNREADABLE) as error:
         why = f"a file of it cannot be read: {error}"
         return {**row, "state": "broken", "command": printable(why)}
     if running:

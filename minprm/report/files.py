@@ -7,6 +7,8 @@ from pathlib import Path
 from minprm.arms import starts
 
 RUNS = Path("runs")
+# what goes wrong over files of another shape, as another version or a stranger writes them
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class Broken(ValueError):

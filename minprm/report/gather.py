@@ -53,7 +53,7 @@ def gather(folders: list[Path]) -> dict:
     content["glossary"] = {}
     for name in sorted(names & METRICS.keys()):
         content["glossary"][name] = {"what": METRICS[name].meaning, "broken": METRICS[name].broken}
-    for name in {row["arm"] for row in content["ladder"]} & ABOUT_ARMS.keys():
+    for name in sorted({row["arm"] for row in content["ladder"]} & ABOUT_ARMS.keys()):
         content["glossary"][name] = {"what": ABOUT_ARMS[name], "broken": ""}
     return content
 

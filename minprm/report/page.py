@@ -12,7 +12,7 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from minprm.look.log import write_atomically
-from minprm.report.files import Broken
+from minprm.report.files import UNREADABLE, Broken
 from minprm.report.gather import gather
 from minprm.report.thin import escaped, thin
 
@@ -30,18 +30,19 @@ SCRIPTS = (
 def write_page(folders: list[Path]) -> Path:
     """Writes the page of these runs into the first one's folder. Returns where. Raises Broken, also
     over files of another shape."""
+    room = SIZE - len(page({}))  # for the data
     try:
-        html = page(thin(gather(folders), SIZE - len(page({}))))
+        content = thin(gather(folders), room)
     except Broken:
         raise
-    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         names = ", ".join(str(folder) for folder in folders)
         raise Broken(
             f"{names}: a file is not what this version of minprm writes ({error!r}); use the "
             "version that wrote it"
         ) from error
     path = folders[0] / NAME
-    write_atomically(path, html)
+    write_atomically(path, page(content))
     return path
 
 

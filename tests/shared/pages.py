@@ -23,6 +23,7 @@ HOSTILE = [
     "javascript:window.pwned=4",
     "&lt;b&gt; &#x3c;script&#x3e;",
     "\u2028 ends a line \u2029",
+    "{{ 7 * 7 }} {% endraw %} {# of a template #}",
 ]
 
 
