@@ -1,12 +1,13 @@
 """A checkpoint knows what it was trained for, and is evaluated so unless a flag says otherwise."""
 
 import json
+import shutil
 from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
 
-from minprm.arms.about import ASKED, FILE, about, read_about, write_about
+from minprm.arms.about import ASKED, EXAMPLES, FILE, about, file_of, read_about, write_about
 from minprm.commands import ask, evaluate, playing, train
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.constants import Config, History
@@ -43,6 +44,25 @@ def test_the_file_holds_what_was_trained_and_nothing_of_where(tmp_path):
     assert (found["arm"], found["stages"], found["seed"], found["run"]) == ("rl", ["rl"], 3, "r")
     assert found["base"] == "tiny" and found["knobs"] == {"lora": 4} and found["row"] == {}
     assert found["libraries"]["torch"] and "somebody" not in (tmp_path / FILE).read_text()
+
+
+def test_the_examples_of_a_checkpoint_on_the_hub_are_fetched_with_its_file(tmp_path, monkeypatch):
+    hub, here = tmp_path / "hub", tmp_path / "here"
+    hub.mkdir()
+    here.mkdir()
+    description = about(TRAINED, "base", [], 0, Instruction(""), [], [], [])
+    write_about(hub, {**description, "asked": description["asked"] | {"few_shot": EXAMPLES}})
+    (hub / EXAMPLES).write_text("{}\n")
+
+    def fetched(path: str, name: str, **_) -> str | None:
+        """As transformers does it: what is asked for comes, and nothing else."""
+        assert path == "me/mine"
+        if (hub / name).exists():
+            return str(shutil.copy(hub / name, here))
+
+    monkeypatch.setattr("transformers.utils.hub.cached_file", fetched)
+    shots = Path(read_about("me/mine")["asked"]["few_shot"])
+    assert shots == here / EXAMPLES == file_of("me/mine", EXAMPLES) and shots.exists()
 
 
 def test_a_checkpoint_is_asked_as_it_was_trained(tmp_path, capsys):

@@ -144,7 +144,7 @@ def read_about(path: str) -> dict:
 
     Exits where the file is broken, or not of this version.
     """
-    file = _file_of(path)
+    file = file_of(path, FILE)
     if file is None:
         return {}
     try:
@@ -157,23 +157,24 @@ def read_about(path: str) -> dict:
             raise ValueError(f"history.first is {first}")
         _require(about)
         if about["asked"]["few_shot"]:  # it lies beside this file, wherever that has moved
-            about["asked"]["few_shot"] = str(file.parent / EXAMPLES)
+            examples = file_of(path, EXAMPLES) or file.parent / EXAMPLES
+            about["asked"]["few_shot"] = str(examples)
     except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         fail(f"{file} is broken, or of another version ({error}): remove it, and give flags")
     return about
 
 
-def _file_of(path: str) -> Path | None:
-    """Where the file of this path or hub id lies on this machine; None where it has none."""
+def file_of(path: str, name: str) -> Path | None:
+    """Where this file of a path or hub id lies on this machine; None where it has none."""
     if Path(path).is_dir():
-        file = Path(path) / FILE
+        file = Path(path) / name
         return file if file.exists() else None
     from transformers.utils.hub import cached_file  # it takes a second, which a folder need not
 
     try:
         file = cached_file(
             path,
-            FILE,
+            name,
             _raise_exceptions_for_missing_entries=False,
             _raise_exceptions_for_connection_errors=False,
         )

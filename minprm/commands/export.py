@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from safetensors import SafetensorError
 from tyro.conf import Positional, arg
 
-from minprm.arms.about import EXAMPLES, published, read_about, write_about
+from minprm.arms.about import EXAMPLES, file_of, published, read_about, write_about
 from minprm.commands.checks import refuse
 from minprm.commands.cli import given_knobs, read_flags
 from minprm.constants import fail
@@ -115,8 +115,8 @@ def write(
             tokenizer.save_pretrained(half)
             if about:
                 write_about(half, about)
-            examples = Path(flags.checkpoint) / EXAMPLES
-            if examples.exists():  # which the model is shown before each conversation
+            examples = file_of(flags.checkpoint, EXAMPLES)
+            if examples:  # which the model is shown before each conversation
                 shutil.copy(examples, half)
             (half / "README.md").write_text(text, encoding="utf-8")
             half.rename(out)
