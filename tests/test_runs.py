@@ -8,12 +8,15 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 import weakref
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from filelock import FileLock
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from minprm.arms import demos as sides
@@ -467,6 +470,23 @@ def test_the_lock_of_a_run_is_released_by_death(tmp_path, capsys):
     other.kill()
     other.wait()
     locked(tmp_path / "lock").release()
+
+
+def test_a_lock_that_is_held_for_a_moment_is_waited_for(tmp_path):
+    """`minprm report` tries the lock of each run that it lists."""
+    path = tmp_path / "lock"
+    is_held = threading.Event()
+
+    def hold() -> None:
+        with FileLock(path):
+            is_held.set()
+            time.sleep(0.2)
+
+    other = threading.Thread(target=hold)
+    other.start()
+    is_held.wait()
+    locked(path).release()
+    other.join()
 
 
 def test_a_second_resume_is_refused_while_the_first_one_runs(here, capsys):

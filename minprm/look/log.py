@@ -160,7 +160,7 @@ def locked(path: Path) -> FileLock:
     Exits where another process holds it. Which one it is stands in a file beside it.
     """
     process = path.with_suffix(".pid")
-    lock = FileLock(path, blocking=False)
+    lock = FileLock(path, timeout=1)  # seconds: minprm report holds it for a moment (`held`)
     try:
         lock.acquire()
     except Timeout:
