@@ -87,8 +87,11 @@ def guarded(
     passes: Callable[[BaseException], bool] = lambda error: False,
     kind: type[Exception] | None = None,
 ) -> Iterator[None]:
-    """Inside runs a user's program. Where it raises anything that does not pass, the run ends in a
-    sentence, WHO raised ...; or that is raised, as an error of this kind."""
+    """Inside runs a user's program. What it raises ends the run in a sentence, WHO raised ...; or
+    that sentence is raised, as an error of this kind.
+
+    passes: is it an error that goes on as it is, because whoever asked understands it?
+    """
     try:
         yield
     except Refused:

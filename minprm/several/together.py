@@ -177,10 +177,10 @@ def _say(error: BaseException, knows: bool, place: Beside, transcript: IO[bytes]
     """Why all end."""
     if not knows:
         saved = place.run and (Place.runs / place.run / "config.json").exists()
-        way_on = f"go on with --run {place.run} --resume" if saved else "begin anew"
+        further = f"go on with --run {place.run} --resume" if saved else "begin anew"
         say(
             "the run was stopped, or one of its processes has ended; where torchrun does not start "
-            f"all of them again, {way_on}"
+            f"all of them again, {further}"
         )
         return
     if not place.first:
