@@ -346,6 +346,9 @@ def test_what_no_conversation_can_go_on_from_is_let_go(recorder, tmp_path, monke
     for question in ("18", "19", "20"):
         answer(url_of(recorder), [user(question)])
     assert len(recorder.ends) == 2 and len(lines_of(tmp_path)) == 4
+    for _ in range(5):  # as a monitor asks, the same each time
+        answer(url_of(recorder), [user("21")])
+    assert sum(map(len, recorder.ends.values())) == 2 and len(lines_of(tmp_path)) == 9
 
 
 def test_models_are_those_of_the_api_and_other_places_are_not_served(recorder):

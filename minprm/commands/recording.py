@@ -15,13 +15,12 @@ from threading import Lock
 from typing import Any
 from urllib import error, request
 
-from minprm.endpoint.conversations import key, steps_of
+from minprm.endpoint.conversations import KEPT, key, let_go, steps_of
 from minprm.endpoint.server import Endpoint, Handler, Refusal, message_in
 from minprm.look.log import write_atomically
 from minprm.printable import say
 from minprm.text.actions import parse_json
 
-KEPT = 1000  # places from which a conversation can go on
 SECONDS = 600  # in which the API has to answer, or to send the next part
 OTHER_TALK = ("responses", "messages", "completions")  # conversations in a form not kept here
 # Headers that belong to one connection.
@@ -74,9 +73,9 @@ class Recorder(Endpoint):
             self.files += 1
             file = Path(f"{self.name}-{self.files:06}.jsonl")
         if steps:
-            self.ends.setdefault(key(steps, tools), []).append((file, messages))
-        if len(self.ends) > KEPT:
-            del self.ends[next(iter(self.ends))]
+            place = key(steps, tools)
+            self.ends[place] = [*self.ends.pop(place, []), (file, messages)]  # the newest is last
+            let_go(self.ends, KEPT)
         line = json.dumps({"messages": messages, "tools": tools}, ensure_ascii=False)
         write_atomically(file, line + "\n")
 

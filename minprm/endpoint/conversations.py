@@ -38,6 +38,7 @@ from minprm.text.render import QUESTION, placeholder
 LIMITS = ("max_completion_tokens", "max_tokens")
 READ = ("model", "messages", "tools", "stream", "stream_options", "n", *LIMITS)
 OBEYED = ("temperature", "seed")  # where a model is served; in training they are the run's
+KEPT = 1000  # ends of turns that a server of many conversations remembers
 EMPTY = "(nothing)"  # stands for an assistant's empty message, which a log could not have
 
 
@@ -395,6 +396,15 @@ def remember(turn: Pending, message: dict, action: str) -> None:
     ends = turn.episode.ends
     place = key(steps, turn.asked.tools)
     ends[place] = [*ends.pop(place, []), end]  # the newest place stands last
+
+
+def let_go(ends: dict[tuple, list], most: int) -> None:
+    """Lets go of the oldest ends, until so many are left."""
+    for _ in range(sum(map(len, ends.values())) - most):
+        place, (_, *newer) = next(iter(ends.items()))
+        ends[place] = newer
+        if not newer:
+            del ends[place]
 
 
 def last_end(e: AgentEpisode, request: Asked) -> tuple[End | None, int]:

@@ -10,13 +10,18 @@ import secrets
 from queue import Empty
 
 from minprm.endpoint.agents import QUIET, AgentTask
-from minprm.endpoint.conversations import AgentEpisode, Asked, Conversations, asked
+from minprm.endpoint.conversations import (
+    KEPT,
+    AgentEpisode,
+    Asked,
+    Conversations,
+    asked,
+    let_go,
+)
 from minprm.endpoint.server import ALL, Endpoint, Refusal, Request
 from minprm.logs.schemas import spelled_otherwise
 from minprm.model.agent import Player
 from minprm.printable import say
-
-KEPT = 1000  # places from which a conversation can go on
 
 
 class Service:
@@ -78,10 +83,6 @@ class Service:
         if len(talk.prompts) > KEPT:
             talk.prompts.clear()
             talk.number += 1  # or what was asked before would be answered alike once more
-        while sum(map(len, talk.ends.values())) > KEPT:
-            place, (_, *newer) = next(iter(talk.ends.items()))
-            talk.ends[place] = newer
-            if not newer:
-                del talk.ends[place]
+        let_go(talk.ends, KEPT)
         if len(self.conversations.roots) > KEPT:
             self.conversations.roots.clear()
