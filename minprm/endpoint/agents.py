@@ -248,21 +248,25 @@ class Host:
         e = self.live.pop(name)
         self.endpoint.remove(name)
         e.done = True
-        if e.outgrown and not e.steps:
-            error = error or "its first request was longer than --context"
-        if not e.steps and not error:
-            error = "it asked the model nothing: does it use the base_url that it is given?"
-        if not own.is_number(reward):
-            limit = f"a finite number below {own.LARGEST:g}"
-            error = error or f"it returned {own.shown(reward)}, and a reward is {limit}"
-        if e.outgrown and e.steps and error:  # a turn too long is lost as in any world
-            return
-        e.failure = error[:300]
-        if error:
-            return
-        e.reward = float(reward)
-        e.world.success = e.reward >= 1
-        e.steps[-1].reward = e.reward
+        error = error or fault_of(e, reward)
+        if not error:
+            e.reward = float(reward)
+            e.world.success = e.reward >= 1
+            e.steps[-1].reward = e.reward
+        elif not (e.outgrown and e.steps):  # a turn too long is lost as in any world
+            e.failure = error[:300]
+
+
+def fault_of(e: AgentEpisode, reward: Any) -> str:
+    """What is wrong with an episode whose agent has ended by itself; "" for nothing."""
+    if not e.steps and e.outgrown:
+        return "its first request was longer than --context"
+    if not e.steps:
+        return "it asked the model nothing: does it use the base_url that it is given?"
+    if not own.is_number(reward):
+        limit = f"a finite number below {own.LARGEST:g}"
+        return f"it returned {own.shown(reward)}, and a reward is {limit}"
+    return ""
 
 
 async def _awaited(reward: Any) -> Any:
