@@ -166,7 +166,7 @@ def _speaks(place: Beside, knows: bool) -> bool:
     notes = place.processes.store()
     if notes is None:  # torchrun has ended too
         return place.first
-    attempt = f"ended {restarts()}"
+    attempt = f"ended {restarts()}"  # how many have asked; to add 0 is to read it
     until = time.monotonic() + PATIENCE
     while knows and not place.first and not notes.add(attempt, 0) and time.monotonic() < until:
         time.sleep(0.1)
