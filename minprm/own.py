@@ -115,23 +115,23 @@ def limited(name: str) -> Iterator[None]:
     if getattr(inside, "limit", False):  # the call around this one has its limit
         yield
         return
+    folder = os.getcwd()
     sentence = f"{name} did not end within {LIMIT} seconds"
     in_thread = current_thread() is not main_thread() or not hasattr(signal, "setitimer")
     timer = Timer(LIMIT, _end, [sentence])
     timer.daemon = True
     before = None if in_thread else signal.signal(signal.SIGALRM, lambda *_: fail(sentence))
     inside.limit = True
-    folder = os.getcwd()
     try:
         timer.start() if in_thread else signal.setitimer(signal.ITIMER_REAL, LIMIT)
         yield
     finally:
         inside.limit = False
-        os.chdir(folder)  # or the files of the run would be looked for elsewhere
         timer.cancel()
         if not in_thread:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
+        os.chdir(folder)  # or the files of the run would be looked for elsewhere
 
 
 def _end(sentence: str) -> None:

@@ -68,6 +68,7 @@ class Mute(Exception):
     def __str__(self): return self.response.text
 def mute(logp): raise Mute
 def group(logp): raise ExceptionGroup("two", [ExceptionGroup("one", [KeyError("first")])])
+def removes_folder(logp): __import__("os").rmdir("../gone"); return 0.5
 """
 SCALED = """
 from __future__ import annotations
@@ -217,6 +218,17 @@ def test_a_file_that_hangs_is_refused(here, monkeypatch, capsys):
 def test_after_a_function_that_ended_in_time_nothing_rings(here):
     own.function("mine.py:same", {})(LOGPS[0])
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_after_a_function_that_took_the_folder_away_nothing_rings_either(here, monkeypatch, capsys):
+    (here / "gone").mkdir()
+    monkeypatch.chdir(here / "gone")
+    before = signal.getsignal(signal.SIGALRM)
+    for name in ("removes_folder", "same"):  # the second begins where there is no folder
+        said = sentence(capsys, lambda name=name: own.function(f"{here}/mine.py:{name}", {})(R))
+        assert "raised FileNotFoundError" in said
+        assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+        assert signal.getsignal(signal.SIGALRM) is before and not own.inside.limit
 
 
 def test_an_advantage_of_a_user_is_asked_group_by_group(here):
