@@ -299,6 +299,21 @@ def test_whoever_may_be_started_again_needs_a_name(tmp_path, monkeypatch):
     assert said.count("--max-restarts needs a --run") == said.count("\n") == 1
 
 
+def test_whoever_is_started_again_goes_on_with_the_flags_that_a_resume_was_given(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs/r").mkdir(parents=True)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    begins = ["--run", "r", *FLAGS[:2]]
+    resumes = ["--run", "r", "--resume", "--shard", "never"]
+    assert train.again(begins) == begins  # nothing was saved
+    (tmp_path / "runs/r/config.json").write_text("{}")
+    assert train.again(begins) == resumes[:3]
+    assert train.again(resumes) == resumes
+
+
 @pytest.mark.parametrize("command", ["evaluate", "logs", "report", "export", "serve", "--help"])
 def test_only_train_runs_in_several_processes(command, monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")

@@ -52,7 +52,9 @@ def again(argv: list[str]) -> list[str]:
     if not cfg.run:
         fail("torchrun --max-restarts needs a --run, to know which one to go on with")
     exists = (RUNS / cfg.run / "config.json").exists()
-    return ["--run", cfg.run, "--resume"] if restarts() and exists else argv
+    if cfg.resume or not exists or not restarts():
+        return argv
+    return ["--run", cfg.run, "--resume"]
 
 
 def train(argv: list[str], place: Place, on_save: Callable[[], None]) -> None:
