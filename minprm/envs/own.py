@@ -93,7 +93,8 @@ def _guard(name: str, method: str, theirs: Callable) -> Callable:
         call = f"{place}: {method}"
         copies = [[*part] if isinstance(part, list) else part for part in arguments]
         ours = theirs in (World.reset, World.step)  # which call what the user has written
-        with own.guarded(call, passes), nullcontext() if ours else own.limited(call):
+        limit = nullcontext() if ours else own.limited(call)
+        with own.guarded(call, passes), limit:
             answer = theirs(self, *copies, **knobs)
         if method in RETURNS and not _fits(method, answer):
             fail(f"{place}: {method} returned {own.shown(answer)}, and not {RETURNS[method]}")

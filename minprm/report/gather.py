@@ -30,8 +30,8 @@ NAMES = ("preset", "config", "run", "dry_run", "resume", "model", "world")
 
 
 def gather(folders: list[Path]) -> dict:
-    """The data of the page of these runs, whole. Raises Broken, and other errors for files of
-    another version."""
+    """The data of the page of these runs, whole. Raises Broken, and what is UNREADABLE (files.py)
+    for files of another shape."""
     runs = [Files(folder) for folder in folders]
     content = {"format": FORMAT, "made": f"{datetime.now():%Y-%m-%d %H:%M}"}
     content["runs"] = [run_of(files) for files in runs]
