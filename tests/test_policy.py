@@ -11,7 +11,7 @@ from minprm.constants import RL, Engine, Optim, Sampled
 from minprm.data import NAN, Sample
 from minprm.model.correction import check_gap, reweighted
 from minprm.model.policy import schedule
-from minprm.model.reading import Asked, project
+from minprm.model.reading import Targets, project
 from minprm.model.sampler import Sampler
 from minprm.text.chat import Chat
 from minprm.trainer import minibatches
@@ -301,8 +301,8 @@ def test_passes_on_one_batch_move_ratios_from_one():
 def test_a_token_that_cannot_come_adds_nothing_to_the_entropy_and_its_gradient():
     logits = torch.tensor([[0.0, 1.0, -torch.inf]])
     hidden = torch.zeros(1, 3, requires_grad=True)
-    asked = Asked(hidden, torch.ones(1, 1), which=torch.tensor([0]), ids=torch.tensor([1]))
-    logp, entropy, *_ = project(lambda x: x + logits, asked, 1, entropy_gradient=True, likely=0)
+    targets = Targets(hidden, torch.ones(1, 1), which=torch.tensor([0]), ids=torch.tensor([1]))
+    logp, entropy, *_ = project(lambda x: x + logits, targets, 1, entropy_gradient=True, likely=0)
     (logp - 0.01 * entropy).sum().backward()
     assert entropy.item() == pytest.approx(torch.distributions.Categorical(logits=logits).entropy())
     assert hidden.grad.isfinite().all()

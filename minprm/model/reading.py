@@ -42,21 +42,21 @@ class Reading(NamedTuple):
         return [Reading(*parts) for parts in zip(*columns, strict=True)]
 
 
-class Asked(NamedTuple):
-    """T trained tokens, and the U distributions that they come from."""
+class Targets(NamedTuple):
+    """T trained tokens, and the U distributions that predict them."""
 
-    hidden: Tensor  # [U, D], from which the distributions come
+    hidden: Tensor  # [U, D], from which the vocabulary is projected
     temperatures: Tensor  # [U, 1]
     which: Tensor  # [T], the number of each token's distribution
     ids: Tensor  # [T]
 
-    def chunks(self, size: int) -> "Iterator[tuple[Tensor, Asked]]":
-        """The distributions, `size` at a time: the numbers of their tokens, and what is asked."""
+    def chunks(self, size: int) -> "Iterator[tuple[Tensor, Targets]]":
+        """The distributions, `size` at a time: the numbers of their tokens, and these."""
         for first in range(0, max(len(self.hidden), 1), size):
             rows = slice(first, first + size)
             tokens = (self.which // size == first // size).nonzero()[:, 0]
             which = self.which[tokens] - first
-            chunk = Asked(self.hidden[rows], self.temperatures[rows], which, self.ids[tokens])
+            chunk = Targets(self.hidden[rows], self.temperatures[rows], which, self.ids[tokens])
             yield tokens, chunk
 
 
@@ -91,27 +91,27 @@ def of_rows(
     )
     states = output.last_hidden_state.flatten(0, 1)  # [B, L, D] -> [B * L, D]
     hidden = states[rows.before]  # [T, D]
-    each = torch.arange(len(hidden), device=hidden.device)
-    asked = Asked(hidden, temperatures, each, rows.ids.flatten()[rows.scored])
+    own = torch.arange(len(hidden), device=hidden.device)
+    targets = Targets(hidden, temperatures, own, rows.ids.flatten()[rows.scored])
     vocabulary = output_layer(model).shape[0]
     if len(hidden) * vocabulary > READ:
-        asked = distinct(asked, states, rows.before)
+        targets = distinct(targets, states, rows.before)
     size = max((CHUNK if torch.is_grad_enabled() else READ) // vocabulary, 1)
-    numbers = project(partial(_logits, model, output), asked, size, entropy_gradient, likely)
+    numbers = project(partial(_logits, model, output), targets, size, entropy_gradient, likely)
     return numbers, hidden
 
 
-def distinct(asked: Asked, states: Tensor, before: Tensor) -> Asked:
+def distinct(targets: Targets, states: Tensor, before: Tensor) -> Targets:
     """The same, with one distribution for the tokens of one place and one temperature.
     states, [B * L, D]: of all places;  before, [T]: where the tokens are predicted"""
-    sources = torch.cat([before[:, None].float(), asked.temperatures], 1)
+    sources = torch.cat([before[:, None].float(), targets.temperatures], 1)
     sources, which = sources.unique(dim=0, return_inverse=True)  # [U, 2], [T]
-    return Asked(states[sources[:, 0].long()], sources[:, 1:], which, asked.ids)
+    return Targets(states[sources[:, 0].long()], sources[:, 1:], which, targets.ids)
 
 
 def project(
     logits: Callable[[Tensor], Tensor],
-    asked: Asked,
+    targets: Targets,
     size: int,
     entropy_gradient: bool,
     likely: int,
@@ -121,11 +121,11 @@ def project(
     More than one chunk is computed again for the gradient: all at once would not fit into memory.
     """
     chunk_scores = partial(_score_chunk, logits, entropy_gradient, likely)
-    if len(asked.hidden) > size:
+    if len(targets.hidden) > size:
         chunk_scores = partial(checkpoint, chunk_scores, use_reentrant=False)
     parts = []
     numbers = []
-    for tokens, chunk in asked.chunks(size):
+    for tokens, chunk in targets.chunks(size):
         parts.append(chunk_scores(*chunk))
         numbers.append(tokens)
     order = torch.cat(numbers).argsort()

@@ -69,13 +69,13 @@ class Trunks:
         that begins with the same tokens."""
         cache = DynamicCache(config=self.policy.model.config)
         tokens = 0
-        found: Layers = []
-        for known, layers in self.kept:
-            shared = _alike(known, ids)
+        longest: Layers = []
+        for trunk, layers in self.kept:
+            shared = _alike(trunk, ids)
             if shared > tokens:
-                tokens, found = shared, layers
+                tokens, longest = shared, layers
         tokens = min(tokens, len(ids) - 1)  # the last one is read again: it predicts what follows
-        for number, (keys, values) in enumerate(found):
+        for number, (keys, values) in enumerate(longest):
             cache.update(keys[:, :, :tokens], values[:, :, :tokens], number)
         return cache
 
@@ -87,10 +87,11 @@ class Trunks:
             for layer in cache.layers:  # as attention reads them, without the thoughts behind
                 keys, values = (rounded(x[:, :, : len(ids)]).clone() for x in held(layer))
                 layers.append((keys, values))
-        kept = [(known, others) for known, others in self.kept if _alike(known, ids) < len(known)]
-        kept.append((ids, layers))
-        if sum(_bytes(layers) for _, layers in kept) <= _memory(self.policy.model.device) // SHARE:
-            self.kept = kept
+        trunks = [(t, others) for t, others in self.kept if _alike(t, ids) < len(t)]
+        trunks.append((ids, layers))
+        size = sum(_bytes(layers) for _, layers in trunks)
+        if size <= _memory(self.policy.model.device) // SHARE:
+            self.kept = trunks
 
 
 def _alike(one: Tensor, other: Tensor) -> int:
