@@ -306,10 +306,46 @@ def test_an_answer_whose_content_is_empty_says_something_elsewhere(answer, read)
     {"id": "c1", "tool_name": "look", "tool_input": {"city": "Bern"}},
     {"id": "c1", "function": {"name": "look", "arguments": "{'city': 'Bern'}"}},
     {"id": "c1", "function": {"name": "look", "arguments": "{}", "parameters": {"city": "Bern"}}},
+    {"id": "c1", "function": json.dumps({"name": "look", "arguments": {"city": "Bern"}})},
 ])  # fmt: skip
 def test_calls_in_the_notation_of_others_are_calls(call, read):
     (demo,), _ = read(exchange(call))
     assert calls(demo) == CALLED
+
+
+@pytest.mark.parametrize("family", [{}, {"additional_kwargs": {}}])
+def test_calls_and_messages_that_a_table_holds_as_texts_are_read(family, read):
+    call = {"id": "c1", "function": {"name": "look", "arguments": {"city": "Bern"}}}
+    whole = exchange(call, content="sun")["messages"]
+    for written in (json.dumps([call]), [json.dumps(call)]):
+        made = {"role": "assistant", "content": None, "tool_calls": written, **family}
+        (demo,), report = read({"messages": [ASKED, made, *whole[2:]]})
+        assert calls(demo) == CALLED and demo.steps[0].learned
+        assert report.written["calls"] == report.written["arguments"] == 1
+    (demo,), _ = read({"messages": [*map(json.dumps, whole)]})
+    assert calls(demo) == CALLED and said(demo)[2] == "tool: sun"
+
+
+def test_a_call_whose_function_is_a_name_may_have_no_arguments(read):
+    for key in ("args", "arguments"):
+        (demo,), _ = read(exchange({"id": "c1", "function": "look", key: {}}))
+        assert calls(demo) == [("look", {})]
+
+
+def test_a_part_of_a_tools_answer_may_have_its_text_as_content(read):
+    (demo,), _ = read(exchange(CALL, content=[{"type": "text", "content": "sun"}]))
+    assert said(demo)[2] == "tool: sun"
+
+
+def test_a_message_may_be_a_pair_of_its_speaker_and_its_text(read):
+    """As LangChain takes them."""
+    graph = {"run_type": "chain", "inputs": {"messages": [["user", ASKED["content"]]]},
+             "outputs": {"messages": [ASKED, SUNNY]}}  # fmt: skip
+    for log in (graph, {"messages": [["human", ASKED["content"]], ["ai", "Sunny."]]}):
+        (demo,), _ = read(log)
+        assert said(demo) == ["user: Weather in Bern?", "assistant: Sunny."]
+    _, report = read({"history": [["q1", "a1"], ["q2", "a2"]]})
+    assert "lists and no messages" in report.problems[0].reason
 
 
 def test_of_two_ids_of_a_call_the_one_counts_that_an_answer_names(read):

@@ -307,7 +307,7 @@ def thought_of(thought: Any) -> str:
 
 def _call(block: dict, kind: str = "") -> dict:
     """The call of a block; one with a text for its arguments (a patch) has them named `input`."""
-    name = first(block, NAMES)
+    name = parsed(first(block, NAMES))
     arguments = first(block, (*ARGUMENTS, "tool_kwargs", "action"))
     if isinstance(name, dict):  # as chat nests it
         name, arguments = name.get("name"), first(name, ARGUMENTS)
@@ -571,7 +571,8 @@ def _said(said: list[tuple[str, Any]]) -> list[tuple[str, str, Any]]:
 def _calls_beside(entry: dict, fields: dict) -> list[dict]:
     """The calls that stand beside an assistant's content; LangChain also keeps what was sent."""
     sent = fields.pop("additional_kwargs", None) or {}
-    calls = entry.get("tool_calls") or fields.pop("toolCalls", None) or sent.get("tool_calls") or []
+    calls = entry.get("tool_calls") or fields.pop("toolCalls", None) or sent.get("tool_calls")
+    calls = parsed(calls) or []
     for key in sent:
         if key == "reasoning_content" or (key == "function_call" and not calls):
             fields[key] = sent[key]

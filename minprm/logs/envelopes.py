@@ -11,12 +11,14 @@ from contextlib import suppress
 from typing import Any
 
 from minprm.logs.blocks import (
+    CHAT_ROLES,
     ended_early,
     ending_of,
     is_message,
     is_opencodes,
     is_plain,
     messages_of,
+    role_of,
 )
 from minprm.logs.books import (
     CUT_OFF,
@@ -276,8 +278,12 @@ def request_messages(request: Any, others: dict, tools: list) -> list | None:
     if isinstance(request, str) and request.strip():
         return [{"role": "user", "content": request}]
     if isinstance(request, list):
+        request = [*map(_message_in, request)]
         if len(request) > 1 and all(isinstance(one, list) for one in request):
-            raise ValueError("it holds several lists of messages: write each as a log of its own")
+            raise ValueError(
+                "it holds lists and no messages: if each is a conversation, write it as a log of"
+                ' its own, and else each message as {"role", "content"}'
+            )
         return request[0] if request and isinstance(request[0], list) else request  # LangSmith's
     if not isinstance(request, dict):
         return None
@@ -289,6 +295,14 @@ def request_messages(request: Any, others: dict, tools: list) -> list | None:
     for key, field in inside.items():
         others.setdefault(key, field)
     return entries
+
+
+def _message_in(entry: Any) -> Any:
+    """A message of a list, which may be JSON in a text, or a pair of LangChain: ["human", "hi"]."""
+    match entry:
+        case [str(speaker), str(said)] if role_of(speaker) in CHAT_ROLES:
+            return {"role": role_of(speaker), "content": said}
+    return parsed(entry)
 
 
 def _is_request(tree: Any) -> bool:

@@ -186,9 +186,10 @@ def _with_one_id(messages: list) -> list:
     named = {str(first(one, CALL_IDS)) for one in objects_in(messages)}
     with_one = []
     for message in messages:
-        if isinstance(field_at(message, "tool_calls"), list):
+        listed = parsed(field_at(message, "tool_calls"))  # a table may hold them as a text
+        if isinstance(listed, list):
             calls = []
-            for call in message["tool_calls"]:
+            for call in map(parsed, listed):
                 other = first(fields_of(call), CALL_IDS)
                 is_named = other is not None and str(other) in named
                 calls.append({**call, "id": other} if is_named else call)
@@ -253,7 +254,8 @@ def _text_of_part(part: Any, notes: Counter) -> str:
     kind = field_at(part, "type")
     text = part
     if isinstance(part, dict):
-        text = part.get("refusal" if kind == "refusal" else "text") if kind in SAID else None
+        key = "refusal" if kind == "refusal" else "text"
+        text = part.get(key, part.get("content")) if kind in SAID else None
         text = text_of_document(part) if kind == "document" else text
     if isinstance(text, str):
         return text
@@ -528,8 +530,8 @@ def _call(call: Any, notes: Counter) -> dict:
     kind = call.get("type") or "function" if isinstance(call, dict) else "function"
     if kind not in ("function", "tool_call"):
         raise ValueError(f"it has a call of type {json.dumps(kind)[:40]}, and not of a function")
-    function = call.get("function", call) if isinstance(call, dict) else None
-    if isinstance(function, str) and first(call, ARGUMENTS):  # of Inspect: its name
+    function = parsed(call.get("function", call)) if isinstance(call, dict) else None
+    if isinstance(function, str) and not call.keys().isdisjoint(ARGUMENTS):  # of Inspect: its name
         function = call = {**call, "name": function}
     if not isinstance(function, dict) or not function.keys() & TOOL_NAMES:
         raise ValueError("it has a tool call without name and arguments")

@@ -24,10 +24,12 @@ from minprm.logs.books import (
     ARGUMENTS,
     AS_THEY_ARE,
     Reading,
+    as_list,
     fields_of,
     first,
     is_kept,
     objects_in,
+    parsed,
     renamed,
     without,
 )
@@ -262,8 +264,9 @@ def written_in(line: dict) -> Counter[str]:
     """How much there is in a log: messages, calls, those of them with arguments, and so on."""
     count = Counter(messages=len(line["messages"]))
     for message in line["messages"]:
-        for call in objects_in(message.get("tool_calls") or [message.get("function_call")]):
-            function = fields_of(call.get("function", call))
+        calls = parsed(message.get("tool_calls")) or [message.get("function_call")]
+        for call in objects_in([*map(parsed, as_list(calls))]):
+            function = fields_of(parsed(call.get("function", call)))
             count["calls"] += 1
             count["arguments"] += first(function, ARGUMENTS) not in (None, "{}", "null")
         count["results"] += message.get("role") in ("tool", "function")
