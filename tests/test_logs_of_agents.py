@@ -677,7 +677,7 @@ def test_json_of_a_tool_that_looks_like_a_block_of_opencode_is_its_answer(read):
 
 
 def test_a_log_of_no_family_that_is_damaged_is_called_a_chat(read):
-    _, report = read({"messages": CHAT, "choices": [1, 2]})
+    _, report = read({"messages": CHAT, "tools": [{"functionDeclarations": 5}]})
     assert "damaged as a log of chat" in report.problems[0].reason
 
 

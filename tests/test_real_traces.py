@@ -326,6 +326,33 @@ def test_calls_and_messages_that_a_table_holds_as_texts_are_read(family, read):
     assert calls(demo) == CALLED and said(demo)[2] == "tool: sun"
 
 
+@pytest.mark.parametrize("text", ["I look.", [{"type": "text", "text": "I look."}], None])
+def test_an_answer_without_a_role_keeps_its_calls(text, read):
+    call = {"id": "c1", "function": {"name": "look", "arguments": '{"city": "Bern"}'}}
+    answer = {"content": text, "tool_calls": [call], "model": "m"}
+    for response in (answer, json.dumps(answer), {"choices": [answer | {"index": 0}]}):
+        (demo,), report = read({"messages": [ASKED], "response": response})
+        assert calls(demo) == CALLED and not report.problems
+        assert demo.messages[1]["content"] == (text and "I look.")
+
+
+@pytest.mark.parametrize("answers", [["a", "b"], [{"text": "a"}, {"text": "b"}]])
+def test_of_several_answers_the_first_is_read_and_counted(answers, read):
+    for key in ("outputs", "completion"):
+        (demo,), report = read({"prompt": "Which?", key: answers})
+        assert said(demo)[1] == "assistant: a"
+        assert report.normalised["requests with several answers, of which the first is read"] == 1
+
+
+@pytest.mark.parametrize("choices", [
+    ["Rain", "Sun"], {"text": ["Rain"], "label": ["A"]}, [{"label": "A", "text": "Rain"}],
+])  # fmt: skip
+def test_what_a_question_lets_choose_from_is_no_answer(choices, read):
+    for log in ({"messages": [ASKED, SUNNY]}, {"prompt": "Weather?"}):
+        demos, report = read({**log, "choices": choices})
+        assert not demos and '"choices' in report.problems[0].reason
+
+
 def test_a_call_whose_function_is_a_name_may_have_no_arguments(read):
     for key in ("args", "arguments"):
         (demo,), _ = read(exchange({"id": "c1", "function": "look", key: {}}))

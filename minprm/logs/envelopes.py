@@ -59,6 +59,7 @@ SAID = {"prompt", "input", "inputs", "completion", "output", "outputs", "respons
 SIGNS_OF_ANSWERS = {"delta", "finish_reason", "finishReason", "tool_calls", "lc"}
 BLOCKS = {"text", "input_text", "output_text", "thinking", "reasoning", "tool_use", "tool_call"}
 SEVERAL = ("choices", "candidates", "generations")
+OF_A_CHOICE = {"message", "delta", "index", "finish_reason", "content"}
 RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system_instruction",
          "system_message", "instructions")  # fmt: skip
 TOOLS = ("tools", "toolConfig", "tool_config", "tool_defs", "oai_tools", "available_tools")
@@ -99,9 +100,8 @@ def in_chat_form(log: dict, notes: Counter, of_a_program: bool = False) -> tuple
     tools = tools_beside(others)
     answered = [unwrapped(others.get(key)) for key in RESPONSES]
     responses = [response for response in answered if isinstance(response, dict)]
-    for fields in (others, *responses):
-        if _offers_several(first(fields, SEVERAL)):
-            notes["requests with several answers, of which the first is read"] += 1
+    if any(map(_offers_several, [*answered, *(first(one, SEVERAL) for one in responses)])):
+        notes["requests with several answers, of which the first is read"] += 1
     for response in responses:  # OpenAI's Responses say the rules and the tools again
         _take_rules(response, others)
     entries = _entries(others, tools)
@@ -141,7 +141,17 @@ def _offers_several(answers: Any) -> bool:
         return False
     if answers and isinstance(answers[0], list):
         answers = [one for prompt in answers for one in prompt]  # as LangSmith lists them
-    return len(answers) > 1 and not any("delta" in one for one in answers)
+    return len(answers) > 1 and not any(map(_is_piece, answers))
+
+
+def _is_piece(entry: Any) -> bool:
+    """Is it a message or a block of an answer, and no answer by itself?"""
+    of_a_stream = "delta" in fields_of(entry)
+    return of_a_stream or is_message(entry) or _is_block(entry)
+
+
+def _is_block(entry: Any) -> bool:
+    return str(fields_of(entry).get("type")) in BLOCKS or _is_call(entry)
 
 
 def _is_schema(entry: Any) -> bool:
@@ -215,6 +225,9 @@ def _with_answer(entries: list, key: str, others: dict) -> list:
     if not others.get(key):
         others.pop(key, None)
         return entries
+    offered = as_list(others[key])
+    if key in SEVERAL and not any(OF_A_CHOICE & fields_of(one).keys() for one in offered):
+        return entries  # what a question lets choose from
     answered = response_messages(others[key])
     if answered is None and key != "output":
         raise ValueError(f'its "{key}" holds no answer: leave the log out')
@@ -342,7 +355,10 @@ def response_messages(response: Any) -> list | None:
         return response_messages(response[0]) if response else None
     if is_message(response):
         return [response]
-    inside = first(response, ANSWERS) if isinstance(response, dict) else None
+    fields = fields_of(response)
+    inside = first(fields, ANSWERS)
+    if first(fields, ("tool_calls", "function_call")) and inside in (None, fields.get("content")):
+        return [{**fields, "role": "assistant"}]
     ending = ending_of(response) if inside else {}
     if ending:
         *before, last = response_messages(inside) or [None]
@@ -368,8 +384,8 @@ def is_envelope(tree: Any) -> bool:
     if not isinstance(tree, dict):
         return False
     speaks = is_message(tree) and {"content", "parts", "data", "arguments"} & tree.keys()
-    is_block = str(tree.get("type")) in BLOCKS or _is_call(tree)
-    if speaks or is_block or SIGNS_OF_ANSWERS & tree.keys() or isinstance(tree.get("error"), dict):
+    is_answer = SIGNS_OF_ANSWERS & tree.keys() or isinstance(tree.get("error"), dict)
+    if speaks or is_answer or _is_block(tree):
         return True
     return any(is_envelope(tree.get(key)) for key in (*MESSAGES, *REQUESTS, *ANSWERS))
 
