@@ -230,6 +230,23 @@ def test_a_stream_whose_calls_are_events_is_refused_and_not_read_without_them(re
     assert not demos and "tool_call" in report.problems[0].reason
 
 
+def test_a_stream_of_gemini_cli_is_refused_and_not_read_as_claude_codes(read):
+    turn = {"type": "message", "role": "user", "content": "read it"}
+    call = {"type": "tool_use", "tool_name": "read", "tool_id": "1", "parameters": {}}
+    for event in (turn, call):
+        _, report = read({"type": "init", "session_id": "s", "model": "g"}, event)
+        assert "a stream of Cursor or Gemini CLI" in report.problems[0].reason
+
+
+def test_what_stands_around_the_events_of_a_session_is_of_the_log(read):
+    events = [streamed("user", "do A"), streamed("assistant", "A.")]
+    (demo,), report = read({"task_id": "t9", "reward": 1, "version": "2", "transcript": events})
+    assert (demo.task, demo.outcome) == ("t9", {"reward": 1})
+    assert report.normalised['"version" of a log, left out'] == 1
+    _, report = read({"notes": "It went well.", "transcript": events})
+    assert '"notes" of a log' in report.problems[0].reason
+
+
 # --- SWE-agent ------------------------------------------------------------------------------------
 
 

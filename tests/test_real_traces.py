@@ -336,6 +336,14 @@ def test_an_answer_without_a_role_keeps_its_calls(text, read):
         assert demo.messages[1]["content"] == (text and "I look.")
 
 
+@pytest.mark.parametrize("kind", ["agent", "chain", "tool"])
+def test_a_row_with_messages_is_a_log_whatever_it_is_called(kind, read):
+    (demo,), _ = read({"trace_id": "t", "type": kind, "messages": [ASKED, SUNNY]})
+    assert said(demo) == ["user: Weather in Bern?", "assistant: Sunny."]
+    demos, report = read({"messages": [ASKED, SUNNY], "observations": [{"text": "It rained."}]})
+    assert not demos and '"observations" of a log' in report.problems[0].reason
+
+
 @pytest.mark.parametrize("answers", [["a", "b"], [{"text": "a"}, {"text": "b"}]])
 def test_of_several_answers_the_first_is_read_and_counted(answers, read):
     for key in ("outputs", "completion"):

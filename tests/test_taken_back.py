@@ -734,6 +734,9 @@ def test_a_row_of_a_request_is_no_event_for_its_session_s_id(read):
            "response": {"choices": [{"message": SAID}]}}  # fmt: skip
     demos, _ = read(row, {**row, "request": {"messages": [OTHER]}})
     assert replies(demos) == [["First, I wi"], ["First, I wi"]]
+    for asked, answered in (("prompt", "completion"), ("input", "output")):
+        rows = [{"type": "chat", "session_id": "s", asked: one, answered: "A."} for one in "ab"]
+        assert replies(read(*rows)[0]) == [["A."], ["A."]]
 
 
 def test_a_search_that_gemini_offers_has_no_schema(read):

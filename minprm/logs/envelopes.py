@@ -141,13 +141,8 @@ def _offers_several(answers: Any) -> bool:
         return False
     if answers and isinstance(answers[0], list):
         answers = [one for prompt in answers for one in prompt]  # as LangSmith lists them
-    return len(answers) > 1 and not any(map(_is_piece, answers))
-
-
-def _is_piece(entry: Any) -> bool:
-    """Is it a message or a block of an answer, and no answer by itself?"""
-    of_a_stream = "delta" in fields_of(entry)
-    return of_a_stream or is_message(entry) or _is_block(entry)
+    is_one = any(is_message(one) or _is_block(one) or "delta" in fields_of(one) for one in answers)
+    return len(answers) > 1 and not is_one
 
 
 def _is_block(entry: Any) -> bool:
@@ -341,12 +336,9 @@ def response_messages(response: Any) -> list | None:
             raise ValueError("its answer is an object as Python prints it: --drop that field")
         return [{"role": "assistant", "content": response}]
     if isinstance(response, list):
-        kinds = {str(one.get("type")) for one in objects_in(response)}
-        if kinds and kinds <= BLOCKS:
-            return [{"role": "assistant", "content": response}]
-        if response and all(map(_is_call, response)):  # of Vercel
-            calls = [{"type": "tool-call", **one} for one in response]
-            return [{"role": "assistant", "content": calls}]
+        if response and all(map(_is_block, response)):
+            blocks = [{"type": "tool-call", **one} if _is_call(one) else one for one in response]
+            return [{"role": "assistant", "content": blocks}]
         if any(map(is_message, response)):
             return response
         pieces = [one for one in objects_in(response) if PIECES & one.keys()]

@@ -32,7 +32,7 @@ SPEAKERS = ("user", "assistant", "tool_result")  # the last is of Qwen Code
 RETRACTED = ("retractedMessageUuids", "retracted_message_uuids", "supersedesUuids", "supersedes")
 MESSAGE = {"id", "type", "content"}  # of Gemini CLI
 # What a request of a model and its response are called, which no event holds.
-EXCHANGE = {"messages", "request", "response"}
+EXCHANGE = {"messages", "request", "response", "completion", "choices"}
 OPENHANDS = ("Event", "Observation", "Condensation", "CondensationRequest")  # ends of its kinds
 # What OpenHands notes of itself, which its model does not see.
 OWN_EVENTS = ("change_agent_state", "recall", "condensation", "condensation_request", "null",
@@ -57,7 +57,8 @@ def _is_claude_code(value: dict) -> bool:
     spoken = value.get("type") in ("user", "assistant") and isinstance(value.get("message"), dict)
     observed = {"trace_id", "traceId"} & value.keys()  # an observation of Langfuse
     is_own = isinstance(value.get("type"), str) and any(key in value for key in CLAUDE_CODE)
-    return spoken or (is_own and not observed and not EXCHANGE & value.keys())
+    answers = EXCHANGE & value.keys() or {"input", "output"} <= value.keys()
+    return spoken or (is_own and not observed and not answers)
 
 
 def _is_codex(value: dict) -> bool:
@@ -231,8 +232,12 @@ def from_claude_code(events: list[dict], notes: Counter) -> dict:
         elif event.get("subtype") == "chat_compression":
             for message in field_at(event, "systemPayload.compressedHistory") or []:
                 entries.append({**message, "weight": 0} if message["role"] == "model" else message)
-        elif event["type"] == "tool_call":
-            raise ValueError("a stream of Cursor, whose events of type tool_call are not read here")
+        elif event["type"] in ("tool_call", "tool_use", "message"):
+            kind = event["type"]
+            raise ValueError(
+                f"a stream of Cursor or Gemini CLI, whose events of type {kind} are not read here:"
+                " name the file of its session"
+            )
         elif event["type"] == "attachment":
             attached = event.get("attachment") or {}
             if attached.get("type") == "queued_command":  # what its user says in mid-turn

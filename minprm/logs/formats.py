@@ -201,7 +201,8 @@ def _several_in_object(value: dict, notes: Counter) -> list | None:
     if isinstance(value.get("samples"), list) and "eval" in value:  # Inspect
         return value["samples"]
     observations = value.get("observations")  # of Langfuse, which may list their ids alone
-    if isinstance(observations, list) and objects_in(observations) == observations:
+    is_trace = isinstance(observations, list) and not first(value, MESSAGES)
+    if is_trace and objects_in(observations) == observations:
         answered = _generations(observations, notes)
         return answered or [without(value, "observations")]
     if value.get("child_runs"):  # LangSmith: its model is called in one of them, or in none
@@ -211,12 +212,10 @@ def _several_in_object(value: dict, notes: Counter) -> list | None:
     if left_out:
         notes[left_out] += 1
         return []
-    for key, inside in value.items():  # the events of a session, with an object around them
-        if isinstance(inside, list) and inside and all(map(is_event, inside)):
-            sessions = split_events(inside)
-            if not is_row(value):
-                return sessions
-            return [{**value, key: own} for own in sessions] if sessions != [inside] else None
+    key = _key_of_events(value)
+    if key:
+        sessions = split_events(value[key])
+        return None if sessions == [value[key]] else [{**value, key: own} for own in sessions]
     if first(value, MESSAGES):
         return None
     logs = spans_of(value)
@@ -226,6 +225,12 @@ def _several_in_object(value: dict, notes: Counter) -> list | None:
     if logs == []:
         notes[SILENT] += 1
     return logs
+
+
+def _key_of_events(value: dict) -> str | None:
+    """Where an object holds the events of a session."""
+    lists = (key for key in value if isinstance(value[key], list) and value[key])
+    return next((key for key in lists if all(map(is_event, value[key]))), None)
 
 
 def _generations(observations: list[dict], notes: Counter) -> list[dict]:
@@ -270,6 +275,10 @@ def opened(log: Any, notes: Counter) -> tuple[str, dict]:
     log = dict(log, messages=parsed(text)) if isinstance(text, str) else log
     name = "chat"
     try:
+        key = _key_of_events(log) if isinstance(log, dict) else None
+        if key and not is_row(log):  # what stands around them is of the log
+            name, line = opened(log[key], notes)
+            return name, {**without(log, key), **line}
         log = observed(log) if isinstance(log, dict) else log
         for family, is_of, opener in FAMILIES:
             if is_of(log):

@@ -44,8 +44,9 @@ def _kind_of(span: dict) -> str:
 
 def is_no_chat(span: dict) -> bool:
     """Is it a span of LangSmith, Langfuse or Weave, and no model's answer is what it returned?"""
-    kind = _kind_of(span)
-    theirs = None if first(span, MESSAGES) else field_at(span, "span_attributes.type")
+    if first(span, MESSAGES):
+        return False
+    kind, theirs = _kind_of(span), field_at(span, "span_attributes.type")
     if kind in OTHER_SPANS or theirs in OF_BRAINTRUST:
         return True
     may_answer = kind in CHAINS or theirs in CHAINS_OF_BRAINTRUST
