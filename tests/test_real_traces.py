@@ -240,6 +240,29 @@ def test_what_a_program_notes_of_an_answer_is_not_the_answer(field, content, rea
     assert said(demo)[2] == f"tool: {content}"
 
 
+def test_what_a_message_says_in_two_places_is_not_lost(read):
+    invocation = {"state": "result", "toolCallId": "c1", "toolName": "look", "args": {},
+                  "result": "sun"}  # fmt: skip
+    parts = [{"type": "tool-invocation", "toolInvocation": invocation}]
+    (demo,), _ = read({"messages": [{**ASKED, "parts": []}, {**SUNNY, "parts": parts}]})
+    assert calls(demo) == [("look", {})] and said(demo)[2:] == ["tool: sun", "assistant: Sunny."]
+    for text, is_read in (("Sunny.", True), ("Rain.", False)):
+        demos, report = read({"messages": [ASKED, {**SUNNY, "text": text}]})
+        assert bool(demos) == is_read
+        assert is_read or '"text" of a message of the assistant' in report.problems[0].reason
+
+
+@pytest.mark.parametrize("asked_for", [
+    {"response_format": {"json_schema": {"schema": FLAT["parameters"]}}}, {"format": CITY},
+    {"text": {"format": {"type": "json_schema", "schema": CITY}}},
+])  # fmt: skip
+def test_a_schema_of_the_answer_is_no_part_of_the_conversation(asked_for, read):
+    asked_for = json.loads(json.dumps(asked_for).replace("city", "reasoning"))
+    (demo,), report = read({"messages": [ASKED, {**SUNNY, "citations": [{"text": "Sun"}]}],
+                            **asked_for})  # fmt: skip
+    assert demo.steps[0].action == "Sunny." and not report.problems
+
+
 def test_calls_in_the_next_message_of_a_turn_are_its_calls(read):
     text = {"role": "assistant", "content": "I look.", "finish_reason": "tool_calls"}
     thought = {"role": "assistant", "content": None, "reasoning_content": "hm"}
@@ -275,7 +298,7 @@ def test_what_else_a_step_of_atif_holds_is_no_part_of_its_message(read):
              {"step_id": 2, "source": "agent", "message": "b",
               "extra": {"note": "x", "invocation": {"framework": "y"}, "weight": 0}},
              {"step_id": 3, "source": "agent", "message": "c"}]  # fmt: skip
-    (demo,), _ = read({"schema_version": "ATIF-v1.7", "agent": {}, "steps": steps})
+    (demo,), _ = read({"schema_version": "ATIF-v1.7", "agent": {}, "notes": "x", "steps": steps})
     assert [step.action for step in demo.steps] == ["c"]
 
 

@@ -73,7 +73,9 @@ MAYBE_IT = '"{key}" of {} without {name}: not understood; --map {key}={name} rea
 READ = ("role", "content", "parts", "type", "id", "tool_calls", "tool_call_chunks",
         "response_metadata", "usage_metadata", "createdAt", "lc", "status", "turn_idx", "source",
         "stop_sequence", "stop_reason", "finish_reason", "annotations", "model", "usage",
-        "toolInvocations", "phase", "example", "value", "text", "contents")  # fmt: skip
+        "toolInvocations", "phase", "example")  # fmt: skip
+# Where a message has its text.
+SAID = ("content", "contents", "value", "text")
 
 
 def role_of(name: Any) -> Any:
@@ -512,12 +514,15 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
     fields = without(entry, *READ)
     if role == "assistant":
         fields |= mark
-    content = first(entry, ("content", "contents", "value", "text"))
+    content = first(entry, SAID)
+    fields = {key: one for key, one in fields.items() if key not in SAID or one != content}
     content = content or fields.pop("blocks", None) or fields.pop("items", None)
     said = entry["parts"] if isinstance(entry.get("parts"), list) else []
-    in_parts = any(kind != "end" for part in said for kind, _ in blocks(part))
+    kinds = {kind for part in said for kind, _ in blocks(part)} - {"end"}
+    in_parts = bool(kinds)
     if in_parts:
-        content = said
+        beside = isinstance(content, str) and content and "text" not in kinds
+        content = [*said, content] if beside else said
         fields.pop("metadata", None)
     if role in ("tool", "function") and not _holds_answers(content):
         return [(role, "answer", _tool_message(content, entry, fields))], {}

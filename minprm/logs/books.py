@@ -43,7 +43,7 @@ BOOKS = frozenset(
     organization project session run env environment platform host hostname ip device client agent
     name title author annotator timezone tz cache cached stream tier credits choice calls format
     stop effort mode verbosity penalty dataset benchmark method requestor lc
-    config directory sec window family""".split()
+    config directory sec window family citations""".split()
 )
 # Names that end in such a word and may hold a part of the conversation all the same.
 NO_BOOKS = frozenset("tool_calls function_calls calls tool_choice_reason".split())
@@ -244,8 +244,8 @@ def _of_conversation(path: str, field: Any) -> Iterator[str]:
     if isinstance(field, list):
         for one in field:
             yield from _of_conversation(path, one)
-    if not isinstance(field, dict):
-        return
+    if not isinstance(field, dict) or (field.get("type") == "object" and "properties" in field):
+        return  # a schema names what is asked for
     for key, inside in field.items():
         if not is_nothing(inside):
             if snake(key) in CONVERSATION and not isinstance(inside, int | float):
