@@ -395,6 +395,24 @@ def test_a_part_of_a_tools_answer_may_have_its_text_as_content(read):
     assert said(demo)[2] == "tool: sun"
 
 
+def test_blocks_that_a_span_holds_as_a_text_are_blocks(read):
+    """As OpenLLMetry writes them; JSON that a user says stays a text."""
+    blocks = [[{"type": "text", "text": "Weather in Bern?"}],
+              [{"type": "text", "text": "I look."},
+               {"type": "tool_use", "id": "c1", "name": "look", "input": {"city": "Bern"}}],
+              [{"type": "tool_result", "tool_use_id": "c1", "content": "sun"}]]  # fmt: skip
+    span = {"gen_ai.completion.0.role": "assistant", "gen_ai.completion.0.content": "Sunny."}
+    for i, (role, said_) in enumerate(zip(("user", "assistant", "user"), blocks, strict=True)):
+        span[f"gen_ai.prompt.{i}.role"] = role
+        span[f"gen_ai.prompt.{i}.content"] = json.dumps(said_)
+    (demo,), _ = read({"name": "chat", "attributes": span})
+    assert said(demo)[0] == "user: Weather in Bern?" and calls(demo) == CALLED
+    assert said(demo)[2:] == ["tool: sun", "assistant: Sunny."]
+    span |= {f"gen_ai.prompt.{i}.content": "[1, 2]" for i in range(3)}
+    (demo,), _ = read({"name": "chat", "attributes": span})
+    assert said(demo)[0] == "user: [1, 2]"
+
+
 def test_a_message_may_be_a_pair_of_its_speaker_and_its_text(read):
     """As LangChain takes them."""
     graph = {"run_type": "chain", "inputs": {"messages": [["user", ASKED["content"]]]},
@@ -475,6 +493,15 @@ def test_a_thought_between_a_beginning_and_a_call_is_a_thought(read):
     log["messages"][1]["content"] = "Sure. <think>I look.</think>"
     (demo,), _ = read(log)
     assert demo.steps[0].thought == "I look." and demo.steps[0].action.startswith("Sure.\n{")
+
+
+@pytest.mark.parametrize("end", [
+    "<|im_end|>", "<|eot|>", "<|END_OF_TURN_TOKEN|>", "<turn|>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+])  # fmt: skip
+def test_the_end_of_a_turn_of_every_template_is_no_part_of_an_answer(end, read):
+    (demo,), _ = read({"messages": [ASKED, SUNNY | {"content": f"Sunny.{end}"}]})
+    assert demo.steps[0].action == "Sunny."
 
 
 @pytest.mark.parametrize("tag", ["cancel_reason", "final_thoughts", "critical_thinking"])
@@ -591,6 +618,12 @@ def test_a_question_about_a_template_is_a_question(prompt, read):
 @pytest.mark.parametrize("prompt", [
     "<|im_start|>user\n1+1<|im_end|>\n<|im_start|>assistant\n", "<s>[INST] 1+1 [/INST]",
     "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\n1+1<|eot_id|>",
+    "<\uff5cbegin\u2581of\u2581sentence\uff5c><\uff5cUser\uff5c>1+1<\uff5cAssistant\uff5c>",
+    "<|start|>user<|message|>1+1<|end|><|start|>assistant",
+    "[gMASK]<sop><|user|>\n1+1<|assistant|>",
+    "<BOS_TOKEN><|START_OF_TURN_TOKEN|><|USER_TOKEN|>1+1<|END_OF_TURN_TOKEN|>",
+    "<|im_user|>user<|im_middle|>1+1<|im_end|>", "<|turn>user\n1+1<turn|>\n<|turn>model\n",
+    "<|header_start|>user<|header_end|>\n\n1+1<|eot|>",
 ])  # fmt: skip
 def test_a_prompt_that_a_template_wrote_is_no_question(prompt, read):
     demos, report = read({"prompt": prompt, "completion": "2"})

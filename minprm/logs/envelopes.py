@@ -48,16 +48,19 @@ ANSWERS = ("choices", "candidates", "generations", "message", "output", "message
            "content", "text", "outputBodyJson")  # fmt: skip
 # How a chat template begins a prompt.
 TEMPLATED = re.compile(
-    r"\s*(?:<s>|<bos>|<\|begin_of_text\|>)?\s*"
-    r"(?:<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|\[INST\]|<\|(?:user|system)\|>\n)"
+    r"\s*(?:<s>|<bos>|<BOS_TOKEN>|\[gMASK\]|\[INST\]|<start_of_turn>|<\|turn>"
+    r"|<[|\uff5c][^<>|\uff5c\s]{1,40}[|\uff5c]>)"
 )
 ENDS_OF_TURNS = re.compile(
-    r"\[/INST\]|<\|im_end\|>|<\|eot_id\|>|<end_of_turn>|<\|assistant\|>|<\|end\|>"
+    r"\[/INST\]|<\|(?:im_end|eot_id|eot|end|end_of_role)\|>|<end_of_turn>|<turn\|>"
+    r"|<[|\uff5c]\w*assistant[|\uff5c]>|<\|end_of_turn_token\|>",
+    re.IGNORECASE,
 )
 # What may hold a text by itself; and what tells messages and answers of a provider from other JSON.
 SAID = {"prompt", "input", "inputs", "completion", "output", "outputs", "response"}
 SIGNS_OF_ANSWERS = {"delta", "finish_reason", "finishReason", "tool_calls", "lc"}
-BLOCKS = {"text", "input_text", "output_text", "thinking", "reasoning", "tool_use", "tool_call"}
+BLOCKS = {"text", "input_text", "output_text", "thinking", "reasoning", "tool_use", "tool_call",
+          "tool_result"}  # fmt: skip
 SEVERAL = ("choices", "candidates", "generations")
 OF_A_CHOICE = {"message", "delta", "index", "finish_reason", "content"}
 RULES = ("system", "system_prompt", "systemPrompt", "systemInstruction", "system_instruction",
@@ -288,10 +291,7 @@ def request_messages(request: Any, others: dict, tools: list) -> list | None:
     if isinstance(request, list):
         request = [*map(_message_in, request)]
         if len(request) > 1 and all(isinstance(one, list) for one in request):
-            raise ValueError(
-                "it holds lists and no messages: if each is a conversation, write it as a log of"
-                ' its own, and else each message as {"role", "content"}'
-            )
+            raise ValueError("it holds lists and no messages: write each list as a log of its own")
         return request[0] if request and isinstance(request[0], list) else request  # LangSmith's
     if not isinstance(request, dict):
         return None

@@ -69,7 +69,8 @@ HELD = (*MEDIA, "source", "data", "file_id", "fileId", "file_data", "url", "uri"
         "media_type", "mimeType", "mime_type", "base64", "blob")  # fmt: skip
 # What ends a turn in a template, at the end of a text that was written down with it.
 ENDS = re.compile(
-    r"\s*(?:<\|(?:im_end|eot_id|eom_id|endoftext|end|return|end_of_text)\|>|<end_of_turn>|</s>)\s*$"
+    r"\s*(?:<\|(?:im_end|eot|eot_id|eom_id|endoftext|end|return|end_of_text|END_OF_TURN_TOKEN)\|>"
+    r"|<end_of_turn>|<turn\|>|<\uff5cend\u2581of\u2581sentence\uff5c>|</s>)\s*$"
 )
 # An answer that goes on behind its own end: with what a tool said, or with another's turn.
 OBSERVED = re.compile(r"^Action:.*\n\s*Action Input:(?s:.*)^Observation:", re.MULTILINE)

@@ -14,6 +14,7 @@ from minprm.logs.books import (
     parsed,
     without,
 )
+from minprm.logs.envelopes import unwrapped
 
 # What exports wrap spans in; how attributes of a model begin, and those that spell a tree.
 EXPORTS = ("resourceSpans", "batches", "trace", "data", "scopeSpans", "spans", "events",
@@ -70,7 +71,11 @@ def _attributes_of(span: dict) -> dict:
 
 def _log_of(span: dict) -> dict:
     """The log in a span's attributes, by OpenTelemetry, OpenInference, OpenLLMetry or MLflow."""
-    tree = _nested({key: field for key, field in span.items() if key.startswith(NESTED)})
+    tree = {key: field for key, field in span.items() if key.startswith(NESTED)}
+    for key, field in tree.items():
+        if key.endswith(".content") and str(field)[:1] == "[":  # blocks as a text, of OpenLLMetry
+            tree[key] = unwrapped(field)
+    tree = _nested(tree)
     llm, older = fields_of(tree.get("llm")), tree.get("gen_ai", {})
     prompt = llm.get("input_messages") or older.get("prompt")
     answered = llm.get("output_messages") or older.get("completion")
