@@ -917,7 +917,7 @@ def test_tools_in_another_form_are_counted():
         ({"role": "critic", "content": "x"}, 'message 0: its role is none of system, user, assis'),
         ({"role": ["user"], "content": "x"}, 'none of system, user, assistant, tool, but ["user"]'),
         ({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
-         'message 0 (user): it holds an image, audio or a file, and only text is read here'),
+         'message 0 (user): it holds an image, audio or a file, or what its provider ran'),
         ({"role": "tool", "content": [PART, {"type": "image"}]},
          'message 0 (tool): it holds an image'),
         ({"role": "user", "content": "x", "images": ["a.png"]}, 'it holds an image'),
@@ -1208,7 +1208,7 @@ def test_every_problem_is_listed_once_with_its_count_and_first_places(tmp_path, 
         f"{path}, line 1, message 1; {path}, line 3, message 1; {path}, line 4, message 3"
         " and 2 more"
     )
-    assert listed[2] == '       1  "tools" is no list of objects'
+    assert listed[2] == '       1  "tools" is no list of objects; --drop .tools leaves it out'
     code, _, error = shown(path, "--skip-bad", capsys=capsys)
     assert code == 0 and not error
     bad = written(tmp_path, empty, name="bad.jsonl")

@@ -479,10 +479,33 @@ def test_a_thought_of_haystack_is_a_thought(read):
 
 
 def test_a_list_with_a_call_that_is_not_read_is_still_one_conversation(read):
-    search = {"type": "web_search_call", "id": "w", "action": {"query": "A"}}
-    _, report = read([*ASKED, search, item("assistant", "A.")])
-    (problem,) = report.problems
-    assert "web_search_call" in problem.reason
+    for kind in ("web_search_call", "code_interpreter_call", "local_tool"):
+        ran = {"type": kind, "id": "w", "action": {"query": "A"}}
+        _, report = read([*ASKED, ran, item("assistant", "A.")])
+        (problem,) = report.problems
+        assert (kind if kind == "local_tool" else "what its provider ran") in problem.reason
+
+
+def test_what_a_provider_ran_costs_the_answer_that_saw_it(read):
+    ran = {"type": "web_search_call", "id": "w", "action": {"query": "A"}}
+    asked = {"role": "user", "content": "do B"}
+    demos, report = read([*ASKED, ran, item("assistant", "A."), asked, item("assistant", "B.")])
+    assert replies(demos) == [["B."]] and not report.problems
+    assert state(demos[0])[1] == ("assistant", "[web_search_call]A.")
+    parts = [{"executableCode": {"code": "A"}}, {"codeExecutionResult": {"output": "A"}}]
+    model = {"role": "model", "parts": [*parts, {"text": "A."}]}
+    demos, _ = read({"contents": [{"parts": [{"text": "do A"}]}, model,
+                                  {"parts": [{"text": "do B"}]},
+                                  {"role": "model", "parts": [{"text": "B."}]}]})  # fmt: skip
+    assert state(demos[0])[1] == ("assistant", "[executableCode][codeExecutionResult]A.")
+    image = {"data": "aGk=", "media_type": "image/png", "kind": "binary"}
+    for one in (image, {"url": "a.mp3", "kind": "audio-url"}, {"url": "a", "kind": "document-url"}):
+        said = {"part_kind": "user-prompt", "content": ["What is it?", one]}
+        again = {"part_kind": "user-prompt", "content": "Sure?"}
+        answer = {"kind": "response", "parts": [{"part_kind": "text", "content": "A cat."}]}
+        demos, _ = read([{"kind": "request", "parts": [said]}, answer,
+                         {"kind": "request", "parts": [again]}, answer])  # fmt: skip
+        assert len(demos[0].steps) == 1 and state(demos[0])[0][1] == "What is it?[image]"
 
 
 def test_the_mode_in_which_a_program_ran_is_no_part_of_the_conversation(read):

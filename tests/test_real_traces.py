@@ -413,13 +413,27 @@ def test_blocks_that_a_span_holds_as_a_text_are_blocks(read):
     assert said(demo)[0] == "user: [1, 2]"
 
 
-def test_a_message_may_be_a_pair_of_its_speaker_and_its_text(read):
-    """As LangChain takes them."""
-    graph = {"run_type": "chain", "inputs": {"messages": [["user", ASKED["content"]]]},
-             "outputs": {"messages": [ASKED, SUNNY]}}  # fmt: skip
-    for log in (graph, {"messages": [["human", ASKED["content"]], ["ai", "Sunny."]]}):
-        (demo,), _ = read(log)
+def test_a_preferred_answer_stands_behind_its_conversation(read):
+    """As in LLaMA-Factory."""
+    pair = {"chosen": {"from": "gpt", "value": "Sunny."}, "rejected": {"from": "gpt", "value": "?"}}
+    asked = [{"from": "human", "value": "Weather in Bern?"}]
+    for log in ({"conversations": asked}, {"messages": [ASKED]}, {"input": {"messages": [ASKED]}}):
+        (demo,), report = read({**log, **pair})
         assert said(demo) == ["user: Weather in Bern?", "assistant: Sunny."]
+    _, report = read({**pair, "prompt": "Weather?", "history": [ASKED]})
+    assert '"history" of a log' in report.problems[0].reason
+
+
+def test_what_an_object_says_twice_is_refused_where_it_differs(tmp_path):
+    line = '{"messages": [{"role": "user", "content": "a", "content": "%s"}, ' + json.dumps(SUNNY)
+    (tmp_path / "logs.jsonl").write_text("".join(line % text + "]}\n" for text in "ab"))
+    (demo,), report = read_logs(tmp_path / "logs.jsonl")
+    (problem,) = report.problems
+    assert said(demo)[0] == "user: a" and 'has "content" twice' in problem.reason
+    assert problem.place.endswith("line 2")
+
+
+def test_pairs_of_a_question_and_its_answer_are_named(read):
     _, report = read({"history": [["q1", "a1"], ["q2", "a2"]]})
     assert "lists and no messages" in report.problems[0].reason
 

@@ -14,8 +14,8 @@ SOURCES = {"system": "system", "user": "user", "agent": "assistant"}
 READ = ("step_id", "source", "message", "reasoning_content", "tool_calls", "observation",
         "is_copied_context", "metrics", "extra")  # fmt: skip
 OF_MESSAGES = ("name", "weight")  # what to_atif puts into `extra`
-READ_OF_A_LOG = ("schema_version", "session_id", "agent", "steps", "final_metrics", "extra",
-                 "notes")  # fmt: skip
+READ_OF_A_LOG = ("schema_version", "session_id", "agent", "steps", "final_metrics", "notes",
+                 "extra")  # fmt: skip
 
 
 def from_atif(log: dict, notes: Counter) -> dict:

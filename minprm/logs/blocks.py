@@ -27,7 +27,7 @@ from minprm.logs.books import (
     unread_in,
     without,
 )
-from minprm.logs.normalise import TEXTS, text_of_document
+from minprm.logs.normalise import RAN, TEXTS, text_of_document
 
 CHAT_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 OF_CALLS = ("function_call", "tool_call")  # roles of a text that is a call
@@ -47,7 +47,7 @@ OF_OPENCODE = {"snapshot": "snapshot", "patch": "hash", "retry": "attempt", "age
 SAID_AGAIN = ("text/plain", "application/x-directory")  # files that it also writes as a text
 OUTPUTS = ("text", "json", "content", "error-text", "error-json")  # of Vercel's tools
 BEDROCKS = ("image", "document", "video")  # of which it writes the bytes into a tool's answer
-IMAGE = re.compile("^(inline_?data|file_?data|image)", re.IGNORECASE)
+IMAGE = re.compile(r"^(inline_?data|file_?data|image|binary$|\w+-url$)", re.IGNORECASE)
 IDS = (*CALL_IDS, "id")
 NAMES = (*TOOL_NAMES, "function")
 CONTENTS = ("content", "output", "response", "result", "errorText", "error", "text", "value",
@@ -105,7 +105,7 @@ def is_record(entry: dict) -> bool:
     kind = entry.get("type")
     if not isinstance(kind, str) or "role" in entry or "from" in entry or "content" in entry:
         return kind == "reasoning"
-    return any(pattern.search(kind) for pattern in (ANSWER, CALL, THOUGHT))
+    return any(pattern.search(kind) for pattern in (ANSWER, CALL, THOUGHT, RAN))
 
 
 def is_plain(message: Any) -> bool:
@@ -518,10 +518,9 @@ def _parts(entry: dict) -> tuple[list[tuple[str, str, Any]], dict]:
     fields = {key: one for key, one in fields.items() if key not in SAID or one != content}
     content = content or fields.pop("blocks", None) or fields.pop("items", None)
     said = entry["parts"] if isinstance(entry.get("parts"), list) else []
-    kinds = {kind for part in said for kind, _ in blocks(part)} - {"end"}
-    in_parts = bool(kinds)
+    in_parts = {kind for part in said for kind, _ in blocks(part)} - {"end"}
     if in_parts:
-        beside = isinstance(content, str) and content and "text" not in kinds
+        beside = isinstance(content, str) and content and "text" not in in_parts
         content = [*said, content] if beside else said
         fields.pop("metadata", None)
     if role in ("tool", "function") and not _holds_answers(content):

@@ -11,14 +11,12 @@ from contextlib import suppress
 from typing import Any
 
 from minprm.logs.blocks import (
-    CHAT_ROLES,
     ended_early,
     ending_of,
     is_message,
     is_opencodes,
     is_plain,
     messages_of,
-    role_of,
 )
 from minprm.logs.books import (
     CUT_OFF,
@@ -289,7 +287,7 @@ def request_messages(request: Any, others: dict, tools: list) -> list | None:
     if isinstance(request, str) and request.strip():
         return [{"role": "user", "content": request}]
     if isinstance(request, list):
-        request = [*map(_message_in, request)]
+        request = [*map(parsed, request)]
         if len(request) > 1 and all(isinstance(one, list) for one in request):
             raise ValueError("it holds lists and no messages: write each list as a log of its own")
         return request[0] if request and isinstance(request[0], list) else request  # LangSmith's
@@ -303,14 +301,6 @@ def request_messages(request: Any, others: dict, tools: list) -> list | None:
     for key, field in inside.items():
         others.setdefault(key, field)
     return entries
-
-
-def _message_in(entry: Any) -> Any:
-    """A message of a list, which may be JSON in a text, or a pair of LangChain: ["human", "hi"]."""
-    match entry:
-        case [str(speaker), str(said)] if role_of(speaker) in CHAT_ROLES:
-            return {"role": role_of(speaker), "content": said}
-    return parsed(entry)
 
 
 def _is_request(tree: Any) -> bool:

@@ -24,6 +24,7 @@ from minprm.logs.books import (
     objects_in,
     without,
 )
+from minprm.logs.normalise import RAN
 
 CLAUDE_CODE = ("parentUuid", "sessionId", "session_id", "leafUuid", "isSnapshotUpdate",
                "snapshotMessageId")  # fmt: skip
@@ -319,7 +320,7 @@ def from_codex(events: list[dict], notes: Counter) -> dict:
                             if isinstance(rules, dict) else rules})  # fmt: skip
         elif "payload" in event and event.get("type") != "response_item":
             continue
-        elif is_record(payload):
+        elif is_record(payload) and not RAN.search(kind):
             output = payload.get("output")
             if isinstance(output, dict) and output.keys() == {"content", "success"}:
                 payload = {**payload, "output": output["content"]}  # the model reads it alone

@@ -287,7 +287,9 @@ def _is_json(text: str) -> bool:
 def _parsed(place: str, text: str, notes: Counter, first: int = 1) -> tuple[str, Any | Problem]:
     """(place, what the text says, or what is wrong). first: the number of its first line."""
     try:
-        return place, parse_json(text)
+        return place, parse_json(text, _said_once)
+    except KeyError as error:
+        return place, Problem(place, f'an object has "{error.args[0]}" twice: keep one of them')
     except json.JSONDecodeError as error:
         line = f", line {first - 1 + error.lineno}" if "\n" in text else ""
         return place, Problem(f"{place}{line}, column {error.colno}", f"no JSON: {error.msg}")
@@ -298,6 +300,15 @@ def _parsed(place: str, text: str, notes: Counter, first: int = 1) -> tuple[str,
             return place, Problem(place, str(error))
     notes["values with NaN or half a character, read as null and as \ufffd"] += 1
     return place, value
+
+
+def _said_once(fields: list[tuple[str, Any]]) -> dict:
+    """An object of JSON. Raises KeyError where it says two things under one name."""
+    tree = dict(fields)
+    for key, field in fields if len(tree) < len(fields) else []:
+        if tree[key] != field:
+            raise KeyError(key)
+    return tree
 
 
 def _mended(text: str) -> str:

@@ -63,6 +63,9 @@ TEXTS = ("text", "input_text", "output_text")  # parts of content that hold "tex
 SAID = (*TEXTS, "refusal")
 MEDIA = ("image_url", "image", "input_image", "images", "input_audio", "audio", "file",
          "input_file", "files", "video", "videos", "document", "media")  # fmt: skip
+# What a provider ran itself, of which a log may not hold what came of it.
+RAN = re.compile("^(web_search|file_search|code_interpreter|image_generation|computer)_call"
+                 "|^executable_?code$|^code_?execution_?result$", re.IGNORECASE)  # fmt: skip
 # What a tool's list of files may call its rows; and where a part holds what it shows.
 FILES = ("file", "files", "document")
 HELD = (*MEDIA, "source", "data", "file_id", "fileId", "file_data", "url", "uri", "mediaType",
@@ -108,7 +111,7 @@ def flaw_note(text: str, *counts: str) -> Note:
     return Note(FLAW + text, "calls", "arguments", *counts)
 
 
-UNSEEN_NOTE = flaw_note("images, audio or files, read as a word in their place; the answer to them")
+UNSEEN_NOTE = flaw_note("images, audio, files and what a provider ran, each read as a word")
 # What is shown as it stands: (its note, what is wrong with it).
 OTHERS = (flaw_note("answers that hold an observation, or a turn of somebody else"),
           "it holds what it observed behind its action, or a turn of somebody else")  # fmt: skip
@@ -140,7 +143,7 @@ def normalised(line: dict, reading: Reading, notes: Counter) -> dict:
         except ValueError as error:
             raise ValueError(f"{place}{error}") from error
         if notes[UNSEEN_NOTE] > before:
-            new.append("it holds an image, audio or a file, and only text is read here")
+            new.append("it holds an image, audio or a file, or what its provider ran")
             unseen = True
         flaws += [place + flaw for flaw in new]
         if form and form["role"] == "assistant" and unseen:
@@ -260,7 +263,7 @@ def _text_of_part(part: Any, notes: Counter) -> str:
         text = text_of_document(part) if kind == "document" else text
     if isinstance(text, str):
         return text
-    if isinstance(kind, str) and kind in MEDIA:
+    if isinstance(kind, str) and (kind in MEDIA or RAN.search(kind)):
         notes[UNSEEN_NOTE] += 1
         return f"[{kind}]"
     if kind is None or kind in SAID:

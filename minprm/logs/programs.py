@@ -30,12 +30,14 @@ OF_SWE_AGENT = ("agent", "message_type", "thought", "action", "tool_call_ids", "
 
 def _from_preference(log: dict, notes: Counter) -> dict:
     """The conversation with the answer that was preferred."""
-    conversation = log.get("input", {"messages": request_messages(log.get("prompt"), {}, []) or []})
+    asked = ("input", "prompt", *MESSAGES)
+    key = next((key for key in asked if log.get(key) is not None), "prompt")
+    said = log.get(key)
+    conversation = said if key == "input" else {"messages": request_messages(said, {}, []) or []}
     if not isinstance(conversation, dict) or not isinstance(conversation.get("messages"), list):
         raise ValueError('a preference pair whose "input" has no list "messages"')
     notes["preference pairs, of which the preferred answer is read alone"] += 1
-    others = without(log, "input", "prompt", "preferred_output", "non_preferred_output", "chosen",
-                     "rejected")  # fmt: skip
+    others = without(log, key, "preferred_output", "non_preferred_output", "chosen", "rejected")
     best = response_messages(first(log, ("preferred_output", "chosen"))) or []
     prompt = conversation["messages"]
     prompt = [] if best[: len(prompt)] == prompt else prompt

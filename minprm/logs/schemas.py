@@ -55,7 +55,7 @@ def tools_of(line: dict, notes: Counter) -> list[dict] | None:
     if tools is None or tools == "":
         return None
     if objects_in(tools) != tools:
-        raise ValueError('"tools" is no list of objects')
+        raise ValueError('"tools" is no list of objects; --drop .tools leaves it out')
     functions, changes = _functions(json.dumps(tools))
     notes.update(changes)
     return functions

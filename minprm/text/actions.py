@@ -10,6 +10,7 @@ line of JSON with a name and arguments:
 
 import json
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -20,8 +21,9 @@ LETTER = r"[^\W\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff
 MAX_DEPTH = 100  # levels of objects and lists in one another; Python's recursion ends near 1,000
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str, an_object: Callable[[list], Any] | None = None) -> Any:
     """What this JSON says. Raises ValueError where it is none, or could not be written again.
+    an_object: makes one of its fields, (name, value) each.
 
     json.loads takes what no program can write: NaN, half a character (a lone surrogate), and
     nesting so deep that the next reader fails.
@@ -30,7 +32,7 @@ def parse_json(text: str) -> Any:
     {'title': 'Paris'}
     """
     try:
-        tree = json.loads(text)
+        tree = json.loads(text, object_pairs_hook=an_object)
     except RecursionError:
         raise ValueError(f"its JSON is nested more than {MAX_DEPTH} levels deep") from None
     if text.count("{") + text.count("[") > MAX_DEPTH and _is_deeper(tree, MAX_DEPTH):
