@@ -1677,3 +1677,22 @@ def test_a_table_with_dates_and_decimal_numbers_is_read_and_shown(tmp_path, caps
     reading = Reading(keep=["cost>=1.1"], drop=["created_at", "cost"])
     demos, _ = read_demos(str(tmp_path / "logs.parquet"), reading)
     assert len(demos) == 1
+
+
+def test_a_table_with_bytes_and_no_numbers_is_read(tmp_path):
+    """Some programs write texts as bytes; NaN is null in tables as it is in lines."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    made = {"role": "assistant", "content": "", "tool_calls": [{"function": None}]}
+    made["tool_calls"][0]["function"] = {"name": "go", "arguments": {"to": float("nan"), "by": 1.5}}
+    called = {"messages": [USER, made, {"role": "tool", "content": "ok"}, REPLY]}
+    texts = {"prompt": b"hall?", "completion": "é".encode()}
+    for row, asked in ((texts, ["é"]), (called, [None, "In the hall."])):
+        parquet.write_table(arrow.Table.from_pylist([row]), tmp_path / "logs.parquet")
+        demos, report = read_logs(tmp_path / "logs.parquet")
+        said = [one["content"] for one in demos[0].messages if one["role"] == "assistant"]
+        assert said == asked and not report.problems
+    assert actions(demos)[0][0] == joined("", [{"name": "go", "arguments": {"by": 1.5}}])
+    assert any("values with NaN" in note for note in report.normalised)
+    # as a reader of one's own may give it
+    reply = from_chat({"messages": [USER, made, USER, REPLY]}).messages[1]
+    assert reply["weight"] == 0 and "NaN" in reply["content"]

@@ -250,6 +250,9 @@ def test_what_a_message_says_in_two_places_is_not_lost(read):
         demos, report = read({"messages": [ASKED, {**SUNNY, "text": text}]})
         assert bool(demos) == is_read
         assert is_read or '"text" of a message of the assistant' in report.problems[0].reason
+    two = [{"from": "human", "value": "a", "content": "b"}, {"from": "gpt", "value": "Sunny."}]
+    _, report = read({"conversations": two})
+    assert '"value" of a message of the user' in report.problems[0].reason
 
 
 @pytest.mark.parametrize("asked_for", [
@@ -420,8 +423,9 @@ def test_a_preferred_answer_stands_behind_its_conversation(read):
     for log in ({"conversations": asked}, {"messages": [ASKED]}, {"input": {"messages": [ASKED]}}):
         (demo,), report = read({**log, **pair})
         assert said(demo) == ["user: Weather in Bern?", "assistant: Sunny."]
-    _, report = read({**pair, "prompt": "Weather?", "history": [ASKED]})
-    assert '"history" of a log' in report.problems[0].reason
+    for beside, key in (({"history": [ASKED]}, "history"), ({"messages": [SUNNY]}, "messages")):
+        _, report = read({**pair, "prompt": "Weather?", **beside})
+        assert f'"{key}"' in report.problems[0].reason
 
 
 def test_what_an_object_says_twice_is_refused_where_it_differs(tmp_path):

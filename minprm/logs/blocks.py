@@ -610,9 +610,8 @@ def from_turn(turn: dict) -> dict:
     if role not in CHAT_ROLES:
         names = ", ".join((*CHAT_ROLES, *ROLES))
         raise ValueError(f'its "from" is none of {names}, but {json.dumps(speaker)[:40]}')
-    message = without(turn, "from", "value")
-    message |= {"role": role, "content": turn.get("value", turn.get("content"))}
-    called = message["content"]
+    message = without(turn, "from") | {"role": role}
+    called = first(turn, ("value", "content"))
     is_text = is_nothing(called) or str(called).lstrip()[:1] == "<"  # its tags are read later
     if speaker not in OF_CALLS or is_text:
         return message
@@ -623,4 +622,4 @@ def from_turn(turn: dict) -> dict:
     calls = as_list(called)
     if not calls or objects_in(calls) != calls:
         raise ValueError("its function_call is no object with name and arguments")
-    return {**message, "content": None, "tool_calls": calls}
+    return {**without(message, "value"), "content": None, "tool_calls": calls}

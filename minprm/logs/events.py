@@ -234,8 +234,7 @@ def from_claude_code(events: list[dict], notes: Counter) -> dict:
             for message in field_at(event, "systemPayload.compressedHistory") or []:
                 entries.append({**message, "weight": 0} if message["role"] == "model" else message)
         elif event["type"] in ("tool_call", "tool_use", "message"):
-            kind = f"events of type {event['type']}"
-            raise ValueError(f"a stream of Cursor or Gemini CLI, whose {kind} are not read here")
+            raise ValueError(f"a stream of Cursor or Gemini CLI: its {event['type']} is not read")
         elif event["type"] == "attachment":
             attached = event.get("attachment") or {}
             if attached.get("type") == "queued_command":  # what its user says in mid-turn

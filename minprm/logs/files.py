@@ -94,14 +94,14 @@ def values_of(file: Path, notes: Counter | None = None) -> Iterator[tuple[str, A
     notes = Counter() if notes is None else notes
     try:
         if _names_a_data_set(file):
-            yield from _rows_of_hub(file.as_posix())
+            yield from _rows_of_hub(file.as_posix(), notes)
             return
         if file.suffix == ".csv":
             way = 'pandas.read_csv(FILE).to_json(OUT, orient="records", lines=True)'
             raise Problem(str(file), f"a table in CSV, which is not read: {way} writes it as lines")
         for place, content in _unpacked(str(file), _bytes_of(file)):
             if content.startswith(PARQUET):
-                yield from _rows_of_parquet(place, content)
+                yield from _rows_of_parquet(place, content, notes)
             else:
                 yield from _values_in(place, _lines_in(place, content), notes)
     except Problem as problem:
@@ -179,19 +179,19 @@ def _installed(module: str, place: str, what: str) -> Any:
         raise Problem(place, f"{what}: pip install {package} reads it") from None
 
 
-def _rows_of_parquet(place: str, content: bytes) -> Iterator[tuple[str, Any]]:
+def _rows_of_parquet(place: str, content: bytes, notes: Counter) -> Iterator[tuple[str, Any]]:
     parquet = _installed("pyarrow.parquet", place, "a table in Parquet")
     number = 0
     try:
         for batch in parquet.ParquetFile(io.BytesIO(content)).iter_batches(1000):
             for row in batch.to_pylist():
                 number += 1
-                yield f"{place}, row {number}", _as_json(row)
+                yield _as_json(f"{place}, row {number}", row, notes)
     except ValueError as error:  # Arrow's own are among these
         raise Problem(place, f"no Parquet that can be read ({error})") from error
 
 
-def _rows_of_hub(name: str) -> Iterator[tuple[str, Any]]:
+def _rows_of_hub(name: str, notes: Counter) -> Iterator[tuple[str, Any]]:
     """The rows of a data set of the hub: of its split "train", or of its only one."""
     datasets = _installed(
         "datasets", name, "no such file or folder; if it is a data set of the hub"
@@ -210,23 +210,26 @@ def _rows_of_hub(name: str) -> Iterator[tuple[str, Any]]:
         raise Problem(name, f"has no split train; save one of {names} as a file, and name that")
     split = "train" if "train" in splits else next(iter(splits))
     for number, row in enumerate(splits[split], start=1):
-        yield f"{name}, {split} {number}", _as_json(row)
+        yield _as_json(f"{name}, {split} {number}", row, notes)
 
 
 class Row(dict):
     """A row of a table, all of whose objects have the names of all others."""
 
 
-def _as_json(row: dict) -> Row:
-    """A row of a table as JSON would hold it: a date is a text, and so is a decimal number that no
-    number of JSON is equal to."""
+def _as_json(place: str, row: dict, notes: Counter) -> tuple[str, Any]:
+    """A row of a table as JSON would hold it: a date is a text, and so are bytes and a decimal
+    number that no number of JSON is equal to."""
 
     def plain(field: Any) -> Any:
+        if isinstance(field, bytes):
+            return field.decode(errors="replace")
         known = isinstance(field, Decimal) and field.is_finite()
         numbers = [int(field), float(field)] if known else []
         return next((x for x in numbers if Decimal(repr(x)) == field), str(field))
 
-    return Row(json.loads(json.dumps(row, default=plain)))
+    place, tree = _parsed(place, json.dumps(row, default=plain), notes)
+    return place, Row(tree) if isinstance(tree, dict) else tree
 
 
 def _bytes_of(path: str | Path) -> bytes:

@@ -201,8 +201,7 @@ def _several_in_object(value: dict, notes: Counter) -> list | None:
     if isinstance(value.get("samples"), list) and "eval" in value:  # Inspect
         return value["samples"]
     observations = value.get("observations")  # of Langfuse, which may list their ids alone
-    is_trace = isinstance(observations, list) and not first(value, MESSAGES)
-    if is_trace and objects_in(observations) == observations:
+    if objects_in(observations) == observations and not first(value, MESSAGES):
         answered = _generations(observations, notes)
         return answered or [without(value, "observations")]
     if value.get("child_runs"):  # LangSmith: its model is called in one of them, or in none

@@ -573,7 +573,7 @@ def _arguments(arguments: Any, notes: Counter) -> str:
         return "{}"
     if isinstance(arguments, dict):
         notes["arguments that are an object, written as JSON"] += 1
-        return json.dumps(arguments, ensure_ascii=False)
+        return json.dumps(arguments, ensure_ascii=False, allow_nan=False)
     if not isinstance(arguments, str):
         raise ValueError("it has a tool call with arguments that are no object")
     try:

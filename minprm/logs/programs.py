@@ -30,8 +30,7 @@ OF_SWE_AGENT = ("agent", "message_type", "thought", "action", "tool_call_ids", "
 
 def _from_preference(log: dict, notes: Counter) -> dict:
     """The conversation with the answer that was preferred."""
-    asked = ("input", "prompt", *MESSAGES)
-    key = next((key for key in asked if log.get(key) is not None), "prompt")
+    key = next((key for key in ("input", "prompt", *MESSAGES) if log.get(key) is not None), "")
     said = log.get(key)
     conversation = said if key == "input" else {"messages": request_messages(said, {}, []) or []}
     if not isinstance(conversation, dict) or not isinstance(conversation.get("messages"), list):
@@ -41,6 +40,9 @@ def _from_preference(log: dict, notes: Counter) -> dict:
     best = response_messages(first(log, ("preferred_output", "chosen"))) or []
     prompt = conversation["messages"]
     prompt = [] if best[: len(prompt)] == prompt else prompt
+    again = others.get("messages") or []
+    if again != [*prompt, *best][: len(again)]:
+        raise ValueError('its "messages" are not those of its preference pair: --drop .messages')
     return in_chat_form({**others, **conversation, "messages": [*prompt, *best]}, notes)[1]
 
 
