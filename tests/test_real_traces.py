@@ -471,11 +471,33 @@ def test_nulls_that_no_schema_speaks_of_are_counted(read):
     ("schema", CITY), ("args_schema", CITY), ("json_schema", CITY), ("input_json_schema", CITY),
     ("parameters", [{"name": "city", "type": "string"}]),
     ("parameter_definitions", {"city": {"type": "str", "required": False}}),
+    ("inputSchema", {"json": CITY}), ("inputSchema", {"json": json.dumps(CITY)}),
 ])  # fmt: skip
 def test_what_a_tool_takes_is_read_under_other_names(key, schema, read):
     (demo,), _ = read({"messages": [ASKED, SUNNY], "tools": [{"name": "look", key: schema}]})
     properties = demo.tools[0]["function"]["parameters"]["properties"]
     assert properties == {"city": {"type": "string"}}
+
+
+def test_a_schema_that_is_none_is_no_traceback(read):
+    for schema in (5, "x", []):
+        (demo,), _ = read(
+            {**exchange(CALL), "tools": [{"name": "look", "inputSchema": {"json": schema}}]}
+        )
+        assert names(demo) == ["look"]
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+def test_tools_of_the_rules_are_tools_of_the_log(role, read):
+    """As MiniMind writes them."""
+    rules = {"role": role, "content": "Look first.", "tools": json.dumps([FLAT])}
+    log = exchange({"name": "look", "arguments": {"city": "Bern"}})
+    for key in ("messages", "conversations"):
+        (demo,), report = read({key: [rules, *log["messages"]]})
+        assert calls(demo) == CALLED and demo.tools[0]["function"]["parameters"] == CITY
+        assert not any('without "tools"' in note for note in report.normalised)
+    _, report = read({"messages": [{**rules, "tools": ["look"]}, *log["messages"]]})
+    assert '"tools" of a message of the system' in report.problems[0].reason
 
 
 def test_what_is_not_read_of_a_tool_without_parameters_is_counted(read):

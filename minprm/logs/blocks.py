@@ -110,9 +110,8 @@ def is_record(entry: dict) -> bool:
 
 def is_plain(message: Any) -> bool:
     """Is it a message of chat already, with a text as its content?"""
-    if not isinstance(message, dict) or message.get("role") not in CHAT_ROLES:
-        return False
-    if UNLIKE & message.keys():
+    fields = fields_of(message)
+    if fields.get("role") not in CHAT_ROLES or UNLIKE & fields.keys():
         return False
     content = message.get("content")
     if not isinstance(content, list):

@@ -111,9 +111,12 @@ def in_chat_form(log: dict, notes: Counter, of_a_program: bool = False) -> tuple
     visible = [entry for entry in entries if field_at(entry, "metadata.agentVisible") is not False]
     if len(visible) < len(entries):  # of Goose
         notes["messages that the model does not see, left out"] += len(entries) - len(visible)
-    schemas = [entry["content"] for entry in visible if _is_schema(entry)]
-    tools += [tool for tool in schemas if tool not in tools]
+    _add_tools([entry["content"] for entry in visible if _is_schema(entry)], tools)
     entries = [entry for entry in visible if not _is_schema(entry)]
+    for i, entry in enumerate(entries):
+        if field_at(entry, "role") in ("system", "developer") and entry.get("tools"):
+            entries[i] = dict(entry)
+            _add_tools(tools_beside(entries[i]), tools)
     others = without(others, *OF_REQUESTS)
     effort = others.get("reasoning")  # of OpenAI's Responses: how much of it was asked for
     if isinstance(effort, dict) and effort.keys() <= {"effort", "summary", "generate_summary"}:
@@ -144,10 +147,6 @@ def _offers_several(answers: Any) -> bool:
         answers = [one for prompt in answers for one in prompt]  # as LangSmith lists them
     is_one = any(is_message(one) or _is_block(one) or "delta" in fields_of(one) for one in answers)
     return len(answers) > 1 and not is_one
-
-
-def _is_block(entry: Any) -> bool:
-    return str(fields_of(entry).get("type")) in BLOCKS or _is_call(entry)
 
 
 def _is_schema(entry: Any) -> bool:
@@ -327,7 +326,7 @@ def response_messages(response: Any) -> list | None:
         return [{"role": "assistant", "content": response}]
     if isinstance(response, list):
         if response and all(map(_is_block, response)):
-            blocks = [{"type": "tool-call", **one} if _is_call(one) else one for one in response]
+            blocks = [{"type": "tool-call", **one} for one in response]
             return [{"role": "assistant", "content": blocks}]
         if any(map(is_message, response)):
             return response
@@ -372,9 +371,10 @@ def is_envelope(tree: Any) -> bool:
     return any(is_envelope(tree.get(key)) for key in (*MESSAGES, *REQUESTS, *ANSWERS))
 
 
-def _is_call(tree: Any) -> bool:
-    """Is it a call of Vercel's that says no type?"""
-    return {"toolCallId", "toolName"} <= fields_of(tree).keys()
+def _is_block(tree: Any) -> bool:
+    """Is it a block of an answer, or a call of Vercel's that says no type?"""
+    fields = fields_of(tree)
+    return str(fields.get("type")) in BLOCKS or {"toolCallId", "toolName"} <= fields.keys()
 
 
 def _text_of(rules: Any) -> str:

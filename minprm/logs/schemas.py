@@ -23,6 +23,7 @@ from minprm.logs.books import (
     is_list_of,
     is_nothing,
     objects_in,
+    parsed,
     unread_in,
     without,
 )
@@ -170,7 +171,7 @@ def _as_parameters(function: dict) -> tuple[str, dict] | None:
             return key, from_flat(named)
         if not isinstance(schema, dict) or not schema:
             continue
-        schema = schema.get("json", schema)  # of Bedrock
+        schema = fields_of(parsed(schema.get("json"))) or schema  # of Bedrock
         typed = "type" in schema and not isinstance(schema["type"], dict)
         is_flat = all(isinstance(field, dict) for field in schema.values())
         if is_flat and not typed and not {"properties", "anyOf", "$ref"} & schema.keys():
