@@ -145,6 +145,8 @@ ITEM = {"type": "message", "role": "assistant", "content": [{"type": "output_tex
         {**SAID, "id": "m", "type": "message", "stop_reason": "max_tokens"},
         {"candidates": [{"finishReason": "MAX_TOKENS",
                          "content": {"role": "model", "parts": [{"text": "I"}]}}]},
+        {"output": {"message": SAID}, "stopReason": "malformed_model_output"},
+        {"message": SAID, "finishReason": {"unified": "length", "raw": "max_tokens"}},
         {"status": "incomplete", "output": [ITEM]},
         {"output": [{"type": "reasoning", "summary": [{"text": "so"}]},
                     {**ITEM, "status": "incomplete"}]},

@@ -60,7 +60,7 @@ REASONS = ("finish_reason", "finishReason", "stop_reason", "stopReason", "done_r
 CUT = ("length", "max_tokens", "max_output_tokens", "model_length", "refusal", "content_filter",
        "model_context_window_exceeded", "content_filtered", "guardrail_intervened", "safety",
        "recitation", "prohibited_content", "blocklist", "spii", "error",
-       "malformed_function_call")  # fmt: skip
+       "malformed_function_call", "malformed_tool_use", "malformed_model_output")  # fmt: skip
 IN_CALLS = ("tool_calls", "tool_use", "function_call")
 # Where programs keep what they know of an answer.
 AROUND = ("response_metadata", "meta", "generation_info")
@@ -150,7 +150,7 @@ def _reasons(answer: dict) -> set[str]:
     reasons = []
     for fields in (answer, *(fields_of(answer.get(key)) for key in AROUND)):
         reasons += [fields[key] for key in REASONS if key in fields]
-    return {str(reason).lower().replace("-", "_") for reason in reasons}
+    return {str(field_at(one, "unified") or one).lower().replace("-", "_") for one in reasons}
 
 
 # --- blocks ---------------------------------------------------------------------------------------
