@@ -254,7 +254,7 @@ def of_conversations(key: str, *ids) -> list[dict]:
     return entries + [{**entry, "role": "assistant", "content": "yes"} for entry in entries]
 
 
-@pytest.mark.parametrize("key", ["conversation_id", "thread_id", "sessionId"])
+@pytest.mark.parametrize("key", ["conversation_id", "thread_id", "sessionId", "dialogue_id"])
 @pytest.mark.parametrize("in_an_array", [False, True])
 def test_messages_of_several_conversations_are_a_log_each(key, in_an_array, read):
     def logs(*ids):
@@ -904,10 +904,12 @@ def test_tools_in_another_form_are_counted():
         ({"tools": [bare_tool]}, "tools without a function around name and parameters"),
         ({"tools": json.dumps(whole)}, '"tools" as text, read as JSON'),
         ({"tools": None, "functions": [bare_tool]}, '"functions", read as "tools"'),
+        ({"tools": {}, "functions": json.dumps(whole)}, '"tools" as text, read as JSON'),
         ({"tools": whole, "seed": 4}, '"seed" of a log, left out'),
     ]:
         log, notes = noted(exchange(**fields))
         assert log["tools"] == whole and notes[note] == 1
+    assert noted(exchange(tools={}))[0]["tools"] == []
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ SPOKEN = (*MESSAGES, *REQUESTS, *RESPONSES)
 SILENT = "spans without messages, left out"
 # Of a message: which conversation it is of, where a file holds those of several.
 CONVERSATION_IDS = ("conversation_id", "conversationId", "thread_id", "threadId", "session_id",
-                    "sessionId", "chat_id", "chatId")  # fmt: skip
+                    "sessionId", "chat_id", "chatId", "dialog_id", "dialogue_id")  # fmt: skip
 
 
 def logs_of(

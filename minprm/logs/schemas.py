@@ -47,13 +47,13 @@ OTHER_TYPES = {"str": "string", "text": "string", "int": "integer", "float": "nu
 def tools_of(line: dict, notes: Counter) -> list[dict] | None:
     """The log's tools; None where the line has no such key, or null."""
     tools = line.get("tools")
-    if isinstance(tools, str) and tools.strip():
-        notes['"tools" as text, read as JSON'] += 1
-        tools = parse_json(tools)
     if is_nothing(tools) and not is_nothing(line.get("functions")):
         notes['"functions", read as "tools"'] += 1
         tools = line["functions"]
-    if tools is None or tools == "":
+    if isinstance(tools, str) and tools.strip():
+        notes['"tools" as text, read as JSON'] += 1
+        tools = parse_json(tools)
+    if is_nothing(tools) and tools != []:
         return None
     if objects_in(tools) != tools:
         raise ValueError('"tools" is no list of objects; --drop .tools leaves it out')
