@@ -202,7 +202,7 @@ def _several_in_object(value: dict, notes: Counter) -> list | None:
         return value["samples"]
     observations = value.get("observations")  # of Langfuse, which may list their ids alone
     if objects_in(observations) == observations and not first(value, MESSAGES):
-        answered = _generations(observations, notes)
+        answered = _generations(objects_in(observations), notes)
         return answered or [without(value, "observations")]
     if value.get("child_runs"):  # LangSmith: its model is called in one of them, or in none
         deep = any(run.get("child_runs") or not is_no_chat(run) for run in value["child_runs"])
