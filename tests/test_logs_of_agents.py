@@ -245,6 +245,9 @@ def test_what_stands_around_the_events_of_a_session_is_of_the_log(read):
     assert report.normalised['"version" of a log, left out'] == 1
     _, report = read({"notes": "It went well.", "transcript": events})
     assert '"notes" of a log' in report.problems[0].reason
+    shown = [{"type": "shown", "payload": {"width": 80}}]
+    (demo,), _ = read({"messages": CHAT, "events": shown})
+    assert replies([demo]) == replies(read({"messages": CHAT})[0])
 
 
 # --- SWE-agent ------------------------------------------------------------------------------------

@@ -393,6 +393,14 @@ def test_a_call_whose_function_is_a_name_may_have_no_arguments(read):
         assert calls(demo) == [("look", {})]
 
 
+def test_a_block_of_numbers_says_nothing(read):
+    """As Microsoft's Agent Framework ends an answer."""
+    blocks = [{"type": "text", "text": "Sunny."}, {"type": "usage", "details": {"tokens": 3}}]
+    for key in ("content", "contents"):
+        (demo,), _ = read({"messages": [ASKED, {"role": "assistant", key: blocks}]})
+        assert demo.steps[0].action == "Sunny." and demo.steps[0].learned
+
+
 def test_a_part_of_a_tools_answer_may_have_its_text_as_content(read):
     (demo,), _ = read(exchange(CALL, content=[{"type": "text", "content": "sun"}]))
     assert said(demo)[2] == "tool: sun"

@@ -42,7 +42,7 @@ CALL = re.compile("(tool|function|shell|mcp).*(use|call)$|toolRequest$", re.IGNO
 THOUGHT = re.compile("think|reason|^thought$", re.IGNORECASE)
 TEXT = re.compile("text$|prompt$|^refusal$", re.IGNORECASE)
 # Blocks that hold nothing which the model reads; of opencode by their kind and a field of theirs.
-EMPTY = re.compile("^(step-|cachePoint|thoughtSig|source|data-|toolConfirm|fallback$)")
+EMPTY = re.compile("^(step-|cachePoint|thoughtSig|source|data-|toolConfirm|fallback$|usage$)")
 OF_OPENCODE = {"snapshot": "snapshot", "patch": "hash", "retry": "attempt", "agent": "name"}
 SAID_AGAIN = ("text/plain", "application/x-directory")  # files that it also writes as a text
 OUTPUTS = ("text", "json", "content", "error-text", "error-json")  # of Vercel's tools

@@ -226,10 +226,11 @@ def _several_in_object(value: dict, notes: Counter) -> list | None:
     return logs
 
 
-def _key_of_events(value: dict) -> str | None:
-    """Where an object holds the events of a session."""
-    lists = (key for key in value if isinstance(value[key], list) and value[key])
-    return next((key for key in lists if all(map(is_event, value[key]))), None)
+def _key_of_events(value: dict) -> str:
+    """Where an object holds the events of a session, and no messages beside them; else empty."""
+    lists = (key for key in value if objects_in(value[key]))
+    key = next((key for key in lists if all(map(is_event, value[key]))), "")
+    return "" if first(without(value, key), MESSAGES) else key
 
 
 def _generations(observations: list[dict], notes: Counter) -> list[dict]:
@@ -274,7 +275,7 @@ def opened(log: Any, notes: Counter) -> tuple[str, dict]:
     log = dict(log, messages=parsed(text)) if isinstance(text, str) else log
     name = "chat"
     try:
-        key = _key_of_events(log) if isinstance(log, dict) else None
+        key = _key_of_events(log) if isinstance(log, dict) else ""
         if key and not is_row(log):  # what stands around them is of the log
             name, line = opened(log[key], notes)
             return name, {**without(log, key), **line}

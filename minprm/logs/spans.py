@@ -71,11 +71,9 @@ def _attributes_of(span: dict) -> dict:
 
 def _log_of(span: dict) -> dict:
     """The log in a span's attributes, by OpenTelemetry, OpenInference, OpenLLMetry or MLflow."""
-    tree = {key: field for key, field in span.items() if key.startswith(NESTED)}
-    for key, field in tree.items():
-        if key.endswith(".content") and str(field)[:1] == "[":  # blocks as a text, of OpenLLMetry
-            tree[key] = unwrapped(field)
-    tree = _nested(tree)
+    tree = {key: span[key] for key in span if key.startswith(NESTED)}
+    lists = [key for key in tree if key.endswith(".content") and str(tree[key])[:1] == "["]
+    tree = _nested(tree | {key: unwrapped(tree[key]) for key in lists})  # OpenLLMetry has texts
     llm, older = fields_of(tree.get("llm")), tree.get("gen_ai", {})
     prompt = llm.get("input_messages") or older.get("prompt")
     answered = llm.get("output_messages") or older.get("completion")
