@@ -90,7 +90,7 @@ def test_a_model_whose_layers_forget_has_a_row_for_each(steps):
 
 def test_a_group_that_does_not_fit_is_written_in_parts(steps, monkeypatch):
     model = policy().model
-    row = bytes_of_row(model, tokens=18 + 3)
+    row = bytes_of_row(model, tokens=18 + 3)  # each with a prompt of its own
     monkeypatch.setattr(module, "free_memory", lambda device: 2 * 4 * row)
     groups = Sampler(model).generate(LONG, 6, 3, [], 1.0, 0)
     assert steps == [(Apart, (4, 1))] * 2 * 4 + [(Apart, (2, 1))] * 2

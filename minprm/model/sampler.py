@@ -106,12 +106,16 @@ class Sampler:
         prompts_of_all = []
         for prompt in prompts:
             prompts_of_all += [prompt] * n
-        longest = max(map(len, prompts), default=0) + max_tokens
-        rows = min(self.shares.gathered(rows_at_once(self.model, longest)))
-        group = 1
+        longest = max(map(len, prompts), default=0)
+        # The completions of a prompt share a copy of it until half of them have stopped (decode.py).
+        shared = n > 1 and self.branches
+        rows = self._rows_at_once(longest // 2 if shared else longest, max_tokens)
         if n <= rows:
             group = n
             rows -= rows % n  # the completions of a prompt stay together, so it is read once
+        else:
+            group = 1
+            rows = self._rows_at_once(longest, max_tokens)
         write = partial(
             self.write, group=group, max_tokens=max_tokens, stop=stop, temperature=temperature
         )
@@ -124,6 +128,11 @@ class Sampler:
                 noise = partial(noise_of, first, len(batch))
                 completions += self.shares.complete(batch, noise, write)
         return [completions[i : i + n] for i in range(0, len(completions), n)]
+
+    def _rows_at_once(self, prompt: int, more: int) -> int:
+        """How many completions all processes can write at once, of `more` tokens each. prompt: the
+        tokens of prompts that are held for each."""
+        return min(self.shares.gathered(rows_at_once(self.model, prompt + more)))
 
     def sleep(self) -> None:
         """Frees the memory of what was read, for the update that follows."""
