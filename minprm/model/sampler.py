@@ -107,7 +107,7 @@ class Sampler:
         for prompt in prompts:
             prompts_of_all += [prompt] * n
         longest = max(map(len, prompts), default=0)
-        # The completions of a prompt share a copy of it until half of them have stopped (decode.py).
+        # Completions of a prompt share a copy of it until half of them have stopped (decode.py).
         shared = n > 1 and self.branches
         rows = self._rows_at_once(longest // 2 if shared else longest, max_tokens)
         if n <= rows:
