@@ -7,6 +7,7 @@ from transformers import DynamicCache, Gemma2Config, MistralConfig
 from transformers.cache_utils import DynamicSlidingWindowLayer
 
 from minprm.model import decode
+from minprm.model import sampler as module
 from minprm.model.cache import GrowingLayer, choose, held
 from minprm.model.sampler import Sampler, bytes_of_row
 from shared.policies import policy
@@ -117,3 +118,32 @@ def test_layers_that_forget_stay_as_they_are():
         choose(cache, torch.tensor([1, 0, 0]), more=4)
         assert [type(layer) for layer in cache.layers] == kinds
         assert {len(held(layer)[0]) for layer in cache.layers} == {3}
+
+
+def test_prompts_that_part_from_the_last_ones_go_on_from_a_long_beginning(monkeypatch):
+    """As where a history leaves a thought out."""
+    calls = [
+        [[1, 2, 3, 4, 5, 6], [7, 8, 9, 1]],
+        [[1, 2, 3, 4, 9, 9, 9], [7, 8, 9, 1, 2], [7, 8, 2, 2]],  # the last has a short beginning
+        [[1, 2, 3, 4, 9, 3, 3, 3], [7, 8, 9, 1, 5], [7, 8, 2, 2, 6]],
+    ]
+    pad = module._left_padded
+    news = []
+    monkeypatch.setattr(module, "_left_padded", lambda rows: news.append(rows) or pad(rows))
+
+    def written(long):
+        monkeypatch.setattr(module, "LONG", long)
+        writer = Sampler(policy().model)
+        news.clear()
+        groups = []
+        for prompts in calls:
+            groups += writer.generate(prompts, 2, 3, [], 1.0, 0)
+        return groups, [[len(new) for new in batch] for batch in news]
+
+    plain, read = written(10**6)
+    assert read == [[6, 4], [7, 1, 4], [8, 5, 5]]  # at last all, as rows were padded too far
+    shared, read = written(3)
+    assert read == [[6, 4], [3, 1, 4], [3, 1, 1]]
+    for one, other in zip(plain, shared, strict=True):
+        for a, b in zip(one, other, strict=True):
+            assert a.ids == b.ids and a.logprobs == pytest.approx(b.logprobs, abs=1e-5)

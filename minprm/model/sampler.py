@@ -5,6 +5,7 @@ runs a faster engine. Nothing here knows of thoughts, worlds or losses.
 """
 
 import math
+from bisect import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from minprm.model.decode import Apart, Together
 from minprm.model.precision import autocast
 
 ALIKE = 32  # tokens that all prompts begin with: from here on they are read once for all
+LONG = 512  # tokens of a prompt: from here on its beginning is kept, too, where another one follows
 ROWS = 512  # completions that are written at once, at most
 COLDEST = 1e-6  # at a lower temperature logits would overflow
 CPU_MEMORY = 2**33  # bytes that are taken for free where there is no GPU to ask
@@ -218,16 +220,17 @@ class Sampler:
     ) -> tuple[Tensor, Apart | Together]:
         """(logits after each prompt [B, V], the batch, with room for `more` tokens of each).
 
-        Equal prompts are read once. Where a prompt continues one of the last call, only what is new
-        of it is read: the turns of an episode cost what they add.
+        Equal prompts are read once. Where a prompt continues one of the last call, or a long
+        beginning of one, only what is new of it is read: the turns of an episode cost what they
+        add.
         """
         row_of: dict[tuple[int, ...], int] = {}
         for prompt in prompts:
             row_of.setdefault(tuple(prompt), len(row_of))
         unique = list(row_of)
         stamp = sum(weight._version for weight in self.model.parameters())  # any write raises it
-        cached, mask, cache = self._resume(unique, stamp)
-        news = [prompt[size:] for prompt, size in zip(unique, cached, strict=True)]
+        sizes, mask, cache = self._resume(unique, stamp)
+        news = [prompt[size:] for prompt, size in zip(unique, sizes, strict=True)]
         ids, new_mask = _left_padded(news)
         device = mask.device
         mask = torch.cat([mask, new_mask.to(device)], 1)
@@ -248,31 +251,31 @@ class Sampler:
         cached = self._cached(prompts, stamp)
         last = self.last_call
         self.last_call = None
-        if last is None or not any(cached):
+        sizes = [size for _, size in cached]
+        if last is None or not any(sizes):
             del last  # or its memory would not be free yet
             return self._begin_alike(prompts)
-        # a prompt that is all new takes row 0, and its mask hides what is there
-        places = [last.rows.get(prompt[:n], 0) for prompt, n in zip(prompts, cached, strict=True)]
-        device = last.mask.device
-        rows = torch.tensor(places, device=device)
-        continued = torch.tensor(cached, device=device) > 0
+        rows, kept = torch.tensor(cached, device=last.mask.device).T
+        mask = last.mask[rows]
+        mask = mask * (mask.cumsum(1) <= kept[:, None])  # hides what does not go on
         cache = DynamicCache(config=self.model.config)
         for number in range(len(last.layers)):
             keys, values = last.layers.pop(0)  # and they are free as soon as they are copied
             cache.update(keys[rows], values[rows], number)
-        return cached, last.mask[rows] * continued[:, None], cache
+        return sizes, mask, cache
 
-    def _cached(self, prompts: list[tuple[int, ...]], stamp: int) -> list[int]:
-        """How many tokens of each prompt the last call has read. Zeros where reading on from there
-        is wrong, or not worth it."""
-        nothing = [0] * len(prompts)
+    def _cached(self, prompts: list[tuple[int, ...]], stamp: int) -> list[tuple[int, int]]:
+        """(the row of the last call that a prompt goes on from, how many of its tokens were read
+        there), for each prompt. Zeros where reading on from there is wrong, or not worth it."""
+        nothing = [(0, 0)] * len(prompts)
         last = self.last_call
         if last is None or last.stamp != stamp:  # its keys and values are outdated
             return nothing
-        sizes = sorted(set(map(len, last.rows)), reverse=True)
-        cached = [_longest_cached(prompt, sizes, last.rows) for prompt in prompts]
+        ordered = sorted(last.rows)
+        sizes = sorted(set(map(len, ordered)), reverse=True)
+        cached = [_goes_on_from(prompt, sizes, ordered, last.rows) for prompt in prompts]
         longest = max(map(len, prompts))
-        width = max(len(prompt) - n for prompt, n in zip(prompts, cached, strict=True))
+        width = max(len(prompt) - n for prompt, (_, n) in zip(prompts, cached, strict=True))
         # each prompt that is all new makes every row as much wider, by padding: after two of those
         # all is read anew, or the cache would grow by a whole prompt at every step
         if last.mask.shape[1] + width > 2 * longest:
@@ -383,14 +386,30 @@ def _alike(prompts: list[tuple[int, ...]]) -> int:
     return min(size, min(len(prompt) for prompt in prompts) - 1)
 
 
-def _longest_cached(
-    prompt: tuple[int, ...], sizes: list[int], rows: dict[tuple[int, ...], int]
-) -> int:
-    """How many tokens of the prompt are a cached prompt. `sizes`: of the cached ones, falling."""
+def _goes_on_from(
+    prompt: tuple[int, ...],
+    sizes: list[int],
+    ordered: list[tuple[int, ...]],
+    rows: dict[tuple[int, ...], int],
+) -> tuple[int, int]:
+    """(the row of the cached prompt that this one goes on from, how many tokens both begin with):
+    of the longest that it has as its beginning, or of one that has a longer and LONG beginning in
+    common with it. sizes: of the cached ones, falling; ordered: they, as tuples compare.
+
+    >>> _goes_on_from((1, 2, 3), [2, 1], [(1,), (1, 2)], {(1, 2): 0, (1,): 1})
+    (0, 2)
+    """
+    row = most = 0
     for size in sizes:
         if size < len(prompt) and prompt[:size] in rows:
-            return size
-    return 0
+            row, most = rows[prompt[:size]], size
+            break
+    place = bisect(ordered, prompt)
+    for neighbour in ordered[max(place - 1, 0) : place + 1]:  # one of the two begins most alike
+        size = _alike([prompt, neighbour])
+        if size >= LONG and size > most:
+            row, most = rows[neighbour], size
+    return row, most
 
 
 def _left_padded(prompts: list[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
