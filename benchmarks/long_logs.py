@@ -1,8 +1,8 @@
 """python -m benchmarks.long_logs: logs as long as those of people's agents, through Act-PRM.
 
-Three logs are made, of 30 steps and, with thoughts, some 8,000 tokens: an agent searches a shop's
+Four logs are made, of 30 steps and, with thoughts, some 8,000 tokens: an agent searches a shop's
 files, and each answer of its tool has some 200 tokens. SmolLM2-135M-Instruct (examples/smollm2.py
-makes it) thinks about two of them in each of two updates; the third is held out, and never looked
+makes it) thinks about two of them in each of two updates; the others are held out, and never looked
 at. First `--dry-run` says how much memory and time the run will take, and then the run takes them,
 each in a process of its own. All weights are trained; with `--checkpointing` activations are
 computed again.
@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from evidence.results import save_run, take_json_flag
 from examples.smollm2 import smollm2
 
-LOGS, STEPS, LINES, UPDATES = 3, 30, 13, 2
+LOGS, STEPS, LINES, UPDATES = 4, 30, 13, 2
 THINGS = ("mug", "lamp", "scarf", "pen", "plate", "candle", "towel", "vase")
 RULES = "You search the orders of a shop. Answer with `open FILE`, the file to be read next."
 
@@ -69,7 +69,7 @@ def main() -> None:
         logs.write_text("".join(lines), encoding="utf-8")
         words = [
             "--preset", "small", "--model", str(smollm2()), "--demos", str(logs),
-            "--stages", "act_prm", "--held-out", "1", "--eval-every", "0", "--context", "8192",
+            "--stages", "act_prm", "--held-out", "2", "--eval-every", "0", "--context", "8192",
             "--micro-tokens", "16384", "--act-prm.batch", "2",
             "--act-prm.updates", str(UPDATES), "--instruction", "none",
         ]  # fmt: skip
