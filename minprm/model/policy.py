@@ -58,11 +58,9 @@ class Policy:
         self.shares_prefixes = True
         # may Samples be read behind the keys and values of what they continue? (trunks.py)
         self.keeps_trunks = shares.count == 1 and keeps_all(model)
-        # may attention leave out what nobody sees? On a CPU that is done with sdpa's arithmetic; it
-        # keeps for the gradient what checkpointing is there to let go
-        recomputes = any(getattr(m, "gradient_checkpointing", False) for m in model.modules())
-        sdpa = loaded_attention(model) == "sdpa" and not recomputes
-        self.reads_blocks = model.device.type != "cpu" or sdpa
+        # may attention leave out what nobody sees? On a CPU that is done with sdpa's arithmetic, and
+        # keeps queries, keys and values with checkpointing, too: about a sixth of all activations
+        self.reads_blocks = model.device.type != "cpu" or loaded_attention(model) == "sdpa"
         # the critic reads the last layer; where no advantage asks for it, nothing moves it
         width = model.get_input_embeddings().get_parameter("weight").shape[1]
         self.critic = torch.nn.Parameter(torch.zeros(width + 1, device=model.device))
