@@ -58,8 +58,8 @@ class Policy:
         self.shares_prefixes = True
         # may Samples be read behind the keys and values of what they continue? (trunks.py)
         self.keeps_trunks = shares.count == 1 and keeps_all(model)
-        # may attention leave out what nobody sees? On a CPU that is done with sdpa's arithmetic; with
-        # checkpointing it still keeps queries, keys and values, about a sixth of all activations
+        # may attention leave out what nobody sees? On a CPU sdpa's arithmetic can. It keeps
+        # queries, keys and values with checkpointing, too, about a sixth of all activations
         self.reads_blocks = model.device.type != "cpu" or loaded_attention(model) == "sdpa"
         # the critic reads the last layer; where no advantage asks for it, nothing moves it
         width = model.get_input_embeddings().get_parameter("weight").shape[1]
