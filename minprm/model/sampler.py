@@ -24,7 +24,7 @@ from minprm.model.decode import Apart, Together
 from minprm.model.precision import autocast
 
 ALIKE = 32  # tokens that all prompts begin with: from here on they are read once for all
-LONG = 512  # tokens of a prompt: from here on its beginning is kept, too, where another one follows
+LONG = 512  # tokens of a beginning that is kept by itself, by those who score it too (trunks.py)
 ROWS = 512  # completions that are written at once, at most
 COLDEST = 1e-6  # at a lower temperature logits would overflow
 CPU_MEMORY = 2**33  # bytes that are taken for free where there is no GPU to ask
@@ -404,6 +404,8 @@ def _goes_on_from(
         if size < len(prompt) and prompt[:size] in rows:
             row, most = rows[prompt[:size]], size
             break
+    if len(prompt) <= LONG:
+        return row, most
     place = bisect(ordered, prompt)
     for neighbour in ordered[max(place - 1, 0) : place + 1]:  # one of the two begins most alike
         size = _alike([prompt, neighbour])

@@ -17,9 +17,8 @@ from minprm.model.blocks import rounded
 from minprm.model.cache import held
 from minprm.model.policy import Policy
 from minprm.model.precision import autocast
-from minprm.model.sampler import CPU_MEMORY
+from minprm.model.sampler import CPU_MEMORY, LONG
 
-LONG = 512  # tokens of the shortest trunk that is read alone and kept
 SHARE = 4  # at most a quarter of the memory is kept
 
 Layers = list[tuple[Tensor, Tensor]]  # keys and values, [1, heads, tokens, head_dim] each
